@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PYTHON = (".ci", "python", "tests", "evaluation", "fuzz", "training", "deploy", "docs/examples")
 SOURCES, UNIT = Path("python"), Path("tests/unit")
-ALWAYS = UNIT / "test_docs_shape.py"
+ALWAYS = UNIT / "project" / "test_docs_shape.py"
 TOY = ("--preset", "insecure_toy_n11", "--allow-insecure", "--tokens", "16")
 Graph = Mapping[str, frozenset[str]]  # module -> those that it imports
 
@@ -59,7 +59,9 @@ def module_of(path: Path) -> str:
     >>> module_of(Path("python/tacita/slots/__init__.py")), module_of(Path("tests/unit/tiny.py"))
     ('tacita.slots', 'tiny')
     """
-    folder = next((each for each in (SOURCES, UNIT) if path.is_relative_to(each)), Path())
+    if path.is_relative_to(UNIT):  # whose folders are all in the path
+        return path.stem
+    folder = SOURCES if path.is_relative_to(SOURCES) else Path()
     parts = path.relative_to(folder).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -111,21 +113,22 @@ def tests_of(files: Iterable[Path], root: Path) -> list[Path]:
 
     >>> len(tests_of([Path("python/tacita/errors.py")], ROOT)) > 50
     True
-    >>> UNIT / "test_deploy.py" in tests_of([Path("deploy/Dockerfile")], ROOT)
+    >>> UNIT / "project" / "test_deploy.py" in tests_of([Path("deploy/Dockerfile")], ROOT)
     True
     """
     graph = graph_of(root)
+    places = {path.stem: path.relative_to(root) for path in (root / UNIT).rglob("*.py")}
     found = set[str]()
     for path in files:
         if (name := module_of(path)) in graph:
             found |= nearest(name, graph)
-        elif path.parent != UNIT:
-            found |= {name for name in graph if name.startswith("test_") and names(root, name, path)}
-    return [UNIT / f"{name}.py" for name in sorted(found, key=lambda name: (reach(name, graph), name))]
+        else:
+            found |= {n for n, place in places.items() if n.startswith("test_") and names(root / place, path)}
+    return [places[name] for name in sorted(found, key=lambda name: (reach(name, graph), name))]
 
 
-def names(root: Path, test: str, path: Path) -> bool:
-    return path.name in (root / UNIT / f"{test}.py").read_text(encoding="utf-8")
+def names(test: Path, path: Path) -> bool:
+    return path.name in test.read_text(encoding="utf-8")
 
 
 def reach(name: str, graph: Graph) -> int:

@@ -18,15 +18,15 @@ from pathlib import Path
 import numpy as np
 
 from tacita import api
-from tacita.calibrate.calibrate import calibrate, load_texts
-from tacita.calibrate.excesses import excesses
-from tacita.calibrate.row_estimates import Rows
-from tacita.calibrate.samples import Samples
-from tacita.calibrate.temper import tempered
-from tacita.calibrate.walk import walk
 from tacita.checkpoint import Checkpoint
-from tacita.front.embed import tokenize
-from tacita.packings.layouts import LINEAR, QUADRATIC
+from tacita.layouts.registry import LINEAR, QUADRATIC
+from tacita.planning.calibrate.calibrate import calibrate, load_texts
+from tacita.planning.calibrate.excesses import excesses
+from tacita.planning.calibrate.row_estimates import Rows
+from tacita.planning.calibrate.samples import Samples
+from tacita.planning.calibrate.temper import tempered
+from tacita.planning.calibrate.walk import walk
+from tacita.texts.embed import tokenize
 
 TOKENS = 128
 LENGTHS = (1, 3, 12, 40, 120)

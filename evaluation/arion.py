@@ -24,10 +24,10 @@ def main() -> None:
 
     from tacita.api import classify_locally, describe
     from tacita.checkpoint import pad_hidden
-    from tacita.placement.cost import Prices
-    from tacita.placement.formulas import formula_prices
     from tacita.planning.circuit import make_plan
     from tacita.planning.wish import Wish
+    from tacita.plans.prices.cost import Prices
+    from tacita.plans.prices.formulas import formula_prices
 
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--preset", default="n16")
@@ -63,10 +63,10 @@ def main() -> None:
 
 def excess_of(plan: Any, model: Any, hidden: np.ndarray, mask: np.ndarray) -> float:
     """Of the sentence over the plan's intervals."""
-    from tacita.calibrate.calibrate import Calibration
-    from tacita.calibrate.excesses import largest_excess
-    from tacita.calibrate.temper import tempered
-    from tacita.calibrate.walk import walk
+    from tacita.planning.calibrate.calibrate import Calibration
+    from tacita.planning.calibrate.excesses import largest_excess
+    from tacita.planning.calibrate.temper import tempered
+    from tacita.planning.calibrate.walk import walk
 
     found = Calibration.from_dict(plan.circuit["calibration"])
     soft = tempered(model, found.temperatures)

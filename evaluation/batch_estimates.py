@@ -10,10 +10,10 @@ from pathlib import Path
 
 from large_models import SHAPES, random_inputs, random_model
 
-from tacita.placement.cost import Prices
 from tacita.planning.circuit import make_plan
 from tacita.planning.wish import Wish
 from tacita.plans.plan import Plan
+from tacita.plans.prices.cost import Prices
 
 # seconds per input at 256 inputs of 128 tokens on 64 threads, as printed: (MOAI, ARION), None where not given
 TABLE_7 = {

@@ -20,20 +20,19 @@ from typing import Any
 import numpy as np
 from large_models import SHAPES, random_inputs, random_model
 
-from tacita.calibrate.calibrate import calibrate
 from tacita.checkpoint import Checkpoint
+from tacita.layouts.columns import BatchShape, Columns
 from tacita.models.registry import attentions
 from tacita.packings.columns.attention import BatchAttention, BatchAttentionSpecs, Split
-from tacita.packings.columns.layout import BatchShape, Columns
-from tacita.packings.columns.linear import ColumnMap, Meaning
-from tacita.packings.columns.norm import BatchNorm
+from tacita.packings.columns.linear import BatchNorm, ColumnMap, Meaning
+from tacita.packings.executor import refresh
 from tacita.packings.specs import AttentionSpecs
 from tacita.packings.weights import AttentionWeights
-from tacita.placement.cost import Prices
+from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import fit_circuit
-from tacita.protocol.engine import native
-from tacita.run.executor import refresh
-from tacita.run.resources import peak_memory_gb
+from tacita.plans.engine import native
+from tacita.plans.prices.cost import Prices
+from tacita.resources import peak_memory_gb
 from tacita.slots.base import Backend, Ct
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.sim import SimBackend

@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any
 
 from tacita.blocks.base import Relative, Rotary
-from tacita.packings.columns.layout import BatchShape
+from tacita.layouts.columns import BatchShape
+from tacita.layouts.rows import RowsShape
 from tacita.packings.columns.parts import ColumnParts
 from tacita.packings.conformance import Case, World, specs_of, world_of
 from tacita.packings.conformance_cases import NORMS, RMS, Little, norms_before
 from tacita.packings.lowering import lower
 from tacita.packings.multidiagonal.parts import DiagonalParts
-from tacita.packings.rows.layout import RowsShape
 from tacita.packings.rows.parts import RowParts
 from tacita.packings.specs import CircuitSpecs
 from tacita.slots.sim import SimBackend

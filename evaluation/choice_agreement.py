@@ -19,20 +19,19 @@ import numpy as np
 
 from tacita import api
 from tacita.approx import comparison
-from tacita.calibrate.calibrate import texts_for
 from tacita.checkpoint import Checkpoint
 from tacita.data import DEFAULT_DECODER
-from tacita.front.embed import embedded, tokenize
 from tacita.generation.clear import Floats
+from tacita.layouts.row_requests import RowsResponse
+from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import stages_of
 from tacita.packings.operations import CHECK
-from tacita.packings.rows.response import RowsResponse
-from tacita.packings.vector.choice import Choice
-from tacita.packings.vector.layout import VectorLayout
-from tacita.packings.vector.tournament import rounds_of
+from tacita.packings.vector.choice import Choice, rounds_of
+from tacita.planning.calibrate.calibrate import texts_for
 from tacita.plans.plan import Plan
 from tacita.plans.presets import PRESETS
 from tacita.slots.plain import PlainBackend
+from tacita.texts.embed import embedded, tokenize
 
 PRESET, TOKENS, DEEP, SEED = "n16", 32, 60, 9
 BINS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, np.inf)

@@ -14,17 +14,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tacita.approx import comparison
+from tacita.layouts.row_requests import RowsResponse
+from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import stages_of
 from tacita.packings.operations import CHECK, answer_operation
-from tacita.packings.rows.response import RowsResponse
 from tacita.packings.vector.answer import vector_answering
 from tacita.packings.vector.choice import Choice
-from tacita.packings.vector.layout import VectorLayout
-from tacita.placement.cost import Prices
-from tacita.placement.placement import Placement, place
-from tacita.placement.rehearsal import simulated
-from tacita.placement.simulate import StageSimulator
+from tacita.planning.place.placement import Placement, place
+from tacita.planning.place.rehearsal import simulated
+from tacita.planning.place.simulate import StageSimulator
 from tacita.plans.presets import PRESETS
+from tacita.plans.prices.cost import Prices
 from tacita.slots.stage import Stage
 
 PRESET, HIDDEN, BOUND, ERROR = PRESETS["n16"], 128, 25.0, 1e-4

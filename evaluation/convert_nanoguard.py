@@ -34,8 +34,8 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from tokenizers.processors import TemplateProcessing
 
-from tacita.checkpoint.formats.torch_file import TorchFile
-from tacita.front.tensors import decode
+from tacita.checkpoint.formats import TorchFile
+from tacita.texts.embedding import decode
 
 Array = NDArray[np.float64]
 SHA256, SMALLEST_RMS = "615c7a6836a2f3ec", 2.0**-23

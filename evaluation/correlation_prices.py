@@ -1,4 +1,4 @@
-"""Prices of correlated transfers: `PRICES` of `tacita.plans.two_party.correlations`.
+"""Prices of correlated transfers: `PRICES` of `tacita.two_party.plan.correlations`.
 
     python evaluation/correlation_prices.py
 
@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tacita.plans.two_party.correlations import KINDS
-from tacita.protocol import compiled
+from tacita import compiled
+from tacita.two_party.plan.correlations import KINDS
 
 FEW, MANY = 10_000, 20_000_000
 

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from tacita.approx.spec import Spec, free_depth
-from tacita.calibrate.calibrate import calibrate
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.measure.batch import probabilities
 from tacita.measure.dashformer import split
+from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import Accuracy, fit_circuit
 
 TOKENS = 50

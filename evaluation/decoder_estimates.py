@@ -21,13 +21,13 @@ import numpy as np
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.front.embed import arranged, embedded
 from tacita.measure.two_party.cases.case import Options
 from tacita.measure.two_party.cases.decoders import GPT2, LLAMA, SMOL
 from tacita.measure.two_party.cases.generate import Shape
-from tacita.packings.lowered import in_slots
-from tacita.placement.cost import Prices
+from tacita.packings.lowering import in_slots
 from tacita.plans.plan import Plan
+from tacita.plans.prices.cost import Prices
+from tacita.texts.embed import arranged, embedded
 
 SHAPES: dict[str, dict[str, Any]] = {
     "gpt2": {

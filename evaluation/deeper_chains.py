@@ -21,19 +21,19 @@ from math import ceil
 from typing import Any
 from unittest.mock import patch
 
-from tacita.calibrate.calibrate import Sample, load_texts, survey
-from tacita.calibrate.temper import tempered
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.data import DEFAULT_MODEL
+from tacita.layouts.registry import Shape
 from tacita.measure.shapes import SHAPES, random_inputs, shaped_model
 from tacita.packings.base import Circuit
-from tacita.packings.lowered import build
-from tacita.packings.shape import Shape
-from tacita.placement.cost import Prices
+from tacita.packings.lowering import build
 from tacita.planning import trial
 from tacita.planning.build import Placed, place_circuit
+from tacita.planning.calibrate.calibrate import Sample, load_texts, survey
+from tacita.planning.calibrate.temper import tempered
 from tacita.planning.fitting import fit_circuit
 from tacita.plans.presets import PRESETS
+from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import first_shape
 from tacita.slots.noise import NoiseModel
 

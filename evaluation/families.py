@@ -27,19 +27,19 @@ from family_runs import MEMORY_GB, RUNS, SCHEMES, Run
 
 import tacita
 from tacita import api
-from tacita.calibrate.calibrate import load_texts
 from tacita.checkpoint import Checkpoint
-from tacita.client.rounding import rounded
 from tacita.errors import TacitaError
-from tacita.front.tokens import MASKS
+from tacita.evaluate.keyring import fixed_bytes
 from tacita.measure.one import unrounded
-from tacita.measure.own_prices import prices_here
 from tacita.models.base import WORDS
+from tacita.planning.calibrate.calibrate import load_texts
+from tacita.plans.answers import rounded
 from tacita.plans.plan import Plan
-from tacita.run.resources import peak_memory_gb
+from tacita.resources import peak_memory_gb
 from tacita.schemes.base import AnyPlan
+from tacita.schemes.prices import prices_here
 from tacita.schemes.registry import scheme_of
-from tacita.server.budget import fixed_bytes
+from tacita.texts.tokens import MASKS
 
 FILES = ("texts.txt", "reactions.txt")
 DOCUMENTS = 1000

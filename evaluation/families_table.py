@@ -14,11 +14,11 @@ from dataclasses import dataclass
 SLOTS = {"thor": "thor", "thor, diagonals": "thor:multidiagonal", "leaf": "leaf"}
 SLOTS |= {"arion": "arion", "moai": "moai"}  # heading -> scheme, with the packing where it is not the first
 TWO_PARTY = "bumblebee"
-IN_SLOTS = "tests/unit/test_family_schemes.py::test_a_familys_folder_gets_its_answer"
-ON_SHARES = "tests/unit/test_two_party_families.py::test_shares_keep_a_familys_answer"
+IN_SLOTS = "tests/unit/models/test_family_schemes.py::test_a_familys_folder_gets_its_answer"
+ON_SHARES = "tests/unit/two_party/test_two_party_families.py::test_shares_keep_a_familys_answer"
 ENCRYPTED = "tests/integration/test_families_ckks.py::test_a_family_is_answered_encrypted"
 BEFORE_WEIGHTS = (
-    "tests/unit/test_family_refusals.py::test_a_folder_is_refused_before_a_file_of_weights_is_opened"
+    "tests/unit/models/test_family_refusals.py::test_a_folder_is_refused_before_a_file_of_weights_is_opened"
 )
 
 
@@ -166,26 +166,29 @@ Folders in bold are encrypted as well, in thor on a toy ring:
 
     {ENCRYPTED}[FOLDER]
 
-That the weights mean what transformers makes of them is another test, `tests/unit/test_families.py` (1e-9).
+That the weights mean what transformers makes of them is another test, `tests/unit/models/test_families.py`
+(1e-9).
 
 The first test multiplies the matrices of the layers by one half and keeps one layer, of ModernBERT two and of
 NanoGuard all three. The folders' random weights make what a layer gives larger with every layer, as those of
 trained models do not: a toy ring's noise then leaves one decimal or none, to which a plan rounds its answers.
 "Not run" says that no test plans this row on diagonals, where planning takes ten times as long; the packing's
-own suite (`tests/unit/test_packings_conformance.py`) has the blocks of all rows.
+own suite (`tests/unit/packings/test_packings_conformance.py`) has the blocks of all rows.
 """
 REST = f"""
 A head that maps to fewer features and takes a function of them (masked words of a model whose tables of words
 are narrower than its layers) runs as copies that fill the width where the width is a multiple of them, as it
-is in the published sizes of ALBERT and ELECTRA (`tests/unit/test_widened.py`); the folders of this table have
-other sizes, and no packing. Nor has a head with a function after the mean. Between two parties all work.
+is in the published sizes of ALBERT and ELECTRA (`tests/unit/packings/test_widened.py`); the folders of this
+table have other sizes, and no packing. Nor has a head with a function after the mean. Between two parties all
+work.
 
-Decoders (GPT-2, LLaMA, Mistral, Qwen2) go on behind a text in every scheme: `tests/unit/test_writing.py` of
-two parties, `tests/unit/test_generation_encrypted.py` of the others, encrypted in thor on a toy ring.
+Decoders (GPT-2, LLaMA, Mistral, Qwen2) go on behind a text in every scheme:
+`tests/unit/two_party/test_writing.py` of two parties, `tests/unit/generation/test_generation_encrypted.py` of
+the others, encrypted in thor on a toy ring.
 
 Pairs of texts, several labels and regression are heads of the rows with labels, in every scheme
-(`tests/unit/test_pairs.py`, `tests/unit/test_tasks.py`). Labels of tokens, answers and masked words are told
-as spans, answers and words in every scheme by `tests/unit/test_token_tasks.py`.
+(`tests/unit/cli/test_pairs.py`, `tests/unit/texts/test_tasks.py`). Labels of tokens, answers and masked words
+are told as spans, answers and words in every scheme by `tests/unit/texts/test_token_tasks.py`.
 
 These folders are refused before a file of weights is opened, with what to do instead:
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.client import Answer
-from tacita.protocol.files import Workdir
+from tacita.plans.files import Workdir
 from tacita.schemes.base import AnyPlan, Place
 from tacita.schemes.loopback import dialled, listening
 from tacita.schemes.registry import scheme_of

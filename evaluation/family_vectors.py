@@ -1,5 +1,5 @@
 """Tiny random models of every family with their answers, made by transformers: an independent reference for
-`tests/unit/test_families.py`, which needs neither transformers nor torch.
+`tests/unit/models/test_families.py`, which needs neither transformers nor torch.
 
     python evaluation/family_vectors.py --output tests/vectors/families
 

@@ -28,20 +28,20 @@ from tacita.approx.inverses import inverse, inverse_newton, rsqrt
 from tacita.approx.poly import chebyshev_spec, series_depth, series_multiplications
 from tacita.approx.spec import Spec, free_depth
 from tacita.approx.variants.functions import FITS, Functions
-from tacita.calibrate.calibrate import calibrate, load_texts
-from tacita.calibrate.calibration import (
+from tacita.checkpoint import Checkpoint, embed, load
+from tacita.checkpoint.reference import reference
+from tacita.data import DEFAULT_MODEL
+from tacita.packings.approximated import approximated
+from tacita.packings.specs import CircuitSpecs
+from tacita.planning.calibrate.calibrate import calibrate, load_texts
+from tacita.planning.calibrate.calibration import (
     AttentionCalibration,
     Calibration,
     FunctionCalibration,
     NormCalibration,
 )
-from tacita.checkpoint import Checkpoint, embed, load
-from tacita.data import DEFAULT_MODEL
-from tacita.front.embed import tokenize
-from tacita.models.reference import reference
-from tacita.packings.approximated import approximated
-from tacita.packings.specs import CircuitSpecs
 from tacita.planning.fitting import fit_circuit
+from tacita.texts.embed import tokenize
 
 PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
 BEGIN, END = "<!-- functions: begin -->\n", "<!-- functions: end -->\n"

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from tacita.checkpoint import Checkpoint, load
-from tacita.front.embed import embedded, tokenize
 from tacita.generation.clear import Floats, Walker, Whole
 from tacita.measure.two_party.cases.generate import TEXT
-from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.tasks.answer import softmax
+from tacita.texts.answer import softmax
+from tacita.texts.embed import embedded, tokenize
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.planning import make_two_party_plan
 
 Array = np.ndarray
 PROMPTS = (

@@ -25,11 +25,11 @@ import numpy as np
 from family_runs import RUNS, Run
 
 import tacita
-from tacita.calibrate.calibrate import load_texts
 from tacita.checkpoint import Checkpoint, load
-from tacita.front.images import embed_image
-from tacita.measure.own_prices import prices_here
-from tacita.models.reference import reference
+from tacita.checkpoint.reference import reference
+from tacita.planning.calibrate.calibrate import load_texts
+from tacita.schemes.prices import prices_here
+from tacita.texts.images import embed_image
 
 
 def floats(model: Checkpoint, path: str) -> np.ndarray:

@@ -13,14 +13,14 @@ import argparse
 import numpy as np
 
 import tacita
-from tacita.calibrate.calibrate import texts_for
 from tacita.checkpoint import Checkpoint
 from tacita.data import DEFAULT_DECODER
-from tacita.front.embed import embedded, tokenize
 from tacita.generation.cached import cached_in_the_clear
 from tacita.generation.clear import Floats
+from tacita.planning.calibrate.calibrate import texts_for
 from tacita.plans.plan import Plan
 from tacita.schemes.base import CLEAR
+from tacita.texts.embed import embedded, tokenize
 
 
 def main() -> None:

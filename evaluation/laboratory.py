@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from tacita import compiled
 from tacita.checkpoint import Checkpoint
-from tacita.models.reference import reference
+from tacita.checkpoint.reference import reference
+from tacita.packings import executor
 from tacita.planning.build import RESPONSE
 from tacita.planning.circuit import circuit_of
+from tacita.plans import engine
 from tacita.plans.plan import Plan
-from tacita.protocol import compiled, engine
-from tacita.run import executor
 from tacita.slots.ckks import CkksBackend
 
 

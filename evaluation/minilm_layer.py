@@ -11,7 +11,7 @@ from laboratory import Laboratory
 
 from tacita.api import load, plan
 from tacita.checkpoint import embed
-from tacita.run.resources import peak_memory_gb
+from tacita.resources import peak_memory_gb
 
 TEXT = "the patient was given the usual dose and slept well until the morning"
 

@@ -24,11 +24,11 @@ from prompts import prompts
 
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, load
-from tacita.front.embed import embedded, pad_hidden, tokenize
-from tacita.models.reference import reference
-from tacita.planning.two_party import make_two_party_plan
+from tacita.checkpoint.reference import reference
 from tacita.planning.wish import Wish
-from tacita.two_party.fixed import FixedTensors
+from tacita.texts.embed import embedded, pad_hidden, tokenize
+from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.planning import make_two_party_plan
 
 Array = NDArray[np.float64]
 PAD, FULL = 8189, 512  # the original's token, and tokens

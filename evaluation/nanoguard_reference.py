@@ -3,7 +3,8 @@ with.
 
     python evaluation/nanoguard_reference.py --output tests/vectors/families/nanoguard-class
 
-writes a tiny random model with its answer for `tests/unit/test_families.py`. Nothing here is shared with the
+writes a tiny random model with its answer for `tests/unit/models/test_families.py`. Nothing here is shared
+with the
 product: norms, turns and attention are spelled out again, on the weights as the original keeps them.
 """
 

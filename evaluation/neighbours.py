@@ -29,13 +29,13 @@ from noise_margins import noises, planned
 
 import tacita
 from tacita import api
-from tacita.calibrate.calibration import Calibration
-from tacita.calibrate.temper import tempered
 from tacita.checkpoint import Checkpoint, embed
-from tacita.client.rounding import rounding_step
-from tacita.models.reference import reference
+from tacita.checkpoint.reference import reference
 from tacita.packings.approximated import approximated
 from tacita.packings.specs import CircuitSpecs
+from tacita.planning.calibrate.calibration import Calibration
+from tacita.planning.calibrate.temper import tempered
+from tacita.plans.answers import rounding_step
 from tacita.plans.plan import Plan
 
 TOKENS = 64

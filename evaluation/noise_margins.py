@@ -26,16 +26,16 @@ from families import LENGTHS, divided, length, lines_of, short, texts_of
 
 import tacita
 from tacita import api
-from tacita.calibrate.calibration import Calibration
-from tacita.calibrate.temper import tempered
 from tacita.checkpoint import Checkpoint, embed
-from tacita.client.rounding import rounded
+from tacita.checkpoint.reference import reference
 from tacita.measure.one import unrounded
-from tacita.measure.own_prices import prices_here
-from tacita.models.reference import reference
 from tacita.packings.approximated import approximated
 from tacita.packings.specs import CircuitSpecs
+from tacita.planning.calibrate.calibration import Calibration
+from tacita.planning.calibrate.temper import tempered
+from tacita.plans.answers import rounded
 from tacita.plans.plan import Plan
+from tacita.schemes.prices import prices_here
 
 PRESET = "n16"
 Array = np.ndarray

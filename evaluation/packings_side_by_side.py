@@ -29,23 +29,23 @@ import numpy as np
 
 from tacita import _native
 from tacita.approx.variants.functions import Functions
-from tacita.calibrate.calibrate import calibrate
 from tacita.checkpoint import Checkpoint, from_tensors
+from tacita.checkpoint.reference import reference
+from tacita.layouts.registry import Shape
 from tacita.measure.batch import StageClock
 from tacita.models.bert import BertConfig
-from tacita.models.reference import reference
 from tacita.models.registry import tensor_shapes
 from tacita.packings.base import Circuit
-from tacita.packings.lowered import build
+from tacita.packings.executor import run
+from tacita.packings.lowering import build
 from tacita.packings.multidiagonal import linear
-from tacita.packings.shape import Shape
-from tacita.placement.cost import Prices
-from tacita.placement.memory import MemorySim
-from tacita.placement.rehearsal import rehearse
 from tacita.planning.build import Placed, place_circuit
+from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import fit_circuit
+from tacita.planning.place.rehearsal import rehearse
 from tacita.plans.presets import PRESETS
-from tacita.run.executor import run
+from tacita.plans.prices.cost import Prices
+from tacita.plans.prices.formulas import MemorySim
 from tacita.slots import sim
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.linear import LinearPlan

@@ -21,8 +21,8 @@ from tacita.approx.exponentials import exp
 from tacita.approx.fit import Array, Interval
 from tacita.approx.spec import Spec
 from tacita.packings.stored import Stored, apply, output_bound
-from tacita.placement.cost import Prices
 from tacita.plans.presets import PRESETS, noise_of
+from tacita.plans.prices.cost import Prices
 from tacita.slots.base import Backend, Ct
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend

@@ -30,12 +30,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tacita import compiled
 from tacita.api import DEFAULT_MODEL
 from tacita.client.public_cache import PublicCache
-from tacita.client.two_party import TwoPartyClient
 from tacita.errors import TacitaError
-from tacita.protocol import compiled, handshake
-from tacita.protocol.party import dial
+from tacita.two_party.client import TwoPartyClient
+from tacita.two_party.protocol import handshake
+from tacita.two_party.protocol.party import dial
 
 HOST, TEXT = "127.0.0.1", "a film of quiet beauty"
 ASKED = 1.5  # times the usual

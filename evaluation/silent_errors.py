@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from tacita import api
-from tacita.calibrate.calibrate import Sample, load_texts
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
-from tacita.models.reference import reference
+from tacita.checkpoint.reference import reference
+from tacita.planning.calibrate.calibrate import Sample, load_texts
 from tacita.plans.plan import Plan
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit"))

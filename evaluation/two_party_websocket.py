@@ -30,13 +30,13 @@ from typing import Any
 
 from tacita import api
 from tacita.client.public_cache import PublicCache
-from tacita.client.two_party import TwoPartyClient
 from tacita.errors import GoneError
-from tacita.plans.two_party.check import parse_plan
-from tacita.protocol.party import Identity, Listener, Party, dial, new_identity
-from tacita.server.admission import Admission, Caps
-from tacita.server.reception import Reception, accept_until
-from tacita.server.two_party import TwoPartyServer
+from tacita.two_party.admission import Admission, Caps
+from tacita.two_party.client import TwoPartyClient
+from tacita.two_party.plan.check import parse_plan
+from tacita.two_party.protocol.party import Identity, Listener, Party, dial, new_identity
+from tacita.two_party.reception import Reception, accept_until
+from tacita.two_party.server import TwoPartyServer
 
 HOST, TEXT, SILENCE = "127.0.0.1", "a film of quiet beauty", 300.0
 
@@ -161,7 +161,7 @@ class Way:
 
 
 def over_websocket(port: int, place: Place) -> Party:
-    from tacita.remote.websocket import dial as dialled
+    from tacita.client.websocket import dial as dialled
 
     trusted = ssl.create_default_context(cafile=place.identity.certificate)
     url = f"wss://{HOST}:{port}/v1/two-party?model=m"
@@ -238,10 +238,9 @@ async def _websocket(place: Place) -> None:
     import uvicorn
     from fastapi import FastAPI
 
-    from tacita.service.two_party.lane import TwoPartyLane
-    from tacita.service.two_party.options import UVICORN
-    from tacita.service.two_party.route import router
-    from tacita.service.two_party.supervisor import Sessions
+    from tacita.server.sessions.lane import UVICORN, TwoPartyLane
+    from tacita.server.sessions.route import router
+    from tacita.server.sessions.supervisor import Sessions
 
     plan = parse_plan(place.plan.read_bytes())
     sessions = Sessions(TwoPartyLane("m", Path(place.model), place.plan, 0, 4, plan.hash))

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tacita.run.resources import one_blas_thread
+from tacita.resources import one_blas_thread
 
 os.environ.update(one_blas_thread())  # before numpy is imported
-sys.path.insert(0, str(Path(__file__).parent / "unit"))
+UNIT = Path(__file__).parent / "unit"
+sys.path[:0] = [str(UNIT), *(str(folder) for folder in sorted(UNIT.iterdir()) if folder.is_dir())]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,10 +12,10 @@ from tacita.blocks.floats import FloatTensors
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.shapes import Shapes
 from tacita.blocks.weights import Weights
-from tacita.packings.columns.layout import BatchShape
+from tacita.layouts.columns import BatchShape
+from tacita.layouts.rows import RowsShape
 from tacita.packings.columns.parts import ColumnParts
 from tacita.packings.conformance import Case, check
-from tacita.packings.rows.layout import RowsShape
 from tacita.packings.rows.parts import RowParts
 from tacita.slots.plain import PlainBackend
 

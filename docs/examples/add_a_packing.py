@@ -13,11 +13,10 @@ from tacita.blocks.base import Blocks, Dense, FeedForward, Norm
 from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
 from tacita.errors import InputError, PlanError
+from tacita.layouts.arrays import refuse
+from tacita.layouts.base import Answer, Sample
 from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, refuse_node
 from tacita.packings.conformance import CASES, Case, check, counts
-from tacita.packings.request import Sample
-from tacita.packings.response import Answer
-from tacita.packings.sizes import refuse
 from tacita.packings.specs import CircuitSpecs
 from tacita.slots.base import Backend, Ct
 from tacita.slots.plain import PlainBackend
@@ -113,7 +112,7 @@ class Response:
 class TinyParts:
     """See `packings.base.Parts`. This packing has the mean over tokens and a dense map of it, and no more."""
 
-    packing, options = "tiny", frozenset[str]()  # no option of a block (`blocks/options.py`)
+    packing, options = "tiny", frozenset[str]()  # no option of a block (`blocks/shapes.py`)
     fixed = frozenset({"mask"})
 
     def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, slots: int) -> None:

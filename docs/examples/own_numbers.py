@@ -7,8 +7,8 @@ import numpy as np
 import tacita
 from tacita import api
 from tacita.checkpoint import from_tensors, pad_hidden
+from tacita.checkpoint.reference import reference
 from tacita.models.bert import BertConfig
-from tacita.models.reference import reference
 from tacita.models.registry import tensor_shapes
 
 config = BertConfig(

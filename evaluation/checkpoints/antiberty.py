@@ -14,7 +14,7 @@ from antibodies import masked_sequences, sequences
 
 from checkpoints.tokens import letter_tokenizer
 from checkpoints.wheel import Source, write_config, write_weights
-from tacita.checkpoint.formats.torch_file import TorchFile
+from tacita.checkpoint.formats import TorchFile
 
 FOLDER = "antiberty/trained_models"
 WEIGHTS = f"{FOLDER}/AntiBERTy_md_smooth"

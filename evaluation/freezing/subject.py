@@ -23,31 +23,31 @@ from large_models import SHAPES, random_tensors
 
 from tacita import api
 from tacita.blocks.weights import Weights
-from tacita.calibrate.calibrate import load_texts
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.dashformer import SEQUENCES, convert
-from tacita.cli.ask.labelled import read_examples
+from tacita.checkpoint.reference import reference
+from tacita.cli.ask.columns import read_examples
 from tacita.cli.bench.batch import DASHFORMER_TOKENS
 from tacita.client.public_cache import PublicCache
 from tacita.data import DEFAULT_MODEL
 from tacita.measure.dashformer import split
 from tacita.models.bert import BertConfig
-from tacita.models.reference import reference
-from tacita.placement.cost import Prices
+from tacita.packings import executor
 from tacita.planning.build import RESPONSE
+from tacita.planning.calibrate.calibrate import load_texts
 from tacita.planning.circuit import circuit_of
-from tacita.plans.link import LINKS
+from tacita.plans.commitment import LINKS
 from tacita.plans.plan import PlacedStage, Plan, TensorInfo
+from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import shape_of
-from tacita.plans.two_party.plan import TwoPartyPlan, counted
-from tacita.protocol.party import Party, pair
-from tacita.run import executor
 from tacita.schemes.ciphertexts import _backend
-from tacita.two_party.fixed import FixedTensors
+from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.plan.plan import TwoPartyPlan, counted
+from tacita.two_party.protocol.party import Party, pair
 
 Facts = dict[str, Any]
 TOKENS, BATCH, PRESET, RING = 128, 256, "n16", 16
-PRICES = ("tacita.placement", "prices", f"n{RING}.json")  # the shipped table: package, folder, file
+PRICES = ("tacita.plans.prices", "prices", f"n{RING}.json")  # the shipped table: package, folder, file
 # name of today -> frozen name, as patterns: stages were called by layer, now by node
 STAGES: Mapping[str, str] = {
     r"(layer\d+)\.norm(\d)\.variance": r"\1.variance\2",

@@ -7,7 +7,7 @@ decrypts.
 ('negative', 'positive')
 
 `tacita.classify("a fine film")` answers in one line (`tacita.ask`); `tacita.api` goes step by step, and
-`tacita.connect("https://host:8443", token=token).classify("a fine film")` asks a server (`tacita.remote`).
+`tacita.connect("https://host:8443", token=token).classify("a fine film")` asks a server (`tacita.client`).
 Importing this takes a tenth of a second: what a name needs is imported when the name is first used.
 """
 
@@ -23,18 +23,14 @@ from tacita.version import __version__
 if TYPE_CHECKING:
     from tacita.api import Answer, Client, Server, Wish, load, plan, publish
     from tacita.ask import answer, classify, embed, fill, search, tag
-    from tacita.cluster.many import classify_many
+    from tacita.client.connect import connect, connect_async
     from tacita.generation.generate import generate
+    from tacita.many import classify_many
     from tacita.pipelines import pipeline
-    from tacita.remote.connect import connect, connect_async
-    from tacita.tasks.classes import Classes
-    from tacita.tasks.embedding import Embedding
-    from tacita.tasks.regression import Regression
-    from tacita.tasks.search import Search
-    from tacita.tasks.several import Several
-    from tacita.tasks.tokens.extract import Extract
-    from tacita.tasks.tokens.fill import Fill
-    from tacita.tasks.tokens.tags import Tags
+    from tacita.texts.classes import Classes, Regression, Several
+    from tacita.texts.fill import Fill
+    from tacita.texts.spans import Extract, Tags
+    from tacita.texts.vectors import Embedding, Search
 
 __all__ = [
     "Answer",
@@ -71,14 +67,12 @@ __all__ = [
 
 _ASKING = ("answer", "classify", "embed", "fill", "search", "tag")
 _HOMES = dict.fromkeys(_ASKING, "tacita.ask")  # not in tacita.api
-_HOMES |= {
-    name: f"tacita.tasks.{name.lower()}"
-    for name in ("Classes", "Embedding", "Regression", "Search", "Several")
-}
-_HOMES |= {name: f"tacita.tasks.tokens.{name.lower()}" for name in ("Extract", "Fill", "Tags")}
-_HOMES |= {"classify_many": "tacita.cluster.many"}
+_HOMES |= dict.fromkeys(("Classes", "Regression", "Several"), "tacita.texts.classes")
+_HOMES |= dict.fromkeys(("Embedding", "Search"), "tacita.texts.vectors")
+_HOMES |= dict.fromkeys(("Extract", "Tags"), "tacita.texts.spans") | {"Fill": "tacita.texts.fill"}
+_HOMES |= {"classify_many": "tacita.many"}
 _HOMES |= {"pipeline": "tacita.pipelines", "generate": "tacita.generation.generate"}
-_HOMES |= dict.fromkeys(("connect", "connect_async"), "tacita.remote.connect")
+_HOMES |= dict.fromkeys(("connect", "connect_async"), "tacita.client.connect")
 
 
 def __getattr__(name: str) -> Any:

@@ -29,30 +29,30 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita import checkpoint
-from tacita.calibrate.calibrate import Sample
+from tacita.bar import reporting
 from tacita.checkpoint import Checkpoint
+from tacita.checkpoint.reference import reference
 from tacita.client import Answer, Client
-from tacita.client.answer import understood
 from tacita.client.session import embedded
-from tacita.client.two_party import TwoPartyClient
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
-from tacita.front.embed import Text
-from tacita.models.reference import reference
-from tacita.packings.lowered import in_slots
+from tacita.evaluate import Server
+from tacita.packings.lowering import in_slots
+from tacita.planning.calibrate.calibrate import Sample
 from tacita.planning.circuit import require_model
 from tacita.planning.wish import Fields, Objective, Wish, require_fields
+from tacita.plans.answers import understood
 from tacita.plans.plan import ParameterInfo, Plan
 from tacita.plans.presets import candidates
-from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.protocol.public_folder import Public, open_public, public_of, write_public
-from tacita.run.bar import reporting
+from tacita.plans.public_folder import Public, open_public, public_of, write_public
 from tacita.schemes.base import AnyPlan, Report, silent
 from tacita.schemes.choose import Choice
 from tacita.schemes.choose import choose_plan as chosen
 from tacita.schemes.registry import scheme_of
-from tacita.server import Server
-from tacita.server.two_party import TwoPartyServer
+from tacita.texts.embed import Text
+from tacita.two_party.client import TwoPartyClient
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.server import TwoPartyServer
 
 __all__ = [
     "DEFAULT_MODEL",

@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, Unpack, cast, overload
 
 from tacita.api import Model, choose_plan, classify_batch_locally, load
+from tacita.bar import reporting
 from tacita.checkpoint import Checkpoint
 from tacita.client import Answer
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
-from tacita.front.embed import Text
 from tacita.planning.wish import Fields, Wish, require_fields
 from tacita.plans.scheme import AUTO
-from tacita.run.bar import reporting
 from tacita.schemes.base import (
     CLEAR,
     REAL,
@@ -42,15 +41,12 @@ from tacita.schemes.base import (
     warn_unprotected,
 )
 from tacita.schemes.registry import scheme_of
-from tacita.tasks.classes import Classes
-from tacita.tasks.embedding import Embedding
-from tacita.tasks.kinds import require_kind
-from tacita.tasks.regression import Regression
-from tacita.tasks.search import Search
-from tacita.tasks.several import Several
-from tacita.tasks.tokens.extract import Extract
-from tacita.tasks.tokens.fill import Fill
-from tacita.tasks.tokens.tags import Tags
+from tacita.texts.classes import Classes, Regression, Several
+from tacita.texts.embed import Text
+from tacita.texts.fill import Fill
+from tacita.texts.spans import Extract, Tags
+from tacita.texts.task import require_kind
+from tacita.texts.vectors import Embedding, Search
 
 KEPT = 4  # plans
 A = TypeVar("A", bound=Answer)
@@ -162,7 +158,7 @@ class _Call:
 
 
 def _asked(kind: type[A], verb: str, model: Model, text: Text | Texts, how: How) -> A | list[A]:
-    """kind: what `tasks.read` makes of the answers of a model that this verb admits."""
+    """kind: what `texts.task` makes of the answers of a model that this verb admits."""
     if "backend" not in how:
         warn_unprotected(verb, "sim", 4)
     answers = cast(list[A], ask_all(verb, model, text if isinstance(text, list) else [text], how))
@@ -170,7 +166,7 @@ def _asked(kind: type[A], verb: str, model: Model, text: Text | Texts, how: How)
 
 
 def ask_all(verb: str, model: Model, texts: Sequence[Text], how: How) -> list[Answer]:
-    """Answers of a model that can be asked with this verb, a key of `tasks.kinds.GIVES`. Raises InputError
+    """Answers of a model that can be asked with this verb, a key of `texts.task.GIVES`. Raises InputError
     for a model of another kind, or no text; and see `classify`."""
     call = _Call.of(model, how)
     require_kind(verb, call.model.config)

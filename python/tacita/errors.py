@@ -70,8 +70,8 @@ class GoneError(PeerError):
 
 
 class RefusedError(PeerError):
-    """The server refused in due form; reason is one of `tacita.protocol.refusal.Reason`, 0 for one that is
-    not known here.
+    """The server refused in due form; reason is one of `tacita.two_party.protocol.refusal.Reason`, 0 for one
+    that is not known here.
     """
 
     def __init__(self, message: str, *, hint: str = "", reason: int = 0) -> None:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tacita.errors import InputError
 
@@ -24,3 +26,21 @@ def needing(extra: str, command: str) -> Iterator[None]:
 def how_to_install(extra: str) -> str:
     """The hint for what an extra brings. It names no package of an index: this one is on none."""
     return f"pip install '.[{extra}]' in a clone, or 'FILE[{extra}]' of a wheel"
+
+
+# Fields that a file leaves out where they hold their default, so that a new option changes no old file.
+#
+# Plans (`plans.json_fields`) and the hash of a checkpoint (`checkpoint.load`) obey it.
+
+AT_DEFAULT = {"left out": "at its default"}  # metadata of such a field
+
+
+def omitted(field: dataclasses.Field[Any], value: Any) -> bool:
+    """Whether a file that holds this value leaves the field out."""
+    return field.metadata == AT_DEFAULT and bool(value == _default(field))
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default

@@ -23,15 +23,12 @@ from tacita.ask import How, ask_all
 from tacita.checkpoint import Checkpoint, load
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
-from tacita.front.embed import Text
 from tacita.schemes.base import warn_unprotected
-from tacita.tasks.classes import Classes
-from tacita.tasks.kinds import require_kind
-from tacita.tasks.regression import Regression
-from tacita.tasks.several import Several
-from tacita.tasks.tokens.extract import Extract
-from tacita.tasks.tokens.fill import KEPT, Candidate, Fill, Mask
-from tacita.tasks.tokens.tags import NOTHING, Tags
+from tacita.texts.classes import Classes, Regression, Several
+from tacita.texts.embed import Text
+from tacita.texts.fill import KEPT, Candidate, Fill, Mask
+from tacita.texts.spans import NOTHING, Extract, Tags
+from tacita.texts.task import require_kind
 
 Row = dict[str, Any]
 
@@ -68,7 +65,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class _Task:
-    """verb: of `tasks.kinds`. row: an answer as transformers gives it. text: what is asked of an input.
+    """verb: of `texts.task`. row: an answer as transformers gives it. text: what is asked of an input.
     named: keywords that stand for the input. joined: whether a list of inputs gives one list of rows."""
 
     verb: str

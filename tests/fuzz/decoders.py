@@ -1,7 +1,7 @@
 """Bodies of the fuzz targets of the Python decoders: each takes any bytes and lets only Tacita's own
 errors pass.
 
-`run.py` feeds them under atheris, `test_corpus.py` replays the inputs kept in the tree. Where a checksum
+`packings.py` feeds them under atheris, `test_corpus.py` replays the inputs kept in the tree. Where a checksum
 or a hash would hide the parser behind it, a body decodes twice: the bytes as they are, and with the
 checksum recomputed, as an attacker would.
 """
@@ -26,18 +26,19 @@ from random_checkpoint import make_random_checkpoint
 from weights import TORCH_FILE, torch_pickle
 
 from tacita.errors import PeerError
-from tacita.front.front import table_shapes
-from tacita.front.tensors import to_bytes
+from tacita.evaluate import desk, resume
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.circuit import make_plan
-from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
+from tacita.plans import envelope, public_folder
+from tacita.plans.json_fields import canonical
 from tacita.plans.plan import Plan, parse
-from tacita.plans.two_party.check import parse_plan
-from tacita.plans.typed_json import canonical
-from tacita.protocol import envelope, handshake, lines, public_folder, public_part, text_wish
-from tacita.protocol.text_wish import TextWish
-from tacita.server import resume
+from tacita.texts.embedding import table_shapes, to_bytes
+from tacita.two_party.plan.check import parse_plan
+from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.protocol import handshake, public_part
+from tacita.two_party.protocol import handshake as text_wish
+from tacita.two_party.protocol.handshake import TextWish
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 
@@ -185,7 +186,7 @@ def resume_manifest(data: bytes) -> None:
 
 def asked_line(data: bytes) -> None:
     """What an asker says to a server that stays."""
-    tacita_errors(lambda: lines.asked(lines.parsed(data, lines.ASKED_BYTES)))
+    tacita_errors(lambda: desk.asked(desk.parsed(data, desk.ASKED_BYTES)))
 
 
 DECODERS: dict[str, Callable[[bytes], None]] = {
@@ -207,19 +208,19 @@ DECODERS: dict[str, Callable[[bytes], None]] = {
 
 # Whose lines are counted as covered, by target.
 MODULES: dict[str, list[str]] = {
-    "client_greeting": ["protocol/handshake.py"],
-    "server_greeting": ["protocol/handshake.py"],
-    "text_wish": ["protocol/text_wish.py"],
-    "public_part": ["protocol/public_part.py", "plans/two_party/check.py"],
-    "public_list": ["protocol/public_folder.py", "plans/strict_json.py"],
-    "embedding_tables": ["front/tensors.py"],
-    "two_party_plan": ["plans/two_party/check.py", "plans/typed_json.py"],
-    "ckks_plan": ["plans/plan.py", "plans/typed_json.py"],
-    "request_file": ["protocol/envelope.py"],
-    "response_file": ["protocol/envelope.py"],
-    "resume_manifest": ["server/resume.py"],
-    "asked_line": ["protocol/lines.py"],
-    "torch_pickle": ["checkpoint/formats/pickles.py"],
+    "client_greeting": ["two_party/protocol/handshake.py"],
+    "server_greeting": ["two_party/protocol/handshake.py"],
+    "text_wish": ["two_party/protocol/handshake.py"],
+    "public_part": ["two_party/protocol/public_part.py", "two_party/plan/check.py"],
+    "public_list": ["plans/public_folder.py", "plans/json_fields.py"],
+    "embedding_tables": ["texts/embedding.py"],
+    "two_party_plan": ["two_party/plan/check.py", "plans/json_fields.py"],
+    "ckks_plan": ["plans/plan.py", "plans/json_fields.py"],
+    "request_file": ["plans/envelope.py"],
+    "response_file": ["plans/envelope.py"],
+    "resume_manifest": ["evaluate/resume.py"],
+    "asked_line": ["evaluate/desk.py"],
+    "torch_pickle": ["checkpoint/pickles.py"],
     **service_decoders.MODULES,
 }
 
@@ -259,7 +260,7 @@ def seeds(name: str) -> list[bytes]:
     if name == "resume_manifest":
         return [_manifest()]
     if name == "asked_line":
-        return [json.dumps({"tacita": lines.VERSION, "evaluate": "/folder"}).encode()]
+        return [json.dumps({"tacita": desk.VERSION, "evaluate": "/folder"}).encode()]
     if name == "torch_pickle":
         with zipfile.ZipFile(TORCH_FILE) as file:
             return [file.read("state/data.pkl")]
@@ -311,7 +312,7 @@ class File:
 
 
 class Store:
-    """A store of spilled ciphertexts with nothing but a manifest; see `server.spill.store.SpillStore`."""
+    """A store of spilled ciphertexts with nothing but a manifest; see `evaluate.spill.store.SpillStore`."""
 
     folder = Path("store")
 

@@ -10,21 +10,19 @@ import httpx2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from promises import tacita_errors
 
+from tacita.client.http.channel import Reply, refused, told
 from tacita.errors import TacitaError
-from tacita.planning.program import program_of
-from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.protocol import key_file
-from tacita.protocol.http import receipt
-from tacita.protocol.http.wire import Keys, KeyState, Models, Offer, Problem, Receipt, State, Status
-from tacita.remote.http.channel import Reply
-from tacita.remote.http.problems import refused, told
-from tacita.service.two_party import control
+from tacita.plans import files, wire
+from tacita.plans.wire import Keys, KeyState, Models, Offer, Problem, Receipt, State, Status
+from tacita.server.sessions import control
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.planning import program_of
 from tacita.two_party.program import encoding
 
 READ = (Models, Keys, KeyState, Status, Receipt)
 ID, HASH = "ab" * 16, "cd" * 32
 SIGNER = Ed25519PrivateKey.from_private_bytes(bytes(32))
-SIGNED = receipt.signed(SIGNER, "11" * 32, "22" * 32, "33" * 32)
+SIGNED = wire.signed(SIGNER, "11" * 32, "22" * 32, "33" * 32)
 
 
 def program(data: bytes) -> None:
@@ -57,9 +55,9 @@ def receipts(data: bytes) -> None:
         return
     hashes = {"plan": SIGNED.plan, "request": SIGNED.request, "response": SIGNED.response}
     own = {"plan": found.plan, "request": found.request, "response": found.response}
-    public = receipt.public_hex(SIGNER)
+    public = wire.public_hex(SIGNER)
     for wanted in (hashes, own):
-        taken = tacita_errors(lambda hashes=wanted: [receipt.check(found, public, **hashes)])
+        taken = tacita_errors(lambda hashes=wanted: [wire.check(found, public, **hashes)])
         assert taken is None or found == SIGNED
 
 
@@ -71,7 +69,7 @@ def said(data: bytes) -> None:
 
 def key_head(data: bytes) -> None:
     """How a file of keys begins: its id can stand in an address."""
-    found = tacita_errors(key_file.owner_of, data)
+    found = tacita_errors(files.owner_of, data)
     assert found is None or (len(found) == len(ID) and bytes.fromhex(found) in data)
 
 
@@ -86,11 +84,11 @@ DECODERS: dict[str, Callable[[bytes], None]] = {
 
 MODULES: dict[str, list[str]] = {
     "program": ["two_party/program/encoding.py", "two_party/program/steps.py"],
-    "problem": ["remote/http/problems.py"],
-    "http_bodies": ["remote/http/problems.py"],
-    "receipt": ["protocol/http/receipt.py"],
-    "control": ["service/two_party/control.py"],
-    "key_head": ["protocol/key_file.py"],
+    "problem": ["client/http/channel.py"],
+    "http_bodies": ["client/http/channel.py"],
+    "receipt": ["plans/wire.py"],
+    "control": ["server/sessions/control.py"],
+    "key_head": ["plans/files.py"],
 }
 
 
@@ -108,7 +106,7 @@ def seeds(name: str, plan: TwoPartyPlan) -> list[bytes]:
             return [SIGNED.model_dump_json().encode()]
         case "key_head":
             fields = (bytes.fromhex(HASH), bytes.fromhex(ID), 7, bytes(16))
-            return [key_file.HEAD.pack(*key_file.BEGIN, *fields)]
+            return [files.HEAD.pack(*files.BEGIN, *fields)]
     messages = (
         control.Ready(),
         control.Failed(text="no model", hint="look"),

@@ -8,7 +8,6 @@ import decoders
 import pytest
 import service_decoders
 import trees
-
 from tacita.protocol import text_wish
 
 CORPUS = Path(__file__).parent / "corpus"

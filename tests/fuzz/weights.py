@@ -7,7 +7,7 @@ from pathlib import Path
 
 from promises import tacita_errors
 
-from tacita.checkpoint.formats import pickles
+from tacita.checkpoint import pickles
 
 TORCH_FILE = Path(__file__).parents[1] / "vectors" / "torch" / "state.bin"  # written by torch 1.13.1
 

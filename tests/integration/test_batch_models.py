@@ -15,9 +15,9 @@ from greedy import run_greedily
 from test_circuit_ckks import engine
 
 from tacita.checkpoint import Checkpoint, load, pad_hidden
+from tacita.checkpoint.reference import reference
 from tacita.data import DEFAULT_MODEL
-from tacita.models.reference import reference
-from tacita.packings.columns.layout import BatchShape
+from tacita.layouts.columns import BatchShape
 from tacita.slots.base import Backend
 from tacita.slots.noise import NoiseModel
 from tacita.slots.sim import SimBackend

@@ -43,7 +43,7 @@ else:
     found = [{"label": a.label, "logits": a.logits, "warnings": a.warnings} for a in answers]
     json.dump(found, open("answers.json", "w"))
 assert not [path for path in opened if path.endswith("model.safetensors")], opened
-forbidden = ("tacita.models", "tacita.blocks", "tacita.approx", "tacita.checkpoint", "tacita.server")
+forbidden = ("tacita.models", "tacita.blocks", "tacita.approx", "tacita.checkpoint", "tacita.evaluate")
 assert not [name for name in sys.modules if name.startswith(forbidden)], sorted(sys.modules)
 endings = (".parts", ".lowering", ".attention", ".check_circuit")
 assert not [name for name in sys.modules if name.endswith(endings)]

@@ -24,14 +24,14 @@ from random_checkpoint import make_random_checkpoint, write_folder
 import tacita
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.cluster.actors import Actors
-from tacita.cluster.connect import Cluster, connected
-from tacita.cluster.evaluator import Bytes, kit_of, weights_of
-from tacita.cluster.flight import Done, Lost, in_order, spread
-from tacita.cluster.where import where_of
 from tacita.errors import InputError, PeerError
 from tacita.plans.plan import Plan
-from tacita.run.progress import Progress
+from tacita.progress import Progress
+from tacita.server.machines.actors import Actors
+from tacita.server.machines.connect import Cluster, connected
+from tacita.server.machines.evaluator import Bytes, kit_of, weights_of
+from tacita.server.machines.flight import Done, Lost, in_order, spread
+from tacita.server.machines.placing import where_of
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytest.importorskip("ray", reason="Ray is not installed: the extra ray")

@@ -16,8 +16,7 @@ import pytest
 from tacita.approx.fourier import FourierSpec, fit
 from tacita.cli import main
 from tacita.errors import KeyMissingError
-from tacita.slots.bootstraps.coefficients import RATIO, CoefficientLayout, CoefficientMatrix
-from tacita.slots.bootstraps.harmonics import PHASE
+from tacita.slots.bootstraps import PHASE, RATIO, CoefficientLayout, CoefficientMatrix
 from tacita.slots.ckks import CkksBackend
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

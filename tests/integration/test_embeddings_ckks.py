@@ -12,7 +12,7 @@ from random_checkpoint import make_random_checkpoint, write_folder, write_senten
 
 from tacita import api
 from tacita.checkpoint import load
-from tacita.front.embed import tokenize
+from tacita.texts.embed import tokenize
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

@@ -9,9 +9,9 @@ import pytest
 
 from tacita.cli import main
 from tacita.measure import measure_prices
-from tacita.placement.cost import Prices
+from tacita.plans import engine
 from tacita.plans.presets import PRESETS
-from tacita.protocol import engine
+from tacita.plans.prices.cost import Prices
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 

@@ -9,10 +9,10 @@ import pytest
 from test_family_schemes import SAMPLES, TOKENS, calm, floats, inputs, planned, table
 from test_layers import _engine
 
-from tacita.front.embed import pad_hidden
+from tacita import compiled
+from tacita.packings import executor
 from tacita.planning.circuit import circuit_of
-from tacita.protocol import compiled
-from tacita.run import executor
+from tacita.texts.embed import pad_hidden
 
 pytestmark = pytest.mark.native
 

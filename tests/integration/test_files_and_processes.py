@@ -228,7 +228,7 @@ def test_a_missing_rotation_key_is_named(work: Path) -> None:
 
 
 def test_too_little_memory_is_said_before_the_run(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacita.run.resources.available_memory", lambda: int(1e6))
+    monkeypatch.setattr("tacita.resources.available_memory", lambda: int(1e6))
     _, _, server = opened(work)
     with pytest.raises(TacitaError, match="evaluation needs"):
         server.evaluate()
@@ -302,7 +302,8 @@ def _of_another_version(data: bytes, suffix: str) -> bytes:
 
 
 def _keys_without(plan: Plan, step: int, work: Path) -> None:
-    from tacita.protocol import compiled, engine
+    from tacita import compiled
+    from tacita.plans import engine
 
     rotations = [r for r in plan.rotations if r[0] != step]
     params = engine.parameters(plan.parameters, allow_insecure=True)

@@ -16,11 +16,11 @@ import plans
 import pytest
 from tiny import inputs
 
-from tacita import api
+from tacita import api, compiled
 from tacita.cli import main
 from tacita.client.keystore import load_secret
-from tacita.protocol import compiled, envelope
-from tacita.protocol.envelope import PREFIX, Envelope
+from tacita.plans import envelope
+from tacita.plans.envelope import PREFIX, Envelope
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 blake3 = pytest.importorskip("blake3").blake3

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tacita.run.resources import available_memory
+from tacita.resources import available_memory
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacita import api
+from tacita import api, compiled
 from tacita.checkpoint import embed, load
-from tacita.models.reference import reference
+from tacita.checkpoint.reference import reference
+from tacita.packings import executor
 from tacita.planning.circuit import circuit_of
-from tacita.protocol import compiled, engine
-from tacita.run import executor
+from tacita.plans import engine
 from tacita.slots.ckks import CkksBackend
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

@@ -10,9 +10,9 @@ from greedy import run_greedily
 from test_circuit_ckks import PRESET, engine, native
 
 from tacita.approx.variants.functions import Functions
-from tacita.calibrate.calibrate import calibrate
-from tacita.packings.lowered import build
-from tacita.packings.shape import Shape
+from tacita.layouts.registry import Shape
+from tacita.packings.lowering import build
+from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import fit_circuit
 
 pytestmark = pytest.mark.native

@@ -15,18 +15,17 @@ from norms_first import FAMILY, Config
 from random_checkpoint import make_tokenizer
 from test_layers import _engine
 
-from tacita import api
+from tacita import api, compiled
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors
+from tacita.checkpoint.reference import reference
 from tacita.models import registry
-from tacita.models.reference import reference
+from tacita.packings import executor
 from tacita.planning.circuit import circuit_of
-from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
-from tacita.protocol import compiled
-from tacita.protocol.party import Party, pair
-from tacita.run import executor
-from tacita.two_party.shares import Known, SharedTensors
+from tacita.two_party.arithmetic.shares import Known, SharedTensors
+from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.protocol.party import Party, pair
 
 pytestmark = pytest.mark.native
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacita.packings.columns.layout import BatchShape
+from tacita.layouts.columns import BatchShape
+from tacita.layouts.rows import RowsShape
+from tacita.packings import executor
 from tacita.packings.columns.parts import ColumnParts
 from tacita.packings.conformance import CASES, circuit_of, world_of
 from tacita.packings.multidiagonal.parts import DiagonalParts
-from tacita.packings.rows.layout import RowsShape
 from tacita.packings.rows.parts import RowParts
-from tacita.placement.leveled import prices_of
 from tacita.planning.build import place_circuit
 from tacita.plans.presets import PRESETS
-from tacita.run import executor
+from tacita.plans.prices.formulas import prices_of
 from tacita.slots.ckks import CkksBackend
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

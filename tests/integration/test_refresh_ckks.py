@@ -8,10 +8,10 @@ import wide_gelu
 
 import tacita
 from tacita.checkpoint import embed
-from tacita.client.answer import judge
-from tacita.models.reference import reference
+from tacita.checkpoint.reference import reference
+from tacita.packings import executor
 from tacita.planning.circuit import circuit_of
-from tacita.run import executor
+from tacita.plans.answers import judge
 from tacita.schemes.base import Place
 from tacita.schemes.registry import scheme_of
 from tacita.slots.ckks import CkksBackend

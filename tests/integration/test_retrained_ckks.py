@@ -11,10 +11,10 @@ from circuits import build_circuit
 from greedy import run_greedily
 from test_circuit_ckks import PRESET, TOKENS, engine
 
-from tacita.calibrate.calibrate import calibrate
 from tacita.checkpoint import from_tensors
-from tacita.models.encoders.retrained import Retrained
-from tacita.models.reference import reference
+from tacita.checkpoint.reference import reference
+from tacita.models.shared.retrained import Retrained
+from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import fit_circuit
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

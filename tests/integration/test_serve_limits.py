@@ -10,13 +10,13 @@ import pytest
 from service import CHECKPOINT, TEXTS, Service, make_server, service
 
 from tacita.client.public_cache import PublicCache
-from tacita.client.two_party import TwoPartyClient
+from tacita.client.renewable import RenewableSession
 from tacita.errors import GoneError, RefusedError
-from tacita.protocol import handshake
-from tacita.protocol.party import new_identity
-from tacita.protocol.refusal import Reason
-from tacita.remote.renewable import RenewableSession
-from tacita.server.admission import Caps
+from tacita.two_party.admission import Caps
+from tacita.two_party.client import TwoPartyClient
+from tacita.two_party.protocol import handshake
+from tacita.two_party.protocol.party import new_identity
+from tacita.two_party.protocol.refusal import Reason
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

@@ -23,12 +23,12 @@ import pytest
 from websockets.sync.client import connect as dial
 
 import tacita
+from tacita.client.connect import connect
 from tacita.errors import InputError, PeerError, RefusedError
 from tacita.measure.service.started import PATIENCE, Started, ended, family, started
-from tacita.protocol import envelope
-from tacita.protocol.http import receipt, wire
-from tacita.protocol.party import new_identity
-from tacita.remote.connect import connect
+from tacita.plans import envelope, wire
+from tacita.plans import wire as receipt
+from tacita.two_party.protocol.party import new_identity
 
 pytestmark = pytest.mark.native
 TOY = ("--preset", "insecure_toy_n11", "--allow-insecure", "--tokens", "16", "--drain", "0")

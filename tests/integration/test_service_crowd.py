@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tacita.measure.service.started import Started, started
-from tacita.run.resources import raise_descriptors
+from tacita.resources import raise_descriptors
 
 pytestmark = pytest.mark.native
 DESCRIPTORS, SILENT = 256, 400

@@ -18,8 +18,8 @@ from test_service import TOY, Caller, started
 
 from tacita import api
 from tacita.measure.service.started import Started, ended
-from tacita.protocol.http import wire
-from tacita.schemes import plan_files
+from tacita.plans import wire
+from tacita.schemes import base
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytest.importorskip("ray", reason="Ray is not installed: the extra ray")
@@ -46,7 +46,7 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def evaluated_here(server: Started, client: api.Client) -> bytes:
     """The response of one machine, without Ray."""
-    plan = plan_files.load(server.data / "offers" / "sst2-tiny" / "thor" / "plan.json")
+    plan = base.load(server.data / "offers" / "sst2-tiny" / "thor" / "plan.json")
     api.Server(plan, api.load(), client.work, allow_insecure=True, threads=1).evaluate()
     return client.work.response.read_bytes()
 

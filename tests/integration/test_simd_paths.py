@@ -20,10 +20,10 @@ PRESET = "insecure_toy_n9"
 PATHS = ("scalar", "avx2", "avx512", "avx512ifma")
 LACKING = "needs instructions that this processor lacks"
 # what a path of another name would do: import, then say which one runs
-SHOW = "from tacita.protocol import compiled; print(compiled.native.simd_path())"
+SHOW = "from tacita.plans import compiled; print(compiled.native.simd_path())"
 CATCH = """
 from tacita.errors import TacitaError
-from tacita.protocol import compiled, engine
+from tacita.plans import compiled, engine
 try:
     compiled.native
 except TacitaError as error:

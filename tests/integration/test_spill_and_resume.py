@@ -19,10 +19,10 @@ import pytest
 from tacita import api
 from tacita.checkpoint import load
 from tacita.errors import ResourceError
+from tacita.evaluate.keyring import ciphertext_budget, fixed_bytes, server_bytes
+from tacita.evaluate.session import FOLDER
+from tacita.evaluate.spill import Codec, SpillingBackend, SpillStore
 from tacita.plans.plan import Plan
-from tacita.server.budget import ciphertext_budget, fixed_bytes, server_bytes
-from tacita.server.session import FOLDER
-from tacita.server.spill import Codec, SpillingBackend, SpillStore
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.conformance import CHECKS, COEFFICIENT_TOKENS, Harness
 

@@ -10,10 +10,10 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
-from tacita.calibrate.calibrate import Calibration
-from tacita.calibrate.excesses import FAR, largest_excess
-from tacita.calibrate.walk import walk
 from tacita.checkpoint import Checkpoint, embed
+from tacita.planning.calibrate.calibrate import Calibration
+from tacita.planning.calibrate.excesses import FAR, largest_excess
+from tacita.planning.calibrate.walk import walk
 from tacita.plans.plan import Plan
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

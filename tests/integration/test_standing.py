@@ -22,11 +22,10 @@ from interrupts import interrupts
 from tacita import api
 from tacita.checkpoint import load
 from tacita.errors import GoneError
+from tacita.evaluate.desk import TOLD_BYTES, VERSION, Lines, connect
+from tacita.evaluate.keyring import KeyRing, server_bytes
+from tacita.evaluate.standing import Standing
 from tacita.plans.plan import Plan
-from tacita.protocol.lines import TOLD_BYTES, VERSION, Lines, connect
-from tacita.server.budget import server_bytes
-from tacita.server.standing.keyring import KeyRing
-from tacita.server.standing.standing import Standing
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

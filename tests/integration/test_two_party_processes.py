@@ -19,12 +19,12 @@ from interrupts import interrupts
 from random_checkpoint import make_random_checkpoint, write_folder
 
 from tacita.checkpoint import embed, load
+from tacita.checkpoint.reference import reference
 from tacita.client.public_cache import PublicCache
-from tacita.client.two_party import TwoPartyClient
 from tacita.errors import InputError, PeerError
-from tacita.models.reference import reference
-from tacita.protocol import handshake
-from tacita.protocol.party import Identity, dial, fingerprint, new_identity
+from tacita.two_party.client import TwoPartyClient
+from tacita.two_party.protocol import handshake
+from tacita.two_party.protocol.party import Identity, dial, fingerprint, new_identity
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -162,8 +162,8 @@ opened = []
 sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
 from pathlib import Path
 from tacita.client.public_cache import PublicCache
-from tacita.client.two_party import TwoPartyClient
-from tacita.protocol.party import dial
+from tacita.two_party.client import TwoPartyClient
+from tacita.two_party.protocol.party import dial
 party = dial("127.0.0.1", int(sys.argv[1]), trust=Path("certificate.pem"))
 client = TwoPartyClient(party, PublicCache(Path("cache")))
 answers = [client.classify(text) for text in json.load(open("texts.json"))]

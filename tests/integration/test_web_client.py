@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tacita import api
-from tacita.front.embed import embed
-from tacita.models.reference import reference
+from tacita.checkpoint.reference import reference
+from tacita.texts.embed import embed
 
 world = pytest.importorskip("web_world", reason="the service's packages are not installed")
 

@@ -28,8 +28,8 @@ from tacita.checkpoint import load
 from tacita.checkpoint.texts import FILE
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
-from tacita.front.embed import tokenize
 from tacita.measure.service.started import Started, started
+from tacita.texts.embed import tokenize
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

@@ -16,13 +16,12 @@ from fastapi import FastAPI, WebSocket
 from fastapi.responses import FileResponse, Response
 
 from tacita import api
-from tacita.planning.program import program_of
-from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
-from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.protocol.party import Listener
-from tacita.server.two_party import Served, TwoPartyServer
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.planning import make_two_party_plan, program_of
 from tacita.two_party.program.encoding import encode
+from tacita.two_party.protocol.party import Listener
+from tacita.two_party.server import Served, TwoPartyServer
 
 SECONDS = 240.0  # after which a session is given up
 TOKENS = 16

@@ -15,7 +15,7 @@ import blake3
 import numpy as np
 
 from tacita import _native
-from tacita.protocol.envelope import Envelope, write
+from tacita.plans.envelope import Envelope, write
 
 VECTORS = Path(__file__).parent / "vectors"
 PRESET, LEVEL, ROTATIONS = "insecure_toy_leveled_n9", 3, (1, 5, 64)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tacita.checkpoint import Checkpoint
+from tacita.layouts.columns import BatchShape
+from tacita.layouts.registry import Shape
 from tacita.packings.base import Circuit
-from tacita.packings.columns.layout import BatchShape
-from tacita.packings.lowered import build
-from tacita.packings.shape import Shape
+from tacita.packings.lowering import build
 from tacita.packings.specs import CircuitSpecs
 from tacita.plans.scheme import scheme_named
 

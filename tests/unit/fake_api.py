@@ -17,8 +17,9 @@ from fake_service import HOSTS, SECONDS, Fake, Job, plan_of
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 
-from tacita.protocol.http import receipt
-from tacita.protocol.http.wire import (
+from tacita.plans import wire
+from tacita.plans.public_folder import MANIFEST
+from tacita.plans.wire import (
     API,
     PLAN,
     PROBLEM,
@@ -32,8 +33,7 @@ from tacita.protocol.http.wire import (
     State,
     Status,
 )
-from tacita.protocol.party import new_identity
-from tacita.protocol.public_folder import MANIFEST
+from tacita.two_party.protocol.party import new_identity
 
 
 def problem(status: int, title: str, **headers: str) -> Response:
@@ -49,7 +49,7 @@ def app_of(fake: Fake) -> FastAPI:
     @app.get(f"{API}/models")
     async def models() -> Response:
         model = Model(name="toy", task="text", labels=("negative", "positive"), offers=fake.offers())
-        return told(Models(release="0", signer=receipt.public_hex(fake.signer), models=(model,)))
+        return told(Models(release="0", signer=wire.public_hex(fake.signer), models=(model,)))
 
     @app.get(f"{API}/models/toy/public")
     async def manifest(scheme: str) -> Response:

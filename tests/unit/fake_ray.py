@@ -1,5 +1,5 @@
-"""What `tacita.cluster.serving` uses of Ray, in this process: an actor is an object with a thread for each of
-its groups of calls. Values go through pickle, as between machines."""
+"""What `tacita.server.machines.serving` uses of Ray, in this process: an actor is an object with a thread for
+each of its groups of calls. Values go through pickle, as between machines."""
 
 from __future__ import annotations
 

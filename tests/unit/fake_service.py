@@ -22,19 +22,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from random_checkpoint import make_random_checkpoint
 
 import tacita
+from tacita.client.blocking import Service
+from tacita.client.http.channel import Patience
+from tacita.plans import wire
 from tacita.plans.plan import Plan
-from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.protocol.http import receipt
-from tacita.protocol.http.wire import (
-    Offer,
-    State,
-    Status,
-)
-from tacita.protocol.party import fingerprint
-from tacita.protocol.public_folder import MANIFEST
-from tacita.remote.blocking import Service
-from tacita.remote.http.retries import Patience
-from tacita.run.progress import Progress
+from tacita.plans.public_folder import MANIFEST
+from tacita.plans.wire import Offer, State, Status
+from tacita.progress import Progress
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.protocol.party import fingerprint
 
 TOKEN = "token-of-a-test-0123456789abcdef"
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
@@ -166,7 +162,7 @@ class Fake:
             server = tacita.Server(plan, CHECKPOINT, job.folder, threads=1, allow_insecure=True)
             response = server.evaluate(progress)
         hashes = [hashlib.sha256((job.folder / each).read_bytes()).hexdigest() for each in FILES]
-        signed = receipt.signed(self.signer, plan.hash, *hashes)
+        signed = wire.signed(self.signer, plan.hash, *hashes)
         self.spoil(response)
         job.tell(
             state=State.done, receipt=signed, seconds=1.0, response_bytes=response.stat().st_size, stage=None

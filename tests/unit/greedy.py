@@ -1,6 +1,6 @@
 """The simplest runner: run every stage; when levels run out, bootstrap everything live and run it again.
 
-For tests and comparisons; `placement.placement` finds cheaper placements before a run.
+For tests and comparisons; `planning.place.placement` finds cheaper placements before a run.
 """
 
 from __future__ import annotations

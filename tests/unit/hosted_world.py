@@ -16,12 +16,12 @@ from websockets_world import Known
 
 from tacita import checkpoint
 from tacita.client.public_cache import PublicCache
-from tacita.client.two_party import TwoPartyClient
-from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
-from tacita.protocol.party import Party, over_socket
-from tacita.service.two_party.lane import Ended, TwoPartyLane
-from tacita.service.two_party.supervisor import Sessions
+from tacita.server.sessions.lane import Ended, TwoPartyLane
+from tacita.server.sessions.supervisor import Sessions
+from tacita.two_party.client import TwoPartyClient
+from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.protocol.party import Party, over_socket
 
 SECONDS = 180.0
 

@@ -13,7 +13,7 @@ from random_checkpoint import make_tokenizer
 from tacita.blocks.base import EVERYWHERE, Attention, Dense, FeedForward, Norm, Positions, Rotary
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.models import registry
-from tacita.models.encoders.config import EncoderConfig
+from tacita.models.shared.config import EncoderConfig
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm, Positions
 from tacita.models import registry
-from tacita.models.encoders.config import EncoderConfig
+from tacita.models.shared.config import EncoderConfig
 
 
 @dataclass(frozen=True)

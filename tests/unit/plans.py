@@ -12,8 +12,8 @@ import tiny
 from tacita.checkpoint import Checkpoint
 from tacita.planning.circuit import make_plan
 from tacita.planning.wish import Wish
+from tacita.plans.json_fields import from_json
 from tacita.plans.plan import FORMAT, VERSION, Plan
-from tacita.plans.typed_json import from_json
 
 TOKENS = 8
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tacita.blocks import arrays
-from tacita.blocks.sequence.distances import visible
+from tacita.blocks import tensors
+from tacita.blocks.sequence import visible
+from tacita.two_party.arithmetic.residues import Words, from_floats, opened, reduced, zeros
 from tacita.two_party.program.steps import Program
-from tacita.two_party.residues import Words, from_floats, opened, reduced, zeros
 
 Numbers = Mapping[str, Any]
 Run = Callable[[Any, np.ndarray, Numbers, list[Words]], Any]
@@ -82,10 +82,10 @@ RUN: dict[str, Run] = {
     "reduce": _local(reduced),
     "add": _local(lambda x, y, ring: reduced(x + y, ring)),
     "scale": _local(lambda x, factor, ring: reduced(x * np.array(factor).view(np.uint64), ring)),
-    "columns": _local(arrays.columns),
-    "rows": _local(arrays.rows),
-    "heads": _local(arrays.heads),
-    "merge": _local(arrays.merge),
+    "columns": _local(tensors.columns),
+    "rows": _local(tensors.rows),
+    "heads": _local(tensors.heads),
+    "merge": _local(tensors.merge),
     "transpose": _local(lambda x: np.swapaxes(x, -1, -2)),
     "reshape": _local(lambda x, shape: x.reshape(shape)),
     "hide": _engine(_hide),

@@ -16,17 +16,16 @@ from tacita import api
 from tacita.blocks.base import Norm
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
-from tacita.front.embed import embed, tokenize
-from tacita.models.reference import reference
-from tacita.planning.program import program_of
-from tacita.planning.two_party import make_two_party_plan
+from tacita.checkpoint.reference import reference
 from tacita.planning.wish import Wish
-from tacita.plans.two_party.plan import TwoPartyPlan, counted, words_ring
-from tacita.protocol import public_part
-from tacita.two_party.count import CountTensors, Shape
-from tacita.two_party.integers import encode as integers
-from tacita.two_party.integers import weight_integers
+from tacita.texts.embed import embed, tokenize
+from tacita.two_party.arithmetic.base import encode as integers
+from tacita.two_party.arithmetic.base import weight_integers
+from tacita.two_party.arithmetic.count import CountTensors, Shape
+from tacita.two_party.plan.plan import TwoPartyPlan, counted, words_ring
+from tacita.two_party.planning import make_two_party_plan, program_of
 from tacita.two_party.program.encoding import encode
+from tacita.two_party.protocol import public_part
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "program"
 CASES: Mapping[str, dict[str, Any]] = {

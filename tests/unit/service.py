@@ -15,14 +15,14 @@ from random_checkpoint import make_random_checkpoint
 
 from tacita.checkpoint import Checkpoint
 from tacita.client.public_cache import PublicCache
-from tacita.client.two_party import TwoPartyClient
-from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
-from tacita.protocol.party import Identity, Listener, Party, dial
-from tacita.server.admission import Admission, Caps
-from tacita.server.limits import limits_of
-from tacita.server.reception import Reception, Visit, accept_until
-from tacita.server.two_party import TwoPartyServer
+from tacita.two_party.admission import Admission, Caps
+from tacita.two_party.client import TwoPartyClient
+from tacita.two_party.limits import limits_of
+from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.protocol.party import Identity, Listener, Party, dial
+from tacita.two_party.reception import Reception, Visit, accept_until
+from tacita.two_party.server import TwoPartyServer
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 CHECKPOINT: Checkpoint = make_random_checkpoint()

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tacita import api
+from tacita.plans import envelope
+from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
-from tacita.protocol import envelope
-from tacita.protocol.files import Workdir
-from tacita.run.progress import Progress
-from tacita.schemes import plan_files
-from tacita.service.dispatch.base import Job, Lane
-from tacita.service.workers.messages import Done, Evaluate, Failed, Order, Passed, Stop, Stopped, Told
+from tacita.progress import Progress
+from tacita.schemes import base
+from tacita.server.jobs.queue import Job, Lane
+from tacita.server.workers.messages import Done, Evaluate, Failed, Order, Passed, Stop, Stopped, Told
 
 PRESET, TOKENS = "insecure_toy_n11", 16
 TEXTS = ["a film of quiet beauty", "a waste of time", "it is neither good nor bad , only long"]
@@ -166,7 +166,7 @@ def make_world(root: Path, clients: tuple[str, ...] = ("ann", "bob")) -> World:
     model = api.load()
     plan = api.plan(model, tokens=TOKENS, preset=PRESET, texts=TEXTS)
     (root / "plan").mkdir()
-    plan_files.save(plan, root / "plan" / "plan.json")
+    base.save(plan, root / "plan" / "plan.json")
     api.publish(plan, model, root / "public")
     return World(root, plan, model.sha256, {name: _client(root, name) for name in clients})
 

@@ -18,22 +18,21 @@ import pytest
 import tacita
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import RefusedError
+from tacita.evaluate.session import Usage
 from tacita.planning.wish import Wish
+from tacita.plans import envelope, files, wire
+from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
-from tacita.protocol import envelope, key_file
-from tacita.protocol.files import Workdir
-from tacita.protocol.http import wire
-from tacita.run.progress import Progress
+from tacita.progress import Progress
 from tacita.schemes.base import silent
-from tacita.server.session import Usage
-from tacita.service.app import app_of
-from tacita.service.core import service as core
-from tacita.service.core.offers import Offers, offers_of
-from tacita.service.core.settings import Settings
-from tacita.service.dispatch.base import Job, Lane, Watcher
-from tacita.service.ledger import tokens
-from tacita.service.ledger.rows import Quota
-from tacita.service.workers.figures import figures
+from tacita.server.core import service as core
+from tacita.server.core.offers import Offers, offers_of
+from tacita.server.core.settings import Settings
+from tacita.server.http.app import app_of
+from tacita.server.jobs.queue import Job, Lane, Watcher
+from tacita.server.store import tokens
+from tacita.server.store.tables import Quota
+from tacita.server.workers.bench import figures
 
 TEXTS = ["a film of quiet beauty", "a waste of time"]
 MODEL, SCHEME, KEY, KEYS = "sst2-tiny", "thor", "ab" * 16, b"evaluation keys" * 1000
@@ -214,7 +213,7 @@ def world(folder: Path, patch: pytest.MonkeyPatch, **settings: Any) -> Iterator[
     """A service on this data folder, started; a second on the same folder goes on where the first ended. It
     takes any bytes for keys."""
     patch.setattr(core, "Supervisor", PlayedSupervisor)
-    patch.setattr(key_file, "require_keys_of", lambda *_, **__: None)
+    patch.setattr(files, "require_keys_of", lambda *_, **__: None)
     settings = {"data": folder, "allow_insecure": True, "clock": Clock(), **settings}
     with asyncio.Runner() as runner:
         service = core.Service(offers(), Settings(**settings))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacita.server.spill import Codec, Handle, SpillingBackend, SpillStore
+from tacita.evaluate.spill import Codec, Handle, SpillingBackend, SpillStore
 from tacita.slots.plain import PlainBackend, PlainCt, PlainProducts
 
 WEIGHT = 100

@@ -14,8 +14,8 @@ from tacita.approx.inverses import inverse, rsqrt
 from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function, function_of
 from tacita.checkpoint import Checkpoint, from_tensors
+from tacita.checkpoint.reference import Reference, reference
 from tacita.models.bert import BertConfig
-from tacita.models.reference import Reference, reference
 from tacita.models.registry import nodes, tensor_shapes
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
 

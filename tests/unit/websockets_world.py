@@ -15,14 +15,13 @@ import uvicorn
 from fastapi import FastAPI, WebSocket
 from websockets.sync.client import ClientConnection, connect
 
-from tacita.protocol.http.wire import FRAME_BYTES
-from tacita.protocol.party import Identity, Party
-from tacita.protocol.refusal import Refusal
-from tacita.remote.websocket import dial
-from tacita.service.ledger.rows import Used
-from tacita.service.two_party.lane import Ended, Guest
-from tacita.service.two_party.options import UVICORN
-from tacita.service.two_party.route import DeniedError, router
+from tacita.client.websocket import dial
+from tacita.plans.wire import FRAME_BYTES
+from tacita.server.sessions.lane import UVICORN, Ended, Guest
+from tacita.server.sessions.route import DeniedError, router
+from tacita.server.store.tables import Used
+from tacita.two_party.protocol.party import Identity, Party
+from tacita.two_party.protocol.refusal import Refusal
 
 SECONDS = 180.0  # after which a test gives up
 TOKEN = "tct_0123456789abcdef"

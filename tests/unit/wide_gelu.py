@@ -11,7 +11,7 @@ import numpy as np
 import tiny
 
 from tacita.checkpoint import Checkpoint, from_tensors
-from tacita.models.reference import reference
+from tacita.checkpoint.reference import reference
 
 TOKENS, CENTRE = 8, 1.0
 UP, DOWN = 108.0, -61.0

@@ -4,7 +4,7 @@ import { Reader } from "./ring.js";
 import type { Filled } from "./ring.js";
 import type { Out } from "./told.js";
 
-// Of a message: half of what a server takes (`tacita.protocol.http.wire`), which may count what a browser's
+// Of a message: half of what a server takes (`tacita.plans.wire`), which may count what a browser's
 // compression adds.
 const FRAME_BYTES = 1 << 19;
 const SILENCE = 600_000; // milliseconds after which a server is given up

@@ -80,7 +80,7 @@ export async function parts(model: string, offer: Offer, token: string): Promise
   ]);
 }
 
-/** The hashes in the list of a public folder (`tacita.protocol.public_folder`), after its own was checked. */
+/** The hashes in the list of a public folder (`tacita.plans.public_folder`), after its own was checked. */
 async function listed(data: ArrayBuffer, offer: Offer): Promise<Readonly<Record<string, string>>> {
   const found = JSON.parse(new TextDecoder().decode(data)) as {
     format: string;

@@ -1,4 +1,4 @@
-//! What an answer says: rounded numbers, the label, scores, reasons for doubt (`tacita.client.answer`).
+//! What an answer says: rounded numbers, the label, scores, reasons for doubt (`tacita.plans.answers`).
 use crate::program::{Format, Reading};
 use serde::Serialize;
 use tacita_mpc::Ring;

@@ -1,4 +1,4 @@
-//! The public part: what a server publishes of its model (`tacita.protocol.public_part`).
+//! The public part: what a server publishes of its model (`tacita.two_party.protocol.public_part`).
 use crate::error::{damaged, Result};
 use crate::front::Tables;
 use crate::program::{FrontConfig, Program};
@@ -127,7 +127,7 @@ impl Tables for PublicPart {
     }
 }
 
-/// Names and shapes of the tables, in alphabetical order (`tacita.front.front.table_shapes`).
+/// Names and shapes of the tables, in alphabetical order (`tacita.texts.embedding.table_shapes`).
 pub(crate) fn shapes(front: &FrontConfig, hidden: usize) -> BTreeMap<String, (usize, usize)> {
     let size = if front.embedding_size > 0 {
         front.embedding_size

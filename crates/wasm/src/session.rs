@@ -1,4 +1,4 @@
-//! A session: the greeting (`tacita.protocol.handshake`), keys and correlations, texts.
+//! A session: the greeting (`tacita.two_party.protocol.handshake`), keys and correlations, texts.
 use crate::answer::{opened, told, Answer};
 use crate::error::{damaged, ClientError, Result};
 use crate::framed::{Framed, Transport};
@@ -177,7 +177,7 @@ fn received_part(party: &mut Party, watch: &mut dyn FnMut(Event)) -> Result<Vec<
     Ok(data)
 }
 
-/// The server's no, where it is one (`tacita.protocol.refusal`).
+/// The server's no, where it is one (`tacita.two_party.protocol.refusal`).
 fn permission(reason: u16, number: &[u8]) -> Result<()> {
     let number = u64::from_le_bytes(number.try_into().expect("eight bytes"));
     let said = match reason {

@@ -27,7 +27,7 @@ from tacita.approx.fit import Array, FitError
 from tacita.approx.fourier import FourierSpec
 from tacita.approx.poly import ChebyshevSpec
 from tacita.approx.spec import Spec, from_dict
-from tacita.slots.bootstraps.harmonics import PHASE, harmonics_depth
+from tacita.slots.bootstraps import PHASE, harmonics_depth
 
 HARMONICS = tuple(2**levels - 1 for levels in range(4, 10))
 DEGREES = (3, 5, 7, 9, 11, 13, 15, 19, 23, 31)

@@ -30,7 +30,7 @@ from tacita.approx import fit as fitting
 from tacita.approx.fit import Array, FitError, Function, Interval
 from tacita.approx.poly import least_degree, series_multiplications
 from tacita.approx.spec import Spec, map_levels, normalise
-from tacita.slots.bootstraps.harmonics import PHASE, evaluate_harmonics, harmonics_depth
+from tacita.slots.bootstraps import PHASE, evaluate_harmonics, harmonics_depth
 
 if TYPE_CHECKING:
     from tacita.slots.base import Backend, Ct, Kind

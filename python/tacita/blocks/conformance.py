@@ -33,9 +33,8 @@ from tacita.blocks.base import (
 )
 from tacita.blocks.floats import FloatTensors, See, unseen
 from tacita.blocks.meaning import Meaning
-from tacita.blocks.options import CAUSAL as AHEAD
-from tacita.blocks.options import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
-from tacita.blocks.shapes import Shapes
+from tacita.blocks.shapes import CAUSAL as AHEAD
+from tacita.blocks.shapes import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED, Shapes
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from tacita.approx.activations import gelu, gelu_tanh, relu, relu_squared, silu
 from tacita.approx.exponentials import power
-from tacita.blocks import arrays
+from tacita.blocks import sequence, tensors
 from tacita.blocks.base import BEHIND, EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
-from tacita.blocks.sequence import distances
-from tacita.blocks.sequence.past import Keeper, Past
+from tacita.blocks.sequence import Keeper, Past
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 
@@ -42,7 +41,7 @@ def unseen(name: str, value: Array) -> None:
 
 class FloatTensors:
     """weights: of the model. mask: (..., tokens), 1 for a real token and 0 for padding. see: told every
-    value. past: of a decoder that goes on (`blocks.sequence.past`); its tokens are the first of the mask."""
+    value. past: of a decoder that goes on (`blocks.sequence`); its tokens are the first of the mask."""
 
     def __init__(
         self, weights: Weights, mask: Array, see: See = unseen, past: Past[Array] | None = None
@@ -82,30 +81,30 @@ class FloatTensors:
 
     def columns(self, x: Array, widths: tuple[int, ...]) -> tuple[Array, ...]:
         """See the contract."""
-        return arrays.columns(x, widths)
+        return tensors.columns(x, widths)
 
     def rows(self, x: Array, count: int) -> Array:
         """See the contract."""
-        return arrays.rows(x, count)
+        return tensors.rows(x, count)
 
     def heads(self, x: Array, count: int) -> Array:
         """See the contract."""
-        return arrays.heads(x, count)
+        return tensors.heads(x, count)
 
     def merge(self, x: Array) -> Array:
         """See the contract."""
-        return arrays.merge(x)
+        return tensors.merge(x)
 
     def scores(self, queries: Array, keys: Array, name: str) -> Array:
         """See the contract."""
-        stacked = arrays.regrouped(queries, keys.shape[-3]) @ np.swapaxes(keys, -1, -2)
-        found = np.asarray(arrays.regrouped(stacked, queries.shape[-3]))
+        stacked = tensors.regrouped(queries, keys.shape[-3]) @ np.swapaxes(keys, -1, -2)
+        found = np.asarray(tensors.regrouped(stacked, queries.shape[-3]))
         self._see(f"{name}.scores", found)
         return found
 
     def turn(self, x: Array, rotary: Rotary) -> Array:
         """See the contract."""
-        cos, sin = distances.angles(rotary, x.shape[-2:], self._keeper.first)
+        cos, sin = sequence.angles(rotary, x.shape[-2:], self._keeper.first)
         left, right = np.split(x, 2, axis=-1)
         return np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
 
@@ -126,7 +125,7 @@ class FloatTensors:
     def softmax(self, scores: Array, name: str, reach: Reach = EVERYWHERE) -> Array:
         """Normalised at once. A query that sees no real key, as padding's may, sees all, as in the integers
         of two parties; of reversed rows it has weights of zero, as in slots."""
-        seen = distances.visible(self._mask[..., None, :], scores.shape[-2:], reach)
+        seen = sequence.visible(self._mask[..., None, :], scores.shape[-2:], reach)
         nobody = (seen.max(axis=-1, keepdims=True) == 0.0) & (reach != BEHIND)
         masked = scores + np.where((seen > 0.0) | nobody, 0.0, -np.inf)
         log_sum = self._log_sum(masked, name)
@@ -141,9 +140,9 @@ class FloatTensors:
 
     def mix(self, weights: Array, values: Array, name: str) -> Array:
         """See the contract."""
-        stacked = arrays.regrouped(weights, values.shape[-3]) @ values
-        found = np.asarray(arrays.regrouped(stacked, weights.shape[-3]))
-        self._see(f"{name}.context", arrays.merge(found))
+        stacked = tensors.regrouped(weights, values.shape[-3]) @ values
+        found = np.asarray(tensors.regrouped(stacked, weights.shape[-3]))
+        self._see(f"{name}.context", tensors.merge(found))
         return found
 
     def function(self, x: Array, kind: str, name: str) -> Array:

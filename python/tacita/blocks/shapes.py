@@ -1,10 +1,17 @@
-"""A walk over a model that reads no weight: shapes of its tensors, and its nodes by name."""
+"""A walk over a model that reads no weight: shapes of its tensors, and its nodes by name.
+
+Options of blocks that not every interpreter has, by name: what one lacks is refused before anything runs.
+
+>>> from tacita.blocks.base import Norm
+>>> sorted(options(Norm("ln", 8, 1e-5))), sorted(options(Norm("rms", 8, 1e-5, centred=False)))
+([], ['no mean'])
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tacita.blocks.base import Attention, Dense, FeedForward, Norm, Positions
+from tacita.blocks.base import EVERYWHERE, Attention, Dense, FeedForward, Norm, Positions
 from tacita.errors import PlanError, ShapeError
 
 Shape = tuple[int, int]  # rows, features
@@ -133,3 +140,33 @@ def _require_heads(a: Attention, name: str) -> None:
             f"{name}: {a.key_heads} heads of keys ({a.key.outputs} features), values ({a.value.outputs})",
             hint=f"a head of queries has {a.head_size}",
         )
+
+
+GATE = "a gate"
+UNCENTRED = "no mean"  # RMSNorm
+NORMED = "normalised queries and keys"
+ROTARY = "rotary positions"
+RELATIVE = "relative positions"
+REACH = "a limited reach"
+CAUSAL = "a causal reach"  # tokens ahead are not seen; asked by the last tokens, and with a past
+GROUPED = "grouped heads"
+
+
+def options(node: Node | None) -> frozenset[str]:
+    """Those that a node has."""
+    match node:
+        case Norm():
+            return _named({UNCENTRED: not node.centred})
+        case FeedForward():
+            return _named({GATE: node.gate is not None})
+        case Attention():
+            found = {NORMED: node.normed, ROTARY: node.rotary, RELATIVE: node.relative}
+            causal = node.reach[1] == 0
+            heads = {CAUSAL: causal, REACH: node.reach != EVERYWHERE and not causal, GROUPED: node.shared > 1}
+            return _named({name: value is not None for name, value in found.items()}) | _named(heads)
+        case _:
+            return frozenset()
+
+
+def _named(found: dict[str, bool]) -> frozenset[str]:
+    return frozenset(name for name, there in found.items() if there)

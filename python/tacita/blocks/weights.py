@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacita.blocks import sequence
 from tacita.blocks.base import Dense, Norm, Positions, Relative
-from tacita.blocks.sequence import distances
 
 Array = NDArray[np.float64]
 
@@ -66,7 +66,7 @@ class Weights:
 
     def relative(self, r: Relative, shape: tuple[int, int]) -> Array:
         """(heads, queries, keys): what is added to scores of this shape."""
-        return np.moveaxis(self.tensors[r.table][distances.buckets(r, shape)], -1, 0)
+        return np.moveaxis(self.tensors[r.table][sequence.buckets(r, shape)], -1, 0)
 
     def _part(self, name: str, d: Dense) -> Array:
         (k, _), rows = d.part, d.outputs // d.copies[1]

@@ -2,7 +2,7 @@
 
 Which family reads it, `architectures` says, or `model_type` where there are none. Here is what all families
 share: the head, its labels, and what a text's vector is read from. What an embedding is read from, the files
-of sentence-transformers say (`checkpoint.sentences`); what a classifier was trained on, its family.
+of sentence-transformers say (`checkpoint.texts`); what a classifier was trained on, its family.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tacita.checkpoint.fields import Fields
-from tacita.checkpoint.files import read_json
-from tacita.checkpoint.gguf.config import fields_of
-from tacita.checkpoint.gguf.place import gguf_of
-from tacita.checkpoint.sentences import MODULES, Sentences, read_sentences
+from tacita.checkpoint.gguf import fields_of, gguf_of
+from tacita.checkpoint.texts import MODULES, Sentences, read_sentences
 from tacita.errors import CheckpointError
-from tacita.front.limits import MAX_CLASSES
 from tacita.models.base import EVERY_TOKEN, LAST, LATEST, NEXT, SINGLE_LABEL, SPAN, TEXT, TOKENS, WORDS
-from tacita.models.encoders.heads import ANSWER, CAUSAL, CLASS, EACH, FILL, MODEL
 from tacita.models.registry import FAMILIES, Config, family_of, named
+from tacita.models.shared.fields import Fields, read_json
+from tacita.models.shared.layers import ANSWER, CAUSAL, CLASS, EACH, FILL, MODEL
+from tacita.texts.embedding import MAX_CLASSES
 
 TASKS = {MODEL: TEXT, CLASS: TEXT, EACH: TOKENS, ANSWER: SPAN, FILL: WORDS, CAUSAL: NEXT}
 POOLED = {TEXT: "cls", NEXT: LAST}  # the others answer for every token
@@ -74,7 +72,7 @@ def _answer(fields: Fields, head: str) -> dict[str, Any]:
 
 def _unpooled(folder: Path, config: Config, asked: str | None) -> Config:
     """The task says which tokens are read. What a plan on ciphertexts says of a decoder, whose rows slots
-    reverse (`packings.lowered.in_slots`), means the same model, with the same hash."""
+    reverse (`packings.lowering.in_slots`), means the same model, with the same hash."""
     known = (None, config.pooling, *([LATEST] if config.task == NEXT else []))
     if asked not in known:
         of = "with the next token" if config.task == NEXT else "for every token"

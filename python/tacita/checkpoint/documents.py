@@ -15,12 +15,10 @@ import numpy as np
 
 from tacita.checkpoint.load import Checkpoint, from_tensors
 from tacita.errors import InputError
-from tacita.front.limits import MAX_CLASSES
 from tacita.models.registry import tensor_shapes
-from tacita.tasks.embedding import LEAST_LENGTH
-from tacita.tasks.index import Index
-from tacita.tasks.kinds import require_kind
-from tacita.tasks.task import SEARCH
+from tacita.texts.embedding import MAX_CLASSES
+from tacita.texts.task import SEARCH, require_kind
+from tacita.texts.vectors import LEAST_LENGTH, Index
 
 
 def with_documents(model: Checkpoint, index: Index) -> Checkpoint:

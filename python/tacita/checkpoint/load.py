@@ -14,17 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.checkpoint.config import read_config
-from tacita.checkpoint.gguf.place import gguf_of
+from tacita.checkpoint.gguf import gguf_of
 from tacita.checkpoint.texts import own_texts
 from tacita.checkpoint.vocabulary import read_tokenizer
 from tacita.checkpoint.weights import open_weights, read_tensors
 from tacita.data import shipped
 from tacita.errors import CheckpointError
-from tacita.front.limits import MAX_POSITIONS
-from tacita.front.tensors import check_tensors
-from tacita.models.encoders.retrained import ORDINARY
+from tacita.extras import omitted
 from tacita.models.registry import Config, check, module_of, tensor_shapes
-from tacita.omitted import omitted
+from tacita.models.shared.retrained import ORDINARY
+from tacita.texts.embedding import MAX_POSITIONS, check_tensors
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

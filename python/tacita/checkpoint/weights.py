@@ -1,8 +1,8 @@
 """The weights of a folder, whatever its files -> float64 tensors, each checked: present, a float type.
 
-`model.safetensors`, the same in shards, or `pytorch_model.bin`, in this order (`checkpoint.formats`).
+`model.safetensors`, the same in shards, or `pytorch_model.bin`, in this order (`checkpoint`).
 Names of tensors are known before one is read; a family says what its are called in files
-(`models.encoders.names`). Shapes and finite values are checked by `front.tensors`.
+(`models.shared.config`). Shapes and finite values are checked by `texts.embedding`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tacita.checkpoint.formats.safetensors_file import SafetensorsFile
-from tacita.checkpoint.formats.shards import Shards
-from tacita.checkpoint.formats.torch_file import TorchFile
-from tacita.checkpoint.gguf.place import gguf_of
-from tacita.checkpoint.positions import for_size
+from tacita.checkpoint.formats import SafetensorsFile, Shards, TorchFile
+from tacita.checkpoint.gguf import gguf_of
+from tacita.checkpoint.vocabulary import for_size
 from tacita.errors import CheckpointError
-from tacita.front.front import POSITIONS
-from tacita.front.tensors import Array, decode
-from tacita.models.encoders.names import Names
+from tacita.models.shared.config import Names
+from tacita.texts.embedding import POSITIONS, Array, decode
 
 
 class Stored(Protocol):
@@ -36,7 +33,7 @@ class Stored(Protocol):
         """Of its tensors, from its head alone."""
 
     def read(self, names: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
-        """Name -> dtype, shape, data (`front.tensors.decode`). Raises CheckpointError."""
+        """Name -> dtype, shape, data (`texts.embedding.decode`). Raises CheckpointError."""
 
 
 def open_weights(folder: Path) -> Stored:

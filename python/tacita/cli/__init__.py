@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tacita.run.resources import one_blas_thread
+from tacita.resources import one_blas_thread
 
 __all__ = ["main"]
 

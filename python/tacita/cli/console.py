@@ -12,12 +12,12 @@ from typing import Any
 
 from rich.console import Console
 
+from tacita.bar import drawn
+from tacita.bar import duration as duration
+from tacita.bar import shown as shown
 from tacita.errors import FileError, TacitaError
-from tacita.protocol.files import write_text
-from tacita.run.bar import drawn
-from tacita.run.bar import duration as duration
-from tacita.run.bar import shown as shown
-from tacita.run.progress import Progress
+from tacita.plans.files import write_text
+from tacita.progress import Progress
 
 # Exit statuses beside 0, all answered, and those of `app`
 INCOMPLETE = 1  # lines were left out, or an answer has a warning
@@ -67,7 +67,7 @@ def reporting(path: Path | None, report: Mapping[str, Any]) -> Iterator[None]:
 
 
 def progress(title: str) -> AbstractContextManager[Callable[[Progress], None]]:
-    """A callback that draws a bar on stderr: `run.bar`."""
+    """A callback that draws a bar on stderr: `bar`."""
     return drawn(title, err)
 
 

@@ -15,11 +15,11 @@ from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.documents import with_documents
 from tacita.cli.ask.columns import texts_of
 from tacita.errors import InputError
-from tacita.front.embed import Text
-from tacita.placement import cost
 from tacita.planning.wish import LOGITS, TOKEN
+from tacita.plans.prices import cost
 from tacita.plans.scheme import AUTO, NAMES
-from tacita.tasks.index import Index
+from tacita.texts.embed import Text
+from tacita.texts.vectors import Index
 
 # without a default that a help text could show: what stands in its place, the help says
 option = partial(typer.Option, show_default=False)

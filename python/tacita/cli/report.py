@@ -12,13 +12,13 @@ import numpy as np
 from rich.table import Table
 
 from tacita.api import Answer
-from tacita.cli.answers import as_json, numbers, said, text_of
+from tacita.cli.asked import as_json, numbers, said, text_of
 from tacita.cli.console import duration, err, out, several, shown, size
 from tacita.errors import FileError
-from tacita.front.embed import Text
 from tacita.plans.plan import Plan
 from tacita.schemes.base import AnyPlan
 from tacita.schemes.ciphertext_estimate import parameters
+from tacita.texts.embed import Text
 
 TWO_PARTIES = "128 bits, both parties following the protocol"
 STEPS = ("plan", "keygen", "encrypt", "evaluate", "decrypt")

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tacita import compiled
 from tacita.errors import FileError
-from tacita.placement.predict import file_bytes
-from tacita.plans import strict_json
+from tacita.plans import engine, json_fields
+from tacita.plans.files import Workdir, replacing, require
 from tacita.plans.plan import Plan
-from tacita.protocol import compiled, engine
-from tacita.protocol.files import Workdir, replacing, require
-from tacita.run.progress import Progress
-from tacita.run.resources import require_disk
+from tacita.plans.prices.predict import file_bytes
+from tacita.progress import Progress
+from tacita.resources import require_disk
 
 if TYPE_CHECKING:
     from tacita._native import SecretKey
@@ -73,7 +73,7 @@ def _answers_so_far(path: Path, key: str) -> int:
     if not path.exists():
         return 0
     try:
-        count = strict_json.loads(path.read_text(encoding="utf-8"))
+        count = json_fields.loads(path.read_text(encoding="utf-8"))
         answers = count["answers"] if count["key"] == key else 0
     except (OSError, ValueError, KeyError, TypeError):
         answers = None

@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 
 from tacita.errors import FileError
-from tacita.protocol.files import replacing
-from tacita.protocol.public_part import MAX_BYTES, digest
+from tacita.plans.files import replacing
+from tacita.two_party.protocol.public_part import MAX_BYTES, digest
 
 
 def default_folder(name: str = "public") -> Path:

@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tacita import compiled
 from tacita.client import keystore
-from tacita.client.answer import Answer, judge, understood
 from tacita.errors import FileError, InputError, KeyBudgetWarning
-from tacita.front.embed import Text, arranged, embed, length_of
-from tacita.front.front import Embedder
-from tacita.packings.response import Answer as Decoded
-from tacita.placement.predict import file_bytes
-from tacita.plans.head import Head
+from tacita.layouts.base import Answer as Decoded
+from tacita.plans import engine, envelope
+from tacita.plans.answers import Answer, judge, understood
+from tacita.plans.files import Workdir
 from tacita.plans.key_budget import budget_warning
-from tacita.protocol import compiled, engine, envelope
-from tacita.protocol.files import Workdir
-from tacita.protocol.public_folder import Public, open_public
-from tacita.run.progress import Progress
-from tacita.run.resources import require_disk
-from tacita.tasks.task import CHOICE, NEXT
+from tacita.plans.prices.predict import file_bytes
+from tacita.plans.public_folder import Public, open_public
+from tacita.plans.scheme import Head
+from tacita.progress import Progress
+from tacita.resources import require_disk
+from tacita.texts.embed import Text, arranged, embed, length_of
+from tacita.texts.embedding import Embedder
+from tacita.texts.task import CHOICE, NEXT
 
 if TYPE_CHECKING:
     from tacita._native import SecretKey

@@ -1,1 +1,1 @@
-"""Text that goes on: a source of next tokens, and the loop that asks it."""
+"""Texts that one model writes: in the clear, on ciphertexts, by two parties."""

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from tacita.checkpoint import Checkpoint
 from tacita.client.session import embedded
+from tacita.plans.files import digest_of
 from tacita.plans.plan import Plan
-from tacita.protocol.files import digest_of
 from tacita.schemes.base import Place
 from tacita.schemes.ciphertexts import row_by_row
-from tacita.tasks.answer import Answer, withhold_failed
+from tacita.texts.answer import Answer, withhold_failed
 
 Array = NDArray[np.float64]
 Ask = Callable[[Array], Answer]  # hidden states of a text, in its order -> the logits behind it

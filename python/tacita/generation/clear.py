@@ -1,6 +1,6 @@
 """Next tokens from a model that is not encrypted: in floats, or in the integers of two parties.
 
-Both keep what was computed of earlier tokens (`blocks.sequence.past`), so a step walks over one row.
+Both keep what was computed of earlier tokens (`blocks.sequence`), so a step walks over one row.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.meaning import Meaning
-from tacita.blocks.sequence.past import Past
+from tacita.blocks.sequence import Past
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
-from tacita.front.embed import embedded, pad_hidden
-from tacita.generation.choice import Choice
 from tacita.models.registry import forward
-from tacita.planning.beginning import beginning
-from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.two_party.fixed import FixedTensors
-from tacita.two_party.integers import Fixed, encode
+from tacita.planning.build import beginning
+from tacita.texts.embed import embedded, pad_hidden
+from tacita.texts.generation import Choice
+from tacita.two_party.arithmetic.base import Fixed, encode
+from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.plan.plan import TwoPartyPlan
 
 Array = NDArray[np.float64]
 

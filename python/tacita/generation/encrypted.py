@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 
 from tacita.api import classify_locally
 from tacita.checkpoint import Checkpoint
-from tacita.front.embed import embedded
 from tacita.generation.cached import Ask, cached_in_the_clear, cached_privately
-from tacita.generation.choice import Choice
-from tacita.generation.request import Request
+from tacita.planning.generation import Request
+from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
-from tacita.protocol.files import Workdir
-from tacita.protocol.public_folder import public_of
+from tacita.plans.public_folder import public_of
 from tacita.schemes.base import CLEAR, Place, Report, no_bar, silent
 from tacita.schemes.registry import scheme_of
-from tacita.tasks.answer import Answer
+from tacita.texts.answer import Answer
+from tacita.texts.embed import embedded
+from tacita.texts.generation import Choice
 
 Array = NDArray[np.float64]
 

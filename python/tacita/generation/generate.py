@@ -15,24 +15,29 @@ from dataclasses import replace
 
 from tacita.api import Model, choose_plan, load
 from tacita.checkpoint import Checkpoint
-from tacita.client.dictation import padded_slots
-from tacita.client.two_party import TwoPartyClient
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
-from tacita.front.embed import Text, tokenize
-from tacita.generation.choice import Choice
 from tacita.generation.clear import Clear, Floats, Whole
-from tacita.generation.connected import connected
 from tacita.generation.encrypted import SILENT, Encrypted, Shown, asking
-from tacita.generation.options import TOKENS, ends_of, stop_texts
-from tacita.generation.request import ROOM, Request, ids_of, speller
-from tacita.generation.source import Source, Token, generated, require_sound
-from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.generation import ROOM, Request, ids_of, speller
 from tacita.planning.wish import GAP, LOGITS, Wish
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.schemes.base import cost_of, require_allowed, warn_unprotected
-from tacita.tasks.kinds import require_kind
+from tacita.texts.embed import Text, tokenize
+from tacita.texts.generation import (
+    TOKENS,
+    Choice,
+    Source,
+    Token,
+    ends_of,
+    generated,
+    require_sound,
+    stop_texts,
+)
+from tacita.texts.task import require_kind
+from tacita.two_party.client import TwoPartyClient, connected, padded_slots
+from tacita.two_party.planning import make_two_party_plan
 
 
 def generate(
@@ -59,7 +64,7 @@ def generate(
     """What a decoder says behind a prompt, token by token.
 
     max_tokens: at most so many; fewer where the model ends its text. temperature, top_k, seed: see
-    `generation.choice.Choice`; by default the likeliest token is taken. stop: texts before which it ends.
+    `texts.generation.Choice`; by default the likeliest token is taken. stop: texts before which it ends.
     backend: "plain" (default, with a `PrivacyWarning`), "sim" or, with a scheme on ciphertexts, "ckks", which
     alone encrypts. scheme: "thor" or "leaf", or None for
     the model in the clear. preset, allow_insecure: of ciphertexts, as of `tacita.classify`. tokens: of a

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacita.evaluate.session import MEMORY_GB
 from tacita.plans.plan import Plan
-from tacita.run.progress import Progress
+from tacita.progress import Progress
 from tacita.schemes.ciphertext_estimate import stage_estimates
-from tacita.server.session import MEMORY_GB
 
 Array = NDArray[np.float64]
 ROTATIONS = ("rotate", "rotate_hoisted", "rotate_shared", "conjugate")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tacita import compiled
 from tacita.measure import traffic
 from tacita.measure.clock import best_ms
 from tacita.measure.prices import (
@@ -25,10 +26,10 @@ from tacita.measure.prices import (
     quick_bootstrap_prices,
 )
 from tacita.measure.two_party.pace import measure_pace
-from tacita.placement.cost import Sizes
-from tacita.protocol import compiled, engine
-from tacita.run.progress import Progress
-from tacita.run.resources import peak_memory_gb, require_disk, threads
+from tacita.plans import engine
+from tacita.plans.prices.cost import Sizes
+from tacita.progress import Progress
+from tacita.resources import peak_memory_gb, require_disk, threads
 
 BENCH_LEVEL = 9  # 12 limbs
 REPEATS = 5

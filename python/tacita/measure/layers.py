@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.checkpoint import Checkpoint
-from tacita.models.reference import reference
+from tacita.checkpoint.reference import reference
 from tacita.packings.base import Circuit
 from tacita.planning.circuit import circuit_of
 from tacita.plans.plan import Plan

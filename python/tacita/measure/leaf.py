@@ -20,18 +20,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacita import compiled
 from tacita.approx.activations import gelu
 from tacita.approx.fourier import FourierSpec, fit
 from tacita.approx.spec import Spec
 from tacita.errors import InputError
-from tacita.packings.pairs import doubled_parts, joined
-from tacita.packings.rows.layout import FeatureLayout, RowsShape
+from tacita.layouts.base import doubled_parts, joined
+from tacita.layouts.rows import FeatureLayout, RowsShape
 from tacita.packings.rows.linear import Affine
-from tacita.protocol import compiled, engine
-from tacita.run.progress import Progress
-from tacita.run.resources import peak_memory_gb, require_disk, threads
+from tacita.plans import engine
+from tacita.progress import Progress
+from tacita.resources import peak_memory_gb, require_disk, threads
 from tacita.slots.base import Kind
-from tacita.slots.bootstraps.coefficients import CoefficientLayout
+from tacita.slots.bootstraps import CoefficientLayout
 from tacita.slots.ckks import CkksBackend
 
 Array = NDArray[np.float64]

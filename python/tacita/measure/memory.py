@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tacita.protocol import compiled
-from tacita.run.resources import GB, available_memory
-from tacita.server.spill import SpillStore
+from tacita import compiled
+from tacita.evaluate.spill import SpillStore
+from tacita.resources import GB, available_memory
 
 TOUCHED = 1 << 30  # bytes; of a machine with less, a quarter of what is free
 PAGE = 4096

@@ -13,21 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.checkpoint import Checkpoint
+from tacita.checkpoint.reference import reference
 from tacita.client import Answer, Client
+from tacita.evaluate import Server
+from tacita.evaluate.session import MEMORY_GB
 from tacita.measure.batch import StageClock, quality, stage_rows
 from tacita.measure.layers import LayerErrors
 from tacita.measure.worst import compared
-from tacita.models.reference import reference
 from tacita.planning.circuit import circuit_of
+from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
-from tacita.protocol.files import Workdir
-from tacita.protocol.public_folder import public_of
-from tacita.run.progress import Progress
-from tacita.run.resources import peak_memory_gb
+from tacita.plans.public_folder import public_of
+from tacita.progress import Progress
+from tacita.resources import peak_memory_gb
 from tacita.schemes.ciphertext_estimate import parameters
 from tacita.schemes.ciphertexts import Ciphertexts
-from tacita.server import Server
-from tacita.server.session import MEMORY_GB
 
 Array = NDArray[np.float64]
 Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacita import compiled
 from tacita.measure.clock import best_ms
 from tacita.measure.memory import spill_seconds_per_gb, touch_seconds_per_gb
-from tacita.placement.cost import Sizes
-from tacita.protocol import compiled
-from tacita.run.processor import processor
+from tacita.plans.prices.cost import Sizes
+from tacita.resources import processor
 
 if TYPE_CHECKING:
     from tacita.measure.engine import Bench
@@ -44,7 +44,7 @@ def price_table(
     source: str = "tacita bench engine",
     part: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, Any]:
-    """The JSON content of a table that `tacita.placement.cost.Prices` reads. part: told of each level.
+    """The JSON content of a table that `tacita.plans.prices.cost.Prices` reads. part: told of each level.
 
     The highest level is timed first: what follows finds the memory that it takes in use already.
     """

@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.checkpoint import Checkpoint, from_tensors
+from tacita.checkpoint.reference import reference
 from tacita.errors import InputError
 from tacita.models.bert import BertConfig
-from tacita.models.reference import reference
 from tacita.models.registry import tensor_shapes
 
 Array = NDArray[np.float64]

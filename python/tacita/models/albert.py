@@ -1,7 +1,7 @@
 """ALBERT (arXiv 1909.11942): one layer, applied again and again, after a projection of smaller embeddings.
 
 Each layer has names of its own, for which the one tensor of the file stands: whoever changes a layer, as
-`calibrate.temper` does, changes no other.
+`planning.calibrate.temper` does, changes no other.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tacita.blocks.base import Blocks, T
 from tacita.models import bert
 from tacita.models.base import WORDS
-from tacita.models.encoders import heads
-from tacita.models.encoders.config import EncoderConfig, check_task
-from tacita.models.encoders.heads import FILL, Step, architectures
-from tacita.models.encoders.layers import post_norm
-from tacita.models.encoders.names import Names, tied
+from tacita.models.shared import layers
+from tacita.models.shared.config import EncoderConfig, Names, check_task, tied
+from tacita.models.shared.layers import FILL, Step, architectures, post_norm
 
 if TYPE_CHECKING:
-    from tacita.checkpoint.fields import Fields
+    from tacita.models.shared.fields import Fields
 
 A = TypeVar("A")  # an interpreter's answer
 MODEL_TYPES = ("albert",)
@@ -69,7 +67,7 @@ def classifier_pooling(f: Fields) -> str:
 def forward(b: Blocks[T, A], m: AlbertConfig, x: T, *, all_rows: bool = False) -> A:
     """See `bert.forward`."""
     x = post_norm(b, m, x, lambda i: bert.bert_layer(m, bert.layer_prefix(i)), all_rows=all_rows)
-    return heads.answer(b, m, x, _steps(m))
+    return layers.answer(b, m, x, _steps(m))
 
 
 front = bert.front
@@ -79,5 +77,5 @@ check = check_task
 def _steps(m: EncoderConfig) -> Sequence[Step]:
     if m.task == WORDS:
         at = "predictions"
-        return heads.words(m, (f"{at}.dense", f"{at}.LayerNorm", f"{at}.decoder"), m.activation)
-    return [*heads.pooler(m), *heads.classifier(m)]
+        return layers.words(m, (f"{at}.dense", f"{at}.LayerNorm", f"{at}.decoder"), m.activation)
+    return [*layers.pooler(m), *layers.classifier(m)]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tacita.front.front import EmbeddingConfig
-from tacita.tasks import task as tasks
+from tacita.texts import task as tasks
+from tacita.texts.embedding import EmbeddingConfig
 
 TEXT, TOKENS, SPAN, WORDS, NEXT = TASKS = tasks.TASKS
 SINGLE_LABEL, MULTI_LABEL, REGRESSION = tasks.SINGLE_LABEL, tasks.MULTI_LABEL, tasks.REGRESSION
 PROBLEMS = tasks.PROBLEMS
 EVERY_TOKEN = "none"  # the pooling of a model that answers for every token
 LAST = "last"  # of one that goes on behind the last
-LATEST = "latest"  # the same of rows in reverse, as slots hold them: see `blocks.sequence.latest`
+LATEST = "latest"  # the same of rows in reverse, as slots hold them: see `blocks.sequence`
 
 
 class Config(EmbeddingConfig, Protocol):

@@ -1,6 +1,6 @@
 """BERT: configuration, names of its weights, and the model.
 
-Hidden states after the embedding (from `front.embed`, from `front`, or given) -> encoder layers with
+Hidden states after the embedding (from `texts.embed`, from `front`, or given) -> encoder layers with
 LayerNorm after each block -> pooled vector -> logits or, without a classifier, the pooled vector. Names are
 Hugging Face's, without the prefix `bert.`; matrices are in torch's layout (outputs, inputs).
 """
@@ -13,17 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Positions, Powers, Softmax, T
 from tacita.models.base import WORDS
-from tacita.models.encoders import heads
-from tacita.models.encoders.activations import KNOWN
-from tacita.models.encoders.config import EncoderConfig, check_task
-from tacita.models.encoders.heads import FILL, Step, architectures
-from tacita.models.encoders.heads import POOLINGS as POOLINGS
-from tacita.models.encoders.layers import Layer, post_norm
-from tacita.models.encoders.names import Names, tied
-from tacita.models.encoders.retrained import ORDINARY, Retrained, read_retrained
+from tacita.models.shared import layers
+from tacita.models.shared.config import KNOWN, EncoderConfig, Names, check_task, tied
+from tacita.models.shared.layers import FILL, Layer, Step, architectures, post_norm
+from tacita.models.shared.layers import POOLINGS as POOLINGS
+from tacita.models.shared.retrained import ORDINARY, Retrained, read_retrained
 
 if TYPE_CHECKING:
-    from tacita.checkpoint.fields import Fields
+    from tacita.models.shared.fields import Fields
 
 A = TypeVar("A")  # an interpreter's answer
 SOFTMAX = Softmax()
@@ -31,7 +28,7 @@ ACTIVATIONS = KNOWN
 MODEL_TYPES = ("bert",)
 ARCHITECTURES = architectures("Bert", ForPreTraining=FILL)
 WORD_TABLE = "embeddings.word_embeddings.weight"
-OPTIONS = {"activation": ACTIVATIONS, "pooling": heads.ALL}
+OPTIONS = {"activation": ACTIVATIONS, "pooling": layers.ALL}
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ def forward(b: Blocks[T, A], m: BertConfig, x: T, *, all_rows: bool = False) -> 
     calibration).
     """
     x = post_norm(b, m, x, lambda i: layer(m, i), all_rows=all_rows)
-    return heads.answer(b, m, x, _steps(m))
+    return layers.answer(b, m, x, _steps(m))
 
 
 def front(b: Blocks[T, A], m: EncoderConfig, words: T) -> T:
@@ -150,8 +147,8 @@ def _steps(m: BertConfig) -> Sequence[Step]:
     at = "cls.predictions"
     if m.task == WORDS:
         table = (f"{at}.transform.dense", f"{at}.transform.LayerNorm", f"{at}.decoder")
-        return heads.words(m, table, m.activation)
-    return [*heads.pooler(m), *heads.classifier(m)]
+        return layers.words(m, table, m.activation)
+    return [*layers.pooler(m), *layers.classifier(m)]
 
 
 def _norm(m: EncoderConfig, at: str, deviation: float | None = None) -> Norm:

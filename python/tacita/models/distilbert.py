@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tacita.blocks.base import Blocks, Dense, T
 from tacita.models import bert
 from tacita.models.base import TEXT, WORDS
-from tacita.models.encoders import heads
-from tacita.models.encoders.config import EncoderConfig, check_task
-from tacita.models.encoders.heads import Step, architectures
-from tacita.models.encoders.layers import post_norm
-from tacita.models.encoders.names import Names, tied
+from tacita.models.shared import layers
+from tacita.models.shared.config import EncoderConfig, Names, check_task, tied
+from tacita.models.shared.layers import Step, architectures, post_norm
 
 if TYPE_CHECKING:
-    from tacita.checkpoint.fields import Fields
+    from tacita.models.shared.fields import Fields
 
 A = TypeVar("A")  # an interpreter's answer
 MODEL_TYPES = ("distilbert",)
 ARCHITECTURES = architectures("DistilBert")
-OPTIONS = {"activation": bert.ACTIVATIONS, "pooling": heads.WITHOUT_POOLER}
+OPTIONS = {"activation": bert.ACTIVATIONS, "pooling": layers.WITHOUT_POOLER}
 PARTS = {
     "encoder.layer.": "transformer.layer.",
     "attention.self.query": "attention.q_lin",
@@ -71,7 +69,7 @@ def classifier_pooling(f: Fields) -> str:
 def forward(b: Blocks[T, A], m: DistilBertConfig, x: T, *, all_rows: bool = False) -> A:
     """See `bert.forward`."""
     x = post_norm(b, m, x, lambda i: bert.bert_layer(m, bert.layer_prefix(i)), all_rows=all_rows)
-    return heads.answer(b, m, x, _steps(m))
+    return layers.answer(b, m, x, _steps(m))
 
 
 front = bert.front
@@ -80,8 +78,8 @@ check = check_task
 
 def _steps(m: EncoderConfig) -> Sequence[Step]:
     if m.task == WORDS:
-        return heads.words(m, ("vocab_transform", "vocab_layer_norm", "vocab_projector"), m.activation)
+        return layers.words(m, ("vocab_transform", "vocab_layer_norm", "vocab_projector"), m.activation)
     if m.task == TEXT and m.labels:
         inner = Step("pre_classifier", Dense("pre_classifier", m.hidden, m.hidden), "relu")
-        return [inner, *heads.classifier(m)]
-    return heads.classifier(m)
+        return [inner, *layers.classifier(m)]
+    return layers.classifier(m)

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tacita.blocks.base import Blocks, Dense, T
 from tacita.models import bert
 from tacita.models.base import TEXT, WORDS
-from tacita.models.encoders import heads
-from tacita.models.encoders.config import EncoderConfig, check_task
-from tacita.models.encoders.heads import MODEL, Step, architectures
-from tacita.models.encoders.layers import post_norm
-from tacita.models.encoders.names import Names, tied
+from tacita.models.shared import layers
+from tacita.models.shared.config import EncoderConfig, Names, check_task, tied
+from tacita.models.shared.layers import MODEL, Step, architectures, post_norm
 
 if TYPE_CHECKING:
-    from tacita.checkpoint.fields import Fields
+    from tacita.models.shared.fields import Fields
 
 A = TypeVar("A")  # an interpreter's answer
 MODEL_TYPES = ("electra",)
 ARCHITECTURES = architectures("Electra", ForPreTraining=MODEL)
-OPTIONS = {"activation": bert.ACTIVATIONS, "pooling": heads.WITHOUT_POOLER}
+OPTIONS = {"activation": bert.ACTIVATIONS, "pooling": layers.WITHOUT_POOLER}
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def classifier_pooling(f: Fields) -> str:
 def forward(b: Blocks[T, A], m: ElectraConfig, x: T, *, all_rows: bool = False) -> A:
     """See `bert.forward`."""
     x = post_norm(b, m, x, lambda i: bert.bert_layer(m, bert.layer_prefix(i)), all_rows=all_rows)
-    return heads.answer(b, m, x, _steps(m))
+    return layers.answer(b, m, x, _steps(m))
 
 
 front = bert.front
@@ -60,8 +58,8 @@ check = check_task
 def _steps(m: EncoderConfig) -> Sequence[Step]:
     if m.task == WORDS:
         at = "generator_predictions"
-        return heads.words(m, (f"{at}.dense", f"{at}.LayerNorm", "generator_lm_head"), "gelu")
+        return layers.words(m, (f"{at}.dense", f"{at}.LayerNorm", "generator_lm_head"), "gelu")
     if m.task == TEXT and m.labels:
         inner = Step("classifier.dense", Dense("classifier.dense", m.hidden, m.hidden), "gelu")
-        return [inner, *heads.classifier(m, "classifier.out_proj")]
-    return heads.classifier(m)
+        return [inner, *layers.classifier(m, "classifier.out_proj")]
+    return layers.classifier(m)

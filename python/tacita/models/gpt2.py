@@ -7,22 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacita.blocks.base import CAUSAL, Attention, Blocks, Dense, FeedForward, Norm, T
-from tacita.front.front import POSITIONS, WORDS
 from tacita.models import bert
-from tacita.models.decoders import fields
-from tacita.models.decoders.config import DecoderConfig, check_decoder
-from tacita.models.encoders import heads
-from tacita.models.encoders.heads import Step
-from tacita.models.encoders.layers import Layer, pre_norm
-from tacita.models.encoders.names import Names
+from tacita.models.shared import decoders, layers
+from tacita.models.shared.config import Names
+from tacita.models.shared.decoders import DecoderConfig, check_decoder
+from tacita.models.shared.layers import Layer, Step, pre_norm
+from tacita.texts.embedding import POSITIONS, WORDS
 
 if TYPE_CHECKING:
-    from tacita.checkpoint.fields import Fields
+    from tacita.models.shared.fields import Fields
 
 A = TypeVar("A")  # an interpreter's answer
 MODEL_TYPES: tuple[str, ...] = ()  # without an architecture it is not said what comes after the layers
-ARCHITECTURES = {"GPT2LMHeadModel": heads.CAUSAL}
-OPTIONS = {"activation": bert.ACTIVATIONS, "pooling": heads.DECODER}
+ARCHITECTURES = {"GPT2LMHeadModel": layers.CAUSAL}
+OPTIONS = {"activation": bert.ACTIVATIONS, "pooling": layers.DECODER}
 MAPS = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
 
 
@@ -50,7 +48,7 @@ def read(f: Fields, **answer: Any) -> Gpt2Config:
         norm_eps=f.epsilon("layer_norm_epsilon", 1e-5),
         embedding_norm=False,
         tied=f.flag("tie_word_embeddings", True),
-        ends=fields.ends(f),
+        ends=decoders.ends(f),
         **answer,
     )
 
@@ -65,14 +63,14 @@ def names(m: DecoderConfig) -> Names:
 
 def classifier_pooling(f: Fields) -> str:
     """There are no classifiers."""
-    return heads.DECODER[0]
+    return layers.DECODER[0]
 
 
 def forward(b: Blocks[T, A], m: Gpt2Config, x: T, *, all_rows: bool = False) -> A:
     """See `bert.forward`: hidden states (tokens, hidden) -> logits of the next token (1, vocab)."""
     x = pre_norm(b, m, x, lambda i: _layer(m, i), all_rows=all_rows)
     x = b.norm(x, _norm(m, "ln_f"), "final_norm")
-    return heads.answer(b, m, x, [Step("decoder", Dense("lm_head", m.hidden, m.vocab, bias=False))])
+    return layers.answer(b, m, x, [Step("decoder", Dense("lm_head", m.hidden, m.vocab, bias=False))])
 
 
 front = bert.front

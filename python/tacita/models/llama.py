@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacita.blocks.base import CAUSAL, Attention, Blocks, Dense, FeedForward, Norm, Rotary, T
 from tacita.errors import CheckpointError
+from tacita.extras import AT_DEFAULT
 from tacita.models import bert
-from tacita.models.decoders import fields
-from tacita.models.decoders.config import DecoderConfig, check_decoder
-from tacita.models.decoders.fields import BASE, MOST_BASE
-from tacita.models.encoders import heads
-from tacita.models.encoders.heads import Step
-from tacita.models.encoders.layers import Layer, pre_norm
-from tacita.models.encoders.names import Names
-from tacita.omitted import AT_DEFAULT
+from tacita.models.shared import decoders
+from tacita.models.shared import layers as heads
+from tacita.models.shared.config import Names
+from tacita.models.shared.decoders import BASE, MOST_BASE, DecoderConfig, check_decoder
+from tacita.models.shared.layers import Layer, Step, pre_norm
 
 if TYPE_CHECKING:
-    from tacita.checkpoint.fields import Fields
+    from tacita.models.shared.fields import Fields
 
 A = TypeVar("A")  # an interpreter's answer
 MODEL_TYPES: tuple[str, ...] = ()  # without an architecture it is not said what comes after the layers
@@ -42,7 +40,7 @@ def read(f: Fields, **answer: Any) -> LlamaConfig:
     """config.json -> configuration."""
     kind, count = f.name("model_type", KINDS, "llama"), f.heads("num_attention_heads", "hidden_size")
     layers, hidden = f.layers("num_hidden_layers"), f.width("hidden_size")
-    fields.refuse_others(f, hidden // count, layers)
+    decoders.refuse_others(f, hidden // count, layers)
     every = f.flag("attention_bias", False)
     return LlamaConfig(
         layers=layers,
@@ -50,17 +48,17 @@ def read(f: Fields, **answer: Any) -> LlamaConfig:
         heads=count,
         intermediate=f.wide("intermediate_size"),
         vocab=f.vocab("vocab_size"),
-        positions=fields.positions(f, kind),
+        positions=decoders.positions(f, kind),
         types=0,
         activation=f.activation("hidden_act", "silu"),
         norm_eps=f.epsilon("rms_norm_eps", 1e-6),
         embedding_norm=False,
         position_table=False,
-        shared=fields.shared(f, count),
-        base=fields.base(f),
+        shared=decoders.shared(f, count),
+        base=decoders.base(f),
         biases=(every or kind == "qwen2", every, f.flag("mlp_bias", False)),
         tied=f.flag("tie_word_embeddings", False),
-        ends=fields.ends(f),
+        ends=decoders.ends(f),
         **answer,
     )
 

@@ -8,17 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacita.blocks.base import EVERYWHERE, Attention, Blocks, Dense, FeedForward, Norm, Rotary, T
+from tacita.extras import AT_DEFAULT
 from tacita.models import bert
 from tacita.models.base import WORDS
-from tacita.models.encoders import heads
-from tacita.models.encoders.config import EncoderConfig, check_task
-from tacita.models.encoders.heads import Step, architectures
-from tacita.models.encoders.layers import Layer, pre_norm
-from tacita.models.encoders.names import Names
-from tacita.omitted import AT_DEFAULT
+from tacita.models.shared import layers as heads
+from tacita.models.shared.config import EncoderConfig, Names, check_task
+from tacita.models.shared.layers import Layer, Step, architectures, pre_norm
 
 if TYPE_CHECKING:
-    from tacita.checkpoint.fields import Fields
+    from tacita.models.shared.fields import Fields
 
 A = TypeVar("A")  # an interpreter's answer
 MODEL_TYPES = ("modernbert",)

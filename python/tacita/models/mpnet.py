@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacita.blocks.base import Blocks, Relative, T
 from tacita.models import bert, roberta
-from tacita.models.encoders import heads
-from tacita.models.encoders.config import EncoderConfig, check_task
-from tacita.models.encoders.heads import architectures
-from tacita.models.encoders.layers import Layer, post_norm
-from tacita.models.encoders.names import Names, tied
+from tacita.models.shared import layers
+from tacita.models.shared.config import EncoderConfig, Names, check_task, tied
+from tacita.models.shared.layers import Layer, architectures, post_norm
 
 if TYPE_CHECKING:
-    from tacita.checkpoint.fields import Fields
+    from tacita.models.shared.fields import Fields
 
 A = TypeVar("A")  # an interpreter's answer
 MODEL_TYPES = ("mpnet",)
@@ -59,7 +57,7 @@ check = check_task
 def forward(b: Blocks[T, A], m: MPNetConfig, x: T, *, all_rows: bool = False) -> A:
     """See `bert.forward`."""
     x = post_norm(b, m, x, lambda i: _layer(m, i), all_rows=all_rows)
-    return heads.answer(b, m, x, roberta.steps(m))
+    return layers.answer(b, m, x, roberta.steps(m))
 
 
 def _layer(m: MPNetConfig, i: int) -> Layer:

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Rotary, T
 from tacita.errors import CheckpointError
+from tacita.extras import AT_DEFAULT
 from tacita.models import bert
 from tacita.models.base import TEXT
-from tacita.models.encoders.carried import Carried
-from tacita.models.encoders.config import EncoderConfig, check_task
-from tacita.models.encoders.heads import CLASS
-from tacita.models.encoders.names import Names
-from tacita.omitted import AT_DEFAULT
+from tacita.models.shared.config import EncoderConfig, Names, check_task
+from tacita.models.shared.layers import CLASS, Carried
 
 if TYPE_CHECKING:
-    from tacita.checkpoint.fields import Fields
+    from tacita.models.shared.fields import Fields
 
 A = TypeVar("A")  # an interpreter's answer
 MODEL_TYPES: tuple[str, ...] = ()  # without an architecture it is not said what comes after the layers

@@ -13,10 +13,9 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tacita.blocks.base import Attention, Blocks, T
-from tacita.blocks.sequence.latest import Latest
+from tacita.blocks.sequence import Latest
 from tacita.blocks.shapes import Node, Shapes
 from tacita.errors import CheckpointError
-from tacita.front.front import table_shapes
 from tacita.models import (
     albert,
     bert,
@@ -31,7 +30,8 @@ from tacita.models import (
     vit,
 )
 from tacita.models.base import Config as Config
-from tacita.models.encoders.heads import MODEL
+from tacita.models.shared.layers import MODEL
+from tacita.texts.embedding import table_shapes
 
 A = TypeVar("A")  # an interpreter's answer
 # model types that people ask for, and why they are refused
@@ -48,7 +48,7 @@ class Family:
     `front`, `check` and `classifier_pooling`.
 
     options: names that a field of the configuration may have. architectures: what config.json says -> head
-    (`models.encoders.heads`). model_types: what it says where it names no architecture.
+    (`models.shared.layers`). model_types: what it says where it names no architecture.
     """
 
     config: type[Any]

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tacita.blocks.base import Blocks, Dense, T
 from tacita.models import bert
 from tacita.models.base import TEXT, WORDS
-from tacita.models.encoders import heads
-from tacita.models.encoders.config import EncoderConfig, check_task
-from tacita.models.encoders.heads import Step, architectures
-from tacita.models.encoders.layers import post_norm
-from tacita.models.encoders.names import Names, tied
+from tacita.models.shared import layers
+from tacita.models.shared.config import EncoderConfig, Names, check_task, tied
+from tacita.models.shared.layers import Step, architectures, post_norm
 
 if TYPE_CHECKING:
-    from tacita.checkpoint.fields import Fields
+    from tacita.models.shared.fields import Fields
 
 A = TypeVar("A")  # an interpreter's answer
 MODEL_TYPES = ("roberta", "xlm-roberta", "camembert")
@@ -52,7 +50,7 @@ def classifier_pooling(f: Fields) -> str:
 def forward(b: Blocks[T, A], m: RobertaConfig, x: T, *, all_rows: bool = False) -> A:
     """See `bert.forward`."""
     x = post_norm(b, m, x, lambda i: bert.bert_layer(m, bert.layer_prefix(i)), all_rows=all_rows)
-    return heads.answer(b, m, x, steps(m))
+    return layers.answer(b, m, x, steps(m))
 
 
 front = bert.front
@@ -62,8 +60,8 @@ check = check_task
 def steps(m: EncoderConfig) -> Sequence[Step]:
     """A classifier of texts is a dense map, tanh, and the map to the labels; others are BERT's."""
     if m.task == WORDS:
-        return heads.words(m, ("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"), "gelu")
+        return layers.words(m, ("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"), "gelu")
     if m.task == TEXT and m.labels:
         inner = Step("classifier.dense", Dense("classifier.dense", m.hidden, m.hidden), "tanh")
-        return [inner, *heads.classifier(m, "classifier.out_proj")]
-    return [*heads.pooler(m), *heads.classifier(m)]
+        return [inner, *layers.classifier(m, "classifier.out_proj")]
+    return [*layers.pooler(m), *layers.classifier(m)]

@@ -1,5 +1,5 @@
 """ViT (arXiv 2010.11929), DeiT and DINOv2: images, norms before the blocks, in DINOv2 a factor for every
-feature after each block (layer scale). The client maps patches to tokens (`front.images`)."""
+feature after each block (layer scale). The client maps patches to tokens (`texts.images`)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, T
 from tacita.errors import CheckpointError, PlanError
-from tacita.front.front import FIRST, PATCHES, POSITIONS
-from tacita.front.limits import MAX_POSITIONS
+from tacita.extras import AT_DEFAULT
 from tacita.models import bert
 from tacita.models.base import TEXT
-from tacita.models.encoders import heads
-from tacita.models.encoders.config import EncoderConfig, check_task
-from tacita.models.encoders.heads import CLASS, MODEL, Step
-from tacita.models.encoders.layers import Layer, pre_norm
-from tacita.models.encoders.names import Names
-from tacita.omitted import AT_DEFAULT
+from tacita.models.shared import layers
+from tacita.models.shared.config import EncoderConfig, Names, check_task
+from tacita.models.shared.layers import CLASS, MODEL, Layer, Step, pre_norm
+from tacita.texts.embedding import FIRST, MAX_POSITIONS, PATCHES, POSITIONS
 
 if TYPE_CHECKING:
-    from tacita.checkpoint.fields import Fields
+    from tacita.models.shared.fields import Fields
 
 A = TypeVar("A")  # an interpreter's answer
 MODEL_TYPES = ("vit", "deit", "dinov2")
@@ -29,7 +26,7 @@ ARCHITECTURES = {
     **{f"{name}Model": MODEL for name in ("ViT", "DeiT", "Dinov2")},
     **{f"{name}ForImageClassification": CLASS for name in ("ViT", "DeiT")},
 }
-OPTIONS = {"activation": bert.ACTIVATIONS, "pooling": heads.POOLINGS}
+OPTIONS = {"activation": bert.ACTIVATIONS, "pooling": layers.POOLINGS}
 SCALED = {POSITIONS: POSITIONS.removesuffix(".weight")}
 PARTS = SCALED | {
     "norm1": "layernorm_before",
@@ -97,7 +94,7 @@ def vector_pooling(m: ViTConfig) -> str:
 def forward(b: Blocks[T, A], m: ViTConfig, x: T, *, all_rows: bool = False) -> A:
     """See `bert.forward`."""
     x = pre_norm(b, m, x, lambda i: _layer(m, i), all_rows=all_rows)
-    return heads.answer(b, m, b.norm(x, _norm(m, "layernorm"), "final_norm"), _steps(m))
+    return layers.answer(b, m, b.norm(x, _norm(m, "layernorm"), "final_norm"), _steps(m))
 
 
 def front(b: Blocks[T, A], m: ViTConfig, words: T) -> T:
@@ -135,7 +132,7 @@ def _layer(m: ViTConfig, i: int) -> Layer:
 
 
 def _steps(m: ViTConfig) -> Sequence[Step]:
-    return [*heads.pooler(m), *heads.classifier(m)]
+    return [*layers.pooler(m), *layers.classifier(m)]
 
 
 def _norm(m: ViTConfig, name: str) -> Norm:

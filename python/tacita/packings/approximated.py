@@ -16,21 +16,21 @@ from numpy.typing import NDArray
 
 from tacita.approx.exponentials import softmax
 from tacita.approx.spec import Spec
+from tacita.blocks import sequence
 from tacita.blocks.base import EVERYWHERE, Norm, Powers, Reach
 from tacita.blocks.floats import Array, FloatTensors
 from tacita.blocks.meaning import Meaning
-from tacita.blocks.sequence import distances
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.models.registry import forward
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs
-from tacita.tasks.embedding import finished
+from tacita.texts.vectors import finished
 
 
 @dataclass(frozen=True)
 class Approximation:
-    """answer: as `models.reference.reference` has it. outside: whether a value of a real row left the domain
-    of its function, beyond which a polynomial means nothing: the client is told so of its text."""
+    """answer: as `checkpoint.reference.reference` has it. outside: whether a value of a real row left the
+    domain of its function, beyond which a polynomial means nothing: the client is told so of its text."""
 
     answer: Array
     outside: bool
@@ -51,7 +51,7 @@ class ApproximateTensors(FloatTensors):
     def softmax(self, scores: Array, name: str, reach: Reach = EVERYWHERE) -> Array:
         """Exponentials and one inverse for each row, or both phases."""
         found = self._specs.attention(name)
-        seen = distances.visible(self._mask[..., None, :], scores.shape[-2:], reach)
+        seen = sequence.visible(self._mask[..., None, :], scores.shape[-2:], reach)
         if found.rows is not None:
             scores = scores - found.rows.of(np.swapaxes(self._queries, 0, 1))[..., None]
         self._look(found.exp, found.share * scores[..., self._real(scores), :][..., self._mask > 0.0])

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.graph import Graph
 from tacita.errors import PlanError
-from tacita.packings.request import Request
-from tacita.packings.response import Response
+from tacita.layouts.base import Request, Response
 from tacita.slots.base import Backend
 from tacita.slots.stage import Live, Stage
 
@@ -171,7 +170,7 @@ class Parts(Protocol[F]):
     """
 
     packing: ClassVar[str]
-    options: ClassVar[frozenset[str]]  # of blocks (see `blocks.options`); a node with another is refused
+    options: ClassVar[frozenset[str]]  # of blocks (see `blocks.shapes`); a node with another is refused
 
     @property
     def fixed(self) -> frozenset[str]:

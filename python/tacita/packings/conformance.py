@@ -23,18 +23,18 @@ from tacita.approx.activations import gelu, gelu_tanh, relu, relu_squared, silu,
 from tacita.approx.exponentials import exp, power, softmax
 from tacita.approx.inverses import constant, inverse, rsqrt
 from tacita.approx.spec import Spec
+from tacita.blocks import sequence
 from tacita.blocks.base import Attention, FeedForward, Norm, Powers
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.graph import Graph, record
 from tacita.blocks.meaning import Meaning
-from tacita.blocks.sequence import distances
 from tacita.blocks.shapes import Function, Shapes
 from tacita.blocks.weights import Weights
+from tacita.layouts.base import Sample
 from tacita.packings.base import Array, Circuit, Parts
 from tacita.packings.conformance_cases import CASES as CASES
 from tacita.packings.conformance_cases import Case as Case
 from tacita.packings.lowering import lower
-from tacita.packings.request import Sample
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
 
 Build = Callable[[Graph, Weights, CircuitSpecs], Parts[Any]]
@@ -187,7 +187,7 @@ def _attention(
         return _two_phases(
             (low, high),
             scores,
-            [distances.seen(scores[0].shape[1:], node.reach) * m for m in masks],
+            [sequence.seen(scores[0].shape[1:], node.reach) * m for m in masks],
             attended,
         )
     logs = [trace[f"{name}.log_sum_exp"] for trace in seen]

@@ -8,17 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from tacita.blocks.base import (
-    Attention,
-    Blocks,
-    Dense,
-    FeedForward,
-    Norm,
-    Powers,
-    Relative,
-    Rotary,
-    Softmax,
-)
+from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Powers, Relative, Rotary, Softmax
 
 Forward = Callable[[Blocks[Any, Any], Any], Any]
 

@@ -19,14 +19,18 @@ Other graphs are refused with a PlanError that names the step.
 from __future__ import annotations
 
 import typing
-from dataclasses import dataclass
-from typing import Generic
+from dataclasses import dataclass, replace
+from typing import Any, Generic
 
 from tacita.blocks.base import EVERYWHERE, Attention, Dense, FeedForward, Norm, Powers
-from tacita.blocks.graph import INPUT, Graph, Step
-from tacita.blocks.options import REACH, options
-from tacita.blocks.shapes import Function
+from tacita.blocks.graph import INPUT, Graph, Step, record
+from tacita.blocks.shapes import REACH, Function, options
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint
 from tacita.errors import PlanError
+from tacita.layouts.registry import Shape
+from tacita.models.base import LATEST, NEXT
+from tacita.models.registry import Config, forward, nodes
 from tacita.packings.base import (
     Block,
     Circuit,
@@ -40,7 +44,10 @@ from tacita.packings.base import (
     refuse_node,
     stages_of,
 )
-from tacita.packings.specs import CircuitSpecs
+from tacita.packings.positional import widened
+from tacita.packings.registry import parts_of
+from tacita.packings.rows.steps import StepParts
+from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, approximated
 
 
 @dataclass(frozen=True)
@@ -190,4 +197,84 @@ class _Lowering(Generic[F]):
         return PlanError(
             f"no packing has the step {step.name} ({step.op} of {given}) in this place",
             hint="blocks are lowered in sums with a tensor that is there",
+        )
+
+
+# A model, its specs and a shape -> the circuit.
+
+
+def in_slots(model: Checkpoint) -> Checkpoint:
+    """The model as slots hold it: of a decoder with its rows in reverse (`blocks.sequence`)."""
+    config: Any = model.config
+    if config.task != NEXT or config.backwards:
+        return model
+    return replace(model, config=replace(config, pooling=LATEST))
+
+
+def graph_of(config: Config, tokens: int) -> Graph:
+    """The model's graph, for hidden states of so many tokens."""
+    return record(lambda b, x: forward(b, config, x), tokens, config.hidden)
+
+
+def inputs_of_sums(config: Config) -> dict[str, str]:
+    """Nodes that read a sum which a circuit stores -> the reference's record of what they take.
+
+    A model whose norms follow its blocks has none.
+    """
+    found = graph_of(config, 2).readers_of_sums()
+    return {step.name: f"{step.name}.{'sum' if step.op == 'norm' else 'input'}" for step in found}
+
+
+def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
+    """The circuit of a model in a packing.
+
+    Raises ShapeError for sizes or lanes that it does not admit, PlanError where the specs lack a node, or the
+    packing a block.
+    """
+    check_specs(model, specs)
+    check_softmax(specs, shape)
+    check_refreshes(specs, shape)
+    check_choice(specs, shape)
+    graph = widened(graph_of(model.config, 1 if shape.step else shape.tokens), model.config.hidden)
+    parts = parts_of(graph, Weights(model.tensors), specs, shape)
+    return lower(graph, parts, specs, parts.kept if isinstance(parts, StepParts) else ())
+
+
+def check_softmax(specs: CircuitSpecs, shape: Shape) -> None:
+    """Raises PlanError for an attention whose softmax is none that the packing has."""
+    for name in (name for name, node in specs.nodes.items() if isinstance(node, AttentionSpecs)):
+        found, rules = specs.attention(name), shape.rules
+        if found.rows and not rules.takes(linear=found.rows.is_linear):
+            message = f"{name}: packing {shape.packing} takes {rules.row_estimates} row estimates alone"
+            raise PlanError(message, hint="calibrate for this packing")
+        if found.first and not rules.two_phases:
+            message = f"{name}: packing {shape.packing} finds no softmax in two phases"
+            raise PlanError(message, hint="fit other functions")
+
+
+def check_refreshes(specs: CircuitSpecs, shape: Shape) -> None:
+    """Raises PlanError for a function by a bootstrap where the packing has only polynomials."""
+    functions = {name: node for name, node in specs.nodes.items() if isinstance(node, FunctionSpecs)}
+    for name in (name for name, node in functions.items() if node.function.refreshes):
+        if not shape.rules.refreshes:
+            message = f"{name}: packing {shape.packing} computes no function by a bootstrap"
+            raise PlanError(message, hint="fit other functions")
+
+
+def check_choice(specs: CircuitSpecs, shape: Shape) -> None:
+    """Raises PlanError for the likeliest word alone where the packing cannot find it."""
+    if specs.comparison and not shape.rules.refreshes:
+        message = f"packing {shape.packing} compares no logits: it reveals all of them"
+        raise PlanError(message, hint="--scheme thor or leaf, one text a request")
+
+
+def check_specs(checkpoint: Checkpoint, specs: CircuitSpecs) -> None:
+    """Raises PlanError unless the specs are of exactly the checkpoint's nodes."""
+    wanted = approximated(nodes(checkpoint.config))
+    given = {name: node.tag for name, node in specs.nodes.items()}
+    if given != wanted:
+        other = sorted({name for name, _ in wanted.items() ^ given.items()})
+        raise PlanError(
+            f"specs of {len(given)} nodes, model of {len(wanted)}: they differ in {other[0]}",
+            hint="calibrate this model",
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tacita.approx.spec import Spec
-from tacita.packings.arrays import Array
+from tacita.layouts.arrays import Array
 from tacita.packings.base import Operation
 from tacita.packings.stored import Stored, apply, apply_all, output_bound
 from tacita.slots.base import Backend, Ct

@@ -8,15 +8,15 @@ from typing import Any
 
 from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
+from tacita.layouts.columns import BatchShape
+from tacita.layouts.registry import Shape
+from tacita.layouts.rows import RowsShape
 from tacita.packings.base import Parts
-from tacita.packings.coefficients.parts import CoefficientParts
-from tacita.packings.columns.layout import BatchShape
+from tacita.packings.coefficients import CoefficientParts
 from tacita.packings.columns.parts import ColumnParts
 from tacita.packings.multidiagonal.parts import DiagonalParts
-from tacita.packings.rows.layout import RowsShape
 from tacita.packings.rows.parts import RowParts
-from tacita.packings.rows.steps.parts import StepParts
-from tacita.packings.shape import Shape
+from tacita.packings.rows.steps import StepParts
 from tacita.packings.specs import CircuitSpecs
 
 Build = Callable[[Graph, Weights, CircuitSpecs, Shape], Parts[Any]]

@@ -11,10 +11,9 @@ import numpy as np
 from tacita.blocks.base import Attention, FeedForward
 from tacita.blocks.weights import Array, Weights
 from tacita.errors import PlanError
-from tacita.packings.normed import Normed, Side
 from tacita.packings.positional import Positional
 from tacita.packings.specs import CircuitSpecs, FunctionSpecs
-from tacita.packings.stored import Stored, output_bound
+from tacita.packings.stored import Normed, Side, Stored, output_bound
 from tacita.slots.base import Backend, Ct
 
 Affine = tuple[Array, Array]  # weight and bias

@@ -7,21 +7,29 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.blocks.floats import FloatTensors
+from tacita.blocks.meaning import Meaning
+from tacita.blocks.sequence import Past
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint
 from tacita.errors import LevelError
+from tacita.layouts.registry import Shape, layout_of
+from tacita.models.registry import forward
 from tacita.packings.base import Circuit
-from tacita.packings.layouts import layout_of
-from tacita.packings.shape import Shape
-from tacita.placement import predict
-from tacita.placement.cost import Counts, Prices
-from tacita.placement.memory import MemorySim
-from tacita.placement.placement import Placement, place
-from tacita.placement.rehearsal import rehearse, simulated
-from tacita.placement.simulate import StageSimulator
-from tacita.plans.decimals import CHOICE_DECIMALS, decimals_for
+from tacita.packings.executor import RESPONSE as RESPONSE
+from tacita.planning.place.placement import Placement, place
+from tacita.planning.place.rehearsal import rehearse, simulated
+from tacita.planning.place.simulate import StageSimulator
+from tacita.plans.answers import CHOICE_DECIMALS, decimals_for
+from tacita.plans.error import MOST_DECIMALS, UNKNOWN, Population
 from tacita.plans.plan import ModelInfo, ParameterInfo, PlacedStage, Plan, Prediction, TensorInfo
-from tacita.plans.population import UNKNOWN, Population
-from tacita.plans.quiet import MOST_DECIMALS
-from tacita.run.steps import RESPONSE as RESPONSE
+from tacita.plans.prices import predict
+from tacita.plans.prices.cost import Counts, Prices
+from tacita.plans.prices.formulas import MemorySim
+from tacita.texts.embed import embedded
 
 RESPONSE_LEVEL = 0  # the lowest level is the smallest file
 
@@ -45,7 +53,7 @@ class Placed:
     @property
     def levels(self) -> Mapping[str, int]:
         """Of all that comes in. What is encrypted comes at least as high as the highest that is kept, so that
-        a server that has kept nothing yet takes zeros from it (`server.kept`)."""
+        a server that has kept nothing yet takes zeros from it (`evaluate.kept`)."""
         kept = {one.before: self.fixed_levels[one.before] for one in self.circuit.kept}
         least = max(kept.values(), default=0)
         sent = {name: max(level, least) for name, level in self.placement.request.items()}
@@ -179,3 +187,14 @@ def _lowest(enough: Callable[[int], bool], top: int) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle + 1, high)
     return low
+
+
+# What a decoder's public beginning leaves behind, in the clear.
+
+
+def beginning(model: Checkpoint, ids: Sequence[int]) -> Past[NDArray[np.float64]]:
+    """Keys and values of these tokens, with which every text begins, in floats. Cost: a walk over so many
+    rows."""
+    ops = FloatTensors(Weights(model.tensors), np.ones(len(ids)), past=Past())
+    forward(Meaning(ops), model.config, embedded(model, list(ids), [0] * len(ids)))
+    return ops.past

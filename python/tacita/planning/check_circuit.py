@@ -16,24 +16,23 @@ from tacita.approx.row_estimate import RowEstimate
 from tacita.approx.spec import Spec, free_depth
 from tacita.blocks.base import Attention, FeedForward
 from tacita.blocks.shapes import Node, function_of
-from tacita.calibrate.calibration import (
+from tacita.errors import TacitaError
+from tacita.layouts.registry import RULES
+from tacita.models.base import LATEST, NEXT
+from tacita.models.registry import FAMILIES, Config, nodes, outline, unknown_option
+from tacita.packings.lowering import inputs_of_sums
+from tacita.packings.specs import FUNCTION, AttentionSpecs, CircuitSpecs, approximated
+from tacita.planning.calibrate.calibration import (
     GATED,
     AttentionCalibration,
     Calibration,
     FunctionCalibration,
     NodeCalibration,
 )
-from tacita.calibrate.ranges import BINS, ROUNDS
-from tacita.errors import TacitaError
-from tacita.models.base import LATEST, NEXT
-from tacita.models.registry import FAMILIES, Config, nodes, outline, unknown_option
-from tacita.packings.layouts import RULES
-from tacita.packings.lowered import inputs_of_sums
-from tacita.packings.specs import FUNCTION, AttentionSpecs, CircuitSpecs, approximated
-from tacita.plans.decimals import CHOSEN
+from tacita.planning.calibrate.intervals import BINS, ROUNDS
+from tacita.plans.answers import CHOSEN
+from tacita.plans.json_fields import Rules, from_json, made, require
 from tacita.plans.plan import REMAKE, ModelInfo, Plan
-from tacita.plans.rules import Rules, made, require
-from tacita.plans.typed_json import from_json
 
 MOST = 2.0**60  # magnitude that no interval of a model that works comes near
 MOST_ITEMS = 4096  # coefficients of a series; the fits take up to 512

@@ -12,37 +12,34 @@ import numpy as np
 
 from tacita.approx.fit import FitError, Interval
 from tacita.blocks.shapes import function_of
-from tacita.calibrate.calibrate import Calibration, Sample, Survey, survey, texts_for
-from tacita.calibrate.excesses import held_out
-from tacita.calibrate.temper import tempered
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.errors import FileError, InputError, PlanError, ShapeError
-from tacita.front.embed import Text
-from tacita.front.front import FrontConfig
+from tacita.layouts.registry import QUADRATIC, Estimates, Shape, shapes
 from tacita.models.base import NEXT
 from tacita.models.registry import family_of, nodes
 from tacita.packings.base import Circuit
-from tacita.packings.layouts import QUADRATIC, Estimates
-from tacita.packings.lowered import build, in_slots
-from tacita.packings.shape import Shape, shapes
+from tacita.packings.executor import beginning, within_doubles
+from tacita.packings.lowering import build, in_slots
 from tacita.packings.specs import CircuitSpecs
-from tacita.placement.leveled import prices_of
-from tacita.placement.rehearsal import require_agreement
 from tacita.planning.build import place_circuit, refreshed_nodes, to_plan
+from tacita.planning.calibrate.calibrate import Calibration, Sample, Survey, survey, texts_for
+from tacita.planning.calibrate.excesses import held_out
+from tacita.planning.calibrate.temper import tempered
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.fitting import fit_circuit
-from tacita.planning.phases import Phases, phase_label
-from tacita.planning.trial import approximation_errors, decided, run_trial, stated_error
+from tacita.planning.place.rehearsal import require_agreement
+from tacita.planning.trial import Phases, approximation_errors, decided, phase_label, run_trial, stated_error
 from tacita.planning.wish import Wish
+from tacita.plans.answers import CHOSEN, stated_noise
 from tacita.plans.commitment import SALT_FILE, commit, draw
-from tacita.plans.decimals import CHOSEN, stated_noise
+from tacita.plans.json_fields import printable
 from tacita.plans.plan import ModelInfo, ParameterInfo, Plan, parse
+from tacita.plans.prices.formulas import prices_of
 from tacita.plans.scheme import first_shape, shape_of
-from tacita.plans.strict_json import printable
-from tacita.run.doubles import within_doubles
-from tacita.run.progress import Progress
-from tacita.run.resources import trim
-from tacita.run.steps import beginning
+from tacita.progress import Progress
+from tacita.resources import trim
+from tacita.texts.embed import Text
+from tacita.texts.embedding import FrontConfig
 
 TRIALS = 3  # samples on which `sim` predicts the noise of the answer
 BATCHED = 16  # the same of a batch, whose ciphertexts hold as many at no cost
@@ -57,8 +54,8 @@ class Calibrated:
     """What plans of all schemes start from: a model, what is wished of it, and what was measured of it so
     far.
 
-    processes: that calibrate on many texts, see `calibrate.walk`. The salt is drawn here, once for all
-    schemes.
+    processes: that calibrate on many texts, see `planning.calibrate.walk`. The salt is drawn here, once for
+    all schemes.
     """
 
     model: Checkpoint

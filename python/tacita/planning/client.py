@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.errors import PlanError
-from tacita.front.front import FrontConfig
-from tacita.packings.multidiagonal.request import DiagonalRequest
-from tacita.packings.one_text.response import OneTextResponse
-from tacita.packings.rows.request import RowsRequest
+from tacita.layouts.multidiagonal import DiagonalRequest
+from tacita.layouts.one_text import OneTextResponse
+from tacita.layouts.row_requests import RowsRequest
+from tacita.plans.json_fields import canonical
 from tacita.plans.plan import Plan
-from tacita.plans.typed_json import canonical
-from tacita.tasks.task import TEXT
+from tacita.texts.embedding import FrontConfig
+from tacita.texts.task import TEXT
 
 FORMAT, VERSION = "tacita-files-client", 2
 MAX_BYTES = 8 << 20  # that a client reads

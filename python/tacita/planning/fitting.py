@@ -23,10 +23,10 @@ from tacita.approx.spec import Spec
 from tacita.approx.variants.functions import WEIGHTED, Functions
 from tacita.blocks.base import Attention, FeedForward, Norm, Powers
 from tacita.blocks.shapes import Function, Node
-from tacita.calibrate.calibration import AttentionCalibration, Calibration, FunctionCalibration
-from tacita.front.limits import MAX_POSITIONS
 from tacita.models.registry import Config, nodes
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
+from tacita.planning.calibrate.calibration import AttentionCalibration, Calibration, FunctionCalibration
+from tacita.texts.embedding import MAX_POSITIONS
 
 REFRESHED = math.sqrt(2.0) * 2.0**-22  # of a slot after a bootstrap: `slots.noise`, rounded up
 DEEPEST = 12  # levels of 1/x, of the 13 between two bootstraps: the map that follows it takes one

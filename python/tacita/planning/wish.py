@@ -20,20 +20,19 @@ from math import isfinite
 from typing import TypedDict
 
 from tacita.approx.variants.functions import Functions
-from tacita.calibrate.calibrate import Sample, load_texts
-from tacita.calibrate.samples import neighbours
 from tacita.errors import InputError
-from tacita.front.embed import Text, parts_of
-from tacita.packings.layouts import RULES
-from tacita.packings.shape import rules_of
-from tacita.placement.cost import Prices
+from tacita.layouts.registry import RULES, rules_of
+from tacita.planning.calibrate.calibrate import Sample, load_texts
+from tacita.planning.calibrate.samples import neighbours
 from tacita.planning.fitting import Accuracy
-from tacita.plans.link import LinkSpeed
+from tacita.plans.commitment import LinkSpeed
 from tacita.plans.plan import ParameterInfo
 from tacita.plans.presets import candidates
+from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import AUTO, BUMBLEBEE, NAMES, SCHEMES, packings_of, require_name, scheme_named
-from tacita.plans.two_party.plan import EMBEDDINGS
-from tacita.two_party.base import GELU_FORMS, Formats
+from tacita.texts.embed import Text, parts_of
+from tacita.two_party.arithmetic.base import GELU_FORMS, Formats
+from tacita.two_party.plan.plan import EMBEDDINGS
 
 LOGITS, TOKEN = REVEALED = ("logits", "token")
 GAP = 0.1

@@ -13,19 +13,26 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tacita.errors import ShapeError
-from tacita.front.front import FrontConfig, limits
-from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_TYPES, MAX_VOCAB
-from tacita.packings.layouts import RULES, AnyResponse, Layout
-from tacita.packings.one_text.response import OneTextResponse
-from tacita.packings.rows.steps.request import StepRequest
-from tacita.plans.decimals import CHOICE_DECIMALS, CHOSEN, least_noise
+from tacita.layouts.one_text import OneTextResponse
+from tacita.layouts.registry import RULES, AnyResponse, Layout
+from tacita.layouts.row_requests import StepRequest
+from tacita.plans.answers import CHOICE_DECIMALS, CHOSEN, least_noise
+from tacita.plans.error import FOLDS, HELD_OUT, MOST_DECIMALS, NOT_ESTIMATED, Population, quiet
+from tacita.plans.json_fields import Rules, made, require
 from tacita.plans.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
-from tacita.plans.population import FOLDS, HELD_OUT, NOT_ESTIMATED, Population
 from tacita.plans.presets import PRESETS, can_bootstrap
-from tacita.plans.quiet import MOST_DECIMALS, quiet
-from tacita.plans.rules import Rules, made, require
 from tacita.plans.scheme import SCHEMES, shape_of
-from tacita.tasks.task import EVERY_TOKEN, NEXT, PROBLEMS, TASKS, WORDS, labelled
+from tacita.texts.embedding import (
+    MAX_CLASSES,
+    MAX_HIDDEN,
+    MAX_LAYERS,
+    MAX_POSITIONS,
+    MAX_TYPES,
+    MAX_VOCAB,
+    FrontConfig,
+    limits,
+)
+from tacita.texts.task import EVERY_TOKEN, NEXT, PROBLEMS, TASKS, WORDS, labelled
 
 MOST_STAGES = 32  # a layer; the circuits have up to 13
 MOST_TENSORS = 16  # named by a stage; the circuits have up to 5

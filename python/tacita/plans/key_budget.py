@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 from tacita.plans.plan import Plan
-from tacita.tasks.task import CHOICE
+from tacita.texts.task import CHOICE
 
 SECURE = {13: 214.0, 14: 430.0, 15: 868.0, 16: 1747.0, 17: 3523.0}  # log2 N: log2 QP of 128 bits
 

@@ -16,20 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from tacita.errors import FileError, PlanError
-from tacita.front.front import FrontConfig
-from tacita.omitted import AT_DEFAULT
-from tacita.packings.layouts import Layout
-from tacita.plans import strict_json
-from tacita.plans.commitment import salt_beside
-from tacita.plans.error import NO_TEXTS, ErrorBound
-from tacita.plans.link import LinkSpeed
-from tacita.plans.population import UNKNOWN, Population
-from tacita.plans.quiet import between, finer, finest
-from tacita.plans.typed_json import NOT_STORED, canonical, from_json, to_json
-from tacita.tasks.task import CHOICE, is_vector
+from tacita.extras import AT_DEFAULT
+from tacita.layouts.registry import Layout
+from tacita.plans import json_fields
+from tacita.plans.commitment import LinkSpeed, salt_beside
+from tacita.plans.error import NO_TEXTS, UNKNOWN, ErrorBound, Population, between, finer, finest
+from tacita.plans.json_fields import NOT_STORED, canonical, from_json, to_json
+from tacita.texts.embedding import FrontConfig
+from tacita.texts.task import CHOICE, is_vector
 
 FORMAT = "tacita-plan"
-TWO_PARTIES = "tacita-two-party"  # of the other kind: `plans.two_party.plan`
+TWO_PARTIES = "tacita-two-party"  # of the other kind: `two_party.plan.plan`
 VERSION = 6
 MAX_BYTES = 64 << 20
 # Counted operations after which tensors are higher than before
@@ -93,7 +90,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class PlacedStage:
-    """A stage as it will run: see `placement.Step`."""
+    """A stage as it will run: see `plans.prices.Step`."""
 
     name: str
     bootstraps: tuple[str, ...]
@@ -131,7 +128,7 @@ class Plan:
     """See the module's docstring.
 
     scheme: a name in `plans.scheme`. batch: texts in a request, 1 for a packing of one text. lanes: features
-    side by side in a ciphertext of a batch (`packings.columns.layout`), else 1. circuit: the calibrated
+    side by side in a ciphertext of a batch (`layouts.columns`), else 1. circuit: the calibrated
     intervals and approximations, as JSON
     data: the server's, a client reads nothing of it. layout: where the request takes its input and the
     response leaves its answers. answer: bound of an answer's magnitude, by calibration.
@@ -187,12 +184,12 @@ class Plan:
 
     @property
     def step(self) -> float:
-        """See `plans/quiet.py`."""
+        """See `plans/error.py`."""
         return finest(self.noise, self.decimals)
 
     @property
     def logit_step(self) -> float:
-        """See `plans/quiet.py`; of a choice that of its decimals, which are few on purpose."""
+        """See `plans/error.py`; of a choice that of its decimals, which are few on purpose."""
         if self.gap:
             return 10.0**-self.decimals
         return finer(self.step) if is_vector(self) else between(self.noise, self.decimals)
@@ -235,12 +232,12 @@ class Plan:
 
     @property
     def task(self) -> str:
-        """What the answer is about (`tasks.task`): as the model says, or the likeliest word alone."""
+        """What the answer is about (`texts.task`): as the model says, or the likeliest word alone."""
         return CHOICE if self.gap else self.model.task
 
     @property
     def problem(self) -> str:
-        """How its numbers are read (`tasks.task`)."""
+        """How its numbers are read (`texts.task`)."""
         return self.model.problem
 
     @property
@@ -290,11 +287,11 @@ def parse(text: str, where: str, salt: str = "") -> Plan:
     Raises FileError, whatever the text is; see `check` for what is refused.
     """
     from tacita.plans.check import (
-        check,
-    )  # which needs the presets, which are made of this module's ParameterInfo
+        check,  # which needs the presets, which are made of this module's ParameterInfo
+    )
 
     try:
-        data = strict_json.loads(text)
+        data = json_fields.loads(text)
     except ValueError as error:
         raise FileError(f"{where}: not a complete plan ({error})", hint=REMAKE) from error
     found = data.pop("format", None) if isinstance(data, dict) else None

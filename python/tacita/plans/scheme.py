@@ -1,15 +1,27 @@
 """The schemes by name; of those on ciphertexts the packings and rotations that each one means.
 
 `tacita.schemes.registry` has an object for every name, in this order; plans are checked by what stands here.
+
+What every plan says in the same words, whether its answers come from ciphertexts or from two parties.
+
+>>> import tacita
+>>> plan = tacita.plan(scheme="bumblebee", tokens=16, texts=["a film of quiet beauty", "a waste of time"])
+>>> (plan.scheme, plan.family, plan.labels, plan.batch)
+('bumblebee', 'bert', ('negative', 'positive'), 1)
+
+It is how plans are read in Python, not a format: plan.json and the two-party plan keep their own bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from tacita.errors import InputError, PlanError
-from tacita.packings.shape import Shape
+from tacita.layouts.registry import Shape
+from tacita.plans.commitment import LinkSpeed
+from tacita.plans.error import finer
 from tacita.plans.plan import Plan
 
 AUTO = "auto"  # the packing, or the scheme, of the least estimate
@@ -17,7 +29,7 @@ AUTO = "auto"  # the packing, or the scheme, of the least estimate
 
 @dataclass(frozen=True)
 class Scheme:
-    """packings: names in `packings.layouts`, the default first. rotations: one of those that they have.
+    """packings: names in `layouts.registry`, the default first. rotations: one of those that they have.
     several: many texts in a request. activation: the variant of `approx.variants.functions` that it is about,
     where a wish names no other."""
 
@@ -85,3 +97,67 @@ def shape_of(plan: Plan) -> Shape:
         raise PlanError(message, hint=f"it has {', '.join(scheme.packings)}")
     sizes = plan.parameters.slots, plan.tokens, plan.lanes
     return Shape(plan.packing, scheme.rotations, *sizes, step=bool(plan.kept))
+
+
+class Head(Protocol):
+    """scheme: a name in `plans.scheme`. name, family, hidden (its width): of the model. labels: none for a
+    model without a classifier.
+
+    normalise: whether the client divides an answer by its length. task, problem: what an answer means
+    (`texts.task`). backwards: whether a text's rows are in reverse (`blocks.sequence`). tokens: of
+    every text. batch: texts in a
+    request. answer: bound of an answer's magnitude, by calibration. decimals: the most that its
+    numbers may have for their noise. logit_step: of what they are rounded to multiples before anyone sees
+    them; step: the same of an answer that is normalised, before it is divided by its length. hash: sha256,
+    hex, by which both sides know that they hold the same plan.
+    """
+
+    @property
+    def scheme(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def family(self) -> str: ...
+    @property
+    def hidden(self) -> int: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def normalise(self) -> bool: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def problem(self) -> str: ...
+    @property
+    def backwards(self) -> bool: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def answer(self) -> float: ...
+    @property
+    def decimals(self) -> int: ...
+    @property
+    def step(self) -> float: ...
+    @property
+    def logit_step(self) -> float: ...
+    @property
+    def hash(self) -> str: ...
+    @property
+    def privacy(self) -> str: ...
+
+    def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
+        """Of a request, on the machine of the prices; the link carries what `predicted_bytes` counts.
+
+        Left out is what is done once: keys, the set-up of a session. None: both sides on one machine.
+        """
+
+    def predicted_bytes(self) -> int:
+        """Sent for a request, both directions together."""
+
+
+def shown_step(plan: Head, length: float) -> float:
+    """What the numbers of an answer are rounded to multiples of. length: of the vector, above zero; it counts
+    where the client divides by it."""
+    return finer(plan.step / length) if plan.normalise else plan.logit_step

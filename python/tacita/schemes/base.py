@@ -23,22 +23,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from tacita.calibrate.calibrate import Sample
 from tacita.checkpoint import Checkpoint
-from tacita.client.answer import Answer
 from tacita.errors import InputError, PrivacyWarning
-from tacita.front.embed import Text
+from tacita.evaluate.keyring import server_bytes
+from tacita.evaluate.session import MEMORY_GB
+from tacita.planning.calibrate.calibrate import Sample
 from tacita.planning.circuit import Calibrated
 from tacita.planning.wish import Wish
-from tacita.plans.link import LinkSpeed
-from tacita.plans.plan import Plan
+from tacita.plans.answers import Answer
+from tacita.plans.commitment import SALT_FILE, LinkSpeed
+from tacita.plans.engine import require_secure
+from tacita.plans.files import replacing, write_text
+from tacita.plans.plan import Plan, read_capped
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.protocol.engine import require_secure
-from tacita.run.progress import Progress
-from tacita.run.resources import GB
-from tacita.server.budget import server_bytes
-from tacita.server.session import MEMORY_GB
+from tacita.progress import Progress
+from tacita.resources import GB
+from tacita.texts.embed import Text
+from tacita.two_party.plan.check import parse_plan
+from tacita.two_party.plan.plan import FORMAT, TwoPartyPlan
 
 AnyPlan = Plan | TwoPartyPlan
 P = TypeVar("P", Plan, TwoPartyPlan)
@@ -160,3 +162,27 @@ def cost_of(plan: AnyPlan, requests: int) -> Progress:
         words += f", keys {once:.1f} s; {memory:.1f} GB of memory, {keys:.1f} GB of disk"
         words += f", {plan.prediction.bytes['request'] / 1e6:.1f} MB a row" if plan.kept else ""
     return Progress(words, 0, requests, 0.0, once + requests * each)
+
+
+# The plan of a server's folder, of either kind: plan.json, which anybody may read, and for a plan of
+# ciphertexts the salt of its commitment, which stays there.
+
+TWO_PARTIES = f'"format":"{FORMAT}"'  # in the one spelling of a plan of two parties
+
+
+def save(plan: AnyPlan, path: Path) -> None:
+    """Writes plan and salt (mode 0600) beside each other, the plan last: `load` reads both. Raises
+    FileError.
+    """
+    if not isinstance(plan, Plan):
+        return write_text(path, plan.to_bytes().decode())
+    if plan.salt:
+        with replacing(path.with_name(SALT_FILE), mode=0o600) as temporary:
+            temporary.write_text(plan.salt + "\n", encoding="ascii")
+    write_text(path, plan.to_text())
+
+
+def load(path: Path) -> AnyPlan:
+    """Reads and checks a plan of either kind. Raises FileError: missing, too large, no plan, altered."""
+    text = read_capped(path)
+    return parse_plan(text.encode()) if TWO_PARTIES in text else Plan.load(path)

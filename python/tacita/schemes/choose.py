@@ -16,9 +16,9 @@ from tacita.approx.fit import FitError
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, InputError, PlanError, ShapeError
 from tacita.planning.circuit import Calibrated
-from tacita.planning.phases import Phases, phase_label
+from tacita.planning.trial import Phases, phase_label
 from tacita.planning.wish import Objective, Wish, objective_of
-from tacita.plans.link import LinkSpeed
+from tacita.plans.commitment import LinkSpeed
 from tacita.plans.scheme import AUTO
 from tacita.schemes.base import AnyPlan, Report, silent
 from tacita.schemes.registry import scheme_of
@@ -86,7 +86,7 @@ def choose_plan(model: Checkpoint, wish: Wish, progress: Report = silent, proces
     """Plans the wish's scheme, or with "auto" every one that can be weighed, and keeps the quickest.
 
     Calibrates once for each packing. processes: that calibrate on many texts; a script that asks for more
-    than one needs `if __name__ == "__main__"`. Cost: see `planning.phases`; a minute at full size for all.
+    than one needs `if __name__ == "__main__"`. Cost: see `planning.trial`; a minute at full size for all.
     Raises CheckpointError, InputError, ShapeError (sizes that the scheme does not admit), PlanError.
     """
     if model.config.image is not None and not (wish.texts or wish.hidden_states):

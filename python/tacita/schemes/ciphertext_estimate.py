@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
-from tacita.plans.link import LinkSpeed
+from tacita.evaluate.keyring import fixed_bytes, predicted_spill
+from tacita.evaluate.session import MEMORY_GB
+from tacita.plans.commitment import LinkSpeed
 from tacita.plans.plan import PlacedStage, Plan
-from tacita.run.resources import GB, available_memory
-from tacita.server.budget import fixed_bytes, predicted_spill
-from tacita.server.session import MEMORY_GB
+from tacita.resources import GB, available_memory
 
 KEY_SWITCHES = ("rotate", "rotate_shared", "rotate_hoisted", "conjugate", "relin", "mul")
 

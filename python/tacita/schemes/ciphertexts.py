@@ -14,28 +14,28 @@ from typing import Any
 
 import numpy as np
 
-from tacita.calibrate.calibrate import Sample
 from tacita.checkpoint import Checkpoint
-from tacita.client.answer import Answer, judge
 from tacita.client.session import Client
 from tacita.errors import InputError
-from tacita.front.embed import Text
+from tacita.evaluate.session import MEMORY_GB, Server
+from tacita.packings import executor
+from tacita.packings.executor import Steps
 from tacita.planning.build import RESPONSE
+from tacita.planning.calibrate.calibrate import Sample
 from tacita.planning.circuit import Calibrated, circuit_of, plan_scheme
-from tacita.plans.link import LinkSpeed
+from tacita.plans import engine
+from tacita.plans.answers import Answer, judge
+from tacita.plans.commitment import LinkSpeed
+from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.plans.presets import noise_of
+from tacita.plans.public_folder import Public, public_of
 from tacita.plans.scheme import scheme_named, shape_of
-from tacita.protocol import engine
-from tacita.protocol.files import Workdir
-from tacita.protocol.public_folder import Public, public_of
-from tacita.run import executor
-from tacita.run.steps import Steps
 from tacita.schemes.base import Place, Private, Report, Seconds, unknown_backend
 from tacita.schemes.ciphertext_estimate import estimate
-from tacita.server.session import MEMORY_GB, Server
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
+from tacita.texts.embed import Text
 
 Read = Callable[[str], Sequence[np.ndarray]]  # a live tensor by its name -> slot vectors
 See = Callable[[str, Read], None]  # a stage that has run

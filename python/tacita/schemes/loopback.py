@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacita.protocol.party import Listener, Party, dial, fingerprint, new_identity, share_threads
-from tacita.server.admission import Admission, Caps
-from tacita.server.reception import Reception, accept_until
-from tacita.server.two_party import TwoPartyServer
+from tacita.two_party.admission import Admission, Caps
+from tacita.two_party.protocol.party import Listener, Party, dial, fingerprint, new_identity, share_threads
+from tacita.two_party.reception import Reception, accept_until
+from tacita.two_party.server import TwoPartyServer
 
 HOST = "127.0.0.1"
 SILENCE = 600.0  # seconds after which either side gives the other up

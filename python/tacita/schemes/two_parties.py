@@ -4,6 +4,7 @@ keys to keep.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,26 +13,57 @@ from pathlib import Path
 from typing import Any
 
 from tacita.blocks.weights import Weights
-from tacita.calibrate.calibrate import Sample
 from tacita.checkpoint import Checkpoint
-from tacita.client.answer import Answer, judge
+from tacita.checkpoint.reference import reference
 from tacita.client.public_cache import PublicCache
-from tacita.client.two_party import TwoPartyClient
 from tacita.errors import InputError
-from tacita.front.embed import Text
-from tacita.models.reference import reference
+from tacita.evaluate.session import MEMORY_GB
+from tacita.planning.calibrate.calibrate import Sample
 from tacita.planning.circuit import Calibrated
-from tacita.planning.two_party import make_two_party_plan
-from tacita.plans.link import LinkSpeed
+from tacita.plans.answers import Answer, judge
+from tacita.plans.commitment import LINKS, LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.protocol.party import Party
 from tacita.schemes.base import Place, Private, Report, Seconds, unknown_backend
 from tacita.schemes.loopback import dialled, listening
-from tacita.schemes.two_party_estimate import estimate
-from tacita.server.session import MEMORY_GB
-from tacita.server.two_party import TwoPartyServer
-from tacita.two_party.fixed import FixedTensors
+from tacita.texts.embed import Text
+from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.client import TwoPartyClient
+from tacita.two_party.plan.correlations import failure_log2
+from tacita.two_party.plan.cost import SET_UP
+from tacita.two_party.plan.plan import TwoPartyPlan, counted
+from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.protocol.party import Party
+from tacita.two_party.server import TwoPartyServer
+
+# What a text costs two parties, before anything is sent.
+
+
+def estimate(plan: TwoPartyPlan, inputs: int = 1, link: LinkSpeed | None = None) -> dict[str, Any]:
+    """JSON fields. seconds: of a core a party on the measured machine, over no link, over two usual ones,
+    and over `link`, by which all texts are reckoned if it is given.
+    """
+    links: dict[str, LinkSpeed | None] = {"loopback": None, **LINKS}
+    if link is not None and link not in LINKS.values():
+        links[told(link)] = link
+    cost = counted(plan)
+    return {
+        "model": plan.name,
+        "scheme": plan.scheme,
+        "tokens": plan.tokens,
+        "inputs": inputs,
+        "wall_seconds": inputs * plan.predicted_seconds(link),
+        "seconds_per_input": {name: plan.predicted_seconds(over) for name, over in links.items()},
+        "bytes_per_input": plan.predicted_bytes(),
+        "setup_bytes": SET_UP,
+        "transfers_per_input": cost.transfers,
+        "failure_log2": failure if math.isfinite(failure := failure_log2(cost.responses)) else None,
+        "plan_hash": plan.hash,
+    }
+
+
+def told(link: LinkSpeed) -> str:
+    """100 Mbit/s, 20 ms."""
+    return f"{link.bits_per_second / 1e6:g} Mbit/s, {1e3 * link.round_trip:g} ms"
 
 
 @dataclass(frozen=True)
@@ -43,7 +75,7 @@ class TwoParties:
     connected: bool = True
 
     def plan(self, calibrated: Calibrated) -> TwoPartyPlan:
-        """See `planning.two_party.make_two_party_plan`; over a link with the transfers that are quicker
+        """See `two_party.planning.make_two_party_plan`; over a link with the transfers that are quicker
         there.
         """
         calibrated.phases.enter("calibrate", self.name)
@@ -67,7 +99,7 @@ class TwoParties:
         return TwoPartyClient(party, PublicCache(cache), **options)
 
     def server(self, plan: TwoPartyPlan, model: Checkpoint, **options: Any) -> TwoPartyServer:
-        """Ready for connections, which `server.reception` accepts."""
+        """Ready for connections, which `two_party.reception` accepts."""
         return TwoPartyServer(plan, model, **options)
 
     def in_the_clear(

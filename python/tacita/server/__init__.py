@@ -1,5 +1,1 @@
-"""The server's side: plan, weights, evaluation keys, ciphertexts. It cannot name a secret key."""
-
-from tacita.server.session import Server
-
-__all__ = ["Server"]
+"""The service: HTTPS, jobs and their workers, two-party sessions, accounts and files."""

@@ -19,7 +19,7 @@ from tacita.errors import KeyMissingError, LevelError, ShapeError
 from tacita.slots.linear import LinearPlan
 
 if TYPE_CHECKING:
-    from tacita.slots.bootstraps.coefficients import CoefficientMatrix
+    from tacita.slots.bootstraps import CoefficientMatrix
 
 __all__ = [
     "MAX_PERIOD",
@@ -164,7 +164,7 @@ class Backend(Protocol):
 
     def bootstrap_through(self, cts: Sequence[Ct], kinds: Sequence[Kind], harmonics: Vector) -> list[Ct]:
         """f(w) of every slot w, f(Re w) + i f(Im w) for "complex", where
-        f(w) = Re sum_k harmonics[k] exp(i k PHASE w): see `slots.bootstraps.harmonics`.
+        f(w) = Re sum_k harmonics[k] exp(i k PHASE w): see `slots.bootstraps`.
 
         The parts of w must lie in [-1, 1]; they may be any of these. Level: max_level + 1 - ceil(log2(n + 1))
         for n harmonics, whatever it was. Cost: a bootstrap, and as many products a part as a series of
@@ -182,7 +182,7 @@ class Backend(Protocol):
     ) -> list[Ct]:
         """x W^T + b by coefficients, refreshed, through f of both parts where harmonics are given.
 
-        xs: at level 1 or above, in the layout of `slots.bootstraps.coefficients`, as are the results. The
+        xs: at level 1 or above, in the layout of `slots.bootstraps`, as are the results. The
         product lies in the middle of a bootstrap, so the rest of one comes with it. Level: max_level; that of
         `bootstrap_through` with a function, or `level`, which may be lower: the lower, the cheaper. Cost:
         `matrix.products` small products, and a bootstrap for each result. Needs keys of its own. Errors:

@@ -14,8 +14,7 @@ import numpy as np
 
 from tacita.errors import KeyMissingError, LevelError, ShapeError, TacitaError
 from tacita.slots.base import Ct, Kind, Products, Vector
-from tacita.slots.bootstraps.coefficients import CoefficientMatrix, check_product, product_level
-from tacita.slots.bootstraps.harmonics import level_after
+from tacita.slots.bootstraps import CoefficientMatrix, check_product, level_after, product_level
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import check_matmul, check_products
 from tacita.slots.plain import check_dot, check_int, check_kinds, check_period, poly_depth

@@ -17,8 +17,7 @@ import numpy as np
 
 from tacita.errors import LevelError, ShapeError, TacitaError
 from tacita.slots.base import Backend, Ct, Vector
-from tacita.slots.bootstraps.coefficients import CoefficientLayout, CoefficientMatrix
-from tacita.slots.bootstraps.harmonics import evaluate_harmonics
+from tacita.slots.bootstraps import CoefficientLayout, CoefficientMatrix, evaluate_harmonics
 from tacita.slots.linear import LinearPlan
 
 COEFFICIENT_TOKENS = 8  # that a backend with keys must have them for

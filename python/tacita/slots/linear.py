@@ -21,9 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita.errors import ShapeError
-from tacita.slots.diagonals.codes import codes, first_uses
-from tacita.slots.diagonals.halves import Halves
-from tacita.slots.diagonals.table import ByPlace, Diagonals, Numbers
+from tacita.slots.diagonals import ByPlace, Diagonals, Halves, Numbers, codes, first_uses
 
 Split: TypeAlias = Literal["auto", "baby", "giant"] | int
 

@@ -15,17 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita.slots.base import KeyMissingError, Kind, LevelError, ShapeError, Vector
-from tacita.slots.bootstraps.coefficients import INPUT_LEVEL, CoefficientMatrix, check_product, product_level
-from tacita.slots.bootstraps.harmonics import apply_harmonics, level_after
-from tacita.slots.kept import kept_with
-from tacita.slots.linear import LinearPlan
-from tacita.slots.matrices import (
-    check_matmul,
-    check_products,
-    lowest,
-    periodic_matmul,
-    sum_of_products,
+from tacita.slots.bootstraps import (
+    INPUT_LEVEL,
+    CoefficientMatrix,
+    apply_harmonics,
+    check_product,
+    level_after,
+    product_level,
 )
+from tacita.slots.linear import LinearPlan
+from tacita.slots.matrices import check_matmul, check_products, lowest, periodic_matmul, sum_of_products
+from tacita.slots.stage import kept_with
 
 Values = npt.NDArray[Any]
 MAX_INT = 1 << 20

@@ -1,7 +1,7 @@
 """`sim`: levels, operation counts and a noise estimate; with values on request. It defines what a circuit
 costs.
 
-Counts are kept by (operation, level of its operands, stage); prices are multiplied in by `placement.cost`.
+Counts are kept by (operation, level of its operands, stage); prices are multiplied in by `plans.prices.cost`.
 The noise of a handle is an estimated standard deviation per slot; operands are taken to have magnitude 1
 unless values are carried, and with `inject=True` noise of the estimated size (`slots.noise`) is added to
 the values wherever `ckks` would add it.
@@ -19,19 +19,17 @@ from typing import Any
 import numpy as np
 
 from tacita.slots.base import Kind, Vector
-from tacita.slots.bootstraps.coefficients import (
+from tacita.slots.bootstraps import (
     INPUT_LEVEL,
-    CoefficientMatrix,
-    check_product,
-    product_level,
-    refresh_level,
-)
-from tacita.slots.bootstraps.harmonics import (
     OF_Z,
     PHASE,
+    CoefficientMatrix,
+    check_product,
     harmonics_counts,
     harmonics_depth,
     level_after,
+    product_level,
+    refresh_level,
     slope,
 )
 from tacita.slots.counts import linear_counts, poly_counts

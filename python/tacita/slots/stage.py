@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import wraps
+from threading import Lock
+from typing import TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from tacita.slots.base import Backend, Ct
 
@@ -34,3 +37,43 @@ class Stage:
     complex_outputs: frozenset[str] = field(default_factory=frozenset)
     refreshes: bool = False
     variants: tuple[Stage, ...] = ()
+
+
+# What was computed from an object, kept while that object is there.
+#
+# `functools.lru_cache` keeps its arguments: tables of linear maps kept the maps themselves, and so the
+# circuits that planning had tried, 2 GB of them for BERT-base.
+
+Of = TypeVar("Of")
+Result = TypeVar("Result")
+
+
+def kept_with(most: int) -> Callable[[Callable[[Of], Result]], Callable[[Of], Result]]:
+    """A function of one object, computed once for each of the last `most` objects that are there.
+
+    >>> class Map:
+    ...     size = 3
+    >>> squared = kept_with(2)(lambda of: of.size**2)
+    >>> squared(Map())
+    9
+    """
+
+    def keeping(compute: Callable[[Of], Result]) -> Callable[[Of], Result]:
+        found: WeakKeyDictionary[Of, Result] = WeakKeyDictionary()
+        lock = Lock()
+
+        @wraps(compute)
+        def looked_up(of: Of) -> Result:
+            with lock:
+                if of in found:
+                    return found[of]
+            result = compute(of)
+            with lock:
+                while len(found) >= most:
+                    del found[next(iter(found.keys()))]
+                found[of] = result
+            return result
+
+        return looked_up
+
+    return keeping

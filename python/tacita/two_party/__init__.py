@@ -1,1 +1,1 @@
-"""Interpreters of models for two parties: fixed (the rounding), shares (the real thing), count (the cost)."""
+"""The two-party protocol: arithmetic on shares, its plans, its messages, both parties."""

@@ -1,7 +1,7 @@
 /** Keys into pieces as they are made, never more of them in memory than the network takes. */
 import type { Chunk } from "./told.js";
 
-export const CHUNK_BYTES = 8 << 20; // as `tacita.protocol.http.wire` says
+export const CHUNK_BYTES = 8 << 20; // as `tacita.plans.wire` says
 const AHEAD = 3; // pieces that wait to be sent, after which the maker waits too
 
 /** Shared by the thread that makes and the one that sends: how many pieces were sent. */

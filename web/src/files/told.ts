@@ -47,7 +47,7 @@ export interface Receipt {
   readonly signature: string;
 }
 
-/** Of a request: `tacita.protocol.http.wire.Status`. */
+/** Of a request: `tacita.plans.wire.Status`. */
 export interface Status {
   readonly id: string;
   readonly state: "waiting" | "running" | "done" | "failed" | "cancelled";

@@ -1,7 +1,7 @@
 //! Cases of texts that are written: rows that were prepared, factors that both parties open, the likeliest k.
 //!
-//! The last two are Python (`two_party/steps/masked.py`, `likeliest.py`): the cases make the same calls of
-//! the engine and send what those send.
+//! The last two are Python (`two_party/arithmetic/masked.py`, `text_steps.py`): the cases make the same
+//! calls of the engine and send what those send.
 use super::cases::{copies, dims, plain, weight_plan, Case};
 use super::link::Public;
 use crate::bits::{pack, packed_len, unpack};

@@ -1,4 +1,4 @@
-//! Decoded slots to numbers (`tacita.packings.response`), and what tells that a decode is broken.
+//! Decoded slots to numbers (`tacita.layouts.base`), and what tells that a decode is broken.
 use super::description::Places;
 use tacita_ckks::Complex64;
 

@@ -209,7 +209,7 @@ fn fits(runs: &[Run], slots: usize, numbers: usize) -> bool {
     })
 }
 
-/// As names of tensors are (`tacita.protocol.envelope`).
+/// As names of tensors are (`tacita.plans.envelope`).
 fn named(name: &str) -> bool {
     (1..=32).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
 }

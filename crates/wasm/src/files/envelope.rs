@@ -1,4 +1,4 @@
-//! request.ct and response.ct (`tacita.protocol.envelope`): named tensors of ciphertexts, bound to a plan and
+//! request.ct and response.ct (`tacita.plans.envelope`): named tensors of ciphertexts, bound to a plan and
 //! a key, with a hash over all.
 use crate::error::{damaged, Result};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The server's signature over the hashes of plan, request and response (`tacita.protocol.http.receipt`):
+//! The server's signature over the hashes of plan, request and response (`tacita.plans.wire`):
 //! Ed25519 (RFC 8032), checked without secrets.
 use crate::error::{ClientError, Result};
 use curve25519_dalek::edwards::{CompressedEdwardsY, EdwardsPoint};

@@ -1,4 +1,4 @@
-//! Token ids to the input: sum of the tables, norm, projection, padding (`tacita.front.embed`).
+//! Token ids to the input: sum of the tables, norm, projection, padding (`tacita.texts.embed`).
 use super::Tokenizer;
 use crate::error::{damaged, ClientError, Result};
 use crate::part::PublicPart;

@@ -24,7 +24,7 @@ pub struct Format {
     pub fraction: u32,
 }
 
-/// How a text becomes the input (`front.front.FrontConfig`).
+/// How a text becomes the input (`texts.embedding.FrontConfig`).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)] // the names are Python's, and explained there

@@ -16,28 +16,26 @@ import typer
 from rich.table import Table
 
 from tacita import api
-from tacita.calibrate.calibrate import load_texts
 from tacita.checkpoint import Checkpoint
-from tacita.cli.ask.in_the_clear import Answered, answered_locally
-from tacita.cli.ask.labelled import Labelled, fitted, read_labelled
-from tacita.cli.ask.lines import report_problems
+from tacita.cli.ask.columns import Labelled, fitted, read_labelled, report_problems
+from tacita.cli.ask.running import Answered, answered_locally
 from tacita.cli.asked import Asked, asking
 from tacita.cli.console import INCOMPLETE, duration, out, progress, reporting, several
 from tacita.cli.options import BackendName, Insecure, Json, Threads, option
 from tacita.cli.plans.making import planned
 from tacita.cli.report import security_of
 from tacita.errors import InputError
-from tacita.front.embed import Text
+from tacita.planning.calibrate.calibrate import load_texts
 from tacita.plans.plan import Plan
-from tacita.run.progress import Progress
-from tacita.run.resources import peak_memory_gb
-from tacita.run.resources import threads as all_threads
+from tacita.progress import Progress
+from tacita.resources import peak_memory_gb
+from tacita.resources import threads as all_threads
 from tacita.schemes.base import AnyPlan, Place, Private
 from tacita.schemes.ciphertext_estimate import parameters
 from tacita.schemes.registry import scheme_of
-from tacita.tasks.kinds import require_kind
-from tacita.tasks.task import REGRESSION, SINGLE_LABEL
-from tacita.tasks.task import Asked as Model
+from tacita.texts.embed import Text
+from tacita.texts.task import REGRESSION, SINGLE_LABEL, require_kind
+from tacita.texts.task import Asked as Model
 
 Data = Annotated[
     Path,

@@ -16,30 +16,28 @@ import typer
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.cli.answers import status_of
 from tacita.cli.ask import served
-from tacita.cli.ask.lines import Line, checked, in_pairs, read_lines, read_pairs, report_problems
+from tacita.cli.ask.columns import Line, checked, in_pairs, read_lines, read_pairs, report_problems
 from tacita.cli.ask.running import Running
 from tacita.cli.ask.spread import by_ray, require_spread
-from tacita.cli.asked import Asked
+from tacita.cli.asked import Asked, status_of
 from tacita.cli.console import INCOMPLETE, out, progress, reporting
 from tacita.cli.options import BackendName
 from tacita.cli.plans.making import planned
 from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run
 from tacita.cli.two_party import connect as connection
 from tacita.errors import InputError
-from tacita.front.embed import Text
 from tacita.planning.wish import Wish
-from tacita.plans.link import LinkSpeed
-from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.protocol.files import Workdir
-from tacita.run.resources import peak_memory_gb
-from tacita.run.resources import threads as all_threads
-from tacita.schemes.base import AnyPlan, Place, Seconds, require_allowed
+from tacita.plans.commitment import LinkSpeed
+from tacita.plans.files import Workdir
+from tacita.resources import peak_memory_gb
+from tacita.resources import threads as all_threads
+from tacita.schemes.base import AnyPlan, Place, Seconds, require_allowed, save
 from tacita.schemes.loopback import listening
-from tacita.schemes.plan_files import save
 from tacita.schemes.registry import scheme_of
-from tacita.tasks.kinds import require_kind
+from tacita.texts.embed import Text
+from tacita.texts.task import require_kind
+from tacita.two_party.plan.plan import TwoPartyPlan
 
 PLANNED = ("scheme", "packing", "objective", "tokens", "preset", "functions", "calibration", "link")
 Answerer = Callable[
@@ -49,7 +47,7 @@ Answerer = Callable[
 
 @dataclass(frozen=True)
 class Question:
-    """verb: the command, a key of `tasks.kinds.GIVES`. lines: texts. file: they are from, if any. others:
+    """verb: the command, a key of `texts.task.GIVES`. lines: texts. file: they are from, if any. others:
     kinds of models that the command takes besides its own. suits: called with the model's name and sha256
     (empty of a server's) before anything is asked, to refuse it. show_anyway: answers that failed their
     checks, too.

@@ -3,32 +3,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import lru_cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+import numpy.typing as npt
 import typer
 
-from tacita.cli.ask.served import Served
+from tacita import api
+from tacita.checkpoint import load
+from tacita.cli.ask.served import Served, TokenFile
 from tacita.cli.ask.spread import RAY
-from tacita.cli.ask.token import TokenFile
 from tacita.cli.asked import standing_for
 from tacita.cli.options import BackendName, Insecure, Json, ShowAnyway, Threads, option
 from tacita.cli.steps.evaluate import Memory
-from tacita.cli.two_party.connect import Connection, Trusted
-from tacita.cli.two_party.connection import (
+from tacita.cli.two_party.connect import (
     TIMEOUT_DEFAULT,
     Certificate,
+    Connection,
     Key,
     Plain,
     Profile,
     Timeout,
+    Trusted,
     identity_of,
 )
+from tacita.client.http.trust import is_url
 from tacita.errors import InputError
-from tacita.remote.http.address import is_url
-from tacita.server.session import MEMORY_GB
+from tacita.evaluate.session import MEMORY_GB
+from tacita.schemes.base import AnyPlan
+from tacita.texts.embed import Text
 
 RUNNING = "running"  # the parameter that the options stand for
 Backend = Annotated[BackendName, typer.Option("--backend", help="plain and sim encrypt nothing.")]
@@ -181,3 +192,43 @@ def connection_of(options: Mapping[str, Any]) -> Connection | None:
     identity = identity_of(options["certificate"], options["key"])
     how = (options["timeout"], options["threads"], options["profile"])
     return Connection(options["connect"], whom, identity, *how)
+
+
+# Many texts on plain or sim: one process a core, each with one thread (`tacita.cli`), so that no
+# two share a core.
+#
+# The seed of sim's noise is the number of the text, and a process takes a text as a whole: answers do not
+# depend on how many processes there are.
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer, the float model's, and the seconds of the first."""
+
+    answer: api.Answer
+    reference: npt.NDArray[np.float64]
+    seconds: float
+
+
+@contextmanager
+def answered_locally(
+    plan: AnyPlan, model: Path, pooling: str | None, texts: Sequence[Text], *, backend: str, processes: int
+) -> Iterator[Iterator[Answered]]:
+    """Answers in the order of the texts, as they come. The processes end with the block."""
+    work = partial(_answered, plan, str(model), pooling, backend)
+    with ProcessPoolExecutor(min(processes, len(texts)), mp_context=get_context("spawn")) as workers:
+        yield workers.map(work, enumerate(texts))
+
+
+_opened = lru_cache(maxsize=1)(load)  # the model of a process
+
+
+def _answered(
+    plan: AnyPlan, model: str, pooling: str | None, backend: str, numbered: tuple[int, Text]
+) -> Answered:
+    seed, text = numbered
+    checkpoint = _opened(model, pooling=pooling)
+    began = time.monotonic()
+    answer = api.classify_locally(plan, checkpoint, text, backend=backend, seed=seed)
+    seconds = time.monotonic() - began
+    return Answered(answer, api.reference_logits(plan, checkpoint, text), seconds)

@@ -2,27 +2,58 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from tacita.cli.answers import brackets, said, text_of
-from tacita.cli.ask.lines import Line, admitted
-from tacita.cli.ask.token import token_of
+from tacita.cli.ask.columns import Line, admitted
+from tacita.cli.asked import brackets, said, text_of
 from tacita.cli.console import duration, err, out, progress, reporting, several, shown, size, write_report
+from tacita.cli.options import option
 from tacita.cli.two_party.connect import Asking
+from tacita.client.connect import connect
+from tacita.client.cost import Cost, Meter
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError, TacitaError
-from tacita.front.front import Embedder
-from tacita.remote.connect import connect
-from tacita.remote.cost import Cost, Meter
-from tacita.run.resources import peak_memory_gb
-from tacita.tasks.answer import Answer
+from tacita.resources import peak_memory_gb
+from tacita.texts.answer import Answer
+from tacita.texts.embedding import Embedder
 
 if TYPE_CHECKING:
-    from tacita.remote.blocking import BlockingSession, Service
+    from tacita.client.blocking import BlockingSession, Service
+
+
+# Where a command takes its token from: a file, or the environment; never the command line, which others of
+# the machine can read.
+
+VARIABLE = "TACITA_TOKEN"
+MOST = 4096  # bytes
+TokenFile = Annotated[
+    Path | None,
+    option(
+        "--token-file",
+        help=f"With --connect https://...: file that holds the token (default: variable {VARIABLE}).",
+    ),
+]
+
+
+def token_of(path: Path | None) -> str | None:
+    """The token, or None where nobody gave one. Raises InputError, without what the file holds."""
+    if path is None:
+        return os.environ.get(VARIABLE, "").strip() or None
+    try:
+        with path.open("rb") as file:
+            token = file.read(MOST + 1).decode("ascii").strip()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})", hint="a file with a token") from None
+    except UnicodeDecodeError:
+        token = ""
+    if not token or len(token) > MOST or not token.isprintable() or " " in token:
+        raise InputError(f"{path}: holds no token", hint="one line, as the operator gave it")
+    return token
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, out, several
 from tacita.cli.options import BackendName, option
-from tacita.cluster.connect import imported
-from tacita.cluster.predict import NODES
-from tacita.cluster.spread import Group, Spread, spreading
-from tacita.cluster.where import Where, where_of
 from tacita.errors import InputError
-from tacita.front.embed import Text
-from tacita.plans.link import LinkSpeed
+from tacita.plans.commitment import LinkSpeed
 from tacita.schemes.base import AnyPlan, Place, Seconds
+from tacita.server.machines.connect import imported
+from tacita.server.machines.placing import NODES, Where, where_of
+from tacita.server.machines.spread import Group, Spread, spreading
+from tacita.texts.embed import Text
 
 if TYPE_CHECKING:
     from tacita.cli.ask.core import Answerer

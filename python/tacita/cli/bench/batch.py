@@ -16,9 +16,8 @@ import typer
 from rich.table import Table
 
 from tacita import api
-from tacita.calibrate.calibrate import load_texts
 from tacita.checkpoint import Checkpoint, load
-from tacita.cli.ask.labelled import read_examples
+from tacita.cli.ask.columns import read_examples
 from tacita.cli.bench.dashformer import dashformer_folder
 from tacita.cli.bench.worst import show_worst
 from tacita.cli.console import duration, out, progress, reporting, shown, size
@@ -39,24 +38,25 @@ from tacita.cli.options import (
 )
 from tacita.cli.report import security_of
 from tacita.cli.steps.evaluate import Memory
-from tacita.cli.steps.figures import usage_fields
+from tacita.cli.steps.step import usage_fields
 from tacita.errors import InputError
-from tacita.front.embed import Text, length_of
+from tacita.evaluate.session import MEMORY_GB, Usage
 from tacita.measure.batch import StageClock, operation_counts, quality, stage_rows
 from tacita.measure.dashformer import split
-from tacita.measure.own_prices import prices_here
 from tacita.measure.worst import compared
+from tacita.planning.calibrate.calibrate import load_texts
 from tacita.planning.wish import Wish
+from tacita.plans import engine
+from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
-from tacita.protocol import engine
-from tacita.protocol.files import Workdir
-from tacita.run.progress import Progress
-from tacita.run.resources import peak_memory_gb
-from tacita.run.resources import threads as all_threads
+from tacita.progress import Progress
+from tacita.resources import peak_memory_gb
+from tacita.resources import threads as all_threads
+from tacita.schemes.base import save
 from tacita.schemes.ciphertext_estimate import parameters
-from tacita.schemes.plan_files import save
+from tacita.schemes.prices import prices_here
 from tacita.schemes.registry import scheme_of
-from tacita.server.session import MEMORY_GB, Usage
+from tacita.texts.embed import Text, length_of
 
 DASHFORMER_TOKENS = 64  # 50 amino acids, padded to a power of two
 

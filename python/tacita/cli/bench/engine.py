@@ -20,7 +20,7 @@ from tacita.cli.console import out, progress, reporting
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
 from tacita.measure import measure_engine
 from tacita.measure.gemm import measure_gemm
-from tacita.protocol import engine as door
+from tacita.plans import engine as door
 
 app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
 app.command("batch")(bench_batch.batch)

@@ -10,7 +10,7 @@ from rich.table import Table
 from tacita.cli.console import out, progress, reporting
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
 from tacita.measure.leaf import LeafShape, measure_leaf
-from tacita.protocol import engine
+from tacita.plans import engine
 
 Sizes = LeafShape()
 BlockTokens = Annotated[int, typer.Option("--tokens", help="Tokens, a power of two.", min=4)]

@@ -14,7 +14,6 @@ import typer
 from rich.table import Table
 
 from tacita import api
-from tacita.calibrate.calibrate import texts_for
 from tacita.checkpoint import Checkpoint, embed
 from tacita.cli.bench.worst import show_worst
 from tacita.cli.console import duration, out, progress, reporting, shown
@@ -37,24 +36,17 @@ from tacita.cli.options import (
 from tacita.cli.report import security_of
 from tacita.cli.steps.evaluate import Memory
 from tacita.errors import InputError
-from tacita.front.embed import Text, length_of
-from tacita.measure.one import (
-    Ran,
-    Sample,
-    compared_layers,
-    encrypted,
-    figures,
-    simulated,
-    unrounded,
-)
-from tacita.measure.own_prices import prices_here
+from tacita.evaluate.session import MEMORY_GB
+from tacita.measure.one import Ran, Sample, compared_layers, encrypted, figures, simulated, unrounded
 from tacita.measure.shapes import SHAPES, random_inputs, shaped_model
-from tacita.packings.lowered import in_slots
+from tacita.packings.lowering import in_slots
+from tacita.planning.calibrate.calibrate import texts_for
+from tacita.plans import engine
+from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
-from tacita.protocol import engine
-from tacita.protocol.files import Workdir
-from tacita.run.resources import threads as processors
-from tacita.server.session import MEMORY_GB
+from tacita.resources import threads as processors
+from tacita.schemes.prices import prices_here
+from tacita.texts.embed import Text, length_of
 
 CALIBRATING, MEASURED = 48, 2  # inputs: random ones of a shape, and how many are timed
 SEEDS = 2, 3  # of these

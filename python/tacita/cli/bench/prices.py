@@ -10,10 +10,10 @@ from tacita.cli.console import out, progress, reporting, shown
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
 from tacita.errors import PlanError
 from tacita.measure import measure_prices
-from tacita.measure.own_prices import keep, kept, told
-from tacita.placement.cost import Prices
+from tacita.plans import engine as door
 from tacita.plans.presets import can_bootstrap
-from tacita.protocol import engine as door
+from tacita.plans.prices.cost import Prices
+from tacita.schemes.prices import keep, kept, told
 
 LEVEL = 9  # 12 limbs, as in the engine's figures
 

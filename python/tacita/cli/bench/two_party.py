@@ -17,7 +17,7 @@ from tacita.cli.options import Json
 from tacita.errors import InputError
 from tacita.measure.two_party import LINKS, measure_case, summary
 from tacita.measure.two_party.bench import Settings, cases
-from tacita.run.progress import Progress
+from tacita.progress import Progress
 
 ROLES = ("client", "server")
 STEPS = ("set-up", "warm-up", "run")

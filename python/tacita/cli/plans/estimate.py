@@ -15,15 +15,14 @@ from tacita.cli.options import Json, option
 from tacita.cli.plans.making import planned, tell_connection
 from tacita.cli.report import TWO_PARTIES, security_line
 from tacita.cli.steps.evaluate import Memory
-from tacita.plans.link import LinkSpeed
+from tacita.evaluate.session import MEMORY_GB
+from tacita.plans.commitment import LinkSpeed
 from tacita.plans.plan import Plan
-from tacita.plans.two_party.failure import in_words
-from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.schemes.base import AnyPlan
+from tacita.schemes.base import AnyPlan, load
 from tacita.schemes.ciphertext_estimate import parameters, stage_estimates
-from tacita.schemes.plan_files import load
 from tacita.schemes.registry import scheme_of
-from tacita.server.session import MEMORY_GB
+from tacita.two_party.plan.correlations import in_words
+from tacita.two_party.plan.plan import TwoPartyPlan
 
 PlanFile = Annotated[Path | None, option("--plan", help="An existing plan; without it one is made.")]
 

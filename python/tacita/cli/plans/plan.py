@@ -13,16 +13,14 @@ from tacita.cli.asked import Asked, asking
 from tacita.cli.console import duration, out, shown
 from tacita.cli.options import WORK_DEFAULT, Json, Work
 from tacita.cli.plans.estimate import show_estimate
-from tacita.cli.plans.making import planned, tell_connection
-from tacita.cli.plans.population import told
+from tacita.cli.plans.making import planned, population_line, tell_connection
 from tacita.cli.steps.step import step
 from tacita.plans.commitment import salt_beside
+from tacita.plans.files import Workdir
+from tacita.plans.json_fields import to_json
 from tacita.plans.plan import Plan
-from tacita.plans.typed_json import to_json
-from tacita.protocol.files import Workdir
-from tacita.schemes.base import AnyPlan
+from tacita.schemes.base import AnyPlan, load, save
 from tacita.schemes.ciphertext_estimate import ciphertext_products, key_switches
-from tacita.schemes.plan_files import load, save
 
 WIDEST = 500  # characters of a stage's levels: long plans have many live tensors
 app = typer.Typer(help="Make or show the public plan of a run.", invoke_without_command=True)
@@ -55,7 +53,7 @@ def _figures(plan: AnyPlan) -> dict[str, Any]:
 
 
 def _tell_population(plan: AnyPlan) -> None:
-    for line in told(plan) if isinstance(plan, Plan) else ():
+    for line in population_line(plan) if isinstance(plan, Plan) else ():
         out.print(line, soft_wrap=True)
 
 

@@ -15,14 +15,13 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli.asked import Asked, asking
 from tacita.cli.console import duration, out, shown, size
 from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Json, Work, option
-from tacita.cli.plans.making import planned
-from tacita.cli.plans.population import told
+from tacita.cli.plans.making import planned, population_line
 from tacita.cli.steps.step import opened, step
 from tacita.plans.commitment import salt_beside
+from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.protocol.files import Workdir
-from tacita.schemes.plan_files import save
+from tacita.schemes.base import save
 
 Output = Annotated[
     Path, typer.Option("--output", help="Folder to publish: all that a client needs, no weights.")
@@ -72,5 +71,5 @@ def _tell(plan: Plan, output: Path, work: Workdir, whole: str, seconds: float) -
     out.print(f"publish: {shown(str(output))} ({what}; {written}) in {duration(seconds)}", soft_wrap=True)
     out.print(f"sha256 {whole}", soft_wrap=True)
     out.print(f"for the server alone: {shown(f'{work.plan}, {work.salt}')}", soft_wrap=True)
-    for line in told(plan):
+    for line in population_line(plan):
         out.print(line, soft_wrap=True)

@@ -44,7 +44,7 @@ def run(
 
 def _ask(server: Started, scheme: str, text: str, data: Path, *, insecure: bool) -> None:
     """One client, whose token, keys and cache are its own."""
-    from tacita.remote.connect import connect
+    from tacita.client.connect import connect
 
     token, trust, began = server.token(scheme), server.certificate, time.monotonic()
     with progress(f"a client by {scheme}") as report:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from tacita.cli.console import out, reporting, shown, size
+from tacita.cli.console import duration, out, reporting, several, shown, size
 from tacita.cli.options import Json
 from tacita.errors import InputError
 from tacita.extras import needing
+from tacita.plans.plan import Plan
+from tacita.plans.prices.predict import file_bytes
+from tacita.server.machines.connect import LEAST_STORE, Site, require_reachable
+from tacita.server.machines.placing import Where, costs_of
 
 if TYPE_CHECKING:
-    from tacita.service.ledger import Ledger
-    from tacita.service.ledger.rows import KeyRow
+    from tacita.server.core.offers import Offers
+    from tacita.server.machines.serving.fleet import RayFleet
+    from tacita.server.store import Ledger
+    from tacita.server.store.tables import KeyRow
+
 
 FEWEST = 4  # digits that name a key
 
@@ -45,9 +54,9 @@ def list_kept(data: Path, json: Json) -> None:
 def remove_kept(data: Path, digits: str) -> None:
     """Removes one client's keys, also beside a server that runs. Raises InputError for digits that name none
     or several, and for keys of a request that is not finished."""
-    from tacita.service.files import keys as files
-    from tacita.service.files.layout import Layout
-    from tacita.service.ledger import requests
+    from tacita.server.store import key_files as files
+    from tacita.server.store import requests
+    from tacita.server.store.bodies import Layout
 
     ledger = _ledger(data)
     found = [row for row in _rows(ledger) if row.id.startswith(digits)]
@@ -65,20 +74,79 @@ def remove_kept(data: Path, digits: str) -> None:
 def _ledger(data: Path) -> Ledger:
     """Raises InputError where no server keeps anything."""
     with needing("service", "keys"):
-        from tacita.service.ledger import Ledger
-        from tacita.service.ledger.ledger import NAME
+        from tacita.server.store import Ledger
+        from tacita.server.store.ledger import NAME
     if not (data / NAME).is_file():
         raise InputError(f"keys: {data} is no server's data folder", hint="as of tacita serve --data")
     return Ledger(data)
 
 
 def _rows(ledger: Ledger) -> list[KeyRow]:
-    from tacita.service.ledger import keys
+    from tacita.server.store import keys
 
     return keys.every(ledger)
 
 
 def _name(ledger: Ledger, row: KeyRow) -> str:
-    from tacita.service.ledger import tokens
+    from tacita.server.store import tokens
 
     return tokens.of_id(ledger, row.client).name
+
+
+# `tacita serve --https --ray`: the machines that evaluate, and what they will do in an hour.
+
+HOUR = 3600.0
+MOVING = 64 << 20  # bytes of pieces of keys that are on their way to a node
+
+
+def require_machines(where: Where, schemes: Sequence[str], connected: str) -> None:
+    """Before plans are made. Raises InputError where no scheme could use them and without Ray, PeerError
+    where nobody listens."""
+    if all(scheme == connected for scheme in schemes):
+        raise InputError(
+            f"--ray: {connected} answers over a connection, on this machine", hint="--schemes thor, too"
+        )
+    require_reachable(where)
+
+
+@asynccontextmanager
+async def machines(
+    where: Where | None, offers: Offers, threads: int, memory: float
+) -> AsyncIterator[RayFleet | None]:
+    """The nodes, for as long as the block lasts; said in a line for each scheme. None without `where`."""
+    if where is None:
+        yield None
+        return
+    from tacita.resources import threads as all_threads
+    from tacita.server.machines.serving.fleet import RayFleet
+    from tacita.server.machines.serving.scout import Wish
+
+    plans = [offered.plan for offered in offers.named.values()]
+    files = [plan for plan in plans if isinstance(plan, Plan)]
+    wish = Wish(
+        where.address or "", where.nodes or 0, where.cores or 0, threads or all_threads(), _store(files)
+    )
+    fleet = RayFleet(wish, len(files))
+    await fleet.open()
+    try:
+        for plan in plans:
+            out.print(_words(plan.scheme, plan, fleet.sites, memory), soft_wrap=True)
+        yield fleet
+    finally:
+        await fleet.close()
+
+
+def _store(plans: Sequence[Plan]) -> int:
+    """Bytes of a node's store: of what is on its way."""
+    sizes = [file_bytes(plan) for plan in plans]
+    return LEAST_STORE + MOVING + 2 * sum(each["request"] + each["response"] for each in sizes)
+
+
+def _words(scheme: str, plan: object, sites: Sequence[Site], memory: float) -> str:
+    """What the machines are for one scheme."""
+    if not isinstance(plan, Plan):
+        return f"{shown(scheme)}: on this machine, since it answers over a connection"
+    each = costs_of(plan, 0, min(site.cores for site in sites), memory).each
+    on = f"{several(len(sites), 'evaluator')} on {several(len({site.node for site in sites}), 'node')}"
+    rate = len(sites) * HOUR / each
+    return f"{shown(scheme)}: {on}, {duration(each)} a request, {rate:,.0f} requests an hour by prediction"

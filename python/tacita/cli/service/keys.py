@@ -10,15 +10,14 @@ import typer
 from rich.table import Column, Table
 
 from tacita.cli.ask.running import Fingerprint, Trust
-from tacita.cli.ask.served import Served
-from tacita.cli.ask.token import TokenFile
+from tacita.cli.ask.served import Served, TokenFile
 from tacita.cli.console import err, out, reporting, shown, size
 from tacita.cli.options import Insecure, Json, option
 from tacita.cli.service.kept import list_kept, remove_kept
-from tacita.cli.two_party.connection import TIMEOUT_DEFAULT
+from tacita.cli.two_party.connect import TIMEOUT_DEFAULT
+from tacita.client.http.trust import address_of
+from tacita.client.store import About, PlanFolder, ServerFolder, Store, default_folder
 from tacita.errors import InputError, TacitaError
-from tacita.remote.http.address import address_of
-from tacita.remote.store import About, PlanFolder, ServerFolder, Store, default_folder
 
 app = typer.Typer(help="Keys of services, and whom they belong to.", no_args_is_help=True)
 FEWEST = 4  # digits that name a plan

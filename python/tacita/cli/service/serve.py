@@ -18,22 +18,22 @@ from tacita.cli.ask.spread import RAY
 from tacita.cli.asked import Asked, standing_for
 from tacita.cli.console import duration, out, progress, shown, size
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Preset, option
-from tacita.cli.service.machines import machines, require_machines
+from tacita.cli.service.kept import machines, require_machines
 from tacita.cli.steps.evaluate import Memory
-from tacita.cli.two_party.connection import address
+from tacita.cli.two_party.connect import address
 from tacita.cli.two_party.identity import beyond_loopback
-from tacita.cluster.where import Where, where_of
 from tacita.errors import InputError
+from tacita.evaluate.session import MEMORY_GB
 from tacita.extras import needing
 from tacita.plans.scheme import BUMBLEBEE, NAMES
-from tacita.protocol.party import Identity, fingerprint
-from tacita.run.resources import GB, raise_descriptors
-from tacita.server.session import MEMORY_GB
+from tacita.resources import GB, raise_descriptors
+from tacita.server.machines.placing import Where, where_of
+from tacita.two_party.protocol.party import Identity, fingerprint
 
 if TYPE_CHECKING:
-    from tacita.service.core.offers import Offers
-    from tacita.service.core.service import Service
-    from tacita.service.core.settings import Settings
+    from tacita.server.core.offers import Offers
+    from tacita.server.core.service import Service
+    from tacita.server.core.settings import Settings
 
 SERVICE = "service"  # the parameter that the options stand for
 SCHEMES = ("thor", BUMBLEBEE)
@@ -153,8 +153,8 @@ def run(
     if service.where is not None:
         require_machines(service.where, service.schemes, BUMBLEBEE)
     with needing("service", "serve"):
-        from tacita.service.http.acceptor import bound_socket
-        from tacita.service.watch import logs
+        from tacita.server.http.connections import bound_socket
+        from tacita.server.watch import logs
     logs.start()
     with bound_socket(host, port) as listener:
         settings = replace(_settings(service, threads, sessions), **_callers(service, own, names))
@@ -166,7 +166,7 @@ async def _serve(
     offers: Offers, settings: Settings, where: Where | None, listener: socket, host: str, own: Identity | None
 ) -> None:
     async with machines(where, offers, settings.threads, settings.memory) as fleet:
-        from tacita.service.core.service import Service
+        from tacita.server.core.service import Service
 
         found = Service(offers, settings, fleet)
         port = listener.getsockname()[1]
@@ -176,10 +176,10 @@ async def _serve(
 async def _listen(
     service: Service, listener: socket, own: Identity | None, announce: Callable[[], None]
 ) -> None:
-    from tacita.service.app import app_of
-    from tacita.service.files.bodies import Pace
-    from tacita.service.http.acceptor import listen, lobby_of
-    from tacita.service.http.listening import Listening, config_of
+    from tacita.server.http.app import app_of
+    from tacita.server.http.connections import listen, lobby_of
+    from tacita.server.http.listening import Listening, config_of
+    from tacita.server.store.bodies import Pace
 
     settings = service.settings
     lobby = lobby_of(raise_descriptors(), settings.proxies)
@@ -242,7 +242,7 @@ def _ip_address(given: str) -> str:
 
 
 def _offers(asked: Asked, service: Serving, checkpoint: Checkpoint) -> Offers:
-    from tacita.service.core.offers import offers_of
+    from tacita.server.core.offers import offers_of
 
     wish = replace(asked.wish, preset=service.preset)
     with progress("plan") as report:
@@ -258,8 +258,8 @@ def _offers(asked: Asked, service: Serving, checkpoint: Checkpoint) -> Offers:
 
 
 def _settings(service: Serving, threads: int, sessions: int) -> Settings:
-    from tacita.service.core.settings import Settings
-    from tacita.service.core.visitors import QUOTA
+    from tacita.server.core.accounts import QUOTA
+    from tacita.server.core.settings import Settings
 
     return Settings(
         service.data,
@@ -277,8 +277,8 @@ def _settings(service: Serving, threads: int, sessions: int) -> Settings:
 
 def _callers(service: Serving, own: Identity | None, names: Sequence[str]) -> dict[str, Any]:
     """Settings of whose pages may call, and by which names. Raises InputError."""
-    from tacita.service.http.listening import is_self_signed
-    from tacita.service.http.origins import hosts_of, origin_of
+    from tacita.server.http.connections import hosts_of, origin_of
+    from tacita.server.http.listening import is_self_signed
 
     host, _ = service.address
     origins = tuple(map(origin_of, service.origin))

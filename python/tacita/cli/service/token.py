@@ -19,8 +19,8 @@ from tacita.errors import FileError
 from tacita.extras import needing
 
 if TYPE_CHECKING:
-    from tacita.service.ledger import Ledger
-    from tacita.service.ledger.rows import Used, Who
+    from tacita.server.store import Ledger
+    from tacita.server.store.tables import Used, Who
 
 app = typer.Typer(help="Who may ask a server: bearer tokens and quotas.", no_args_is_help=True)
 Data = Annotated[Path, typer.Option("--data", help="The server's data folder.")]
@@ -51,8 +51,8 @@ def add(
 ) -> None:
     """Make a client's token. It is shown once; the server keeps its hash."""
     with needing("service", "token"):
-        from tacita.service.ledger import tokens as known
-        from tacita.service.ledger.rows import Quota
+        from tacita.server.store import tokens as known
+        from tacita.server.store.tables import Quota
     most = None if megabytes is None else megabytes * 10**6
     quota = Quota(texts, most, seconds, keys, per_minute, tokens)
     valid = None if days is None else days * DAY
@@ -74,7 +74,7 @@ def rotate(
 ) -> None:
     """Make another token of the same client, whose keys and requests stay."""
     with needing("service", "token"):
-        from tacita.service.ledger import tokens
+        from tacita.server.store import tokens
     valid = None if days is None else days * DAY
     _show(name, output, lambda: tokens.rotate(_ledger(data), name, overlap * HOUR, valid))
 
@@ -83,7 +83,7 @@ def rotate(
 def list_(data: Data, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show all clients, their quotas and what they used today; no tokens, which nobody has but they."""
     with needing("service", "token"):
-        from tacita.service.ledger import tokens, usage
+        from tacita.server.store import tokens, usage
     ledger = _ledger(data)
     everyone = [(who, usage.today(ledger, who.id)) for who in tokens.everyone(ledger)]
     if json:
@@ -101,13 +101,13 @@ def revoke(name: Name, data: Data) -> None:
     """Take a client's token back: from the next call on it is nobody's, and within a minute the server
     removes the client's keys and requests."""
     with needing("service", "token"):
-        from tacita.service.ledger import tokens
+        from tacita.server.store import tokens
     tokens.revoke(_ledger(data), name)
     out.print(f"{name} is revoked")
 
 
 def _ledger(data: Path) -> Ledger:
-    from tacita.service.ledger import Ledger
+    from tacita.server.store import Ledger
 
     return Ledger(data)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tacita.cli.answers import numbers, said, status_of
+from tacita.cli.asked import numbers, said, status_of
 from tacita.cli.console import err, out, shown
 from tacita.cli.options import (
     PUBLIC_DEFAULT,
@@ -25,8 +25,8 @@ from tacita.cli.steps.encrypt import fitting, one_text
 from tacita.cli.steps.step import step
 from tacita.client import Answer, Client
 from tacita.errors import InputError
-from tacita.front.embed import Text
-from tacita.tasks.next import Chosen
+from tacita.texts.embed import Text
+from tacita.texts.generation import Chosen
 
 SHOWN = 16  # numbers of an answer
 

@@ -13,14 +13,13 @@ import typer
 
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
-from tacita.cli.answers import status_of
-from tacita.cli.asked import Asked, asking
+from tacita.cli.asked import Asked, asking, status_of
 from tacita.cli.console import INCOMPLETE, UNTRUSTED, out, reporting, shown
 from tacita.cli.options import Insecure, Json, Threads
 from tacita.cli.report import Classified, read_report, run_report, show_results, show_run
 from tacita.errors import InputError, TacitaError
+from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
-from tacita.protocol.files import Workdir
 from tacita.schemes.registry import REGISTRY
 
 SENTENCES = (

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from tacita.cli.ask.lines import Line, checked, in_pairs, read_lines, read_pairs, report_problems
+from tacita.cli.ask.columns import Line, checked, in_pairs, read_lines, read_pairs, report_problems
 from tacita.cli.console import INCOMPLETE, duration, out, shown, size
 from tacita.cli.options import (
     PUBLIC_DEFAULT,
@@ -26,8 +26,8 @@ from tacita.cli.options import (
 from tacita.cli.steps.step import step
 from tacita.client import Client
 from tacita.errors import InputError
-from tacita.front.embed import Text
-from tacita.protocol.files import Workdir
+from tacita.plans.files import Workdir
+from tacita.texts.embed import Text
 
 HiddenStates = Annotated[
     Path | None,

@@ -10,13 +10,12 @@ import typer
 from tacita.api import Server
 from tacita.cli.console import MESSAGE, duration, err, out, progress, shown, size
 from tacita.cli.options import MODEL_DEFAULT, WORK_DEFAULT, Documents, Insecure, Json, Model, Threads, Work
-from tacita.cli.steps.figures import StageTimes, figures_of, forecast_text
 from tacita.cli.steps.standing import ask, stay
-from tacita.cli.steps.step import opened, step
+from tacita.cli.steps.step import StageTimes, figures_of, forecast_text, opened, step
 from tacita.errors import InputError
-from tacita.protocol.files import Workdir
-from tacita.server.session import MEMORY_GB
-from tacita.server.standing.standing import Standing
+from tacita.evaluate.session import MEMORY_GB
+from tacita.evaluate.standing import Standing
+from tacita.plans.files import Workdir
 
 Memory = Annotated[
     float,

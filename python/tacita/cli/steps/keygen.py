@@ -6,7 +6,7 @@ from tacita.cli.console import duration, out, progress, shown, size
 from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Insecure, Json, Public, Work
 from tacita.cli.steps.step import step
 from tacita.client import Client
-from tacita.protocol.files import Workdir
+from tacita.plans.files import Workdir
 
 
 def run(

@@ -10,15 +10,13 @@ from typing import Any
 
 from tacita.api import Server
 from tacita.cli.console import MESSAGE, duration, err, out, progress, shown, size
-from tacita.cli.steps.figures import StageTimes, figures_of, forecast_text
-from tacita.cli.steps.step import step
+from tacita.cli.steps.step import StageTimes, figures_of, forecast_text, step
 from tacita.errors import PeerError, TacitaError
-from tacita.protocol.files import Workdir, require
-from tacita.protocol.lines import TOLD_BYTES, VERSION, Lines, connect
-from tacita.run.progress import Progress
-from tacita.run.resources import peak_memory_gb
-from tacita.server.standing.desk import Desk, listening
-from tacita.server.standing.standing import Standing
+from tacita.evaluate.desk import TOLD_BYTES, VERSION, Desk, Lines, connect, listening
+from tacita.evaluate.standing import Standing
+from tacita.plans.files import Workdir, require
+from tacita.progress import Progress
+from tacita.resources import peak_memory_gb
 
 
 def stay(standing: Standing, at: Path, waiting: int) -> None:

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
+from tacita.cli.ask.columns import Line
 from tacita.cli.ask.core import PLANNED, Question, ask
-from tacita.cli.ask.lines import Line
 from tacita.cli.ask.running import Running, running
 from tacita.cli.asked import Asked, asking
 from tacita.cli.console import out, shown
 from tacita.cli.options import option
 from tacita.errors import InputError
-from tacita.front.embed import MAX_CHARACTERS
-from tacita.tasks.tokens.extract import Extract
+from tacita.texts.embed import MAX_CHARACTERS
+from tacita.texts.spans import Extract
 
 Context = Annotated[str, option("--context", help="The text that holds the answer, or a file with it.")]
 

@@ -15,9 +15,9 @@ from tacita.cli.asked import Asked, asking
 from tacita.cli.console import out, several, shown
 from tacita.cli.options import Pair, TextFile, option
 from tacita.errors import FileError, InputError
-from tacita.front.embed import parts_of
-from tacita.protocol.files import replacing
-from tacita.tasks.index import Index
+from tacita.plans.files import replacing
+from tacita.texts.embed import parts_of
+from tacita.texts.vectors import Index
 
 Output = Annotated[
     Path | None,

@@ -7,14 +7,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from tacita.cli.answers import text_of
 from tacita.cli.ask.core import PLANNED, Question, ask, lines_of
 from tacita.cli.ask.running import Running, running
-from tacita.cli.asked import Asked, asking
+from tacita.cli.asked import Asked, asking, text_of
 from tacita.cli.console import out, shown
 from tacita.cli.options import TextFile
-from tacita.front.embed import Text
-from tacita.tasks.tokens.fill import Fill
+from tacita.texts.embed import Text
+from tacita.texts.fill import Fill
 
 Top = Annotated[int, typer.Option("--top", help="Candidates to show for a mask.", min=1)]
 

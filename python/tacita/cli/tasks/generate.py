@@ -29,19 +29,16 @@ from tacita.cli.options import (
     option,
     read_texts,
 )
-from tacita.cli.two_party.connect import Connection
-from tacita.cli.two_party.connection import cost_line
+from tacita.cli.two_party.connect import Connection, cost_line
 from tacita.cli.two_party.writing import writing
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
-from tacita.generation.choice import Choice
 from tacita.generation.encrypted import Shown
 from tacita.generation.generate import started
-from tacita.generation.options import TOKENS
-from tacita.generation.request import ROOM, Request
-from tacita.generation.source import Token
-from tacita.measure.own_prices import prices_here
+from tacita.planning.generation import ROOM, Request
 from tacita.planning.wish import GAP
+from tacita.schemes.prices import prices_here
+from tacita.texts.generation import TOKENS, Choice, Token
 
 
 class OneText(StrEnum):

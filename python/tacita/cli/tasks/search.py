@@ -20,9 +20,8 @@ from tacita.cli.asked import Asked, asking
 from tacita.cli.console import out, shown
 from tacita.cli.options import TextFile, option
 from tacita.errors import InputError
-from tacita.tasks.answer import Score
-from tacita.tasks.index import Index
-from tacita.tasks.search import Search
+from tacita.texts.answer import Score
+from tacita.texts.vectors import Index, Search
 
 Searched = Annotated[
     Path | None,

@@ -16,7 +16,7 @@ from tacita.cli.console import duration, err, out, progress, several, shown, siz
 from tacita.cli.options import Threads, option
 from tacita.cli.service.serve import Serving, serving
 from tacita.cli.service.serve import run as over_https
-from tacita.cli.two_party.connection import (
+from tacita.cli.two_party.connect import (
     TIMEOUT_DEFAULT,
     Certificate,
     Key,
@@ -26,20 +26,18 @@ from tacita.cli.two_party.connection import (
     expectation,
     identity_of,
 )
-from tacita.cli.two_party.identity import beyond_loopback, identity
-from tacita.cli.two_party.log import ServeLog
+from tacita.cli.two_party.identity import ServeLog, beyond_loopback, identity
 from tacita.errors import InputError
-from tacita.plans.link import LinkSpeed
+from tacita.plans.commitment import LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.protocol.party import Identity, Listener, fingerprint, share_threads
-from tacita.run.resources import raise_descriptors
+from tacita.resources import raise_descriptors
 from tacita.schemes.registry import scheme_of
-from tacita.server.admission import Admission, Caps
-from tacita.server.limits import limits_of
-from tacita.server.publication import LONGEST_SAFE, texts_of_a_key
-from tacita.server.reception import Reception, Visit, accept_until
-from tacita.server.two_party import TwoPartyServer
+from tacita.two_party.admission import Admission, Caps
+from tacita.two_party.limits import LONGEST_SAFE, limits_of, texts_of_a_key
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.protocol.party import Identity, Listener, fingerprint, share_threads
+from tacita.two_party.reception import Reception, Visit, accept_until
+from tacita.two_party.server import TwoPartyServer
 
 BANDWIDTH = 1000.0
 

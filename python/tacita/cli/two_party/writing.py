@@ -11,21 +11,19 @@ from typing import TYPE_CHECKING
 
 from tacita.cli.ask.served import Served, opened
 from tacita.cli.console import out
-from tacita.cli.two_party.connect import Connection, dialled, greeted
-from tacita.cli.two_party.connection import watching, writing_expectation
-from tacita.client.dictation import padded_slots
-from tacita.front.front import Embedder
-from tacita.generation.options import TextOptions
-from tacita.generation.request import ids_of
-from tacita.generation.source import Token
+from tacita.cli.two_party.connect import Connection, dialled, greeted, watching, writing_expectation
+from tacita.client.cost import Meter
+from tacita.client.renewable import RenewableSession
+from tacita.planning.generation import ids_of
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.remote.cost import Meter
-from tacita.remote.renewable import RenewableSession
-from tacita.two_party.shares import Watch
+from tacita.texts.embedding import Embedder
+from tacita.texts.generation import TextOptions, Token
+from tacita.two_party.arithmetic.shares import Watch
+from tacita.two_party.client import padded_slots
+from tacita.two_party.plan.plan import TwoPartyPlan
 
 if TYPE_CHECKING:
-    from tacita.remote.blocking import BlockingSession
+    from tacita.client.blocking import BlockingSession
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tacita.client.connect import connect
 from tacita.measure.service.started import Started
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.remote.connect import connect
 
 PAUSE = 0.5  # seconds between two tries of one that was hung up on
 SLOW = 1.0  # seconds between two bytes

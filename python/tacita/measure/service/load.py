@@ -14,12 +14,12 @@ from typing import Any
 
 import httpx2
 
+from tacita.client.connect import connect
 from tacita.measure.service.hostile import measure_hostile
 from tacita.measure.service.many import measure_many
 from tacita.measure.service.started import Started, started
 from tacita.measure.service.turns import measure_turns
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.remote.connect import connect
 
 TOY = ("--preset", "insecure_toy_n11", "--allow-insecure", "--tokens", "16")
 REQUESTS = 5

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacita.client.connect import connect
 from tacita.measure.service.started import Started, cpu_seconds, resident_gb
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.remote.connect import connect
-from tacita.run.resources import threads as cores
+from tacita.resources import threads as cores
 
 CONNECTING = 600.0  # seconds for all clients together
 

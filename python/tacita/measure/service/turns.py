@@ -18,11 +18,11 @@ from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
+from tacita.client.connect import connect_async
 from tacita.errors import ResourceError
 from tacita.measure.service.started import PATIENCE, Started, family
-from tacita.remote.connect import connect_async
-from tacita.service.ledger import requests
-from tacita.service.ledger.ledger import Ledger
+from tacita.server.store import requests
+from tacita.server.store.ledger import Ledger
 
 FIRST, SECOND = 0.5, 0.3  # of all requests; the third client has the rest
 LOOKS = 0.05  # seconds between two looks at what has come

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
+from tacita import compiled
 from tacita.errors import InputError
 from tacita.measure.two_party.cases.case import Case
 from tacita.measure.two_party.child import Order
 from tacita.measure.two_party.links import LINKS, LOOPBACK, Link
 from tacita.measure.two_party.pair import ROLES, Watch, run_pair
 from tacita.measure.two_party.report import Figures, case_figures
-from tacita.protocol import compiled
-from tacita.run.resources import threads as all_threads
+from tacita.resources import threads as all_threads
 
 WORLD = "tacita.measure.two_party.cases.catalogue"
 YARDSTICK_LOG_N = 16

@@ -248,6 +248,6 @@ def peak_gb() -> float:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 / 1e9 for line in lines if line.startswith("VmHWM:"))
     except (OSError, StopIteration):
-        from tacita.run.resources import peak_memory_gb
+        from tacita.resources import peak_memory_gb
 
         return peak_memory_gb()

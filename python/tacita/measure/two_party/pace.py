@@ -6,14 +6,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tacita.calibrate.calibrate import load_texts
 from tacita.checkpoint import load
 from tacita.data import DEFAULT_MODEL
-from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.calibrate.calibrate import load_texts
 from tacita.planning.wish import Wish
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.schemes.base import Place
 from tacita.schemes.two_parties import TwoParties
+from tacita.two_party.planning import make_two_party_plan
 
 TOKENS, TEXTS = 128, 4  # the first also pays for what is done once a session
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tacita import compiled
 from tacita.errors import TacitaError
 from tacita.measure.two_party.child import Order, Reading
 from tacita.measure.two_party.cost import Cost
-from tacita.protocol import compiled
 
 HOST = "127.0.0.1"
 HERE = b"\1"

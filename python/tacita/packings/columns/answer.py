@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacita.packings.columns.cells.cells import CellMap
-from tacita.packings.columns.layout import Array, Cells, Columns, token_total
+from tacita.layouts.columns import Array, BatchResponse, Cells, Columns, token_total
+from tacita.packings.columns.cells import CellMap
 from tacita.packings.columns.linear import ColumnMap, Cts, Meaning
-from tacita.packings.columns.response import BatchResponse
 from tacita.slots.base import Backend, Ct
 
 

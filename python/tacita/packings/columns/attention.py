@@ -26,15 +26,13 @@ import numpy as np
 
 from tacita.approx.row_estimate import RowEstimate
 from tacita.approx.spec import Spec
-from tacita.packings.columns.cells.row_squares import RowSquares
-from tacita.packings.columns.layout import Array, Columns, IntArray, shifted
-from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, Sum
-from tacita.packings.columns.norm import dot
-from tacita.packings.normed import Normed, Side
-from tacita.packings.pairs import doubled_parts, doubled_real, joined
+from tacita.layouts.arrays import ceil_power
+from tacita.layouts.base import doubled_parts, doubled_real, joined
+from tacita.layouts.columns import Array, Columns, IntArray, shifted
+from tacita.packings.columns.cells import RowSquares
+from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, Sum, dot
 from tacita.packings.positional import Positional
-from tacita.packings.sizes import ceil_power
-from tacita.packings.stored import Stored, apply, output_bound
+from tacita.packings.stored import Normed, Side, Stored, apply, output_bound
 from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
 

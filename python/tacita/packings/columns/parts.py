@@ -15,20 +15,27 @@ import numpy as np
 
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.graph import Graph
-from tacita.blocks.options import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
+from tacita.blocks.shapes import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
+from tacita.layouts.arrays import refuse
+from tacita.layouts.columns import (
+    HIDDEN,
+    MASK,
+    ROTATIONS,
+    Array,
+    BatchRequest,
+    BatchResponse,
+    BatchShape,
+    Cells,
+    Columns,
+)
 from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, heads_of, refuse_node
 from tacita.packings.columns.answer import CellAnswering, MeanAnswering, MeanCells, TokenAnswering
 from tacita.packings.columns.attention import BatchAttention, BatchAttentionSpecs, Split
-from tacita.packings.columns.cells.cells import CellMap
-from tacita.packings.columns.cells.first_token import BatchFirstToken, CellForward, CellNorm
-from tacita.packings.columns.feed_forward import BatchForward
-from tacita.packings.columns.layout import ROTATIONS, Array, BatchShape, Cells, Columns
-from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, Sum
-from tacita.packings.columns.norm import BatchNorm
-from tacita.packings.columns.request import HIDDEN, MASK, BatchRequest
-from tacita.packings.columns.response import BatchResponse
+from tacita.packings.columns.cells import CellMap
+from tacita.packings.columns.first_token import BatchFirstToken, CellForward, CellNorm
+from tacita.packings.columns.linear import BatchForward, BatchNorm, ColumnMap, Cts, Meaning, Sum
 from tacita.packings.operations import (
     ANSWER,
     Of,
@@ -41,7 +48,6 @@ from tacita.packings.operations import (
     norm_operations,
     selected,
 )
-from tacita.packings.sizes import refuse
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.stored import Stored, output_bound
 from tacita.packings.weights import AttentionWeights, ForwardWeights, Gate

@@ -16,17 +16,15 @@ from functools import cached_property, partial
 import numpy as np
 
 from tacita.approx.spec import Spec
-from tacita.packings.arrays import Array
-from tacita.packings.multidiagonal.layout import Features, MultiDiagonal
+from tacita.layouts.arrays import Array
+from tacita.layouts.multidiagonal import Features, MultiDiagonal
+from tacita.layouts.rotations import rotate_sum
 from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
-from tacita.packings.multidiagonal.products.product import Product
-from tacita.packings.multidiagonal.products.transpose import transpose
+from tacita.packings.multidiagonal.products import Product, transpose
 from tacita.packings.multidiagonal.row_sums import RowSums, real_heads
-from tacita.packings.normed import Normed, Side, normalised
 from tacita.packings.one_text.attention import AttentionSpecs
 from tacita.packings.positional import Positional, Turns, crossed, turned
-from tacita.packings.rotations import rotate_sum
-from tacita.packings.stored import output_bound
+from tacita.packings.stored import Normed, Side, normalised, output_bound
 from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct
 

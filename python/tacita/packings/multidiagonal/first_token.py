@@ -9,22 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
 from tacita.approx.spec import Spec
-from tacita.packings.arrays import Array
+from tacita.layouts.arrays import Array
+from tacita.layouts.multidiagonal import Features
+from tacita.layouts.vector import CyclicMap, VectorLayout
 from tacita.packings.multidiagonal.attention import betas_of, sum_tokens, turns_of, variance
-from tacita.packings.multidiagonal.layout import Features
 from tacita.packings.multidiagonal.linear import Affine, totals
 from tacita.packings.multidiagonal.row_sums import RowSums, dots
-from tacita.packings.normed import Normed, normalised
 from tacita.packings.one_text.attention import AttentionSpecs
 from tacita.packings.positional import Positional, turned
-from tacita.packings.stored import output_bound
-from tacita.packings.vector.asking import asking
-from tacita.packings.vector.layout import CyclicMap, VectorLayout
+from tacita.packings.stored import Normed, normalised, output_bound
+from tacita.packings.vector.answer import asking
 from tacita.packings.vector.linear import linear_of
 from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct
@@ -143,3 +142,22 @@ class FirstTokenAttention:
         values = [be.mul(v, inverse[0]) for v in self.value.apply(be, x)]
         out = self.projection.apply(be, [be.mul(v, weighted) for v in values])
         return linear_of(self.vector).add(be, out, first, self.specs.back, self.specs.ending)
+
+
+# From the last tensor to the ciphertexts of the answer: by way of a vector, laid out as `response` says.
+
+
+@dataclass(frozen=True, eq=False)
+class Mean:
+    """The mean over tokens, as a vector. layout: of what is averaged."""
+
+    layout: Features
+
+    @cached_property
+    def total(self) -> CyclicMap:
+        """Made when it is needed: a vector for every feature."""
+        return mean_map(self.layout)
+
+    def apply(self, be: Backend, x: Cts, masks: Cts) -> Cts:
+        """masks: the first is 1/length at the real tokens. Two levels."""
+        return self.total.apply(be, [be.mul(ct, masks[0]) for ct in x])

@@ -14,11 +14,11 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from tacita.packings.arrays import Array
-from tacita.packings.multidiagonal.layout import Features
+from tacita.layouts.arrays import Array
+from tacita.layouts.base import doubled_real
+from tacita.layouts.multidiagonal import Features
+from tacita.layouts.rotations import rotate_sum
 from tacita.packings.one_text.linear import Linear
-from tacita.packings.pairs import doubled_real
-from tacita.packings.rotations import rotate_sum
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan
 

@@ -11,20 +11,32 @@ from dataclasses import dataclass
 
 from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
+from tacita.layouts.multidiagonal import HIDDEN, MASK, DiagonalRequest, DiagonalResponse, Features
 from tacita.packings.base import Block, Held, Operation, Target, heads_of
-from tacita.packings.multidiagonal.answer import Mean
 from tacita.packings.multidiagonal.attention import Attention
-from tacita.packings.multidiagonal.first_token import FirstTokenAttention, selection
-from tacita.packings.multidiagonal.layout import Features
-from tacita.packings.multidiagonal.linear import linear_of
-from tacita.packings.multidiagonal.norm import Norm
-from tacita.packings.multidiagonal.request import HIDDEN, MASK, DiagonalRequest
-from tacita.packings.multidiagonal.response import DiagonalResponse
+from tacita.packings.multidiagonal.first_token import FirstTokenAttention, Mean, selection
+from tacita.packings.multidiagonal.linear import linear_of, over_heads, totals
+from tacita.packings.one_text.linear import TextNorm
 from tacita.packings.one_text.parts import Built, Form, NormFields, OneTextParts, Pair, roots_of
 from tacita.packings.operations import exponentials, selected
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.vector.answer import Answering
 from tacita.slots.base import Backend, Ct
+
+# LayerNorm on diagonals (`one_text.norm`): sums over the features of each head, then over heads.
+
+
+@dataclass(frozen=True, eq=False)
+class Norm(TextNorm[Features]):
+    """layout: of input and result."""
+
+    def variance(self, be: Backend, x: tuple[Ct, ...]) -> Ct:
+        """Centred x / entry -> variance + epsilon stored for rsqrt, in every slot. 2 levels."""
+        squares = be.dot(x, x) if len(x) > 1 else be.square(x[0])
+        plan = over_heads(self.layout, self.scale, everywhere=True)
+        (total,) = be.linear([totals(be, [squares], self.layout)], plan)
+        return be.add_const(total, self.offset)
+
 
 Cts = tuple[Ct, ...]
 

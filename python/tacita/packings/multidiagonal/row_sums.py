@@ -16,8 +16,8 @@ from functools import reduce
 import numpy as np
 
 from tacita.approx.spec import Spec
-from tacita.packings.arrays import Array
-from tacita.packings.multidiagonal.layout import Features
+from tacita.layouts.arrays import Array
+from tacita.layouts.multidiagonal import Features
 from tacita.packings.stored import Stored, apply, output_bound
 from tacita.slots.base import Backend, Ct
 

@@ -19,16 +19,14 @@ from tacita.approx.spec import Spec
 from tacita.blocks.base import Dense, Norm
 from tacita.blocks.base import FeedForward as FeedForwardNode
 from tacita.blocks.graph import Graph
-from tacita.blocks.options import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
+from tacita.blocks.shapes import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
 from tacita.blocks.weights import Weights
-from tacita.packings.arrays import Array
+from tacita.layouts.arrays import Array
+from tacita.layouts.one_text import OneTextResponse
+from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, heads_of, refuse_node
-from tacita.packings.one_text.attention import AttentionSpecs
-from tacita.packings.one_text.every_token import TokenAnswering
-from tacita.packings.one_text.feed_forward import FeedForward
-from tacita.packings.one_text.linear import Cts, L, Linear
-from tacita.packings.one_text.norm import TextNorm
-from tacita.packings.one_text.response import OneTextResponse
+from tacita.packings.one_text.attention import AttentionSpecs, TokenAnswering
+from tacita.packings.one_text.linear import Cts, FeedForward, L, Linear, TextNorm
 from tacita.packings.operations import (
     ANSWER,
     answer_operation,
@@ -42,9 +40,8 @@ from tacita.packings.specs import CircuitSpecs
 from tacita.packings.stored import Stored, output_bound
 from tacita.packings.vector.answer import Answering, at_first, vector_answering
 from tacita.packings.vector.choice import Choice
-from tacita.packings.vector.layout import VectorLayout
+from tacita.packings.vector.linear import VectorNorm, exact_bound
 from tacita.packings.vector.linear import linear_of as vector_linear
-from tacita.packings.vector.norm import VectorNorm, exact_bound
 from tacita.packings.weights import AttentionWeights, ForwardWeights, Gate, summed
 from tacita.slots.base import Backend
 

@@ -13,14 +13,16 @@ from functools import reduce
 
 import numpy as np
 
-from tacita.packings.arrays import Array
-from tacita.packings.normed import normalised
+from tacita.layouts.arrays import Array
+from tacita.layouts.rotations import rotate_parts, rotate_range
+from tacita.layouts.rows import FeatureLayout, linear_diagonals
+from tacita.layouts.windows import HeadWindow, mask_numbers, placed
 from tacita.packings.one_text.attention import AttentionSpecs
 from tacita.packings.positional import Positional
-from tacita.packings.rotations import rotate_parts, rotate_range
-from tacita.packings.rows.early import Early
-from tacita.packings.rows.heads.gathered import Gathered
-from tacita.packings.rows.heads.maps import (
+from tacita.packings.rows.exponentials import Early
+from tacita.packings.rows.gathered import Gathered, Normalising, folded_maps, query_key_factor
+from tacita.packings.rows.linear import Affine, linear_of
+from tacita.packings.rows.maps import (
     context_layout,
     fold_copies,
     fold_heads,
@@ -31,11 +33,7 @@ from tacita.packings.rows.heads.maps import (
     unpack_anchors,
     unpack_plan,
 )
-from tacita.packings.rows.heads.normalising import Normalising, folded_maps, query_key_factor
-from tacita.packings.rows.heads.windows import HeadWindow, mask_numbers, placed
-from tacita.packings.rows.layout import FeatureLayout, linear_diagonals
-from tacita.packings.rows.linear import Affine, linear_of
-from tacita.packings.stored import Stored, divide, divide_factor, reach
+from tacita.packings.stored import Stored, divide, divide_factor, normalised, reach
 from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan

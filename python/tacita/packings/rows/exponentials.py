@@ -7,15 +7,130 @@ leaves too few levels: see `early`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tacita.approx.spec import Spec
-from tacita.packings.arrays import Array
+from tacita.approx.exponentials.exp import PowerSpec
+from tacita.approx.iterative import GoldschmidtSpec
+from tacita.approx.spec import Spec, free_depth
+from tacita.layouts.arrays import Array
 from tacita.packings.base import Operation
+from tacita.packings.one_text.attention import AttentionSpecs
 from tacita.packings.operations import exponentials
-from tacita.packings.rows.early import Early
 from tacita.slots.base import Backend, Ct
 from tacita.slots.stage import Live
+
+# A division whose first iterations run before the row sums are bootstrapped.
+#
+# Row means may span fourteen nats. A bootstrap adds 2^-22 of the largest to each, and that is a quarter of
+# the smallest. The first iterations of Goldschmidt's 1/x lift what is small: each multiplies a small x by
+# four and leaves a large one where it is. After three of them the same noise is 0.6 % of the smallest. They
+# take levels that exponentials and mixing leave, and the division after the bootstrap takes as many fewer.
+#
+# An example: x in [6e-7, 1], three iterations, a in [4e-5, 1]. What is stored is context * a / x and a,
+# beside each other in one ciphertext or each in its own; their quotient is context / x as before.
+#
+# Exponentials of such rows are as small as their means, so that nobody may bootstrap them either: they are
+# computed in the stage that mixes. Where that leaves too few levels for the iterations, their roots are
+# computed in a stage before it. The fourth root of 8e-9 is 0.0095, to which a bootstrap's noise is nothing,
+# and the two squarings that are left take two levels.
+#
+# Every product of ciphertexts leaves 2^-30 in every slot, a tenth of such a mean. So the exponentials are
+# lifted by what brings the largest mean to about 1: nobody bootstraps them, so that they may exceed 1.
+
+REFRESHED = 2.0**-22  # standard deviation that a bootstrap adds (`slots.noise`), rounded up
+NOISY = 0.002  # of the smallest row mean: noise that asks for no iterations before the bootstrap
+QUIET = 0.0002  # that they are to leave, where there are levels
+BETWEEN = 13  # levels after a bootstrap
+
+
+@dataclass(frozen=True)
+class Early:
+    """So many of the steps of `whole`. squarings: of the exponentials, after the bootstrap of their roots; 0
+    where the exponentials have no stage of their own."""
+
+    steps: int
+    whole: GoldschmidtSpec
+    squarings: int
+
+    @staticmethod
+    def of(specs: AttentionSpecs, mixing: int, *, limited: bool = False) -> Early | None:
+        """As many as it takes, or as fit between two bootstraps; None for none. mixing: levels from
+        exponentials to sums. limited: whether the exponentials take one more, for a limited reach."""
+        spec = specs.inverse
+        if not isinstance(spec, GoldschmidtSpec):
+            return None
+        needed, wanted = (_iterations(spec, share) for share in (NOISY, QUIET))
+        room, squarings = BETWEEN - mixing - free_depth(specs.exp) - limited, 0
+        if needed > room and (later := _squarings(specs.exp, spec)):
+            room, squarings = BETWEEN - mixing - later, later
+        steps = min(wanted, room) if needed else 0
+        return Early(steps, spec, squarings) if steps > 0 else None
+
+    def specs(self, specs: AttentionSpecs) -> AttentionSpecs:
+        """For what follows: the divisor is a, the context is that times a / x."""
+        return replace(specs, inverse=self.whole.after(self.steps), context=specs.attended)
+
+    def root(self, exp: Spec) -> Spec:
+        """What is computed before the squarings that are left to `squared`."""
+        return replace(exp, squarings=0) if self.squarings and isinstance(exp, PowerSpec) else exp
+
+    def squared(self, be: Backend, roots: tuple[Ct, ...]) -> tuple[Ct, ...]:
+        """Lifted exponentials of their roots, or as they are without a squaring. A level each of the
+        squarings."""
+        lifted = tuple(be.mul_int(ct, self._root_lift) for ct in roots) if self._root_lift > 1 else roots
+        for _ in range(self.squarings):
+            lifted = tuple(be.square(ct) for ct in lifted)
+        return lifted
+
+    @property
+    def lift(self) -> float:
+        """Factor of the exponentials that are mixed."""
+        return float(self._root_lift**2**self.squarings) if self.squarings else 1.0 / self.whole.domain[1]
+
+    @property
+    def _root_lift(self) -> int:
+        """Of the roots, an integer, which is free."""
+        return max(1, int(self.whole.domain[1] ** -(0.5**self.squarings))) if self.squarings else 1
+
+    @property
+    def sums(self) -> float:
+        """Factor of the lifted row means before `begin`, to be a after it."""
+        return self.context * self._scale * self.whole.domain[1]
+
+    @property
+    def context(self) -> float:
+        """Factor of the lifted context before `begin`, to be context * a / x after it."""
+        return self.whole.begin_factor(self.steps, self._scale) / self.whole.domain[1] / self.lift
+
+    @property
+    def scale(self) -> float:
+        """Factor of the lifted row means that `begin` multiplies by."""
+        return self._scale / self.lift
+
+    @property
+    def _scale(self) -> float:
+        """Of those that are not lifted."""
+        return self.whole.free_scale()
+
+    def begin(self, be: Backend, numerators: list[Ct], means: Ct) -> list[Ct]:
+        """Context and row means, in one ciphertext or two, and the means at the places of both -> the first
+        after the iterations. A level each."""
+        return self.whole.begin(be, numerators, means, self.steps, self._scale)
+
+
+def _iterations(spec: GoldschmidtSpec, share: float) -> int:
+    """After which a bootstrap's noise is at most this share of the smallest mean; all but one, if none."""
+    most = len(spec.relaxation) - 1
+    return next((n for n in range(most) if spec.after(n).domain[0] * share >= REFRESHED), most)
+
+
+def _squarings(exp: Spec, inverse: GoldschmidtSpec) -> int:
+    """Those of the exponential, if a bootstrap leaves its smallest roots right."""
+    if not isinstance(exp, PowerSpec) or not exp.squarings:
+        return 0
+    power = 2.0**exp.squarings
+    smallest = inverse.domain[0] ** (1.0 / power)
+    return exp.squarings if power * REFRESHED <= NOISY * smallest else 0
 
 
 @dataclass(frozen=True)

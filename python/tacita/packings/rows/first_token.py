@@ -14,22 +14,20 @@ from functools import reduce
 
 import numpy as np
 
-from tacita.packings.arrays import Array
-from tacita.packings.normed import Normed, Side, normalised
+from tacita.layouts.arrays import Array
+from tacita.layouts.rotations import rotate_sum, spread
+from tacita.layouts.rows import FeatureLayout, carried_index
+from tacita.layouts.vector import CyclicMap, VectorLayout
+from tacita.layouts.windows import HeadWindow
 from tacita.packings.one_text.attention import AttentionSpecs
 from tacita.packings.positional import Positional, crossed, turned
-from tacita.packings.rotations import rotate_sum, spread
 from tacita.packings.rows.attention import context_scale
-from tacita.packings.rows.early import Early
-from tacita.packings.rows.heads.gathered import Gathered
-from tacita.packings.rows.heads.maps import context_layout
-from tacita.packings.rows.heads.normalising import head_sums
-from tacita.packings.rows.heads.windows import HeadWindow
-from tacita.packings.rows.layout import FeatureLayout, carried_index
+from tacita.packings.rows.exponentials import Early
+from tacita.packings.rows.gathered import Gathered, head_sums
 from tacita.packings.rows.linear import Affine
-from tacita.packings.stored import Stored, divide, divide_factor
-from tacita.packings.vector.asking import asking
-from tacita.packings.vector.layout import CyclicMap, VectorLayout
+from tacita.packings.rows.maps import context_layout
+from tacita.packings.stored import Normed, Side, Stored, divide, divide_factor, normalised
+from tacita.packings.vector.answer import asking
 from tacita.packings.vector.linear import linear_of
 from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct

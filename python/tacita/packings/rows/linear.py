@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacita.packings.arrays import Array
-from tacita.packings.complexify import RealMap
-from tacita.packings.one_text.linear import Linear
-from tacita.packings.rotations import rotate_sum, spread
-from tacita.packings.rows.layout import FeatureLayout, linear_diagonals, restore_copies
+from tacita.layouts.arrays import Array, Diagonal
+from tacita.layouts.rotations import RealMap, rotate_sum, spread
+from tacita.layouts.row_requests import RowsResponse
+from tacita.layouts.rows import FeatureLayout, linear_diagonals, restore_copies
+from tacita.packings.one_text.linear import Linear, TextNorm, affine
+from tacita.packings.vector.answer import Answering, answer_features, answer_logits, block
 from tacita.slots.base import Backend, Ct
-from tacita.slots.diagonals.table import Diagonals
+from tacita.slots.diagonals import Diagonals
 
 Pair = tuple[Array, Array]  # weight and bias
 
@@ -88,3 +89,89 @@ def _means(be: Backend, x: Sequence[Ct], layout: FeatureLayout) -> Ct:
     first = np.zeros(layout.shape.window)
     first[0] = 1.0 / (most * layout.size)
     return spread(be, be.mul_vector(total, first), max(layout.blocks))
+
+
+# LayerNorm on rows (`one_text.norm`): sums over a window's positions, and a result with copies.
+
+Cts = tuple[Ct, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Norm(TextNorm[FeatureLayout]):
+    """layout: of the result, with copies; the input uses its first copies only.
+
+    carry: put token 0 in place of the copies, in every token (for `FirstTokenAttention`; see `can_carry`).
+    """
+
+    carry: bool = False
+
+    def variance(self, be: Backend, x: Cts) -> Ct:
+        """Centred x / entry -> variance + epsilon stored for rsqrt, at least at every first copy. 2
+        levels."""
+        total = be.dot(x, x) if len(x) > 1 else be.square(x[0])
+        block, window = max(self.layout.blocks), self.layout.shape.window
+        first = np.arange(window) < block
+        if 2 * block <= window:
+            total = rotate_sum(be, be.add(total, be.rotate(total, -block)), block)
+            # beyond the first copy the sums mix two tokens: cut them off, they could leave the interval
+            return be.add_vector(
+                be.mul_vector(total, np.where(first, self.scale, 0.0)), np.where(first, self.offset, 0.0)
+            )
+        start = np.where(np.arange(window) == 0, self.scale, 0.0)
+        total = be.mul_vector(rotate_sum(be, total, window), start)
+        return be.add_const(spread(be, total, window), self.offset)
+
+    def normalise(self, be: Backend, x: Cts, root: Ct) -> Cts:
+        """As everywhere, with copies (or token 0)."""
+        scaled = super().normalise(be, x, root)
+        if not self.carry:
+            return restore_copies(be, scaled, self.layout)
+        shape, block = self.layout.shape, self.layout.blocks[0]
+        gamma, beta = (_at_first(side[0], shape.tokens) for side in self.vectors)
+        first = affine(be, x[0], root, gamma, beta)
+        everywhere = spread(be, be.rotate(first, -block), shape.tokens, shape.window)
+        return (be.add(scaled[0], everywhere),)
+
+
+def _at_first(v: Array, tokens: int) -> Array:
+    """A window's vector at token 0, zero at the others (period: all slots)."""
+    return np.concatenate([v, np.zeros((tokens - 1) * v.size)])
+
+
+# From the hidden states of rows to the ciphertexts of the answer, laid out as `one_text.response` says: the
+# mean over tokens, and what is made of it.
+
+
+def mean(be: Backend, x: Cts, weights: Ct, layout: FeatureLayout) -> Cts:
+    """Weighted sum over tokens, in every token. weights: encrypted mask / length, the same at all positions.
+    One level, log2(tokens) rotations a ciphertext."""
+    shape = layout.shape
+    return tuple(rotate_sum(be, be.mul(ct, weights), shape.tokens, shape.window) for ct in x)
+
+
+def row_logits(weight: Array, bias: Array, layout: FeatureLayout, entry: float, bound: float) -> Answering:
+    """weight (classes, hidden). entry: bound of the pooled vector at token 0; bound: of the logits. Two
+    levels.
+
+    Token t holds the products of row t, then row t again; a sum over positions leaves logit t at position 0.
+    Raises ShapeError for more classes than tokens hold twice.
+    """
+    shape = layout.shape
+    diagonals: Diagonal = {}
+    for i in range(layout.count):
+        for t, row in enumerate(np.vstack([weight, weight]) * (entry / bound)):
+            at = np.where(layout.home[i] >= 0, row[layout.home[i]], 0.0)
+            diagonals[0, i, -t * shape.window] = block(at, t, shape.slots)
+    response = RowsResponse(shape.slots, shape.window, len(bias), True, bound)
+    return answer_logits(response, diagonals, layout.count, bias)
+
+
+def row_features(layout: FeatureLayout, entry: float) -> Answering:
+    """The pooled vector itself, at tokens 0 and 1; the check at token 2. entry: its bound. One level."""
+    shape = layout.shape
+    diagonals: Diagonal = {}
+    for i in range(layout.count):
+        inside = np.where(layout.home[i] >= 0, 1.0, 0.0)
+        diagonals[i, i, 0] = block(inside, 0, shape.slots)
+        diagonals[i, i, -shape.window] = block(inside, 1, shape.slots)
+    return answer_features(RowsResponse(shape.slots, shape.window, layout.size, False, entry), diagonals)

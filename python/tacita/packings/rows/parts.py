@@ -8,20 +8,16 @@ from __future__ import annotations
 
 from tacita.blocks.graph import INPUT, Graph
 from tacita.blocks.weights import Weights
+from tacita.layouts.row_requests import HIDDEN, MASK, MEAN, RowsRequest, RowsResponse, StepRequest
+from tacita.layouts.rows import FeatureLayout, RowsShape, can_carry
+from tacita.layouts.windows import head_windows
 from tacita.packings.base import Block, Held, Operation, Target, attentions
 from tacita.packings.one_text.parts import Built, Form, NormFields, OneTextParts, Pair, roots_of
 from tacita.packings.operations import selected
-from tacita.packings.rows.answer import mean, row_features, row_logits
 from tacita.packings.rows.attention import Attention
 from tacita.packings.rows.exponentials import Exponentials
 from tacita.packings.rows.first_token import FirstTokenAttention, select_token
-from tacita.packings.rows.heads.windows import head_windows
-from tacita.packings.rows.layout import FeatureLayout, RowsShape, can_carry
-from tacita.packings.rows.linear import linear_of
-from tacita.packings.rows.norm import Norm
-from tacita.packings.rows.request import HIDDEN, MASK, MEAN, RowsRequest
-from tacita.packings.rows.response import RowsResponse
-from tacita.packings.rows.steps.request import StepRequest
+from tacita.packings.rows.linear import Norm, linear_of, mean, row_features, row_logits
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.vector.answer import Answering
 from tacita.slots.base import Backend, Ct

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tacita.packings.arrays import Array, Diagonal
-from tacita.packings.one_text.response import OneTextResponse, blocks_of
-from tacita.packings.rotations import rotate_sum
-from tacita.packings.sizes import refuse
-from tacita.packings.vector.layout import VectorLayout
+from tacita.layouts.arrays import Array, Diagonal, IntArray, refuse
+from tacita.layouts.one_text import OneTextResponse, blocks_of
+from tacita.layouts.rotations import rotate_sum
+from tacita.layouts.vector import CyclicMap, VectorLayout
+from tacita.packings.positional import crossed
+from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 
@@ -148,3 +149,23 @@ def block(v: Array, number: int, slots: int) -> Array:
 def at_first(slots: int) -> Array:
     """1 at slot 0 (of token 0), where the norm check is; zero elsewhere."""
     return block(np.ones(1), 0, slots)
+
+
+# The query of a first token, brought to the places where keys are.
+
+
+def asking(
+    weights: AttentionWeights,
+    scales: tuple[float, float],
+    heads: int,
+    src: IntArray,
+    places: Sequence[IntArray],
+) -> CyclicMap:
+    """The query's map into these places; with rotary positions then that of its `crossed` rows. scales: of
+    weight and bias."""
+    weight, bias = weights.query * scales[0], weights.query_bias * scales[1]
+    if weights.positional.turns is None:
+        return CyclicMap.build(weight, bias, [src], places)
+    weight, bias = (np.concatenate([side, crossed(side, heads)]) for side in (weight, bias))
+    further = [np.where(row >= 0, row + len(weights.query_bias), -1) for row in places]
+    return CyclicMap.build(weight, bias, [src], [*places, *further])

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from tacita.errors import FileError
-from tacita.front.front import FrontConfig
-from tacita.two_party.program.steps import HINT, Format, Program, Reading, Step, fields_of
+from tacita.texts.embedding import FrontConfig
+from tacita.two_party.arithmetic.residues import WORD
+from tacita.two_party.program.steps import HINT, Format, Program, Reading, Step, Value, fields_of
 
 FORMAT, VERSION = "tacita-two-party-program", 1
 MAX_BYTES = 8 << 20
@@ -74,3 +78,112 @@ def _step(data: dict[str, Any]) -> Step:
     ((op, fields),) = data["do"].items()
     parameters = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
     return Step(op, tuple(data["in"]), tuple(data["out"]), parameters)
+
+
+# Registers and the tape that steps are written on: what `residues.Share` does to a share, as steps.
+
+Made = tuple[tuple[int, ...], Format]  # shape and format of what a step writes
+
+
+@dataclass(frozen=True)
+class Register:
+    """number: in the program. What it holds has this shape and format."""
+
+    number: int
+    shape: tuple[int, ...]
+    format: Format
+
+    @property
+    def ring(self) -> int:
+        """Bits."""
+        return self.format.ring
+
+    @property
+    def fraction(self) -> int:
+        """Fraction bits."""
+        return self.format.fraction
+
+
+class Tape:
+    """steps: those written so far."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self._written = 0
+
+    def first(self, shape: tuple[int, ...], form: Format) -> Register:
+        """A register that no step writes: the input."""
+        self._written += 1
+        return Register(self._written - 1, shape, form)
+
+    def enter(self, name: str) -> None:
+        """Says that a node begins."""
+        self.steps.append(Step("enter", (), (), {"name": name}))
+
+    def write(self, op: str, inputs: Sequence[Register], made: Made, /, **parameters: Value) -> Register:
+        """A step with one result."""
+        return self.write_many(op, inputs, [made], **parameters)[0]
+
+    def write_many(
+        self, op: str, inputs: Sequence[Register], made: Sequence[Made], /, **parameters: Value
+    ) -> tuple[Register, ...]:
+        """A step with several."""
+        found = tuple(self.first(*each) for each in made)
+        numbers = tuple(r.number for r in inputs), tuple(r.number for r in found)
+        self.steps.append(Step(op, *numbers, parameters))
+        return found
+
+    def scaled(self, x: Register, fraction: int) -> Register:
+        """With so many fraction bits; the ring moves along, up to 64 bits."""
+        gained = fraction - x.fraction
+        if gained == 0:
+            return x
+        op, ring = ("shift_down", x.ring + gained) if gained < 0 else ("shift_up", min(x.ring + gained, WORD))
+        return self.write(op, (x,), (x.shape, Format(ring, fraction)), bits=abs(gained), ring=ring)
+
+    def reduced(self, x: Register, ring: int) -> Register:
+        """Modulo 2^ring, a smaller ring or the same. Raises ValueError for a larger one."""
+        if ring > x.ring:
+            raise ValueError(f"a share modulo 2^{x.ring} does not say its value modulo 2^{ring}")
+        if ring == x.ring:
+            return x
+        return self.write("reduce", (x,), (x.shape, Format(ring, x.fraction)), ring=ring)
+
+    def factor(self, x: Register, fraction: int, ring: int) -> Register:
+        """At so many fraction bits in a ring: local where the ring has shrunk to it or less, else one
+        extension."""
+        low = self.scaled(x, fraction)
+        if low.ring >= ring:
+            return self.reduced(low, ring)
+        return self.write("extend", (low,), (x.shape, Format(ring, fraction)), ring=low.ring, to=ring)
+
+    def plus(self, x: Register, y: Register) -> Register:
+        """In the first one's format."""
+        return self.write("add", (x, y), (x.shape, x.format), ring=x.ring)
+
+    def reshaped(self, x: Register, shape: tuple[int, ...]) -> Register:
+        """The same values in the same order."""
+        return x if shape == x.shape else self.write("reshape", (x,), (shape, x.format), shape=shape)
+
+    def transposed(self, x: Register) -> Register:
+        """The last two axes swapped."""
+        shape = (*x.shape[:-2], x.shape[-1], x.shape[-2])
+        return self.write("transpose", (x,), (shape, x.format))
+
+    def product(self, x: Register, y: Register, *, opened: bool = False) -> Register:
+        """(heads, k, m) times (heads, m, n) in x's ring."""
+        (heads, rows, inner), columns = x.shape, y.shape[-1]
+        made = (heads, rows, columns), Format(x.ring, x.fraction + y.fraction)
+        sizes = {"heads": heads, "rows": rows, "inner": inner, "columns": columns}
+        return self.write("product", (x, y), made, **sizes, ring=x.ring, opened=opened)
+
+    def times(self, x: Register, short: int, y: Register, slack: int, fraction: int) -> Register:
+        """Number by number in y's ring; factors x of so few bits, one for every y or for every row."""
+        bits = {"held": x.ring, "short": min(short, x.ring), "ring": y.ring, "slack": slack}
+        return self.write("times", (x, y), (y.shape, Format(y.ring, fraction)), **bits)
+
+
+def regrouped(tape: Tape, x: Register, heads: int) -> Register:
+    """See `arrays.regrouped`."""
+    columns = x.shape[-1]
+    return tape.reshaped(x, (heads, prod(x.shape) // (heads * columns), columns))

@@ -1,5 +1,5 @@
 """The operations on tensors (see `blocks.tensors`) as steps of a program: the client's side of
-`two_party.shares`, which writes down what that would do."""
+`two_party.arithmetic.shares`, which writes down what that would do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from math import prod
 
 from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
-from tacita.two_party.base import (
+from tacita.two_party.arithmetic.base import (
     KINDS,
     MEAN_RING,
     MEAN_VALUE,
@@ -17,14 +17,14 @@ from tacita.two_party.base import (
     Formats,
     Interval,
     Unnormalised,
+    constant,
     range_bits,
     unknown_kind,
     unknown_option,
 )
-from tacita.two_party.integers import constant
-from tacita.two_party.program.registers import Register, Tape, regrouped
+from tacita.two_party.arithmetic.shares import ANSWER_FRACTION, ANSWER_RING, ENGINE, MOST_SLACK
+from tacita.two_party.program.encoding import Register, Tape, regrouped
 from tacita.two_party.program.steps import Format
-from tacita.two_party.shares import ANSWER_FRACTION, ANSWER_RING, ENGINE, MOST_SLACK
 
 
 class RecordTensors:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tacita.errors import FileError
-from tacita.front.front import FrontConfig
+from tacita.texts.embedding import FrontConfig
 
 Value = int | float | bool | str | None | tuple[int, ...]
 HINT = "it was made by another release, or the copy is damaged"

@@ -14,15 +14,15 @@ import numpy as np
 
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, load
+from tacita.checkpoint.reference import reference
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
-from tacita.front.embed import tokenize
 from tacita.measure.two_party.cases.case import Array, Floats, Options, Prepared, Report
 from tacita.measure.two_party.cases.models import DefaultModel, Walk, agreed
-from tacita.models.reference import reference
-from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
-from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.texts.embed import tokenize
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.planning import make_two_party_plan
 
 BUCKETS = (32, 64, 128)  # fixed numbers of tokens; a sentence by the protocol takes the least that holds it
 AT_ONCE = 16  # sentences of one call of the interpreter
@@ -93,7 +93,7 @@ def bucket(model: Checkpoint, text: str) -> int:
 
 def by_interpreter(plan: TwoPartyPlan, model: Checkpoint, texts: list[str]) -> tuple[Floats, int]:
     """(logits (texts, outputs) by the fixed-point interpreter, values that left their ring)."""
-    from tacita.two_party.fixed import FixedTensors
+    from tacita.two_party.arithmetic.fixed import FixedTensors
 
     weights, found, overflows = Weights(model.tensors), [], 0
     for at in range(0, len(texts), AT_ONCE):

@@ -12,24 +12,24 @@ import numpy as np
 
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.meaning import Meaning
-from tacita.blocks.sequence.past import Past
+from tacita.blocks.sequence import Past
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, from_tensors, load
-from tacita.front.embed import embedded, tokenize
-from tacita.front.front import Embedder, Front, table_shapes
 from tacita.measure.two_party.cases.case import Array, Case, Floats, Options, Prepared, Report
 from tacita.models.registry import FAMILIES, forward, tensor_shapes
-from tacita.planning.beginning import beginning
-from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.build import beginning
 from tacita.planning.wish import Wish
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.plans.two_party.check import parse_plan
-from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.tasks.answer import softmax
-from tacita.tasks.task import NEXT
-from tacita.two_party.fixed import FixedTensors
-from tacita.two_party.integers import Fixed, encode
-from tacita.two_party.steps.writing import Writer, begun
+from tacita.texts.answer import softmax
+from tacita.texts.embed import embedded, tokenize
+from tacita.texts.embedding import Embedder, Front, table_shapes
+from tacita.texts.task import NEXT
+from tacita.two_party.arithmetic.base import Fixed, encode
+from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.plan.check import parse_plan
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.writing import Writer, begun
 
 # Jane Austen, Pride and Prejudice, 1813
 TEXT = """It is a truth universally acknowledged, that a single man in possession of a good fortune, must be

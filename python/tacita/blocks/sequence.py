@@ -1,0 +1,205 @@
+"""What depends on the positions of two tokens alone: who sees whom, rotary angles, buckets of distances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.blocks.base import (
+    BEHIND,
+    Attention,
+    Blocks,
+    Dense,
+    FeedForward,
+    Norm,
+    Positions,
+    Reach,
+    Relative,
+    Rotary,
+    T,
+)
+from tacita.blocks.base import CAUSAL as CAUSAL
+from tacita.errors import PlanError
+
+Array = NDArray[np.float64]
+
+
+def seen(shape: tuple[int, int], reach: Reach) -> Array:
+    """(queries, keys): 1 where a query sees a key, else 0. The queries are those of the first tokens.
+
+    >>> seen((3, 3), (1, 0))
+    array([[1., 0., 0.],
+           [1., 1., 0.],
+           [0., 1., 1.]])
+    """
+    ahead = _ahead(shape)
+    back, on = reach
+    near = np.ones(shape, bool) if back is None else ahead >= -back
+    return np.asarray(near & (True if on is None else ahead <= on), np.float64)
+
+
+def visible(mask: Array, shape: tuple[int, int], reach: Reach) -> Array:
+    """(..., queries, keys): 1 where a query sees a real key, else 0. mask: (..., keys).
+
+    Where nothing ahead is seen, the queries are those of the last tokens, and each sees itself even if it is
+    padding. A prompt is padded on its left with copies of its first token, which sees nobody else either: so
+    every value of a padded row is one that the first real row takes (see `texts.embed`).
+
+    >>> visible(np.array([0.0, 1.0, 1.0]), (2, 3), CAUSAL)
+    array([[0., 1., 0.],
+           [0., 1., 1.]])
+    """
+    queries, keys = shape
+    if reach[1] != 0:
+        return np.asarray(mask[..., None, :] * seen(shape, reach))
+    rows = slice(keys - queries, None)
+    near = seen((keys, keys), reach)[rows]
+    return np.asarray(np.maximum(mask[..., None, :] * near, np.eye(keys)[rows]))
+
+
+def angles(rotary: Rotary, shape: tuple[int, int], first: int = 0) -> tuple[Array, Array]:
+    """Cosines and sines, (tokens, head size / 2) each, of a tensor (..., tokens, head size) whose first
+    token has the position `first`."""
+    tokens, size = shape
+    turns = rotary.base ** (-2.0 * np.arange(size // 2) / size)
+    phases = np.arange(first, first + tokens)[:, None] * (-turns if rotary.back else turns)
+    return np.cos(phases), np.sin(phases)
+
+
+def buckets(relative: Relative, shape: tuple[int, int]) -> NDArray[np.intp]:
+    """(queries, keys): the row of the table for each pair.
+
+    Half of the buckets are for keys ahead. Of each half, half hold one distance each, and the others grow
+    with the logarithm up to `distance`; what is farther shares the last.
+    """
+    ahead, half = _ahead(shape), relative.buckets // 2
+    far, exact = np.abs(ahead), half // 2
+    ratio = np.log(np.maximum(far, 1) / exact) / np.log(relative.distance / exact)
+    grown = np.minimum(exact + (ratio * (half - exact)).astype(np.intp), half - 1)
+    return np.asarray(np.where(ahead > 0, half, 0) + np.where(far < exact, far, grown), np.intp)
+
+
+def _ahead(shape: tuple[int, int]) -> NDArray[np.intp]:
+    """(queries, keys): how far the key is ahead of the query."""
+    queries, keys = shape
+    return np.asarray(np.arange(keys)[None, :] - np.arange(queries)[:, None], np.intp)
+
+
+# A causal text the other way round: its last token first, the others behind it, padding at the end.
+#
+# Slots read an answer from the first row, and attention of one query is that of row 0. A decoder answers from
+# its last token, whose row depends on the length of the text, which the server must not know. So the client
+# lays the rows in reverse, and the model is walked through `Latest`, which says the same of reversed rows:
+#
+#     a query sees itself and the tokens before it     ->  itself and the rows behind it
+#     rotary positions turn by t                       ->  by -t: scores know the distance alone
+#     the last rows                                    ->  the first ones
+#
+# Rows of padding, behind the text, see nobody and are seen by nobody. Learned positions are added by the
+# client before it reverses the rows.
+
+A = TypeVar("A")  # an interpreter's answer
+
+
+class Latest(Generic[T, A]):
+    """The blocks of an interpreter (see `base.Blocks`), told of a causal model whose rows are reversed.
+
+    Raises PlanError for an attention that is not causal, or that knows distances by a table.
+    """
+
+    def __init__(self, blocks: Blocks[T, A]) -> None:
+        self._blocks = blocks
+
+    def take(self, x: T, rows: int | None) -> T:
+        """See the contract: of the last rows the first."""
+        return self._blocks.take(x, _reversed(rows))
+
+    def attention(self, x: T, a: Attention, name: str, rows: int | None = None) -> T:
+        """See the contract."""
+        if a.reach != CAUSAL or a.relative:
+            raise PlanError(f"node {name}: reversed rows", hint="only of causal attention, without a table")
+        rotary = replace(a.rotary, back=True) if a.rotary else None
+        return self._blocks.attention(x, replace(a, reach=BEHIND, rotary=rotary), name, _reversed(rows))
+
+    def feed_forward(self, x: T, f: FeedForward, name: str) -> T:
+        """See the contract."""
+        return self._blocks.feed_forward(x, f, name)
+
+    def norm(self, x: T, n: Norm, name: str) -> T:
+        """See the contract."""
+        return self._blocks.norm(x, n, name)
+
+    def add(self, x: T, y: T, factor: float = 1.0) -> T:
+        """See the contract."""
+        return self._blocks.add(x, y, factor)
+
+    def linear(self, x: T, d: Dense, name: str) -> T:
+        """See the contract."""
+        return self._blocks.linear(x, d, name)
+
+    def function(self, x: T, kind: str, name: str) -> T:
+        """See the contract."""
+        return self._blocks.function(x, kind, name)
+
+    def mean(self, x: T, name: str) -> T:
+        """See the contract."""
+        return self._blocks.mean(x, name)
+
+    def positions(self, x: T, p: Positions, name: str) -> T:
+        """Raises PlanError: the client adds positions."""
+        raise PlanError(f"node {name}: positions of reversed rows", hint="the client adds them")
+
+    def answer(self, x: T) -> A:
+        """See the contract."""
+        return self._blocks.answer(x)
+
+
+def _reversed(rows: int | None) -> int | None:
+    return rows if rows is None else -rows
+
+
+# What a decoder remembers of the tokens before those that it is asked about: keys and values, by node.
+#
+#     ops = FloatTensors(weights, np.ones(5), past=Past())        # a prompt of five tokens
+#     forward(Meaning(ops), config, hidden)
+#     ops = FloatTensors(weights, np.ones(6), past=ops.past)      # one more
+#     forward(Meaning(ops), config, one)
+#
+# `forward` is the same for both: an interpreter that was given a past puts keys and values of each attention
+# behind those that it holds, and counts positions from there. The mask is of all tokens, those of the past
+# first. A past never changes, so a step that failed half-way can be made again.
+
+
+@dataclass(frozen=True)
+class Past(Generic[T]):
+    """rows: tokens that it holds. nodes: keys, turned by their positions, and values (..., key heads, rows,
+    d) of each attention."""
+
+    rows: int = 0
+    nodes: Mapping[str, tuple[T, T]] = field(default_factory=dict)
+
+
+class Keeper(Generic[T]):
+    """What an interpreter does about its past. past: None where nothing is to be kept."""
+
+    def __init__(self, past: Past[T] | None) -> None:
+        self._past, self._next = past, dict[str, tuple[T, T]]()
+        self.first = past.rows if past else 0
+
+    def before(self, name: str) -> tuple[T, T] | None:
+        """Keys and values of the node's past, if it has one."""
+        return self._past.nodes.get(name) if self._past else None
+
+    def keep(self, name: str, keys: T, values: T) -> tuple[T, T]:
+        """The same two, which the next past holds."""
+        if self._past is not None:
+            self._next[name] = keys, values
+        return keys, values
+
+    def then(self, rows: int) -> Past[T]:
+        """The past after a walk to which it holds so many tokens."""
+        return Past(rows, self._next)

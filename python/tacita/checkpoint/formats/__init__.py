@@ -1,1 +1,0 @@
-"""Kinds of files that hold weights, each as a `checkpoint.weights.Stored`."""

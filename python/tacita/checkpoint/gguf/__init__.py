@@ -1,1 +1,0 @@
-"""A GGUF file (llama.cpp's) as a folder: configuration, weights and tokenizer, each by its own file here."""

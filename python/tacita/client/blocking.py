@@ -1,0 +1,169 @@
+"""A service without `await`: the coroutines of `service`, on an event loop of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+from tacita.client.cost import Cost, Meter
+from tacita.client.service import AsyncService, Session, Texts
+from tacita.client.threads import LoopThread, Report
+from tacita.plans.scheme import Head
+from tacita.plans.wire import Models, Offer
+from tacita.texts.answer import Answer
+from tacita.texts.embed import Text
+from tacita.texts.embedding import Embedder
+from tacita.texts.generation import TOKENS, TextOptions, Token
+
+
+class Service:
+    """As `AsyncService`, each method of which waits. Made by `tacita.connect`; to be closed.
+
+    It may be called from several threads, and where a loop runs already, as in a notebook. Ctrl-C cancels the
+    call at the server, too.
+    """
+
+    def __init__(self, inner: AsyncService) -> None:
+        self._inner, self._loop = inner, LoopThread()
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hangs up. Keys stay on this machine and at the server."""
+        if self._loop.closed:
+            return
+        try:
+            self._loop.run(self._inner.close())
+        finally:
+            self._loop.close()
+
+    @property
+    def last(self) -> Cost | None:
+        """What the call that ended last cost."""
+        return self._inner.last
+
+    def models(self) -> Models:
+        """See `AsyncService.models`."""
+        return self._loop.run(self._inner.models())
+
+    @overload
+    def classify(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    def classify(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
+    def classify(
+        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
+    ) -> Answer | list[Answer]:
+        """See `AsyncService.classify`."""
+        return self._ask("classify", text, model, scheme)
+
+    @overload
+    def embed(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    def embed(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
+    def embed(
+        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
+    ) -> Answer | list[Answer]:
+        """See `AsyncService.embed`."""
+        return self._ask("embed", text, model, scheme)
+
+    @overload
+    def search(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    def search(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
+    def search(
+        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
+    ) -> Answer | list[Answer]:
+        """See `AsyncService.search`."""
+        return self._ask("search", text, model, scheme)
+
+    @overload
+    def tag(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    def tag(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
+    def tag(
+        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
+    ) -> Answer | list[Answer]:
+        """See `AsyncService.tag`."""
+        return self._ask("tag", text, model, scheme)
+
+    @overload
+    def fill(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    def fill(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
+    def fill(
+        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
+    ) -> Answer | list[Answer]:
+        """See `AsyncService.fill`."""
+        return self._ask("fill", text, model, scheme)
+
+    def answer(
+        self, question: str, context: str, *, model: str | None = None, scheme: str | None = None
+    ) -> Answer:
+        """See `AsyncService.answer`."""
+        return self._loop.run(self._inner.answer(question, context, model=model, scheme=scheme))
+
+    def generate(
+        self,
+        prompt: str,
+        *,
+        model: str | None = None,
+        scheme: str | None = None,
+        max_tokens: int = TOKENS,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        stop: str | Sequence[str] = (),
+    ) -> Iterator[Token]:
+        """See `AsyncService.generate`."""
+        how: Any = {"model": model, "scheme": scheme, "temperature": temperature, "top_k": top_k}
+        return self._loop.each(self._inner.generate(prompt, max_tokens=max_tokens, stop=stop, **how))
+
+    def open(
+        self, verbs: Sequence[str], model: str | None, scheme: str | None, meter: Meter, texts: int = 1
+    ) -> BlockingSession:
+        """One plan, for who asks it request by request; see `AsyncService.open`."""
+        return BlockingSession(
+            self._loop.run(self._inner.open(verbs, model, scheme, meter=meter, texts=texts)), self._loop
+        )
+
+    def remove_key(self, key: str) -> None:
+        """See `AsyncService.remove_key`."""
+        self._loop.run(self._inner.remove_key(key))
+
+    def _ask(
+        self, verb: str, text: Text | Texts, model: str | None, scheme: str | None
+    ) -> Answer | list[Answer]:
+        return self._loop.run(self._inner.ask(verb, text, model, scheme))
+
+
+class BlockingSession:
+    """A session, each method of which waits."""
+
+    def __init__(self, inner: Session, loop: LoopThread) -> None:
+        self._inner, self._loop = inner, loop
+
+    @property
+    def plan(self) -> Head:
+        """What both sides agreed on."""
+        return self._inner.plan
+
+    @property
+    def offer(self) -> Offer:
+        """What the server says of it."""
+        return self._inner.offer
+
+    @property
+    def front(self) -> Embedder | None:
+        """How a text is embedded."""
+        return self._inner.front
+
+    def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
+        """Of up to plan.batch texts."""
+        return self._loop.run(self._inner.answer(texts, meter, report))
+
+    def generate(self, prompt: str, options: TextOptions, meter: Meter, report: Report) -> Iterator[Token]:
+        """Gives the tokens behind a prompt as they come; who closes it early ends the text."""
+        return self._loop.each(self._inner.generate(prompt, options, meter, report))

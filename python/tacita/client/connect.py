@@ -1,0 +1,106 @@
+"""`tacita.connect`: a service at an address, as one who holds a token.
+
+What HTTP and signatures need is an extra of this package, and imported only here, when somebody connects.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from tacita.client.http.trust import address_of
+from tacita.extras import needing
+from tacita.progress import Progress
+
+if TYPE_CHECKING:
+    from tacita.client.blocking import Service
+    from tacita.client.http.channel import Patience
+    from tacita.client.service import AsyncService
+    from tacita.client.threads import Report
+    from tacita.two_party.protocol.party import Party
+
+TIMEOUT = 120.0
+
+
+class How(TypedDict, total=False):
+    """Keywords of a connection; see `connect`."""
+
+    token: str | None
+    trust: Path | str | None
+    fingerprint: str | None
+    data: Path | str | None
+    progress: Report
+    timeout: float
+    threads: int
+    allow_insecure: bool
+    patience: Patience
+
+
+@dataclass(frozen=True)
+class WebSockets:
+    """Connections of connected schemes. context: None for plain ones."""
+
+    context: ssl.SSLContext | None
+    timeout: float
+    threads: int
+
+    def __call__(self, url: str, token: str | None) -> Party:
+        """Dials a wss:// address as the holder of the token. Raises PeerError."""
+        from tacita.client.websocket import dial
+
+        return dial(
+            url,
+            token=token,
+            ssl_context=self.context,
+            insecure_plain=self.context is None,
+            timeout=self.timeout,
+            threads=self.threads,
+        )
+
+
+def connect(url: str, **how: Unpack[How]) -> Service:
+    """The service at an https:// address; nothing is sent before the first call.
+
+    token: as the operator gave it; without one, where the server answers such callers, a visitor's for a day,
+    which this object alone knows. trust: a PEM file of the server's certificate or its signer's;
+    fingerprint: SHA-256 of the one certificate to take, in hex; at most one of the two, by default the
+    system's authorities. data: folder of keys and of what servers publish (default:
+    `$XDG_DATA_HOME/tacita`). progress: called with reports, also from other threads. timeout: seconds of
+    silence after which the server is given up. threads: of a connected scheme, 0 for all cores.
+    allow_insecure: admits plain HTTP to other machines, and parameters below 128 bits; for tests. patience:
+    when what failed is tried again.
+
+    Raises InputError for an address or options that cannot be, or where the extra `client` is not installed,
+    TypeError for a keyword that there is not.
+    """
+    with needing("client", "connect"):
+        from tacita.client.blocking import Service
+    return Service(connect_async(url, **how))
+
+
+def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
+    """As `connect`: a service whose methods are coroutines."""
+    if unknown := how.keys() - How.__annotations__.keys():
+        raise TypeError(f"connect: no keyword {', '.join(sorted(unknown))}")
+    given: dict[str, Any] = {"token": None, "trust": None, "fingerprint": None, "data": None, **how}
+    insecure = bool(given.get("allow_insecure", False))
+    address = address_of(url, allow_insecure=insecure)
+    with needing("client", "connect"):
+        from tacita.client.cost import Meter
+        from tacita.client.http.channel import Channel, Patience, client_of
+        from tacita.client.http.trust import context_of
+        from tacita.client.service import AsyncService, Options
+        from tacita.client.store import Store, default_folder
+    timeout, patience = given.get("timeout", TIMEOUT), given.get("patience") or Patience()
+    context = context_of(given["trust"], given["fingerprint"])
+    client = client_of(context, given["token"], timeout)
+    store = Store(Path(given["data"]) if given["data"] else default_folder())
+    dial = WebSockets(context if address.secure else None, timeout, given.get("threads", 0))
+    options = Options(dial, given.get("progress") or _silent, insecure)
+    return AsyncService(Channel(address, client, patience, Meter(patience.clock)), store, options)
+
+
+def _silent(_: Progress) -> None:
+    """A report that nobody reads."""

@@ -1,0 +1,1 @@
+"""What a client sends and receives as files."""

@@ -1,0 +1,200 @@
+"""Keys of a plan at a server: made here once, the public half sent there once.
+
+What is sent is evaluation.keys, gigabytes in chunks. The server says how much it has, and an upload goes on
+from there: after a broken connection, in another process, on another day.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from tacita.client import keystore
+from tacita.client.http.channel import Channel, Reply
+from tacita.client.session import Client
+from tacita.client.store import About, PlanFolder, private
+from tacita.client.threads import Report, in_thread
+from tacita.errors import PeerError
+from tacita.plans.files import sha256_of
+from tacita.plans.json_fields import printable
+from tacita.plans.prices.predict import file_bytes
+from tacita.plans.wire import CHUNK_BYTES, PLAN, SHA256, WHOLE_SHA256, KeyState, Offer
+from tacita.progress import Progress
+
+READ = 1 << 20
+CLASHES = 4  # answers 409 in a row that change nothing, after which we give up
+CHECKS = 20  # times that we ask whether the server has checked what it has
+BETWEEN = 1.0  # seconds
+LOOK = 0.2  # seconds between looks whether another process has made the keys
+AGAIN = "remove the keys and start again: tacita keys remove"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose keys: of a client's plan, at the server of a channel."""
+
+    channel: Channel
+    client: Client
+    folder: PlanFolder
+    model: str
+    offer: Offer
+
+
+async def ready(owner: Owner, report: Report) -> str:
+    """The id of a key of which the server has all; what is missing is made and sent.
+
+    Cost: the first time what the first report says, seconds and bytes, later one request. Raises
+    ResourceError for too small a disk, PeerError, RefusedError where the server keeps no more keys.
+    """
+    files, meter = owner.folder, owner.channel.meter
+    if not files.secret_key.exists():
+        with meter.step("keygen"):
+            await in_thread(lambda told: _make(owner, told, new=False), report)
+    key = await in_thread(lambda _: key_of(owner))
+    state = await known(owner, key)
+    if not (state and state.complete) and not files.evaluation_keys.exists():
+        with meter.step("keygen"):  # the server has lost them, and so have we
+            await in_thread(lambda told: _make(owner, told, new=True), report)
+        key = await in_thread(lambda _: key_of(owner))
+        state = await known(owner, key)
+    if not (state and state.complete):
+        with meter.step("upload"):
+            await _upload(owner, key, state, report)
+    files.evaluation_keys.unlink(missing_ok=True)
+    return key
+
+
+def key_of(owner: Owner) -> str:
+    """The id of the secret key that is here. Raises FileError."""
+    client = owner.client
+    return keystore.load_secret(client.plan, owner.folder, allow_insecure=client.allow_insecure).key_id
+
+
+async def known(owner: Owner, key: str) -> KeyState | None:
+    """What the server has of a key; None for nothing. Raises PeerError for what cannot be."""
+    reply = await owner.channel.ask("GET", f"/keys/{key}")
+    return None if reply.status == 404 else _checked(owner, key, reply.read(KeyState))
+
+
+def _checked(owner: Owner, key: str, state: KeyState) -> KeyState:
+    if (state.id, state.plan) != (key, owner.client.plan.hash) or state.received > state.bytes:
+        raise PeerError(f"key {key[:12]}: the server tells of another one", hint=AGAIN)
+    return state
+
+
+def _make(owner: Owner, report: Report, *, new: bool) -> None:
+    """Both files, unless another process made them meanwhile. new: in place of a secret key whose other half
+    is gone."""
+    files, plan = owner.folder, owner.client.plan
+    size, seconds = file_bytes(plan)["evaluation_keys"], owner.offer.keygen_seconds
+    with _alone(files, report):
+        if files.secret_key.exists() and (not new or files.evaluation_keys.exists()):
+            return
+        once = f"{'new ' if new else ''}keys, made once: about {seconds:.0f} s"
+        report(Progress(f"{once}, then {size / 1e6:.0f} MB to send", 0, 1, 0.0, seconds))
+        files.secret_key.unlink(missing_ok=True)
+        Client(owner.client.public, files, allow_insecure=owner.client.allow_insecure).keygen(report)
+        files.evaluation_keys.chmod(0o600)
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        files.tell(About(printable(owner.model), plan.scheme, plan.hash, key_of(owner), made))
+
+
+@contextmanager
+def _alone(files: PlanFolder, report: Report) -> Iterator[None]:
+    """Of all processes, this one makes keys in the folder; it waits for another, reporting."""
+    with (private(files.path) / "lock").open("w") as file:
+        Path(file.name).chmod(0o600)
+        while not _locked(file):
+            report(Progress("another process makes these keys", 0, 1, 0.0, 0.0))
+            time.sleep(LOOK)
+        yield
+
+
+def _locked(file: TextIO) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+async def _upload(owner: Owner, key: str, state: KeyState | None, report: Report) -> None:
+    path, total = owner.folder.evaluation_keys, owner.folder.evaluation_keys.stat().st_size
+    whole = await in_thread(lambda _: sha256_of(path))
+    clock, clashes, at = owner.channel.patience.clock, 0, _received(state, total)
+    began, first = clock(), at
+    while not (state and state.complete):
+        if at == total:
+            state = await _verified(owner, key)
+            continue
+        report(_progress(owner, at - first, total - first, clock() - began))
+        reply = await _send(owner, key, at, total, whole)
+        if clash := reply.status == 409:
+            state = await known(owner, key)
+        else:
+            state = _checked(owner, key, reply.read(KeyState))
+        before, at = at, _received(state, total)
+        if at <= before and not clash:
+            raise PeerError(f"key {key[:12]}: {at} bytes after a chunk at {before}", hint=AGAIN)
+        clashes = clashes + 1 if clash and at == before else 0
+        if clashes:
+            await _clashed(owner, reply, clashes)
+
+
+def _received(state: KeyState | None, total: int) -> int:
+    if state and state.bytes != total:
+        raise PeerError(f"keys of {total} bytes, the server waits for {state.bytes}", hint=AGAIN)
+    return state.received if state else 0
+
+
+async def _clashed(owner: Owner, reply: Reply, times: int) -> None:
+    """The server takes nothing more, and yet stands where it stood: another call may be writing. Raises
+    RefusedError when that does not end."""
+    patience = owner.channel.patience
+    if times > CLASHES or (wait := patience.delay(min(times, patience.attempts - 1))) is None:
+        reply.require()
+    else:
+        await patience.sleep(wait)
+
+
+async def _send(owner: Owner, key: str, at: int, total: int, whole: str) -> Reply:
+    """One chunk; the reply is 409 where the server goes on from another place."""
+    data = await in_thread(lambda _: _piece(owner.folder.evaluation_keys, at, CHUNK_BYTES))
+    headers = {
+        "Content-Range": f"bytes {at}-{at + len(data) - 1}/{total}",
+        "Content-Type": "application/octet-stream",
+        SHA256: hashlib.sha256(data).hexdigest(),
+        WHOLE_SHA256: whole,
+        PLAN: owner.client.plan.hash,
+    }
+    params = {"model": owner.model, "scheme": owner.offer.scheme}
+    return await owner.channel.ask("PUT", f"/keys/{key}", params=params, headers=headers, body=data)
+
+
+async def _verified(owner: Owner, key: str) -> KeyState:
+    """Of a key whose bytes are all there: once the server has checked them."""
+    for _ in range(CHECKS):
+        state = await known(owner, key)
+        if state and state.complete:
+            return state
+        await owner.channel.patience.sleep(BETWEEN)
+    raise PeerError(f"key {key[:12]}: all of it is sent, and the server does not take it", hint=AGAIN)
+
+
+def _progress(owner: Owner, sent: int, total: int, seconds: float) -> Progress:
+    """Of an upload's chunks, by the speed so far."""
+    left = seconds * (total - sent) / sent if sent else 0.0
+    what = f"sending keys, {sent / 1e6:.0f} of {total / 1e6:.0f} MB"
+    return Progress(what, sent // CHUNK_BYTES, -(-total // CHUNK_BYTES), seconds, left)
+
+
+def _piece(path: Path, at: int, count: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(at)
+        return file.read(count)

@@ -1,0 +1,269 @@
+"""A service as coroutines: ask a model by a verb, whatever scheme answers.
+
+async with tacita.connect_async("https://models.example.org:8443", token=token) as service:
+    answers = await asyncio.gather(*(service.classify(text) for text in texts))
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, overload
+from urllib.parse import quote
+
+from tacita.client.choose import chosen
+from tacita.client.cost import Cost, Meter
+from tacita.client.files.keys import Owner
+from tacita.client.files.requests import Ciphertexts, fetched
+from tacita.client.http.channel import Channel
+from tacita.client.session import Client
+from tacita.client.store import Store
+from tacita.client.threads import Report
+from tacita.errors import InputError, PeerError
+from tacita.plans import engine
+from tacita.plans.scheme import BUMBLEBEE, Head
+from tacita.plans.wire import API, VISITOR, Model, Models, Offer
+from tacita.texts.answer import Answer
+from tacita.texts.embed import Text
+from tacita.texts.embedding import Embedder
+from tacita.texts.generation import TOKENS, Choice, TextOptions, Token, stop_texts
+from tacita.texts.task import require_kind
+from tacita.two_party.protocol.party import Party
+
+Texts = list[str] | list[tuple[str, str]] | list[Text]
+
+
+class Session(Protocol):
+    """One plan of a server, ready to be asked: `Ciphertexts` or `Connected`."""
+
+    @property
+    def plan(self) -> Head: ...
+    @property
+    def offer(self) -> Offer: ...
+    @property
+    def front(self) -> Embedder | None: ...
+
+    async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]: ...
+    def generate(
+        self, prompt: str, options: TextOptions, meter: Meter, report: Report
+    ) -> AsyncGenerator[Token, None]: ...
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """dial: connects to the WebSocket of a connected scheme, at a URL, with a token. report: called with
+    progress, from several threads. allow_insecure: admits parameters below 128 bits."""
+
+    dial: Callable[[str, str | None], Party]
+    report: Report
+    allow_insecure: bool = False
+
+
+class AsyncService:
+    """One server, as one who holds a token. Made by `tacita.connect_async`; to be closed.
+
+    last: what the call that ended last cost, None before. Every method raises PeerError where the server is
+    not there, not trusted or breaks the API, RefusedError where it says no, InputError for what it does not
+    offer or a text that does not fit.
+    """
+
+    def __init__(self, channel: Channel, store: Store, options: Options) -> None:
+        self._channel, self._store, self._options = channel, store, options
+        self._models: Models | None = None
+        self._sessions: dict[tuple[str, str, str], Session] = {}
+        self._opening = asyncio.Lock()
+        self.last: Cost | None = None
+
+    async def __aenter__(self) -> AsyncService:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hangs up. Keys stay on this machine and at the server."""
+        for session in self._sessions.values():
+            with suppress(PeerError):
+                await session.close()
+        self._sessions.clear()
+        await self._channel.client.aclose()
+
+    async def models(self) -> Models:
+        """What the server offers, asked for now. At the first contact with this server its signing key is
+        kept; PeerError where it has another later."""
+        reply = await self._channel.ask("GET", "/models")
+        found = reply.read(Models)
+        if self._channel.token is None and (token := reply.headers.get(VISITOR)):
+            self._channel.take(token)
+        self._store.server(self._channel.address).meet(self._channel.address.url, found.signer)
+        self._models = found
+        return found
+
+    @overload
+    async def classify(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    async def classify(
+        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
+    ) -> list[Answer]: ...
+    async def classify(
+        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
+    ) -> Answer | list[Answer]:
+        """The label of a text, of a pair, or of each of a list.
+
+        model: a name that the server offers (default: the only one that answers so). scheme: one of its
+        offers (default: the first), or "auto": the quickest for so many texts by the offers' estimates.
+        Cost: the first time under a CKKS scheme keys are made and sent, seconds and up to gigabytes, as the
+        first report says; then what the offer foresees for a request.
+        """
+        return await self.ask("classify", text, model, scheme)
+
+    @overload
+    async def embed(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    async def embed(
+        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
+    ) -> list[Answer]: ...
+    async def embed(
+        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
+    ) -> Answer | list[Answer]:
+        """As `classify`, of a model without labels: the answer's `vector`."""
+        return await self.ask("embed", text, model, scheme)
+
+    @overload
+    async def search(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    async def search(
+        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
+    ) -> list[Answer]: ...
+    async def search(
+        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
+    ) -> Answer | list[Answer]:
+        """As `classify`, of a model with documents: the answer's `scores`."""
+        return await self.ask("search", text, model, scheme)
+
+    @overload
+    async def tag(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    async def tag(
+        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
+    ) -> list[Answer]: ...
+    async def tag(
+        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
+    ) -> Answer | list[Answer]:
+        """As `classify`, of a token classifier: the answer's `spans`."""
+        return await self.ask("tag", text, model, scheme)
+
+    @overload
+    async def fill(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    async def fill(
+        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
+    ) -> list[Answer]: ...
+    async def fill(
+        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
+    ) -> Answer | list[Answer]:
+        """As `classify`, of a model for masked words: the answer's `masks`."""
+        return await self.ask("fill", text, model, scheme)
+
+    async def answer(
+        self, question: str, context: str, *, model: str | None = None, scheme: str | None = None
+    ) -> Answer:
+        """As `classify`, of a model for question answering: the answer's `span` of the context."""
+        (found,) = await self._answers("answer", [(question, context)], model, scheme)
+        return found
+
+    async def generate(
+        self,
+        prompt: str,
+        *,
+        model: str | None = None,
+        scheme: str | None = None,
+        max_tokens: int = TOKENS,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        stop: str | Sequence[str] = (),
+    ) -> AsyncGenerator[Token, None]:
+        """Gives the tokens behind a prompt as they come: see `tacita.generate`. scheme: by default bumblebee,
+        the one that writes over a service.
+
+        Who closes it early (`contextlib.aclosing`) ends the text; a connection that breaks is made again.
+        """
+        options = TextOptions(max_tokens, stop_texts(stop), Choice(temperature, top_k))
+        meter = Meter(self._channel.patience.clock)
+        try:
+            session = await self.open(["generate"], model, scheme or BUMBLEBEE, meter=meter)
+            async with aclosing(session.generate(prompt, options, meter, self._options.report)) as tokens:
+                async for token in tokens:
+                    yield token
+        finally:
+            self.last = meter.cost
+
+    async def ask(
+        self, verb: str, text: Text | Texts, model: str | None, scheme: str | None
+    ) -> Answer | list[Answer]:
+        """By a key of `texts.task.GIVES`: an answer, or a list of them for a list."""
+        if isinstance(text, list):
+            return await self._answers(verb, text, model, scheme)
+        return (await self._answers(verb, [text], model, scheme))[0]
+
+    async def open(
+        self,
+        verbs: Sequence[str],
+        model: str | None = None,
+        scheme: str | None = None,
+        *,
+        meter: Meter,
+        texts: int = 1,
+    ) -> Session:
+        """The plan that is asked by these verbs, the first or any other; opened once. Raises InputError."""
+        models = self._models or await self.models()
+        found, offer = chosen(models, verbs, model, scheme, texts)
+        key = (found.name, offer.scheme, offer.plan)
+        async with self._opening:
+            if key not in self._sessions:
+                with meter.step("public"):
+                    self._sessions[key] = await self._opened(found, offer, models.signer, meter)
+        require_kind(verbs[0], self._sessions[key].plan, *verbs[1:])
+        return self._sessions[key]
+
+    async def remove_key(self, key: str) -> None:
+        """The server's half of a key, if it has any."""
+        reply = await self._channel.ask("DELETE", f"/keys/{key}")
+        if reply.status != 404:
+            reply.require()
+
+    async def _answers(
+        self, verb: str, texts: Sequence[Text], model: str | None, scheme: str | None
+    ) -> list[Answer]:
+        if not texts:
+            raise InputError(f"{verb}: no text", hint="pass a text, or a list of them")
+        meter, report = Meter(self._channel.patience.clock), self._options.report
+        try:
+            session = await self.open([verb], model, scheme, meter=meter, texts=len(texts))
+            size = session.plan.batch
+            groups = [texts[at : at + size] for at in range(0, len(texts), size)]
+            return [one for group in groups for one in await session.answer(group, meter, report)]
+        finally:
+            self.last = meter.cost
+
+    async def _opened(self, model: Model, offer: Offer, signer: str, meter: Meter) -> Session:
+        self._store.ready()
+        if offer.connected:
+            from tacita.client.connected import connected
+
+            dial = partial(self._dial, model.name)
+            return await connected(dial, offer, self._store.public)
+        channel = self._channel.metered(meter)
+        public = await fetched(channel, model.name, offer, self._store.public)
+        engine.require_secure(public.plan.parameters, allow_insecure=self._options.allow_insecure)
+        folder = self._store.server(channel.address).plan(offer.plan)
+        client = Client(public, folder, allow_insecure=self._options.allow_insecure)
+        return Ciphertexts(Owner(self._channel, client, folder, model.name, offer), signer)
+
+    def _dial(self, model: str) -> Party:
+        path = f"{API}/two-party?model={quote(model, safe='')}"
+        return self._options.dial(self._channel.address.socket(path), self._channel.token)

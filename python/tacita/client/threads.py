@@ -1,0 +1,127 @@
+"""Between threads and an event loop: long computations leave the loop free, and calls without `await` have a
+loop of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from tacita.errors import InputError
+from tacita.progress import Progress
+
+T = TypeVar("T")
+Report = Callable[[Progress], None]
+SETTLED = 60.0  # seconds that an interrupted call may take to clean up
+
+
+class LeftError(Exception):
+    """Raised in a thread whose caller went away."""
+
+
+async def in_thread(action: Callable[[Report], T], report: Report = lambda _: None) -> T:
+    """What an action returns that reports how far it is, from a thread. Cancelled, it ends at its next
+    report, and this not before it: nothing goes on in a folder that its caller removes."""
+    left = threading.Event()
+
+    def heard(now: Progress) -> None:
+        if left.is_set():
+            raise LeftError("its caller was cancelled")
+        report(now)
+
+    working = asyncio.get_running_loop().run_in_executor(None, action, heard)
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        left.set()
+        await asyncio.wait([working])
+        working.exception()  # of somebody who left
+        raise
+
+
+class LoopThread:
+    """An event loop in a thread. `close` ends it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._open = set[AsyncGenerator[Any, None]]()  # of `each`
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tacita-remote", daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Returns its result. An interrupted wait (Ctrl-C) cancels it, and lasts until it has cleaned up.
+        Raises InputError behind `close`."""
+        if self.closed:
+            coroutine.close()
+            raise InputError("the service was closed", hint="connect again")
+        outcome: Future[T] = Future()
+        tasks: list[asyncio.Task[T]] = []
+        over = threading.Event()
+
+        def begin() -> None:
+            tasks.append(self._loop.create_task(coroutine))
+            tasks[0].add_done_callback(end)
+
+        def end(task: asyncio.Task[T]) -> None:
+            _copy(task, outcome)
+            over.set()
+
+        def stop() -> None:
+            tasks[0].cancel() if tasks else over.set()
+
+        try:  # an interrupt may come at any of these calls, also when `begin` is on its way
+            self._loop.call_soon_threadsafe(begin)
+            return outcome.result()
+        except BaseException:
+            if not outcome.done():
+                self._loop.call_soon_threadsafe(stop)
+                over.wait(SETTLED)
+            if not tasks:
+                coroutine.close()
+            raise
+
+    def each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        """The items, each computed when it is asked for. Who closes the iterator closes `items`."""
+        self._open.add(items)
+        try:
+            while (item := self.run(_following(items))) is not None:
+                yield item
+        finally:
+            self._open.discard(items)
+            if not self.closed:
+                self.run(_ended(items))
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self._loop.is_closed()
+
+    def close(self) -> None:
+        """No call may be in progress. Items that nobody has asked for are computed no more."""
+        for items in list(self._open):
+            self.run(_ended(items))
+        for ending in (self._loop.shutdown_asyncgens(), self._loop.shutdown_default_executor()):
+            asyncio.run_coroutine_threadsafe(ending, self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def _copy(task: asyncio.Task[T], outcome: Future[T]) -> None:
+    """What became of a task, for who waits in another thread."""
+    if task.cancelled():
+        outcome.cancel()
+    elif error := task.exception():
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(task.result())
+
+
+async def _following(items: AsyncGenerator[T, None]) -> T | None:
+    return await anext(items, None)
+
+
+async def _ended(items: AsyncGenerator[Any, None]) -> None:
+    await items.aclose()

@@ -1,0 +1,158 @@
+"""What a server keeps of a text from one request to the next: rows as ciphertexts, in a folder of its own.
+
+    manifest         plan, key, sha256 of the last request, how many there were, sha256 of each file
+    *.spill          a ciphertext each
+
+A request names the one that it follows, so its own sha256 stands for the text so far, and one that is
+replayed, skipped or of another text is refused before anything is computed. The rows that a request leaves
+are written after its response, beside those before it, which go when the manifest has been replaced in one
+step: a killed server has the one or the other, and evaluates the request again bit for bit, or refuses it as
+answered. On disk at most: twice the rows of a text. The files are the server's own and checked all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacita.errors import FileError
+from tacita.evaluate.spill import Handle, SpillFile, SpillingBackend, SpillStore
+from tacita.evaluate.spill import store as manifest
+from tacita.plans import engine, envelope
+from tacita.plans.files import digest_of
+from tacita.plans.plan import Plan, TensorInfo
+from tacita.plans.prices.formulas import prices_of
+from tacita.plans.prices.predict import ciphertext_bytes
+from tacita.slots.stage import Live
+
+FOLDER = ".tacita-rows"  # in the work folder
+FORMAT, VERSION = "tacita-rows", 1
+MAX_BYTES = 1 << 24
+ANEW = "begin the text anew: let the server forget what it keeps, and send the first row"
+Read = Callable[[bytes, TensorInfo, Path], Any]  # bytes, their tensor and file -> a checked ciphertext
+Cts = tuple[Handle, ...]
+
+
+@dataclass(frozen=True)
+class Text:
+    """The content of a manifest. request: sha256 of the last one, hex; rows: how many there were."""
+
+    plan: str
+    key: str
+    request: str
+    rows: int
+    tensors: Mapping[str, tuple[SpillFile, ...]]
+
+    @property
+    def files(self) -> list[SpillFile]:
+        """All of them."""
+        return [file for files in self.tensors.values() for file in files]
+
+
+class KeptRows:
+    """The rows that a request takes and leaves. text: so far; None before the first row. key, digest: of the
+    request, hex."""
+
+    def __init__(self, plan: Plan, store: SpillStore, text: Text | None, key: str, digest: str) -> None:
+        self._plan, self._store, self.text = plan, store, text
+        self._key, self._digest = key, digest
+
+    def live(self, be: SpillingBackend, given: Live, read: Read) -> Live:
+        """The plan's kept tensors, before the first row zeros, which the server takes from the request
+        (`given`) by subtracting it from itself. Raises FileError for a file that is not what was written."""
+        if self.text is None:
+            (hidden,) = given["hidden"]
+            zero = be.sub(hidden, hidden)
+            return {t.name: (be.drop_to(zero, t.level),) * t.count for t in self._plan.kept}
+        files = self.text.tensors
+        return {
+            t.name: tuple(be.adopt(self._read(file, t, read)) for file in files[t.name])
+            for t in self._plan.kept
+        }
+
+    def _read(self, file: SpillFile, tensor: TensorInfo, read: Read) -> Any:
+        path = self._store.folder / file.name
+        with engine.translated(FileError, str(path)):
+            return read(self._store.load(file), tensor, path)
+
+    def leave(self, be: SpillingBackend, left: Mapping[str, Cts]) -> None:
+        """Keeps these in place of those that were taken. left: by the plan's names. Raises ResourceError,
+        FileError; then those before are still kept."""
+        tensors = {t.name: self._written(be, left[t.name], t.level) for t in self._plan.kept}
+        before, count = (self.text.files, self.text.rows) if self.text else ([], 0)
+        self.text = Text(self._plan.hash, self._key, self._digest, count + 1, tensors)
+        self._store.write_manifest(manifest.stated(FORMAT, VERSION, self.text))
+        for file in before:
+            self._store.remove(file)
+        self._store.hold({file.name for file in self.text.files})
+
+    def _written(self, be: SpillingBackend, cts: Cts, level: int) -> tuple[SpillFile, ...]:
+        return tuple(self._store.write(be.pool.packed(be.drop_to(ct, level))) for ct in cts)
+
+
+@contextmanager
+def kept_rows(plan: Plan, work: Path, request: Path) -> Iterator[KeptRows | None]:
+    """Those that a request goes on behind; None under a plan that keeps none. The folder is locked meanwhile.
+
+    Raises FileError for a request that does not follow the last one of the text that is kept, ResourceError
+    where another process has the folder.
+    """
+    if not plan.kept:
+        yield None
+        return
+    store = SpillStore(work / FOLDER)
+    try:
+        text, key, digest = _found(store), envelope.key_of(request, "request"), digest_of(request)
+        _require_next(plan, request, digest, text)
+        if text is None:
+            store.sweep()
+        yield KeptRows(plan, store, text, key, digest)
+    finally:
+        store.close(keep=store.has_manifest())
+
+
+def kept_bytes(plan: Plan) -> int:
+    """Of the files at most: those of one row more are written before the others go."""
+    return 2 * ciphertext_bytes(plan.kept, prices_of(plan.parameters))[0]
+
+
+def forget(work: Path) -> None:
+    """Lets go of the text that is kept, if one is. Raises FileError, ResourceError as `kept_rows`."""
+    if (work / FOLDER).exists():
+        SpillStore(work / FOLDER).close(keep=False)
+
+
+def _require_next(plan: Plan, request: Path, digest: str, text: Text | None) -> None:
+    """Raises FileError unless the request follows the last one of the text."""
+    after, key = envelope.after_of(request), envelope.key_of(request, "request")
+    if text is None:
+        if after:
+            what = f"goes on behind request {after[:12]}, and no rows are kept"
+            raise FileError(f"{request}: {what}", hint=ANEW)
+        return
+    if (text.plan, text.key) != (plan.hash, key):
+        raise FileError(f"{request}: rows are kept of a text under another plan or key", hint=ANEW)
+    if digest == text.request:
+        raise FileError(f"{request}: row {text.rows} of its text, answered already", hint="send the next row")
+    if after != text.request:
+        what = f"goes on behind request {after[:12]}" if after else "begins a text"
+        kept = f"{text.rows} rows are kept, the last of request {text.request[:12]}"
+        raise FileError(f"{request}: {what}, {kept}", hint=ANEW)
+    if text.rows >= plan.tokens:
+        raise FileError(f"{request}: a text of {plan.tokens} rows is full", hint="plan for more --tokens")
+
+
+def _found(store: SpillStore) -> Text | None:
+    """What is kept, None for nothing. Raises FileError for what `KeptRows.leave` would not have written."""
+    try:
+        if (found := store.read_manifest(MAX_BYTES)) is None:
+            return None
+        text = manifest.parsed(found, FORMAT, VERSION, Text)
+        manifest.require_ours(text.files)
+        store.adopt(text.files)
+    except (FileError, *manifest.MALFORMED) as error:
+        raise FileError(f"{store.folder}: not the rows of a text ({error!s:.200})", hint=ANEW) from error
+    return text

@@ -1,0 +1,228 @@
+"""How much of a memory limit ciphertexts may take, and how much of them will not fit: from the plan's
+prediction."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tacita import compiled
+from tacita.errors import FileError, KeyMissingError, ResourceError
+from tacita.plans import engine
+from tacita.plans.plan import Plan
+from tacita.resources import GB, require_memory, resident_bytes
+
+if TYPE_CHECKING:
+    from tacita._native import EvaluationKeys, Evaluator
+
+
+RESULTS = 8  # one part in so many is free for results
+LEAST = 4  # one part in so many of the predicted budget is used in any case
+NUMBER = 8  # bytes of a weight in a model: float64
+LIMB = 8  # bytes of a residue: a double
+# bytes of a layer's weight in a circuit, beside those of the model: its place in complex, padded diagonals
+# and what the process grows by on the way. Measured, 24.7 on three layers of BERT-base's shape (21.9 million
+# weights, packing rows): 18.4 of them in the diagonals
+IN_CIRCUIT = 25
+
+
+def ciphertext_budget(plan: Plan, memory: float) -> int:
+    """Bytes that a limit of `memory` GB leaves for ciphertexts at rest, beside keys, bootstrapping and
+    process.
+
+    An eighth of what is left is kept free for the results of the running operation, before others make room
+    for them. Raises ResourceError when it leaves nothing.
+    """
+    fixed = fixed_bytes(plan)
+    budget = int(memory * GB) - fixed
+    if budget <= 0:
+        raise ResourceError(
+            f"evaluation within {memory:g} GB: keys and process alone need {fixed / GB:.1f} GB",
+            hint="allow it more: --memory, or memory= of the Server",
+        )
+    return budget - budget // RESULTS
+
+
+def measured_budget(predicted: int, memory: float, taken: int | None, results: int = 0) -> int:
+    """The same once everything else is there. taken: bytes of this process without idle ones (None: not
+    known). results: bytes that one operation's results may have, to be kept free if an eighth is less.
+
+    A process may hold more than the plan knows of: what it planned with, another model's server. Where the
+    limit leaves hardly anything, a quarter of what was predicted is used: the run goes on, and more is
+    written to disk.
+    """
+    if taken is None:
+        return predicted
+    left = max(0, int(memory * GB) - taken)
+    return min(predicted, max(left - max(left // RESULTS, results), predicted // LEAST))
+
+
+def results_bytes(plan: Plan, group: int) -> int:
+    """Of so many ciphertexts that are refreshed at once: on their way they have about twice the limbs that
+    they end with."""
+    limbs = 2 * (plan.parameters.max_level + 1)
+    return group * 2 * limbs * 2 * plan.parameters.slots * LIMB
+
+
+def server_bytes(plan: Plan) -> int:
+    """Bytes of an evaluation without a limit: what the plan predicts, and model and circuit, whose size
+    follows from the sizes of the model and so needs no place in the plan."""
+    return plan.prediction.bytes["server_memory"] + circuit_bytes(plan)
+
+
+def fixed_bytes(plan: Plan) -> int:
+    """Of these, all but ciphertexts: keys, matrices of bootstrapping, process, model and circuit."""
+    return server_bytes(plan) - _working(plan)
+
+
+def circuit_bytes(plan: Plan) -> int:
+    """Bytes of the model's numbers and of the circuit built from them; BERT-base's take 2.8 GB."""
+    m = plan.model
+    weights = m.layers * (4 * m.hidden**2 + 2 * m.hidden * m.intermediate)
+    tables = m.embeddings.vocab + m.embeddings.positions + m.embeddings.types if m.embeddings else 0
+    return weights * (NUMBER + IN_CIRCUIT) + tables * m.hidden * NUMBER
+
+
+def predicted_memory(plan: Plan, memory: float) -> int:
+    """Bytes of the evaluation's peak: the limit, or the plan's need where that is less."""
+    return min(server_bytes(plan), int(memory * GB))
+
+
+def working_bytes(plan: Plan, memory: float) -> int:
+    """Bytes of ciphertexts that are in memory at the peak of an evaluation, by the plan's prediction; 0 where
+    the limit leaves none."""
+    return max(0, min(_working(plan), int(memory * GB) - fixed_bytes(plan)))
+
+
+def predicted_spill(plan: Plan, budget: int) -> int:
+    """Bytes of files at the peak, at most: 0 when everything fits, else one for each ciphertext, in memory or
+    not."""
+    working = _working(plan)
+    return working if working > budget else 0
+
+
+def _working(plan: Plan) -> int:
+    """Bytes of ciphertexts alive at the peak."""
+    return max(plan.prediction.stage_bytes, default=0)
+
+
+# Evaluators by client: what stays in memory between the requests of one plan.
+#
+# An evaluator is a client's evaluation keys, the threads, and the encoded matrices of bootstrapping (1 GB at
+# N = 2^16), which are made when the first keys are loaded and shared by all clients. The circuit is kept
+# beside them by `planning.circuit.circuit_of`, with its weights as vectors; these are encoded in each request
+# (decision 19).
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """One client's. key_id: random, in all files of the client. nbytes: of the keys."""
+
+    key_id: str
+    evaluator: Evaluator
+    nbytes: int
+
+
+class KeyRing:
+    """The evaluators of one plan, the latest used last, as many as a limit of memory admits: at least one.
+
+    memory: GB that an evaluation may take, all keys included. What the plan predicts for one evaluation with
+    one client's keys comes first; every client's keys are equally large, and further ones are kept in what
+    is left of the limit. The keys that were used longest ago make room.
+    """
+
+    def __init__(self, plan: Plan, *, memory: float, threads: int = 0, allow_insecure: bool = False) -> None:
+        self.params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
+        self._plan, self._threads, self._memory = plan, threads, memory
+        self._held: OrderedDict[str, Held] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def further_bytes(self) -> int:
+        """Of the keys beside one client's."""
+        return sum(held.nbytes for held in list(self._held.values())[1:])
+
+    def held(self, key_id: str) -> Held | None:
+        """A client's evaluator, if it is here."""
+        if key_id in self._held:
+            self._held.move_to_end(key_id)
+        return self._held.get(key_id)
+
+    def forget(self, key_id: str) -> None:
+        """Lets go of a client's evaluator, if it is here: the next request reads a file again."""
+        self._held.pop(key_id, None)
+
+    def load(self, path: Path) -> Held:
+        """Reads a file of evaluation keys. Cost: about 5 s a GB; the first keys also make what all requests
+        share, and have the memory that one works in provided.
+
+        Others make room once the file was read, so that a bad one pushes nothing out; while it is read the
+        limit may be passed by one client's keys, where the machine has memory for them. Raises ResourceError
+        before it starts when memory is short, KeyMissingError and FileError for another file than the plan's
+        keys.
+        """
+        need = predicted_memory(self._plan, self._memory)
+        need = next((held.nbytes for held in self._held.values()), need)
+        try:
+            require_memory(need, "evaluation")
+        except ResourceError:
+            self._make_room()
+            require_memory(need, "evaluation")
+        keys = self._read(path)
+        self._make_room()
+        self._held[keys.key_id] = found = Held(keys.key_id, self._evaluator(keys), keys.nbytes)
+        return found
+
+    def _make_room(self) -> None:
+        """For one more client's keys."""
+        spare = max(0, int(self._memory * GB) - server_bytes(self._plan))
+        while self._held and sum(held.nbytes for held in self._held.values()) > spare:
+            self._held.popitem(last=False)
+
+    def _read(self, path: Path) -> EvaluationKeys:
+        try:
+            with engine.translated(FileError, str(path)):
+                rotations = list(self._plan.rotations)
+                load = compiled.native.EvaluationKeys.load
+                return load(str(path), self.params, rotations, self._plan.coefficients)
+        except FileError as error:
+            raise _naming_rotations(error, self._plan) from error
+
+    def _evaluator(self, keys: EvaluationKeys) -> Evaluator:
+        for held in self._held.values():
+            return held.evaluator.with_keys(keys)
+        evaluator = compiled.native.Evaluator(self.params, keys, self._threads)
+        evaluator.prepare(self._plan.bootstraps > 0, 0)
+        evaluator.prepare(False, self._working(evaluator))
+        return evaluator
+
+    def _working(self, evaluator: Evaluator) -> int:
+        """Bytes to provide for ciphertexts: what the plan predicts, and within the limit what is left when
+        the circuit comes too. What is kept free for results is not provided, since what else a process comes
+        to hold on the way goes there, too."""
+        predicted, taken = working_bytes(self._plan, self._memory), taken_bytes(evaluator)
+        if taken is None:
+            return predicted
+        left = max(0, int(self._memory * GB) - taken - circuit_bytes(self._plan))
+        return min(predicted, left - left // RESULTS)
+
+
+def taken_bytes(evaluator: Evaluator) -> int | None:
+    """Bytes of this process, less those of ciphertexts that are no more; None where the system does not
+    say."""
+    resident = resident_bytes()
+    return None if resident is None else resident - evaluator.unused_bytes
+
+
+def _naming_rotations(error: FileError, plan: Plan) -> FileError | KeyMissingError:
+    """The engine names keys by Galois element, 5^step mod 2N; people and plans name them by step."""
+    slots = plan.parameters.slots
+    steps = {pow(5, step, 4 * slots): f"of rotation by {step}" for step in range(slots)}
+    text = re.sub(r"Galois\((\d+)\)", lambda found: steps.get(int(found[1]), "of conjugation"), str(error))
+    kind = KeyMissingError if "keys are missing" in text else FileError
+    return kind(text, hint=error.hint or "run `tacita keygen` again with this plan")

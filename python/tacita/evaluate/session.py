@@ -1,0 +1,250 @@
+"""The server of one plan: loads weights and evaluation keys, checks a request, evaluates, writes the
+response.
+
+Ciphertexts stay within a memory limit, and a killed run goes on from its last resume point: see `spill` and
+`resume`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tacita import compiled
+from tacita.checkpoint import Checkpoint
+from tacita.errors import FileError, PlanError
+from tacita.evaluate import resume
+from tacita.evaluate.kept import KeptRows, forget, kept_bytes, kept_rows
+from tacita.evaluate.keyring import (
+    Held,
+    KeyRing,
+    ciphertext_budget,
+    measured_budget,
+    predicted_memory,
+    predicted_spill,
+    results_bytes,
+    taken_bytes,
+)
+from tacita.evaluate.resume import Checkpoints, Run
+from tacita.evaluate.spill import Codec, Handle, SpillingBackend, SpillStore
+from tacita.evaluate.spill.backend import BOOTSTRAP_GROUP
+from tacita.packings import executor
+from tacita.packings.base import Circuit
+from tacita.planning.circuit import circuit_of, require_model
+from tacita.plans import engine, envelope
+from tacita.plans.files import Workdir, digest_of, require
+from tacita.plans.plan import Plan, TensorInfo
+from tacita.plans.prices.predict import file_bytes
+from tacita.progress import Progress
+from tacita.resources import GB, require_disk, threads
+from tacita.slots.ckks import CkksBackend
+from tacita.slots.stage import Live
+from tacita.version import __version__
+
+if TYPE_CHECKING:
+    from tacita._native import Ciphertext
+
+MEMORY_GB = 12.0
+SAVE_EVERY = 60.0  # seconds between resume points
+FOLDER = ".tacita-spill"  # of spilled ciphertexts and resume points, in the work folder
+FORMER_FOLDER = "resume"  # theirs in earlier releases
+
+
+@dataclass(frozen=True)
+class Usage:
+    """GB of one evaluation: ciphertexts in memory at most; files of spilled ciphertexts and resume points at
+    most, written and read. resumed: stages that an earlier run had finished."""
+
+    ciphertexts: float = 0.0
+    disk: float = 0.0
+    written: float = 0.0
+    read: float = 0.0
+    resumed: int = 0
+
+
+class Server:
+    """Holds public material only: plan, encoder weights, evaluation keys. It decrypts nothing.
+
+    Keys, circuit and the matrices of bootstrapping stay from one evaluation to the next. ring: where they
+    stay, shared by the servers of a plan's work folders; it has `threads`, `allow_insecure` and `memory`
+    of its own.
+    memory: GB that an evaluation may take, keys included; what does not fit is spilled to the work folder.
+    resume: go on from the resume point of a killed run of the same request, and save such points, one every
+    `save_every` seconds (0: after each stage). usage: of the last evaluation.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        model: Checkpoint,
+        work: Path | str | Workdir,
+        *,
+        threads: int = 0,
+        allow_insecure: bool = False,
+        memory: float = MEMORY_GB,
+        resume: bool = True,
+        save_every: float = SAVE_EVERY,
+        ring: KeyRing | None = None,
+    ) -> None:
+        require_model(plan, model)
+        self.plan, self.model = plan, model
+        self.work = work if isinstance(work, Workdir) else Workdir(Path(work))
+        self.threads = threads or _all_threads()
+        self.memory, self.resume, self.save_every = memory, resume, save_every
+        if ring is None:
+            ring = KeyRing(plan, threads=threads, allow_insecure=allow_insecure, memory=memory)
+        self.ring, self.params = ring, ring.params
+        self.usage = Usage()
+
+    def load_keys(self) -> None:
+        """Reads evaluation.keys now rather than at the first request. Raises as `KeyRing.load`."""
+        self.ring.load(require(self.work.evaluation_keys, "keygen"))
+
+    def forecast(self) -> tuple[int, int]:
+        """Bytes of an evaluation by the plan's prediction: memory at its peak, files of spilled ciphertexts
+        at most.
+
+        Raises ResourceError when the memory limit is too low for the keys.
+        """
+        budget = ciphertext_budget(self.plan, self.memory)
+        return predicted_memory(self.plan, self.memory), predicted_spill(self.plan, budget)
+
+    def evaluate(
+        self,
+        progress: Callable[[Progress], None] = lambda _: None,
+        notice: Callable[[str], None] = lambda _: None,
+    ) -> Path:
+        """Reads request.ct, runs the circuit, writes response.ct. notice: told in a line what a user should
+        know.
+
+        Raises ResourceError when memory or disk are short, before or during the run; a resume point then
+        stays.
+        """
+        _, spilled = self.forecast()
+        request = require(self.work.request, "encrypt")
+        held = self._keys_of(request)
+        need = file_bytes(self.plan)["response"] + spilled + kept_bytes(self.plan)
+        require_disk(self.work.path, need, "the response, with ciphertexts spilled on the way,")
+        if line := resume.earlier_release(self.work.path / FORMER_FOLDER):
+            notice(line)
+        with (
+            kept_rows(self.plan, self.work.path, request) as rows,
+            resume.workspace(self.work.path / FOLDER, notice) as store,
+            engine.translated(PlanError, "evaluate"),
+        ):
+            be = self._backend(held, store)
+            out = self._run(be, held.key_id, request, rows, progress, notice)
+            self._respond(be, held.key_id, out)
+            if rows:
+                rows.leave(be, {one.before: out[one.after] for one in self._circuit.kept})
+        return self.work.response
+
+    def forget(self) -> None:
+        """Lets go of the rows of a text that is asked row by row (`Plan.kept`); the next request begins one.
+        Raises FileError, ResourceError."""
+        forget(self.work.path)
+
+    @property
+    def _circuit(self) -> Circuit:
+        return circuit_of(self.plan, self.model)
+
+    def _keys_of(self, request: Path) -> Held:
+        """Those that the request was made with, where they are in memory; else those of the work folder."""
+        found = self.ring.held(envelope.key_of(request, "request"))
+        return found or self.ring.load(require(self.work.evaluation_keys, "keygen"))
+
+    def _backend(self, held: Held, store: SpillStore) -> SpillingBackend:
+        left = self.memory - self.ring.further_bytes / GB
+        _ = self._circuit  # so that it is there when memory is measured
+        taken = taken_bytes(held.evaluator)
+        results = results_bytes(self.plan, BOOTSTRAP_GROUP)
+        budget = measured_budget(ciphertext_budget(self.plan, left), self.memory, taken, results)
+        native = compiled.native
+        codec = Codec(
+            size_of=lambda ct: int(ct.nbytes),
+            dump=lambda ct: bytes(ct.to_bytes()),
+            load=lambda data: native.Ciphertext.from_bytes(self.params, data),
+        )
+        return SpillingBackend(CkksBackend(held.evaluator), store, budget, codec)
+
+    def _run(
+        self,
+        be: SpillingBackend,
+        key: str,
+        request: Path,
+        rows: KeptRows | None,
+        progress: Callable[[Progress], None],
+        notice: Callable[[str], None],
+    ) -> Live:
+        """The tensors after the last stage, from a resume point or from the request."""
+        run = Run(self.plan.hash, key, digest_of(request), __version__)
+        live, begin, complex_names = self._start(be, request, rows, run, notice)
+        stages = self._circuit.stages
+        points = Checkpoints(be, run, [stage.name for stage in stages], self.save_every, notice)
+        out = executor.run(
+            self.plan.stages,
+            stages,
+            be,
+            live,
+            predicted=self.plan.prediction.stage_seconds,
+            progress=progress,
+            begin=begin,
+            complex_names=complex_names,
+            reached=points if self.resume else lambda _: None,
+        )
+        self.usage = _usage(be, begin)
+        return out
+
+    def _start(
+        self,
+        be: SpillingBackend,
+        request: Path,
+        rows: KeptRows | None,
+        run: Run,
+        notice: Callable[[str], None],
+    ) -> tuple[Live, int, frozenset[str]]:
+        """(live tensors, stages finished, complex names)."""
+        try:
+            point = resume.find(be.pool.store, run) if self.resume else None
+            if point is not None:
+                live = resume.restore(be, point)
+                notice(f"goes on after stage {point.stage}, {point.index} of {len(self.plan.stages)}")
+                return live, point.index, frozenset(point.complex_names)
+        except FileError as error:
+            notice(f"starts from the beginning: {error}")
+        be.pool.store.sweep()
+        live = self._read(be, request, run.key)
+        return live | (rows.live(be, live, self._parsed) if rows else {}), 0, frozenset()
+
+    def _read(self, be: SpillingBackend, path: Path, key: str) -> Live:
+        tensors = {tensor.name: tensor for tensor in self.plan.request}
+        found: dict[str, list[Handle]] = {name: [] for name in tensors}
+        with engine.translated(FileError, str(path)):
+            for name, _, data in envelope.stream(path, "request", self.plan, key):
+                found[name].append(be.adopt(self._parsed(data, tensors[name], path)))
+        return {name: tuple(cts) for name, cts in found.items()}
+
+    def _parsed(self, data: bytes, tensor: TensorInfo, path: Path) -> Ciphertext:
+        ct = compiled.native.Ciphertext.from_bytes(self.params, data)
+        engine.require_level_and_scale(path, tensor, ct, self.params)
+        return ct
+
+    def _respond(self, be: SpillingBackend, key: str, out: Live) -> None:
+        tensors = {tensor.name: _packed(be, out[tensor.name], tensor.level) for tensor in self.plan.response}
+        envelope.write_stream(self.work.response, "response", self.plan, key, tensors)
+
+
+def _packed(be: SpillingBackend, cts: Sequence[Handle], level: int) -> Iterator[bytes]:
+    for ct in cts:
+        yield be.pool.packed(be.drop_to(ct, level))
+
+
+def _usage(be: SpillingBackend, resumed: int) -> Usage:
+    pool, store = be.pool, be.pool.store
+    return Usage(pool.peak / GB, store.peak / GB, store.bytes_written / GB, store.bytes_read / GB, resumed)
+
+
+def _all_threads() -> int:
+    return threads()

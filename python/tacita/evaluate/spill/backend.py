@@ -1,0 +1,180 @@
+"""The contract within a memory budget: any backend, with handles whose ciphertexts may be on disk.
+
+Every operation of the inner backend is passed on: handles among its arguments (alone, in lists, in lists of
+lists) are brought into memory and pinned, its results become handles. Accumulators of products stay in
+memory; every operation on them takes them over. Memory at most: the budget, and what the operands and results
+of one operation are more than that. Where an operation has many results, others make room before it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+from tacita.evaluate.keyring import RESULTS
+from tacita.evaluate.spill.pool import Codec, Handle, Pool
+from tacita.evaluate.spill.store import SpillStore
+from tacita.slots.base import Backend, Ct, Kind, Vector
+from tacita.slots.bootstraps import CoefficientMatrix
+from tacita.slots.linear import LinearPlan
+from tacita.slots.plain import check_kinds
+
+BOOTSTRAP_GROUP = (
+    16  # refreshed ciphertexts are the largest there are: these many at once, the engine gains by no more
+)
+
+MATMUL_GROUP = (
+    32  # outputs of a matrix product made at once, if memory is short; fewer repeat its preparation too often
+)
+
+
+class Operation:
+    """A method of the inner backend under the same name, whose results can go to disk."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, backend: SpillingBackend, owner: type) -> Callable[..., Any]:
+        return partial(backend.call, self._name, True)
+
+
+class SpillingBackend:
+    """See the module. `inner` sees its own ciphertexts only; circuits see handles only."""
+
+    add = Operation()
+    sub = Operation()
+    neg = Operation()
+    add_const = Operation()
+    add_vector = Operation()
+    mul = Operation()
+    square = Operation()
+    dot = Operation()
+    mul_const = Operation()
+    mul_int = Operation()
+    mul_i = Operation()
+    mul_vector = Operation()
+    conjugate = Operation()
+    rotate = Operation()
+    poly = Operation()
+    relinearise = Operation()
+
+    def __init__(self, inner: Backend, store: SpillStore, budget_bytes: int, codec: Codec) -> None:
+        self.pool = Pool(store, budget_bytes, codec)
+        self.slots, self.max_level = inner.slots, inner.max_level
+        self._inner = inner
+
+    def adopt(self, ct: Ct) -> Handle:
+        """A handle for a ciphertext of the inner backend."""
+        return self.pool.adopt(ct, self._inner.level(ct))
+
+    def level(self, ct: Handle) -> int:
+        return ct.level
+
+    def drop_to(self, a: Handle, level: int) -> Handle:
+        """As the contract says; where there is nothing to drop, a itself, and nothing is loaded."""
+        return a if level == a.level else self.call("drop_to", True, a, level)
+
+    def rotate_many(self, a: Handle, ks: Sequence[int]) -> list[Handle]:
+        """As the contract says."""
+        found: list[Handle] = self.call("rotate_many", True, a, ks, made=len(ks))
+        return found
+
+    def linear(self, xs: Sequence[Handle], plan: LinearPlan) -> list[Handle]:
+        """As the contract says."""
+        found: list[Handle] = self.call("linear", True, xs, plan, made=plan.n_outputs)
+        return found
+
+    def products(
+        self,
+        left: Sequence[Sequence[Handle]],
+        right: Sequence[Sequence[Handle]],
+        onto: Handle | None = None,
+    ) -> Handle:
+        """As the contract says. They live for one loop, and are half as large again as their results."""
+        number = len(left[0]) * len(right[0]) if left and right and onto is None else 0
+        found: Handle = self.call("products", False, left, right, onto, made=number * 3 // 2)
+        return found
+
+    def bootstrap(self, cts: Sequence[Handle], kinds: Sequence[Kind]) -> list[Handle]:
+        return self._in_groups("bootstrap", cts, kinds)
+
+    def bootstrap_through(
+        self, cts: Sequence[Handle], kinds: Sequence[Kind], harmonics: Vector
+    ) -> list[Handle]:
+        return self._in_groups("bootstrap_through", cts, kinds, harmonics)
+
+    def coefficient_product(
+        self,
+        xs: Sequence[Handle],
+        matrix: CoefficientMatrix,
+        harmonics: Vector | None = None,
+        level: int | None = None,
+    ) -> list[Handle]:
+        """As the contract says; operands and results of one product in memory at once."""
+        found: list[Handle] = self.call("coefficient_product", True, xs, matrix, harmonics, level)
+        return found
+
+    def _in_groups(
+        self, name: str, cts: Sequence[Handle], kinds: Sequence[Kind], *arguments: Any
+    ) -> list[Handle]:
+        check_kinds(len(cts), kinds)
+        groups = [slice(i, i + BOOTSTRAP_GROUP) for i in range(0, len(cts), BOOTSTRAP_GROUP)]
+        return [ct for group in groups for ct in self.call(name, True, cts[group], kinds[group], *arguments)]
+
+    def matmul(self, xs: Sequence[Handle], weights: Vector, bias: Vector | None = None) -> list[Handle]:
+        """As the contract says, so many outputs at once that they take an eighth of the budget. All operands
+        are needed at once, so those above the lowest are brought down before: each for itself and once,
+        while the engine would keep a copy of each beside it, for every group of outputs."""
+        lowest = min((x.level for x in xs), default=0)
+        xs = [self.drop_to(x, lowest) for x in xs]
+        largest = max((x.slot.nbytes for x in xs), default=1)
+        step = max(MATMUL_GROUP, self.pool.budget // RESULTS // largest)
+        groups = [slice(i, i + step) for i in range(0, max(len(weights), 1), step)]
+        biases = [None if bias is None else bias[group] for group in groups]
+        calls = [(xs, weights[group], b) for group, b in zip(groups, biases, strict=True)]
+        return [ct for call in calls for ct in self.call("matmul", True, *call)]
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        return self._inner.stage(name)
+
+    def call(self, name: str, spillable: bool, *arguments: Any, made: int = 0) -> Any:
+        """One operation of the inner backend. spillable: whether its results can go to disk. made: results,
+        in ciphertexts like the smallest operand, for which room is made before, beyond what a budget keeps
+        free anyway. Errors: its own, and those of the store."""
+        handles = list(_handles(arguments))
+        results = made * min((handle.slot.nbytes for handle in handles), default=0)
+        with self.pool.pinned(handles, room=max(0, results - self.pool.budget // RESULTS)):
+            result = getattr(self._inner, name)(*(_values(argument) for argument in arguments))
+            known = {id(handle.slot.value): handle for handle in handles if handle.slot.spillable}
+            for handle in handles:
+                if not handle.slot.spillable:
+                    self.pool.give_up(handle)
+            return self._wrap(result, known, spillable)
+
+    def _wrap(self, result: Any, known: dict[int, Handle], spillable: bool) -> Any:
+        """Results as handles; an operand that the operation gave back keeps its own."""
+        if isinstance(result, list):
+            return [self._wrap(item, known, spillable) for item in result]
+        if id(result) in known:
+            return known[id(result)]
+        return self.pool.adopt(result, self._inner.level(result), spillable=spillable)
+
+
+def _handles(argument: Any) -> Iterator[Handle]:
+    """All handles in an argument."""
+    if isinstance(argument, Handle):
+        yield argument
+    elif isinstance(argument, list | tuple):
+        for item in argument:
+            yield from _handles(item)
+
+
+def _values(argument: Any) -> Any:
+    """The argument with the inner backend's ciphertexts in place of handles."""
+    if isinstance(argument, Handle):
+        return argument.slot.value
+    if isinstance(argument, list | tuple):
+        return [_values(item) for item in argument]
+    return argument

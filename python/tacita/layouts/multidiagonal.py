@@ -1,0 +1,285 @@
+"""THOR's multi-diagonal batched packing (THOR, section 4.1): which slot holds which number.
+
+H matrices A^(z) of m x n are stored by their lower diagonals L_l(A)[t] = A[(l + t) mod m, t], interleaved
+over z, c of them to a ciphertext: **slot (q*n + t)*H + z of ciphertext j holds L_{cj+q}(A^(z))[t]**, c =
+slots / (n H). Columns are tokens, matrices are heads, rows are the features of a head:
+
+    token t of feature r of head z    is in    diagonal (r - t) mod m, at entry t of z
+
+Where fewer than c diagonals fill a ciphertext, they repeat. So rotations by whole diagonals are cyclic
+modulo the number of diagonals, whatever the sizes; rotations by tokens spill into the next diagonal at the
+last token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from tacita.errors import ShapeError
+from tacita.extras import AT_DEFAULT
+from tacita.layouts.arrays import Array, IntArray, ceil_power, is_power, refuse
+from tacita.layouts.base import Answer, Sample
+from tacita.layouts.one_text import OneTextRequest, OneTextResponse, blocks_of, read_tokens
+
+MIN_TOKENS, MAX_TOKENS = 4, 512
+
+
+@dataclass(frozen=True)
+class MultiDiagonal:
+    """rows m and columns n of each matrix, m <= n; batch: H. All are powers of two. Errors: ShapeError."""
+
+    slots: int
+    rows: int
+    columns: int
+    batch: int
+
+    def __post_init__(self) -> None:
+        sizes = (self.slots, self.rows, self.columns, self.batch)
+        if not all(is_power(size) for size in sizes) or not MIN_TOKENS <= self.columns <= MAX_TOKENS:
+            what = f"{self.batch} matrices of {self.rows} x {self.columns}"
+            raise refuse(
+                "multidiagonal", what, f"use a power of two of tokens, from {MIN_TOKENS} to {MAX_TOKENS}"
+            )
+        if self.rows > self.columns:
+            what = f"heads of {self.rows} features in texts of {self.columns} tokens"
+            raise refuse("multidiagonal", what, "use at least as many tokens as a head has features")
+        if self.diagonal > self.slots:
+            what = f"{self.columns} tokens of {self.batch} heads in {self.slots} slots"
+            raise refuse("multidiagonal", what, "use fewer tokens or a larger ring")
+
+    @property
+    def diagonal(self) -> int:
+        """Slots of one batched diagonal, n H."""
+        return self.columns * self.batch
+
+    @property
+    def capacity(self) -> int:
+        """c: diagonals per ciphertext, repetitions included."""
+        return self.slots // self.diagonal
+
+    @property
+    def places(self) -> int:
+        """Different diagonals in a ciphertext."""
+        return min(self.capacity, self.rows)
+
+    @property
+    def count(self) -> int:
+        """Ciphertexts."""
+        return self.rows // self.places
+
+    @property
+    def period(self) -> int:
+        """Slots after which a ciphertext repeats."""
+        return self.places * self.diagonal
+
+    @cached_property
+    def coordinates(self) -> tuple[IntArray, IntArray, IntArray]:
+        """(q, t, z) of every slot of a period."""
+        slot = np.arange(self.period)
+        return slot // self.diagonal, slot // self.batch % self.columns, slot % self.batch
+
+    @property
+    def whole(self) -> bool:
+        """Whether one ciphertext holds all rows."""
+        return self.places == self.rows
+
+    @cached_property
+    def at_first(self) -> IntArray:
+        """Where a ciphertext is whole, for every slot of a period, which one of the first tokens has the same
+        row of the same matrix, however the diagonals are turned."""
+        q, t, z = self.coordinates
+        return (q + t) % self.rows * self.batch + z
+
+    def with_rows(self, rows: int) -> MultiDiagonal:
+        """The same for matrices of another height."""
+        return replace(self, rows=rows)
+
+    def tiled(self, v: Array) -> Array:
+        """A vector of one period in all slots."""
+        return np.tile(v, self.slots // v.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Where the features of a tensor are: feature ((group * heads) + z) * width + row at row `row` of
+    matrix z.
+
+    shape: of one group, whose ciphertexts lie together. heads, width: of the places of a group that are used.
+    """
+
+    shape: MultiDiagonal
+    size: int
+    heads: int
+    width: int
+
+    @staticmethod
+    def hidden(slots: int, tokens: int, heads: int, head_size: int) -> Features:
+        """Of hidden states, queries, keys, values: matrix z is head z. Errors: ShapeError."""
+        shape = MultiDiagonal(slots, ceil_power(head_size), tokens, ceil_power(heads))
+        return Features(shape, heads * head_size, heads, head_size)
+
+    def inner(self, size: int) -> Features:
+        """Of as many features as it takes, over all places of as few groups as hold them."""
+        return Features(self.shape, size, self.shape.batch, self.shape.rows)
+
+    def stacked(self, times: int) -> Features:
+        """Of so many tensors one after the other, a group each."""
+        return Features(self.shape, times * self.size, self.heads, self.width)
+
+    @property
+    def groups(self) -> int:
+        """Of `shape.count` ciphertexts each."""
+        return -(-self.size // (self.heads * self.width))
+
+    @property
+    def count(self) -> int:
+        """Ciphertexts of one tensor."""
+        return self.groups * self.shape.count
+
+    @cached_property
+    def index(self) -> IntArray:
+        """int [ciphertexts, period]: the feature in each slot, or -1."""
+        q, t, z = self.shape.coordinates
+        found = []
+        for ct in range(self.count):
+            group, j = divmod(ct, self.shape.count)
+            row = (self.shape.places * j + q + t) % self.shape.rows
+            feature = (group * self.heads + z) * self.width + row
+            inside = (z < self.heads) & (row < self.width) & (feature < self.size)
+            found.append(np.where(inside, feature, -1))
+        return np.stack(found)
+
+    @cached_property
+    def first(self) -> list[IntArray]:
+        """As `index`, for token 0 alone: -1 elsewhere."""
+        _, t, _ = self.shape.coordinates
+        return [np.where(t == 0, row, -1) for row in self.index]
+
+    def twice(self, tokens: int) -> IntArray:
+        """The index at the first tokens of every diagonal, two periods of it: slices of one are turned
+        ciphertexts."""
+        shape = (self.count, self.shape.places, self.shape.columns, self.shape.batch)
+        return np.tile(self.index.reshape(shape)[:, :, :tokens].reshape(self.count, -1), 2)
+
+    @cached_property
+    def matrices(self) -> tuple[frozenset[int], ...]:
+        """Those that each ciphertext holds features of."""
+        _, _, z = self.shape.coordinates
+        return tuple(frozenset(z[row >= 0].tolist()) for row in self.index)
+
+    def vectors(self, per_feature: Array) -> list[Array]:
+        """One vector of a period per ciphertext: per_feature[f] where feature f is, zero elsewhere."""
+        return [np.where(row >= 0, per_feature[row], 0.0) for row in self.index]
+
+    def pack(self, tensor: Array) -> list[Array]:
+        """(tokens, size) -> one slot vector per ciphertext."""
+        if tensor.shape != (self.shape.columns, self.size):
+            message = f"pack: tensor {tensor.shape}, layout {(self.shape.columns, self.size)}"
+            raise ShapeError(message, hint="pad the tokens")
+        _, t, _ = self.shape.coordinates
+        return [self.shape.tiled(np.where(row >= 0, tensor[t, row], 0.0)) for row in self.index]
+
+    def unpack(self, slots: Sequence[Array]) -> Array:
+        """Slot vectors -> (tokens, size)."""
+        _, t, _ = self.shape.coordinates
+        out = np.zeros((self.shape.columns, self.size), dtype=slots[0].dtype)
+        for row, values in zip(self.index, slots, strict=True):
+            inside = row >= 0
+            out[t[inside], row[inside]] = values[: self.shape.period][inside]
+        return out
+
+
+# What the client encrypts for one text: hidden states by diagonals, and masks of 1/length at the real
+# tokens.
+
+HIDDEN, MASK = "hidden", "mask"
+
+
+@dataclass(frozen=True)
+class DiagonalRequest(OneTextRequest):
+    """Of all tokens, the plain mask is followed by masks in the layout of the scores."""
+
+    tag: ClassVar[str] = "multidiagonal"
+
+    @cached_property
+    def layout(self) -> Features:
+        """Of the hidden states. Raises ShapeError for sizes that the packing does not admit."""
+        return Features.hidden(self.slots, self.tokens, self.heads, self.head_size)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Ciphertexts per tensor. Raises ShapeError for sizes that the packing does not admit."""
+        scores = self.layout.shape.with_rows(self.tokens).count if self.all_tokens else 0
+        return {HIDDEN: self.layout.count, MASK: 1 + scores}
+
+    def pack(self, inputs: Sequence[Sample]) -> dict[str, list[Array]]:
+        """One input: (tokens, size) hidden states and (tokens,) mask of 0/1 -> slot vectors, in [-1, 1] for
+        calibrated inputs. Errors: see `only`."""
+        x, keep = self.only(inputs, "on diagonals")
+        masks = [by_token(self.layout, keep), *(by_key(self.layout, keep) if self.all_tokens else [])]
+        return {HIDDEN: self.layout.pack(x), MASK: masks}
+
+
+def by_token(layout: Features, keep: Array) -> Array:
+    """keep (tokens,) -> keep[token] in every diagonal and head."""
+    _, t, _ = layout.shape.coordinates
+    return layout.shape.tiled(keep[t])
+
+
+def by_key(layout: Features, keep: Array) -> list[Array]:
+    """keep (tokens,) -> one slot vector per ciphertext of scores, S^T[key, query]: keep[key]."""
+    shape = layout.shape.with_rows(layout.shape.columns)
+    q, t, _ = shape.coordinates
+    firsts = shape.places * np.arange(shape.count)
+    return [shape.tiled(keep[(first + q + t) % shape.columns]) for first in firsts]
+
+
+# Where the answer of one text on diagonals is: in blocks of a vector, whatever the model reads.
+
+
+@dataclass(frozen=True)
+class DiagonalResponse(OneTextResponse):
+    """See `OneTextResponse`. matrices: of an answer for every token, that many side by side with `width` rows
+    each; else 0."""
+
+    tag: ClassVar[str] = "multidiagonal"
+
+    matrices: int = field(default=0, metadata=AT_DEFAULT)
+
+    @property
+    def shape(self) -> MultiDiagonal:
+        """Of an answer for every token. Raises ShapeError for sizes that the packing does not admit."""
+        return MultiDiagonal(self.slots, self.width, self.rows, self.matrices)
+
+    @cached_property
+    def layout(self) -> Features:
+        """Of an answer for every token."""
+        return Features(self.shape, self.features, self.matrices, self.width)
+
+    def check_tokens(self) -> None:
+        """Raises ShapeError for sizes that the packing does not admit, or no numbers."""
+        _ = self.shape
+        if self.size < 1:
+            raise refuse("multidiagonal", f"an answer of {self.size} numbers", "an answer has one or more")
+
+    @property
+    def count(self) -> int:
+        """Ciphertexts."""
+        return super().count if self.rows == 1 else self.layout.count
+
+    def read(self, slots: Sequence[Array]) -> list[Answer]:
+        """See `OneTextResponse`."""
+        return super().read(slots) if self.rows == 1 else [read_tokens(self, self.layout, slots)]
+
+    def fits(self, slots: int, tokens: int, lanes: int, hidden: int, classes: bool) -> bool:
+        """Whether it is the answer of such a model: logits or hidden features; or an answer for every
+        token."""
+        if self.rows != 1:
+            return (self.slots, self.rows) == (slots, tokens)
+        blocks = blocks_of(slots, ceil_power(hidden), self.size, dense=classes)
+        return self.slots == slots and (self.width, self.apart) == blocks

@@ -1,0 +1,192 @@
+"""The layouts of requests and responses, of every packing: all that a client knows of a packing.
+
+A layout is a dataclass of numbers. `planning.build` writes it into the plan and the client reads it there: it
+packs texts and reads answers without the circuit, which takes the weights.
+
+    plan.layout.request.pack([(hidden, mask)])     # slot vectors to encrypt
+    plan.layout.response.read(slots)               # of the decrypted ciphertexts
+
+Nothing is imported here that computes on ciphertexts. The list of packings that do is `registry`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tacita.errors import PlanError
+from tacita.layouts.base import Request, Response
+from tacita.layouts.coefficients import CoefficientRequest, CoefficientResponse, Turn
+from tacita.layouts.columns import ROTATIONS, BatchRequest, BatchResponse, BatchShape
+from tacita.layouts.multidiagonal import DiagonalRequest, DiagonalResponse, MultiDiagonal
+from tacita.layouts.row_requests import RowsRequest, RowsResponse, StepRequest
+from tacita.layouts.rows import RowsShape
+
+Estimates = Literal["none", "linear", "quadratic"]  # of rows (`approx.row_estimate`)
+NONE: Estimates = "none"
+LINEAR: Estimates = "linear"
+QUADRATIC: Estimates = "quadratic"
+AnyRequest = RowsRequest | StepRequest | CoefficientRequest | DiagonalRequest | BatchRequest
+AnyResponse = RowsResponse | CoefficientResponse | DiagonalResponse | BatchResponse
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a circuit takes its input and leaves its answers."""
+
+    request: AnyRequest
+    response: AnyResponse
+
+    def check(self) -> None:
+        """Raises ShapeError for numbers that are no layout. Builds nothing larger than a request's index."""
+        _ = self.request.counts
+        self.response.check()
+
+
+def layout_of(request: Request, response: Response) -> Layout:
+    """Of a circuit. Raises PlanError for a packing whose layouts are not listed above: no plan could state
+    them."""
+    if not isinstance(request, AnyRequest) or not isinstance(response, AnyResponse):
+        raise PlanError(f"a layout of type {type(request).__name__}", hint="list it in layouts/registry.py")
+    return Layout(request, response)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What may be asked of a packing.
+
+    rotations: ways to rotate in attention. lanes: to choose from, the most first. row_estimates: what
+    attention may take from the scores of each row. two_phases: whether it may find softmax in
+    two (`approx.exponentials.softmax`). refreshes: whether a function may be computed by a bootstrap
+    (`approx.fourier`). steps: whether a text may be asked row by row (`rows.steps`).
+    check(slots, tokens, lanes) raises ShapeError;
+    texts(slots, tokens, lanes) is the size of a request.
+    """
+
+    rotations: tuple[str, ...]
+    lanes: tuple[int, ...]
+    row_estimates: Estimates
+    two_phases: bool
+    refreshes: bool
+    steps: bool
+    check: Callable[[int, int, int], object]
+    texts: Callable[[int, int, int], int]
+
+    def takes(self, *, linear: bool) -> bool:
+        """Whether attention may take an estimate with a linear part alone, or with a quadratic one."""
+        return self.row_estimates == QUADRATIC or (self.row_estimates == LINEAR and linear)
+
+
+RULES: Mapping[str, Rules] = {
+    "rows": Rules(
+        rotations=("hoisted",),
+        lanes=(1,),
+        row_estimates=LINEAR,
+        two_phases=False,
+        refreshes=True,
+        steps=True,
+        check=lambda slots, tokens, lanes: RowsShape(slots, tokens),
+        texts=lambda slots, tokens, lanes: 1,
+    ),
+    "coefficients": Rules(
+        rotations=("hoisted",),
+        lanes=(1,),
+        row_estimates=LINEAR,
+        two_phases=False,
+        refreshes=True,
+        steps=False,
+        check=lambda slots, tokens, lanes: Turn(RowsShape(slots, tokens)),
+        texts=lambda slots, tokens, lanes: 1,
+    ),
+    "multidiagonal": Rules(
+        rotations=("hoisted",),
+        lanes=(1,),
+        row_estimates=LINEAR,
+        two_phases=True,
+        refreshes=True,
+        steps=False,
+        check=lambda slots, tokens, lanes: MultiDiagonal(slots, 1, tokens, 1),  # heads are not known here
+        texts=lambda slots, tokens, lanes: 1,
+    ),
+    "columns": Rules(
+        rotations=ROTATIONS,
+        lanes=(4, 2, 1),
+        row_estimates=QUADRATIC,
+        two_phases=False,
+        refreshes=False,
+        steps=False,
+        check=BatchShape,
+        texts=lambda slots, tokens, lanes: slots // (tokens * lanes),
+    ),
+}
+
+
+# The shape of a request: which packing, how many slots and tokens, how many texts.
+
+
+@dataclass(frozen=True)
+class Shape:
+    """slots of a ciphertext, tokens of a text, lanes: features side by side in a ciphertext, 1 for rows.
+
+    rotations: a way to rotate in attention, of those that the packing has. step: of one new row behind rows
+    that the server kept (`rows.steps`), in place of the whole text. Raises ShapeError for sizes that
+    the packing does not admit, PlanError for a packing, rotations or steps that there are not.
+    """
+
+    packing: str
+    rotations: str
+    slots: int
+    tokens: int
+    lanes: int = 1
+    step: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rotations not in self.rules.rotations:
+            hint = f"it has {', '.join(self.rules.rotations)}"
+            raise PlanError(f"packing {self.packing} with rotations {self.rotations!r}", hint=hint)
+        if self.step and not self.rules.steps:
+            able = ", ".join(name for name, rules in RULES.items() if rules.steps)
+            raise PlanError(f"packing {self.packing} keeps no rows of earlier tokens", hint=f"{able} does")
+        self.rules.check(self.slots, self.tokens, self.lanes)
+
+    @property
+    def rules(self) -> Rules:
+        """What the packing admits."""
+        return rules_of(self.packing)
+
+    @property
+    def texts(self) -> int:
+        """Texts in a request."""
+        return self.rules.texts(self.slots, self.tokens, self.lanes)
+
+    def shrunk(self, texts: int) -> Shape:
+        """The same circuit with no more sequences than hold `texts`: same stages, levels and numbers, fewer
+        slots.
+
+        Interpreters in the clear run it in a fraction of the time. A packing of one text stays as it is.
+        """
+        if self.texts == 1:
+            return self
+        places = 1 << max(1, texts - 1).bit_length()
+        return replace(self, slots=min(self.slots, places * self.tokens * self.lanes))
+
+
+def rules_of(name: str) -> Rules:
+    """Raises PlanError for a packing that there is not."""
+    if name not in RULES:
+        raise PlanError(f"packing {name!r}", hint=f"this program has {', '.join(RULES)}")
+    return RULES[name]
+
+
+def shapes(one: Shape, heads: int, inputs: int | None) -> Sequence[Shape]:
+    """Shapes to try, the best first. one: with a single lane. inputs: texts to expect, None if unknown.
+
+    Most lanes with room for all inputs; one lane where none has it. Two lanes halve the columns, and with
+    them the work, but also the sequences.
+    """
+    if inputs is None:
+        return [one]
+    wanted = max(inputs, 1)
+    fitting = [lanes for lanes in one.rules.lanes if heads % lanes == 0 and lanes * wanted <= one.texts]
+    return [replace(one, lanes=lanes) for lanes in fitting] or [one]

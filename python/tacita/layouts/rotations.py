@@ -1,0 +1,146 @@
+"""Sums and copies by rotations, in log2 of their number, and many rotations with few keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from tacita.slots.base import Backend, Ct
+from tacita.slots.diagonals import ByPlace, Diagonals, Halves
+from tacita.slots.linear import LinearPlan
+
+
+def rotate_sum(be: Backend, ct: Ct, width: int, step: int = 1) -> Ct:
+    """out[j] = sum of ct[j + step*k] for 0 <= k < width (a power of two): log2(width) rotations, no level."""
+    k = width // 2
+    while k >= 1:
+        ct = be.add(ct, be.rotate(ct, step * k))
+        k //= 2
+    return ct
+
+
+def spread(be: Backend, ct: Ct, width: int, step: int = 1) -> Ct:
+    """Repeats slots that have zeros behind them: out[j] = sum of ct[j - step*k], 0 <= k < width; no level."""
+    return rotate_sum(be, ct, width, -step)
+
+
+def rotate_range(be: Backend, ct: Ct, step: int, count: int) -> list[Ct]:
+    """[rotate(ct, step*r) for r < count] with few keys: babies hoisted from anchors that are chained by one
+    key.
+
+    Keys: step*1 .. step*(b-1) and step*b, b about sqrt(count). Cost: count/b - 1 full and count*(1 - 1/b)
+    hoisted.
+    """
+    return [turned for part in rotate_parts(be, ct, step, count) for turned in part]
+
+
+def rotate_parts(be: Backend, ct: Ct, step: int, count: int) -> Iterator[list[Ct]]:
+    """Those of `rotate_range`, about sqrt(count) at a time, for who needs no more of them at once."""
+    radix = 1 << (max(1, int(np.sqrt(count))) - 1).bit_length()
+    anchor = ct
+    for start in range(0, count, radix):
+        anchor = anchor if start == 0 else be.rotate(anchor, step * radix)
+        yield be.rotate_many(anchor, [step * r for r in range(min(radix, count - start))])
+
+
+# Real slot-linear maps at half the cost: two real operands share the two parts of one complex ciphertext.
+#
+# Re((v - iw)(x + iy)) = vx + wy, so ciphertexts are multiplied in pairs: half the rotations of inputs and
+# half the plaintext products, for one conjugation an output. A single ciphertext is paired with itself,
+# rotated. THOR uses the same identity for its products (section 4.4); here it serves any map between real
+# layouts, whenever that is cheaper.
+
+KEPT = 64  # choices, by their places
+
+
+@dataclass(frozen=True, eq=False)
+class RealMap:
+    """A map with real diagonals on real ciphertexts. One level.
+
+    pairs: inputs (a, b) that become a + ib; the others stay real. shift: the single input x becomes x + i
+    rotate(x, shift). Neither: the plan is real and outputs are not conjugated.
+    """
+
+    plan: LinearPlan
+    pairs: int = 0
+    shift: int = 0
+
+    @staticmethod
+    def build(diagonals: Diagonals | ByPlace, *, n_inputs: int, n_outputs: int) -> RealMap:
+        """The cheapest form. diagonals: as for LinearPlan.from_diagonals, real.
+
+        Costs depend on places alone, so only the form that is chosen gets its vectors.
+        """
+        table = Diagonals.of(diagonals)
+        kind = _cheapest(table.places.tobytes(), table.filled.tobytes(), n_inputs, n_outputs)
+        return _form(table, kind, n_inputs, n_outputs)
+
+    @property
+    def cost(self) -> float:
+        """In rotations, conjugations included."""
+        extra = self.plan.n_outputs if self.pairs or self.shift else 0
+        return self.plan.cost + extra + (1 if self.shift else 0)
+
+    def apply(self, be: Backend, xs: Sequence[Ct]) -> list[Ct]:
+        """Real ciphertexts -> real ciphertexts."""
+        if self.shift:
+            xs = [be.add(xs[0], be.mul_i(be.rotate(xs[0], self.shift)))]
+        elif self.pairs:
+            joined = [
+                be.add(a, be.mul_i(b)) for a, b in zip(xs[: self.pairs], xs[self.pairs :], strict=False)
+            ]
+            xs = [*joined, *xs[2 * self.pairs :]]
+        else:
+            return be.linear(xs, self.plan)
+        return [be.add(y, be.conjugate(y)) for y in be.linear(xs, self.plan)]
+
+
+@lru_cache(maxsize=KEPT)
+def _cheapest(places: bytes, filled: bytes, n_inputs: int, n_outputs: int) -> tuple[int, int]:
+    """(pairs, shift) of least cost for rows that are zero or not; layers of a model have the same ones."""
+    outline = Diagonals.outlined(np.frombuffer(places, np.int64).reshape(-1, 3), np.frombuffer(filled, bool))
+    costs = [form.cost for form in _forms(outline, n_inputs, n_outputs)]
+    return _kinds(outline, n_inputs)[costs.index(min(costs))]
+
+
+def _forms(diagonals: Diagonals | ByPlace, n_inputs: int, n_outputs: int) -> Iterator[RealMap]:
+    table = Diagonals.of(diagonals)
+    return (_form(table, kind, n_inputs, n_outputs) for kind in _kinds(table, n_inputs))
+
+
+def _kinds(diagonals: Diagonals, n_inputs: int) -> list[tuple[int, int]]:
+    """(pairs, shift) of the forms that there are."""
+    if n_inputs > 1:
+        return [(0, 0), (n_inputs // 2, 0)]
+    rotations = diagonals.places[:, 2]
+    reach = int(rotations.max() - rotations.min()) + 1
+    shifts = {1 << (reach.bit_length() - 1), 1 << max(0, reach.bit_length() - 2)}
+    return [(0, 0), *((0, shift) for shift in shifts)]
+
+
+def _form(diagonals: Diagonals, kind: tuple[int, int], n_inputs: int, n_outputs: int) -> RealMap:
+    pairs, shift = kind
+    table: Diagonals | Halves = diagonals
+    if pairs or shift:
+        table = _paired(diagonals, pairs) if pairs else _shifted(diagonals, shift)
+    plan = LinearPlan.from_diagonals(table, n_inputs=n_inputs - pairs, n_outputs=n_outputs)
+    return RealMap(plan, pairs, shift)
+
+
+def _paired(diagonals: Diagonals, half: int) -> Halves:
+    """Input i < half joins input i + half; the last input of an odd number keeps its own ciphertext."""
+    places, inputs = diagonals.places.copy(), diagonals.places[:, 1]
+    places[:, 1] = np.where(inputs >= half, inputs - half, inputs)
+    return Halves.of(diagonals, places, (half <= inputs) & (inputs < 2 * half))
+
+
+def _shifted(diagonals: Diagonals, shift: int) -> Halves:
+    """Rotation k + shift joins rotation k, for k in every other interval of length shift from the least
+    up."""
+    places, rotations = diagonals.places.copy(), diagonals.places[:, 2]
+    imaginary = (rotations - rotations.min()) // shift % 2 == 1
+    places[:, 2] -= np.where(imaginary, shift, 0)
+    return Halves.of(diagonals, places, imaginary)

@@ -1,0 +1,114 @@
+"""Vector packing: one token's features, repeated with period P = the next power of two over all slots.
+
+After the last attention only the first token is read, so the rest of the last layer is a matrix-vector
+pipeline. All rotations are cyclic modulo the period: sums over features are right in every slot, and a matrix
+needs as many diagonals as its smaller side (Halevi and Shoup's hybrid of wide and tall matrices): when the
+output is shorter than the input, its slots hold partial sums that log2(P_in / P_out) rotations add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacita.errors import ShapeError
+from tacita.layouts.arrays import Array, IntArray, ceil_power, refuse
+from tacita.layouts.rotations import RealMap, rotate_sum
+from tacita.slots.base import Backend, Ct
+from tacita.slots.diagonals import Diagonals, Rows
+
+
+@dataclass(frozen=True)
+class VectorLayout:
+    """`size` features at slots 0..size-1 of every period; zero up to the period."""
+
+    slots: int
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.period > self.slots:
+            raise refuse("vector", f"{self.size} features in {self.slots} slots", "use a larger ring")
+
+    @property
+    def period(self) -> int:
+        """P: the next power of two."""
+        return ceil_power(self.size)
+
+    @property
+    def index(self) -> IntArray:
+        """int [period]: feature at each position, or -1."""
+        return np.where(np.arange(self.period) < self.size, np.arange(self.period), -1)
+
+    def inner(self, size: int) -> VectorLayout:
+        """Of so many features."""
+        return VectorLayout(self.slots, size)
+
+    def vectors(self, per_feature: Array) -> list[Array]:
+        """`vector`, as every layout gives it: one for each ciphertext."""
+        return [self.vector(per_feature)]
+
+    def vector(self, per_feature: Array) -> Array:
+        """Periodic vector of per_feature, zero in the padding."""
+        return np.concatenate([per_feature, np.zeros(self.period - self.size)])
+
+    def pack(self, values: Array) -> Array:
+        """(size,) -> slot vector."""
+        return np.tile(self.vector(values), self.slots // self.period)
+
+    def unpack(self, slots: Sequence[Array]) -> Array:
+        """The slot vector -> (1, size)."""
+        return slots[0][None, : self.size]
+
+
+@dataclass(frozen=True, eq=False)
+class CyclicMap:
+    """y = x @ weight.T + bias for ciphertexts whose contents repeat with a period. One level.
+
+    folds: (count, step) of the sum over partial results, (1, 0) when there is none.
+    """
+
+    map: RealMap
+    bias: tuple[Array, ...]
+    folds: tuple[int, int]
+
+    @staticmethod
+    def build(weight: Array, bias: Array, src: Sequence[IntArray], dst: Sequence[IntArray]) -> CyclicMap:
+        """weight (outputs, inputs). src, dst: feature at each position of one period (-1: none), one array
+        per ciphertext; all of src have one period, all of dst have one. Bias where dst has features, zero
+        elsewhere."""
+        if len({len(a) for a in src}) != 1 or len({len(a) for a in dst}) != 1:
+            raise ShapeError(
+                "cyclic map: ciphertexts of different periods", hint="pad the layouts to one period"
+            )
+        width, height = len(src[0]), len(dst[0])
+        parts = [
+            _turns(_positions(weight, outs, ins), j, i)
+            for j, outs in enumerate(dst)
+            for i, ins in enumerate(src)
+        ]
+        diagonals = Diagonals.joined(parts)
+        found = RealMap.build(diagonals, n_inputs=len(src), n_outputs=len(dst))
+        folds = (width // height, height) if width > height else (1, 0)
+        return CyclicMap(found, tuple(np.where(o >= 0, bias[o], 0.0) for o in dst), folds)
+
+    def apply(self, be: Backend, xs: Sequence[Ct]) -> tuple[Ct, ...]:
+        """Ciphertexts of src -> ciphertexts of dst."""
+        outs = [rotate_sum(be, y, *self.folds) for y in self.map.apply(be, xs)]
+        return tuple(be.add_vector(y, b) for y, b in zip(outs, self.bias, strict=True))
+
+
+def _turns(table: Array, output: int, source: int) -> Diagonals:
+    """The diagonals of a matrix between positions (outputs, inputs), as many as its smaller side."""
+    height, width = table.shape
+    p, k = np.arange(max(width, height)), np.arange(min(width, height))[:, None]
+    places = np.empty((len(k), 3), dtype=np.int64)
+    places[:, 0], places[:, 1], places[:, 2] = output, source, k[:, 0]
+    return Diagonals(places, (Rows(table[p % height, (p + k) % width]),))
+
+
+def _positions(weight: Array, outs: IntArray, ins: IntArray) -> Array:
+    """The matrix between positions: zero where either side has no feature."""
+    inside = (outs >= 0)[:, None] & (ins >= 0)[None, :]
+    return np.where(inside, weight[np.ix_(np.maximum(outs, 0), np.maximum(ins, 0))], 0.0)

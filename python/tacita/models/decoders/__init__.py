@@ -1,1 +1,0 @@
-"""What decoders have in common."""

@@ -1,0 +1,1 @@
+"""What several model families share: configurations, layers, readers of fields."""

@@ -1,0 +1,160 @@
+"""What the configurations of encoders have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tacita.errors import CheckpointError
+from tacita.extras import AT_DEFAULT
+from tacita.models.base import EVERY_TOKEN, LAST, LATEST, NEXT, PROBLEMS, SINGLE_LABEL, TASKS, TEXT, WORDS
+from tacita.texts.embedding import ImageConfig
+from tacita.texts.task import labelled
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """Sizes and options of one checkpoint: the fields of `models.base`.
+
+    labels: one per class; none where there is no classifier: the answer is then the pooled vector.
+    embeddings: False for a model that starts from hidden states and has no embedding tables. types: 0
+    without token types. normalise: whether the answer, then without a classifier, is divided by its length
+    (`texts.vectors`).
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    intermediate: int
+    vocab: int
+    positions: int
+    types: int
+    activation: str
+    pooling: str
+    norm_eps: float
+    labels: tuple[str, ...]
+    embeddings: bool = True
+    embedding_norm: bool = True
+    normalise: bool = False
+    task: str = field(default=TEXT, metadata=AT_DEFAULT)
+    problem: str = field(default=SINGLE_LABEL, metadata=AT_DEFAULT)
+    first_position: int = field(default=0, metadata=AT_DEFAULT)
+    position_table: bool = field(default=True, metadata=AT_DEFAULT)
+    embedding_size: int = field(default=0, metadata=AT_DEFAULT)
+    embedding_beta: bool = field(default=True, metadata=AT_DEFAULT)
+    image: ImageConfig | None = field(default=None, metadata=AT_DEFAULT)
+
+    @property
+    def first_token(self) -> bool:
+        """Whether only the first token of the last layer is read: that layer then runs on one query."""
+        return self.pooling in ("pooler", "cls")
+
+    @property
+    def last_token(self) -> bool:
+        """Whether only the last token is read."""
+        return self.pooling in (LAST, LATEST)
+
+    @property
+    def backwards(self) -> bool:
+        """Whether rows are in reverse, the last token first: see `blocks.sequence`."""
+        return self.pooling == LATEST
+
+    @property
+    def every_token(self) -> bool:
+        """Whether the answer has a row for every token."""
+        return self.task not in (TEXT, NEXT)
+
+    @property
+    def outputs(self) -> int:
+        """Length of a row of the answer: a number a label or a word, or `hidden` without a classifier."""
+        return self.vocab if self.task in (WORDS, NEXT) else len(self.labels) or self.hidden
+
+
+def check_task(m: EncoderConfig) -> None:
+    """Raises CheckpointError for a task or a problem that is unknown, or that the rest does not fit."""
+    if m.task not in TASKS or m.problem not in PROBLEMS:
+        raise CheckpointError(
+            f"task {m.task!r}, problem {m.problem!r}",
+            hint=f"supported: {', '.join(TASKS)}; {', '.join(PROBLEMS)}",
+        )
+    if not labelled(m):
+        raise CheckpointError(
+            f"task {m.task!r} with {len(m.labels)} labels",
+            hint="tokens have labels, span has a start and an end, words and next have none",
+        )
+    if m.every_token != (m.pooling == EVERY_TOKEN):
+        raise CheckpointError(
+            f"task {m.task!r} with pooling {m.pooling!r}",
+            hint=f"{EVERY_TOKEN!r} is the pooling of answers for every token, and of no other",
+        )
+    if m.last_token != (m.task == NEXT):
+        raise CheckpointError(
+            f"task {m.task!r} with pooling {m.pooling!r}",
+            hint=f"{LAST!r} is the pooling of task {NEXT!r} alone",
+        )
+
+
+# Hugging Face's names of activations -> ours (`blocks.floats.FUNCTIONS`).
+
+BY_NAME = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "relu2": "relu2",
+    "silu": "silu",
+    "swish": "silu",
+}
+KNOWN = tuple(dict.fromkeys(BY_NAME.values()))
+
+
+# What a file calls the tensors that a family names: a declared table, and what old files say.
+
+OLD = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+
+
+@dataclass(frozen=True)
+class Names:
+    """prefixes: of the architecture, which encoders alone are stored without.
+
+    parts: pieces of our names -> pieces of the file's, replaced in this order. also: one of our names ->
+    names by which it may be found instead, as the file spells them. Ours are Hugging Face's of BERT, so that
+    families of BERT's shape differ in this table alone. flat: tensors that files keep with other axes, in the
+    same order. transposed: matrices that files keep with their inputs first. square_after: how many positions
+    stand before those of a square, which may be larger or smaller in the file (`checkpoint.vocabulary`); None
+    where they may not.
+
+    >>> names = Names(("distilbert.",), {"encoder.": "transformer."})
+    >>> names.found("encoder.layer.0.a", {"distilbert.transformer.layer.0.a"})
+    'distilbert.transformer.layer.0.a'
+    """
+
+    prefixes: tuple[str, ...]
+    parts: Mapping[str, str] = field(default_factory=dict)
+    also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    flat: Collection[str] = ()
+    transposed: Collection[str] = ()
+    square_after: int | None = None
+
+    def found(self, name: str, stored: Collection[str]) -> str | None:
+        """The name in the file of the tensor that we call `name`; None where it has none."""
+        return next((spelling for spelling in self.spellings(name) if spelling in stored), None)
+
+    def spellings(self, name: str) -> Iterator[str]:
+        """In the order in which they are looked for."""
+        for spelled in (self._theirs(name), *self.also.get(name, ())):
+            old = (spelled.removesuffix(n) + o for n, o in OLD.items() if spelled.endswith(n))
+            for each in (spelled, *old):
+                yield from (prefix + each for prefix in (*self.prefixes, ""))
+
+    def _theirs(self, name: str) -> str:
+        for ours, theirs in self.parts.items():
+            name = name.replace(ours, theirs)
+        return name
+
+
+def tied(decoder: str, bias: str, words: str) -> dict[str, tuple[str, ...]]:
+    """A decoder that shares the table of words where the file holds none, and its bias under another name."""
+    return {f"{decoder}.weight": (words,), f"{decoder}.bias": (bias,)}

@@ -1,0 +1,286 @@
+"""config.json, field by field: each is checked as it is read, and refused with what it may be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tacita.errors import CheckpointError
+from tacita.models.base import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from tacita.models.shared.config import BY_NAME
+from tacita.texts.embedding import (
+    MAX_CLASSES,
+    MAX_HIDDEN,
+    MAX_LAYERS,
+    MAX_PIXELS,
+    MAX_POSITIONS,
+    MAX_STATED,
+    MAX_TYPES,
+    MAX_VOCAB,
+    ImageConfig,
+)
+
+# Files of a model's folder, capped and parsed before anyone looks inside.
+
+MAX_JSON_BYTES = 1 << 20
+NEEDED = "need config.json, model.safetensors, tokenizer.json (or older files)"
+LFS = b"version https://git-lfs"  # how a pointer begins that git leaves where a large file shall be
+
+
+def read_json(path: Path, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    """A JSON object from a file of at most max_bytes. Errors: CheckpointError (absent, too large, not an
+    object).
+    """
+    data = _parsed(path, max_bytes)
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{path}: holds a {type(data).__name__}, not an object", hint="wrong file?")
+    return data
+
+
+def read_objects(path: Path, max_bytes: int = MAX_JSON_BYTES) -> list[dict[str, Any]]:
+    """A JSON list of objects, likewise. Errors: CheckpointError."""
+    data = _parsed(path, max_bytes)
+    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
+        raise CheckpointError(f"{path}: holds no list of objects", hint="wrong file?")
+    return data
+
+
+def check_size(path: Path, max_bytes: int) -> None:
+    """CheckpointError unless `path` is a file of 1..max_bytes bytes, and no pointer of Git LFS."""
+    if not path.is_file():
+        onnx = next(iter(sorted(path.parent.glob("*.onnx"))), None)
+        raise CheckpointError(
+            f"{path}: no such file",
+            hint=f"{NEEDED}; {onnx.name} is ONNX, which is not read" if onnx else NEEDED,
+        )
+    size = path.stat().st_size
+    if not 0 < size <= max_bytes:
+        raise CheckpointError(
+            f"{path}: {size} bytes, allowed are 1..{max_bytes}", hint="empty or not a model's file"
+        )
+    with path.open("rb") as file:
+        if file.read(len(LFS)) == LFS:
+            raise CheckpointError(f"{path}: a pointer of Git LFS, not the file", hint="git lfs pull")
+
+
+def _parsed(path: Path, max_bytes: int) -> Any:
+    check_size(path, max_bytes)
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise CheckpointError(
+            f"{path}: not JSON ({error})", hint="the file is damaged or truncated"
+        ) from None
+
+
+PROBLEMS = {
+    "single_label_classification": SINGLE_LABEL,
+    "multi_label_classification": MULTI_LABEL,
+    "regression": REGRESSION,
+}
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Of one file. Every function raises CheckpointError naming file, field, value and what is supported."""
+
+    path: Path
+    data: Mapping[str, Any]
+
+    def integer(self, field: str, top: int, default: int | None = None, least: int = 1) -> int:
+        """From `least` to `top`."""
+        value = self.data.get(field, default)
+        if type(value) is not int or not least <= value <= top:
+            raise self.refused(field, f"it must be an integer from {least} to {top}")
+        return value
+
+    def number(self, field: str, default: float, low: float, high: float) -> float:
+        """A number from `low` to `high`, as a float."""
+        value = self.data.get(field, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise self.refused(field, f"it must be a number from {low:g} to {high:g}")
+        return float(value)
+
+    def flag(self, field: str, default: bool) -> bool:
+        """True or false."""
+        value = self.data.get(field, default)
+        if not isinstance(value, bool):
+            raise self.refused(field, "it must be true or false")
+        return value
+
+    def name(self, field: str, known: Collection[str], default: str) -> str:
+        """One of `known`; `default`, which need not be one, where the field is absent or null."""
+        value = self.data.get(field)
+        if value is None:
+            return default
+        if not isinstance(value, str) or value not in known:
+            raise self.refused(field, f"supported: {', '.join(known)}")
+        return value
+
+    def only(self, field: str, value: Any) -> None:
+        """Refuses every value but one, which an absent field or null stands for."""
+        found = self.data.get(field)
+        if found is not None and (type(found) is not type(value) or found != value):
+            raise self.refused(field, f"only {value!r} is supported")
+
+    def layers(self, field: str) -> int:
+        """Number of layers."""
+        return self.integer(field, MAX_LAYERS)
+
+    def width(self, field: str) -> int:
+        """Features of hidden states."""
+        return self.integer(field, MAX_HIDDEN)
+
+    def wide(self, field: str) -> int:
+        """Features inside a feed-forward block."""
+        return self.integer(field, 4 * MAX_HIDDEN)
+
+    def heads(self, field: str, width: str) -> int:
+        """Heads that divide the width, which is another field."""
+        heads, features = self.integer(field, MAX_HIDDEN), self.width(width)
+        if features % heads:
+            raise CheckpointError(
+                f"{self.path}: {width} {features} is not a multiple of {field} {heads}",
+                hint="the configuration does not belong to this model",
+            )
+        return heads
+
+    def vocab(self, field: str) -> int:
+        """Rows of the table of words."""
+        return self.integer(field, MAX_VOCAB)
+
+    def positions(self, field: str, first: int = 0) -> int:
+        """Tokens that there are positions for, up to the most that a plan has: a longer table is cut."""
+        return min(self.integer(field, MAX_STATED, least=first + 1) - first, MAX_POSITIONS)
+
+    def types(self, field: str, default: int) -> int:
+        """Rows of the table of token types; 0 without one."""
+        return self.integer(field, MAX_TYPES, default, least=0)
+
+    def activation(self, field: str, default: str) -> str:
+        """Our name of it."""
+        return BY_NAME[self.name(field, BY_NAME, default)]
+
+    def epsilon(self, field: str, default: float) -> float:
+        """What a LayerNorm adds to the variance."""
+        return self.number(field, default, 0.0, 0.1)
+
+    def labels(self) -> tuple[str, ...]:
+        """id2label in id order; num_labels (default 2) when it is absent."""
+        given = self.data.get("id2label")
+        if not isinstance(given, dict):
+            count = self.integer("num_labels", MAX_CLASSES, default=2)
+            return tuple(f"LABEL_{i}" for i in range(count))
+        if not 1 <= len(given) <= MAX_CLASSES or set(given) != {str(i) for i in range(len(given))}:
+            raise CheckpointError(
+                f"{self.path}: id2label has keys {sorted(given)[:8]}", hint="they must be 0..classes-1"
+            )
+        return tuple(str(given[str(i)]) for i in range(len(given)))
+
+    def problem(self, labels: int) -> str:
+        """What scores of labels mean. As in transformers, a single score without a word about it is a
+        number."""
+        default = "regression" if labels == 1 else "single_label_classification"
+        return PROBLEMS[self.name("problem_type", PROBLEMS, default)]
+
+    def part(self, field: str) -> Fields | None:
+        """The object that a field holds; None where it is absent or null."""
+        value = self.data.get(field)
+        if value is not None and not isinstance(value, dict):
+            raise self.refused(field, "it must be an object")
+        return None if value is None else Fields(self.path, value)
+
+    def numbers(self, field: str, default: tuple[float, ...], low: float, high: float) -> tuple[float, ...]:
+        """As many as the default has."""
+        values = self.data.get(field)
+        if values is None:
+            return default
+        if not isinstance(values, list) or len(values) != len(default):
+            raise self.refused(field, f"it must hold {len(default)} numbers")
+        each = [Fields(self.path, {field: value}) for value in values]
+        return tuple(of.number(field, 0.0, low, high) for of in each)
+
+    def beside(self, name: str) -> Fields | None:
+        """Those of another file of the folder; None without it."""
+        path = self.path.parent / name
+        return Fields(path, read_json(path)) if path.is_file() else None
+
+    def image(self, extra: int, *, any_size: bool = False) -> ImageConfig:
+        """Of a model of images; see `models.shared.fields`."""
+        pass
+
+        return read_image(self, extra, any_size=any_size)
+
+    def refuse(self, field: str, hint: str) -> NoReturn:
+        """Raises `refused`."""
+        raise self.refused(field, hint)
+
+    def refused(self, field: str, hint: str) -> CheckpointError:
+        """The error that names a field and its value."""
+        return CheckpointError(f"{self.path}: {field} is {self.data.get(field)!r:.200}", hint=hint)
+
+
+# preprocessor_config.json -> what a client makes of an image before the model sees it.
+
+NAME = "preprocessor_config.json"
+RESAMPLE = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+
+
+def read_image(f: Fields, extra: int, *, any_size: bool = False) -> ImageConfig:
+    """f: of config.json. extra: tokens before the patches. any_size: of a model that takes images of other
+    sizes than it was trained on; the other file says then which. Without the other file, ViT's own defaults.
+    Raises CheckpointError naming file and field."""
+    size, patch = f.integer("image_size", MAX_PIXELS), f.integer("patch_size", MAX_PIXELS)
+    if size % patch:
+        raise f.refused("image_size", f"it must be a multiple of patch_size, {patch}")
+    found = ImageConfig(size, patch, extra)
+    other = f.beside(NAME)
+    if other is None:
+        return found
+    return _prepared(other, _as_prepared(other, found) if any_size else found)
+
+
+def _as_prepared(f: Fields, image: ImageConfig) -> ImageConfig:
+    """Of the size that images are cut or squeezed to."""
+    field = "crop_size" if f.flag("do_center_crop", False) else "size"
+    size = _side(f, field, image.size)
+    if size % image.patch:
+        raise f.refused(field, f"it must be a multiple of patch_size, {image.patch}")
+    return replace(image, size=size)
+
+
+def _prepared(f: Fields, image: ImageConfig) -> ImageConfig:
+    """With what the file says."""
+    for name in ("do_resize", "do_rescale", "do_normalize"):
+        f.only(name, True)
+    if not abs(f.number("rescale_factor", 1 / 255, 0.0, 1.0) - 1 / 255) < 1e-9:
+        raise f.refused("rescale_factor", "only 1/255 is supported")
+    shortest = 0
+    if f.flag("do_center_crop", False):
+        shortest = _side(f, "size", image.size)
+        if shortest < image.size:
+            raise f.refused("size", f"it must be at least what is cut out, {image.size} pixels")
+        if _side(f, "crop_size", image.size) != image.size:
+            raise f.refused("crop_size", f"the model takes {image.size} pixels")
+    elif _side(f, "size", image.size) != image.size:
+        raise f.refused("size", f"the model takes {image.size} pixels")
+    number = f.integer("resample", 3, default=2, least=2)
+    means = f.numbers("image_mean", image.mean, -10.0, 10.0)
+    spreads = f.numbers("image_std", image.spread, 1e-3, 10.0)
+    return replace(image, mean=means, spread=spreads, shortest=shortest, resample=RESAMPLE[number])
+
+
+def _side(f: Fields, field: str, default: int) -> int:
+    """Pixels: a number, or an object with equal height and width, or with the shortest edge."""
+    if not isinstance(f.data.get(field), dict):
+        return f.integer(field, MAX_PIXELS, default)
+    of = Fields(f.path, f.data[field])
+    if "shortest_edge" in of.data:
+        return of.integer("shortest_edge", MAX_PIXELS)
+    height, width = of.integer("height", MAX_PIXELS), of.integer("width", MAX_PIXELS)
+    if height != width:
+        raise f.refused(field, "only squares are supported")
+    return height

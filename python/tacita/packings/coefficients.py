@@ -1,0 +1,194 @@
+"""A feed-forward block on coefficients: arrange, activate, contract, restore. Four stages.
+
+    y in rows -> turned; W1 y + b1, refreshed through the activation -> active;
+    [R | W2] (residual, active) + b2, refreshed -> summed; turned back -> the sum in rows
+
+R is the residual branch as a matrix, without the mean where a norm follows: it costs one more ciphertext of
+slots-to-coefficients and no level, so the sum is fresh whatever is left of the residual.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
+
+import numpy as np
+
+from tacita.approx.fourier import FourierSpec
+from tacita.blocks.base import FeedForward
+from tacita.layouts.arrays import Array, IntArray
+from tacita.layouts.coefficients import CoefficientRequest, CoefficientResponse, Cts, Turn
+from tacita.layouts.one_text import OneTextRequest, OneTextResponse
+from tacita.layouts.rows import FeatureLayout
+from tacita.packings.base import Block, Ending, Operation, Target
+from tacita.packings.one_text.linear import Linear
+from tacita.packings.one_text.parts import Form
+from tacita.packings.rows.parts import RowParts
+from tacita.packings.stored import output_bound
+from tacita.packings.weights import summed
+from tacita.slots.base import Backend
+from tacita.slots.bootstraps import INPUT_LEVEL, CoefficientMatrix
+
+Places = tuple[IntArray, IntArray, int]  # of `Turn.features`
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """up: (inner, hidden), down: (hidden, inner), and their biases, as in the checkpoint."""
+
+    up: Array
+    up_bias: Array
+    down: Array
+    down_bias: Array
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the input, the residual and the sum are divided by."""
+
+    entry: float
+    residual: float
+    exit: float
+
+
+@dataclass(frozen=True, eq=False)
+class CoefficientForward:
+    """harmonics: of the activation divided by its largest value, its argument the domain as [-1, 1].
+
+    first: from turned rows to inner features; second: from turned rows and those to half of the turned sum,
+    which `Turn.back` doubles.
+    """
+
+    turn: Turn
+    linear: Linear[FeatureLayout]
+    harmonics: Array
+    first: CoefficientMatrix
+    second: CoefficientMatrix
+    ending: Ending
+
+    @staticmethod
+    def build(
+        weights: Weights,
+        linear: Linear[FeatureLayout],
+        activation: FourierSpec,
+        bounds: Bounds,
+        *,
+        ending: Ending,
+    ) -> CoefficientForward:
+        """ending: how the sum is left."""
+        turn, bound = Turn(linear.layout.shape), output_bound(activation)
+        tokens, places = turn.shape.tokens, turn.features(linear.layout)
+        (low, high) = activation.domain
+        middle, reach = 0.5 * (low + high), 0.5 * (high - low)
+        wide = _inputs(weights.up * (bounds.entry / reach), places)
+        back = np.eye(len(weights.down)) * (bounds.residual / bounds.exit)
+        both = np.hstack([back, weights.down * (bound / bounds.exit)])
+        both, shift = summed(both, weights.down_bias / bounds.exit, centred=ending.centred)
+        narrow, bias = _outputs(both, shift, places, linear.layout)
+        return CoefficientForward(
+            turn,
+            linear,
+            activation.harmonics / bound,
+            CoefficientMatrix(tokens, wide, (weights.up_bias - middle) / reach),
+            CoefficientMatrix(tokens, narrow, bias),
+            ending,
+        )
+
+    def arrange(self, be: Backend, y: Cts) -> Cts:
+        """Rows -> turned. One level."""
+        return self.turn.forward(be, y)
+
+    def activate(self, be: Backend, turned: Cts) -> Cts:
+        """f(inner) / its largest value, at the level that the next product takes. From level 1."""
+        return tuple(be.coefficient_product(turned, self.first, self.harmonics, INPUT_LEVEL))
+
+    def contract(self, be: Backend, residual: Cts, active: Cts) -> Cts:
+        """Half of the sum, turned, at the top. residual: turned. Both from level 1."""
+        return tuple(be.coefficient_product((*residual, *active), self.second))
+
+    def restore(self, be: Backend, total: Cts) -> Cts:
+        """The sum in rows: as a norm takes it, or complete. One level."""
+        back = self.turn.back(be, total)
+        return self.linear.complete(be, back, self.linear.layout) if self.ending.complete else back
+
+    def operations(self, name: str, x: str, residual: str, target: str) -> list[Operation]:
+        """x, residual, target: live tensors; the sum goes into the target."""
+        turned, active, total = f"{name}.turned", f"{name}.active", f"{name}.total"
+        back = turned if residual == x else f"{name}.residual"
+        found = [_complex(Operation.of(f"{name}.arrange", (x,), turned, self.arrange), turned)]
+        if back != turned:
+            more = Operation.of(f"{name}.arrange_residual", (residual,), back, self.arrange)
+            found.append(_complex(more, back))
+        activate = Operation.of(f"{name}.activate", (turned,), active, self.activate)
+        contract = Operation.of(f"{name}.contract", (back, active), total, self.contract)
+        found += [
+            replace(_complex(operation, tensor), refreshes=True)
+            for operation, tensor in ((activate, active), (contract, total))
+        ]
+        return [*found, Operation.of(f"{name}.restore", (total,), target, self.restore)]
+
+
+def _complex(operation: Operation, tensor: str) -> Operation:
+    return replace(operation, complex_outputs=frozenset({tensor}))
+
+
+def _inputs(matrix: Array, places: Places) -> Array:
+    """(outputs, hidden) -> (outputs, features of turned rows)."""
+    features, there, size = places
+    found = np.zeros((len(matrix), size))
+    found[:, there] = matrix[:, features]
+    return found
+
+
+def _outputs(both: Array, shift: Array, places: Places, layout: FeatureLayout) -> tuple[Array, Array]:
+    """[R | W] (hidden, hidden + inner) and a bias -> half of both, from whole ciphertexts of turned rows and
+    those of inner features to turned rows."""
+    features, there, size = places
+    first = 2 * layout.shape.window * layout.count
+    columns = _inputs(both[:, : layout.size], (features, there, first))
+    matrix, bias = np.zeros((size, first + both.shape[1] - layout.size)), np.zeros(size)
+    matrix[there] = 0.5 * np.hstack([columns, both[:, layout.size :]])[features]
+    bias[there] = 0.5 * shift[features]
+    return matrix, bias
+
+
+# The blocks of one text in rows, feed-forward blocks of all tokens by products of coefficients.
+#
+# A block goes so where its activation is computed by a bootstrap, which is what follows a product of
+# coefficients; a block of one vector, one whose activation is a polynomial, and one with a gate, whose
+# product is of slots, stay in rows.
+
+Numbers = TypeVar("Numbers", CoefficientRequest, CoefficientResponse)
+
+
+class CoefficientParts(RowParts):
+    """See `packings.base.Parts` and `RowParts`."""
+
+    packing, answered = CoefficientResponse.tag, CoefficientResponse
+
+    def request(self) -> CoefficientRequest:
+        """See the contract."""
+        return _renamed(super().request(), CoefficientRequest)
+
+    def response(self) -> OneTextResponse:
+        """See the contract."""
+        return _renamed(super().response(), CoefficientResponse)
+
+    def _feed_forward(self, block: Block[Form], f: FeedForward, target: Target) -> list[Operation]:
+        activation = self._specs.function(block.name).function
+        if block.x.form.vector or f.gate or not isinstance(activation, FourierSpec):
+            return super()._feed_forward(block, f, target)
+        exit_ = self._target_exit(target, vector=False)
+        forward = CoefficientForward.build(
+            Weights(*self._weights.dense(f.wide), *self._weights.dense(f.narrow)),
+            self._linear,
+            activation,
+            Bounds(block.x.form.bound, block.residual.form.bound, exit_),
+            ending=target.ending,
+        )
+        return forward.operations(block.name, block.x.live, block.residual.live, target.live)
+
+
+def _renamed(found: OneTextRequest | OneTextResponse, kind: type[Numbers]) -> Numbers:
+    """The same numbers, as this packing's."""
+    return kind(**{f.name: getattr(found, f.name) for f in fields(found)})

@@ -1,1 +1,0 @@
-"""Coefficients packing: rows, and feed-forward blocks on coefficients (`crates/coefficients`), LEAF's way."""

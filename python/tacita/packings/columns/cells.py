@@ -1,0 +1,156 @@
+"""Cells: one vector per sequence of a batch, its numbers along the token axis, in few ciphertexts.
+
+What belongs to one token only (the pooled vector, the answer, the whole last layer of a model that reads its
+first token) takes size / tokens ciphertexts in cells, where columns would take `size`: hidden * tokens
+numbers of room for `hidden`. Linear maps between cells are generalised diagonals whose vectors are constant
+over sequences; they are encoded in blocks so that the encodings of a large map need not be in memory at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tacita.approx.row_estimate import RowEstimate
+from tacita.layouts.columns import BatchShape, Cells, Columns
+from tacita.packings.columns.linear import ColumnMap, Meaning
+from tacita.slots.base import Backend, Ct
+from tacita.slots.linear import LinearPlan
+
+Array = npt.NDArray[np.float64]
+Diagonals = Mapping[tuple[int, int, int], Array]
+
+VECTORS = 128  # encoded at once: 8 MB each at 15 limbs
+
+
+@dataclass(frozen=True, eq=False)
+class CellMap:
+    """y = A x + b into cells. plans: blocks with vectors of one number per token (see `_stretched`); each
+    adds into the outputs from `first_output` on, reading the inputs from `first_input` on. Uses one level."""
+
+    dst: Cells
+    blocks: tuple[tuple[int, int, LinearPlan], ...]
+    bias: Array
+
+    @staticmethod
+    def build(matrix: Array, bias: Array, src: Cells, dst: Cells) -> CellMap:
+        """Between cells. matrix (dst.size, src.size)."""
+        return CellMap(
+            dst, tuple(_blocks(_cell_diagonals(matrix, src, dst), src.count, dst.count)), dst.table(bias)
+        )
+
+    @staticmethod
+    def gather(matrix: Array, bias: Array, dst: Cells) -> CellMap:
+        """From one ciphertext per input with the same number in every token: no rotation. matrix (dst.size,
+        inputs)."""
+        tables = np.stack([dst.table(column) for column in matrix.T])
+        diagonals = {(j, i, 0): tables[i, j] for i in range(len(tables)) for j in range(dst.count)}
+        return CellMap(dst, tuple(_blocks(diagonals, len(tables), dst.count)), dst.table(bias))
+
+    def apply(self, be: Backend, xs: Sequence[Ct]) -> tuple[Ct, ...]:
+        """One level below xs."""
+        outs: list[Ct | None] = [None] * self.dst.count
+        shape = self.dst.shape
+        for first_output, first_input, plan in self.blocks:
+            found = be.linear(xs[first_input : first_input + plan.n_inputs], _stretched(plan, shape.step))
+            for j, part in enumerate(found, first_output):
+                before = outs[j]
+                outs[j] = part if before is None else be.add(before, part)
+        return tuple(_biased(be, out, row, shape) for out, row in zip(outs, self.bias, strict=True))
+
+
+def _biased(be: Backend, ct: Ct, row: Array, shape: BatchShape) -> Ct:
+    return be.add_vector(ct, shape.at_tokens(row)) if row.any() else ct
+
+
+def _cell_diagonals(matrix: Array, src: Cells, dst: Cells) -> Diagonals:
+    m = src.shape.tokens
+    padded = np.zeros((dst.count * m, src.count * m))
+    padded[: dst.size, : src.size] = matrix
+    grid, token = padded.reshape(dst.count, m, src.count, m), np.arange(m)
+    return {
+        (j, i, r): grid[j, token, i, (token + r) % m]
+        for j in range(dst.count)
+        for i in range(src.count)
+        for r in range(m)
+    }
+
+
+def _blocks(diagonals: Diagonals, inputs: int, outputs: int) -> Iterator[tuple[int, int, LinearPlan]]:
+    """Plans of at most VECTORS vectors where the shape allows it: a few outputs of a few inputs each.
+
+    A block without any weight is left out, unless its outputs would have no block at all: an engine has no
+    ciphertext of zero (see `_kept`).
+    """
+    weighed = {j for (j, _, _), v in diagonals.items() if np.any(v)}
+    rotations = len({r for _, _, r in diagonals})
+    in_step = max(1, min(inputs, VECTORS // rotations))
+    out_step = max(1, min(outputs, VECTORS // (rotations * in_step)))
+    for j in range(0, outputs, out_step):
+        for i in range(0, inputs, in_step):
+            part = {
+                (b - j, a - i, r): v
+                for (b, a, r), v in diagonals.items()
+                if j <= b < j + out_step and i <= a < i + in_step
+            }
+            counts = min(out_step, outputs - j), min(in_step, inputs - i)
+            # every output of a block has a term, be it zero, so that all blocks give all their outputs
+            alone = i == 0 and not weighed & set(range(j, j + out_step))
+            if alone or any(np.any(v) for v in part.values()):
+                yield (
+                    j,
+                    i,
+                    LinearPlan.from_diagonals(
+                        _kept(part, counts[0]), n_inputs=counts[1], n_outputs=counts[0]
+                    ),
+                )
+
+
+def _kept(part: Diagonals, outputs: int) -> Diagonals:
+    """Outputs without any weight get a tiny one: an engine has no ciphertext of zero without it."""
+    used = {j for (j, _, _), v in part.items() if np.any(v)}
+    extra = {key: v + 1e-30 for key, v in part.items() if key[0] not in used and key[1:] == (0, 0)}
+    return {**part, **extra} if len(used) < outputs else part
+
+
+def _stretched(plan: LinearPlan, step: int) -> LinearPlan:
+    """The plan on slots where a token takes `step` of them."""
+    terms = plan.terms.copy()
+    terms[:, [1, 3]] *= step
+    vectors = np.repeat(plan.vectors, step, axis=1)
+    return replace(
+        plan, vectors=vectors, terms=terms, horner_step=plan.horner_step * step, post=plan.post * step
+    )
+
+
+# The quadratic part of a row estimate (`approx.row_estimate`) in columns: one column and one square a head,
+# at the level of the scores.
+
+
+@dataclass(frozen=True, eq=False)
+class RowSquares:
+    """((v . q)^2 + c) * scale of a layer, in columns: one for each group of heads. constants: (groups,
+    lanes)."""
+
+    roots: ColumnMap
+    constants: Array
+
+    @staticmethod
+    def build(
+        rows: RowEstimate, query: Array, query_bias: Array, columns: Columns, entry: Meaning, scale: float
+    ) -> RowSquares:
+        """query (hidden, hidden), query_bias: as in the model. columns, entry: of x. scale: of the scores'
+        stored form."""
+        factor = np.sqrt(scale * len(rows.constant) / len(query_bias))
+        matrix, bias = rows.roots(*entry.fold(query * factor, query_bias * factor))
+        heads = Columns(columns.shape, np.arange(len(rows.constant)).reshape(-1, columns.shape.lanes))
+        roots = ColumnMap.build([(matrix, columns)], bias, heads)
+        return RowSquares(roots, np.array(rows.constant)[heads.index] * scale)
+
+    def apply(self, be: Backend, inputs: Sequence[Ct], group: int) -> Ct:
+        """inputs: x, shifted (`layout.shifted`). Two levels below, like the scores."""
+        root = self.roots.outputs(be, inputs, group, group + 1)[0]
+        return be.add_vector(be.square(root), self.constants[group])

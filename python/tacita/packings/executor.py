@@ -1,0 +1,280 @@
+"""Runs a placed circuit on any backend: lowers, bootstraps and drops tensors exactly as the plan says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from tacita.errors import LevelError, PlanError
+from tacita.layouts.base import Answer, Sample, doubled_parts
+from tacita.packings.base import Circuit
+from tacita.plans.plan import PlacedStage
+from tacita.progress import Progress
+from tacita.slots.base import Backend, Ct, Kind
+from tacita.slots.stage import Live, Stage
+
+AT_ONCE = (
+    2  # bootstraps in one call: one shares its work over two threads, so more would only hold more memory
+)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A point between two stages, from which a run can go on.
+
+    index: stages finished. live: the tensors after them. complex_names: those with independent parts.
+    """
+
+    index: int
+    live: Live
+    complex_names: frozenset[str] = frozenset()
+
+
+def run(
+    placed: Sequence[PlacedStage],
+    stages: Sequence[Stage],
+    be: Backend,
+    live: Live,
+    *,
+    predicted: Sequence[float] = (),
+    progress: Callable[[Progress], None] = lambda _: None,
+    inspect: Callable[[str, Live], None] = lambda _stage, _live: None,
+    begin: int = 0,
+    complex_names: Set[str] = frozenset(),
+    reached: Callable[[Reached], None] = lambda _: None,
+) -> Live:
+    """The tensors after the last stage.
+
+    live: the request's tensors, by name; taken over and emptied, so that dead ciphertexts are freed early.
+    predicted: seconds of each stage, for the time left. inspect: called with the live tensors after each
+    stage (tests compare layers with it). reached: called after each stage but the last, with what a later run
+    needs to go on from there: its `live`, index as `begin`, `complex_names`. Raises PlanError when stages and
+    plan differ.
+    """
+    _require_stages(placed, stages)
+    clock = _Clock(predicted or [1.0] * len(stages), begin)
+    live, given = dict(live), live
+    given.clear()
+    for index, (step, stage) in islice(enumerate(zip(placed, stages, strict=True)), begin, None):
+        progress(clock.report(stage.name, index))
+        # rebound at once: what is dead now is freed before the next stage, not after it
+        live, complex_names = _after(step, stage, be, live, complex_names)
+        inspect(stage.name, dict(live))
+        if index + 1 < len(stages):
+            reached(Reached(index + 1, dict(live), frozenset(complex_names)))
+    progress(clock.report("done", len(stages)))
+    return live
+
+
+def run_together(
+    placed: Sequence[PlacedStage], stages: Sequence[Stage], requests: Sequence[tuple[Backend, Live]]
+) -> list[Live]:
+    """The tensors after the last stage of several requests, each on a backend of its own, as `run` gives
+    them.
+
+    All go through a stage before any goes on, so the maps that a stage makes as it runs are made once, where
+    few enough are kept. The live tensors of all are there at once; those given are taken over and emptied.
+    Raises PlanError as `run` does.
+    """
+    _require_stages(placed, stages)
+    lives, names = [dict(live) for _, live in requests], [frozenset[str]()] * len(requests)
+    for _, given in requests:
+        given.clear()
+    for step, stage in zip(placed, stages, strict=True):
+        for i, (be, _) in enumerate(requests):
+            lives[i], names[i] = _after(step, stage, be, lives[i], names[i])
+    return lives
+
+
+def _require_stages(placed: Sequence[PlacedStage], stages: Sequence[Stage]) -> None:
+    if [stage.name for stage in stages] != [step.name for step in placed]:
+        raise PlanError(
+            "the plan was made for other stages than this circuit has", hint="make the plan again"
+        )
+
+
+def _after(
+    step: PlacedStage, stage: Stage, be: Backend, live: Live, complex_names: Set[str]
+) -> tuple[Live, frozenset[str]]:
+    """The live tensors after a stage and those with independent parts. live: those before it, changed."""
+    _enter(step, be, live, complex_names)
+    with be.stage(stage.name):
+        found = stage.run(be, dict(live))
+    carried = {name for name in complex_names if found.get(name) is live.get(name)}
+    return found, frozenset(carried | stage.complex_outputs)
+
+
+def _enter(step: PlacedStage, be: Backend, live: Live, complex_names: Set[str]) -> None:
+    """Bootstraps, then lowers, the tensors that the step names, in place; others (masks) pass."""
+    if unknown := sorted({*step.bootstraps, *step.levels} - set(live)):
+        raise PlanError(
+            f"stage {step.name}: there is no tensor {unknown[0]!r} before it", hint="make the plan again"
+        )
+    if step.bootstraps:
+        with be.stage(f"{step.name}/bootstrap"):
+            named = {name: live[name] for name in step.bootstraps}
+            live.update(refresh(be, named, complex_names, step.kinds, step.levels))
+    for name, level in step.levels.items():
+        live[name] = tuple(be.drop_to(ct, level) for ct in live[name])
+
+
+Slot = tuple[str, int]  # tensor, number of the ciphertext
+
+
+def refresh(
+    be: Backend,
+    tensors: Live,
+    complex_names: Set[str],
+    planned: Sequence[str],
+    levels: Mapping[str, int] | None = None,
+) -> Live:
+    """All these tensors refreshed, at `levels` where given, else at the top; a few ciphertexts at a time.
+
+    planned: kinds of the bootstraps as placement chose them; as many real ciphertexts as that takes go two by
+    two, as (a + ib) / 2. The parts are then z + conj(z) and -i(z - conj(z)); the half costs a level where
+    levels are worth nothing, so only ciphertexts above level 0 are paired. Cost beside the bootstraps: one
+    conjugation per pair. Raises LevelError where fewer of them are above level 0 than were planned: a mask
+    that came too low drags along what it is multiplied with.
+    """
+    wanted = dict.fromkeys(tensors, be.max_level) | dict(levels or {})
+    found: dict[Slot, Ct] = {}
+    groups = _groups(be, tensors, complex_names, planned)
+    for first in range(0, len(groups), AT_ONCE):
+        part = groups[first : first + AT_ONCE]
+        inputs = [_join(be, *(tensors[name][i] for name, i in slots)) for slots, _ in part]
+        for (slots, _), ct in zip(part, be.bootstrap(inputs, [kind for _, kind in part]), strict=True):
+            lowered = be.drop_to(ct, max(wanted[name] for name, _ in slots))
+            found.update(zip(slots, _parts(be, lowered, len(slots)), strict=True))
+    return {name: tuple(found[name, i] for i in range(len(cts))) for name, cts in tensors.items()}
+
+
+def _groups(
+    be: Backend, tensors: Live, complex_names: Set[str], planned: Sequence[str]
+) -> list[tuple[tuple[Slot, ...], Kind]]:
+    """What goes into each bootstrap: one ciphertext, or two real ones."""
+    slots = [(name, i) for name, cts in tensors.items() for i in range(len(cts))]
+    pairable = [s for s in slots if s[0] not in complex_names and be.level(tensors[s[0]][s[1]]) >= 1]
+    count = planned.count("complex") - sum(name in complex_names for name, _ in slots)
+    if 2 * count > len(pairable):
+        raise LevelError(
+            f"bootstrap of {count} pairs: {len(pairable)} real ciphertexts have the level that a pair costs",
+            hint="make the plan again",
+        )
+    pairs = list(zip(pairable[0 : 2 * count : 2], pairable[1 : 2 * count : 2], strict=True))
+    paired = {s for pair in pairs for s in pair}
+    groups: list[tuple[tuple[Slot, ...], Kind]] = [(pair, "complex") for pair in pairs]
+    groups += [((s,), "complex" if s[0] in complex_names else "real") for s in slots if s not in paired]
+    return groups
+
+
+def _join(be: Backend, a: Ct, b: Ct | None = None) -> Ct:
+    """(a + ib) / 2 at level 0; a alone as it is."""
+    return a if b is None else be.mul_const(be.add(be.drop_to(a, 1), be.mul_i(be.drop_to(b, 1))), 0.5)
+
+
+def _parts(be: Backend, z: Ct, count: int) -> tuple[Ct, ...]:
+    """What `_join` put together, doubled as it was halved; z alone as it is."""
+    return (z,) if count == 1 else doubled_parts(be, z)
+
+
+class _Clock:
+    """Time left: predicted seconds of the remaining stages, scaled by how the finished ones turned out."""
+
+    def __init__(self, predicted: Sequence[float], begin: int) -> None:
+        self.predicted, self.begin = list(predicted), begin
+        self.began = time.monotonic()
+
+    def report(self, stage: str, index: int) -> Progress:
+        spent = time.monotonic() - self.began
+        done, todo = sum(self.predicted[self.begin : index]), sum(self.predicted[index:])
+        left = todo * (spent / done if done else 1.0)
+        return Progress(stage, index, len(self.predicted), spent, left)
+
+
+# A text that is read row by row on a circuit of steps, in the clear: what one step leaves, the next takes.
+#
+#     steps = Steps(plan.stages, circuit, levels, be)    # be: plain or sim
+#     for sample in prefixes(text):
+#         answer = steps.answer(sample)                  # of the text so far
+#
+# On ciphertexts the server does the same with files: `evaluate.kept`.
+
+Cts = tuple[Ct, ...]
+RESPONSE = "answer"  # the live tensor after the last stage
+
+
+class Steps:
+    """levels: of all that comes in. be: a backend in the clear, which encrypts and decrypts as well. kept: of
+    the text so far, at these levels; of none, zeros."""
+
+    def __init__(
+        self, stages: Sequence[PlacedStage], circuit: Circuit, levels: Mapping[str, int], be: Any
+    ) -> None:
+        self._stages, self._circuit, self._levels, self._be = stages, circuit, levels, be
+        self.kept: Mapping[str, Cts] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Forgets the text."""
+        names, be = {one.before: one.count for one in self._circuit.kept}, self._be
+        zero = np.zeros(1)
+        self.kept = {n: tuple(be.encrypt(zero, self._levels[n]) for _ in range(c)) for n, c in names.items()}
+
+    def answer(self, sample: Sample, **how: Any) -> Answer:
+        """Of a text of which all rows but the newest have been read. how: as of `executor.run`."""
+        packed, be, levels = self._circuit.request.pack([sample]), self._be, self._levels
+        live: Live = {name: tuple(be.encrypt(v, levels[name]) for v in vs) for name, vs in packed.items()}
+        out = run(self._stages, self._circuit.stages, be, {**live, **self.kept}, **how)
+        self.kept = {
+            one.before: lowered(be, out[one.after], levels[one.before]) for one in self._circuit.kept
+        }
+        (found,) = self._circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
+        return found
+
+
+def lowered(be: Any, cts: Cts, level: int) -> Cts:
+    """At the level at which they are kept."""
+    return tuple(be.drop_to(ct, level) for ct in cts)
+
+
+def prefixes(sample: Sample) -> Iterator[Sample]:
+    """The beginnings of a text in reverse, the shortest first: of one row, of two, ... of all."""
+    return (beginning(sample, count) for count in range(1, _length(sample) + 1))
+
+
+def beginning(sample: Sample, count: int) -> Sample:
+    """The first rows of a text in reverse, at most so many."""
+    (rows, mask), whole = sample, _length(sample)
+    count, found, real = min(count, whole), np.zeros_like(rows), np.zeros_like(mask)
+    found[:count], real[:count] = rows[whole - count : whole], 1.0
+    return found, real
+
+
+def _length(sample: Sample) -> int:
+    return int(np.count_nonzero(sample[1]))
+
+
+# Refuses a plan whose arithmetic leaves the range of doubles, in one line in place of a traceback.
+
+
+@contextmanager
+def within_doubles(operation: str) -> Iterator[None]:
+    """Wraps the making of a plan, also as a decorator. operation: named by the error.
+
+    Raises PlanError in place of ArithmeticError and ValueError (what is not finite cannot be rounded, nor
+    fitted to). A value that overflows on the way is left to the checks of the result, without a warning.
+    """
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
+    except (ArithmeticError, ValueError) as error:
+        raise PlanError(
+            f"{operation}: values of the model leave the range of double precision ({error!s:.200})",
+            hint="check the weights: scores or hidden states are far larger than those of a model that works",
+        ) from error

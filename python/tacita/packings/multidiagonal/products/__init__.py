@@ -1,1 +1,0 @@
-"""Products of two encrypted matrices on diagonals, and the transposition that one of them needs."""

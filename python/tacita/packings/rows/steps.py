@@ -1,0 +1,106 @@
+"""The blocks of a decoder's step as operations: one new row, behind rows that were kept of earlier tokens.
+
+What an attention reads, the norm's result before it, is kept of every layer, in rows, the last token first:
+
+    layer i:  kept rows turned by one row, the new one in the free place     1 level below the new one
+              attention of one query over them, as a last layer has it (`rows.first_token`)
+              the rest of the layer on a vector
+
+Rows in reverse know distances alone, so one circuit serves all steps. Two stages of an attention take the
+turned rows, at levels of their own; the higher ones are left for the next step, at the level at which it
+takes them. So nothing drains, however many steps follow.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from tacita.blocks.shapes import NORMED
+from tacita.layouts.row_requests import HIDDEN, MASK, StepRequest
+from tacita.layouts.rows import FeatureLayout
+from tacita.packings.base import Block, Held, Kept, Operation, Target
+from tacita.packings.one_text.parts import Built, Form
+from tacita.packings.rows.exponentials import Exponentials
+from tacita.packings.rows.first_token import FirstTokenAttention
+from tacita.packings.rows.parts import RowParts
+from tacita.slots.base import Backend, Ct
+from tacita.slots.stage import Live
+
+Cts = tuple[Ct, ...]
+
+
+class StepParts(RowParts):
+    """Rows, of which one is new. Its tensors are vectors, and attention reads the kept rows besides.
+
+    graph: of the model at one token; shape: of the whole text.
+    """
+
+    options: ClassVar[frozenset[str]] = RowParts.options - {NORMED}
+
+    @property
+    def kept(self) -> tuple[Kept, ...]:
+        """See `Circuit`."""
+        nodes = (step.name for step in self._graph.steps if step.op == "attention")
+        return tuple(kept_of(node, self._layout.count) for node in nodes)
+
+    def entry(self) -> Held[Form]:
+        """See the contract."""
+        return Held(HIDDEN, 1, Form(self._specs.entry, vector=True))
+
+    def request(self) -> StepRequest:
+        """See the contract."""
+        sizes = self._slots, self._tokens, self._layout.size
+        return StepRequest(*sizes, *self._heads, self._specs.entry, all_tokens=False)
+
+    def _first_token(self, name: str, block: Block[Form], target: Target, built: Built) -> list[Operation]:
+        x, kept = block.x.live, kept_of(name, self._layout.count)
+        attention = FirstTokenAttention.build(*built, self._layout, self._windows, carried=False)
+        parts = ("scores", "context", "sums", "attended")
+        scores, context, sums, attended = (f"{name}.{part}" for part in parts)
+        exponential = Exponentials.of(name, attention.specs.exp, attention.early, attention.seen)
+
+        def score(be: Backend, live: Live) -> Live:
+            rows = self._later(be, live, kept, x)
+            return {scores: attention.scores(be, rows, live[x]), kept.after: rows}
+
+        def mix(be: Backend, live: Live) -> Live:
+            rows = self._later(be, live, kept, x)
+            found = attention.mix(be, rows, exponential.found(be, live), live[MASK])
+            return {context: found[0], sums: found[1], kept.after: _higher(be, rows, live[kept.after])}
+
+        return [
+            Operation(f"{name}.scores", (x, kept.before), score),
+            *exponential.stages,
+            Operation(f"{name}.mix", (x, kept.before, exponential.read), mix),
+            Operation.of(f"{name}.attend", (context, sums), attended, attention.attend),
+            Operation.of(f"{name}.project", (block.residual.live, attended), target.live, attention.project),
+        ]
+
+    def _later(self, be: Backend, live: Live, kept: Kept, x: str) -> Cts:
+        return later(be, live[kept.before], live[x][0], self._layout, self._slots)
+
+
+def kept_of(node: str, count: int) -> Kept:
+    """The rows that an attention reads, so many ciphertexts."""
+    return Kept(f"{node}.rows", f"{node}.later", count)
+
+
+def later(be: Backend, kept: Cts, new: Ct, layout: FeatureLayout, slots: int) -> Cts:
+    """Kept rows and a new vector -> the rows of the next text: row t is row t - 1 of before, row 0 the
+    vector. One level below the vector. What was the last row must have been zero. Cost: two rotations a
+    ciphertext."""
+    window, found = layout.shape.window, []
+    for number, (ct, features) in enumerate(zip(kept, layout.index, strict=True)):
+        first = np.zeros(slots)
+        first[:window] = features >= 0
+        placed = be.mul_vector(be.rotate(new, number * window), first)
+        rows = be.drop_to(ct, min(be.level(ct), be.level(placed)))
+        found.append(be.add(be.rotate(rows, -window), placed))
+    return tuple(found)
+
+
+def _higher(be: Backend, one: Cts, other: Cts) -> Cts:
+    """The rows at the higher level, of equal ones the other."""
+    return one if be.level(one[0]) > be.level(other[0]) else other

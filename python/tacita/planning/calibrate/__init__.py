@@ -1,0 +1,1 @@
+"""Calibration: the intervals, scores and row estimates that sample texts show."""

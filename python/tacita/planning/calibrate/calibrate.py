@@ -1,0 +1,327 @@
+"""Calibration: intervals of every node, measured with the float model on sample text, widened, stored.
+
+Intervals are properties of a checkpoint and a node. Every approximation of a plan is fitted on them, and
+every tensor that crosses a stage boundary is stored divided by its bound. The margin widens what was seen:
+signed intervals by margin * width on each side, positive ones (sums, variances) by the factor exp(margin *
+min(max(2, log(hi/lo)), 6)), bounds by 1 + 2 * margin. All of it is published with the plan and therefore
+rounded outwards to 8 bits (`planning.calibrate.calibration`); what follows from an interval, such as the
+shift of the scores, follows from the rounded one. The fits widen their domain once more
+(`approx.spec.MARGIN`).
+
+Padded rows need no runs of their own when the client pads with copies of row 0 (`checkpoint.pad_hidden`):
+their values are row 0's. Where attention knows positions they are not, and texts are padded here too. Given
+hidden states are recorded with all their rows, whatever the padding holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.approx.variants.functions import WEIGHTED
+from tacita.blocks.base import Norm
+from tacita.blocks.floats import FloatTensors
+from tacita.blocks.meaning import Meaning
+from tacita.blocks.shapes import function_of
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint
+from tacita.checkpoint.texts import load_texts as load_texts
+from tacita.errors import PlanError
+from tacita.layouts.registry import NONE, Estimates
+from tacita.models.registry import Config, attentions, front, nodes, shapes
+from tacita.packings.lowering import inputs_of_sums
+from tacita.packings.specs import approximated
+from tacita.planning.calibrate.calibration import Calibration as Calibration
+from tacita.planning.calibrate.calibration import outwards, up
+from tacita.planning.calibrate.excesses import NO_REACHES, Counts, counted, folds, held_out, largest_excess
+from tacita.planning.calibrate.intervals import INPUT, Interval, Intervals, Ranges
+from tacita.planning.calibrate.row_estimates import Rows, RowSamples, foretold
+from tacita.planning.calibrate.samples import Sample as Sample
+from tacita.planning.calibrate.samples import Samples
+from tacita.planning.calibrate.temper import choose_temperatures, tempered, untempered
+from tacita.planning.calibrate.walk import Progress as Progress
+from tacita.planning.calibrate.walk import row_samples, walk
+from tacita.plans.error import FOLDS, HELD_OUT, NOT_ESTIMATED
+from tacita.texts.embed import Text, padded_words
+from tacita.texts.embedding import WORDS
+from tacita.two_party.arithmetic.base import EmbeddingBounds, NormBounds
+
+Array = NDArray[np.float64]
+
+MARGIN = 0.1
+SAMPLED = 2000  # inputs of a function that a sample adds to its density, about
+MOST_SAMPLED = 1_000_000  # of all samples together
+MOST_FOR_ROWS = 1000  # samples that row estimates are fitted to
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A calibration, and how many of the texts that did not make it left its intervals."""
+
+    calibration: Calibration
+    counts: Counts
+
+
+def calibrate(
+    checkpoint: Checkpoint,
+    tokens: int,
+    texts: Iterable[Text] | None = None,
+    *,
+    hidden_states: Sequence[Sample] = (),
+    margin: float = MARGIN,
+    progress: Progress | None = None,
+    row_estimates: Estimates = NONE,
+    temper: bool = True,
+    behind: tuple[int, ...] = (),
+) -> Calibration:
+    """Run the float model over texts (default: the shipped sentences; none when hidden states are given and
+    texts are not) and over given samples; record, widen, round outwards.
+
+    tokens: the plan's token count; longer texts are cut at word boundaries. progress: called with (done,
+    total) of each pass. row_estimates: what the circuit can take from its scores; it is fitted where it
+    is worth it. temper: whether peaked heads may be tempered; a circuit that takes
+    each row's largest score need not. behind: ids that stand before each text and are not measured.
+    Cost: one float64 forward pass a sample, one more of up to MOST_FOR_ROWS for estimates, the same again for
+    tempering.
+    Errors: InputError, CheckpointError, PlanError (bad margin, no sample).
+    """
+    samples = _samples(checkpoint, tokens, texts, hidden_states, margin, behind)
+    how = _How(row_estimates, temper, margin, progress or (lambda done, total: None))
+    return _made(_measured(checkpoint, samples, range(len(samples)), how), how)
+
+
+def survey(
+    checkpoint: Checkpoint,
+    tokens: int,
+    texts: Iterable[Text] | None = None,
+    *,
+    hidden_states: Sequence[Sample] = (),
+    margin: float = MARGIN,
+    progress: Progress | None = None,
+    row_estimates: Estimates = NONE,
+    two_phases: bool = False,
+    reaches: Mapping[str, Interval] = NO_REACHES,
+    processes: int = 1,
+) -> Survey:
+    """As `calibrate`; besides counts the texts that leave the intervals, of those held out or by folds
+    (`planning.calibrate.excesses`).
+
+    two_phases: whether softmax is found in two, which need less tempering and rely on other means.
+    reaches: by node, where its function is right whatever calibration says; a text is not outside there.
+    processes: see `planning.calibrate.walk`; the result is the same for any number.
+    """
+    samples = _samples(checkpoint, tokens, texts, hidden_states, margin)
+    report = progress or (lambda done, total: None)
+    how = _How(row_estimates, True, margin, report, processes, two_phases, reaches)
+    held = held_out(len(samples))
+    kept = [i for i in range(len(samples)) if i not in set(held)] if held else range(len(samples))
+    measured = _measured(checkpoint, samples, kept, how)
+    calibration = _made(measured, how)
+    if held:
+        tested = [_excess(measured, held, calibration, how)]
+        return Survey(calibration, counted(HELD_OUT, tested))
+    tested = [_fold(measured, made, test, how) for made, test in folds(len(samples))]
+    return Survey(calibration, counted(FOLDS if tested else NOT_ESTIMATED, tested))
+
+
+def texts_for(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """What is calibrated on where the user brings nothing: the model's own texts, else the package's."""
+    return checkpoint.texts or load_texts()
+
+
+@dataclass(frozen=True)
+class _How:
+    """Options of a calibration."""
+
+    row_estimates: Estimates
+    temper: bool
+    margin: float
+    progress: Progress
+    processes: int = 1
+    two_phases: bool = False
+    reaches: Mapping[str, Interval] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Ranges of all samples of the (tempered) model, after row estimates. kept: samples that make
+    intervals. beyond: nats by which rows that fitted no estimate lie outside (`row_estimates.Found`)."""
+
+    checkpoint: Checkpoint
+    ranges: Ranges
+    kept: Sequence[int]
+    rows: Rows
+    beyond: Mapping[str, Interval]
+    temperatures: Mapping[str, tuple[float, ...]]
+
+
+def _samples(
+    checkpoint: Checkpoint,
+    tokens: int,
+    texts: Iterable[Text] | None,
+    given: Sequence[Sample],
+    margin: float,
+    behind: tuple[int, ...] = (),
+) -> Samples:
+    if not 0.0 <= margin <= 1.0:
+        raise PlanError(f"calibrate: margin {margin}", hint="it is a share of the interval, from 0 to 1")
+    if texts is None and not given:
+        texts = texts_for(checkpoint)
+    found = Samples.of(checkpoint, tokens, texts or (), given, behind)
+    if not len(found):
+        raise PlanError("calibrate: no sample", hint="pass texts or hidden states")
+    return found
+
+
+def _measured(checkpoint: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> _Measured:
+    """The model is walked over once it is known what is tempered; to know it, its rows are enough, or ranges
+    where a packing takes nothing from scores or there are more samples than rows are kept of."""
+    seen = _row_samples(checkpoint, samples, kept, how)
+    rows = seen.fit(how.row_estimates) if seen else {}
+    temperatures, ranges = untempered(checkpoint.config), None
+    if how.temper:
+        share, looked = 0.5 if how.two_phases else 1.0, seen.log_means(rows) if seen else None
+        if looked is None or len(kept) > MOST_FOR_ROWS:
+            ranges = _walked(checkpoint, samples, rows, how)
+        means = ranges.of(kept) if ranges else looked
+        assert means is not None  # one of the two
+        temperatures = choose_temperatures(means, checkpoint.config, share, rows)
+    if (model := tempered(checkpoint, temperatures)) is not checkpoint:
+        seen, ranges = _row_samples(model, samples, kept, how), None
+        rows = seen.fit(how.row_estimates) if seen else {}
+    ranges = ranges or _walked(model, samples, rows, how)
+    return _Measured(checkpoint, ranges, kept, rows, _beyond(seen, rows), temperatures)
+
+
+def _beyond(seen: RowSamples | None, rows: Rows) -> dict[str, Interval]:
+    """How far rows unlike those that fitted an estimate lie from it, by attention."""
+    return {name: seen.beyond[name] for name in rows} if seen else {}
+
+
+def _walked(model: Checkpoint, samples: Samples, rows: Rows, how: _How) -> Ranges:
+    """Ranges of all samples after these row estimates."""
+    count = len(samples)
+    return walk(
+        model,
+        samples.at(range(count)),
+        count,
+        rows=rows,
+        kept=dict.fromkeys(_weighted(model.config), max(1, min(SAMPLED, MOST_SAMPLED // count))),
+        progress=how.progress,
+        processes=how.processes,
+        behind=len(samples.behind),
+    )
+
+
+def _weighted(config: Config) -> list[str]:
+    """The nodes whose functions are fitted to the density of their inputs."""
+    return [name for name, node in nodes(config).items() if function_of(node) in WEIGHTED]
+
+
+def _row_samples(model: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> RowSamples | None:
+    """Of at most MOST_FOR_ROWS samples in the same distance; None where nothing is taken from scores."""
+    if how.row_estimates == NONE or not any(map(foretold, attentions(model.config).values())):
+        return None
+    chosen = kept[:: -(-len(kept) // MOST_FOR_ROWS)]
+    return row_samples(model, samples.at(chosen), len(chosen), how.processes)
+
+
+def _fold(measured: _Measured, made: Sequence[int], test: Sequence[int], how: _How) -> Array:
+    """Excesses of some samples over intervals of others."""
+    calibration = _made(replace(measured, kept=made), how)
+    return _excess(measured, test, calibration, how)
+
+
+def _excess(measured: _Measured, test: Sequence[int], calibration: Calibration, how: _How) -> Array:
+    ranges = measured.ranges.of(test)
+    return largest_excess(ranges, calibration, two_phases=how.two_phases, reaches=how.reaches)
+
+
+def _made(measured: _Measured, how: _How) -> Calibration:
+    """Intervals of the kept samples, widened and rounded."""
+    ranges = measured.ranges.of(measured.kept)
+    intervals = Intervals(ranges, how.margin, measured.beyond)
+    kinds = approximated(nodes(measured.checkpoint.config))
+    return Calibration(
+        sha256=measured.checkpoint.sha256,
+        margin=how.margin,
+        samples=len(measured.kept),
+        rows=int(up(sum(ranges.rows))),
+        nodes={name: intervals.of(name, kind, measured.rows.get(name)) for name, kind in kinds.items()},
+        entry=intervals.bound(INPUT),
+        answer=intervals.bound("answer"),
+        temperatures=measured.temperatures,
+        row_estimates=measured.rows,
+        inputs={
+            name: intervals.bound(seen) for name, seen in inputs_of_sums(measured.checkpoint.config).items()
+        },
+    )
+
+
+# Calibration of a model whose embedding stays at the server: bounds of the tables, and samples as such a
+# request holds them.
+#
+# A client that looks words up cannot pad with copies of a whole row, since the server adds the positions. It
+# pads with the first token instead, so padded rows are its word at later positions: they are part of the
+# samples.
+
+MOST_SAMPLES = 64  # every one is as long as a request
+
+
+def hidden_embedding(
+    checkpoint: Checkpoint, tokens: int, texts: Sequence[Text], margin: float
+) -> tuple[EmbeddingBounds, dict[str, NormBounds], list[Sample]]:
+    """Bounds of the tables, of each norm after them by its node, and (hidden states, mask) of the first
+    `MOST_SAMPLES` texts with padding."""
+    words, walk = checkpoint.tensors[WORDS], _Fronts(checkpoint)
+    rows = [padded_words(checkpoint, text, tokens) for text in texts[:MOST_SAMPLES]]
+    samples = [(walk.hidden(words[ids]), mask) for ids, mask in rows]
+    nodes = shapes(checkpoint.config, tokens, hidden_embedding=True).nodes
+    norms = {name: walk.bounds(name, node, margin) for name, node in nodes.items() if name in walk.norms}
+    entry = float(np.abs(words).max()) + _Fronts(checkpoint).largest(np.zeros((tokens, words.shape[1])))
+    return EmbeddingBounds(power_above(np.array(entry))), norms, samples
+
+
+class _Fronts:
+    """The part of a model before its hidden states, walked in floats; it remembers what its norms saw."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._config, self._weights = checkpoint.config, Weights(checkpoint.tensors)
+        self._seen: dict[str, list[Array]] = defaultdict(list)
+
+    @property
+    def norms(self) -> list[str]:
+        """Their nodes."""
+        return [name.removesuffix(".sum") for name in self._seen if name.endswith(".sum")]
+
+    def hidden(self, words: Array) -> Array:
+        """Rows of the word table (tokens, hidden) -> hidden states."""
+        ops = FloatTensors(self._weights, np.ones(len(words)), lambda name, x: self._seen[name].append(x))
+        blocks = Meaning(ops)
+        return np.asarray(blocks.answer(front(blocks, self._config, words)))
+
+    def largest(self, words: Array) -> float:
+        """Of the sum before the first norm, or of the result where there is none."""
+        hidden = self.hidden(words)
+        sums = self._seen[f"{self.norms[0]}.sum"] if self.norms else [hidden]
+        return float(np.abs(sums[0]).max())
+
+    def bounds(self, name: str, norm: object, margin: float) -> NormBounds:
+        """What is public of a norm: its values, widened."""
+        assert isinstance(norm, Norm)  # or it would have recorded no sum
+        wider = 1.0 + 4.0 * margin
+        centred, variance = (np.stack(self._seen[f"{name}.{part}"]) for part in ("centred", "variance"))
+        interval = outwards((float(variance.min()) / wider, float(variance.max()) * wider))
+        gamma, _ = self._weights.norm(norm)
+        return NormBounds(up(float(np.abs(centred).max()) * wider), interval, power_above(gamma))
+
+
+def power_above(values: Array) -> float:
+    """The least power of two above every magnitude; 1 for zeros."""
+    largest = float(np.abs(values).max())
+    return float(2.0 ** (math.floor(math.log2(largest)) + 1)) if largest > 0.0 else 1.0

@@ -1,0 +1,174 @@
+"""How often texts leave the calibrated intervals, measured on texts that did not make them.
+
+Of many texts every fifth is held out. Of fewer, five times a fifth is tested against intervals of the other
+four fifths (row estimates and temperatures are those of all): the plan's own intervals come from all of them
+and are a little wider. A text is *outside* when any value that the circuit bounds leaves its interval at all;
+then its own answer may be off. It is *far* outside when a value lies beyond FAR times the interval's
+half-width, where a bootstrap of its ciphertext no longer holds and every other text in that ciphertext can be
+spoiled too (docs/threat-model/ciphertexts.md, "Common fate").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.packings.specs import ATTENTION, FUNCTION, NORM
+from tacita.planning.calibrate.calibration import GATED, AttentionCalibration, Calibration, up
+from tacita.planning.calibrate.intervals import INPUT, Interval, Ranges
+from tacita.plans.error import Population
+
+Array = NDArray[np.float64]
+
+FIFTHS = 5
+MANY = 500  # texts from which a fifth is held out
+FEW = 50  # texts below which nothing is estimated
+FAR = 1.2  # times an interval's half-width from its middle
+CONFIDENCE = 0.95
+NO_REACHES: Mapping[str, Interval] = MappingProxyType({})
+
+# what circuits rely on of a node's calibration: the fields have the names of the reference's records
+# (`blocks.floats`)
+INTERVALS = {ATTENTION: ("scores",), NORM: ("variance",), FUNCTION: ("argument",)}
+BOUNDS = {ATTENTION: ("input", "context"), NORM: ("centred", "result"), FUNCTION: ()}
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What was counted, whatever the number of texts in a request."""
+
+    method: str
+    texts: int = 0
+    outside: int = 0
+    far: int = 0
+
+    def population(self, batch: int) -> Population:
+        """With the rates for so many texts a request."""
+        own, own_bound = _rate(self.outside, self.texts)
+        others, others_bound = (own, own_bound) if batch == 1 else _rate(self.far, self.texts)
+        rates = own, own_bound, _any(others, batch), _any(others_bound, batch)
+        return Population(self.method, self.texts, self.outside, self.far, *(up(rate) for rate in rates))
+
+
+def held_out(count: int) -> list[int]:
+    """Numbers from 0 of the texts that are held out of so many: every fifth, if there are MANY."""
+    return list(range(FIFTHS - 1, count, FIFTHS)) if count >= MANY else []
+
+
+def folds(count: int) -> Iterator[tuple[list[int], list[int]]]:
+    """(texts that make intervals, texts that test them), five times; none for FEW."""
+    for fold in range(FIFTHS if count >= FEW else 0):
+        yield [i for i in range(count) if i % FIFTHS != fold], list(range(fold, count, FIFTHS))
+
+
+def counted(method: str, excesses: Sequence[Array]) -> Counts:
+    """excesses: the largest of each tested text."""
+    largest = np.concatenate(excesses) if excesses else np.zeros(0)
+    return Counts(method, len(largest), int((largest > 1.0).sum()), int((largest > FAR).sum()))
+
+
+def excesses(
+    ranges: Ranges,
+    calibration: Calibration,
+    *,
+    two_phases: bool = False,
+    reaches: Mapping[str, Interval] = NO_REACHES,
+) -> dict[str, Array]:
+    """Distance of each sample's values from an interval's middle in half-widths, by stage: above 1 is
+    outside. (samples,) each. two_phases: of softmax
+    (`approx.exponentials.softmax`). reaches: by node, where its function is right besides
+    (`Functions.reach`)."""
+    with np.errstate(over="ignore"):
+        return dict(_excesses(ranges, calibration, two_phases, reaches))
+
+
+def largest_excess(
+    ranges: Ranges,
+    calibration: Calibration,
+    *,
+    two_phases: bool = False,
+    reaches: Mapping[str, Interval] = NO_REACHES,
+) -> Array:
+    """Over all stages: (samples,)."""
+    found = excesses(ranges, calibration, two_phases=two_phases, reaches=reaches)
+    return np.asarray(np.max(list(found.values()), axis=0))
+
+
+def binomial_bound(hits: int, trials: int, confidence: float = CONFIDENCE) -> float:
+    """Clopper-Pearson: the share at which so few hits or fewer have probability 1 - confidence; 1 for no
+    trials."""
+    if hits >= trials:
+        return 1.0
+    low, high = hits / trials, 1.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _at_most(hits, trials, middle) > 1.0 - confidence else (low, middle)
+    return high
+
+
+def _at_most(hits: int, trials: int, share: float) -> float:
+    """Probability of at most so many hits. 0 < share < 1."""
+    logs = [
+        math.lgamma(trials + 1)
+        - math.lgamma(k + 1)
+        - math.lgamma(trials - k + 1)
+        + k * math.log(share)
+        + (trials - k) * math.log1p(-share)
+        for k in range(hits + 1)
+    ]
+    return math.fsum(math.exp(log) for log in logs)
+
+
+def _rate(hits: int, trials: int) -> tuple[float, float]:
+    return (hits / trials, binomial_bound(hits, trials)) if trials else (0.0, 1.0)
+
+
+def _any(share: float, batch: int) -> float:
+    """Probability that one of so many texts is such a one."""
+    return float(1.0 - (1.0 - share) ** batch)
+
+
+def _excesses(
+    ranges: Ranges, calibration: Calibration, two_phases: bool, reaches: Mapping[str, Interval]
+) -> Iterator[tuple[str, Array]]:
+    """What circuits bound: intervals and magnitudes of stored tensors."""
+    yield INPUT, _above(ranges.each(INPUT), calibration.entry)
+    for name, node in calibration.nodes.items():
+        for key in INTERVALS[node.tag]:
+            low, high = getattr(node, key)
+            if node.tag == FUNCTION:
+                least, most = reaches.get(name, (low, high))
+                low, high = min(low, least), max(high, most)
+            yield f"{name}.{key}", _beyond(ranges.each(f"{name}.{key}"), (low, high))
+        if isinstance(node, AttentionCalibration):
+            yield from _mean_excesses(ranges, name, node, int(two_phases))
+        gated = GATED if getattr(node, GATED[0], 0.0) else ()
+        for key in (*BOUNDS[node.tag], *gated):
+            yield f"{name}.{key}", _above(ranges.each(f"{name}.{key}"), getattr(node, key))
+    yield "answer", _above(ranges.each("answer"), calibration.answer)
+
+
+def _mean_excesses(
+    ranges: Ranges, name: str, node: AttentionCalibration, k: int
+) -> Iterator[tuple[str, Array]]:
+    """Of the means over the real keys of exp(score / 2^k), alone and, for k = 0, times the values."""
+    logs = ranges.each_log_mean(name, 0.5**k) - node.shift / 2**k
+    yield f"{name}.means", _beyond(np.exp(logs), node.means[k])
+    if k:
+        return  # what is mixed with the values is bounded whatever the scores
+    mixed = np.exp(ranges.each(f"{name}.log_mixed_mean") - node.shift)
+    yield f"{name}.mixed", _above(mixed, node.mixed_mean)
+
+
+def _beyond(each: Array, interval: Interval) -> Array:
+    middle, half = 0.5 * (interval[0] + interval[1]), 0.5 * (interval[1] - interval[0])
+    return np.asarray(np.maximum(each[:, 1] - middle, middle - each[:, 0]) / half)
+
+
+def _above(each: Array, bound: float) -> Array:
+    return np.asarray(np.abs(each).max(axis=1) / bound)

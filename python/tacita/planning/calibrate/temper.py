@@ -1,0 +1,121 @@
+"""Tempering: the few heads whose scores are too peaked for one exponential get their scores scaled down.
+
+Softmax by exp, mean, 1/mean needs the means of all rows of an attention within about LIMIT nats: beyond, they
+span more than the precision of a bootstrap. A head that exceeds it is nearly one-hot (MiniLM-L6 has one
+that looks at the previous token with scores up to 52), so softmax(beta s) hardly differs from softmax(s):
+there, beta = 0.25 brings 41 nats to 11. beta is folded
+into the query's weights: no level, no operation. The plan's predicted error is taken against the untempered
+model, so it contains the difference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+
+from tacita.blocks.base import Attention, Powers
+from tacita.checkpoint import Checkpoint
+from tacita.models.registry import Config, attentions
+from tacita.packings.specs import of_kind
+from tacita.planning.calibrate.intervals import TEMPERATURES, Interval
+
+LIMIT = (
+    11.5  # nats between the smallest and the largest mean of exponentials of an attention: 11 levels of 1/x
+)
+
+Exceeding = tuple[
+    int, float
+]  # the head that is to step down, and by how many nats the attention exceeds its limit
+# nats of a head after a row estimate; with the 1.4 by which its means may rise further, 12 levels of 1/x
+LIMIT_ESTIMATED = 12.4
+
+
+class LogMeans(Protocol):
+    """What tempering reads: `Ranges`, or `row_estimates.LogMeans`."""
+
+    def log_mean(self, node: str, temperature: float, head: int | None = None) -> Interval: ...
+
+
+Temperatures = Mapping[str, Sequence[float]]  # beta by attention and head
+
+
+def untempered(config: Config) -> dict[str, tuple[float, ...]]:
+    """1 for every head."""
+    return {name: (1.0,) * a.heads for name, a in attentions(config).items()}
+
+
+def choose_temperatures(
+    ranges: LogMeans, config: Config, share: float = 1.0, estimated: Container[str] = ()
+) -> dict[str, tuple[float, ...]]:
+    """beta of every head: 1 unless the attention exceeds LIMIT; then the head with the largest means steps
+    down through TEMPERATURES until it fits or no lower beta is left. An attention keeps 1 that has no
+    exponentials, or whose scores do not fall with its own queries' weights: they are shared with another
+    attention or normalised, or relative positions are added.
+
+    estimated: attentions with a row estimate, whose constants lay every head's means about zero: a head of
+    those exceeds LIMIT_ESTIMATED by itself, and steps down by itself.
+
+    share: of a score, what exp is applied to (1/2 in two phases, `approx.exponentials.softmax`).
+    """
+    found = attentions(config)
+    owners = Counter((a.query.name, a.query.part) for a in found.values())
+    fixed = {n for n, a in found.items() if a.normed or a.relative or owners[a.query.name, a.query.part] > 1}
+    return {
+        name: (1.0,) * a.heads
+        if name in fixed
+        else _betas(ranges, name, a, share, _alone if name in estimated else _together)
+        for name, a in found.items()
+    }
+
+
+def tempered(checkpoint: Checkpoint, temperatures: Temperatures) -> Checkpoint:
+    """The checkpoint with each head's queries multiplied by its beta; name and hash stay the original's.
+
+    Raises PlanError for a name that is no attention of the model.
+    """
+    if all(beta == 1.0 for betas in temperatures.values() for beta in betas):
+        return checkpoint
+    tensors, known = dict(checkpoint.tensors), attentions(checkpoint.config)
+    for name, betas in temperatures.items():
+        query = of_kind("temperatures", known, name, Attention).query
+        factors = np.ones(query.outputs * query.part[1])
+        first = query.part[0] * query.outputs
+        factors[first : first + query.outputs] = np.repeat(
+            np.asarray(betas, np.float64), known[name].head_size
+        )
+        tensors[f"{query.name}.weight"] = tensors[f"{query.name}.weight"] * factors[:, None]
+        if query.bias:
+            tensors[f"{query.name}.bias"] = tensors[f"{query.name}.bias"] * factors
+    return replace(checkpoint, tensors=MappingProxyType(tensors))
+
+
+def _together(intervals: Sequence[Interval]) -> Exceeding:
+    """All heads with one shift: the one with the largest means reaches furthest from the lowest of all."""
+    highest = max(range(len(intervals)), key=lambda head: intervals[head][1])
+    return highest, intervals[highest][1] - min(lo for lo, _ in intervals) - LIMIT
+
+
+def _alone(intervals: Sequence[Interval]) -> Exceeding:
+    """Each head with a constant of its own: the widest."""
+    widths = [hi - lo for lo, hi in intervals]
+    widest = int(np.argmax(widths))
+    return widest, widths[widest] - LIMIT_ESTIMATED
+
+
+def _betas(
+    ranges: LogMeans, name: str, a: Attention, share: float, exceeding: Callable[..., Exceeding]
+) -> tuple[float, ...]:
+    betas = [beta for beta in TEMPERATURES if beta * share in TEMPERATURES]
+    steps = [0] * a.heads
+    while not isinstance(a.weights, Powers):
+        intervals = [ranges.log_mean(name, share * betas[step], head) for head, step in enumerate(steps)]
+        head, excess = exceeding(intervals)
+        if excess <= 0.0 or steps[head] == len(betas) - 1:
+            break
+        steps[head] += 1
+    return tuple(betas[step] for step in steps)

@@ -1,0 +1,1 @@
+"""Placement: where levels go, what that costs, and its simulation."""

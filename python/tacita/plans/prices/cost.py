@@ -1,0 +1,219 @@
+"""Seconds of a circuit: operation counts of `sim` times a price table measured by `tacita bench engine`.
+
+A count is keyed by (operation, level, stage). A price is milliseconds by operation and number of limbs L =
+level + the limbs below level 0 (base prime and slots-to-coefficients primes); between measured limbs it is
+interpolated linearly, outside it is extended from the two nearest. Prices are those of the machine and thread
+count named in the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from math import ceil
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tacita.errors import PlanError
+
+Counts: TypeAlias = Mapping[tuple[str, int, str], int]
+BOOTSTRAPS = frozenset({"bootstrap", "bootstrap_real"})
+# For tables that have not measured them: complex bootstraps for one, and how many more for each level of its
+# operands, as on an AMD EPYC with two threads (decision 23).
+COEFFICIENTS = {
+    "to_coefficients": (0.12, 0.0),
+    "coefficient_product": (1e-5, 0.0),
+    "coefficient_refresh": (0.23, 0.038),
+}
+THROUGH = {"bootstrap_through": "complex", "bootstrap_through_real": "real"}  # and the bootstrap they contain
+# For 10^9 bytes of ciphertexts: that a process touches for the first time (the system finds and clears the
+# pages), and that are packed, written to disk and read back.
+SECONDS_PER_GB = ("touch_seconds_per_gb", "spill_seconds_per_gb")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of files and memory.
+
+    limb_file, limb_memory: N residues packed on disk and as doubles. special: special primes of key
+    switching, also limbs per digit. bootstrap_keys_*: all keys that bootstrapping needs. bootstrap_matrices:
+    its encoded linear maps, in memory. process: what a process holds before data.
+    Keys carry one polynomial of two on disk (the other one comes from a seed) and both in memory, packed too.
+    """
+
+    limb_file: int
+    limb_memory: int
+    special: int
+    bootstrap_keys_file: int
+    bootstrap_keys_memory: int
+    bootstrap_matrices: int
+    process: int
+
+    @staticmethod
+    def of_ring(log_n: int) -> Sizes:
+        """Of the engine's one chain shape, which scales with N: counted by the engine at N = 2^16, per
+        coefficient."""
+        n = 1 << log_n
+        return Sizes(
+            limb_file=n * 50 // 8,
+            limb_memory=n * 8,
+            special=7,
+            bootstrap_keys_file=n * 19_174,
+            bootstrap_keys_memory=n * 45_811,
+            bootstrap_matrices=n * 16_000,
+            process=200_000_000,
+        )
+
+    def key(self, level: int, limbs_at_level_0: int) -> tuple[int, int]:
+        """(file, memory) bytes of one switching key used at `level`."""
+        limbs = level + limbs_at_level_0
+        polynomials = ceil(limbs / self.special) * (limbs + self.special)
+        return polynomials * self.limb_file, 2 * polynomials * self.limb_file
+
+    def ciphertext(self, level: int, limbs_at_level_0: int) -> tuple[int, int]:
+        """(file, memory) bytes of one ciphertext at `level`."""
+        limbs = 2 * (level + limbs_at_level_0)
+        return limbs * self.limb_file, limbs * self.limb_memory
+
+
+@dataclass(frozen=True)
+class Prices:
+    """A measured price table.
+
+    log_n, threads: what was measured. limbs_at_level_0: limbs of a ciphertext at level 0.
+    ms: operation -> {limbs: milliseconds}. bootstrap_ms: kind -> {"alone": one ciphertext with all threads,
+    "each": per ciphertext when at least `threads` of them are refreshed together}.
+    yardstick_ms: the scalar 64-bit NTT at N = 2^16 on the same machine, which carries ratios to other
+    machines.
+    sizes: bytes of keys, ciphertexts and processes. keygen_seconds_per_gb: per 10^9 bytes of the key file.
+    touch_seconds_per_gb, spill_seconds_per_gb: see `SECONDS_PER_GB`; 0 in a table that has not measured them.
+    scale: seconds here for one second of the table, on a machine that has measured no more than its
+    yardstick. Predictions are multiplied by it and nothing else is: plans are those of the table.
+    pace: the same for two parties on shares, whose seconds are not of this table (`two_party.plan.cost`).
+    origin: where the prices come from, in the words of a report.
+    """
+
+    machine: str
+    log_n: int
+    threads: int
+    limbs_at_level_0: int
+    yardstick_ms: float
+    ms: Mapping[str, Mapping[int, float]]
+    bootstrap_ms: Mapping[str, Mapping[str, float]]
+    sizes: Sizes
+    keygen_seconds_per_gb: float
+    source: str
+    touch_seconds_per_gb: float = 0.0
+    spill_seconds_per_gb: float = 0.0
+    scale: float = 1.0
+    pace: float = 1.0
+    origin: str = ""
+
+    @property
+    def named(self) -> str:
+        """The machine, and where its prices come from, as a prediction names it."""
+        return f"{self.machine} ({self.origin})" if self.origin else self.machine
+
+    @staticmethod
+    def load(path: Path) -> Prices:
+        """Reads a table written by `tacita bench engine`."""
+        try:
+            return Prices.from_json(json.loads(path.read_text()))
+        except (OSError, ValueError) as error:
+            raise PlanError(
+                f"{path}: not a price table ({error})", hint="write one with `tacita bench engine`"
+            ) from error
+
+    @staticmethod
+    def shipped(log_n: int) -> Prices | None:
+        """The measured table of the package for this ring degree, if there is one."""
+        table = resources.files(__package__).joinpath("prices", f"n{log_n}.json")
+        return Prices.from_json(json.loads(table.read_text())) if table.is_file() else None
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Prices:
+        """Checks the fields while building; raises PlanError naming what is missing."""
+        try:
+            ms = {op: {int(limbs): float(v) for limbs, v in row.items()} for op, row in data["ms"].items()}
+            names = (
+                "machine",
+                "log_n",
+                "threads",
+                "limbs_at_level_0",
+                "yardstick_ms",
+                "keygen_seconds_per_gb",
+                "source",
+            )
+            fields = {name: data[name] for name in names}
+            fields |= {name: float(data.get(name, 0.0)) for name in SECONDS_PER_GB}
+            fields["pace"] = float(data.get("pace", 1.0))
+            return Prices(ms=ms, bootstrap_ms=data["bootstrap_ms"], sizes=Sizes(**data["sizes"]), **fields)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise PlanError(
+                f"price table: a field is missing or unknown ({error})",
+                hint="write one with `tacita bench engine`",
+            ) from error
+
+    @cached_property
+    def _curves(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        rows = {op: sorted(row.items()) for op, row in self.ms.items()}
+        return {
+            op: (np.array([p[0] for p in r], float), np.array([p[1] for p in r], float))
+            for op, r in rows.items()
+        }
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, int], float]:
+        return {}
+
+    def seconds(self, op: str, level: int) -> float:
+        """Price of one operation whose operands are at `level`."""
+        if (op, level) not in self._known:
+            self._known[op, level] = self._seconds(op, level)
+        return self._known[op, level]
+
+    def _seconds(self, op: str, level: int) -> float:
+        if (
+            op == "rotate_shared" and op not in self._curves
+        ):  # of rotate_many; the decomposition counts as a hoist
+            return max(0.0, self.seconds("rotate", level) - self.seconds("hoist", level))
+        if op in COEFFICIENTS and op not in self._curves:
+            alone, more = COEFFICIENTS[op]
+            return (alone + more * level) * self.bootstrap_ms["complex"]["each"] / 1e3
+        if op not in self._curves:
+            raise PlanError(
+                f"price table {self.source} has no operation {op!r}", hint="rerun `tacita bench engine`"
+            )
+        limbs, ms = self._curves[op]
+        return _interpolate(level + self.limbs_at_level_0, limbs, ms) / 1e3
+
+    def total(self, counts: Counts) -> float:
+        """Seconds of all counted operations, bootstraps excepted (the placement prices those by batch). One
+        through a function costs as much, and the products that are counted beside it."""
+        through = sum(
+            self.bootstrap_seconds((THROUGH[op],) * n) for (op, _, _), n in counts.items() if op in THROUGH
+        )
+        return through + sum(
+            n * self.seconds(op, level)
+            for (op, level, _), n in counts.items()
+            if op not in BOOTSTRAPS and op not in THROUGH
+        )
+
+    def bootstrap_seconds(self, kinds: Sequence[str]) -> float:
+        """Seconds to refresh ciphertexts of these kinds ("real" or "complex") in one call."""
+        column = "alone" if len(kinds) < self.threads else "each"
+        return sum(self.bootstrap_ms[kind][column] for kind in kinds) / 1e3
+
+
+def _interpolate(at: float, xs: np.ndarray, ys: np.ndarray) -> float:
+    """Piecewise linear through the points, extended beyond both ends; never below zero."""
+    if len(xs) == 1:
+        return float(ys[0])
+    i = int(np.clip(np.searchsorted(xs, at) - 1, 0, len(xs) - 2))
+    slope = (ys[i + 1] - ys[i]) / (xs[i + 1] - xs[i])
+    return max(0.0, float(ys[i] + slope * (at - xs[i])))

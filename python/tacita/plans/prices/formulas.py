@@ -1,0 +1,229 @@
+"""A price table from operation formulas, for rings that have not been measured.
+
+Units are one number-theoretic transform of one limb and one pass of multiply-accumulate over one limb. L
+limbs, k special primes, D = ceil(L / k) digits. Hybrid key switching with an NTT-resident input: L inverse
+transforms, then D (L + k) - L forward ones, an inner product of 2 D (L + k) passes, and a mod-down of 2 (k +
+L) transforms.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import ceil, inf
+from typing import Any, TypeAlias
+
+from tacita.plans.plan import ParameterInfo
+from tacita.plans.presets import can_bootstrap, chain_of
+from tacita.plans.prices.cost import Prices, Sizes
+from tacita.slots.linear import LinearPlan
+from tacita.slots.plain import PlainCt
+from tacita.slots.sim import SimBackend, SimCt, SimProducts
+
+# N = 2^16, one limb, one core, AVX2: 0.168 measured on the prototype, and its share of base conversion
+NTT_MS = 0.19
+# N = 2^16, one limb of one polynomial: a multiply-add of a matrix product that stays in cache, two halves
+GEMM_MS = 0.0035
+FFT_NTTS = 10  # a complex Fourier transform of all slots, in transforms of one limb
+PASS_MS = 0.03  # N = 2^16, one limb: a multiply-accumulate bound by memory
+BOOTSTRAP_PASSES = (
+    26_000  # transforms of one complex bootstrap; a real one has one modular reduction instead of two
+)
+LIMBS = (1, 3, 6, 9, 12, 16)
+Formula: TypeAlias = Callable[[int, int, float, float], float]  # limbs, special primes, a transform, a pass
+
+
+def formula_prices(log_n: int, *, special: int = 7, limbs_at_level_0: int = 3) -> Prices:
+    """Prices of one core at ring degree 2^log_n; transforms grow as N log N, passes as N."""
+    ntt = NTT_MS * 2.0 ** (log_n - 16) * log_n / 16
+    one_pass = PASS_MS * 2.0 ** (log_n - 16)
+    ms = {op: {limbs: f(limbs, special, ntt, one_pass) for limbs in LIMBS} for op, f in _FORMULAS.items()}
+    whole = BOOTSTRAP_PASSES * ntt
+    return Prices(
+        machine="formulas, one core",
+        log_n=log_n,
+        threads=1,
+        limbs_at_level_0=limbs_at_level_0,
+        yardstick_ms=1.09,
+        ms=ms,
+        bootstrap_ms={
+            "complex": {"alone": whole, "each": whole},
+            "real": {"alone": 0.62 * whole, "each": 0.62 * whole},
+        },
+        sizes=Sizes.of_ring(log_n),
+        keygen_seconds_per_gb=15.0,
+        source="tacita.plans.prices.formulas",
+    )
+
+
+def _digits(limbs: int, special: int) -> int:
+    return ceil(limbs / special)
+
+
+def _hoist(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    return _digits(limbs, special) * (limbs + special) * ntt
+
+
+def _inner(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    return 2 * _digits(limbs, special) * (limbs + special) * one_pass
+
+
+def _key_switch(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    down = 2 * (special + limbs) * ntt
+    return _hoist(limbs, special, ntt, one_pass) + _inner(limbs, special, ntt, one_pass) + down
+
+
+def _tensor(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    return 4 * limbs * one_pass
+
+
+def _rescale(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    return 2 * limbs * ntt
+
+
+def _mul(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    args = (limbs, special, ntt, one_pass)
+    return _tensor(*args) + _key_switch(*args) + _rescale(*args)
+
+
+def _plain(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    return 2 * limbs * one_pass
+
+
+def _lower(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    return 2 * (special + limbs) * ntt  # the mod-down of a key switch; the last prime goes with them
+
+
+def _outer(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    return 1.5 * limbs * one_pass  # of four passes most operands stay in cache
+
+
+def _matmul(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    return 2 * limbs * one_pass * GEMM_MS / PASS_MS
+
+
+def _encode(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    return (limbs + FFT_NTTS) * ntt
+
+
+def _lifted(formula: Formula) -> Formula:
+    """Over the special primes too."""
+    return lambda limbs, special, *units: formula(limbs + special, special, *units)
+
+
+def _scalar(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    return 2 * limbs * one_pass
+
+
+_FORMULAS: dict[str, Formula] = {
+    "rotate": _key_switch,
+    "conjugate": _key_switch,
+    "relin": _key_switch,
+    "hoist": _hoist,
+    "rotate_hoisted": _inner,
+    "tensor": _tensor,
+    "mul": _mul,
+    "mul_plain": _plain,
+    "mul_lifted": _lifted(_plain),
+    "lower": _lower,
+    "mul_scalar": _scalar,
+    "add": _scalar,
+    "outer": _outer,
+    "matmul": _matmul,
+    "encode": _encode,
+    "encode_lifted": _lifted(_encode),
+    "matmul_input": _scalar,
+    "rescale": _rescale,
+}
+
+
+# Working memory of each stage: ciphertexts alive at its peak, counted by a `sim` that watches its handles.
+#
+# Rotated copies that the engine holds inside one linear map are counted as if all babies lived at once in the
+# extended basis, which is the engine's upper bound.
+
+
+class MemorySim(SimBackend):
+    """Counts operations as `sim` does, and bytes alive. stage_bytes: stage -> peak."""
+
+    def __init__(self, slots: int, max_level: int, prices: Prices) -> None:
+        super().__init__(slots, max_level)
+        self.stage_bytes: defaultdict[str, int] = defaultdict(int)
+        self._prices = prices
+        self._alive = 0
+        self._accumulators = 0
+
+    def linear(self, xs: Sequence[SimCt], plan: LinearPlan) -> list[SimCt]:
+        entry = min(x.level for x in xs)
+        special = self._prices.sizes.special
+        babies = sum(len(steps) for steps in plan.babies.values())
+        lifted = self._prices.sizes.ciphertext(entry + special, self._prices.limbs_at_level_0)[1]
+        self._see(self._alive + babies * lifted)
+        return super().linear(xs, plan)
+
+    def products(
+        self,
+        left: Sequence[Sequence[SimCt]],
+        right: Sequence[Sequence[SimCt]],
+        onto: SimProducts | None = None,
+    ) -> SimProducts:
+        found = super().products(left, right, onto)
+        if onto is None:
+            one = self._prices.sizes.ciphertext(found.level, self._prices.limbs_at_level_0)[1] * 3 // 2
+            self._accumulators += found.rows * found.columns * one
+            self._see(self._alive)
+        return found
+
+    def relinearise(self, products: SimProducts) -> list[list[SimCt]]:
+        self._accumulators = 0  # each is freed as its ciphertext is made, and at most one set is alive
+        return super().relinearise(products)
+
+    def drop_to(self, a: SimCt, level: int) -> SimCt:
+        return a if level == a.level else self._held(super().drop_to(a, level))
+
+    def _map(self, op: str, a: SimCt, *args: Any) -> SimCt:
+        return self._held(super()._map(op, a, *args))
+
+    def _out(
+        self, level: int, grown: float, fresh: float, plain: PlainCt | None, *, refresh: bool = False
+    ) -> SimCt:
+        return self._held(super()._out(level, grown, fresh, plain, refresh=refresh))
+
+    def _held(self, ct: SimCt) -> SimCt:
+        size = self._prices.sizes.ciphertext(ct.level, self._prices.limbs_at_level_0)[1]
+        self._alive += size
+        weakref.finalize(ct, self._free, size)
+        self._see(self._alive)
+        return ct
+
+    def _free(self, size: int) -> None:
+        self._alive -= size
+
+    def _see(self, alive: int) -> None:
+        stage = self._stage.partition("/")[0]
+        self.stage_bytes[stage] = max(self.stage_bytes[stage], alive + self._accumulators)
+
+
+# Prices of parameters without bootstrapping.
+#
+# Bootstraps get an infinite price, so that placement finds a way without or says that there is none.
+
+
+def prices_of(parameters: ParameterInfo, prices: Prices | None = None) -> Prices:
+    """Given prices, else the package's measured table for the ring, else formulas.
+
+    A table of another ring says nothing of this one: it is passed over, as those of the rings that "leveled"
+    tries one after the other are.
+    """
+    prices = prices if prices is not None and prices.log_n == parameters.log_n else None
+    if can_bootstrap(parameters):
+        return prices or Prices.shipped(parameters.log_n) or formula_prices(parameters.log_n)
+    special = chain_of(parameters).special
+    table = prices or formula_prices(parameters.log_n, special=special, limbs_at_level_0=1)
+    never = {kind: {"alone": inf, "each": inf} for kind in ("real", "complex")}
+    none = {"bootstrap_keys_file": 0, "bootstrap_keys_memory": 0, "bootstrap_matrices": 0}
+    return replace(
+        table, bootstrap_ms=never, limbs_at_level_0=1, sizes=replace(table.sizes, special=special, **none)
+    )

@@ -1,2 +1,0 @@
-"""Files that pass between client and server: plan, evaluation keys, request, response. No sockets, no
-secrets."""

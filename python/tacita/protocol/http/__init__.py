@@ -1,1 +1,0 @@
-"""What the HTTP service and its client say to each other: paths, headers, JSON bodies, signed receipts."""

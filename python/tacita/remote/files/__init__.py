@@ -1,1 +1,0 @@
-"""What is asked of a CKKS scheme, by files: the public folder comes, keys and requests go, responses come."""

@@ -1,0 +1,151 @@
+"""Memory and disk of this machine: checked before a run starts, measured after it."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import resource
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tacita.errors import ResourceError
+
+GB = 1e9
+BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # numpy reads them when it is imported
+
+
+def available_memory() -> int | None:
+    """Bytes that can be taken without swapping, the container's limit included; None where the system does
+    not say."""
+    found = [value for value in (_meminfo(), _cgroup()) if value is not None]
+    return min(found) if found else None
+
+
+def require_memory(need: int, what: str) -> None:
+    """Raises ResourceError when `what` would not fit; need in bytes."""
+    free = available_memory()
+    if free is not None and free < need:
+        raise ResourceError(
+            f"{what} needs {need / GB:.1f} GB of memory, {free / GB:.1f} GB are available",
+            hint="close other programs, use fewer tokens, or run this step on a larger machine",
+        )
+
+
+def require_disk(folder: Path, need: int, what: str) -> None:
+    """Raises ResourceError when `what` would not fit into the file system of `folder`; need in bytes."""
+    there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
+    free = shutil.disk_usage(there).free
+    if free < need:
+        raise ResourceError(
+            f"{what} needs {need / GB:.1f} GB in {folder}, {free / GB:.1f} GB are free",
+            hint="choose another --work",
+        )
+
+
+def peak_memory_gb(*, children: bool = False) -> float:
+    """Largest resident set of this process so far (or of its finished children), in GB."""
+    who = resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF
+    return resource.getrusage(who).ru_maxrss * 1024 / GB
+
+
+def raise_descriptors() -> int:
+    """Lets this process have as many file descriptors as the system allows it; returns how many. Programs are
+    often started with 1,024, and each connection takes one or two.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        hard = soft
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard
+
+
+def resident_bytes() -> int | None:
+    """Of this process now; None where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def trim() -> None:
+    """Gives the system back what this process freed and the C library keeps for later: after planning
+    BERT-base that is about 1 GB. Nothing where the library has no such call. Some 10 ms a GB.
+    """
+    try:
+        ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
+    except (OSError, AttributeError):
+        return
+
+
+def threads() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def one_blas_thread() -> dict[str, str]:
+    """Environment for processes whose numpy shall use one thread; what the user has set stays. Several
+    threads wait for each other by spinning: beside eight busy processes a plan takes six times the processor
+    seconds."""
+    return {name: os.environ.get(name, "1") for name in BLAS}
+
+
+def _meminfo() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return None
+
+
+def _cgroup() -> int | None:
+    try:
+        root = Path("/sys/fs/cgroup")
+        limit = (root / "memory.max").read_text().strip()
+        used = int((root / "memory.current").read_text())
+        stat = dict(line.split() for line in (root / "memory.stat").read_text().splitlines())
+        return (
+            None if limit == "max" else int(limit) - used + int(stat.get("inactive_file", 0))
+        )  # cache can go
+    except (OSError, ValueError):
+        return None
+
+
+# Which processor this is: its name for people, and a key by which prices measured on it are found again.
+#
+# Many cloud machines of different speed share one name ("AMD EPYC"), so the key has family and model too.
+
+CPUINFO = Path("/proc/cpuinfo")
+UNKNOWN = "unknown processor"
+
+
+@dataclass(frozen=True)
+class Processor:
+    """name: as the system has it. family, model: its numbers, empty where the system has none."""
+
+    name: str
+    family: str = ""
+    model: str = ""
+    architecture: str = ""
+
+    @property
+    def key(self) -> str:
+        """16 hexadecimal digits."""
+        return hashlib.sha256("\n".join(asdict(self).values()).encode()).hexdigest()[:16]
+
+
+def processor(cpuinfo: Path = CPUINFO) -> Processor:
+    """Of this machine. cpuinfo: as Linux writes it; where there is none, what Python knows."""
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        lines = []
+    found: dict[str, str] = {}
+    for name, _, value in (line.partition(":") for line in lines):
+        found.setdefault(name.strip(), value.strip())
+    name = found.get("model name") or platform.processor() or UNKNOWN
+    return Processor(name, found.get("cpu family", ""), found.get("model", ""), platform.machine())

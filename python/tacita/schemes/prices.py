@@ -1,0 +1,162 @@
+"""The prices of this machine: measured once, when asked for, and kept for this processor and thread count.
+
+    $XDG_CACHE_HOME/tacita/prices/n16-2threads-0.1.0-1f0c9a55e0b7d3aa.json    (by default under ~/.cache)
+
+The name has ring, threads, release and processor, so that another of these finds nothing there. Until prices
+are measured, predictions are the shipped table's times one factor: how long the yardstick takes here beside
+there. Both are used by the commands; `Wish.prices` is the shipped table unless it is told otherwise, so that
+plans made in Python are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from tacita import compiled
+from tacita.client.public_cache import default_folder
+from tacita.errors import FileError, PlanError, TacitaError
+from tacita.plans.files import replacing
+from tacita.plans.json_fields import canonical
+from tacita.plans.presets import can_bootstrap, candidates
+from tacita.plans.prices.cost import Prices
+from tacita.resources import Processor, processor, threads
+from tacita.two_party.plan.cost import NTT_MS
+from tacita.version import __version__
+
+FORMAT, VERSION = "tacita-prices", 1
+MOST_BYTES = 1 << 20
+MOST = 1e12  # of any number in a table; bytes are the largest
+YARDSTICKS, TRANSFORMS = 5, 4  # the best of so many runs of so many transforms; 20 ms
+BOOTSTRAP_PRICES = {(kind, how) for kind in ("complex", "real") for how in ("alone", "each")}
+AGAIN = "measure again: `tacita bench prices`; or delete the file; or pass --prices shipped"
+
+
+def prices_here(preset: str) -> Prices | None:
+    """What predictions for a preset are made of on this machine: measured prices, else the shipped ones
+    scaled by the yardstick, else None (a ring without either, parameters without bootstrapping: formulas).
+
+    Raises FileError for measured prices that cannot be read: other ones would be used in silence otherwise.
+    """
+    info, *others = candidates(preset)
+    if others or not can_bootstrap(info):
+        return None
+    return kept(info.log_n) or scaled(Prices.shipped(info.log_n))
+
+
+def told(prices: Prices) -> str:
+    """One line for people, without its full stop.
+
+    >>> told(Prices.shipped(16))
+    'prices: AMD EPYC, 2 threads'
+    """
+    if prices.scale != 1.0:
+        return f"prices: {prices.origin} by this machine's yardstick; `tacita bench prices` measures its own"
+    return f"prices: {prices.origin or f'{prices.machine}, {prices.threads} threads'}"
+
+
+def scaled(shipped: Prices | None) -> Prices | None:
+    """Shipped prices with the factor of this machine; without an engine as they are. The pace of two parties
+    is that of the engine's own transform: their work uses a processor's vectors too."""
+    if shipped is None:
+        return None
+    try:
+        here = min(compiled.native.yardstick_ms(shipped.log_n, TRANSFORMS) for _ in range(YARDSTICKS))
+        ntt = min(compiled.native.ntt_ms(shipped.log_n, TRANSFORMS) for _ in range(YARDSTICKS))
+    except TacitaError:  # not built: plans can be made, nothing can be run
+        return shipped
+    factor, pace = round(here / shipped.yardstick_ms, 2), round(ntt / NTT_MS, 2)
+    return replace(shipped, scale=factor, pace=pace, origin=f"shipped, scaled by {factor:.2f}")
+
+
+def path_of(log_n: int, folder: Path | None = None, here: Processor | None = None) -> Path:
+    """Where this machine's prices for rings of degree 2^log_n are kept."""
+    key = (here or processor()).key
+    name = f"n{log_n}-{threads()}threads-{__version__}-{key}.json"
+    return (folder or default_folder("prices")) / name
+
+
+def keep(table: Mapping[str, Any], folder: Path | None = None, today: date | None = None) -> Path:
+    """Writes a table of `prices.price_table`, readable by this user alone, in one step; returns its path.
+    Raises FileError where that is not possible."""
+    path = path_of(table["log_n"], folder)
+    data = {
+        "format": FORMAT,
+        "version": VERSION,
+        "measured": (today or date.today()).isoformat(),
+        "processor": asdict(processor()),
+        "sha256": _digest(table),
+        "table": table,
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise FileError(
+            f"{path.parent}: the folder cannot be made ({error})", hint="set XDG_CACHE_HOME to another one"
+        ) from error
+    with replacing(path, mode=0o600) as temporary:
+        temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def kept(log_n: int, folder: Path | None = None) -> Prices | None:
+    """The prices that were measured here, or None. Raises FileError for a file that is damaged or was not
+    written by this release on a machine like this."""
+    path = path_of(log_n, folder)
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FileError(f"{path}: measured prices cannot be read ({error})", hint=AGAIN) from error
+    try:
+        return _parsed(text, log_n)
+    except (PlanError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise FileError(f"{path}: not this machine's prices ({error!s:.200})", hint=AGAIN) from error
+
+
+def _parsed(text: bytes, log_n: int) -> Prices:
+    if len(text) > MOST_BYTES:
+        raise ValueError(f"longer than {MOST_BYTES} bytes")
+    data = json.loads(text)
+    if (data["format"], data["version"]) != (FORMAT, VERSION):
+        raise ValueError(f"format {data['format']!s:.20}, version {data['version']!s:.20}")
+    if data["sha256"] != _digest(data["table"]):
+        raise ValueError("the checksum does not match")
+    found, measured = Prices.from_json(data["table"]), date.fromisoformat(data["measured"])
+    if wrong := next(_faults(found, log_n), None):
+        raise ValueError(wrong)
+    return replace(found, origin=f"measured on this machine {measured.isoformat()}")
+
+
+def _faults(found: Prices, log_n: int) -> Iterator[str]:
+    """What keeps a table from being used."""
+    if (found.log_n, found.threads) != (log_n, threads()):
+        yield f"of N = 2^{found.log_n!s:.8} and {found.threads!s:.8} threads"
+    shipped = Prices.shipped(16)
+    if shipped is not None and (missing := set(shipped.ms) - set(found.ms)):
+        yield f"without a price of {min(missing)}"
+    if {(kind, how) for kind, row in found.bootstrap_ms.items() for how in row} != BOOTSTRAP_PRICES:
+        yield "without prices of bootstraps"
+    if not all(0.0 <= value <= MOST for value in _numbers(found)):
+        yield "numbers out of range"
+
+
+def _numbers(found: Prices) -> Iterator[float]:
+    for prices in found.ms.values():
+        yield from prices.values() if prices else (-1.0,)
+    for bootstraps in found.bootstrap_ms.values():
+        yield from bootstraps.values()
+    yield from asdict(found.sizes).values()
+    yield from (found.yardstick_ms, found.keygen_seconds_per_gb, found.limbs_at_level_0, found.pace)
+    yield from (found.touch_seconds_per_gb, found.spill_seconds_per_gb)
+
+
+def _digest(table: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical(table)).hexdigest()

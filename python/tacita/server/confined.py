@@ -1,0 +1,147 @@
+"""A process of the service that opens little: `python -m tacita.server.confined` binds itself by Landlock
+and runs another module in its place.
+
+What is left is the program itself, what it is told to read and to write, and no network of its own. So a
+worker that a stranger's bytes took over reads neither the signing key nor the ledger. The kernel binds the
+thread that asks and those that it starts, therefore this comes before any library. Linux has it from 5.13 on;
+where it is absent, or where the data folder lies in what every process must read, the log says `unconfined`.
+Numbers and structures are those of linux/landlock.h; the library of C has no names for them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import runpy
+import struct
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tacita.server.child import yield_memory
+from tacita.server.watch import logs
+
+CREATE, ADD, RESTRICT = 444, 445, 446  # system calls, the same on every processor
+ASK_VERSION, PATH_BENEATH, NO_NEW_PRIVILEGES = 1, 1, 38
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
+READ = EXECUTE | READ_FILE | READ_DIR
+OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL  # rights that a file can have, too
+PACKAGES = str(Path(__file__).parents[2])  # the folder with this one
+SYSTEM = ("/usr", "/lib", "/lib64")  # libraries
+FACTS = ("/etc", "/proc", "/sys")  # of the machine: time zone, memory, processors
+NAMES = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "VIRTUAL_ENV")
+OWN = ("TACITA_MODEL", "TACITA_SIMD")  # and not TACITA_TOKEN
+PREFIXES = ("LC_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON", "RAYON_", "RUST_BACKTRACE")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+
+
+class AbsentError(Exception):
+    """Why a process cannot be confined."""
+
+
+def command(
+    module: str, *arguments: str, hidden: Path, reads: Iterable[Path] = (), writes: Iterable[Path] = ()
+) -> tuple[str, ...]:
+    """That runs a module, with these arguments, confined. hidden: what lies there must not be read but for
+    `reads` and `writes`. To be started with `environment`."""
+    options = [f"--hidden={hidden.absolute()}", *(f"--read={path.absolute()}" for path in reads)]
+    options += [f"--write={path.absolute()}" for path in writes]
+    return (sys.executable, "-P", "-m", __name__, *options, module, *arguments)
+
+
+def environment() -> dict[str, str]:
+    """Of such a process: what libraries look at, and not what else the operator's shell holds. It does not
+    look for modules in the current folder, but where this one found them."""
+    known = (*NAMES, *OWN)
+    given = {name: value for name, value in os.environ.items() if name in known or name.startswith(PREFIXES)}
+    return given | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def confine(hidden: Path, reads: Sequence[Path], writes: Sequence[Path]) -> None:
+    """From now on this thread, and whatever it starts, opens nothing else. Raises AbsentError."""
+    version = _call(CREATE, None, 0, ASK_VERSION)
+    readable = [*_program(hidden), *reads, *(link for path in reads for link in _links(path))]
+    rules = [(path, READ) for path in readable] + [(path, _all(version)) for path in writes]
+    rules += [(Path(path), READ | WRITE_FILE) for path in DEVICES]
+    network, scope = (0b11 if version >= 4 else 0), (0b11 if version >= 6 else 0)
+    fields = (_all(version), network, scope)[: 1 + (version >= 4) + (version >= 6)]
+    handle = _call(CREATE, packed := struct.pack(f"{len(fields)}Q", *fields), len(packed), 0)
+    try:
+        for path, rights in rules:
+            _add(handle, path, rights & _all(version))
+        ctypes.CDLL(None).prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        _call(RESTRICT, handle, 0)
+    finally:
+        os.close(handle)
+
+
+def _all(version: int) -> int:
+    """Every right over files that the kernel of this version of Landlock knows: 13 of the first one, then
+    moving between folders, truncating, commands of devices."""
+    return (1 << 13 + (version >= 2) + (version >= 3) + (version >= 5)) - 1
+
+
+def _program(hidden: Path) -> Iterator[Path]:
+    """What every process reads. Raises AbsentError where the hidden folder lies in what it cannot do
+    without."""
+    for path in map(Path, (sys.prefix, sys.base_prefix, PACKAGES, *SYSTEM)):
+        if _contains(path, hidden):
+            raise AbsentError(f"the data folder lies in {path}")
+        yield path
+    yield from (path for path in map(Path, (*sys.path, *FACTS)) if not _contains(path, hidden))
+
+
+def _contains(path: Path, hidden: Path) -> bool:
+    return hidden.resolve().is_relative_to(path.resolve())
+
+
+def _links(folder: Path) -> Iterator[Path]:
+    """Files elsewhere that a folder's links name, as in a cache of models."""
+    if folder.is_dir():
+        yield from (path.resolve() for path in folder.iterdir() if path.is_symlink())
+
+
+def _add(handle: int, path: Path, rights: int) -> None:
+    """A path that is not there needs no rule."""
+    try:
+        opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        rights = rights if path.is_dir() else rights & OF_FILES
+        _call(ADD, handle, PATH_BENEATH, struct.pack("=Qi", rights, opened), 0)
+    finally:
+        os.close(opened)
+
+
+def _call(number: int, *arguments: int | bytes | None) -> int:
+    library = ctypes.CDLL(None, use_errno=True)
+    wide = (ctypes.c_long(each) if isinstance(each, int) else each for each in arguments)
+    found = int(library.syscall(ctypes.c_long(number), *wide))
+    if found < 0:
+        raise AbsentError(f"Landlock: {os.strerror(ctypes.get_errno())}")
+    return found
+
+
+def main() -> None:
+    """Lets the kernel end this process first, confines it, and runs the module that it is told."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--hidden", type=Path, required=True)
+    parser.add_argument("--read", type=Path, action="append", default=[])
+    parser.add_argument("--write", type=Path, action="append", default=[])
+    parser.add_argument("module")
+    parser.add_argument("arguments", nargs="*")
+    given = parser.parse_args()
+    yield_memory()
+    try:
+        confine(given.hidden, given.read, given.write)
+    except (AbsentError, AttributeError, OSError) as error:  # AttributeError: another system than Linux
+        logs.start()
+        logs.warn("unconfined", why=str(error), module=given.module)
+    sys.argv = [given.module, *given.arguments]
+    runpy.run_module(given.module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The service itself: its offers, accounts, jobs, settings and sweeps."""

@@ -1,0 +1,289 @@
+"""The life of a request, from when all of it has come: waiting, running, and one of three ends.
+
+The ledger says what is so; the dispatcher's queue and the board follow from it, and are made anew when the
+server starts. So a request survives kill -9 of the server, and goes on from its last resume point.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacita.errors import ResourceError, TacitaError
+from tacita.plans import wire
+from tacita.plans import wire as receipt
+from tacita.plans.files import Workdir, sha256_of
+from tacita.plans.wire import State
+from tacita.progress import Progress
+from tacita.server.core.offers import Offers
+from tacita.server.jobs.queue import DEADLINE, INTERNAL, REFUSED, RESOURCES, WORKER, Job
+from tacita.server.jobs.supervisor import Supervisor
+from tacita.server.store import Ledger, requests, tokens, usage
+from tacita.server.store import keys as ledger_keys
+from tacita.server.store.bodies import Layout, whole
+from tacita.server.store.tables import RequestRow, Used
+from tacita.server.watch import logs
+from tacita.server.watch.metrics import Metrics
+
+# What is known of running requests at the moment, and waking those who watch them. Nothing here survives a
+# restart, and need not.
+
+
+@dataclass
+class _Place:
+    """version: counts changes. woken: set, and replaced, at each."""
+
+    progress: Progress | None = None
+    version: int = 0
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Board:
+    """For the event loop's thread. It holds requests that are not final, or watched."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, _Place] = {}
+
+    def progress(self, id: str) -> Progress | None:
+        """The last report of a request that runs."""
+        place = self._places.get(id)
+        return place.progress if place else None
+
+    def told(self, id: str, progress: Progress | None) -> None:
+        """A report of a request; None: it does not run."""
+        place = self._places.setdefault(id, _Place())
+        place.progress = progress
+        self._wake(place)
+
+    def ended(self, id: str) -> None:
+        """Nothing more will be told of it."""
+        if place := self._places.pop(id, None):
+            self._wake(place)
+
+    def wake_all(self) -> None:
+        """All who watch look again: places in the queue moved, or the server ends."""
+        for place in self._places.values():
+            self._wake(place)
+
+    def version(self, id: str) -> int:
+        """To be given to `changed`."""
+        return self._places.setdefault(id, _Place()).version
+
+    async def changed(self, id: str, version: int, within: float) -> bool:
+        """Waits for anything newer; False: nothing came in so many seconds."""
+        place = self._places.get(id)
+        if place is None or place.version != version:
+            return True
+        try:
+            await asyncio.wait_for(place.woken.wait(), within)
+        except TimeoutError:
+            return False
+        return True
+
+    def _wake(self, place: _Place) -> None:
+        place.version += 1
+        place.woken.set()
+        place.woken = asyncio.Event()
+
+
+WORDS = {
+    DEADLINE: (504, "its deadline has passed", "ask again with a later one"),
+    WORKER: (500, "its worker died too often", "the operator's log says why"),
+    INTERNAL: (500, "the evaluation failed", "the operator's log says why"),
+}
+
+
+@dataclass
+class Jobs:
+    """The dispatcher's `Watcher`; all of it in the event loop's thread. supervisor: set once it is there."""
+
+    ledger: Ledger
+    layout: Layout
+    board: Board
+    offers: Offers
+    metrics: Metrics
+    signer: Ed25519PrivateKey
+    supervisor: Supervisor | None = None
+    since: dict[str, float] = field(default_factory=dict)  # when each that runs was started
+
+    def reserved(self, row: RequestRow) -> Used:
+        """What a request takes of its client's quota before it is evaluated: the texts that it has room for,
+        the seconds that its plan predicts."""
+        found = self.offers.of(row.model, row.scheme)
+        return Used() if found is None else Used(found.plan.batch, seconds=found.plan.predicted_seconds())
+
+    def settle(self, row: RequestRow, used: Used) -> None:
+        """Charges what the request used in place of what was reserved for it."""
+        self.charge(row.client, used - self.reserved(row), row.came)
+
+    def charge(self, client: str, used: Used, at: float | None = None) -> None:
+        """Adds to what a client used on a day, see `usage.charge`. On a disk so full that this cannot be
+        written down it is logged: what was answered is not lost for that."""
+        try:
+            self.ledger.insist(partial(usage.charge, self.ledger, client, **vars(used), at=at))
+        except ResourceError:
+            logs.warn("not-charged", client=client, **vars(used))
+
+    def accept(self, row: RequestRow) -> None:
+        """Takes a request whose folder is complete and whose quota is reserved. Raises RefusedError when its
+        queue is full: then nothing of it stays."""
+        requests.add(self.ledger, row)
+        try:
+            self._submit(row)
+        except TacitaError:
+            self.forget(row.id)
+            raise
+        ledger_keys.touch(self.ledger, row.client, row.key)
+        logs.say("request", request=row.id, client=row.client, model=row.model, scheme=row.scheme)
+
+    def resume(self) -> int:
+        """Queues what an earlier server had not finished; returns how many."""
+        rows = requests.unfinished(self.ledger)
+        for row in rows:
+            requests.change(self.ledger, row.id, state=State.waiting)
+            try:
+                self._submit(row, resumed=True)
+            except TacitaError as error:
+                self.failed(row.id, REFUSED, str(error), error.hint)
+        return len(rows)
+
+    async def cancel(self, row: RequestRow) -> None:
+        """Ends it, if it has not ended, and forgets it: its folder once no worker works there."""
+        if not row.state.final and self._dispatcher.cancel(row.id):
+            self.metrics.ended(row.model, row.scheme, State.cancelled)
+            logs.say("cancelled", request=row.id)
+            self.settle(row, self._ran(row.id))
+            self.ledger.insist(partial(requests.drop, self.ledger, row.id))
+            await self._dispatcher.left(row.id)
+            self.board.wake_all()
+        await self.remove(row.id)
+
+    async def remove(self, id: str) -> None:
+        """As `forget`, with the files removed in a thread of their own."""
+        await asyncio.to_thread(self.layout.drop_request, id)
+        self.forget(id)
+
+    def forget(self, id: str) -> None:
+        """Removes all that there is of a request, its files first: on a full disk they make the room in which
+        the ledger is written."""
+        self.layout.drop_request(id)
+        self.ledger.insist(partial(requests.drop, self.ledger, id))
+        self.board.ended(id)
+
+    def status(self, row: RequestRow) -> wire.Status:
+        """What its client is told."""
+        match row.state:
+            case State.waiting:
+                return wire.Status(id=row.id, state=row.state, place=self._dispatcher.place(row.id))
+            case State.running:
+                return _running(row.id, self.board.progress(row.id))
+            case State.done:
+                return self._done(row)
+            case _:
+                problem = wire.Problem.model_validate_json(row.problem) if row.problem else None
+                return wire.Status(id=row.id, state=row.state, problem=problem)
+
+    def started(self, id: str) -> None:
+        """A worker has it."""
+        requests.change(self.ledger, id, state=State.running)
+        self.since[id] = self.ledger.clock()
+        self.board.told(id, None)
+        self.board.wake_all()
+
+    def progressed(self, id: str, progress: Progress) -> None:
+        """Between two stages."""
+        self.board.told(id, progress)
+
+    def requeued(self, id: str) -> None:
+        """Its worker died; it waits again, and will go on."""
+        requests.change(self.ledger, id, state=State.waiting)
+        self.board.told(id, None)
+        logs.warn("requeued", request=id)
+
+    def finished(self, id: str, seconds: float, figures: Mapping[str, float]) -> None:
+        """Its response lies in its folder."""
+        self.since.pop(id, None)
+        row = requests.by_id(self.ledger, id)
+        if row is None:  # cancelled at the last moment
+            return self.layout.drop_request(id)
+        path = Workdir(self.layout.request(id)).response
+        response = sha256_of(path)
+        signature = receipt.signed(self.signer, row.plan, row.sha256, response).signature
+        end = {"state": State.done, "ended": self.ledger.clock(), "seconds": seconds}
+        said = {"response": response, "response_bytes": path.stat().st_size, "signature": signature}
+        self._change(id, **end, **said)
+        self._charged(row, seconds, figures)
+        self.board.ended(id)
+
+    def failed(self, id: str, code: str, detail: str, hint: str) -> None:
+        """It has no response and will have none."""
+        row, ran = requests.by_id(self.ledger, id), self._ran(id)
+        if row is None:
+            return
+        status, told, better = WORDS.get(code, (507 if code == RESOURCES else 422, detail, hint))
+        problem = wire.Problem(
+            title="not answered",
+            status=status,
+            detail=told[: wire.MOST_TEXT],
+            hint=better[: wire.MOST_TEXT],
+            code=code,
+        )
+        self.settle(row, ran)
+        self.layout.drop_request(id)
+        self._change(id, state=State.failed, ended=self.ledger.clock(), problem=problem.model_dump_json())
+        self.metrics.ended(row.model, row.scheme, State.failed)
+        self.board.ended(id)
+        logs.warn("failed", request=id, code=code)
+
+    def _change(self, id: str, **values: Any) -> None:
+        """Of a request that came to its end, whether or not the disk is full."""
+        self.ledger.insist(partial(requests.change, self.ledger, id, **values))
+
+    @property
+    def _dispatcher(self) -> Supervisor:
+        assert self.supervisor is not None  # set before the first call
+        return self.supervisor
+
+    def _submit(self, row: RequestRow, *, resumed: bool = False) -> None:
+        keys, folder = whole(self.layout.keys(row.client, row.key)), self.layout.request(row.id)
+        group = tokens.of_id(self.ledger, row.client).group
+        job = Job(row.id, group, row.model, row.scheme, row.key, keys, folder, row.deadline)
+        self._dispatcher.submit(job, resumed=resumed)
+
+    def _done(self, row: RequestRow) -> wire.Status:
+        assert row.response and row.signature  # as `finished` writes
+        said = wire.Receipt(plan=row.plan, request=row.sha256, response=row.response, signature=row.signature)
+        return wire.Status(
+            id=row.id, state=row.state, seconds=row.seconds, response_bytes=row.response_bytes, receipt=said
+        )
+
+    def _ran(self, id: str) -> Used:
+        """What a request that has no answer used: the seconds since it was started, if it was."""
+        began = self.since.pop(id, None)
+        return Used() if began is None else Used(seconds=max(0.0, self.ledger.clock() - began))
+
+    def _charged(self, row: RequestRow, seconds: float, figures: Mapping[str, float]) -> None:
+        plan = self.offers.named[row.model, row.scheme].files
+        self.settle(row, Used(plan.batch, seconds=seconds))
+        self.metrics.ended(row.model, row.scheme, State.done)
+        self.metrics.evaluated((row.model, row.scheme), seconds, figures, plan)
+        planned = round(plan.predicted_seconds(), 3)
+        logs.say("answered", request=row.id, seconds=round(seconds, 3), planned=planned)
+
+
+def _running(id: str, now: Progress | None) -> wire.Status:
+    if now is None:
+        return wire.Status(id=id, state=State.running)
+    return wire.Status(
+        id=id,
+        state=State.running,
+        stage=now.stage[:200],
+        done=now.index,
+        total=now.total,
+        seconds_left=max(0.0, now.left),
+    )

@@ -1,0 +1,212 @@
+"""What a service offers: the plans of its models, made once and kept, and what clients are told of them.
+
+A plan is kept in the data folder because its hash must not change: clients' keys belong to it. It is made
+again when the model, the wish or the release is another; then clients make new keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tacita import api
+from tacita.checkpoint import Checkpoint
+from tacita.errors import InputError, PlanError
+from tacita.planning.client import described
+from tacita.planning.wish import Wish
+from tacita.plans import engine, wire
+from tacita.plans.envelope import most_bytes
+from tacita.plans.files import Workdir, write_text
+from tacita.plans.plan import Plan
+from tacita.schemes import base
+from tacita.schemes.base import AnyPlan, Report
+from tacita.schemes.registry import scheme_of
+from tacita.server.jobs.queue import Lane
+from tacita.server.sessions.lane import TwoPartyLane
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.planning import program_of
+from tacita.two_party.program.encoding import encode
+from tacita.version import __version__
+
+PUBLIC, PROGRAM, CLIENT = "public", "program.json", "client.json"
+MADE_OF, FOLDER = "made-of.json", "offers"
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A plan that clients can ask by. folder: of plan.json and of the public folder. source: where the
+    model comes from, for the worker."""
+
+    plan: AnyPlan
+    folder: Path
+    source: Path
+    sha256: str
+    offer: wire.Offer = field(repr=False)
+
+    @property
+    def files(self) -> Plan:
+        """The plan of a scheme of files. Raises InputError for another."""
+        if not isinstance(self.plan, Plan):
+            raise InputError(
+                f"{self.plan.scheme} takes no files", hint="it is asked over the two-party socket"
+            )
+        return self.plan
+
+    @property
+    def public(self) -> Path:
+        """The public folder."""
+        return self.folder / PUBLIC
+
+    @property
+    def program(self) -> Path:
+        """What a client without the model runs over the two-party socket (`two_party.program`), where there
+        are such steps."""
+        return self.folder / PROGRAM
+
+    @property
+    def client(self) -> Path:
+        """What a client without packings encrypts and reads (`planning.client`), where pages have a form for
+        it."""
+        return self.folder / CLIENT
+
+    @property
+    def most_request(self) -> int:
+        """Bytes of a request, at most."""
+        return most_bytes("request", self.files)
+
+    def lane(self, model: str, root: Path, threads: int, memory: float, *, allow_insecure: bool) -> Lane:
+        """Of the worker that answers by it."""
+        name = self.plan.scheme
+        return Lane(model, name, self.source, self.folder, root, threads, memory, allow_insecure, self.sha256)
+
+    def two_party_lane(self, model: str, threads: int, sessions: int) -> TwoPartyLane:
+        """Of the process of its sessions."""
+        plan = Workdir(self.folder).plan
+        return TwoPartyLane(model, self.source, plan, threads, sessions, self.plan.hash)
+
+
+@dataclass(frozen=True)
+class Offers:
+    """By model and scheme; the first scheme of a model is its default."""
+
+    named: Mapping[tuple[str, str], Offered]
+    models: tuple[wire.Model, ...]
+
+    def of(self, model: str, scheme: str) -> Offered | None:
+        """An offer by its names."""
+        return self.named.get((model, scheme))
+
+
+def offers_of(
+    model: Checkpoint,
+    source: Path,
+    schemes: Sequence[str],
+    wish: Wish,
+    data: Path,
+    report: Report,
+    *,
+    insecure: bool,
+) -> Offers:
+    """All of a model's, made or read. Raises what planning raises, and PlanError for parameters below 128
+    bits unless `insecure`. Cost: at the first start some 15 s a scheme."""
+    name = public_name(model.name)
+    named: dict[tuple[str, str], Offered] = {}
+    for scheme in schemes:
+        folder = data / FOLDER / name / scheme
+        plan = _plan(model, replace(wish, scheme=scheme), folder, report)
+        if isinstance(plan, Plan):
+            engine.require_secure(plan.parameters, allow_insecure=insecure)
+        named[name, scheme] = Offered(plan, folder, source, model.sha256, _offer(plan, model, folder))
+    first = next(iter(named.values())).plan
+    told = wire.Model(
+        name=name,
+        task=first.task,
+        problem=first.problem,
+        labels=first.labels,
+        offers=tuple(o.offer for o in named.values()),
+    )
+    return Offers(named, (told,))
+
+
+def public_name(name: str) -> str:
+    """A model's name as it stands in an address.
+
+    >>> public_name("bert base/uncased")
+    'bert-base-uncased'
+    """
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name).strip("-.")
+    return kept[:100] or "model"
+
+
+def _plan(model: Checkpoint, wish: Wish, folder: Path, report: Report) -> AnyPlan:
+    made_of, path = folder / MADE_OF, Workdir(folder).plan
+    wanted = _made_of(model, wish)
+    if path.exists() and made_of.exists() and made_of.read_text(encoding="utf-8") == wanted:
+        return base.load(path)
+    plan = api.plan(model, wish, progress=report)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    base.save(plan, path)
+    write_text(made_of, wanted)
+    return plan
+
+
+def _made_of(model: Checkpoint, wish: Wish) -> str:
+    """What a plan follows from, as text."""
+    fields: dict[str, Any] = {name: repr(value) for name, value in vars(wish).items()}
+    fields["texts"] = hashlib.sha256(repr(wish.texts).encode()).hexdigest()
+    return json.dumps({"release": __version__, "model": model.sha256, "wish": fields}, sort_keys=True)
+
+
+def _offer(plan: AnyPlan, model: Checkpoint, folder: Path) -> wire.Offer:
+    common: dict[str, Any] = {
+        "scheme": plan.scheme,
+        "plan": plan.hash,
+        "connected": scheme_of(plan.scheme).connected,
+        "batch": plan.batch,
+        "tokens": plan.tokens,
+        "seconds": plan.predicted_seconds(),
+        "traffic_bytes": plan.predicted_bytes(),
+    }
+    if isinstance(plan, TwoPartyPlan):
+        _write_program(plan, folder / PROGRAM)
+        return wire.Offer(**common)
+    _write_client(plan, folder / CLIENT)
+    whole = api.publish(plan, model, folder / PUBLIC)
+    size = sum(path.stat().st_size for path in (folder / PUBLIC).iterdir())
+    sizes: dict[str, Any] = {f"{name}_bytes": count for name, count in _file_bytes(plan).items()}
+    info = plan.parameters
+    return wire.Offer(
+        **common,
+        **sizes,
+        preset=info.preset,
+        security_bits=info.security_bits,
+        public=whole,
+        public_bytes=size,
+        keygen_seconds=plan.prediction.seconds["keygen"],
+    )
+
+
+def _write_program(plan: TwoPartyPlan, path: Path) -> None:
+    """None for a plan that programs have no steps for."""
+    path.unlink(missing_ok=True)
+    with suppress(PlanError):
+        write_text(path, encode(program_of(plan)).decode())
+
+
+def _write_client(plan: Plan, path: Path) -> None:
+    """None for a plan that pages have no form for."""
+    path.unlink(missing_ok=True)
+    with suppress(PlanError):
+        write_text(path, described(plan).decode())
+
+
+def _file_bytes(plan: Plan) -> dict[str, int]:
+    from tacita.plans.prices.predict import file_bytes
+
+    found = file_bytes(plan)
+    return {"keys": found["evaluation_keys"], "request": found["request"], "response": found["response"]}

@@ -1,0 +1,163 @@
+"""The service: all its parts, started and ended in order.
+
+Clients' files and the ledger are on disk; workers and sessions are processes of their own; this one only
+moves bytes and writes things down, so that it answers at once whatever they compute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+
+from tacita.errors import RefusedError
+from tacita.plans.plan import Plan
+from tacita.plans.wire import public_hex
+from tacita.server.core.accounts import Rates, Visitors
+from tacita.server.core.jobs import Board, Jobs
+from tacita.server.core.offers import Offers
+from tacita.server.core.settings import Settings, signing_key
+from tacita.server.core.sweep import Sweep
+from tacita.server.jobs.queue import Lane
+from tacita.server.jobs.supervisor import Supervisor
+from tacita.server.jobs.worker import Fleet
+from tacita.server.sessions.supervisor import Sessions
+from tacita.server.store import Ledger, keys, ledger, requests, tokens
+from tacita.server.store.bodies import Layout
+from tacita.server.watch import logs
+from tacita.server.watch.metrics import Metrics
+
+SWEEP_SECONDS = 60.0
+LOOK_SECONDS = 1.0  # between two looks at what clients may still take
+
+
+class Service:
+    """offers: see `core.offers`. fleet: machines that evaluate, opened and closed by the caller; None for
+    this one alone. Made in any thread; started, used and stopped in one event loop."""
+
+    def __init__(self, offers: Offers, settings: Settings, fleet: Fleet | None = None) -> None:
+        self.offers, self.settings, self.fleet = offers, settings, fleet
+        self.ledger = Ledger(settings.data, settings.clock)
+        self.layout, self.board, self.metrics, self.rates = Layout(settings.data), Board(), Metrics(), Rates()
+        signer = signing_key(settings.data)
+        self.signer = public_hex(signer)
+        self.jobs = Jobs(self.ledger, self.layout, self.board, offers, self.metrics, signer)
+        self.supervisor = Supervisor(self._lanes(), self.jobs, waiting=settings.waiting, clock=settings.clock)
+        self.jobs.supervisor = self.supervisor
+        self.sessions = self._sessions()
+        self.visitors = Visitors(self.ledger, settings.anybody) if settings.anybody else None
+        self.ready, self.ending = False, False
+        self.uploads: set[tuple[str, str]] = set()
+        self.sweep = Sweep(self.ledger, self.layout, self.jobs, settings, self.uploads)
+        self.streams: dict[str, int] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._cancelling: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Workers and sessions are there afterwards, and what an earlier server left is queued. Raises what
+        made a worker fail."""
+        known = set(keys.everywhere(self.ledger)), set(requests.everywhere(self.ledger))
+        if swept := self.layout.sweep(*known):
+            logs.warn("swept", folders=swept)
+        ledger.hold(self.settings.data)
+        self._watch()
+        if self.fleet:
+            self.supervisor.spread(self.fleet.starts())
+        await asyncio.gather(self.supervisor.start(), *(each.start() for each in self.sessions.values()))
+        if resumed := self.jobs.resume():
+            logs.say("resumed", requests=resumed)
+        self._tasks = [asyncio.create_task(self._sweep_on()), asyncio.create_task(self._look_on())]
+        if self.fleet:
+            self._tasks.append(asyncio.create_task(self._follow(self.fleet)))
+        self.ready = True
+
+    def close_doors(self) -> None:
+        """From now on nothing new is taken, and who watches a request is let go."""
+        self.ready, self.ending = False, True
+        self.board.wake_all()
+
+    async def stop(self) -> None:
+        """Running requests may end within `settings.drain` seconds; what does not goes on after the next
+        start."""
+        self.close_doors()
+        for task in self._tasks:
+            task.cancel()
+        drain = self.settings.drain
+        sessions = asyncio.gather(*(each.drain(drain) for each in self.sessions.values()))
+        left = await self.supervisor.drain(drain)
+        await sessions
+        await asyncio.gather(self.supervisor.stop(), *(each.stop() for each in self.sessions.values()))
+        logs.say("stopped", unfinished=len(left))
+        self.ledger.close()
+
+    def look(self) -> None:
+        """Ends what clients may no longer have: sessions of those whose quota is used up, and sessions and
+        requests of those that are revoked; events of a request end with it."""
+        for sessions in self.sessions.values():
+            sessions.look()
+        for row in requests.of_clients(self.ledger, tokens.gone(self.ledger)):
+            if row.state.final:
+                continue
+            task = asyncio.create_task(self.jobs.cancel(row))
+            self._cancelling.add(task)
+            task.add_done_callback(self._cancelling.discard)
+
+    def require_open(self) -> None:
+        """Raises RefusedError while the server ends."""
+        if self.ending:
+            raise RefusedError("the server is being stopped", hint="ask again when it is back")
+
+    def _lanes(self) -> list[Lane]:
+        """Of the schemes of files."""
+        settings = self.settings
+        options = (settings.data, settings.threads, settings.memory)
+        return [
+            offered.lane(model, *options, allow_insecure=settings.allow_insecure)
+            for (model, _), offered in self.offers.named.items()
+            if isinstance(offered.plan, Plan)
+        ]
+
+    def _watch(self) -> None:
+        for model, scheme in ((lane.model, lane.scheme) for lane in self._lanes()):
+            waiting = partial(requests.waiting, self.ledger, model, scheme)
+            states = partial(self._resident, model, scheme), partial(self._workers, model, scheme)
+            self.metrics.watch_lane(model, scheme, waiting, *states)
+        counts = {model: each.count for model, each in self.sessions.items()}
+        self.metrics.watch(lambda: keys.count(self.ledger), lambda: self.layout.free, counts)
+
+    def _resident(self, model: str, scheme: str) -> int:
+        return self.supervisor.resident().get((model, scheme), 0)
+
+    def _workers(self, model: str, scheme: str) -> int:
+        return self.supervisor.workers().get((model, scheme), 0)
+
+    def _sessions(self) -> Mapping[str, Sessions]:
+        threads, most, clock = self.settings.threads, self.settings.sessions, self.settings.clock
+        return {
+            model: Sessions(offered.two_party_lane(model, threads, most), clock)
+            for (model, _), offered in self.offers.named.items()
+            if offered.offer.connected
+        }
+
+    async def _follow(self, fleet: Fleet) -> None:
+        """Machines that come and go."""
+        while True:
+            await fleet.changed()
+            self.supervisor.spread(fleet.starts())
+
+    async def _look_on(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                self.look()
+            except Exception as error:
+                logs.warn("look", why=type(error).__name__)
+
+    async def _sweep_on(self) -> None:
+        """Again and again; a sweep that fails is logged, and the next one tries again."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                await self.sweep.run()
+            except Exception:
+                logs.error("sweep-failed")

@@ -1,0 +1,96 @@
+"""What the server removes by itself: answers that nobody fetched, keys that nobody uses, all that is left of
+clients that are gone, and the keys that were used longest ago where new ones need their room.
+
+Files go first and rows after them, so that a full disk can be emptied; a row whose files are gone goes, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tacita.errors import ResourceError
+from tacita.plans.files import Workdir
+from tacita.server.core.jobs import Jobs
+from tacita.server.core.settings import DAY, HOUR, Settings
+from tacita.server.store import Ledger, keys, requests, tokens
+from tacita.server.store import key_files as files
+from tacita.server.store import ledger as reserve
+from tacita.server.store.bodies import Layout
+from tacita.server.store.tables import KeyRow
+
+STALLED = DAY  # seconds after which an upload that stands still goes
+VISITING = HOUR  # seconds without use after which a visitor's keys go
+REST = 600.0  # seconds since their last use in which keys do not make room for others
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """uploads: (client, id) of keys that a call writes at the moment."""
+
+    ledger: Ledger
+    layout: Layout
+    jobs: Jobs
+    settings: Settings
+    uploads: set[tuple[str, str]]
+
+    async def run(self) -> None:
+        """Removes what is over. Raises ResourceError when the disk is full, and so full that nothing can be
+        written down."""
+        old = requests.old(self.ledger, self.ledger.clock() - self.settings.kept)
+        lost = [id for id in requests.answered(self.ledger) if not self._response(id).exists()]
+        for id in {*old, *lost}:
+            await self.jobs.remove(id)
+        gone = tokens.gone(self.ledger)
+        for request in requests.of_clients(self.ledger, gone):
+            await self.jobs.cancel(request)
+        visitors = keys.addresses(self.ledger)
+        for row in self._removable(keys.every(self.ledger)):
+            if row.client in gone or self._over(row, visitor=row.client in visitors):
+                await files.remove(row, self.ledger, self.layout)
+        tokens.drop_visitors(self.ledger)
+        if self.layout.has_room(reserve.BYTES):
+            reserve.hold(self.layout.root)
+
+    def _response(self, id: str) -> Path:
+        return Workdir(self.layout.request(id)).response
+
+    async def make_room(self, new: KeyRow, *, visitor: bool) -> None:
+        """Removes keys until these fit: visitors' first, those of the address with the most, then those that
+        were used longest ago; for a visitor's no others than visitors'. Raises ResourceError when there is no
+        room all the same."""
+        for row in self._in_order(visitors_only=visitor):
+            if self._fits(new):
+                return
+            await files.remove(row, self.ledger, self.layout)
+        if not self._fits(new):
+            raise ResourceError(f"the server has no room for keys of {new.bytes} bytes", hint="try later")
+
+    def _fits(self, new: KeyRow) -> bool:
+        rows, most = keys.every(self.ledger), self.settings.most_keys
+        others = sum(row.bytes for row in rows if (row.client, row.id) != (new.client, new.id))
+        return self.layout.has_room(new.bytes) and (most is None or others + new.bytes <= most)
+
+    def _in_order(self, *, visitors_only: bool) -> list[KeyRow]:
+        """Keys at rest, those that make room first in front."""
+        rows, addresses = keys.every(self.ledger), keys.addresses(self.ledger)
+        crowd = Counter[str]()
+        for row in rows:
+            crowd[addresses.get(row.client, "")] += row.bytes
+        before = self.ledger.clock() - REST
+        resting = [row for row in self._removable(rows) if row.used < before]
+        visitors = [row for row in resting if row.client in addresses]
+        visitors.sort(key=lambda row: -crowd[addresses[row.client]])  # stable: else by their last use
+        return visitors + [row for row in resting if row.client not in addresses and not visitors_only]
+
+    def _removable(self, rows: Iterable[KeyRow]) -> list[KeyRow]:
+        """Those that no request and no upload is about."""
+        free = (row for row in rows if (row.client, row.id) not in self.uploads)
+        return [row for row in free if not requests.open_of(self.ledger, row.client, row.id)]
+
+    def _over(self, row: KeyRow, *, visitor: bool) -> bool:
+        idle = self.ledger.clock() - row.used
+        most = VISITING if visitor else self.settings.keep_keys if row.complete else STALLED
+        return idle > most or (row.received > 0 and not files.there(row, self.layout))

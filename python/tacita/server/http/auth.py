@@ -1,0 +1,167 @@
+"""Who calls: a bearer token, hashed and looked up; how often they may; what they may still take today.
+
+All of it is in the event loop's thread, where counting needs no locks: a dependency that is no coroutine
+would run in others. A call of nobody is answered before its body is read. Calls of nobody and wrong tokens
+are counted by address, so that guessing (which 256 bits make hopeless) costs the guesser and not the server.
+A call with a valid token is counted by its client alone: strangers behind the same address cost it nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Annotated
+
+from fastapi import Depends
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tacita.server.core.accounts import STRANGER
+from tacita.server.core.service import Service
+from tacita.server.http.problems import Fault
+from tacita.server.store import tokens, usage
+from tacita.server.store.tables import Used, Who
+from tacita.two_party.admission import network
+
+WRONG_PER_MINUTE = 30
+SUBPROTOCOL = "tacita.bearer."
+CHALLENGE = {"WWW-Authenticate": "Bearer"}
+READING = ("GET", "HEAD", "DELETE")  # what a caller without a token may call: nothing there is its own
+
+
+async def service_of(connection: HTTPConnection) -> Service:
+    """The service of the app."""
+    found = connection.app.state.service
+    assert isinstance(found, Service)
+    return found
+
+
+async def caller(connection: HTTPConnection) -> Who:
+    """Who calls. Raises Fault: 401, or 429 for one who calls too often."""
+    service = await service_of(connection)
+    who = _known(service, connection, _address(connection))
+    if who.quota.per_minute is not None:
+        _require_rate(service, f"client {who.id}", who.quota.per_minute)
+    return who
+
+
+async def operator(connection: HTTPConnection) -> Who:
+    """An operator. Raises Fault."""
+    who = await caller(connection)
+    if not who.operator:
+        raise Fault(403, "not-operator", "metrics are for operators", "tacita token add NAME --operator")
+    return who
+
+
+def require_quota(service: Service, who: Who) -> None:
+    """Raises Fault (429) for a client that had its texts, bytes or seconds of today."""
+    if what := usage.exceeded(service.ledger, who):
+        raise _spent(service, f"this client had its {what} of today")
+
+
+def reserve_quota(service: Service, who: Who, wanted: Used) -> None:
+    """Charges what a call is about to use. Raises Fault (429) for a client that has less left today."""
+    if what := usage.reserve(service.ledger, who, wanted):
+        raise _spent(service, f"this takes {vars(wanted)[what]:g} {what}, more than this client has today")
+
+
+def _spent(service: Service, said: str) -> Fault:
+    later = {"Retry-After": str(usage.seconds_to_midnight(service.ledger))}
+    return Fault(429, "quota", said, "wait until midnight (UTC), or ask the operator for more", later)
+
+
+def _known(service: Service, connection: HTTPConnection, address: str) -> Who:
+    scheme, _, token = _shown(connection).partition(" ")
+    token = token.strip() if scheme.lower() == "bearer" else ""
+    who = tokens.known(service.ledger, token) if token else None
+    if who is not None:
+        return who
+    _require_rate(service, f"address {address}", service.settings.address_per_minute)
+    if not token and service.visitors:
+        return _stranger(connection)
+    if service.visitors and (visitor := service.visitors.admit(token, address)):
+        return visitor
+    if token:
+        service.metrics.refused("token")
+        _require_rate(service, f"wrong {address}", WRONG_PER_MINUTE)
+    raise _nobody()
+
+
+def _stranger(connection: HTTPConnection) -> Who:
+    """Of a caller without a token, where such are answered. Raises Fault (401) for what needs a visitor."""
+    if connection.scope.get("method") not in READING:
+        raise _nobody("GET /v1/models offers a token")
+    return STRANGER
+
+
+def _shown(connection: HTTPConnection) -> str:
+    """What stands, or would stand, in `Authorization`. Pages in a browser cannot set that header for a
+    WebSocket, and name the token among its subprotocols, in base64url without padding."""
+    for name in connection.scope.get("subprotocols", ()):
+        if name.startswith(SUBPROTOCOL):
+            return f"Bearer {_decoded(name.removeprefix(SUBPROTOCOL))}"
+    return connection.headers.get("authorization", "")
+
+
+def _nobody(hint: str = "tacita token add") -> Fault:
+    """A new one each time: an exception that is kept keeps every frame in which it was raised."""
+    return Fault(401, "no-token", "this server answers those who have a token", hint, CHALLENGE)
+
+
+def _decoded(text: str) -> str:
+    """A token; a text that is none where it is not base64url."""
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")
+    except ValueError:
+        return "none"
+
+
+def _require_rate(service: Service, name: str, per_minute: int) -> None:
+    if wait := service.rates.wait(name, per_minute):
+        service.metrics.refused("rate")
+        later = {"Retry-After": str(math.ceil(wait))}
+        raise Fault(429, "too-often", "too many calls", f"at most {per_minute} a minute", later)
+
+
+def _address(connection: HTTPConnection) -> str:
+    try:
+        return network(connection.client.host if connection.client else "")
+    except ValueError:
+        return "unknown"
+
+
+Caller = Annotated[Who, Depends(caller)]
+Operator = Annotated[Who, Depends(operator)]
+At = Annotated[Service, Depends(service_of)]
+
+
+# Headers of every answer: what a browser must not do with it. A plain ASGI layer, since it must not touch
+# bodies and streams.
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+LASTING = {"Strict-Transport-Security": "max-age=31536000"}
+
+
+class Headers:
+    """app: what answers. lasting: whether the certificate is one that browsers will trust for a year; under a
+    self-signed one, to insist on TLS would shut people out of whatever comes after it."""
+
+    def __init__(self, app: ASGIApp, *, lasting: bool) -> None:
+        self._app, self._headers = app, HEADERS | (LASTING if lasting else {})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One call; a path may have set a header of its own, which stays."""
+
+        async def told(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                found = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    found.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, told if scope["type"] == "http" else send)

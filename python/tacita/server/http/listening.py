@@ -1,0 +1,180 @@
+"""uvicorn, set up for callers that nobody knows: TLS 1.3, and no connection that only sits there.
+
+uvicorn closes a connection that is idle after an answer; one that never asks anything, sends a head byte by
+byte, or does not read its answer, it keeps. Here such a one is closed, so that idle connections cost their
+sender more than the server. Connections are accepted by `acceptor`.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from asyncio import TimerHandle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h11
+import uvicorn
+from cryptography import x509
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tacita.errors import InputError
+from tacita.server.http.connections import Acceptor, Connection, StrictConnection
+from tacita.server.http.pace import PacedTransport
+from tacita.server.sessions.lane import UVICORN
+from tacita.server.store.bodies import Pace
+from tacita.server.watch import logs
+from tacita.two_party.admission import Lobby
+from tacita.two_party.protocol.party import Identity
+
+GREETING = 20.0  # seconds that a handshake may take, and then a whole head, the first or another
+KEEP_ALIVE = 30  # seconds between two calls of a connection
+GRACE = 5  # seconds that answers on the way get once workers have drained
+
+
+class Patient(H11Protocol):
+    """Closes a connection that has no call under way and does not begin one: silent from the start, slow with
+    a head, or still sending a body that was refused. uvicorn itself closes one that is silent after an
+    answer. connection: of which the acceptor is told whether a call is under way."""
+
+    transport: Any  # a PacedTransport, or a WebSocket's
+
+    def __init__(
+        self, config: uvicorn.Config, server: uvicorn.Server, connection: Connection, pace: Pace
+    ) -> None:
+        super().__init__(config, server.server_state, server.lifespan.state)
+        self.conn = StrictConnection()
+        self._connection, self._pace = connection, pace
+        self._giving_up: TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """A timer begins."""
+        paced: Any = PacedTransport(transport, self.loop, self._pace, self._is_sending)
+        super().connection_made(paced)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It ends with the connection."""
+        self._stop()
+        self.transport.stop()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """It ends with a whole head, and bytes outside of a call begin it: none of them prolongs it."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """A call is over, and perhaps the next one has come already."""
+        super().on_response_complete()
+        self._connection.hold(busy=self._busy())
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        """The head has come, and the connection is another protocol's from now on."""
+        self.transport = self.transport.release()
+        super().handle_websocket_upgrade(event)
+        self._upgraded = True
+
+    _upgraded = False
+
+    def _watch(self) -> None:
+        busy = self._upgraded or self._busy()
+        self._connection.hold(busy=busy)
+        if busy:
+            self._stop()
+        elif self._giving_up is None:
+            self._giving_up = self.loop.call_later(GREETING, self._give_up)
+
+    def _stop(self) -> None:
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+
+    def _busy(self) -> bool:
+        cycle: Any = self.cycle  # None before the first call
+        return cycle is not None and not cycle.response_complete
+
+    def _is_sending(self) -> bool:
+        return self.conn.their_state is h11.SEND_BODY
+
+    def _give_up(self) -> None:
+        if not self._busy():
+            self.transport.close()
+
+
+class Listening(uvicorn.Server):
+    """closing: called at SIGTERM and Ctrl-C, before uvicorn waits for open connections. A second signal does
+    not wait. lobby: of its connections. pace: at which answers must be read."""
+
+    servers: Any  # as uvicorn ends them: acceptors
+
+    def __init__(self, config: uvicorn.Config, closing: Callable[[], None], lobby: Lobby, pace: Pace) -> None:
+        super().__init__(config)
+        self._closing, self._lobby, self._pace = closing, lobby, pace
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accepts from these sockets in place of uvicorn."""
+        await super().startup(sockets=[])
+        self.servers = [
+            Acceptor(each, self._lobby, self.config.ssl, GREETING, self._protocol) for each in sockets or ()
+        ]
+        for each in self.servers:
+            each.start()
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """The signal's handler. It is not raised again afterwards, as uvicorn's own does: what follows is
+        for the caller to end in order."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._closing()
+
+    def renew(self) -> None:
+        """Reads certificate and key anew, for connections that come from now on; the old ones stay where the
+        files are no certificate and key."""
+        files: Any = (self.config.ssl_certfile, self.config.ssl_keyfile)
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
+        except OSError as error:
+            logs.warn("certificate not renewed", why=type(error).__name__)
+            return
+        assert self.config.ssl is not None  # it was made of these files
+        self.config.ssl.load_cert_chain(*files)
+        logs.say("certificate renewed")
+
+    def _protocol(self, connection: Connection) -> Patient:
+        return Patient(self.config, self, connection, self._pace)
+
+
+def is_self_signed(certificate: Path) -> bool:
+    """Whether no authority stands behind it, so that browsers will hardly trust the next one."""
+    found = x509.load_pem_x509_certificate(certificate.read_bytes())
+    return found.issuer == found.subject
+
+
+def config_of(app: FastAPI, identity: Identity | None) -> uvicorn.Config:
+    """How it listens. identity: None for plain HTTP, on this machine alone. Raises InputError for files that
+    are no certificate and key."""
+    tls = {"ssl_certfile": identity.certificate, "ssl_keyfile": identity.key} if identity else {}
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=GRACE,
+        http="h11",
+        **UVICORN,
+        **tls,  # type: ignore[arg-type]
+    )
+    try:
+        config.load()
+    except (ssl.SSLError, OSError) as error:
+        raise InputError(f"certificate and key: {error}", hint="two PEM files that belong together") from None
+    if config.ssl:
+        config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
+    return config

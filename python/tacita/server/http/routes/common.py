@@ -1,0 +1,76 @@
+"""What several paths need: an id, a body's size, ranges of files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import Path as InPath
+from fastapi import Query, Request
+from fastapi.responses import FileResponse
+from starlette.requests import ClientDisconnect
+
+from tacita.errors import GoneError
+from tacita.plans.wire import BYTES, SHA256
+from tacita.server.core.offers import Offered
+from tacita.server.core.service import Service
+from tacita.server.http.problems import Fault, not_found
+from tacita.server.store.bodies import Pace
+
+HEX = re.compile(r"[0-9a-f]{64}")
+Id = Annotated[str, InPath(pattern=r"^[0-9a-f]{32}$", description="32 hexadecimal digits")]
+ModelName = Annotated[str, Query(max_length=100, description="of /v1/models")]
+SchemeName = Annotated[str, Query(max_length=32, description="of the model's offers")]
+
+
+def offered(service: Service, model: str, scheme: str) -> Offered:
+    """Raises Fault (404) for names that there are not, and for a scheme without files."""
+    found = service.offers.of(model, scheme)
+    if found is None:
+        raise not_found("model and scheme")
+    found.files  # noqa: B018 - refuses a connected scheme
+    return found
+
+
+def length(request: Request, most: int) -> int:
+    """Bytes of the body, told before it is read. Raises Fault: 411, 413."""
+    text = request.headers.get("content-length", "")
+    if not text.isascii() or not text.isdigit() or len(text) > 15:
+        raise Fault(411, "no-length", "the body's size must be told before it", "Content-Length")
+    if int(text) > most:
+        raise Fault(413, "too-large", f"{text} bytes, at most {most} are taken", "what the plan says fits")
+    return int(text)
+
+
+def sha256_of(headers: Mapping[str, str], name: str = SHA256) -> str:
+    """Of a header. Raises Fault (400) where it is none."""
+    text = headers.get(name.lower(), "")
+    if not HEX.fullmatch(text):
+        raise Fault(400, "bad-call", f"{name} is missing, or no sha256", "64 hexadecimal digits")
+    return text
+
+
+def pace(service: Service) -> Pace:
+    """Of bodies."""
+    return Pace(service.settings.patience, service.settings.least_rate)
+
+
+async def body(request: Request) -> AsyncIterator[bytes]:
+    """The body's pieces. Raises GoneError when the caller has gone."""
+    try:
+        async for piece in request.stream():
+            yield piece
+    except ClientDisconnect:
+        raise GoneError("the caller has gone", hint="ask again") from None
+
+
+def file_response(path: Path, sha256: str) -> FileResponse:
+    """A file that does not change, whole or a range of it."""
+    headers = {SHA256: sha256, "Cache-Control": "no-store"}
+    stat = os.stat(path)
+    found = FileResponse(path, media_type=BYTES, headers=headers, stat_result=stat)
+    found.headers["etag"] = f'"{sha256}"'
+    return found

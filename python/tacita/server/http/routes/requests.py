@@ -1,0 +1,174 @@
+"""Requests: sent, watched, fetched, removed."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import FileResponse, StreamingResponse
+from sqlalchemy.exc import IntegrityError
+
+from tacita.plans.files import Workdir
+from tacita.plans.wire import API, State, Status
+from tacita.server.core.service import Service
+from tacita.server.http.auth import At, Caller, reserve_quota
+from tacita.server.http.problems import Fault, not_found
+from tacita.server.http.routes.common import (
+    Id,
+    ModelName,
+    SchemeName,
+    body,
+    file_response,
+    length,
+    offered,
+    pace,
+    sha256_of,
+)
+from tacita.server.store import bodies as files
+from tacita.server.store import keys, requests
+from tacita.server.store.tables import RequestRow, Used, Who
+
+router = APIRouter(prefix=API, tags=["requests"])
+AGAIN = re.compile(r"[\x21-\x7e]{1,64}")
+KEEP_ALIVE_SECONDS = 15.0
+LONGEST_DEADLINE = 7 * 86400.0
+KeyId = Annotated[str, Query(pattern=r"^[0-9a-f]{32}$", description="of the evaluation keys")]
+Deadline = Annotated[float | None, Query(gt=0, le=LONGEST_DEADLINE, description="seconds from now")]
+
+
+@router.post("/requests", status_code=202, summary="A request: a file that `tacita encrypt` writes")
+async def post(
+    service: At,
+    who: Caller,
+    request: Request,
+    response: Response,
+    model: ModelName,
+    scheme: SchemeName,
+    key: KeyId,
+    deadline: Deadline = None,
+) -> Status:
+    service.require_open()
+    found = offered(service, model, scheme)
+    count, sha256 = length(request, found.most_request), sha256_of(request.headers)
+    again = _again(request)
+    if (before := _before(service, who.id, again, sha256)) is not None:
+        return _told(service, before, response)
+    _require_keys(service, who, key, found.plan.hash)
+    id, now = secrets.token_hex(16), service.ledger.clock()
+    end = None if deadline is None else now + deadline
+    named = (id, who.id, model, scheme, found.plan.hash, key, sha256)
+    row = RequestRow(*named, State.waiting, now, again, end)
+    reserve_quota(service, who, service.jobs.reserved(row) + Used(bytes=count))
+    try:
+        await files.take(id, key, count, sha256, body(request), service.layout, pace(service))
+        accepted = _accepted(service, row)
+    except BaseException:
+        service.jobs.settle(row, Used())
+        raise
+    if accepted is not row:
+        service.jobs.settle(row, Used())
+    service.metrics.carried("requests", "in", count)
+    return _told(service, accepted, response)
+
+
+@router.get("/requests/{id}", response_model_exclude_none=True, summary="How a request is doing")
+async def one(service: At, who: Caller, id: Id) -> Status:
+    return service.jobs.status(_row(service, who, id))
+
+
+@router.get("/requests/{id}/events", summary="The same as server-sent events, until it is final")
+async def events(service: At, who: Caller, id: Id) -> StreamingResponse:
+    _row(service, who, id)
+    if service.streams.get(who.id, 0) >= service.settings.streams:
+        raise Fault(429, "busy", "too many streams of events", "close one", {"Retry-After": "5"})
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_events(service, who, id), media_type="text/event-stream", headers=headers)
+
+
+@router.get("/requests/{id}/response", summary="The answer: a file that `tacita decrypt` reads")
+async def answer(service: At, who: Caller, id: Id) -> FileResponse:
+    row = _row(service, who, id)
+    if row.state is not State.done or row.response is None:
+        raise Fault(
+            409, "not-done", f"the request is {row.state}", "GET /v1/requests/{id} says how it is doing"
+        )
+    count = row.response_bytes or 0
+    service.metrics.carried("responses", "out", count)
+    service.jobs.charge(who.id, Used(bytes=count))
+    return file_response(Workdir(service.layout.request(id)).response, row.response)
+
+
+@router.delete("/requests/{id}", status_code=204, summary="Cancels a request, or forgets a final one")
+async def delete(service: At, who: Caller, id: Id) -> None:
+    await service.jobs.cancel(_row(service, who, id))
+
+
+async def _events(service: Service, who: Who, id: str) -> AsyncIterator[str]:
+    service.streams[who.id] = service.streams.get(who.id, 0) + 1
+    try:
+        while (row := requests.found(service.ledger, who.id, id)) is not None:
+            version = service.board.version(id)
+            yield f"data: {service.jobs.status(row).model_dump_json(exclude_none=True)}\n\n"
+            if row.state.final or service.ending:
+                return
+            while not await service.board.changed(id, version, KEEP_ALIVE_SECONDS):
+                yield ": still there\n\n"
+    finally:
+        service.streams[who.id] -= 1
+        if not service.streams[who.id]:
+            del service.streams[who.id]
+        row = requests.found(service.ledger, who.id, id)
+        if row is None or row.state.final:
+            service.board.ended(id)
+
+
+def _again(request: Request) -> str | None:
+    """The idempotency key. Raises Fault (400)."""
+    text = request.headers.get("idempotency-key")
+    if text is not None and not AGAIN.fullmatch(text):
+        raise Fault(400, "bad-call", "Idempotency-Key is none", "1 to 64 printable characters")
+    return text
+
+
+def _before(service: Service, client: str, again: str | None, sha256: str) -> RequestRow | None:
+    """The request that was sent with this idempotency key. Raises Fault (422) where that was another."""
+    row = requests.asked_before(service.ledger, client, again) if again else None
+    if row is not None and row.sha256 != sha256:
+        raise Fault(422, "other-request", "another request had this Idempotency-Key", "a new one for each")
+    return row
+
+
+def _require_keys(service: Service, who: Who, key: str, plan: str) -> None:
+    row = keys.found(service.ledger, who.id, key)
+    if row is None or not row.complete:
+        raise Fault(404, "no-keys", "the server does not have these keys whole", "PUT /v1/keys/{id}")
+    if row.plan != plan:
+        raise Fault(409, "other-plan", "keys of another plan than the server has", "make new ones")
+
+
+def _accepted(service: Service, row: RequestRow) -> RequestRow:
+    """In the ledger and the queue; where the same call came twice at once, the one that was first."""
+    try:
+        service.jobs.accept(row)
+    except IntegrityError:
+        service.layout.drop_request(row.id)
+        first = _before(service, row.client, row.again, row.sha256)
+        if first is None:
+            raise
+        return first
+    return row
+
+
+def _told(service: Service, row: RequestRow, response: Response) -> Status:
+    response.headers["Location"] = f"{API}/requests/{row.id}"
+    return service.jobs.status(row)
+
+
+def _row(service: Service, who: Who, id: str) -> RequestRow:
+    row = requests.found(service.ledger, who.id, id)
+    if row is None:
+        raise not_found("request")
+    return row

@@ -1,0 +1,161 @@
+"""One worker's place in a lane: the worker that is there, the job that it has, and who follows when it dies.
+
+A lane on one machine has one post, a lane on many has one at each. Everything happens in the event loop's
+thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tacita.errors import PeerError, TacitaError
+from tacita.server.jobs.queue import Job, Lane
+from tacita.server.jobs.worker import Start, Worker
+from tacita.server.workers.messages import Evaluate, Stop, Told
+
+LONGEST_PAUSE = 60.0  # seconds between two starts of a worker that does not stay
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Running:
+    """The job that a worker has. ending: why it was told to stop: "" (it was not), else what the station
+    says. over: set when no process works in its folder any more."""
+
+    job: Job
+    ending: str = ""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Staff(Protocol):
+    """What a post tells its station."""
+
+    def heed(self, post: Post, said: Told) -> None:
+        """The worker's words. Raises PeerError for what no job that runs can have caused."""
+
+    def died(self, post: Post, running: Running | None) -> bool:
+        """The worker is no more, with the job that it had. Whether another one is wanted."""
+
+    def advance(self) -> None:
+        """A worker waits."""
+
+
+class Post:
+    """running: the job of its worker. resident: keys in the worker's memory, as last told. given: ids of the
+    keys that it was asked to use, which it may have in memory. leaving: nobody follows this worker."""
+
+    def __init__(self, lane: Lane, save_every: float, start: Start, staff: Staff) -> None:
+        self._lane, self._save_every, self._start, self._staff = lane, save_every, start, staff
+        self._worker: Worker | None = None
+        self._life: asyncio.Task[None] | None = None
+        self._starts = 0
+        self.running: Running | None = None
+        self.resident, self.given, self.leaving = 0, set[str](), False
+
+    @property
+    def pid(self) -> int | None:
+        """Of the worker's process; None while there is none."""
+        return None if self._worker is None else self._worker.pid
+
+    @property
+    def idle(self) -> bool:
+        """Whether a worker waits here."""
+        return self._worker is not None and self.running is None and not self.leaving
+
+    @property
+    def over(self) -> bool:
+        """Whether it has left."""
+        return self.leaving and (self._life is None or self._life.done())
+
+    async def open(self) -> None:
+        """Has its worker ready. Raises as `worker.start`."""
+        self._worker = await self._start(self._lane, self._save_every)
+        self._life = asyncio.create_task(self._live())
+
+    def join(self) -> None:
+        """Opens in its own time, however often that takes."""
+        self._life = asyncio.create_task(self._live())
+
+    def give(self, job: Job) -> None:
+        """To the worker that waits."""
+        assert self._worker is not None and self.running is None  # it is idle
+        self.running = Running(job)
+        self.given.add(job.key_id)
+        keys, folder = str(job.keys.absolute()), str(job.folder.absolute())
+        self._worker.send(Evaluate(job.id, job.key_id, keys, folder))
+
+    def end(self, running: Running, why: str) -> None:
+        """Before the job's next stage."""
+        running.ending = why
+        if self._worker is not None:
+            self._worker.send(Stop(running.job.id))
+
+    def release(self) -> Running | None:
+        """The job that it had."""
+        running, self.running = self.running, None
+        if running is not None:
+            running.over.set()
+        return running
+
+    def heard(self) -> None:
+        """The worker is one that works: the next one follows it without a pause."""
+        self._starts = 0
+
+    def kill(self) -> None:
+        """Ends the worker at once, if there is one."""
+        if self._worker is not None:
+            self._worker.kill()
+
+    def leave(self) -> None:
+        """Its place is no more: the worker ends, nobody follows."""
+        self.leaving = True
+        if self._worker is not None:
+            self._worker.kill()
+        elif self._life is not None:
+            self._life.cancel()
+
+    async def close(self) -> None:
+        """Ends the worker, whatever it does."""
+        if self._life is not None:
+            self._life.cancel()
+            await asyncio.gather(self._life, return_exceptions=True)
+        if self._worker is not None:
+            await self._worker.end()
+            self._worker = None
+        self.release()
+
+    async def _live(self) -> None:
+        """Hears this worker and those that replace it."""
+        while True:
+            if self._worker is not None:
+                await self._hear(self._worker)
+                self._worker, self.resident = None, 0
+                self.given.clear()
+                if not self._staff.died(self, self.release()):
+                    return
+            self._worker = await self._replaced()
+            self._staff.advance()
+
+    async def _hear(self, worker: Worker) -> None:
+        """Until it is no more."""
+        try:
+            while (said := await worker.hear()) is not None:
+                self._staff.heed(self, said)
+        except PeerError as error:
+            log.error("worker %d of %s: %s", worker.pid, self._lane.name, error)
+        await worker.end()
+        log.warning("worker %d of %s has ended", worker.pid, self._lane.name)
+
+    async def _replaced(self) -> Worker:
+        """At once; after a pause when the one before did no stage."""
+        while True:
+            await asyncio.sleep(min(2.0 ** min(self._starts, 10) - 1, LONGEST_PAUSE))
+            self._starts += 1
+            try:
+                return await self._start(self._lane, self._save_every)
+            except (TacitaError, OSError) as error:
+                log.error("worker of %s: %s", self._lane.name, error)

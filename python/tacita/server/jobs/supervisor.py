@@ -1,0 +1,116 @@
+"""All lanes of a service: jobs in, events out, worker processes between."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from tacita.errors import InputError
+from tacita.evaluate.session import SAVE_EVERY
+from tacita.server.jobs.queue import Job, Lane, Watcher
+from tacita.server.jobs.station import Limits, Station
+from tacita.server.jobs.worker import Start, start
+
+HERE = "here"  # the one place of a service of one machine
+
+
+class Supervisor:
+    """Worker processes of lanes, each with one job at a time; clients take turns in each lane. A lane has one
+    worker, here, unless `spread` says otherwise.
+
+    waiting: jobs that may wait in a lane beside the one that runs, shared by client. attempts: worker
+    processes that may die under a job before it fails. save_every: seconds between resume points. clock:
+    unix seconds, for deadlines. Call everything in the event loop's thread, which has to live as long as the
+    service: workers end with it. Raises InputError for two lanes of one name.
+    """
+
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        watcher: Watcher,
+        *,
+        waiting: int,
+        attempts: int = 3,
+        save_every: float = SAVE_EVERY,
+        clock: Callable[[], float] = time.time,
+        start: Start = start,
+    ) -> None:
+        limits = Limits(waiting, attempts, save_every)
+        here = {HERE: start}
+        self._stations = {lane.name: Station(lane, watcher, limits, here, clock) for lane in lanes}
+        if len(self._stations) < len(lanes):
+            raise InputError("two lanes of one model and scheme", hint="name each once")
+
+    async def start(self) -> None:
+        """Returns when every worker is ready. Cost: the loading of the models, side by side.
+
+        Raises TacitaError naming the lane whose worker cannot start; no worker is then left.
+        """
+        opening = [asyncio.create_task(station.open()) for station in self._stations.values()]
+        try:
+            await asyncio.gather(*opening)
+        except BaseException:
+            for task in opening:
+                task.cancel()
+            await asyncio.gather(*opening, return_exceptions=True)
+            await self.stop()
+            raise
+
+    def spread(self, starts: Mapping[str, Start]) -> None:
+        """From now on each lane has a worker at each of these places, and nowhere else; also before `start`.
+        What runs at a place that is no more runs again at another."""
+        for station in self._stations.values():
+            station.spread(starts)
+
+    def submit(self, job: Job, *, resumed: bool = False) -> int:
+        """Its place: the jobs before it, the one that runs included. The watcher hears of it after the
+        caller's turn of the event loop. resumed: see `Station.submit`. Raises RefusedError when the lane is
+        full, or the client's share of it, or the service is ending; InputError for a lane that there is not
+        and for a job that is there already."""
+        if (station := self._stations.get(job.lane)) is None:
+            raise InputError(
+                f"no model {job.model!r:.60} by {job.scheme!r:.60}", hint="ask for what there is"
+            )
+        return station.submit(job, resumed=resumed)
+
+    def cancel(self, id: str) -> bool:
+        """Whether the job was there. One that waits is gone, one that runs ends before its next stage, of
+        which `left` tells; keys stay, and the watcher hears no more of it."""
+        return any(station.cancel(id) for station in self._stations.values())
+
+    def place(self, id: str) -> int | None:
+        """Jobs before one that waits, if nobody comes or goes; None for any other."""
+        found = (station.place(id) for station in self._stations.values())
+        return next((place for place in found if place is not None), None)
+
+    async def left(self, id: str) -> None:
+        """Returns when no worker works in the job's folder: at once, but for a job that runs."""
+        await asyncio.gather(*(station.left(id) for station in self._stations.values()))
+
+    async def drain(self, seconds: float) -> list[str]:
+        """From now on no job starts. Those that run may end within `seconds`, then they are ended at their
+        next stage, or with their process; resume points stay. Returns the ids of jobs that are not done, in
+        the order in which they would have been: submitted again after a restart, they go on."""
+        lanes = await asyncio.gather(*(station.drain(seconds) for station in self._stations.values()))
+        return [id for lane in lanes for id in lane]
+
+    async def stop(self) -> None:
+        """Ends all workers, whatever they do."""
+        await asyncio.gather(*(station.close() for station in self._stations.values()))
+
+    def ready(self) -> bool:
+        """Whether every lane has a worker; one that died is replaced in the time that its model takes."""
+        return all(self.workers().values())
+
+    def pids(self) -> Mapping[tuple[str, str], int | None]:
+        """Lane -> process of its first worker; None while there is none."""
+        return {name: next(iter(station.pids), None) for name, station in self._stations.items()}
+
+    def workers(self) -> Mapping[tuple[str, str], int]:
+        """Lane -> workers that are there."""
+        return {name: len(station.pids) for name, station in self._stations.items()}
+
+    def resident(self) -> Mapping[tuple[str, str], int]:
+        """Lane -> clients' keys in its workers' memory, as last told."""
+        return {name: station.resident for name, station in self._stations.items()}

@@ -1,0 +1,183 @@
+"""One worker process, as the service sees it: started, told, heard, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from tacita.errors import PeerError, TacitaError
+from tacita.server import confined
+from tacita.server.jobs.queue import Lane
+from tacita.server.store.bodies import KEYS, REQUESTS
+from tacita.server.workers.messages import MOST_BYTES, Order, Ready, Setup, Told, Unable, line, told
+
+MODULE = "tacita.server.workers"
+READY_SECONDS = 1800.0  # to load a model and build its circuit: minutes for the largest
+END_SECONDS = 5.0  # from the end of its input to the end of the process
+
+
+class Worker(Protocol):
+    """Of a station; tests have one without a process."""
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+
+    def send(self, order: Order) -> None:
+        """Raises nothing: that the process has gone, `hear` tells."""
+
+    async def hear(self) -> Told | None:
+        """What it says next; None when it has gone. Raises PeerError for what no worker says."""
+
+    def kill(self) -> None:
+        """Ends the process at once; `hear` tells when it has gone."""
+
+    async def end(self) -> None:
+        """Ends the process, whatever it does, and returns when it is no more. Not while somebody hears."""
+
+
+Start = Callable[[Lane, float], Awaitable[Worker]]
+
+
+class ProcessWorker:
+    """A process in a session of its own, so that Ctrl-C at the service's terminal does not reach it. Its
+    standard error is the service's."""
+
+    def __init__(self, process: Process) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._process, self._input, self._output = process, process.stdin, process.stdout
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def send(self, order: Order) -> None:
+        """See `Worker`."""
+        self._input.write(line(order))
+
+    async def hear(self) -> Told | None:
+        """See `Worker`."""
+        try:
+            text = await self._output.readline()
+        except ValueError as error:
+            raise PeerError(f"a worker's line of more than {MOST_BYTES} bytes", hint="") from error
+        except OSError:
+            return None
+        return told(text[:-1]) if text.endswith(b"\n") else None
+
+    def kill(self) -> None:
+        """See `Worker`."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def end(self) -> None:
+        """See `Worker`. Cost: at most END_SECONDS, for a process that does not hear."""
+        self._input.close()
+        try:
+            await asyncio.wait_for(self._rest(), END_SECONDS)
+        except TimeoutError:
+            self.kill()
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Reads what it still says, so that it is not kept from ending by a full pipe."""
+        with contextlib.suppress(OSError):
+            while await self._output.read(MOST_BYTES):
+                pass
+        await self._process.wait()
+
+
+async def start(lane: Lane, save_every: float) -> Worker:
+    """A worker on this machine that is ready. Cost and errors: see `started`."""
+    return await started(command_of(lane), lane, save_every, confined.environment())
+
+
+def command_of(lane: Lane) -> Sequence[str]:
+    """Of the process of a worker on this machine, which opens the folders of model, plan, keys and requests
+    and nothing else of the data folder."""
+    root = lane.root
+    reads, writes = [lane.folder, lane.plan, root / KEYS], [root / REQUESTS]
+    for path in (root / KEYS, root / REQUESTS):
+        path.mkdir(mode=0o700, exist_ok=True)
+    return confined.command(MODULE, hidden=root, reads=reads, writes=writes)
+
+
+async def started(
+    command: Sequence[str], lane: Lane, save_every: float, environment: Mapping[str, str]
+) -> Worker:
+    """A worker that is ready, by the command of its process. environment: the whole of it. Call it in
+    the thread that lives as long as the service: the process ends with it. Cost: a second, and the loading of
+    the model.
+
+    Raises TacitaError naming the lane for a process that cannot serve it, or says nothing for READY_SECONDS.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=PIPE,
+        stdout=PIPE,
+        limit=MOST_BYTES,
+        start_new_session=True,
+        env=environment,
+    )
+    worker = ProcessWorker(process)
+    try:
+        worker.send(setup_of(lane, save_every))
+        _require_ready(lane, await asyncio.wait_for(worker.hear(), READY_SECONDS))
+    except BaseException as error:
+        worker.kill()  # while it loads it does not hear
+        await worker.end()
+        if isinstance(error, TimeoutError):
+            raise _unable(lane, f"not ready after {READY_SECONDS:.0f} s", "") from error
+        raise
+    return worker
+
+
+def setup_of(lane: Lane, save_every: float) -> Setup:
+    """What its worker is told first. save_every: seconds between resume points."""
+    folder = lane.folder.absolute() if lane.folder.exists() else lane.folder  # else a name
+    return Setup(
+        model=lane.model,
+        scheme=lane.scheme,
+        folder=str(folder),
+        plan=str(lane.plan.absolute()),
+        root=str(lane.root.absolute()),
+        threads=lane.threads,
+        memory=lane.memory,
+        allow_insecure=lane.allow_insecure,
+        sha256=lane.sha256,
+        save_every=save_every,
+    )
+
+
+def _require_ready(lane: Lane, said: Told | None) -> None:
+    match said:
+        case Ready():
+            return
+        case Unable(error, hint):
+            raise _unable(lane, error, hint)
+        case None:
+            raise _unable(lane, "its process ended before it was ready", "its log may say why")
+        case _:
+            raise _unable(lane, f"said {said.tag} before it was ready", "use one release")
+
+
+def _unable(lane: Lane, why: str, hint: str) -> TacitaError:
+    return TacitaError(f"the worker of {lane.model} ({lane.scheme}): {why}", hint=hint)
+
+
+# Machines beside the service's own, as the service sees them; `tacita.server.machines.serving` has those of
+# Ray.
+
+
+class Fleet(Protocol):
+    """Places for workers, which come and go. One that is gone comes back under another name."""
+
+    def starts(self) -> Mapping[str, Start]:
+        """How a worker is started at each place that is there now."""
+
+    async def changed(self) -> None:
+        """Returns when other places are there than when `starts` was asked last."""

@@ -1,0 +1,1 @@
+"""Evaluation on the machines of a Ray cluster."""

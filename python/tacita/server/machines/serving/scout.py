@@ -1,0 +1,128 @@
+"""`python -m tacita.server.machines.serving.scout WISH`: says which nodes of Ray's there are, at the start
+and at each change, one line of JSON each; starts nodes on this machine where that is wanted.
+
+Started by `fleet`. It ends, and with it the nodes that it started, when its standard input does, however the
+service ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tacita.errors import PeerError, TacitaError
+from tacita.evaluate.desk import TOLD_BYTES, parsed
+from tacita.plans.json_fields import from_json, to_json
+from tacita.server.child import ignore_signals
+from tacita.server.machines.connect import Cluster, Site, connected, sites_of
+from tacita.server.machines.placing import Where
+from tacita.server.workers.messages import MOST_TEXT, Unable
+
+LOOKING = 2.0  # seconds between two looks at Ray's list of nodes
+ENDING = 20.0  # seconds for Ray's processes to end
+TOKEN = "RAY_AUTH_TOKEN"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """address: of a cluster, "" for one of this machine. nodes, cores: as in `Where`, 0 for None. threads,
+    store: as `connected` takes them."""
+
+    address: str
+    nodes: int
+    cores: int
+    threads: int
+    store: int
+
+    @property
+    def where(self) -> Where:
+        """As the user said it."""
+        return Where(self.address or None, self.nodes or None, self.cores or None)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What there is. token: of the cluster that the scout started, else "". folder: see `Cluster`."""
+
+    tag: ClassVar[str] = "seen"
+    address: str
+    token: str
+    folder: str
+    sites: tuple[Site, ...]
+
+
+def line(message: Seen | Unable) -> bytes:
+    """With its end."""
+    return json.dumps(to_json(message)).encode() + b"\n"
+
+
+def seen(text: bytes) -> Seen | Unable:
+    """A line without its end. Raises PeerError for what `line` would not have written."""
+    try:
+        return from_json(Seen | Unable, parsed(text, TOLD_BYTES))  # type: ignore[no-any-return]
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise PeerError(f"a line of Ray's scout is no message ({error!s:.200})", hint="") from error
+
+
+def main(words: Sequence[str]) -> int:
+    """Looks until standard input ends; the exit status."""
+    ignore_signals()
+    sink = os.dup(1)
+    os.dup2(2, 1)  # nothing that Ray prints becomes part of what is said
+    over = threading.Event()
+    threading.Thread(target=_listen, args=(over,), daemon=True).start()
+
+    def tell(message: Seen | Unable) -> None:
+        rest = line(message)
+        while rest:
+            rest = rest[os.write(sink, rest) :]
+
+    try:
+        _look(from_json(Wish, json.loads(words[0])), tell, over)
+    except BrokenPipeError:
+        return 0
+    except TacitaError as error:
+        tell(Unable(str(error)[:MOST_TEXT], error.hint[:MOST_TEXT]))
+        return 1
+    return 0
+
+
+def _look(wish: Wish, tell: Callable[[Seen], None], over: threading.Event) -> None:
+    with connected(wish.where, threads=wish.threads, store=wish.store) as cluster:
+        ignore_signals()  # Ray sets its own
+        token = os.environ.get(TOKEN, "") if wish.where.local else ""
+        sites: tuple[Site, ...] | None = None
+        while not over.is_set():
+            if (now := _sites(cluster, wish.where, first=sites is None)) != sites:
+                sites = now
+                tell(Seen(cluster.address, token, cluster.folder, sites))
+            over.wait(LOOKING)
+
+
+def _sites(cluster: Cluster, where: Where, *, first: bool) -> tuple[Site, ...]:
+    """None of them is an error at the start alone: nodes may come back."""
+    try:
+        nodes: list[Any] = cluster.ray.nodes()
+        return sites_of(where, nodes)
+    except PeerError:
+        if first:
+            raise
+        return ()
+
+
+def _listen(over: threading.Event) -> None:
+    """In a thread: until the service has gone. Then Ray has a while to end, which it may not use well."""
+    while os.read(0, 1 << 12):
+        pass
+    over.set()
+    threading.Event().wait(ENDING)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Two-party sessions of the service, in processes of their own."""

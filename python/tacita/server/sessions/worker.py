@@ -1,0 +1,92 @@
+"""One process of sessions, as its supervisor sees it: started, spoken to, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tacita.errors import RefusedError
+from tacita.server.confined import command, environment
+from tacita.server.sessions import control
+from tacita.server.sessions.control import Begin, Message, Open
+from tacita.server.sessions.lane import TwoPartyLane
+
+MODULE = "tacita.server.sessions.process"
+
+
+@dataclass(frozen=True)
+class Worker:
+    """line: our end of the control sockets."""
+
+    process: subprocess.Popen[bytes]
+    line: socket.socket
+
+    async def heard(self) -> Message | None:
+        """What it says next; None when it is gone. Raises PeerError for what is no message."""
+        try:
+            data = await asyncio.get_running_loop().sock_recv(self.line, control.MOST)
+        except ConnectionError:
+            return None
+        return control.decode(data) if data else None
+
+    def say(self, message: Message) -> None:
+        """Tells it something. Raises OSError when it is gone, or too busy to read."""
+        self.line.send(control.encode(message))
+
+    def hand(self, opening: Open, sock: socket.socket) -> None:
+        """Gives it a session's socket, which is closed here. Raises RefusedError when it does not take it."""
+        with sock:
+            try:
+                socket.send_fds(self.line, [control.encode(opening)], [sock.fileno()])
+            except OSError:  # gone, or too busy to read
+                raise RefusedError(
+                    "two-party: the process of the sessions takes none now", hint="try again in a moment"
+                ) from None
+
+    async def end(self) -> None:
+        """Ends it with all its sessions: there is nothing that it would have to save."""
+        self.line.close()
+        self.process.kill()
+        await asyncio.shield(asyncio.to_thread(self.process.wait))
+
+
+def started(lane: TwoPartyLane) -> Worker:
+    """A process that begins to load the model, of this thread: it ends with it. Raises OSError."""
+    ours, theirs = control.pair()
+    try:
+        with theirs:
+            process = subprocess.Popen(
+                command_of(lane, theirs.fileno()),
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=environment(),
+            )
+        ours.send(control.encode(_begin(lane)))
+    except OSError:
+        ours.close()
+        raise
+    ours.setblocking(False)
+    return Worker(process, ours)
+
+
+def command_of(lane: TwoPartyLane, line: int) -> Sequence[str]:
+    """Of such a process, which opens model and plan and nothing else of the data folder."""
+    return command(MODULE, str(line), hidden=lane.plan.parent, reads=[lane.folder, lane.plan])
+
+
+def _begin(lane: TwoPartyLane) -> Begin:
+    return Begin(
+        parent=os.getpid(),
+        folder=str(lane.folder),
+        plan=str(lane.plan),
+        sha256=lane.sha256,
+        threads=lane.threads,
+        sessions=lane.sessions,
+        bits_per_second=lane.bits_per_second,
+        silence=lane.silence,
+        pooling=lane.pooling,
+    )

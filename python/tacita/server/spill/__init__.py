@@ -1,7 +1,0 @@
-"""Ciphertexts on disk while memory is short: the files (store), the memory (pool), a backend over both."""
-
-from tacita.server.spill.backend import SpillingBackend
-from tacita.server.spill.pool import Codec, Handle, Pool
-from tacita.server.spill.store import SpillFile, SpillStore
-
-__all__ = ["Codec", "Handle", "Pool", "SpillFile", "SpillStore", "SpillingBackend"]

@@ -1,0 +1,3 @@
+"""What a server must remember over a restart: clients, keys, requests and what each used, in SQLite."""
+
+from tacita.server.store.ledger import Ledger as Ledger

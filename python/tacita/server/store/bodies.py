@@ -1,0 +1,201 @@
+"""Bodies of calls into files: counted, hashed and timed as they come, a piece of each held in memory.
+
+A sender may not be silent for long, nor so slow that a body takes much longer than its size needs: whoever
+holds a connection open holds nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import shutil
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from tacita.errors import FileError, InputError, LateError, ResourceError
+from tacita.plans import envelope
+from tacita.plans.files import Workdir
+
+AT_ONCE = 1 << 20  # bytes that wait in memory until a thread hashes and writes them
+
+
+@dataclass(frozen=True)
+class Pace:
+    """patience: seconds of silence. least_rate: bytes a second on the whole, beyond `patience`."""
+
+    patience: float
+    least_rate: float
+
+    def whole(self, count: int) -> float:
+        """Seconds that a body of so many bytes may take."""
+        return self.patience + count / self.least_rate
+
+
+@dataclass(frozen=True)
+class Received:
+    """count: bytes. sha256: of them, hex."""
+
+    count: int
+    sha256: str
+
+
+async def receive(body: AsyncIterator[bytes], file: BinaryIO, count: int, pace: Pace) -> Received:
+    """Writes a body of exactly `count` bytes to the file, from where it stands.
+
+    Raises InputError for one that is longer or shorter, LateError for one that is too slow.
+    """
+    digest, done, end = hashlib.sha256(), 0, time.monotonic() + pace.whole(count)
+    waiting = bytearray()
+
+    def write() -> None:
+        digest.update(waiting)
+        file.write(waiting)
+        waiting.clear()
+
+    async for piece in _timed(body, pace, end):
+        done += len(piece)
+        if done > count:
+            raise InputError(f"body: more than the {count} bytes that were announced", hint="send those")
+        waiting += piece
+        if len(waiting) >= AT_ONCE:
+            await asyncio.to_thread(write)
+    await asyncio.to_thread(write)
+    if done < count:
+        raise InputError(f"body: {done} bytes, {count} were announced", hint="send all of them")
+    return Received(done, digest.hexdigest())
+
+
+async def _timed(body: AsyncIterator[bytes], pace: Pace, end: float) -> AsyncIterator[bytes]:
+    pieces = aiter(body)
+    while True:
+        left = min(pace.patience, end - time.monotonic())
+        try:
+            piece = await asyncio.wait_for(anext(pieces), max(0.0, left))
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise LateError(
+                "body: it comes too slowly", hint="a faster connection, or smaller pieces"
+            ) from None
+        yield piece
+
+
+# Paths below the data folder. Every part of a path is of our own making or hex of a fixed length, checked
+# where it came in, so that no client names a path.
+
+HEX = re.compile(r"[0-9a-f]{32}")
+SPARE = 512 << 20  # bytes of the disk that uploads leave free: for the ledger, for spills and responses
+KEYS, REQUESTS = "keys", "requests"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """root: the data folder."""
+
+    root: Path
+
+    @property
+    def free(self) -> int:
+        """Bytes of the disk that are free."""
+        return shutil.disk_usage(self.root).free
+
+    def keys(self, client: str, id: str) -> Path:
+        """The folder of a client's keys of this id."""
+        return self.root / KEYS / _hex(client) / _hex(id)
+
+    def request(self, id: str) -> Path:
+        """The work folder of a request: request.ct, response.ct, resume points."""
+        return self.root / REQUESTS / _hex(id)
+
+    def drop_keys(self, client: str, id: str) -> None:
+        """Removes them, if they are there, and the client's folder with the last of them."""
+        folder = self.keys(client, id)
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            folder.parent.rmdir()
+
+    def drop_request(self, id: str) -> None:
+        """Removes its folder, if it is there."""
+        shutil.rmtree(self.request(id), ignore_errors=True)
+
+    def sweep(self, keys: set[tuple[str, str]], requests: set[str]) -> int:
+        """Removes every folder that the ledger does not know: left by a server that was killed between
+        making one and writing it down. Returns how many."""
+        strays = [path for path in _folders(self.root / REQUESTS) if path.name not in requests]
+        for client in _folders(self.root / KEYS):
+            strays += [path for path in _folders(client) if (client.name, path.name) not in keys]
+        for path in strays:
+            shutil.rmtree(path, ignore_errors=True)
+        return len(strays)
+
+    def has_room(self, count: int) -> bool:
+        """Whether the disk has room for so many bytes, and some to spare."""
+        return self.free >= count + SPARE
+
+    def require_room(self, count: int) -> None:
+        """Raises ResourceError unless it `has_room`."""
+        if not self.has_room(count):
+            raise ResourceError(
+                f"the server's disk has no room for {count} bytes", hint="try later, or tell its operator"
+            )
+
+
+def part(folder: Path) -> Path:
+    """Keys that have not come whole."""
+    return folder / "evaluation.keys.part"
+
+
+def whole(folder: Path) -> Path:
+    """Keys that have."""
+    return folder / "evaluation.keys"
+
+
+def _hex(name: str) -> str:
+    if not HEX.fullmatch(name):
+        raise InputError(f"{name!r:.80} is no id", hint="32 hexadecimal digits")
+    return name
+
+
+def _folders(path: Path) -> list[Path]:
+    return [each for each in path.iterdir() if each.is_dir()] if path.is_dir() else []
+
+
+# A request as it comes: into a folder of its own, checked as far as it can be without the engine.
+
+
+async def take(
+    id: str, key: str, count: int, sha256: str, body: AsyncIterator[bytes], layout: Layout, pace: Pace
+) -> Path:
+    """The work folder with the request in it; nothing stays where it raises.
+
+    Raises FileError for a wrong checksum, or another key than `key` in its header, ResourceError for want
+    of disk, and what `receive` raises.
+    """
+    layout.require_room(count)
+    folder = layout.request(id)
+    folder.mkdir(mode=0o700, parents=True)
+    try:
+        await _written(Workdir(folder).request, key, count, sha256, body, pace)
+    except BaseException:
+        layout.drop_request(id)
+        raise
+    return folder
+
+
+async def _written(
+    path: Path, key: str, count: int, sha256: str, body: AsyncIterator[bytes], pace: Pace
+) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        received = await receive(body, file, count, pace)
+        file.flush()
+        await asyncio.to_thread(os.fsync, file.fileno())
+    if received.sha256 != sha256:
+        raise FileError("request: its checksum does not match", hint="send it again")
+    if envelope.key_of(path, "request") != key:
+        raise FileError("request: made with other keys than it names", hint="name those it was made with")

@@ -1,0 +1,138 @@
+"""Room for the ledger on a full disk: a file of zeros, given up at the first write that finds no room."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError, OperationalError
+
+from tacita.errors import FileError, ResourceError
+from tacita.server.store.tables import VERSION, metadata
+
+RESERVE, BYTES = "reserve", 16 << 20
+
+
+def hold(folder: Path) -> None:
+    """Makes the file, mode 0600, unless it is there; where the disk has no room for it there is none."""
+    path = folder / RESERVE
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, BYTES)
+    except FileExistsError:
+        return
+    except OSError:
+        give_up(folder)
+
+
+def give_up(folder: Path) -> None:
+    """Removes the file, if it is there."""
+    (folder / RESERVE).unlink(missing_ok=True)
+
+
+# The ledger's file: opened once by a server, and by `tacita token` beside it.
+#
+# SQLite with a write-ahead log: a transaction is there or not there after kill -9 and after a full disk, and
+# the token command can write while the server runs. Calls take some 0.1 ms and are made in the event loop.
+
+NAME = "ledger.sqlite"
+PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=5000")
+FULL = "disk is full"
+LOCKED = "database is locked"
+T = TypeVar("T")
+
+
+class Ledger:
+    """folder: the server's data folder; the file is made there, mode 0600. clock: Unix seconds.
+
+    Raises FileError for a file that is no ledger of this version.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        self.path, self.clock = folder / NAME, clock
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        self._engine = _engine(self.path)
+        try:
+            _prepare(self._engine)
+        except (DatabaseError, FileError) as error:
+            self.close()
+            reason = str(getattr(error, "orig", error))
+            raise FileError(
+                f"{self.path}: no ledger of this release ({reason:.200})",
+                hint="another --data folder, or the release that wrote it",
+            ) from error
+
+    @contextmanager
+    def change(self) -> Iterator[Connection]:
+        """A transaction: all of it, or nothing where the block raises. Raises ResourceError when the disk is
+        full; the reserve has then been given up, see `insist`."""
+        with self._translated(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def look(self) -> Iterator[Connection]:
+        """For reading."""
+        with self._translated(), self._engine.connect() as connection:
+            yield connection
+
+    def insist(self, change: Callable[[], T]) -> T:
+        """What `change` returns, which is called a second time where the disk was full: for what must be
+        written, removals above all. Raises ResourceError when the reserve was not enough."""
+        try:
+            return change()
+        except ResourceError:
+            return change()
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except OperationalError as error:
+            if LOCKED in str(error.orig):
+                raise ResourceError("ledger: another program holds it", hint="try again later") from None
+            if FULL not in str(error.orig):
+                raise
+            give_up(self.path.parent)
+            raise ResourceError("ledger: the disk is full", hint="remove keys or requests") from None
+
+
+def _engine(path: Path) -> Engine:
+    engine = create_engine(f"sqlite:///{path}", connect_args={"check_same_thread": False})
+
+    def prepare(connection: Any, _record: Any) -> None:
+        for pragma in PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+
+    event.listen(engine, "connect", prepare)
+    return engine
+
+
+def _prepare(engine: Engine) -> None:
+    with engine.begin() as connection:
+        version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+        if not 0 <= version <= VERSION:
+            raise FileError(f"version {version}, this release has {VERSION}", hint="")
+        metadata.create_all(connection)
+        _add_columns(connection)
+        connection.exec_driver_sql(f"PRAGMA user_version={VERSION}")
+
+
+def _add_columns(connection: Connection) -> None:
+    """To tables that an earlier release made: every version so far is the one before, and columns."""
+    for table in metadata.tables.values():
+        rows = connection.exec_driver_sql(f"PRAGMA table_info({table.name})")
+        there = {row[1] for row in rows}
+        for column in (column for column in table.columns if column.name not in there):
+            kind = column.type.compile(connection.dialect)
+            kind += "" if column.nullable else " NOT NULL DEFAULT 0"
+            connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}")

@@ -1,0 +1,153 @@
+"""Clients and their bearer tokens. A token is 256 random bits, so its sha256 is all that is kept and a slow
+hash would add nothing; it is shown once, when it is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from typing import Any
+
+from sqlalchemy import Row, delete, func, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from tacita.errors import InputError
+from tacita.server.store.ledger import Ledger
+from tacita.server.store.tables import Quota, Who, clients, usage
+
+PREFIX = "tacita_"
+TOKEN = re.compile(r"tacita_[A-Za-z0-9_-]{43}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+RESERVED = "anybody"  # of earlier releases: one client for all callers without a token
+MOST_SECONDS = 86400.0  # of a visitor
+
+
+def new() -> str:
+    """A token that is nobody's yet."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def add(
+    ledger: Ledger, name: str, quota: Quota, *, operator: bool = False, seconds: float | None = None
+) -> str:
+    """A new client's token. seconds: after which it is nobody's; None: it does not expire. Raises InputError
+    for a name that is taken, or none."""
+    if not NAME.fullmatch(name) or name == RESERVED:
+        raise InputError(f"token: {name!r:.80} is no name", hint="letters, digits, . _ -, at most 64")
+    token = new()
+    expires = None if seconds is None else ledger.clock() + seconds
+    try:
+        _insert(ledger, name, token, quota, operator=int(operator), expires=expires)
+    except IntegrityError:
+        raise InputError(
+            f"token: {name} has one", hint=f"tacita token rotate {name}, or another name"
+        ) from None
+    return token
+
+
+def rotate(ledger: Ledger, name: str, overlap: float, seconds: float | None = None) -> str:
+    """Another token of the same client, whose keys and requests stay. overlap: seconds for which the one
+    before is known, too. seconds: after which the client expires; None: when it would have. Raises InputError
+    for a name that nobody has, and for a client that has expired where `seconds` is not given."""
+    token, now = new(), ledger.clock()
+    who = next((each for each in everyone(ledger) if each.name == name and each.revoked is None), None)
+    if who is None:
+        raise _unknown(name)
+    if seconds is None and who.expires is not None and who.expires <= now:
+        raise InputError(f"token: {name} has expired", hint="--days says for how long the new one is valid")
+    expires = who.expires if seconds is None else now + seconds
+    before = {"former": clients.c.token, "former_until": now + overlap}
+    changed = update(clients).where(clients.c.id == who.id)
+    with ledger.change() as db:
+        db.execute(changed.values(token=hashed(token), expires=expires, **before))
+    return token
+
+
+def known(ledger: Ledger, token: str) -> Who | None:
+    """Whose token it is, if it is somebody's, and neither revoked nor expired."""
+    if not TOKEN.fullmatch(token):
+        return None
+    hash, now = hashed(token), ledger.clock()
+    named = or_(clients.c.token == hash, (clients.c.former == hash) & (clients.c.former_until > now))
+    valid = or_(clients.c.expires.is_(None), clients.c.expires > now)
+    wanted = select(clients).where(named, valid, clients.c.revoked.is_(None))
+    with ledger.look() as db:
+        found = db.execute(wanted).one_or_none()
+    return None if found is None else _who(found)
+
+
+def visit(ledger: Ledger, token: str, address: str, quota: Quota) -> Who:
+    """A visitor of this token, for a day."""
+    expires = ledger.clock() + MOST_SECONDS
+    _insert(ledger, f"visitor-{secrets.token_hex(16)}", token, quota, expires=expires, address=address)
+    who = known(ledger, token)
+    assert who is not None
+    return who
+
+
+def visitors(ledger: Ledger, address: str) -> int:
+    """Visitors that came from an address within a day."""
+    came = clients.c.made > ledger.clock() - MOST_SECONDS
+    wanted = select(func.count()).select_from(clients).where(clients.c.address == address, came)
+    with ledger.look() as db:
+        return int(db.execute(wanted).scalar_one())
+
+
+def drop_visitors(ledger: Ledger) -> None:
+    """Forgets visitors a day after they expired, when nothing of theirs is left to be charged."""
+    before = ledger.clock() - MOST_SECONDS
+    old = select(clients.c.id).where(clients.c.address.is_not(None), clients.c.expires < before)
+    with ledger.change() as db:
+        db.execute(delete(usage).where(usage.c.client.in_(old)))
+        db.execute(delete(clients).where(clients.c.id.in_(old)))
+
+
+def gone(ledger: Ledger) -> set[str]:
+    """Ids of clients of which nothing is to stay: revoked, or visitors that have expired."""
+    over = clients.c.address.is_not(None) & (clients.c.expires <= ledger.clock())
+    ended = or_(clients.c.revoked.is_not(None), over, clients.c.name == RESERVED)
+    with ledger.look() as db:
+        return {row.id for row in db.execute(select(clients.c.id).where(ended))}
+
+
+def of_id(ledger: Ledger, id: str) -> Who:
+    """The client of an id that the ledger gave out."""
+    with ledger.look() as db:
+        return _who(db.execute(select(clients).where(clients.c.id == id)).one())
+
+
+def everyone(ledger: Ledger) -> list[Who]:
+    """All clients that an operator ever named, the oldest first."""
+    named = select(clients).where(clients.c.address.is_(None)).order_by(clients.c.made)
+    with ledger.look() as db:
+        return [_who(row) for row in db.execute(named)]
+
+
+def revoke(ledger: Ledger, name: str) -> None:
+    """From the next call on its token is nobody's. Raises InputError for a name that nobody has."""
+    named = (clients.c.name == name) & clients.c.revoked.is_(None)
+    with ledger.change() as db:
+        if not db.execute(update(clients).where(named).values(revoked=ledger.clock())).rowcount:
+            raise _unknown(name)
+
+
+def hashed(token: str) -> str:
+    """What is kept of it."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _unknown(name: str) -> InputError:
+    return InputError(f"token: no client is called {name!r:.80}", hint="tacita token list")
+
+
+def _insert(ledger: Ledger, name: str, token: str, quota: Quota, **columns: Any) -> None:
+    row = {"id": secrets.token_hex(16), "name": name, "token": hashed(token), "made": ledger.clock()}
+    with ledger.change() as db:
+        db.execute(insert(clients).values(**{"operator": 0, **row, **columns}, **vars(quota)))
+
+
+def _who(row: Row[Any]) -> Who:
+    quota = Quota(row.texts, row.bytes, row.seconds, row.keys, row.per_minute, row.tokens)
+    made = row.made, row.revoked, row.expires, row.address
+    return Who(row.id, row.name, quota, bool(row.operator), *made)

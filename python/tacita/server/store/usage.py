@@ -1,0 +1,76 @@
+"""What each client took on a day (UTC), beside its quota.
+
+What is admitted is charged before it is computed, so that calls at the same time cannot take more than there
+is; what was not used is given back.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select
+from sqlalchemy.dialects.sqlite import insert
+
+from tacita.server.store.ledger import Ledger
+from tacita.server.store.tables import Used, Who, usage
+
+DAY = 86400
+
+
+def charge(
+    ledger: Ledger,
+    client: str,
+    *,
+    texts: int = 0,
+    tokens: int = 0,
+    bytes: int = 0,
+    seconds: float = 0.0,
+    at: float | None = None,
+) -> None:
+    """Adds to what the client used on the day of `at` (Unix seconds; default: now). Numbers below 0 give
+    back, down to nothing."""
+    added = {"texts": texts, "tokens": tokens, "bytes": bytes, "seconds": seconds}
+    day = int((ledger.clock() if at is None else at) // DAY)
+    row = insert(usage).values(client=client, day=day, **{name: max(0, n) for name, n in added.items()})
+    sums = {name: func.max(0, usage.c[name] + value) for name, value in added.items()}
+    with ledger.change() as db:
+        db.execute(row.on_conflict_do_update(["client", "day"], set_=sums))
+
+
+def today(ledger: Ledger, client: str, at: float | None = None) -> Used:
+    """What a client used since midnight, or on the day of `at`."""
+    day = int((ledger.clock() if at is None else at) // DAY)
+    named = (usage.c.client == client) & (usage.c.day == day)
+    with ledger.look() as db:
+        row = db.execute(select(*(usage.c[name] for name in vars(Used()))).where(named)).one_or_none()
+    return Used() if row is None else Used(*row)
+
+
+def exceeded(ledger: Ledger, who: Who) -> str | None:
+    """The first of texts, bytes and seconds that the client has no more of today."""
+    used = today(ledger, who.id)
+    for name in ("texts", "bytes", "seconds"):
+        most = getattr(who.quota, name)
+        if most is not None and getattr(used, name) >= most:
+            return name
+    return None
+
+
+def lacking(ledger: Ledger, who: Who, wanted: Used, at: float | None = None) -> str | None:
+    """The first item of which the client's quota does not hold so much more, today or on the day of `at`."""
+    for name, value in vars(today(ledger, who.id, at) + wanted).items():
+        most = getattr(who.quota, name)
+        if most is not None and value > most:
+            return name
+    return None
+
+
+def reserve(ledger: Ledger, who: Who, wanted: Used) -> str | None:
+    """Charges what is about to be used, unless an item lacks, whose name is returned."""
+    if what := lacking(ledger, who, wanted):
+        return what
+    charge(ledger, who.id, **vars(wanted))
+    return None
+
+
+def seconds_to_midnight(ledger: Ledger) -> int:
+    """When quotas are whole again."""
+    return int(DAY - ledger.clock() % DAY) + 1

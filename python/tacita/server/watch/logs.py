@@ -1,0 +1,109 @@
+"""The log: a line of JSON an event on standard error, with ids, sizes and seconds, and never a text, a token,
+a key, or what a caller sent. An event that repeats is written once a second with its number, so that a flood
+of the same fills no disk.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import sys
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import IO, Any
+
+NAME = "tacita.server"
+FIELDS = "tacita_fields"
+WINDOW = 1.0  # seconds
+
+
+class _Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))  # as workers write it
+        line: dict[str, Any] = {"at": now, "level": record.levelname.lower()}
+        line |= {"event": record.getMessage()} | getattr(record, FIELDS, {})
+        if record.exc_info and record.exc_info[0]:
+            line["error"] = record.exc_info[0].__name__
+            line["where"] = _where(record)
+        return json.dumps(line, default=str)
+
+
+@dataclass
+class _Repeats:
+    """since: seconds, when a line was last written. count: records after it, the last of them is `record`."""
+
+    record: logging.LogRecord
+    since: float
+    count: int = 0
+
+
+class Handler(logging.StreamHandler[IO[str]]):
+    """Writes the first of equal records at once, and those that follow as one line a second with `times`,
+    their number: with the next record of any kind, or at the end. clock: seconds that do not go back."""
+
+    def __init__(self, stream: IO[str], clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self.setFormatter(_Lines())
+        self._clock = clock
+        self._recent: dict[Hashable, _Repeats] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging; called under the handler's lock."""
+        now, key = self._clock(), _key(record)
+        repeats = self._recent.setdefault(key, _Repeats(record, -math.inf))
+        repeats.record, repeats.count = record, repeats.count + 1
+        for each in [each for each, found in self._recent.items() if found.since <= now - WINDOW]:
+            self._write(self._recent.pop(each))
+        self._recent.setdefault(key, _Repeats(record, now))
+
+    def close(self) -> None:
+        """Writes what was counted."""
+        for each in self._recent.values():
+            self._write(each)
+        self._recent.clear()
+        super().close()
+
+    def _write(self, repeats: _Repeats) -> None:
+        if repeats.count > 1:
+            fields = getattr(repeats.record, FIELDS, {}) | {"times": repeats.count}
+            setattr(repeats.record, FIELDS, fields)
+        if repeats.count:
+            super().emit(repeats.record)
+
+
+def _key(record: logging.LogRecord) -> Hashable:
+    """Equal for records that say the same: those of other libraries whatever stands in their places."""
+    return record.name, record.levelno, record.msg, repr(getattr(record, FIELDS, None))
+
+
+def start() -> None:
+    """Every line of this process goes to standard error in this form. An error that was not expected is told
+    by its type and place: its text may hold anything."""
+    root = logging.getLogger()
+    root.handlers, root.level = [Handler(sys.stderr)], logging.WARNING
+    logging.getLogger(NAME).setLevel(logging.INFO)
+
+
+def say(event: str, **fields: Any) -> None:
+    """An event, and what belongs to it."""
+    logging.getLogger(NAME).info(event, extra={FIELDS: fields})
+
+
+def warn(event: str, **fields: Any) -> None:
+    """One that an operator should see."""
+    logging.getLogger(NAME).warning(event, extra={FIELDS: fields})
+
+
+def error(event: str, **fields: Any) -> None:
+    """An event of the error that is being handled, told by its type and place."""
+    logging.getLogger(NAME).warning(event, exc_info=True, extra={FIELDS: fields})
+
+
+def _where(record: logging.LogRecord) -> str:
+    """File and line of the innermost call."""
+    trace = record.exc_info[2] if record.exc_info else None
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else ""

@@ -1,0 +1,224 @@
+"""Which file the keys in memory were read from: a key's id is chosen by who made it, so that two clients can
+bring one id, and the ring knows ids alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from tacita.checkpoint import Checkpoint, load
+from tacita.errors import CheckpointError, FileError, InputError, ResourceError, TacitaError
+from tacita.evaluate.keyring import KeyRing
+from tacita.evaluate.session import Usage
+from tacita.evaluate.standing import Standing
+from tacita.plans import envelope
+from tacita.plans.files import Workdir, require
+from tacita.plans.plan import Plan
+from tacita.progress import Progress
+from tacita.resources import peak_memory_gb
+from tacita.server.jobs.queue import INTERNAL, REFUSED, RESOURCES
+from tacita.server.workers.messages import MOST_TEXT, Done, Evaluate, Failed, Log, Setup, Stopped, where
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file as it was when it was read."""
+
+    path: Path
+    device: int
+    inode: int
+    changed: int
+    size: int
+
+
+class Keys:
+    """The keys of a ring, each from the file that was read last under its id. source: what tells one file
+    from another. read: called with a file once its keys are in memory."""
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        source: Callable[[Path], Hashable] | None = None,
+        read: Callable[[Path], None] = lambda _: None,
+    ) -> None:
+        self._ring, self._source, self._read = ring, source or source_of, read
+        self._sources = dict[str, Hashable]()
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def provide(self, key_id: str, path: Path) -> bool:
+        """Has the keys of this id, read from this file, in memory; whether they had to be read. Raises
+        FileError for a file of other keys, and as `KeyRing.load`."""
+        source = self._source(path)
+        if self.holds(key_id, source):
+            return False
+        found = self._ring.load(path).key_id
+        if found != key_id:
+            self._forget(found)  # another's keys of that id may have been replaced
+            raise FileError("evaluation.keys: they are not the keys of that id", hint="upload them again")
+        self._sources[key_id] = source
+        self._read(path)
+        return True
+
+    def holds(self, key_id: str, source: Hashable) -> bool:
+        """Whether the keys of this id are in memory, and from there."""
+        return self._ring.held(key_id) is not None and self._sources.get(key_id) == source
+
+    def _forget(self, key_id: str) -> None:
+        self._sources.pop(key_id, None)
+        self._ring.forget(key_id)
+
+
+def source_of(path: Path) -> Source:
+    """Raises FileError where there is no such file."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise FileError("evaluation.keys: they are not there", hint="upload them again") from error
+    return Source(path, found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+# What an evaluation is said to have taken: names and numbers, for metrics and logs.
+
+STAGE = "stage_seconds."  # before a stage's name
+SPILL_WRITTEN = "spill_written_gb"
+
+
+def figures(
+    usage: Usage, passed: Sequence[Progress], *, keys_loaded: bool, keys_seconds: float, evaluate: float
+) -> dict[str, float]:
+    """Seconds: evaluate_seconds, keys_seconds (0 where the keys were in memory, keys_loaded then 0), and
+    stage_seconds.NAME of each stage of this run, bootstraps included. resumed_stages: that an earlier run had
+    finished. GB: ciphertext_gb in memory, spilled_gb on disk at most, spill_written_gb, spill_read_gb,
+    peak_memory_gb of the process so far."""
+    return {
+        "evaluate_seconds": evaluate,
+        "keys_seconds": keys_seconds,
+        "keys_loaded": float(keys_loaded),
+        "resumed_stages": float(usage.resumed),
+        "ciphertext_gb": usage.ciphertexts,
+        "spilled_gb": usage.disk,
+        SPILL_WRITTEN: usage.written,
+        "spill_read_gb": usage.read,
+        "peak_memory_gb": peak_memory_gb(),
+        **{STAGE + a.stage: b.seconds - a.seconds for a, b in pairwise(passed)},
+    }
+
+
+# Answers jobs one after the other with what stays in this process: model, plan, circuit, clients' keys.
+
+Report = Callable[[Progress], None]
+
+
+class EndedError(Exception):
+    """What a report raises to end an evaluation before its next stage."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Everything that one evaluation leaves for the next."""
+
+    standing: Standing
+    keys: Keys
+    log: Log
+
+    def answer(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
+        """Evaluates; whatever is wrong with a job is its answer, and the next may be well."""
+        began = time.monotonic()
+        try:
+            found = _Run(self, job, report).figures()
+            return Done(job.id, time.monotonic() - began, found, len(self.keys))
+        except EndedError:
+            return Stopped(job.id, len(self.keys))
+        except TacitaError as error:
+            code = RESOURCES if isinstance(error, ResourceError) else REFUSED
+            text, hint = (_without_paths(each, job) for each in (str(error), error.hint))
+            return Failed(job.id, code, text, hint, len(self.keys))
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a defect, a panic of the engine, no memory
+            kind = type(error).__name__
+            self.log("defect", job=job.id, kind=kind, where=where(error.__traceback__))
+            return Failed(job.id, INTERNAL, f"the evaluation failed ({kind})", "", len(self.keys))
+
+
+def loaded(setup: Setup) -> tuple[Plan, Checkpoint]:
+    """Plan and model. Raises TacitaError for what cannot be served, CheckpointError for another model than
+    the one that is expected."""
+    plan = Plan.load(require(Workdir(Path(setup.plan)).plan, "plan"))
+    model = load(setup.folder, pooling=plan.model.pooling, embeddings=plan.model.embeddings is not None)
+    if model.sha256 != setup.sha256:
+        raise CheckpointError(
+            f"{setup.folder}: sha256 {model.sha256}, expected {setup.sha256}",
+            hint="were the files changed while the service ran? start it again",
+        )
+    return plan, model
+
+
+def opened(setup: Setup, log: Log) -> Bench:
+    """Loads plan and model, builds the circuit: once a process. Raises as `loaded`, and PlanError."""
+    plan, model = loaded(setup)
+    standing = Standing(
+        plan,
+        model,
+        Path(setup.root),
+        threads=setup.threads,
+        memory=setup.memory,
+        allow_insecure=setup.allow_insecure,
+        save_every=setup.save_every,
+    )
+    return Bench(standing, Keys(standing.ring), log)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One evaluation."""
+
+    bench: Bench
+    job: Evaluate
+    report: Report
+    passed: list[Progress] = field(default_factory=list)
+
+    def figures(self) -> dict[str, float]:
+        began = time.monotonic()
+        folder, keys = self._files()
+        loaded = self.bench.keys.provide(self.job.key_id, keys)
+        there = time.monotonic()
+        usage = self.bench.standing.evaluate(folder, self._pass, self._notice).usage
+        return figures(
+            usage,
+            self.passed,
+            keys_loaded=loaded,
+            keys_seconds=there - began if loaded else 0.0,
+            evaluate=time.monotonic() - there,
+        )
+
+    def _files(self) -> tuple[Path, Path]:
+        """Folder and keys, below the root. Raises FileError for a request of other keys, before these are
+        read; InputError for files elsewhere."""
+        folder, keys = self.bench.standing.folder(self.job.folder), Path(self.job.keys).resolve()
+        if not keys.is_relative_to(self.bench.standing.root):
+            raise InputError("evaluate: keys outside the folder that this worker answers", hint="")
+        if envelope.key_of(require(Workdir(folder).request, "encrypt"), "request") != self.job.key_id:
+            raise FileError("request.ct: made with other keys than it is sent for", hint="encrypt it again")
+        return folder, keys
+
+    def _pass(self, now: Progress) -> None:
+        self.passed.append(now)
+        self.report(now)
+
+    def _notice(self, text: str) -> None:
+        self.bench.log("notice", job=self.job.id, text=_without_paths(text, self.job))
+
+
+def _without_paths(text: str, job: Evaluate) -> str:
+    """For the client, whom the places of files on the server do not concern."""
+    for path in {job.folder, str(Path(job.folder).resolve())}:
+        text = text.replace(f"{path}/", "").replace(path, "the request's folder")
+    for path in {job.keys, str(Path(job.keys).resolve())}:
+        text = text.replace(path, "evaluation.keys")
+    return text[:MOST_TEXT]

@@ -1,0 +1,113 @@
+"""A worker's whole life: one thread reads orders, the main one carries them out."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from typing import Protocol
+
+from tacita.errors import PeerError, TacitaError
+from tacita.progress import Progress
+from tacita.server.workers.bench import EndedError, Report, opened
+from tacita.server.workers.messages import (
+    MOST_TEXT,
+    Channel,
+    Done,
+    Evaluate,
+    Failed,
+    Log,
+    Order,
+    Passed,
+    Ready,
+    Setup,
+    Stop,
+    Stopped,
+    Unable,
+    where,
+)
+
+BAD = 2  # exit status for orders that are none
+
+
+class Answering(Protocol):
+    """What answers jobs, one after the other."""
+
+    def answer(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
+        """Evaluates; whatever is wrong with a job is its answer. What `report` raises ends the job."""
+
+
+Open = Callable[[Setup, Log], Answering]
+
+
+class Duty:
+    """open: what answers the jobs, made once. stopped: the job that is to end before its next stage."""
+
+    def __init__(self, channel: Channel, open: Open = opened) -> None:
+        self._channel, self._open = channel, open
+        self._jobs, self._stopped = SimpleQueue[Evaluate](), ""
+
+    def serve(self) -> int:
+        """Until the other end of the channel is closed, which ends the process at once, whatever it does:
+        resume points are made for that. Returns the exit status where it cannot serve."""
+        orders = self._channel.orders()
+        setup = next(orders, None)
+        if not isinstance(setup, Setup):
+            return BAD
+        log = Log(setup.model, setup.scheme)
+        if (bench := self._opened(setup, log)) is None:
+            return 1
+        threading.Thread(target=self._listen, args=(orders, log), daemon=True).start()
+        while True:
+            self._answer(bench, self._jobs.get(), log)
+
+    def _opened(self, setup: Setup, log: Log) -> Answering | None:
+        began = time.monotonic()
+        try:
+            bench = self._open(setup, log)
+        except TacitaError as error:
+            log("unable", kind=type(error).__name__)
+            self._channel.tell(Unable(str(error)[:MOST_TEXT], error.hint[:MOST_TEXT]))
+            return None
+        except Exception as error:
+            kind = type(error).__name__
+            log("defect", kind=kind, where=where(error.__traceback__))
+            self._channel.tell(Unable(f"it failed ({kind})", "the log says where"))
+            return None
+        seconds = time.monotonic() - began
+        log("ready", seconds=round(seconds, 3))
+        self._channel.tell(Ready(seconds))
+        return bench
+
+    def _answer(self, bench: Answering, job: Evaluate, log: Log) -> None:
+        log("begins", job=job.id)
+        answer = bench.answer(job, lambda now: self._report(job.id, now))
+        log(answer.tag, job=job.id, keys=answer.resident)
+        self._channel.tell(answer)
+
+    def _report(self, id: str, now: Progress) -> None:
+        if self._stopped == id:
+            raise EndedError
+        self._channel.tell(Passed(id, now))
+
+    def _listen(self, orders: Iterator[Order], log: Log) -> None:
+        """In its own thread, so that it hears while the main one evaluates."""
+        try:
+            for order in orders:
+                self._heed(order)
+        except PeerError as error:
+            log("orders", error=str(error))
+            os._exit(BAD)
+        os._exit(0)
+
+    def _heed(self, order: Order) -> None:
+        match order:
+            case Evaluate():
+                self._stopped = ""
+                self._jobs.put(order)
+            case Stop():
+                self._stopped = order.id
+            case Setup():
+                raise PeerError("a worker is set up once", hint="use one release")

@@ -1,0 +1,213 @@
+"""What the service and a worker process say to each other: one JSON object a line, capped, typed in every
+field.
+
+    to the worker:  Setup, once; then Evaluate, one at a time, and Stop for the one that runs
+    from it:        Ready or Unable; for each Evaluate any number of Passed, then Done, Failed or Stopped
+
+Nothing of a request passes, only the names of its files. Paths are whole; `folder`, `plan` and `root` of
+Setup are as in `dispatch.base.Lane`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, BinaryIO, ClassVar
+
+from tacita.errors import PeerError
+from tacita.evaluate.desk import TOLD_BYTES, parsed
+from tacita.plans.json_fields import from_json, to_json
+from tacita.progress import Progress
+
+ORDER_BYTES = 1 << 16  # of a line to a worker: five paths
+MOST_BYTES = TOLD_BYTES  # of a line from it: the seconds of all stages
+MOST_TEXT = 2000  # characters of an error
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker is for. save_every: seconds between resume points, 0 for one after each stage."""
+
+    tag: ClassVar[str] = "setup"
+    model: str
+    scheme: str
+    folder: str
+    plan: str
+    root: str
+    threads: int
+    memory: float
+    allow_insecure: bool
+    sha256: str
+    save_every: float
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """A job: request.ct of `folder`, under the keys of that id in the file `keys`."""
+
+    tag: ClassVar[str] = "evaluate"
+    id: str
+    key_id: str
+    keys: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End this job before its next stage. Nothing happens when it has ended."""
+
+    tag: ClassVar[str] = "stop"
+    id: str
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The model is loaded. seconds: that this took."""
+
+    tag: ClassVar[str] = "ready"
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Unable:
+    """It cannot be; the process ends. error, hint: for the operator."""
+
+    tag: ClassVar[str] = "unable"
+    error: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Passed:
+    """The job goes on."""
+
+    tag: ClassVar[str] = "passed"
+    id: str
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Done:
+    """response.ct is there. seconds: of the job, reading keys included. resident: keys in memory now."""
+
+    tag: ClassVar[str] = "done"
+    id: str
+    seconds: float
+    figures: Mapping[str, float]
+    resident: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    """code, detail, hint: as `dispatch.base.Watcher.failed` tells them."""
+
+    tag: ClassVar[str] = "failed"
+    id: str
+    code: str
+    detail: str
+    hint: str
+    resident: int
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """As it was told to; a resume point stays, if there was one."""
+
+    tag: ClassVar[str] = "stopped"
+    id: str
+    resident: int
+
+
+Order = Setup | Evaluate | Stop
+Told = Ready | Unable | Passed | Done | Failed | Stopped
+
+
+def line(message: Order | Told) -> bytes:
+    """With its end."""
+    return json.dumps(to_json(message)).encode() + b"\n"
+
+
+def order(text: bytes) -> Order:
+    """A line without its end. Raises PeerError for what `line` would not have written of an order."""
+    return _read(Order, parsed(text, ORDER_BYTES))  # type: ignore[no-any-return]
+
+
+def told(text: bytes) -> Told:
+    """The same of what a worker says."""
+    return _read(Told, parsed(text, MOST_BYTES))  # type: ignore[no-any-return]
+
+
+def _read(kinds: Any, data: dict[str, Any]) -> Any:
+    try:
+        return from_json(kinds, data)
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise PeerError(
+            f"a line between service and worker is no message ({error!s:.200})", hint="use one release"
+        ) from error
+
+
+# Standard input and output as a channel of messages, of which nothing that is printed becomes part.
+
+
+class Channel:
+    """Orders from one descriptor, what is told to another. One thread reads, one writes."""
+
+    def __init__(self, source: BinaryIO, sink: int) -> None:
+        self._source, self._sink = source, sink
+
+    def orders(self) -> Iterator[Order]:
+        """Until the other end is closed. Raises PeerError for too long a line and for no order."""
+        while text := self._source.readline(ORDER_BYTES + 1):
+            if not text.endswith(b"\n"):
+                raise PeerError("an order that is cut off or too long", hint="use one release")
+            yield order(text[:-1])
+
+    def tell(self, message: Told) -> None:
+        """Raises BrokenPipeError when nobody reads."""
+        rest = line(message)
+        while rest:
+            rest = rest[os.write(self._sink, rest) :]
+
+
+def take_standard() -> Channel:
+    """Of this process. From now on what anything prints, Python or not, goes to standard error, and standard
+    input is empty."""
+    channel = Channel(os.fdopen(os.dup(0), "rb"), os.dup(1))
+    os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return channel
+
+
+# The log of a worker: one JSON object a line on standard error, which names jobs and shows no
+# contents.
+
+STDERR = 2
+FRAMES = 8  # of a defect: where it was, from the inside
+
+
+class Log:
+    """Of a lane: model, scheme."""
+
+    def __init__(self, model: str, scheme: str) -> None:
+        self._lane = {"model": model, "scheme": scheme, "worker": os.getpid()}
+
+    def __call__(self, event: str, **fields: str | int | float) -> None:
+        """fields: ids, counts, seconds. One write, so that lines of processes do not mix."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        os.write(STDERR, json.dumps({"at": now, **self._lane, "event": event, **fields}).encode() + b"\n")
+
+
+def where(trace: TracebackType | None) -> str:
+    """Functions and lines of the program in which an error arose, innermost first, without any value."""
+    found = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        found.append(f"{trace.tb_frame.f_globals.get('__name__', '?')}.{code.co_name}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return " < ".join(found[: -FRAMES - 1 : -1])

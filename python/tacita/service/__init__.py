@@ -1,1 +1,0 @@
-"""The HTTP service that an operator runs: `tacita serve --https`."""

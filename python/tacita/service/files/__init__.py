@@ -1,1 +1,0 @@
-"""Where a server keeps what clients send, and how bytes get there."""

@@ -1,3 +1,0 @@
-"""What a server must remember over a restart: clients, keys, requests and what each used, in SQLite."""
-
-from tacita.service.ledger.ledger import Ledger as Ledger

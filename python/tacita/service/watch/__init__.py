@@ -1,1 +1,0 @@
-"""What an operator sees: metrics and logs, without contents."""

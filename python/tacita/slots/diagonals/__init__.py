@@ -1,1 +1,0 @@
-"""Generalised diagonals of a linear map as a table, of which `slots.linear` makes a plan."""

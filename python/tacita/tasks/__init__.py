@@ -1,1 +1,0 @@
-"""What an answer means: one file a task, and what they share."""

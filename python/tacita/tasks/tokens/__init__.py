@@ -1,1 +1,0 @@
-"""Answers about tokens: rows of numbers, and what each task makes of them with the text at hand."""

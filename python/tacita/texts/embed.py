@@ -1,0 +1,173 @@
+"""The client's part of the model: text -> tokens -> hidden states after the embedding tables, their LayerNorm
+and the map to the width of the hidden states, if any.
+
+Padding rows are copies of row 0. Their keys are masked, so they change no answer, and every value that a
+padded row takes inside the circuit is one that row 0 takes: intervals calibrated on real rows hold for
+padded ones exactly, where a row of zeros would have variance 0 at every LayerNorm. Of a decoder the copies
+stand before the text (see `blocks.sequence.visible`); in slots its rows are reversed, and they
+stand behind it (see `blocks.sequence`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.errors import CheckpointError, InputError
+from tacita.texts.embedding import POSITIONS, PROJECTION, WORDS
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+
+    from tacita.texts.embedding import Embedder
+
+Array = NDArray[np.float64]
+# one sentence, or a pair as in RTE and QNLI; of a model of images the name of a file
+Text = str | tuple[str, str]
+
+MAX_CHARACTERS = 1 << 20
+
+
+def embed(front: Embedder, text: Text, tokens: int, *, backwards: bool | None = None) -> tuple[Array, Array]:
+    """Text -> (hidden states (tokens, hidden), mask (tokens,) of 1 for real and 0 for padding).
+
+    backwards: whether rows are reversed; by default what the front's configuration says.
+    tokens: of the plan; up to the power of two at or above the model's positions, since plans come in powers
+    of two.
+    Errors: InputError for empty text, text over `tokens` or the model's positions, tokens out of range;
+    CheckpointError for a front without a tokenizer. Of a model of images the text is a file's name; see
+    `images.embed_image`.
+    """
+    if front.config.image is not None:
+        from tacita.texts.images import embed_image  # which pads as this module does
+
+        return embed_image(front, named(text), tokens)
+    positions = front.config.positions
+    if not 1 <= tokens <= 1 << (positions - 1).bit_length():
+        raise InputError(
+            f"embed: {tokens} tokens, the model has {positions} positions", hint="use fewer tokens"
+        )
+    ids, types = tokenize(front, text)
+    if len(ids) > min(tokens, positions):
+        limit = f"the plan {tokens}" if tokens <= positions else f"the model {positions} positions"
+        raise InputError(
+            f"embed: the text has {len(ids)} tokens, {limit}", hint="shorten it, or plan for more"
+        )
+    back = front.config.backwards if backwards is None else backwards
+    return arranged(embedded(front, ids, types), tokens, last=front.config.last_token, backwards=back)
+
+
+def arranged(
+    hidden: Array, tokens: int, *, last: bool = False, backwards: bool = False
+) -> tuple[Array, Array]:
+    """Hidden states of the real tokens, in the order of the text -> as the model takes them: see
+    `pad_hidden`. last, backwards: of `texts.FrontConfig`. Raises InputError."""
+    if backwards:
+        return pad_hidden(np.asarray(hidden)[::-1], tokens)
+    return pad_hidden(hidden, tokens, left=last)
+
+
+def tokenize(front: Embedder, text: Text, *, special: bool = True) -> tuple[list[int], list[int]]:
+    """Token ids and type ids with what the tokenizer adds ([CLS] and [SEP]), or without. Errors: InputError
+    on empty or huge text, or on a word that a closed vocabulary lacks; CheckpointError.
+    """
+    encoding = encoded(front, text, special=special)
+    return list(encoding.ids), list(encoding.type_ids)
+
+
+def length_of(front: Embedder, text: Text) -> int:
+    """Tokens of a text or an image, those that the tokenizer adds included. Errors: as `tokenize`."""
+    image = front.config.image
+    return image.tokens if image is not None else len(tokenize(front, text)[0])
+
+
+def named(text: Text) -> str:
+    """The name of an image's file. Raises InputError for a pair."""
+    if not isinstance(text, str):
+        raise InputError("a pair, and the model takes images", hint="pass the name of one file")
+    return text
+
+
+def parts_of(text: Text) -> tuple[str, ...]:
+    """A text as the only one of its parts, or both of a pair."""
+    return (text,) if isinstance(text, str) else text
+
+
+def encoded(front: Embedder, text: Text, *, special: bool = True) -> Encoding:
+    """What the tokenizer makes of a text. Errors: as `tokenize`."""
+    if front.config.image is not None:
+        raise InputError("embed: the model takes images, not texts", hint="see front.images.embed_image")
+    if front.tokenizer is None:
+        raise CheckpointError(
+            "embed: the model has no tokenizer", hint="load it with embeddings, or pass hidden states"
+        )
+    parts = parts_of(text)
+    if not all(part.strip() for part in parts):
+        raise InputError("embed: the text is empty", hint="pass at least one word")
+    if sum(map(len, parts)) > MAX_CHARACTERS:
+        raise InputError(f"embed: the text has more than {MAX_CHARACTERS} characters", hint="split it")
+    encoding = _encoding(front.tokenizer, parts, special)
+    if all(encoding.special_tokens_mask):
+        raise InputError("embed: the text has no token of the vocabulary", hint="pass at least one word")
+    if front.config.first_token and not encoding.special_tokens_mask[0]:
+        raise CheckpointError(
+            "embed: the tokenizer adds no [CLS] token", hint="its post-processor is missing"
+        )
+    return encoding
+
+
+def pad_hidden(hidden: Array, tokens: int, *, left: bool = False) -> tuple[Array, Array]:
+    """Hidden states of the real tokens -> (states (tokens, hidden), mask): rows are padded with copies of
+    row 0, behind them or on the left.
+
+    Errors: InputError when there is no row, more than `tokens` rows, or a value that is not finite.
+    """
+    hidden = np.asarray(hidden, dtype=np.float64)
+    if hidden.ndim != 2 or not 1 <= len(hidden) <= tokens:
+        raise InputError(
+            f"pad_hidden: hidden states {hidden.shape} for {tokens} tokens", hint="pass (1..tokens, hidden)"
+        )
+    if not np.isfinite(hidden).all():
+        raise InputError("pad_hidden: hidden states hold NaN or infinity", hint="check the embedding step")
+    mask, copies = np.zeros(tokens), np.repeat(hidden[:1], tokens - len(hidden), axis=0)
+    mask[len(copies) if left else 0 :][: len(hidden)] = 1.0
+    return np.concatenate([copies, hidden] if left else [hidden, copies]), mask
+
+
+def padded_words(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]:
+    """Token ids, cut or padded with the first, and the mask."""
+    ids = tokenize(front, text)[0][:tokens]
+    mask = (np.arange(tokens) < len(ids)).astype(np.float64)
+    return ids + [ids[0]] * (tokens - len(ids)), mask
+
+
+def embedded(front: Embedder, ids: list[int], types: list[int], past: int = 0) -> Array:
+    """Sum of the tables, then LayerNorm and a linear map, each where the model has it. past: tokens before
+    these."""
+    table, config = front.tensors, front.config
+    x = table[WORDS][ids]
+    if config.position_table:
+        first = config.first_position + past
+        x = x + table[POSITIONS][first : first + len(ids)]
+    if config.types:
+        x = x + table["embeddings.token_type_embeddings.weight"][np.minimum(types, config.types - 1)]
+    if config.embedding_norm:
+        x = x - x.mean(axis=-1, keepdims=True)
+        x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + config.norm_eps)
+        x = x * table["embeddings.LayerNorm.weight"]
+        x = x + table["embeddings.LayerNorm.bias"] if config.embedding_beta else x
+    if config.embedding_size:
+        x = x @ table[f"{PROJECTION}.weight"].T + table[f"{PROJECTION}.bias"]
+    return np.asarray(x)
+
+
+def _encoding(tokenizer: Any, parts: tuple[str, ...], special: bool) -> Encoding:
+    try:
+        found: Encoding = tokenizer.encode(*parts, add_special_tokens=special)
+    except Exception:  # the library raises a bare one where a closed vocabulary lacks a word
+        raise InputError(
+            "embed: the text has a word outside the vocabulary", hint="see tokenizer.json"
+        ) from None
+    return found

@@ -1,0 +1,258 @@
+"""The largest models that are read. Whoever reads sizes that somebody else wrote compares them with these
+first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.errors import CheckpointError
+from tacita.extras import AT_DEFAULT
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+MAX_LAYERS, MAX_HIDDEN, MAX_POSITIONS, MAX_VOCAB, MAX_CLASSES, MAX_TYPES = 48, 4096, 512, 1 << 20, 4096, 16
+MAX_PIXELS = 4096  # a side of an image
+MAX_STATED = 1 << 20  # positions that a model states; only the first MAX_POSITIONS are kept
+
+
+# What a client needs of a model to embed a text, and the shapes of its tables. A checkpoint is a front
+# too.
+
+Array = NDArray[np.float64]
+WORDS = "embeddings.word_embeddings.weight"  # the table that a hidden embedding looks words up in
+POSITIONS = "embeddings.position_embeddings.weight"
+PROJECTION = "embeddings.projection"
+FIRST = ("embeddings.cls_token", "embeddings.distillation_token")  # of images
+PATCHES = "embeddings.patch_embeddings.projection"
+CHANNELS = 3  # of an image
+RESAMPLE = ("bilinear", "bicubic")
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """What a client makes of an image: tokens (see `texts.images`).
+
+    size: pixels a side that the model takes, cut into squares of `patch` pixels. shortest: the shorter side
+    is scaled to this before the middle is cut out; 0 where the image is squeezed to the size at once.
+    resample: "bilinear" or "bicubic". mean, spread: of each colour, after division by 255. extra: tokens
+    before the patches: [CLS], and DeiT's for distillation.
+    """
+
+    size: int
+    patch: int
+    extra: int
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    spread: tuple[float, ...] = (0.5, 0.5, 0.5)
+    shortest: int = 0
+    resample: str = "bilinear"
+
+    @property
+    def tokens(self) -> int:
+        """Of every image."""
+        return (self.size // self.patch) ** 2 + self.extra
+
+
+class EmbeddingConfig(Protocol):
+    """Sizes and options between token ids and hidden states; see `FrontConfig`."""
+
+    @property
+    def vocab(self) -> int: ...
+    @property
+    def positions(self) -> int: ...
+    @property
+    def types(self) -> int: ...
+    @property
+    def norm_eps(self) -> float: ...
+    @property
+    def embedding_norm(self) -> bool: ...
+    @property
+    def first_token(self) -> bool: ...
+    @property
+    def last_token(self) -> bool: ...
+    @property
+    def backwards(self) -> bool: ...
+    @property
+    def first_position(self) -> int: ...
+    @property
+    def position_table(self) -> bool: ...
+    @property
+    def embedding_size(self) -> int: ...
+    @property
+    def embedding_beta(self) -> bool: ...
+    @property
+    def image(self) -> ImageConfig | None: ...
+
+
+class Embedder(Protocol):
+    """Whoever can embed a text: a `Front`, or a whole checkpoint."""
+
+    @property
+    def config(self) -> EmbeddingConfig: ...
+    @property
+    def tensors(self) -> Mapping[str, Array]: ...
+    @property
+    def tokenizer(self) -> Tokenizer | None: ...
+
+
+@dataclass(frozen=True)
+class FrontConfig:
+    """vocab, positions, types: rows of the tables, 0 types where there are no token types. norm_eps: of the
+    LayerNorm after their sum. embedding_norm: whether there is one. first_token: whether the answer is read
+    from [CLS], which the tokenizer must add. last_token: whether it is read from the last token, so that
+    padding stands before a text. backwards: whether the client reverses the rows of a text, behind which
+    padding then stands (`blocks.sequence`). The others are those of `models.base`."""
+
+    vocab: int
+    positions: int
+    types: int
+    norm_eps: float
+    embedding_norm: bool
+    first_token: bool
+    last_token: bool = field(default=False, metadata=AT_DEFAULT)
+    backwards: bool = field(default=False, metadata=AT_DEFAULT)
+    first_position: int = field(default=0, metadata=AT_DEFAULT)
+    position_table: bool = field(default=True, metadata=AT_DEFAULT)
+    embedding_size: int = field(default=0, metadata=AT_DEFAULT)
+    embedding_beta: bool = field(default=True, metadata=AT_DEFAULT)
+    image: ImageConfig | None = field(default=None, metadata=AT_DEFAULT)
+
+    @staticmethod
+    def of(config: EmbeddingConfig) -> FrontConfig:
+        """The same of a model's configuration."""
+        return FrontConfig(**{each.name: getattr(config, each.name) for each in fields(FrontConfig)})
+
+
+@dataclass(frozen=True)
+class Front:
+    """config: a `FrontConfig`, or a whole model's. tensors: the tables by name, read-only (see
+    `table_shapes`)."""
+
+    config: EmbeddingConfig
+    tensors: Mapping[str, Array] = field(repr=False)
+    tokenizer: Tokenizer | None = field(repr=False, compare=False)
+
+
+def limits(config: EmbeddingConfig) -> Iterator[tuple[str, bool]]:
+    """What of a front that somebody else wrote is wrong, and whether it is right: sizes that tables are made
+    of, and of an image what the client makes of its own."""
+    yield "first position", 0 <= config.first_position <= MAX_POSITIONS
+    yield "embedding size", 0 <= config.embedding_size <= MAX_HIDDEN
+    if image := config.image:
+        yield "image", 1 <= image.patch <= image.size <= MAX_PIXELS and image.size % image.patch == 0
+        yield "image's tokens", 1 <= image.extra <= len(FIRST) and image.tokens == config.positions
+        colours = (*image.mean, *image.spread)
+        yield "image's colours", len(image.mean) == len(image.spread) == CHANNELS
+        yield "image's colours", all(map(math.isfinite, colours)) and min(image.spread) > 0.0
+        yield "image's shorter side", image.shortest == 0 or image.size <= image.shortest <= MAX_PIXELS
+        yield "image's resampling", image.resample in RESAMPLE
+
+
+def table_shapes(config: EmbeddingConfig, hidden: int) -> dict[str, tuple[int, ...]]:
+    """Name (Hugging Face's) -> shape of the tensors between token ids and hidden states of so many
+    features."""
+    if config.image:
+        return _image_shapes(config.image, hidden)
+    size = config.embedding_size or hidden
+    rows = {"word": config.vocab, "position": 0, "token_type": config.types}
+    if config.position_table:
+        rows["position"] = config.first_position + config.positions
+    shapes: dict[str, tuple[int, ...]] = {
+        f"embeddings.{name}_embeddings.weight": (count, size) for name, count in rows.items() if count
+    }
+    if config.embedding_norm:
+        shapes["embeddings.LayerNorm.weight"] = (size,)
+        shapes |= {"embeddings.LayerNorm.bias": (size,)} if config.embedding_beta else {}
+    if config.embedding_size:
+        shapes |= {f"{PROJECTION}.weight": (hidden, size), f"{PROJECTION}.bias": (hidden,)}
+    return shapes
+
+
+def _image_shapes(image: ImageConfig, hidden: int) -> dict[str, tuple[int, ...]]:
+    """The first tokens, which are the same for every image, the map of a patch, and the positions."""
+    pixels = CHANNELS * image.patch**2
+    return {
+        **dict.fromkeys(FIRST[: image.extra], (1, hidden)),
+        POSITIONS: (image.tokens, hidden),
+        f"{PATCHES}.weight": (hidden, pixels),
+        f"{PATCHES}.bias": (hidden,),
+    }
+
+
+# Bytes of a safetensors file <-> float64 tensors, each checked: of the right shape, a float type, finite.
+#
+# Reads with the safetensors library (header caps, offsets, overlaps are its checks), widens fp16, bf16, fp32
+# exactly.
+
+Raw = Mapping[str, Mapping[str, Any]]  # name -> dtype, shape, data
+
+TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
+NARROWEST = ("<f2", "<f4", "<f8")
+
+
+def parse_raw(data: bytes, where: str) -> Raw:
+    """All tensors as raw bytes with dtype and shape. Errors: CheckpointError (truncated, damaged)."""
+    from safetensors import SafetensorError, deserialize
+
+    try:
+        return dict(deserialize(data))  # type: ignore[no-untyped-call]
+    except SafetensorError as error:
+        raise CheckpointError(
+            f"{where}: not a safetensors file ({error})", hint="truncated download?"
+        ) from None
+
+
+def to_bytes(tensors: Mapping[str, Array]) -> bytes:
+    """A safetensors file of these tensors, each in the fewest bytes that keep it exactly."""
+    from safetensors.numpy import save
+
+    return bytes(save({name: np.ascontiguousarray(narrowest(tensor)) for name, tensor in tensors.items()}))
+
+
+def narrowest(tensor: Array) -> NDArray[np.floating]:
+    """In the fewest bytes an element that keep its numbers exactly."""
+    with np.errstate(over="ignore"):
+        kept = (tensor.astype(kind) for kind in NARROWEST)
+        return next(narrow for narrow in kept if np.array_equal(narrow.astype(np.float64), tensor))
+
+
+def check_tensors(where: str, tensors: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """CheckpointError unless every tensor of `shapes` is there, of that shape, floating and finite."""
+    for name, shape in shapes.items():
+        tensor = tensors.get(name)
+        if tensor is None:
+            raise CheckpointError(f"{where}: tensor {name} is missing", hint=f"expected shape {shape}")
+        if tensor.shape != shape:
+            raise CheckpointError(
+                f"{where}: tensor {name} has shape {tensor.shape}, the configuration says {shape}",
+                hint="config.json and model.safetensors belong to different models",
+            )
+        if not np.issubdtype(tensor.dtype, np.floating):
+            raise CheckpointError(f"{where}: tensor {name} has type {tensor.dtype}", hint="export as float32")
+        if not np.isfinite(tensor).all():
+            raise CheckpointError(
+                f"{where}: tensor {name} holds NaN or infinity", hint="training diverged, or damage"
+            )
+
+
+def decode(where: str, name: str, entry: Mapping[str, Any]) -> Array:
+    """A float tensor of any width, exactly, as float64. Errors: CheckpointError."""
+    dtype, data = str(entry["dtype"]), entry["data"]
+    if dtype == "BF16":  # the upper half of a float32
+        values = (np.frombuffer(data, dtype="<u2").astype(np.uint32) << 16).view(np.float32)
+    elif dtype in TYPES:
+        values = np.frombuffer(data, dtype=TYPES[dtype])
+    else:
+        raise CheckpointError(
+            f"{where}: tensor {name} has type {dtype}",
+            hint=f"supported: {', '.join(TYPES)}, BF16; export as float32",
+        )
+    with np.errstate(invalid="ignore"):  # of a signalling NaN, which `check_tensors` refuses
+        return values.astype(np.float64).reshape(tuple(entry["shape"]))

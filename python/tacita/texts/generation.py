@@ -1,0 +1,245 @@
+"""What a text goes on with: a number for each word of the vocabulary, or the likeliest word alone.
+
+>>> Next(None, (-1.5, 2.25, 2.25), ()).token
+1
+>>> choice((0.0, 1.0, 0.0), ())
+Chosen('token 1 of 3', privacy='unknown')
+>>> choice((0.0, 0.0, 0.0), ()).warnings
+('outside the calibrated intervals: no word was chosen; do not trust the answer',)
+
+Which token is taken of the logits of all of them.
+
+>>> logits = np.array([0.5, 2.0, 2.0, -1.0])
+>>> Choice().of(logits, np.random.default_rng())
+1
+>>> Choice().near(logits, 1, step=0.1)
+(2,)
+>>> Choice(temperature=0.7, top_k=2).of(logits, np.random.default_rng(0)) in (1, 2)
+True
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.errors import InputError, PlanError
+from tacita.texts.answer import Answer, softmax
+
+
+@dataclass(frozen=True, repr=False)
+class Next(Answer):
+    """The logits of the next token, by its number."""
+
+    @property
+    def token(self) -> int:
+        """The likeliest one; of several the first."""
+        return int(self.vector.argmax())
+
+    @property
+    def told(self) -> str:
+        """Its number: what it spells, the tokenizer says."""
+        return f"token {self.token} of {len(self.logits)}"
+
+    def fields(self) -> dict[str, Any]:
+        """With the likeliest token."""
+        return {**super().fields(), "token": self.token}
+
+
+@dataclass(frozen=True, repr=False)
+class Chosen(Next):
+    """The token alone: in place of logits each word's share of the choice, 1 for the one that was chosen and
+    0 for all others. Where several are nearer than the plan's gap they share."""
+
+    @property
+    def share(self) -> float:
+        """Of the token: 1 where no other word was near."""
+        return float(self.vector.max())
+
+    @property
+    def told(self) -> str:
+        """Its number, and whether others were as likely."""
+        near = "" if self.share > SURE else ", others are as likely"
+        return f"{super().told}{near}"
+
+    def fields(self) -> dict[str, Any]:
+        """With the token's share in place of all."""
+        kept = {name: value for name, value in super().fields().items() if name != "logits"}
+        return {**kept, "share": self.share}
+
+
+SURE, LEAST, MOST = 0.9, 0.05, 1.5  # share of one word, and the sum of all shares that a choice can have
+
+
+def choice(shares: tuple[float, ...], warnings: tuple[str, ...]) -> Chosen:
+    """Rounded shares of all words. Distrusted where they are those of no choice at all, or of several."""
+    trusted = LEAST <= sum(shares) <= MOST
+    if not warnings and not trusted:
+        what = "no word was" if sum(shares) < LEAST else "several words were"
+        warnings = (f"outside the calibrated intervals: {what} chosen; do not trust the answer",)
+    return Chosen(None, shares, warnings, trusted=trusted)
+
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """temperature: the likeliest token at 0, of several the first; above, by chance, weighted by exp(logit /
+    temperature). top_k: of so many likeliest ones alone; 0 for all. seed: of the chance, None for a fresh
+    one.
+
+    Raises InputError for numbers that mean nothing.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.temperature) and self.temperature >= 0.0) or self.top_k < 0:
+            raise InputError(
+                f"generate: temperature {self.temperature:g}, top_k {self.top_k}",
+                hint="a temperature from 0, and a number of tokens or 0 for all",
+            )
+
+    def of(self, logits: Array, chance: np.random.Generator) -> int:
+        """The number of one token. logits: (vocab,), finite."""
+        if self.temperature == 0.0:
+            return int(logits.argmax())
+        best = np.argsort(-logits, kind="stable")[: self.top_k or None]
+        return int(chance.choice(best, p=softmax(logits[best] / self.temperature)))
+
+    def near(self, logits: Array, chosen: int, step: float) -> tuple[int, ...]:
+        """Other tokens that logits rounded to multiples of `step` do not tell from the chosen one: a step
+        apart at most. None where tokens are drawn by chance."""
+        if self.temperature != 0.0:
+            return ()
+        found = np.flatnonzero(np.abs(logits - logits[chosen]) < 1.5 * step)
+        return tuple(int(token) for token in found if token != chosen)
+
+
+# The loop of generation: prompt -> token after token, with the text that each adds, until something ends it.
+#
+# Where tokens come from is a `Source`: the model in the clear (`clear`), or a protocol that gives its client
+# the tokens and not their logits.
+
+INCOMPLETE = "\ufffd"  # what the first bytes of a character decode to
+
+
+class Source(Protocol):
+    """A model that goes on behind the tokens that it was told and those that it gave, one at a time."""
+
+    def first(self, prompt: Sequence[int]) -> int:
+        """The token behind a prompt, which it is told at once."""
+
+    def next(self, token: int) -> int:
+        """The token behind the one that it gave last."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether no value has left the range that the arithmetic holds."""
+
+    @property
+    def near(self) -> Sequence[int]:
+        """Tokens that the rounding of the logits did not tell from the one that it gave last."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """text: what it adds, empty while a character or a stop text is not complete. sound: see `Source`. near:
+    what the tokens spell that might as well have come in its place (`Source.near`)."""
+
+    id: int
+    text: str
+    sound: bool = True
+    near: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ends:
+    """most: tokens at most. ids: that end a text. texts: before which it ends, wherever they appear."""
+
+    most: int
+    ids: frozenset[int] = frozenset()
+    texts: tuple[str, ...] = ()
+
+    def cut(self, text: str) -> int | None:
+        """Where the first of `texts` begins."""
+        return min((at for stop in self.texts if (at := text.find(stop)) >= 0), default=None)
+
+    def settled(self, text: str) -> int:
+        """How many characters no later one can take back."""
+        whole = text.rstrip(INCOMPLETE)
+        return len(whole) - max((_begun(whole, stop) for stop in self.texts), default=0)
+
+
+def generated(
+    source: Source, prompt: Sequence[int], decode: Callable[[Sequence[int]], str], ends: Ends
+) -> Iterator[Token]:
+    """Tokens behind the prompt. decode: ids -> text. The token that ends a text is given, too; nothing is
+    computed behind it. Together the texts are what comes before the first of `ends.texts`."""
+    ids, told, skipped = list(prompt), 0, len(decode(prompt))
+    for number in range(1, ends.most + 1):
+        ids.append(source.next(ids[-1]) if number > 1 else source.first(prompt))
+        text = decode(ids)[skipped:]
+        cut, last = ends.cut(text), number == ends.most or ids[-1] in ends.ids
+        upto = cut if cut is not None else len(text) if last else max(told, ends.settled(text))
+        near = tuple(decode([*ids[:-1], other])[len(decode(ids[:-1])) :] for other in source.near)
+        yield Token(ids[-1], text[told:upto], source.sound, near)
+        told = max(told, upto)
+        if last or cut is not None:
+            return
+
+
+def require_sound(tokens: Iterator[Token]) -> Iterator[Token]:
+    """The same tokens. Raises PlanError in the place of the first that is not sound."""
+    for number, token in enumerate(tokens, 1):
+        if not token.sound:
+            raise PlanError(
+                f"generate: values left the calibrated ranges at token {number}, which is not shown",
+                hint="calibrate on texts like this one (--texts); --show-anyway shows it",
+            )
+        yield token
+
+
+def _begun(text: str, stop: str) -> int:
+    """The longest end of the text that is a beginning of `stop`."""
+    return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
+
+
+# How a text is written, whoever writes it: the most tokens, the texts that end it, the choice of a token.
+
+TOKENS = 64  # to be written at most, by default
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """max_tokens: to be written at most. stop: texts before which it ends. Raises InputError for no tokens,
+    or for an empty text."""
+
+    max_tokens: int = TOKENS
+    stop: tuple[str, ...] = ()
+    choice: Choice = field(default_factory=Choice)
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1 or not all(self.stop):
+            raise InputError(
+                f"generate: {self.max_tokens} tokens, stop texts {list(self.stop)!r:.80}",
+                hint="at least one token, and texts that are not empty",
+            )
+
+
+def stop_texts(stop: str | Sequence[str]) -> tuple[str, ...]:
+    """Returns the texts, or the one."""
+    return (stop,) if isinstance(stop, str) else tuple(stop)
+
+
+def ends_of(config: Any, options: TextOptions) -> Ends:
+    """What ends a text: what was asked for, and the tokens of the model's folder."""
+    return Ends(options.max_tokens, frozenset(getattr(config, "ends", ())), options.stop)

@@ -1,0 +1,208 @@
+"""An answer for every token, before it is known which text the tokens are of.
+
+Who decrypts has numbers; what they say about a text, the text is needed for. `Client.decrypt` without the
+text gives this, and with it what `tags`, `extract` or `fill` make of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tacita.errors import InputError
+from tacita.texts.answer import Answer, Array, softmax
+from tacita.texts.tokens import Token, Tokens
+
+
+@dataclass(frozen=True, repr=False)
+class Rows(Answer):
+    """outputs: numbers a token; the logits hold them token by token."""
+
+    outputs: int = 1
+
+    @property
+    def rows(self) -> int:
+        """Tokens."""
+        return len(self.logits) // self.outputs
+
+    @property
+    def table(self) -> Array:
+        """(tokens, outputs)."""
+        return np.array(self.logits).reshape(-1, self.outputs)
+
+    @property
+    def told(self) -> str:
+        """Sizes: nothing else is known without the text."""
+        return f"{self.rows} tokens x {self.outputs} numbers, of a text not given"
+
+    def fields(self) -> dict[str, Any]:
+        """With the numbers a token."""
+        return {**super().fields(), "outputs": self.outputs}
+
+
+# Token classification: labels of tokens, and the spans that they mark, with where these stand in the text.
+#
+# Labels are read as BIO: B-PER begins a person, I-PER goes on with one, O is nothing. A label without such a
+# mark goes on where the token before has the same one. Neighbours of one label make a span, whose score is
+# the mean of its tokens' (aggregation "simple" of transformers' pipeline).
+
+NOTHING = "O"
+
+
+@dataclass(frozen=True)
+class Span:
+    """label: without B- or I-. score: from 0 to 1. text: characters start to end of its part."""
+
+    label: str
+    score: float
+    text: str
+    start: int
+    end: int
+    part: int = 0
+
+
+@dataclass(frozen=True)
+class TaggedToken:
+    """A token of the text. label: the model's, with its mark. piece: as the vocabulary spells it."""
+
+    label: str
+    score: float
+    piece: str
+    start: int
+    end: int
+    part: int = 0
+
+
+@dataclass(frozen=True, repr=False)
+class Tags(Rows):
+    """spans: in the order of the text, O left out. tokens: all of the text, and their labels. label: None."""
+
+    spans: tuple[Span, ...] = ()
+    tokens: tuple[TaggedToken, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """The spans with their labels."""
+        return ", ".join(f"{span.text} ({span.label})" for span in self.spans) or "no span"
+
+    def fields(self) -> dict[str, Any]:
+        """With spans and tokens."""
+        spans, tokens = [asdict(span) for span in self.spans], [asdict(token) for token in self.tokens]
+        return {**super().fields(), "spans": spans, "tokens": tokens}
+
+
+def tags(answer: Rows, labels: tuple[str, ...], about: Tokens) -> Tags:
+    """Rows of logits, one a token -> their labels and spans."""
+    scores = softmax(answer.table)
+    rows = [(token, row) for token, row in zip(about.tokens, scores, strict=True) if token.part is not None]
+    tokens = tuple(_tagged(token, row, labels) for token, row in rows)
+    return Tags(
+        None,
+        answer.logits,
+        answer.warnings,
+        answer.outputs,
+        tuple(_spans(tokens, about.parts)),
+        tokens,
+    )
+
+
+def _tagged(token: Token, scores: np.ndarray, labels: tuple[str, ...]) -> TaggedToken:
+    best = int(np.argmax(scores))
+    where = token.start, token.end, token.part or 0
+    return TaggedToken(labels[best], float(scores[best]), token.piece, *where)
+
+
+def _spans(tokens: Sequence[TaggedToken], parts: Sequence[str]) -> Iterator[Span]:
+    for group in _groups(tokens):
+        label, part = _marked(group[0].label)[1], group[0].part
+        if label != NOTHING:
+            start, end = group[0].start, group[-1].end
+            score = float(np.mean([token.score for token in group]))
+            yield Span(label, score, parts[part][start:end], start, end, part)
+
+
+def _groups(tokens: Sequence[TaggedToken]) -> Iterator[list[TaggedToken]]:
+    """Neighbours of one label and one part; a B- always begins a new group."""
+    group: list[TaggedToken] = []
+    for token in tokens:
+        mark, label = _marked(token.label)
+        here = (label, token.part)
+        if group and (mark == "B" or here != (_marked(group[-1].label)[1], group[-1].part)):
+            yield group
+            group = []
+        group.append(token)
+    if group:
+        yield group
+
+
+def _marked(label: str) -> tuple[str, str]:
+    """("B", "PER") of B-PER; a label without a mark goes on."""
+    return (label[0], label[2:]) if label[:2] in ("B-", "I-") else ("I", label)
+
+
+# Extractive question answering: which characters of the context answer the question.
+#
+# The model gives every token two numbers: how well an answer starts there, and how well it ends there. Both
+# become probabilities over the tokens of the context and the first token, which models are trained to choose
+# where the context has no answer. The span of the largest product wins, if it starts before it ends, has at
+# most `MOST_TOKENS` tokens and lies in the context; it is widened to whole words.
+
+MOST_TOKENS = 15  # of an answer, as in transformers' pipeline
+ANSWER = "answer"  # label of the span
+CONTEXT = 1  # part of the pair (question, context)
+
+
+@dataclass(frozen=True, repr=False)
+class Extract(Rows):
+    """span: characters of the context, with the score from 0 to 1. label: None."""
+
+    span: Span = field(default_factory=lambda: Span(ANSWER, 0.0, "", 0, 0, CONTEXT))
+
+    @property
+    def score(self) -> float:
+        """Of the span."""
+        return self.span.score
+
+    @property
+    def told(self) -> str:
+        """The span's text and score."""
+        return f"{self.span.text} ({self.score:.3f})"
+
+    def fields(self) -> dict[str, Any]:
+        """With the span."""
+        return {**super().fields(), "span": asdict(self.span)}
+
+
+def extract(answer: Rows, about: Tokens) -> Extract:
+    """Rows of (start, end) logits, one a token -> the best span. Raises InputError unless the text is a
+    pair."""
+    inside = np.array([token.part == CONTEXT for token in about.tokens])
+    if not inside.any():
+        raise InputError("a question without its context", hint="pass the pair (question, context)")
+    starts, ends = (_probabilities(column, inside) for column in answer.table.T)
+    begin, end, score = best_span(starts, ends)
+    first, last = about.tokens[begin].word[0], about.tokens[end].word[1]
+    span = Span(ANSWER, score, about.parts[CONTEXT][first:last], first, last, CONTEXT)
+    return Extract(None, answer.logits, answer.warnings, answer.outputs, span)
+
+
+def best_span(starts: Array, ends: Array, most: int = MOST_TOKENS) -> tuple[int, int, float]:
+    """Both (tokens,) -> (first token, last token, product) of the largest product of a possible span.
+
+    >>> best_span(np.array([0.1, 0.2, 0.7]), np.array([0.6, 0.3, 0.1]))
+    (2, 2, 0.06999999999999999)
+    """
+    products = np.tril(np.triu(np.outer(starts, ends)), most - 1)
+    first, last = np.unravel_index(int(products.argmax()), products.shape)
+    return int(first), int(last), float(products[first, last])
+
+
+def _probabilities(logits: Array, inside: Array) -> Array:
+    """Over the context and the first token; of tokens outside the context 0."""
+    counted = inside.copy()
+    counted[0] = True
+    found = softmax(np.where(counted, logits, -np.inf))
+    return np.where(inside, found, 0.0)

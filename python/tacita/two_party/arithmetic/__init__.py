@@ -1,0 +1,1 @@
+"""Interpreters of a model between two parties: shares, fixed point, and counts."""

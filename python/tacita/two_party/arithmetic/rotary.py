@@ -1,0 +1,69 @@
+"""Cosines and sines of rotary positions as integers, the same at both parties.
+
+Each party multiplies its share by them, so a last place that differs between two machines would turn a shared
+value into noise. Libraries of floats promise no last place; here the first angles come from `decimal`, whose
+results are defined digit by digit, and the others from integers.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from functools import lru_cache
+
+import numpy as np
+
+from tacita.two_party.arithmetic.base import Integers
+
+GUARD = 96  # fraction bits of the recurrence, which loses a unit a token
+EXACT = Context(prec=45)
+
+
+@lru_cache(maxsize=8)
+def turns(base: float, tokens: int, size: int, fraction: int) -> tuple[Integers, Integers]:
+    """Cosines and sines, (tokens, size / 2) each, with so many fraction bits: those of
+    `blocks.sequence.angles`, rounded. A tenth of a second for 512 tokens; kept."""
+    columns = [_column(_first(base, i, size), tokens, GUARD - fraction) for i in range(size // 2)]
+    cos, sin = (np.array([[pair[k] for pair in column] for column in columns]) for k in (0, 1))
+    return cos.T.astype(np.int64), sin.T.astype(np.int64)
+
+
+def turned_from(base: float, first: int, shape: tuple[int, ...], fraction: int) -> tuple[Integers, Integers]:
+    """The same for (..., tokens, size) whose first token has the position `first`: rows of a table whose
+    length is a power of two, so that the steps of a decoder share few tables."""
+    end, size = first + shape[-2], shape[-1]
+    rows = end if first == 0 else 1 << (end - 1).bit_length()
+    cos, sin = turns(base, rows, size, fraction)
+    return cos[first:end], sin[first:end]
+
+
+def _first(base: float, index: int, size: int) -> tuple[int, int]:
+    """Cosine and sine of base^(-2 index / size), with GUARD bits."""
+    exponent = EXACT.divide(Decimal(-2 * index), Decimal(size))
+    angle = EXACT.power(Decimal(base), exponent)
+    cos, sin, term, n = Decimal(0), Decimal(0), Decimal(1), 0
+    while abs(term) > Decimal("1e-40"):
+        if n % 2:
+            sin = EXACT.add(sin, term if n % 4 == 1 else -term)
+        else:
+            cos = EXACT.add(cos, term if n % 4 == 0 else -term)
+        n += 1
+        term = EXACT.divide(EXACT.multiply(term, angle), Decimal(n))
+    return _whole(cos), _whole(sin)
+
+
+def _whole(x: Decimal) -> int:
+    """With GUARD fraction bits."""
+    return int(EXACT.multiply(x, Decimal(1 << GUARD)).to_integral_value())
+
+
+def _column(first: tuple[int, int], tokens: int, drop: int) -> list[tuple[int, int]]:
+    """The multiples 0, 1, ... of an angle, without the last `drop` bits."""
+    (c, s), (cos, sin), found = first, (1 << GUARD, 0), []
+    for _ in range(tokens):
+        found.append((_rounded(cos, drop), _rounded(sin, drop)))
+        cos, sin = _rounded(cos * c - sin * s, GUARD), _rounded(sin * c + cos * s, GUARD)
+    return found
+
+
+def _rounded(x: int, bits: int) -> int:
+    return (x + (1 << bits >> 1)) >> bits

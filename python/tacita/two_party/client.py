@@ -1,0 +1,315 @@
+"""The client of a two-party session: greets, receives the public part, classifies texts with the server.
+Needs no model folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacita.blocks.sequence import Past
+from tacita.errors import GoneError, InputError, LateError, PeerError, RefusedError
+from tacita.models.registry import attentions
+from tacita.planning.generation import ids_of, speller
+from tacita.plans import engine
+from tacita.plans.answers import Answer, judge, understood
+from tacita.texts.embed import Text, embed, embedded, pad_hidden, padded_words, tokenize
+from tacita.texts.embedding import Embedder
+from tacita.texts.generation import TextOptions, Token, ends_of, generated
+from tacita.texts.task import NEXT, require_kind
+from tacita.two_party.arithmetic.base import Array
+from tacita.two_party.arithmetic.residues import Share
+from tacita.two_party.arithmetic.shares import Known, SharedTensors, Watch
+from tacita.two_party.arithmetic.text_steps import settled
+from tacita.two_party.plan.plan import TwoPartyPlan, words_ring
+from tacita.two_party.protocol import handshake
+from tacita.two_party.protocol.handshake import KEY_BYTES, MOST_TEMPERATURE, NO_KEY, TextWish, say
+from tacita.two_party.protocol.party import Party, received_table
+from tacita.two_party.protocol.public_part import PublicPart
+from tacita.two_party.protocol.refusal import Reason
+from tacita.two_party.writing import Writer, begun
+
+if TYPE_CHECKING:
+    from tacita._native import TableClient
+
+
+class TwoPartyClient:
+    """One session. The party is closed by whoever made it.
+
+    part: what the server published. Every method raises PeerError when the server is gone, late or breaks the
+    protocol.
+    """
+
+    def __init__(
+        self, party: Party, cache: handshake.Cache, loaded: handshake.Loaded = lambda done, total: None
+    ) -> None:
+        self._party = party
+        with talking("greeting"):
+            self.part: PublicPart = handshake.greet(party, cache, loaded)
+        self._table = self._received_table()
+        self._ready = False
+
+    @property
+    def party(self) -> Party:
+        """The connection."""
+        return self._party
+
+    @property
+    def plan(self) -> TwoPartyPlan:
+        """The agreed plan."""
+        return self.part.plan
+
+    def classify(self, text: Text, watch: Watch = lambda stage: None) -> Answer:
+        """The server's model on a text that it does not see; of a decoder, see `two_party.client`.
+
+        Raises InputError before anything is sent, RefusedError.
+        """
+        plan = self.plan
+        if plan.task == NEXT:
+            raise InputError("classify: the model writes texts", hint="tacita.generate(model=client)")
+        given, mask = self._given(text)
+        with talking("classification"):
+            handshake.ask(self._party)
+            self.set_up(watch)
+            known = Known(plan.formats, plan.bounds, plan.tokens, mask=mask)
+            ops = SharedTensors(self._party.native, known, watch)
+            shared = plan.run(ops, self.entered(ops, given))
+            answer = judge(plan, ops.reveal(shared), real=int(mask.sum()))
+        return replace(understood(plan, answer, self.part.front, text), privacy=plan.privacy)
+
+    def _given(self, text: Text) -> tuple[Array | list[int], Array]:
+        """Hidden states, or the rows to look up, and the mask. Raises InputError for a text that does not
+        fit."""
+        if self._table is None:
+            return embed(self.part.front, text, self.plan.tokens)
+        return rows_of(self.part.front, text, self.plan.tokens)
+
+    def entered(self, ops: SharedTensors, given: Array | list[int]) -> Share:
+        """This party's share of what the model starts from."""
+        if isinstance(given, list):
+            assert self._table is not None  # or there would be no rows to look up
+            return ops.words(self._party.native.lookup(self._table, given), words_ring(self.plan))
+        return ops.own(given)
+
+    def _received_table(self) -> TableClient | None:
+        """The hidden word table, if the plan hides it."""
+        config = self.plan.config
+        if self.plan.embedding is None:
+            return None
+        shape = (config.vocab, self.plan.word_size)
+        return received_table(self.part.encrypted, shape, words_ring(self.plan))
+
+    def set_up(self, watch: Watch) -> None:
+        """Keys and correlations, once a session."""
+        if not self._ready:
+            watch("set-up")
+            self._party.set_up(self.plan.correlations)
+        self._ready = True
+
+    def end(self) -> None:
+        """Says goodbye, so that the server turns to the next client at once."""
+        with talking("end"):
+            self._party.send(handshake.END)
+
+
+def rows_of(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]:
+    """Rows of the word table, padded with the first, and the mask. Raises InputError for a pair or too many
+    tokens."""
+    ids, types = tokenize(front, text)
+    if any(types):
+        raise InputError(
+            "a pair of texts, and the server hides its embedding",
+            hint="pass a single text; the server can publish it: tacita serve --public-embeddings",
+        )
+    if len(ids) > tokens:
+        raise InputError(f"the text has {len(ids)} tokens, the server takes {tokens}", hint="shorten it")
+    return padded_words(front, text, tokens)
+
+
+@contextmanager
+def talking(step: str) -> Iterator[None]:
+    """The engine's errors as PeerError that names the step."""
+    with engine.translated(PeerError, step):
+        yield
+
+
+# A text that the server's model writes behind a prompt that the server does not see: the client learns the
+# tokens and not their logits, the server how many there are.
+#
+#     with dial("host", 7007, fingerprint=...) as party:
+#         dictation = Dictation(TwoPartyClient(party, cache), most=20)
+#         token = dictation.first(prompt)          # ids of the tokenizer
+#         token = dictation.next(token)
+
+ROUND = 16  # a prompt is padded to a multiple of so many tokens, which the server learns
+
+
+class Dictation:
+    """One text: a `texts.generation.Source`. most: tokens at most. temperature: 0 for the likeliest token;
+    above, tokens by chance, which the server draws, told apart by thousandths. top_k: of so many likeliest
+    alone, which the server learns; 0 for all. again: connects anew, for a text whose connection breaks
+    between two tokens or in one, or whose server has changed its key; None to give it up then.
+
+    Raises InputError for a temperature above 8, or a top_k below 0. Every other method raises PeerError.
+    """
+
+    near = ()  # neither party sees logits
+    sound = True  # neither party sees a ring that is left: the plan's intervals are relied on
+
+    def __init__(
+        self,
+        client: TwoPartyClient,
+        most: int,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        again: Callable[[], TwoPartyClient] | None = None,
+        watch: Watch = lambda stage: None,
+    ) -> None:
+        if not 0.0 <= temperature <= MOST_TEMPERATURE or top_k < 0:
+            raise InputError(
+                f"generate: temperature {temperature}, top_k {top_k}",
+                hint=f"between two parties a temperature from 0 to {MOST_TEMPERATURE}, top_k from 0",
+            )
+        self._client, self._left, self._again, self._watch = client, most, again, watch
+        self._chance, self._key = settled(round(temperature, 3), top_k, client.plan.vocab), NO_KEY
+        self._writer: Writer | None = None
+        self._past, self._mask = _begun(client.plan), np.ones(len(client.plan.begin))
+        self._told = len(client.plan.begin)
+
+    def first(self, prompt: Sequence[int]) -> int:
+        """The token behind a prompt, which is padded on its left: the server learns its length to 16 tokens.
+        Raises InputError for one that does not fit."""
+        slots = padded_slots(self._client.plan, len(prompt), self._left)
+        return self._safely(self._entering(list(prompt), slots), slots)
+
+    def next(self, token: int) -> int:
+        """The token behind the one that it gave last."""
+        return self._safely(self._entering([token], 1), 1)
+
+    def end(self) -> None:
+        """No more tokens: the server turns to what the client asks next."""
+        if self._left and self._writer:
+            with talking("generation"):
+                say(self._client.party, more=False)
+        self._left = 0
+
+    def _entering(self, ids: list[int], slots: int) -> Array | list[int]:
+        """Hidden states, or the rows of a table to look up."""
+        padding, told = slots - len(ids), self._told
+        self._mask = np.concatenate([self._mask, np.zeros(padding), np.ones(len(ids))])
+        self._told += len(ids)
+        if self._client.plan.embedding is not None:
+            return [ids[0]] * padding + ids
+        front = self._client.part.front
+        return pad_hidden(embedded(front, ids, [0] * len(ids), told), slots, left=True)[0]
+
+    def _safely(self, given: Array | list[int], rows: int) -> int:
+        """One token; where the connection breaks, or others have used up the key of the server's table, once
+        more over a new one."""
+        try:
+            return self._token(given, rows)
+        except (GoneError, LateError, RefusedError) as error:
+            final = isinstance(error, RefusedError) and error.reason != Reason.KEY
+            if self._again is None or final:
+                raise
+        self._client, self._writer = self._again(), None
+        return self._token(given, rows)
+
+    def _token(self, given: Array | list[int], rows: int) -> int:
+        entered = self._client.entered
+        with talking("generation"):
+            writer = self._writer or self._opened(rows)
+            say(self._client.party, more=True)
+            found = writer.read(lambda ops: entered(ops, given), rows, self._mask, ahead=self._left)
+            token = writer.learn(writer.choose(found, *self._chance))
+        self._past, self._left = writer.past, self._left - 1
+        return token
+
+    def _opened(self, rows: int) -> Writer:
+        """Makes the wish: a new text's, unless a token of this one is known here."""
+        party, plan = self._client.party, self._client.plan
+        written = self._past.rows > len(plan.begin)
+        held, key = (self._past.rows, self._key) if written else (0, NO_KEY)
+        wish = TextWish(rows, self._left, *self._chance, held, key)
+        handshake.ask(party, handshake.WRITE, wish.to_bytes())
+        self._client.set_up(self._watch)
+        self._key = party.receive(KEY_BYTES)
+        self._writer = Writer(party.native, plan, watch=self._watch, past=self._past)
+        return self._writer
+
+
+def padded_slots(plan: TwoPartyPlan, count: int, most: int) -> int:
+    """Tokens to which a prompt of so many is padded, with so many to be written behind it: a multiple of 16
+    where there is room. A public beginning stands right before the prompt, so where positions are turned
+    nothing is padded. Raises InputError where they do not fit."""
+    room = plan.tokens - most + 1
+    if count > room:
+        raise InputError(
+            f"a prompt of {count} tokens and {most} behind it, the server takes {plan.tokens}",
+            hint="shorten the prompt, or ask for fewer tokens",
+        )
+    turned = any(found.rotary for found in attentions(plan.config).values())
+    return count if plan.begin and turned else min(room, -(-count // ROUND) * ROUND)
+
+
+def _begun(plan: TwoPartyPlan) -> Past[Share]:
+    """The client's share of the public beginning."""
+    if not plan.begin:
+        return Past()
+    shapes = {
+        name: tuple(
+            np.zeros((found.key_heads, len(plan.begin), part.outputs // found.key_heads))
+            for part in (found.key, found.value)
+        )
+        for name, found in attentions(plan.config).items()
+    }
+    return begun(plan, {name: (keys, values) for name, (keys, values) in shapes.items()}, own=False)
+
+
+# A text that a server writes: the prompt stays with the client, the model with the server.
+#
+# with dial("host", 7007, fingerprint=...) as party:
+#     client = TwoPartyClient(party, PublicCache())
+#     for token in tacita.generate("The capital of France is", model=client, max_tokens=8):
+#         print(token.text, end="")
+
+
+def connected(
+    client: TwoPartyClient,
+    prompt: str,
+    options: TextOptions,
+    again: Callable[[], TwoPartyClient] | None = None,
+    watch: Watch = lambda stage: None,
+) -> Iterator[Token]:
+    """Tokens as they come. again: connects anew where the connection breaks. watch: called as each step
+    begins.
+
+    Raises InputError before anything is sent, PeerError, RefusedError.
+    """
+    plan, front = client.plan, client.part.front
+    require_kind("generate", plan)
+    if options.choice.seed is not None:
+        raise InputError("generate: a seed with a server", hint="the server draws the token")
+    ids, spell = ids_of(front, prompt, begun=bool(plan.begin)), speller(front)
+    padded_slots(plan, len(ids), options.max_tokens)  # or it is refused
+    choice = options.choice
+    source = Dictation(client, options.max_tokens, choice.temperature, choice.top_k, again, watch)
+    return _told(source, generated(source, ids, spell, ends_of(plan.config, options)))
+
+
+def _told(source: Dictation, tokens: Iterator[Token]) -> Iterator[Token]:
+    """The same tokens. A reader that leaves after one of them ends the text at the server, too."""
+    try:
+        yield from tokens
+    except GeneratorExit:
+        _end(source)
+        raise
+    _end(source)
+
+
+def _end(source: Dictation) -> None:
+    with suppress(PeerError):  # the text is here; a server that is gone by now changes nothing
+        source.end()

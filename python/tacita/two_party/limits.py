@@ -1,0 +1,141 @@
+"""How long a two-party client may take, and how much may wait for it.
+
+All are bounds in wall-clock time for a whole step, so that a client that sends or reads a byte now and then
+does not renew them.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tacita.checkpoint import Checkpoint
+from tacita.plans.commitment import LINKS, LinkSpeed
+from tacita.plans.key_budget import answers_within, spare_bits
+from tacita.texts.embedding import WORDS
+from tacita.two_party.arithmetic.base import encode as integers
+from tacita.two_party.plan.plan import TwoPartyPlan, words_ring
+from tacita.two_party.protocol.party import encrypt_table
+from tacita.two_party.protocol.public_part import encode, public_part
+from tacita.two_party.protocol.refusal import Reason, Refusal
+
+if TYPE_CHECKING:
+    from tacita._native import TableServer
+
+
+GREETING = 10.0  # seconds from the connection to the choice of a plan, TLS included
+LOADING = 1e-6  # seconds a byte of the public part, in addition: 8 Mbit/s, whatever the link is said to be
+IDLE = 30.0  # seconds between two texts
+FAREWELL = 2.0  # seconds for the last bytes to leave
+FLOOR, FACTOR = 60.0, 10.0  # seconds of a text: a floor, and a multiple of the estimate
+GREETING_QUEUE = 1 << 20  # bytes that may wait before a plan is agreed: a chunk of the public part
+LEAST_QUEUE = 16_000_000  # bytes that may wait later: the set-up of a session and a half more
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds of each step, and `queue`: bytes that may wait for a client to read them.
+
+    text: one text from the permission to the answer, the set-up of the session included.
+    """
+
+    text: float
+    queue: int
+    greeting: float = GREETING
+    loading: float = LOADING
+    idle: float = IDLE
+    farewell: float = FAREWELL
+
+    def part(self, size: int) -> float:
+        """Seconds to fetch a public part of so many bytes and to choose the plan."""
+        return self.greeting + self.loading * size
+
+
+def limits_of(plan: TwoPartyPlan, *, bits_per_second: float, crowding: float = 1.0) -> Limits:
+    """Limits of a plan's texts over such a link. crowding: sessions at the same time for each core, at least
+    1.
+
+    The public part may take ten times what it needs over that link. A text may take ten times its estimate,
+    times the crowding, and a minute. The queue holds what two layers send: the protocols need room for the
+    messages of one round, of which a layer has many.
+    """
+    link = LinkSpeed(bits_per_second, LINKS["WAN"].round_trip)
+    text = FLOOR + FACTOR * max(1.0, crowding) * plan.predicted_seconds(link)
+    queue = max(LEAST_QUEUE, 2 * plan.predicted_bytes() // plan.config.layers)
+    return Limits(text, queue, loading=max(LOADING, FACTOR * 8 / bits_per_second))
+
+
+# What a server publishes, and how many texts its key may serve where the word table is hidden.
+#
+# The table is encrypted under a key of the server that outlives sessions. A client that deviates from the
+# protocol can have the server open ciphertexts of its own making with that key and read off its answers what
+# they held, so the key is replaced before answers can carry enough of it.
+
+LOG_N, LOG_Q = 13, 147  # of the table's key: its dimension, bits of the largest modulus under it
+OPENED = 32  # bits of an answer's coordinate that a client receives
+SPARE = spare_bits(LOG_N, LOG_Q)
+LONGEST_SAFE = int(SPARE / OPENED)  # coordinates of an answer that carries no more than these
+
+
+def texts_of_a_key(outputs: int) -> int:
+    """Texts whose answers cannot carry so much of the table's key that the rest falls below 128 bits
+    (`plans.key_budget`): 63 for two labels. An answer of 128 and more coordinates carries more in one text:
+    then nothing is promised against a client that deviates."""
+    return answers_within(SPARE, OPENED * outputs)
+
+
+@dataclass
+class Publication:
+    """data: the encoded public part.
+
+    table: the engine's half of the hidden word table. most: texts of its key, None for any number.
+    """
+
+    data: bytes
+    table: TableServer | None = None
+    most: int | None = None
+    texts: int = 0
+
+    @property
+    def spent(self) -> bool:
+        """Whether its key serves no further text."""
+        return self.most is not None and self.texts >= self.most
+
+
+class Publisher:
+    """Makes publications, one at a time; for threads. most: texts of a key, for plans that hide the table."""
+
+    def __init__(self, plan: TwoPartyPlan, checkpoint: Checkpoint, most: int | None = None) -> None:
+        self._plan, self._checkpoint, self._most = plan, checkpoint, most
+        self._lock = threading.Lock()
+        self._current = self._made()
+
+    @property
+    def renewing(self) -> bool:
+        """Whether `current` will make a key, which takes as long as at the start."""
+        return self._current.spent
+
+    def current(self) -> Publication:
+        """What a new client is given: under a new key once the last is spent."""
+        with self._lock:
+            if self._current.spent:
+                self._current = self._made()
+            return self._current
+
+    def take(self, publication: Publication) -> Refusal | None:
+        """Counts a text, or says that the key of this publication serves no further one."""
+        with self._lock:
+            if publication.spent:
+                return Refusal(Reason.KEY, publication.most or 0)
+            publication.texts += 1
+            return None
+
+    def _made(self) -> Publication:
+        if self._plan.embedding is None:
+            return Publication(encode(public_part(self._plan, self._checkpoint)))
+        values = integers(self._checkpoint.tensors[WORDS], self._plan.formats.table)
+        table = encrypt_table(values, words_ring(self._plan))
+        return Publication(
+            encode(public_part(self._plan, self._checkpoint, table.message())), table, self._most
+        )

@@ -1,0 +1,1 @@
+"""Plans of the two-party protocol, what they cost, and their checks."""

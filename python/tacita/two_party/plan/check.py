@@ -1,0 +1,227 @@
+"""What a client accepts of a two-party plan from a server that it does not trust."""
+
+from __future__ import annotations
+
+import json
+import math
+import typing
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tacita.blocks.base import Attention, FeedForward, Norm, Powers
+from tacita.blocks.shapes import Function, Mean, Node, function_of
+from tacita.errors import CheckpointError, FileError, PlanError
+from tacita.models.registry import FAMILIES, Config, nodes, shapes, unknown_option
+from tacita.models.registry import check as check_config
+from tacita.plans.json_fields import Rules, from_json, made, require
+from tacita.texts.embedding import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB, limits
+from tacita.texts.task import NEXT
+from tacita.two_party.arithmetic.base import (
+    GELU_FORMS,
+    MEAN_RING,
+    MEAN_VALUE,
+    MEAN_WEIGHT,
+    TURN,
+    AttentionBounds,
+    EmbeddingBounds,
+    Formats,
+    Interval,
+    NormBounds,
+    range_bits,
+)
+from tacita.two_party.arithmetic.base import KINDS as FUNCTIONS
+from tacita.two_party.arithmetic.functions import norm_layout
+from tacita.two_party.plan.correlations import KINDS, MOST_FAILURE, failure_log2
+from tacita.two_party.plan.plan import EMBEDDINGS, FORMAT, REMAKE, VERSION, TwoPartyPlan, counted
+
+MAX_NAME, MAX_LABEL, MAX_TYPES = 200, 200, 16
+MOST_TOKENS = 512
+MOST = 2.0**20  # magnitude that no interval of a model that works comes near
+MOST_TABLE_RING = 32
+MOST_BASE = 1e9  # of rotary positions; below 1 angles would grow
+MOST_MEAN = 2.0 ** (MEAN_RING - 2 - MEAN_WEIGHT - MEAN_VALUE)
+LEAST_TURNED = 12  # bits for queries and keys in the ring in which they are turned
+LEAST_MIXED = 8  # fewest fraction bits of mixed values before they are normalised
+
+
+def parse_plan(data: bytes) -> TwoPartyPlan:
+    """The peer's bytes -> checked plan. Raises FileError."""
+    try:
+        fields: Any = json.loads(data)
+        known = isinstance(fields, dict) and (fields.pop("format", None), fields.pop("version", None))
+        if known != (FORMAT, VERSION):
+            raise FileError(f"two-party plan: found {known}, expected {(FORMAT, VERSION)}", hint=REMAKE)
+        plan = typing.cast(TwoPartyPlan, from_json(TwoPartyPlan, fields))
+        if plan.family not in FAMILIES:
+            raise FileError(
+                f"two-party plan: family {plan.family!r:.40}", hint=f"known: {', '.join(FAMILIES)}"
+            )
+        plan = replace(plan, config=from_json(FAMILIES[plan.family].config, plan.config))
+        spelled = plan.to_bytes()
+    except (ValueError, KeyError, TypeError, PlanError, RecursionError) as error:
+        raise FileError(f"two-party plan: damaged ({error})", hint=REMAKE) from None
+    if spelled != data:
+        raise FileError("two-party plan: not in its one spelling", hint=REMAKE)
+    check(plan)
+    return plan
+
+
+def check(plan: TwoPartyPlan) -> None:
+    """Raises FileError naming the first field outside its limits: what a client accepts from a server it does
+    not trust."""
+    require(_rules(plan), "two-party plan", hint=REMAKE, broken="is out of range")
+
+
+def _rules(plan: TwoPartyPlan) -> Rules:
+    config, formats = plan.config, plan.formats
+    yield "name", _printable(plan.name, MAX_NAME)
+    yield "layers", 1 <= config.layers <= MAX_LAYERS
+    yield (
+        "hidden size",
+        1 <= config.hidden <= MAX_HIDDEN and config.heads >= 1 and config.hidden % config.heads == 0,
+    )
+    yield "intermediate size", 1 <= config.intermediate <= 4 * MAX_HIDDEN
+    yield "vocabulary", 1 <= config.vocab <= MAX_VOCAB and 1 <= config.positions <= MAX_POSITIONS
+    yield "types", 0 <= config.types <= MAX_TYPES
+    yield "activation", plan.family in FAMILIES and unknown_option(plan.family, config) is None
+    yield from limits(config)  # before the family is asked for its nodes
+    yield "options", _known(config) and not lacking(config)
+    yield "numbers of an answer", 1 <= config.outputs <= (MAX_VOCAB if config.task == NEXT else MAX_CLASSES)
+    yield "epsilon", 0.0 <= config.norm_eps <= 0.1
+    yield (
+        "labels",
+        len(config.labels) <= MAX_CLASSES and all(_printable(label, MAX_LABEL) for label in config.labels),
+    )
+    yield "correlations", plan.correlations in KINDS
+    yield "tokens", 2 <= plan.tokens <= MOST_TOKENS
+    yield "embeddings", plan.embeddings in EMBEDDINGS and config.embeddings
+    yield "decimals", 0 <= plan.decimals <= 9 and 0.0 < plan.answer <= MOST
+    yield "embedding", (plan.embedding is not None) == (plan.embeddings == "hidden")
+    room = config.positions - plan.tokens
+    known = all(0 <= token < config.vocab for token in plan.begin)
+    yield "beginning", not plan.begin or (config.last_token and known and len(plan.begin) < room)
+    # padded on its left, a text begins at a place that only its client knows
+    yield "rows in reverse", not config.backwards
+    yield "hidden positions", not (plan.embedding and config.last_token and config.position_table)
+    if plan.embedding:
+        yield from _embedding_rules(plan.embedding, formats)
+    yield from _format_rules(formats)
+    yield "normalisation of a classifier's answer", not (config.normalise and config.labels)
+    yield from _node_rules(plan)
+    failure = failure_log2(counted(plan).responses)
+    yield f"chance of a wrong answer 2^{failure:.1f}", failure <= MOST_FAILURE
+
+
+def _known(config: Config) -> bool:
+    """Whether the family takes the options, so that its nodes can be listed."""
+    try:
+        check_config(config)
+    except CheckpointError:
+        return False
+    return True
+
+
+def lacking(config: Config) -> str:
+    """The first option of its nodes that has no protocol; empty where all have one."""
+    for name, node in nodes(config).items():
+        if isinstance(getattr(node, "weights", None), Powers) or getattr(node, "deviation", None) is not None:
+            return "a retrained model (bpmax or batch normalisation)"
+        if (kind := function_of(node)) is not None and kind not in FUNCTIONS:
+            return f"{name} has the function {kind!r:.40}"
+    return ""
+
+
+def has_gate(node: Node) -> bool:
+    """Whether its function's result is multiplied by another tensor."""
+    return isinstance(node, FeedForward) and node.gate is not None
+
+
+def _node_rules(plan: TwoPartyPlan) -> Rules:
+    """Every node of the model has its bounds, and nothing else has."""
+    known = shapes(plan.config, plan.tokens, hidden_embedding=plan.embedding is not None).nodes
+    bounds, formats = plan.bounds, plan.formats
+    yield "bounds of attention", set(bounds.attention) == _of(known, Attention)
+    yield "bounds of norms", set(bounds.norms) == _of(known, Norm)
+    yield "bounds of functions", set(bounds.functions) == _of(known, FeedForward, Function)
+    yield "bounds of gates", set(bounds.gates) == {name for name in known if has_gate(known[name])}
+    yield "magnitudes", set(plan.magnitudes) == _of(nodes(plan.config), Attention, FeedForward, Norm)
+    room = 2.0 ** (formats.ring - 2 - formats.fraction - formats.weight)
+    for name, magnitude in plan.magnitudes.items():
+        yield f"{name}: magnitude {magnitude:.3g}", 0.0 < magnitude < room
+    for name, node in known.items():
+        if isinstance(node, Attention):
+            yield from _position_rules(name, node, formats)
+    for name, attention in bounds.attention.items():
+        yield from _attention_rules(name, attention, formats)
+    for name, interval in bounds.functions.items():
+        yield from _function_rules(name, interval, function_of(known[name]), formats)
+    for name, bound in bounds.gates.items():
+        held = 0.0 < bound <= MOST**2 and formats.gate_ring(bound) <= formats.ring
+        yield f"{name}: product {bound:.3g}", held
+    for name, norm in bounds.norms.items():
+        yield from _norm_rules(name, norm, typing.cast(Norm, known[name]).size)
+    if _of(known, Mean):
+        before = list(known)[: [isinstance(node, Mean) for node in known.values()].index(True)]
+        last = plan.magnitudes[[name for name in before if isinstance(known[name], Norm)][-1]]
+        yield "mean", last < MOST_MEAN
+
+
+def _of(nodes: Mapping[str, Node], *kinds: type) -> set[str]:
+    return {name for name, node in nodes.items() if isinstance(node, kinds)}
+
+
+def _format_rules(formats: Formats) -> Rules:
+    yield "ring", 32 <= formats.ring <= 64
+    yield "fraction", 8 <= formats.fraction <= 24 and 6 <= formats.weight <= 20
+    yield "fraction and weight", formats.fraction + formats.weight <= formats.ring - 8
+    yield "product fraction", 8 <= formats.product_fraction <= formats.fraction
+    yield "table", 8 <= formats.table <= formats.fraction
+    yield "gelu", formats.gelu in GELU_FORMS
+    yield "inverse", 8 <= formats.inverse <= 24
+    yield "normal ring", formats.inverse + 8 <= formats.normal_ring <= formats.ring
+
+
+def _position_rules(name: str, node: Attention, formats: Formats) -> Rules:
+    yield f"{name}: reach {node.reach}", all(s is None or 0 <= s <= MOST for s in node.reach)
+    if node.rotary:
+        yield f"{name}: heads of {node.head_size}", node.head_size % 2 == 0
+        yield f"{name}: base {node.rotary.base}", 1.0 <= node.rotary.base <= MOST_BASE
+        yield f"{name}: turns", formats.fraction + TURN + LEAST_TURNED <= formats.turn_ring
+
+
+def _function_rules(name: str, interval: Interval, kind: str | None, formats: Formats) -> Rules:
+    yield f"{name}: argument {interval}", _interval(interval)
+    inner = range_bits(*interval) + formats.fraction + 2
+    yield f"{name}: argument {interval}", inner <= formats.ring - formats.weight
+    if kind == "relu2":
+        yield f"{name}: squares of {interval}", formats.square_ring(interval) <= formats.ring
+
+
+def _embedding_rules(bounds: EmbeddingBounds, formats: Formats) -> Rules:
+    yield "embedding's entries", 0.0 < bounds.entry <= MOST and formats.table_ring(bounds) <= MOST_TABLE_RING
+
+
+def _norm_rules(name: str, norm: NormBounds, size: int) -> Rules:
+    yield f"{name} {norm}", 0.0 < norm.variance[0] < norm.variance[1] <= MOST**2
+    yield f"{name} {norm}", 0.0 < norm.centred <= MOST and 0.0 < norm.gamma <= MOST
+    yield f"{name} {norm}", made(lambda: norm_layout(size, norm), ValueError) is not None
+
+
+def _attention_rules(name: str, bounds: AttentionBounds, formats: Formats) -> Rules:
+    context = formats.normal_ring - 2 - formats.inverse - LEAST_MIXED
+    yield f"{name}: context {bounds.context:.3g}", 0.0 < bounds.context < 2.0**context
+    yield f"{name}: scores {bounds.scores}", _interval(bounds.scores)
+    room = formats.ring - formats.fraction - formats.weight + formats.product_fraction
+    scores, mix = formats.score_ring(bounds), formats.mix_ring(bounds, MOST_TOKENS)
+    yield f"{name}: scores {bounds.scores}", scores <= room and bounds.score_range <= 24
+    yield f"{name}: mixed values up to {bounds.context:.3g}", mix <= room
+
+
+def _printable(text: str, most: int) -> bool:
+    """Short, and without characters that a terminal would obey."""
+    return len(text) <= most and text.isprintable()
+
+
+def _interval(interval: Interval) -> bool:
+    return all(math.isfinite(v) for v in interval) and -MOST <= interval[0] < interval[1] <= MOST

@@ -1,0 +1,68 @@
+"""Which correlated transfers a session uses.
+
+Ferret sends a sixth of a byte for each, but 0.9 MB before the first one; SoftSpoken sends four bytes each and
+next to nothing before. The literature prefers the second on fast links; here Ferret also takes less than half
+of its time, so that what decides is how many a session needs: below about 100,000 over a link of 1 Gbit/s,
+SoftSpoken is quicker.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tacita.two_party.arithmetic.count import COEFFICIENTS, Response
+
+KINDS = ("ferret", "softspoken")
+
+
+@dataclass(frozen=True)
+class Price:
+    """seconds: by the clock for a transfer, both parties at work; bytes: on the wire; start: bytes before the
+    first one."""
+
+    seconds: float
+    bytes: float
+    start: float
+
+
+# Measured on a 2-core EPYC with AVX-512 by evaluation/correlation_prices.py.
+PRICES = {
+    "ferret": Price(2.61e-08, 0.169, 8.73e05),
+    "softspoken": Price(6.53e-08, 3.88, 8.82e04),
+}
+
+
+def seconds(kind: str, transfers: float, bits_per_second: float) -> float:
+    """Time that so many transfers take over such a link."""
+    price = PRICES[kind]
+    return transfers * price.seconds + 8.0 * (price.start + transfers * price.bytes) / bits_per_second
+
+
+def quicker(transfers: float, bits_per_second: float) -> str:
+    """The kind that takes less time."""
+    return min(KINDS, key=lambda kind: seconds(kind, transfers, bits_per_second))
+
+
+# How likely a two-party plan makes a wrong answer by chance, whatever the text.
+#
+# Counts the coefficients of all responses of one text (`two_party.arithmetic.count`), each at the engine's
+# bound, so the figure is an upper bound. The engine sums the exact ones as it goes; a test compares the two.
+
+# log2 for one coefficient of a response to a sum of TERMS products; a test holds it to the engine's
+COEFFICIENT = -65.0
+TERMS = 8
+MOST_FAILURE = -32.0  # log2 for one text, above which a plan is refused
+
+
+def failure_log2(responses: Iterable[Response]) -> float:
+    """log2 of a bound for the probability that chance alone spoils the answer to one text; -inf where nothing
+    can fail."""
+    weighted = sum(r.count * math.sqrt(max(1.0, r.terms / TERMS)) for r in responses)
+    return math.log2(weighted * COEFFICIENTS) + COEFFICIENT if weighted else -math.inf
+
+
+def in_words(log2: float) -> str:
+    """The probability for people: "never", or a bound."""
+    return "never" if log2 == -math.inf else f"with probability below 2^{log2:.1f} a text"

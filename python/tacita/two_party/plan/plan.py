@@ -1,0 +1,206 @@
+"""The plan of the two-party mode: what both parties must agree on before a session, all of it public.
+
+Sizes of the model, number of tokens, fixed-point formats, and calibrated intervals with their margin, rounded
+outwards to 8 bits (`planning.calibrate.calibration`). No weights. The intervals are nevertheless a
+fingerprint: who holds a candidate checkpoint can calibrate it and compare.
+The server makes it from the checkpoint and sends it; the client checks every number before it acts on one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+from tacita.blocks.base import Dense
+from tacita.blocks.meaning import Meaning
+from tacita.blocks.tensors import Operations, T, W
+from tacita.errors import PlanError
+from tacita.extras import AT_DEFAULT
+from tacita.models.registry import attentions, forward, front
+from tacita.plans.commitment import LinkSpeed
+from tacita.plans.json_fields import NOT_STORED, canonical, to_json
+from tacita.plans.scheme import BUMBLEBEE
+from tacita.texts.task import NEXT
+from tacita.two_party.arithmetic.base import Bounds, EmbeddingBounds, Formats, choice_ring
+from tacita.two_party.arithmetic.count import Cost, CountTensors
+from tacita.two_party.arithmetic.text_steps import StepCount
+from tacita.two_party.plan import cost
+from tacita.two_party.plan.correlations import quicker
+
+FORMAT = "tacita-two-party"
+VERSION = 3
+EMBEDDINGS = ("published", "hidden")
+REMAKE = "the peer runs another release, or the connection is not to a tacita server"
+
+
+@dataclass(frozen=True)
+class TwoPartyPlan:
+    """See the module's docstring.
+
+    name: of the model. family: a name in `models.registry`; config: of its type.
+    embeddings: "published" (the client gets the tables and embeds) or "hidden" (embedding: what is public
+    of it). bounds: of the model's nodes. magnitudes: of what each node gives or takes. answer: bound of a
+    logit, or of the pooled vector before the client normalises it.
+    decimals: logits are rounded to. correlations: kind of the correlated transfers of a session (see
+    `two_party.plan.correlations`). begin: tokens of a decoder's public beginning (`Wish.begin`).
+    pace: see `cost.seconds`; no part of the file, and 1 at who reads it.
+    """
+
+    name: str
+    family: str
+    config: Any
+    tokens: int
+    embeddings: str
+    formats: Formats
+    embedding: EmbeddingBounds | None
+    bounds: Bounds
+    magnitudes: Mapping[str, float]
+    answer: float
+    decimals: int
+    correlations: str = "ferret"
+    begin: tuple[int, ...] = field(default=(), metadata=AT_DEFAULT)
+    pace: float = field(default=1.0, repr=False, compare=False, metadata=NOT_STORED)
+
+    @cached_property
+    def hash(self) -> str:
+        """sha256, hex, of the canonical JSON with format and version."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    scheme: ClassVar[str] = BUMBLEBEE
+    batch: ClassVar[int] = 1
+
+    @property
+    def hidden(self) -> int:
+        """Width of the model's hidden states."""
+        return int(self.config.hidden)
+
+    @property
+    def word_size(self) -> int:
+        """Features of a row of the word table, which some models map to their hidden states."""
+        return int(getattr(self.config, "embedding_size", 0) or self.config.hidden)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The model's; none where it has no classifier."""
+        return tuple(self.config.labels)
+
+    @property
+    def backwards(self) -> bool:
+        """See `head.Head`: nothing is laid in slots."""
+        return False
+
+    @property
+    def normalise(self) -> bool:
+        """Whether the client divides an answer by its length."""
+        return bool(self.config.normalise)
+
+    @property
+    def task(self) -> str:
+        """What the model's answer is about (`texts.task`)."""
+        return str(self.config.task)
+
+    @property
+    def problem(self) -> str:
+        """How its numbers are read (`texts.task`)."""
+        return str(self.config.problem)
+
+    def __repr__(self) -> str:
+        """At most 300 characters."""
+        return f"TwoPartyPlan({self.name[:80]!r}, tokens={self.tokens}, {self.privacy})"
+
+    @property
+    def privacy(self) -> str:
+        """What protects a text that is asked by this plan."""
+        return "128 bits, both parties following the protocol"
+
+    @property
+    def step(self) -> float:
+        """As fine as the decimals: what shares leave of noise does not depend on a key."""
+        return 10.0**-self.decimals
+
+    @property
+    def logit_step(self) -> float:
+        """The same."""
+        return self.step
+
+    def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
+        """Of one text; see `cost.seconds`."""
+        return cost.seconds(counted(self), int(self.config.layers), link, self.pace)
+
+    def predicted_bytes(self) -> int:
+        """Of one text, without the set-up of the session."""
+        return int(counted(self).bits / 8)
+
+    @property
+    def room(self) -> int:
+        """Tokens that a text may have, those of a public beginning included."""
+        return self.tokens + len(self.begin)
+
+    @property
+    def vocab(self) -> int:
+        """Words that a tokenizer tells apart."""
+        return int(self.config.vocab)
+
+    @cached_property
+    def groups(self) -> Mapping[str, int]:
+        """Of each attention, how many heads of queries share one of keys."""
+        return {name: found.shared for name, found in attentions(self.config).items()}
+
+    @property
+    def choice_ring(self) -> int:
+        """Bits in which logits are compared."""
+        return choice_ring(self.answer)
+
+    @cached_property
+    def step_maps(self) -> tuple[tuple[Dense, ...], ...]:
+        """The products with weights that one further token takes."""
+        return tuple(stepped(self, self.room - 1).cost.maps)
+
+    @property
+    def numbers(self) -> int:
+        """Those that the client learns of one text: a row of them, or one for every token; of a text that is
+        written, its tokens."""
+        return self.tokens if self.task == NEXT else counted(self).numbers
+
+    def for_link(self, bits_per_second: float) -> TwoPartyPlan:
+        """With the correlated transfers that are quicker over such a link, for a session of one text."""
+        return replace(self, correlations=quicker(counted(self).transfers, bits_per_second))
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON."""
+        return canonical({"format": FORMAT, "version": VERSION, **to_json(self)})
+
+    def run(self, operations: Operations[T, W], x: T) -> T:
+        """The model on an interpreter: hidden states, or rows of a hidden word table, (tokens, hidden) ->
+        answer (1, outputs), or (tokens, outputs) of a model that answers for every token."""
+        blocks = Meaning(operations)
+        return forward(blocks, self.config, front(blocks, self.config, x) if self.embedding else x)
+
+
+def counted(plan: TwoPartyPlan, rows: int | None = None, past: int = 0) -> Cost:
+    """What one text costs, or so many rows of a decoder's behind those that both hold. Takes a
+    millisecond."""
+    rows = rows or plan.tokens
+    ops = CountTensors(plan.formats, plan.bounds, rows + past, past)
+    hidden = plan.embedding is not None
+    x = ops.words(rows, plan.word_size, words_ring(plan)) if hidden else (rows, plan.hidden)
+    ops.answer(*plan.run(ops, x))
+    return ops.cost
+
+
+def stepped(plan: TwoPartyPlan, past: int) -> StepCount:
+    """What one more token of a decoder's text costs, and what is prepared for it. Takes a millisecond."""
+    ops = StepCount(plan.formats, plan.bounds, past, plan.room)
+    hidden = plan.embedding is not None
+    ops.answer(*plan.run(ops, ops.words(1, plan.word_size, words_ring(plan)) if hidden else (1, plan.hidden)))
+    return ops
+
+
+def words_ring(plan: TwoPartyPlan) -> int:
+    """Bits in which rows of a hidden word table are shared. Raises PlanError for a plan that publishes it."""
+    if plan.embedding is None:
+        raise PlanError("two-party plan: its embedding is published", hint="there is nothing to look up")
+    return plan.formats.table_ring(plan.embedding)

@@ -1,0 +1,205 @@
+"""Making a two-party plan: calibration, bounds of every node, and a check that they fit the formats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tacita.blocks.base import Attention, FeedForward, Norm
+from tacita.blocks.shapes import Function
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint
+from tacita.errors import CheckpointError, FileError, InputError, PlanError, ShapeError
+from tacita.models.registry import Config, family_of, nodes
+from tacita.packings.executor import within_doubles
+from tacita.planning.calibrate.calibrate import (
+    MARGIN,
+    Calibration,
+    Progress,
+    calibrate,
+    hidden_embedding,
+    power_above,
+    texts_for,
+)
+from tacita.planning.wish import Wish
+from tacita.plans.json_fields import printable
+from tacita.texts.embed import tokenize
+from tacita.texts.embedding import FrontConfig
+from tacita.texts.task import NEXT
+from tacita.two_party.arithmetic.base import (
+    KINDS,
+    AttentionBounds,
+    Bounds,
+    EmbeddingBounds,
+    Formats,
+    NormBounds,
+)
+from tacita.two_party.plan.check import MOST_TOKENS, check, has_gate, lacking
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.program.recorder import RecordTensors
+from tacita.two_party.program.steps import Program, Reading
+
+DECIMALS = 3
+
+
+@within_doubles("plan of two parties")
+def make_two_party_plan(checkpoint: Checkpoint, wish: Wish, progress: Progress | None = None) -> TwoPartyPlan:
+    """Calibrates a checkpoint and checks that its ranges fit the formats.
+
+    Raises CheckpointError (a retrained model, a range that does not fit), ShapeError (more tokens than
+    positions).
+    """
+    require_ordinary(checkpoint.config)
+    _require_tokens(checkpoint.config, wish.tokens)
+    begin = _beginning(checkpoint, wish)
+    embedding, found, norms = _calibrated(checkpoint, wish, begin, progress)
+    plan = TwoPartyPlan(
+        name=printable(checkpoint.name),
+        family=family_of(checkpoint.config),
+        config=checkpoint.config,
+        tokens=wish.tokens,
+        embeddings=wish.embeddings,
+        formats=wish.formats or Formats(),
+        embedding=embedding,
+        bounds=node_bounds(checkpoint, found, norms),
+        magnitudes=magnitudes(checkpoint.config, found),
+        answer=found.answer,
+        decimals=DECIMALS,
+        begin=begin,
+        pace=wish.prices.pace if wish.prices else 1.0,
+    )
+    try:
+        check(plan)
+    except FileError as error:
+        raise CheckpointError(
+            f"{checkpoint.name}: {error}", hint="its values do not fit the two-party formats"
+        ) from None
+    return plan
+
+
+def _calibrated(
+    checkpoint: Checkpoint, wish: Wish, begin: tuple[int, ...], progress: Progress | None
+) -> tuple[EmbeddingBounds | None, Calibration, dict[str, NormBounds]]:
+    """What is public of a hidden embedding, the intervals of all nodes, and the bounds of the embedding's
+    norm.
+    """
+    if wish.embeddings == "published":
+        given = wish.hidden_states
+        found = calibrate(
+            checkpoint,
+            wish.tokens,
+            wish.texts,
+            hidden_states=given,
+            progress=progress,
+            temper=False,
+            behind=begin,
+        )
+        return None, found, {}
+    texts = texts_for(checkpoint) if wish.texts is None else wish.texts
+    embedding, norms, samples = hidden_embedding(checkpoint, wish.tokens, list(texts), MARGIN)
+    found = calibrate(checkpoint, wish.tokens, hidden_states=samples, progress=progress, temper=False)
+    return embedding, found, norms
+
+
+def _beginning(checkpoint: Checkpoint, wish: Wish) -> tuple[int, ...]:
+    """Its tokens. Raises InputError where there can be none."""
+    if not wish.begin:
+        return ()
+    if checkpoint.config.task != NEXT or wish.embeddings != "published" or wish.hidden_states:
+        raise InputError(
+            "two-party mode: a public beginning",
+            hint="it is for decoders whose embedding is published, on texts",
+        )
+    return tuple(tokenize(checkpoint, wish.begin, special=False)[0])
+
+
+def require_ordinary(config: Config) -> None:
+    """Raises CheckpointError for models with replaced softmax or LayerNorm, or with a function that has no
+    protocol."""
+    if found := lacking(config):
+        raise CheckpointError(
+            f"two-party mode: {found}",
+            hint=f"supported are softmax, LayerNorm and RMSNorm, and the functions {', '.join(KINDS)}; "
+            "use `tacita classify` without --connect",
+        )
+
+
+def _require_tokens(config: Config, tokens: int) -> None:
+    if not 2 <= tokens <= min(MOST_TOKENS, config.positions):
+        raise ShapeError(
+            f"two-party mode: {tokens} tokens, the model has {config.positions} positions",
+            hint="use fewer tokens",
+        )
+
+
+def node_bounds(
+    checkpoint: Checkpoint, found: Calibration, norms: Mapping[str, NormBounds] | None = None
+) -> Bounds:
+    """What the two-party mode publishes of calibrated nodes. norms: of a hidden embedding."""
+    attention, functions, normed, gates = {}, {}, dict(norms or {}), {}
+    weights = Weights(checkpoint.tensors)
+    for name, node in nodes(checkpoint.config).items():
+        match node:
+            case Attention():
+                scored = found.attention(name)
+                attention[name] = AttentionBounds(scored.scores, scored.context)
+            case Norm():
+                c, gamma = found.norm(name), power_above(weights.norm(node)[0])
+                normed[name] = NormBounds(c.centred, c.variance, gamma)
+            case FeedForward() | Function():
+                functions[name] = found.function(name).argument
+                if has_gate(node):
+                    gates[name] = found.function(name).product or 0.0
+    return Bounds(attention, functions, normed, gates)
+
+
+def magnitudes(config: Config, found: Calibration) -> dict[str, float]:
+    """The largest value that an attention, a norm or a feed-forward takes or gives to a linear map."""
+    largest: dict[str, float] = {}
+    for name, node in nodes(config).items():
+        match node:
+            case Attention():
+                largest[name] = max(found.attention(name).input, found.attention(name).context)
+            case Norm():
+                largest[name] = max(found.norm(name).sum, found.norm(name).result)
+            case FeedForward():
+                seen = found.function(name)
+                largest[name] = (seen.product if has_gate(node) else seen.result) or 0.0
+    return largest
+
+
+# The program of a two-party plan: what its client does, for clients that hold no model definition.
+
+
+def program_of(plan: TwoPartyPlan) -> Program:
+    """The client's walk, recorded. Takes milliseconds. As public as the plan, whose hash it names.
+
+    Raises PlanError for what programs have no steps for: texts that are written, hidden embeddings, rotary
+    positions.
+    """
+    if plan.task == NEXT or plan.embedding is not None:
+        what = "a model that writes texts" if plan.task == NEXT else "a hidden embedding"
+        raise PlanError(f"program: {what}", hint="use the Python client: tacita connect")
+    ops = RecordTensors(plan.formats, plan.bounds, plan.tokens)
+    x = ops.own((plan.tokens, plan.hidden))
+    answer = ops.answer(plan.run(ops, x))
+    program = Program(
+        plan.hash,
+        plan.tokens,
+        plan.hidden,
+        x.format,
+        tuple(ops.tape.steps),
+        answer.number,
+        answer.format,
+        answer.shape,
+        plan.correlations,
+        None if plan.config.image else FrontConfig.of(plan.config),
+        reading_of(plan),
+    )
+    program.check()
+    return program
+
+
+def reading_of(plan: TwoPartyPlan) -> Reading:
+    """How its answers are told."""
+    said = plan.name, plan.task, plan.problem, plan.labels
+    return Reading(*said, plan.decimals, float(plan.answer), plan.normalise)

@@ -1,0 +1,1 @@
+"""What two parties say to each other."""

@@ -1,0 +1,236 @@
+"""How a two-party session begins and what a client may ask then: plain bytes over a link that the engine
+secures.
+
+    client: magic, version            server: magic, version, length and sha256 of the public part; or a
+    refusal
+    client: 1 to have the part, 0     server: the part, if asked for
+    client: sha256 of the plan        server: 1 if it is its own
+    client: 1 to classify, 0 to end   server: permission, or a refusal   (the protocol runs)   server: its
+    share of the answer
+    client: 3 to have a text written, of a decoder: see `text_wish` (2 was a wish that knew no top_k)
+
+Every length is fixed or capped, so that a peer that is not one of ours is told by its first bytes. A refusal
+is as long as what it stands for.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tacita.errors import PeerError
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.protocol import public_part
+from tacita.two_party.protocol.public_part import PublicPart
+from tacita.two_party.protocol.refusal import Refusal
+
+MAGIC = b"TACITA-2PC"
+REFUSAL = b"TACITA-NO!"  # in place of the magic: then reason and number stand where version and length do
+VERSION = 3
+HELLO = struct.Struct("<10sH")
+WELCOME = struct.Struct("<10sHQ32s")
+CHUNK = 1 << 20
+END, CLASSIFY, WRITE = b"\0", b"\1", b"\3"
+HAVE, SEND = b"\0", b"\1"
+REFUSED, AGREED = b"\0", b"\1"
+PERMISSION = struct.Struct("<HQ")  # 0 and 0, or a refusal's reason and number
+GRANTED = Refusal(0, 0)
+
+
+class Link(Protocol):
+    """One end of a connection: bytes out, exactly so many bytes in."""
+
+    def send(self, data: bytes) -> None:
+        """Sends all of it."""
+
+    def receive(self, count: int) -> bytes:
+        """Waits for exactly `count` bytes. Raises TacitaError when the peer is gone or late."""
+
+
+class Cache(Protocol):
+    """Public parts that were seen before, by their sha256."""
+
+    def get(self, digest: bytes) -> bytes | None:
+        """The part, if it is there and whole."""
+
+    def put(self, digest: bytes, data: bytes) -> None:
+        """Keeps a part."""
+
+
+Loaded = Callable[[int, int], None]  # bytes received, bytes in all
+
+
+def greet(link: Link, cache: Cache, loaded: Loaded = lambda done, total: None) -> PublicPart:
+    """The client's side, up to the agreed plan.
+
+    Raises PeerError, RefusedError, FileError (a part that fails its checks).
+    """
+    link.send(HELLO.pack(MAGIC, VERSION))
+    magic, version, length, digest = WELCOME.unpack(link.receive(WELCOME.size))
+    if magic == REFUSAL:
+        raise Refusal(version, length).error()
+    _require("server", magic, version)
+    if not 0 < length <= public_part.MAX_BYTES:
+        raise PeerError(
+            f"the server announces a public part of {length} bytes", hint="is it a tacita server?"
+        )
+    known = cache.get(digest)
+    link.send(HAVE if known else SEND)
+    data = known or _load(link, length, loaded)
+    if not hmac.compare_digest(public_part.digest(data), digest):
+        raise PeerError("the server's public part does not match its hash", hint="try again")
+    part = public_part.decode(data)
+    if not known:
+        cache.put(digest, data)
+    link.send(bytes.fromhex(part.plan.hash))
+    if link.receive(1) != AGREED:
+        raise PeerError(
+            "the server runs another plan than it announced", hint="it was changed meanwhile: try again"
+        )
+    return part
+
+
+def welcome(
+    link: Link,
+    data: bytes,
+    plan_hash: str,
+    *,
+    refuse: Callable[[], Refusal | None] = lambda: None,
+    loading: Callable[[], None] = lambda: None,
+) -> None:
+    """The server's side. data: the encoded public part. Raises PeerError for a client of another kind,
+    release or plan.
+
+    refuse: asked once the client has said hello; what it gives is sent and raised as RefusedError. loading:
+    called before the part is sent, and may raise to send nothing.
+    """
+    magic, version = HELLO.unpack(link.receive(HELLO.size))
+    _require("client", magic, version)
+    if refusal := refuse():
+        link.send(WELCOME.pack(REFUSAL, refusal.reason, refusal.number, bytes(32)))
+        raise refusal.error()
+    link.send(WELCOME.pack(MAGIC, VERSION, len(data), public_part.digest(data)))
+    asked = link.receive(1)
+    if asked not in (HAVE, SEND):
+        raise PeerError(
+            f"the client answered {asked!r} to the offer of the public part", hint="another release?"
+        )
+    if asked == SEND:
+        loading()
+        for at in range(0, len(data), CHUNK):
+            link.send(data[at : at + CHUNK])
+    agreed = hmac.compare_digest(link.receive(32), bytes.fromhex(plan_hash))
+    link.send(AGREED if agreed else REFUSED)
+    if not agreed:
+        raise PeerError("the client holds another plan", hint="it must connect again")
+
+
+def asked(link: Link, kind: bytes = CLASSIFY) -> bool:
+    """Whether the client wants another answer, of the kind that the model gives. Raises PeerError for
+    anything but yes or no."""
+    word = link.receive(1)
+    if word not in (END, kind):
+        raise PeerError(f"the client asked for {word!r}", hint="another release, or a model of another kind?")
+    return word == kind
+
+
+def ask(link: Link, *wish: bytes) -> None:
+    """The client's wish, by default to have a text classified, in so many messages, and the server's
+    permission. Raises RefusedError."""
+    for message in wish or (CLASSIFY,):
+        link.send(message)
+    refusal = Refusal(*PERMISSION.unpack(link.receive(PERMISSION.size)))
+    if refusal != GRANTED:
+        raise refusal.error()
+
+
+def answer(link: Link, refusal: Refusal | None) -> None:
+    """The server's answer to that wish. Raises the refusal as RefusedError once it is sent."""
+    said = refusal or GRANTED
+    link.send(PERMISSION.pack(said.reason, said.number))
+    if refusal:
+        raise refusal.error()
+
+
+def _load(link: Link, length: int, loaded: Loaded) -> bytes:
+    parts, done = [], 0
+    while done < length:
+        parts.append(link.receive(min(CHUNK, length - done)))
+        done += len(parts[-1])
+        loaded(done, length)
+    return b"".join(parts)
+
+
+def _require(who: str, magic: bytes, version: int) -> None:
+    if magic != MAGIC:
+        raise PeerError(f"the other side is not a tacita {who}", hint="check host and port")
+    if version != VERSION:
+        raise PeerError(
+            f"the {who} speaks version {version}, this program {VERSION}", hint="update the older one"
+        )
+
+
+# What a client says that has a text written: its wish, and before each token whether it wants another.
+#
+#     client: 3 and the wish     server: permission, or a refusal      (set-up, once a session)
+#                                server: the key of the text
+#     client: 1 for a token      (the protocol runs)                   server: its share of the token
+#     client: 0 to end; neither once all tokens of the wish are there
+#
+# Who knows the key goes on with the text when the connection broke: a wish that names it, once.
+
+WISH = struct.Struct("<IIIII16s")
+KEY_BYTES, NO_KEY = 16, bytes(16)
+MOST_TEMPERATURE = 8.0
+ENOUGH, MORE = b"\0", b"\1"
+
+
+@dataclass(frozen=True)
+class TextWish:
+    """rows: that are read first, padding included: a prompt's, or 1 of a text that goes on. most: tokens to
+    be written at most. temperature, in thousandths on the way, and top_k: see
+    `two_party.writing.Writer.choose`. held: rows that were read before of the text of this key."""
+
+    rows: int
+    most: int
+    temperature: float = 0.0
+    top_k: int = 0
+    held: int = 0
+    key: bytes = NO_KEY
+
+    def to_bytes(self) -> bytes:
+        """As the client sends it, behind the kind of its wish."""
+        thousandths = round(1000 * self.temperature)
+        return WISH.pack(self.rows, self.most, thousandths, self.top_k, self.held, self.key)
+
+
+def received(link: Link, plan: TwoPartyPlan) -> TextWish:
+    """A client's wish, behind its kind. Raises PeerError for one that does not fit the plan."""
+    rows, most, thousandths, top_k, held, key = WISH.unpack(link.receive(WISH.size))
+    room = plan.room if held else plan.tokens
+    known = key != NO_KEY and rows == 1 if held else key == NO_KEY
+    fits = rows >= 1 and most >= 1 and held + rows + most - 1 <= room
+    drawn = thousandths <= 1000 * MOST_TEMPERATURE and top_k <= (plan.vocab if thousandths else 0)
+    if not (fits and known and drawn):
+        raise PeerError(
+            f"the client asks for {most} tokens behind {held} and {rows} rows, of {room}, at temperature "
+            f"{thousandths / 1000:g} of the {top_k} likeliest",
+            hint="another release?",
+        )
+    return TextWish(rows, most, thousandths / 1000, top_k, held, key)
+
+
+def say(link: Link, *, more: bool) -> None:
+    """The client's word before a token."""
+    link.send(MORE if more else ENOUGH)
+
+
+def more_wanted(link: Link) -> bool:
+    """The server waits for that word. Raises PeerError for another."""
+    word = link.receive(1)
+    if word not in (ENOUGH, MORE):
+        raise PeerError(f"the client said {word!r} before a token", hint="another release?")
+    return word == MORE

@@ -1,0 +1,168 @@
+"""What a server publishes of its model to every client of the two-party mode, as bytes.
+
+The plan, the tokenizer and, when the embedding is published, the embedding tables with their LayerNorm: with
+these the client turns a text into hidden states by itself. When it is hidden, the word table encrypted under
+a key of the server instead, from which the client chooses without telling what. Layout, little endian:
+
+    magic (10) | plan length u32 | tokenizer length u32 | length of the encrypted table u64 | table count u16
+    | bytes an element u8 for each table | plan, canonical JSON | tokenizer.json | encrypted table
+    | tables, floats, in alphabetical order
+
+Names and shapes of the tables follow from the plan. Everything comes from a peer: lengths are capped before
+they are used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.errors import CheckpointError, FileError
+from tacita.texts.embedding import Embedder, Front, narrowest
+from tacita.texts.embedding import table_shapes as shapes_of
+from tacita.texts.tokens import MAX_TOKENIZER_BYTES, parse_tokenizer
+from tacita.two_party.plan.check import parse_plan
+from tacita.two_party.plan.plan import TwoPartyPlan
+
+Array = NDArray[np.float64]
+
+MAGIC = b"TACITA-PP\0"
+HEAD = struct.Struct("<10sIIQH")
+MAX_PLAN_BYTES = 1 << 20
+MAX_BYTES = 1 << 30  # of the whole part; BERT-large's tables in float32 are 130 MB
+ELEMENT = {2: "<f2", 4: "<f4", 8: "<f8"}
+HINT = "the server is not a tacita server of this release, or the copy is damaged"
+
+
+@dataclass(frozen=True)
+class PublicPart:
+    """plan; tokenizer: content of tokenizer.json, empty of a model of images; tables: embedding tensors by
+    Hugging Face's names, none when they are hidden.
+
+    encrypted: the word table as the engine encrypts it, when it is hidden.
+    """
+
+    plan: TwoPartyPlan
+    tokenizer: str
+    tables: Mapping[str, Array]
+    encrypted: bytes = field(default=b"", repr=False)
+
+    @cached_property
+    def front(self) -> Front:
+        """The client's part of the model: tokenizer and embedding, no encoder. Raises FileError for a bad
+        tokenizer."""
+        config = self.plan.config
+        if config.image is not None:
+            return Front(config, MappingProxyType(dict(self.tables)), None)
+        try:
+            tokenizer = parse_tokenizer(self.tokenizer, config.vocab, "the server's tokenizer")
+        except CheckpointError as error:
+            raise FileError(str(error), hint=HINT) from None
+        return Front(config, MappingProxyType(dict(self.tables)), tokenizer)
+
+
+def public_part(plan: TwoPartyPlan, checkpoint: Embedder, encrypted: bytes = b"") -> PublicPart:
+    """What the plan says is published of this checkpoint. Raises CheckpointError when it has no tokenizer.
+
+    encrypted: the word table, for a plan that hides it.
+    """
+    if checkpoint.tokenizer is None and plan.config.image is None:
+        raise CheckpointError(
+            "two-party mode: the model has no tokenizer", hint="its folder needs tokenizer.json"
+        )
+    tables = {name: checkpoint.tensors[name] for name in table_shapes(plan)}
+    tokenizer = checkpoint.tokenizer.to_str() if checkpoint.tokenizer else ""
+    return PublicPart(plan, tokenizer, tables, encrypted)
+
+
+def table_shapes(plan: TwoPartyPlan) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of each published table, in alphabetical order. Raises FileError for a plan of unknown
+    embeddings."""
+    match plan.embeddings:
+        case "published":
+            return dict(sorted(shapes_of(plan.config, plan.config.hidden).items()))
+        case "hidden":
+            return {}
+        case unknown:
+            raise _damaged(f"embeddings {unknown!r}")
+
+
+def encode(part: PublicPart) -> bytes:
+    """The bytes that are sent and hashed. Floats take the fewest bytes that keep them exactly."""
+    plan, tokenizer = part.plan.to_bytes(), part.tokenizer.encode()
+    tables = [narrowest(part.tables[name]) for name in table_shapes(part.plan)]
+    head = HEAD.pack(MAGIC, len(plan), len(tokenizer), len(part.encrypted), len(tables))
+    sizes = bytes(table.dtype.itemsize for table in tables)
+    return b"".join([head, sizes, plan, tokenizer, part.encrypted, *(table.tobytes() for table in tables)])
+
+
+def digest(data: bytes) -> bytes:
+    """sha256 of an encoded part."""
+    return hashlib.sha256(data).digest()
+
+
+def decode(data: bytes) -> PublicPart:
+    """The inverse of `encode`. Raises FileError on anything else."""
+    if len(data) < HEAD.size or len(data) > MAX_BYTES:
+        raise _damaged(f"{len(data)} bytes")
+    magic, plan_length, tokenizer_length, table_length, count = HEAD.unpack_from(data)
+    if magic != MAGIC or plan_length > MAX_PLAN_BYTES or tokenizer_length > MAX_TOKENIZER_BYTES:
+        raise _damaged("not a public part")
+    reader = _Reader(data, HEAD.size)
+    sizes = reader.take(count)
+    plan = parse_plan(reader.take(plan_length))
+    shapes = table_shapes(plan)
+    if len(shapes) != count or not set(sizes) <= set(ELEMENT):
+        raise _damaged(f"{count} tables, the plan has {len(shapes)}")
+    if bool(table_length) != (plan.embeddings == "hidden"):
+        raise _damaged(f"an encrypted table of {table_length} bytes, with {plan.embeddings} embeddings")
+    tokenizer = reader.text(tokenizer_length)
+    encrypted = reader.take(table_length)
+    tables = {
+        name: reader.table(shape, size) for (name, shape), size in zip(shapes.items(), sizes, strict=True)
+    }
+    reader.end()
+    return PublicPart(plan, tokenizer, MappingProxyType(tables), encrypted)
+
+
+class _Reader:
+    """Takes pieces from the front; a piece that is not there is an error."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data, self._at = data, at
+
+    def take(self, count: int) -> bytes:
+        if count > len(self._data) - self._at:
+            raise _damaged(f"it ends after {len(self._data)} bytes")
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+    def text(self, count: int) -> str:
+        try:
+            return self.take(count).decode()
+        except UnicodeDecodeError as error:
+            raise _damaged(f"the tokenizer is not text ({error})") from None
+
+    def table(self, shape: tuple[int, ...], size: int) -> Array:
+        raw = np.frombuffer(self.take(math.prod(shape) * size), ELEMENT[size])
+        if not np.isfinite(raw).all():
+            raise _damaged("an embedding table holds NaN or infinity")
+        table = raw.astype(np.float64).reshape(shape)
+        table.flags.writeable = False
+        return table
+
+    def end(self) -> None:
+        if self._at != len(self._data):
+            raise _damaged(f"{len(self._data) - self._at} bytes too many")
+
+
+def _damaged(what: str) -> FileError:
+    return FileError(f"public part of the model: {what}", hint=HINT)

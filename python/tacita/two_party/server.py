@@ -1,0 +1,180 @@
+"""The server of two-party sessions: each client until it leaves, fails, or takes too long.
+
+Sessions may run in threads of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from tacita.blocks.sequence import Past
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint
+from tacita.errors import CheckpointError, GoneError, LateError, PeerError, RefusedError, TacitaError
+from tacita.planning.build import beginning
+from tacita.plans import engine
+from tacita.texts.task import NEXT
+from tacita.two_party.admission import Guest, anybody
+from tacita.two_party.arithmetic.residues import Share
+from tacita.two_party.arithmetic.shares import Known, SharedTensors, Watch
+from tacita.two_party.limits import GREETING_QUEUE, Limits, Publication, Publisher, limits_of
+from tacita.two_party.plan.plan import TwoPartyPlan, words_ring
+from tacita.two_party.planning import require_ordinary
+from tacita.two_party.protocol import handshake
+from tacita.two_party.protocol import handshake as text_wish
+from tacita.two_party.protocol.handshake import CLASSIFY, WRITE
+from tacita.two_party.protocol.party import Party
+from tacita.two_party.protocol.refusal import Refusal
+from tacita.two_party.sessions import Desk
+from tacita.two_party.writing import begun
+
+BITS_PER_SECOND = 1e9
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a session came to: texts that were answered, and what ended it early, if anything."""
+
+    texts: int
+    problem: TacitaError | None
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in a word or two."""
+        if self.problem is None:
+            return "answered" if self.texts else "asked nothing"
+        kinds = {RefusedError: "refused", LateError: "too late", GoneError: "broken off"}
+        return kinds.get(type(self.problem), "damaged")
+
+
+class TwoPartyServer:
+    """A model ready to serve. Raises CheckpointError when plan and checkpoint do not belong together,
+    PlanError for a plan that needs what sessions lack.
+
+    limits: default those of a link of 1 Gbit/s. most: texts of a hidden table's key, None for any number.
+    """
+
+    def __init__(
+        self,
+        plan: TwoPartyPlan,
+        checkpoint: Checkpoint,
+        limits: Limits | None = None,
+        most: int | None = None,
+    ) -> None:
+        require_ordinary(checkpoint.config)
+        if plan.config != checkpoint.config:
+            raise CheckpointError("serve: the plan is of another model", hint="make it again")
+        self.plan = plan
+        self.limits = limits or limits_of(plan, bits_per_second=BITS_PER_SECOND)
+        self._weights = Weights(checkpoint.tensors)
+        self._desk = Desk(plan, self._weights, _begun(plan, checkpoint)) if plan.task == NEXT else None
+        self._publisher = Publisher(plan, checkpoint, most)
+
+    @property
+    def public_bytes(self) -> int:
+        """Size of what every new client is sent once."""
+        return len(self._publisher.current().data)
+
+    def session(
+        self,
+        party: Party,
+        watch: Watch = lambda stage: None,
+        guest: Guest | None = None,
+    ) -> Served:
+        """Serves one connected client to its end. Never raises because of the client: see `Served.problem`.
+
+        watch: called as each step of a text begins. guest: the client's entry in the book of sessions, where
+        texts and tokens are counted; its place is not given back here.
+        """
+        guest, texts = guest or anybody(), 0
+        try:
+            with engine.translated(PeerError, "session"):
+                publication = self._agreed(party, guest)
+                while answer := self._permitted(party, guest, publication):
+                    if not texts:
+                        watch("set-up")
+                        party.set_up(self.plan.correlations)
+                    answer(watch)
+                    texts += 1
+                    guest.over()
+        except TacitaError as error:
+            return Served(texts, error)
+        return Served(texts, None)
+
+    def _agreed(self, party: Party, guest: Guest) -> Publication:
+        """Greets the client, which has as long as its connection was given, and longer only to fetch the
+        public part.
+        """
+        party.hold(GREETING_QUEUE)
+        renewing = self._publisher.renewing
+        publication = self._publisher.current()
+        if renewing:  # which was our time, not the client's
+            party.limit(self.limits.greeting)
+        data, seconds = publication.data, self.limits.part(len(publication.data))
+
+        def load() -> None:
+            guest.fetch(len(data))
+            party.limit(seconds)
+
+        handshake.welcome(party, data, self.plan.hash, refuse=guest.refusal, loading=load)
+        return publication
+
+    def _permitted(
+        self, party: Party, guest: Guest, publication: Publication
+    ) -> Callable[[Watch], None] | None:
+        """How the client's next wish is answered; None where it has none. Raises RefusedError."""
+        party.limit(self.limits.idle)
+        if not self._asked(party):
+            return None
+        answer: Callable[[Watch], None] = partial(self._classify, party, publication)
+        if self._desk:
+            answer = self._written(self._desk, party, guest, publication)
+        else:
+            handshake.answer(party, guest.admit() or self._publisher.take(publication))
+        party.limit(self.limits.text)
+        party.hold(self.limits.queue)
+        return answer
+
+    def _asked(self, party: Party) -> bool:
+        """Whether the client has a wish. One that hangs up here, as after a text of its own that is too long,
+        has none."""
+        try:
+            with engine.translated(PeerError, "session"):
+                return handshake.asked(party, CLASSIFY if self._desk is None else WRITE)
+        except GoneError:
+            return False
+
+    def _written(
+        self, desk: Desk, party: Party, guest: Guest, publication: Publication
+    ) -> Callable[[Watch], None]:
+        """How a text that the client wishes is written, token by token. Raises RefusedError."""
+        wish = text_wish.received(party, self.plan)
+        refusal = desk.refusal(wish) or guest.admit(wish.most) or self._publisher.take(publication)
+        text = refusal or desk.open(wish)
+        handshake.answer(party, text if isinstance(text, Refusal) else None)
+        assert not isinstance(text, Refusal)  # or it was raised
+        enter = partial(self._entered, party, publication)
+        return lambda watch: desk.serve(party, wish, text, enter, self.limits, watch, guest)
+
+    def _classify(self, party: Party, publication: Publication, watch: Watch) -> None:
+        """One text: this party's shares of the input are zero, its shares of the answer go to the client."""
+        plan = self.plan
+        known = Known(plan.formats, plan.bounds, plan.tokens, weights=self._weights)
+        ops = SharedTensors(party.native, known, watch)
+        ops.give(plan.run(ops, self._entered(party, publication, ops, plan.tokens)))
+
+    def _entered(self, party: Party, publication: Publication, ops: SharedTensors, rows: int) -> Share:
+        """This party's share of what so many rows of the model start from."""
+        plan = self.plan
+        if publication.table is None:
+            return ops.theirs((rows, plan.config.hidden))
+        return ops.words(party.native.lookup_served(publication.table, rows), words_ring(plan))
+
+
+def _begun(plan: TwoPartyPlan, checkpoint: Checkpoint) -> Past[Share]:
+    """This party's share of the plan's public beginning, which it computes in floats."""
+    if not plan.begin:
+        return Past()
+    return begun(plan, beginning(checkpoint, plan.begin).nodes, own=True)

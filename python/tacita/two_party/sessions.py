@@ -1,0 +1,145 @@
+"""The server's side of texts that are written: each to its end, and for a while those whose connection
+broke."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from secrets import token_bytes
+
+from tacita.blocks.sequence import Past
+from tacita.blocks.weights import Weights
+from tacita.two_party.admission import Guest
+from tacita.two_party.arithmetic.residues import Share
+from tacita.two_party.arithmetic.shares import SharedTensors, Watch
+from tacita.two_party.limits import Limits
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.protocol import handshake
+from tacita.two_party.protocol.handshake import KEY_BYTES, NO_KEY, TextWish
+from tacita.two_party.protocol.party import Party
+from tacita.two_party.protocol.refusal import Reason, Refusal
+from tacita.two_party.writing import Writer, until
+
+KEPT_SECONDS = 300
+MOST_BYTES = 1 << 30  # of all texts; where they are more, the oldest of the client with most bytes goes
+
+FORGOTTEN = Refusal(Reason.FORGOTTEN, KEPT_SECONDS)
+Enter = Callable[[SharedTensors, int], Share]
+
+
+@dataclass(frozen=True)
+class Text:
+    """What the server knows of a text between two tokens. past: its shares. before: rows that were read
+    before the last step, to which a client goes back that did not learn its token. left: tokens that may
+    still be asked for. client: whose it is."""
+
+    past: Past[Share] = field(repr=False)
+    before: int
+    left: int
+    since: float = 0.0
+    client: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """Of its shares."""
+        return sum(share.values.nbytes for node in self.past.nodes.values() for share in node)
+
+
+class Desk:
+    """For threads. begun: this party's share of the plan's public beginning. clock: seconds."""
+
+    def __init__(
+        self,
+        plan: TwoPartyPlan,
+        weights: Weights,
+        begun: Past[Share],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._plan, self._weights, self._begun, self._clock = plan, weights, begun, clock
+        self._lock, self._kept = threading.Lock(), dict[bytes, Text]()
+
+    def refusal(self, wish: TextWish) -> Refusal | None:
+        """Why the text cannot be gone on with, if it cannot."""
+        with self._lock:
+            return None if wish.key == NO_KEY or self._standing(wish) else FORGOTTEN
+
+    def open(self, wish: TextWish) -> Text | Refusal:
+        """A new text, or the one of the key, whose key is void from now on: another session may have used it
+        since `refusal` was asked."""
+        if wish.key == NO_KEY:
+            return Text(self._begun, 0, wish.most)
+        with self._lock:
+            if (text := self._standing(wish)) is None:
+                return FORGOTTEN
+            del self._kept[wish.key]
+        return Text(until(text.past, wish.held), 0, wish.most)
+
+    def serve(
+        self,
+        party: Party,
+        wish: TextWish,
+        text: Text,
+        enter: Enter,
+        limits: Limits,
+        watch: Watch,
+        guest: Guest,
+    ) -> None:
+        """A text that was opened, up to where the client wants no more. enter: this party's share of what so
+        many rows start from. Raises what the connection raises; the text is kept then."""
+        key = token_bytes(KEY_BYTES)
+        party.send(key)
+        writer = Writer(party.native, self._plan, self._weights, watch, text.past)
+        rows = wish.rows
+        while text.left:
+            party.limit(limits.idle)
+            if not handshake.more_wanted(party):
+                break
+            party.limit(limits.text)
+            found = writer.read(partial(_of_rows, enter, rows), rows, ahead=text.left)
+            chosen = writer.choose(found, wish.temperature, wish.top_k)
+            text = Text(writer.past, text.past.rows, text.left - 1, self._clock(), guest.client)
+            rows = 1
+            self._keep(key, text)  # before it is told, so that no client is ahead
+            guest.wrote()
+            writer.tell(chosen)
+        self._forget(key)
+
+    def _standing(self, wish: TextWish) -> Text | None:
+        """The text of this key, where it stands as the client does and may go on so far."""
+        self._drop_old()
+        if (text := self._kept.get(wish.key)) is None:
+            return None
+        back = text.past.rows - wish.held
+        fits = wish.held in (text.past.rows, text.before) and wish.most <= text.left + (back > 0)
+        return text if fits else None
+
+    def _keep(self, key: bytes, text: Text) -> None:
+        with self._lock:
+            self._kept.pop(key, None)
+            self._kept[key] = text
+            self._drop_old()
+
+    def _forget(self, key: bytes) -> None:
+        with self._lock:
+            self._kept.pop(key, None)
+
+    def _drop_old(self) -> None:
+        """And as many as are beyond the bytes."""
+        oldest = self._clock() - KEPT_SECONDS
+        for key in [key for key, text in self._kept.items() if text.since < oldest]:
+            del self._kept[key]
+        sizes = Counter[str]()
+        for text in self._kept.values():
+            sizes[text.client] += text.bytes
+        while sizes.total() > MOST_BYTES:
+            ((client, _),) = sizes.most_common(1)
+            key = next(key for key, text in self._kept.items() if text.client == client)
+            sizes[client] -= self._kept.pop(key).bytes
+
+
+def _of_rows(enter: Enter, rows: int, ops: SharedTensors) -> Share:
+    return enter(ops, rows)

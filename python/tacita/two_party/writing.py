@@ -1,0 +1,183 @@
+"""A text that two parties write, token by token; keys and values of what was read stay at both, as shares.
+
+    client                                          server
+    writer.read(prompt's shares, mask)              writer.read(zeros)            32 tokens at once
+    writer.learn(writer.choose(logits))  <-- ---    writer.tell(writer.choose(logits))
+    writer.read(shares of that token)               writer.read(zeros)            one token
+    ...
+
+Both make the same calls in the same order. The server learns how many tokens were read and written; the
+client the tokens, not their logits: which one is the largest is computed on shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from secrets import token_bytes
+from typing import Any, Protocol
+
+import numpy as np
+
+from tacita.blocks.sequence import Past
+from tacita.blocks.weights import Weights
+from tacita.errors import PeerError, PlanError
+from tacita.two_party.arithmetic.base import CHOICE_FRACTION, Array, Bounds, Formats, choice_ring
+from tacita.two_party.arithmetic.masked import AT_ONCE, Maps, PreparedMaps
+from tacita.two_party.arithmetic.residues import Share, from_floats
+from tacita.two_party.arithmetic.shares import Known, SharedTensors, Watch
+from tacita.two_party.arithmetic.text_steps import MOST_NOISE, NOISE_SPREAD, kept, settled
+
+Begun = Mapping[str, tuple[Array, Array]]  # keys and values of a public beginning, by node
+
+
+class Model(Protocol):
+    """What a plan says of a decoder: see `two_party.plan.plan.TwoPartyPlan`."""
+
+    @property
+    def formats(self) -> Formats: ...
+    @property
+    def bounds(self) -> Bounds: ...
+    @property
+    def room(self) -> int: ...
+    @property
+    def answer(self) -> float: ...
+    @property
+    def vocab(self) -> int: ...
+    @property
+    def step_maps(self) -> Sequence[Maps]: ...
+    @property
+    def groups(self) -> Mapping[str, int]: ...
+    def run(self, operations: Any, x: Any) -> Any: ...
+
+
+class Writer:
+    """One party's side of one text. party: the engine's `TwoParty`, set up. weights: at the server alone.
+
+    past: what both had read of the text when their connection broke. Rows that were prepared in another
+    session are gone with it, so no mask is used twice.
+    """
+
+    def __init__(
+        self,
+        party: Any,
+        model: Model,
+        weights: Weights | None = None,
+        watch: Watch = lambda stage: None,
+        past: Past[Share] | None = None,
+    ) -> None:
+        self._party, self._model, self._weights, self._watch = party, model, weights, watch
+        self._prepared = PreparedMaps(party, model.formats, weights)
+        self.past = past or Past[Share]()
+
+    def prepare(self, tokens: int) -> None:
+        """What the products of so many tokens with weights need, before the tokens are known: as long as one
+        reading of so many."""
+        self._watch("prepare")
+        self._prepared.prepare(self._model.step_maps, tokens)
+        self._prepared.attend(self.past, self._model.groups, tokens)
+
+    def read(
+        self,
+        enter: Callable[[SharedTensors], Share],
+        tokens: int,
+        mask: Array | None = None,
+        *,
+        ahead: int = AT_ONCE,
+    ) -> Share:
+        """Shares of the logits behind these tokens. enter: makes this party's share of what the layers start
+        from, (tokens, hidden). mask: of all tokens so far, those of the past first, at the client alone.
+        ahead: tokens that may still come, this one included; as many are prepared for when none is
+        left, up to 32.
+
+        A single token takes rows that were prepared. Raises PlanError beyond the plan's number of tokens,
+        PeerError.
+        """
+        rows = self.past.rows + tokens
+        if rows > self._model.room:
+            raise PlanError(
+                f"{self.past.rows} tokens and {tokens} more, planned for {self._model.room}",
+                hint="a shorter prompt, fewer new tokens, or a plan with more --tokens",
+            )
+        if tokens == 1 and not self._prepared.left:
+            self.prepare(max(1, min(AT_ONCE, ahead)))
+        model, room = self._model, self._model.room
+        known = Known(model.formats, model.bounds, rows, self._weights, mask, opens=False, room=room)
+        ops = SharedTensors(self._party, known, self._watch, self._prepared, self.past)
+        logits: Share = self._model.run(ops, enter(ops))
+        self.past = ops.past
+        return logits
+
+    def choose(self, logits: Share, temperature: float = 0.0, top_k: int = 0) -> Share:
+        """Shares (1,) of the number of the likeliest token; of several the first. logits: (1, vocab), told
+        apart from 2^-10 on. temperature: above 0, of a token by chance, weighted by exp(logit / temperature):
+        the server adds Gumbel's numbers to its share, and the largest sum is such a token. top_k: of so many
+        likeliest alone, and of those that equal the last of them; 0 for all.
+
+        Cost: `two_party.plan.writing_cost`, whatever the logits are. Raises PeerError.
+        """
+        self._watch("choose")
+        temperature, top_k = settled(temperature, top_k, logits.values.shape[-1])
+        bound = self._model.answer + temperature * NOISE_SPREAD
+        ops = SharedTensors(self._party, Known(self._model.formats, self._model.bounds, self.past.rows))
+        if top_k:
+            logits = self._of_likeliest(logits, top_k, bound, temperature * NOISE_SPREAD)
+        if temperature and self._weights is not None:
+            logits = _noisy(logits, temperature)
+        return ops.largest(logits, bound)
+
+    def _of_likeliest(self, logits: Share, k: int, bound: float, fall: float) -> Share:
+        """With the others moved so far down that no chance brings them back. bound: half of the distance that
+        numbers may have then, chance included."""
+        coarse = logits.scaled(CHOICE_FRACTION, client=bool(self._party.is_client))
+        return kept(self._party, coarse.reduced(choice_ring(bound)), k, self._model.answer, fall)
+
+    def tell(self, chosen: Share) -> None:
+        """The server's: the client learns the token."""
+        self._party.reveal(chosen.values)
+
+    def learn(self, chosen: Share) -> int:
+        """The client's: the token. Raises PeerError for one that is not in the vocabulary."""
+        token = int(self._party.receive_revealed(chosen.values, chosen.ring)[0])
+        if token >= self._model.vocab:
+            raise PeerError(
+                f"token {token} of a vocabulary of {self._model.vocab}", hint="the server is not honest"
+            )
+        return token
+
+
+def begun(model: Model, nodes: Begun, *, own: bool) -> Past[Share]:
+    """A party's share of a public beginning's keys and values: the server's are all of them (own), the
+    client's zeros of their shapes. In the formats in which `SharedTensors.kept` keeps them."""
+    f, rows = model.formats, next(iter(nodes.values()))[0].shape[-2]
+    bounds = model.bounds.attention
+
+    def shared(values: Array, ring: int) -> Share:
+        return from_floats(values if own else np.zeros_like(values), f.product_fraction, ring)
+
+    return Past(
+        rows,
+        {
+            name: (
+                shared(keys, f.score_ring(bounds[name])),
+                shared(values, f.mix_ring(bounds[name], model.room)),
+            )
+            for name, (keys, values) in nodes.items()
+        },
+    )
+
+
+def until(past: Past[Share], rows: int) -> Past[Share]:
+    """What was there when the first `rows` tokens were read."""
+
+    def cut(x: Share) -> Share:
+        return x.like(x.values[..., :rows, :])
+
+    return Past(rows, {name: (cut(keys), cut(values)) for name, (keys, values) in past.nodes.items()})
+
+
+def _noisy(logits: Share, temperature: float) -> Share:
+    """With Gumbel's numbers added, -log(-log u) of uniform u from the operating system."""
+    shape = logits.values.shape
+    drawn = np.frombuffer(token_bytes(8 * logits.values.size), np.uint64) >> np.uint64(11)
+    noise = -np.log(-np.log((drawn.reshape(shape) + 0.5) * 2.0**-53))
+    return logits.plus(from_floats(temperature * np.minimum(noise, MOST_NOISE), logits.fraction, logits.ring))

@@ -1,0 +1,45 @@
+"""What a process holds of the machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tacita.resources import BLAS, resident_bytes, trim
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only its C library is asked")
+def test_freed_memory_goes_back_when_asked() -> None:
+    """Every hundredth block stays, so that the heap cannot shrink from its end."""
+    blocks = [np.ones(10_000) for _ in range(4_000)]
+    kept = blocks[::100]
+    held = resident_bytes()
+    del blocks
+    trim()
+    left = resident_bytes()
+    assert held is not None and left is not None and len(kept) == 40
+    assert held - left > 200e6
+
+
+PRODUCT = """
+import os
+from tacita.cli import main
+main(["token", "--help"])
+import numpy as np
+np.ones((400, 400)) @ np.ones((400, 400))
+print(len(os.listdir("/proc/self/task")))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in its /proc")
+@pytest.mark.parametrize("chosen", [None, "2"])
+def test_a_command_multiplies_on_one_thread_unless_the_user_says_otherwise(chosen: str | None) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in BLAS}
+    environment |= {"OPENBLAS_NUM_THREADS": chosen} if chosen else {}
+    done = subprocess.run([sys.executable, "-c", PRODUCT], capture_output=True, text=True, env=environment)
+    cores = len(os.sched_getaffinity(0))
+    assert done.stdout.split()[-1] == ("1" if chosen is None else str(min(2, cores))), done.stderr

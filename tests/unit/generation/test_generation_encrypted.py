@@ -1,0 +1,275 @@
+"""Tokens from ciphertexts: a decoder's rows in reverse, in every packing of one text, and the loop over
+them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_decoder_folders import LLAMA, WORDS, written
+from tiny_decoders import gpt2, llama, logits
+
+import tacita
+from tacita.api import classify_batch_locally, classify_locally, reference_logits
+from tacita.blocks.base import BEHIND, Attention, Dense, Positions, Relative, Rotary
+from tacita.blocks.floats import FloatTensors
+from tacita.blocks.meaning import Meaning
+from tacita.blocks.sequence import Latest, angles, seen
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint, embed, from_tensors
+from tacita.checkpoint.reference import reference
+from tacita.cli import main
+from tacita.cli.tasks import generate as command
+from tacita.errors import CheckpointError, FileError, InputError, PlanError
+from tacita.layouts.one_text import blocks_of
+from tacita.packings.lowering import in_slots
+from tacita.packings.positional import Positional
+from tacita.planning.check_circuit import require_circuit
+from tacita.plans.plan import Plan, parse
+from tacita.texts.embed import tokenize
+from tacita.texts.generation import Token
+
+TOY = "insecure_toy_n11"
+TOKENS = 16
+WORDS_OF_ALL = ["a", "film", "of", "quiet", "beauty", "and", "the", "plot", "is", "time"]
+CHOSEN = np.random.default_rng(5)
+TEXTS = [" ".join(CHOSEN.choice(WORDS_OF_ALL, count)) for count in CHOSEN.integers(2, 13, 24)]
+ASKED = ["a film of quiet beauty", "time", "the plot is quiet and the film is time of a beauty"]
+Make = Callable[..., Checkpoint]
+
+
+def planned(model: Checkpoint, **how: Any) -> Plan:
+    found = tacita.plan(model, tokens=TOKENS, preset=TOY, texts=TEXTS, **{"scheme": "thor", **how})
+    assert isinstance(found, Plan)
+    return found
+
+
+def near(plan: Plan) -> float:
+    """How far an answer may be from floats: approximations and noise, and half a step of its rounding."""
+    return 0.02 + 0.5 * plan.logit_step
+
+
+@pytest.fixture(scope="module", params=["rows", "multidiagonal"])
+def plan(request: pytest.FixtureRequest) -> Plan:
+    return planned(llama(), packing=request.param)
+
+
+@pytest.mark.parametrize("make", [llama, gpt2])
+@pytest.mark.parametrize("text", ASKED)
+def test_rows_in_reverse_mean_the_same(make: Make, text: str) -> None:
+    model = make()
+    backwards = in_slots(model)
+    hidden, mask = embed(backwards, text, TOKENS)
+    count, ids = int(mask.sum()), tokenize(model, text)[0]
+    assert mask[:count].all() and not mask[count:].any()
+    found = reference(backwards, hidden, mask).logits
+    assert np.allclose(found, logits(model, ids)[-1], atol=1e-12)
+
+
+def test_nothing_but_causal_attention_is_reversed() -> None:
+    model, d = llama(), Dense("x", 24, 24)
+    blocks = Latest(Meaning(FloatTensors(Weights(model.tensors), np.ones(3))))
+    with pytest.raises(PlanError, match="reversed rows"):
+        blocks.attention(np.ones((3, 24)), Attention(6, d, d, d, d), "everywhere")
+    table = Attention(6, d, d, d, d, reach=(None, 0), relative=Relative("t", 8, 16))
+    with pytest.raises(PlanError, match="reversed rows"):
+        blocks.attention(np.ones((3, 24)), table, "by distance")
+    with pytest.raises(PlanError, match="positions of reversed rows"):
+        blocks.positions(np.ones((3, 24)), Positions("p", None, 24), "positions")
+
+
+def test_angles_turn_back() -> None:
+    there, back = (angles(Rotary(100.0, back=each), (5, 8)) for each in (False, True))
+    assert np.array_equal(there[0], back[0]) and np.array_equal(there[1], -back[1])
+
+
+@pytest.mark.parametrize("backend", ["plain", "sim"])
+@pytest.mark.parametrize("text", ASKED)
+def test_logits_are_those_of_the_model(plan: Plan, text: str, backend: str) -> None:
+    model = llama()
+    wanted = logits(model, tokenize(model, text)[0])[-1]
+    answer = classify_locally(plan, model, text, backend=backend)
+    assert answer.trusted and np.abs(answer.vector - wanted).max() < near(plan)
+    assert np.allclose(reference_logits(plan, model, text), wanted, atol=1e-12)
+
+
+def test_logits_of_gpt2_and_of_leaf() -> None:
+    model = gpt2()
+    wanted = logits(model, tokenize(model, ASKED[0])[0])[-1]
+    for how in ({}, {"scheme": "leaf", "packing": "rows"}):
+        made = planned(model, **how)
+        answer = classify_locally(made, model, ASKED[0], backend="sim")
+        assert answer.trusted and np.abs(answer.vector - wanted).max() < near(made)
+
+
+@pytest.mark.parametrize("packing", ["rows", "multidiagonal"])
+@pytest.mark.parametrize("vocab", [200, 700])
+def test_a_vocabulary_lies_side_by_side(packing: str, vocab: int) -> None:
+    """More words than the slots have blocks for; of 700, three ciphertexts."""
+    model = llama(vocab=vocab, layers=1)
+    found = planned(model, packing=packing)
+    response = found.layout.response
+    assert not response.apart and response.count == (1 if vocab == 200 else 3)  # type: ignore[attr-defined]
+    wanted = logits(model, tokenize(model, ASKED[0])[0])[-1]
+    answer = classify_locally(found, model, ASKED[0], backend="sim")
+    assert len(answer.vector) == vocab and answer.trusted
+    assert np.abs(answer.vector - wanted).max() < near(found)
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 300, 5000])
+def test_blocks_hold_an_answer(size: int) -> None:
+    width, apart = blocks_of(1024, 32, size, dense=True)
+    assert apart == (size <= 15)
+    assert width == (32 if apart else min(256, max(32, 1 << (size - 1).bit_length())))
+
+
+def test_what_a_plan_says_of_a_decoder_loads_the_same_model(tmp_path: Path) -> None:
+    """Steps load a model by its plan's words, and the plan's commitment is to its hash."""
+    folder = folder_of(tmp_path)
+    found, same = tacita.load(folder), tacita.load(folder, pooling="latest")
+    assert (same.config, same.sha256) == (found.config, found.sha256)
+    assert in_slots(found).config.pooling == "latest" and in_slots(found).sha256 == found.sha256
+    with pytest.raises(CheckpointError, match="pooling 'mean'"):
+        tacita.load(folder, pooling="mean")
+    with pytest.raises(CheckpointError, match="latest"):
+        tacita.load(pooling="latest")
+
+
+def test_tokens_are_those_of_floats() -> None:
+    model = llama()
+    common = {"model": model, "max_tokens": 4}
+    wanted = list(tacita.generate(ASKED[0], **common))
+    on = {"scheme": "thor", "tokens": TOKENS, "preset": TOY, "texts": TEXTS}
+    for backend in ("plain", "sim"):
+        found = list(tacita.generate(ASKED[0], backend=backend, **on, **common))
+        assert [token.id for token in found] == [token.id for token in wanted]
+
+
+def twins() -> Checkpoint:
+    """A decoder in which the logit of every even word is that of the next one, too."""
+    model = llama()
+    head = model.tensors["lm_head.weight"]
+    twice = head[np.arange(len(head)) // 2 * 2]
+    return from_tensors(model.config, {**model.tensors, "lm_head.weight": twice}, model.tokenizer)
+
+
+@pytest.mark.parametrize("reveal", ["logits", "token"])
+def test_words_that_rounding_does_not_tell_apart_are_named(reveal: str) -> None:
+    on = {"scheme": "thor", "tokens": TOKENS, "preset": TOY, "texts": TEXTS, "reveal": reveal}
+    model = twins()
+    for token in tacita.generate(ASKED[0], model=model, max_tokens=2, **on):  # type: ignore[arg-type]
+        assert model.tokenizer is not None and token.near
+        assert any(other.strip() == model.tokenizer.decode([token.id ^ 1]) for other in token.near)
+    clear = list(tacita.generate(ASKED[0], model=model, max_tokens=2))
+    drawn = list(tacita.generate(ASKED[0], model=model, max_tokens=2, temperature=1.0, seed=1))
+    assert not any(token.near for token in (*clear, *drawn))
+
+
+def test_a_tie_is_warned_of_by_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokens = [Token(3, " but", near=(" help", " [b]give")), Token(4, " not")]
+    monkeypatch.setattr(command, "started", lambda *_: iter(tokens))
+    report = tmp_path / "report.json"
+    assert main(["generate", "Emma could", "--json", str(report)]) == 1
+    found = json.loads(report.read_text())
+    assert found["near"] == {"0": [" help", " [b]give"]} and found["trusted"] is False
+    said = capsys.readouterr().err
+    assert "token 1, ' but', and ' help', ' [b]give' are a tie" in said and "token 2" not in said
+
+
+def test_options_that_mean_nothing() -> None:
+    model = llama()
+    for wrong, message in (
+        ({"scheme": "arion"}, "scheme 'arion'"),
+        ({"scheme": "thor", "begin": "a"}, "a beginning on ciphertexts"),
+        ({"backend": "ckks"}, "without ciphertexts"),
+        ({"scheme": "bumblebee", "backend": "ckks"}, "without ciphertexts"),
+        ({"scheme": "thor", "tokens": TOKENS, "max_tokens": 12}, "in 16 positions"),
+    ):
+        with pytest.raises(InputError, match=message):
+            tacita.generate(ASKED[0], model=model, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="bits of security"):
+        tacita.generate(
+            ASKED[0], model=model, scheme="thor", backend="ckks", tokens=TOKENS, preset=TOY, max_tokens=2
+        )
+
+
+def folder_of(place: Path) -> Path:
+    fields = LLAMA | {"tie_word_embeddings": False, "eos_token_id": 11}
+    return written(llama(), place, fields, {WORDS: "embed_tokens.weight"}, "model.")
+
+
+@pytest.mark.native
+def test_four_tokens_on_ciphertexts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the toy ring, by the command: client and server on files, keys once, four requests."""
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    (tmp_path / "model").mkdir()
+    folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
+    texts.write_text("\n".join(TEXTS))
+    main_ = ["generate", ASKED[0], "--model", str(folder), "--max-tokens", "4", "--tokens", str(TOKENS)]
+    on = ["--scheme", "thor", "--backend", "ckks", "--preset", TOY, "--allow-insecure"]
+    status = main([*main_, *on, "--texts", str(texts), "--json", str(report)])
+    assert status == 0
+    wanted = [token.id for token in tacita.generate(ASKED[0], model=folder, max_tokens=4)]
+    found = json.loads(report.read_text())
+    assert found["tokens"] == wanted and found["trusted"]
+    assert "thor: 4 x" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("make", [llama, gpt2])
+def test_logits_of_a_batch(make: Make) -> None:
+    """On columns, as many texts as lanes hold, each with a length of its own."""
+    model = make()
+    found = planned(model, scheme="arion")
+    answers = classify_batch_locally(found, model, ASKED, backend="sim")
+    for text, answer in zip(ASKED, answers, strict=True):
+        wanted = logits(model, tokenize(model, text)[0])[-1]
+        assert answer.trusted and np.abs(answer.vector - wanted).max() < near(found)
+
+
+def test_a_reach_that_keeps_nothing_from_the_query() -> None:
+    square = (TOKENS, TOKENS)
+    behind = Positional(seen=seen(square, BEHIND))
+    assert not behind.kept_from(0) and behind.kept_from(1)
+    assert Positional(seen=seen(square, (2, 2))).kept_from(0) and not Positional().kept_from(0)
+
+
+def test_a_plan_with_rows_as_they_are_is_refused(plan: Plan) -> None:
+    front = plan.model.embeddings
+    assert front is not None and front.backwards and plan.backwards
+    turned = replace(plan, model=replace(plan.model, embeddings=replace(front, backwards=False)))
+    with pytest.raises(FileError, match="rows in reverse"):
+        parse(turned.to_text(), "plan", plan.salt)
+    other = replace(plan, model=replace(plan.model, pooling="last"))
+    with pytest.raises(FileError, match="rows in reverse"):
+        require_circuit(other)
+
+
+@pytest.mark.native
+def test_steps_on_two_folders(tmp_path: Path) -> None:
+    """The client has the public folder alone, the server no key; the answer is the float model's token."""
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    (tmp_path / "model").mkdir()
+    folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
+    texts.write_text("\n".join(TEXTS))
+    server, client, public = (tmp_path / name for name in ("server", "client", "public"))
+    model = ["--model", str(folder)]
+    here, there = ["--work", str(server)], ["--work", str(client), "--public", str(public)]
+    ring = ["--tokens", str(TOKENS), "--preset", TOY, "--texts", str(texts)]
+    assert main(["plan", *model, *here, *ring]) == 0
+    assert main(["publish", *model, *here, "--planned", "--output", str(public)]) == 0
+    assert main(["keygen", *there, "--allow-insecure"]) == 0
+    assert main(["encrypt", ASKED[0], *there, "--allow-insecure"]) == 0
+    for name in ("evaluation.keys", "request.ct"):
+        (server / name).write_bytes((client / name).read_bytes())
+    assert main(["evaluate", *model, *here, "--allow-insecure"]) == 0
+    (client / "response.ct").write_bytes((server / "response.ct").read_bytes())
+    assert main(["decrypt", *there, "--allow-insecure", "--json", str(report)]) == 0
+    wanted = logits(llama(), tokenize(llama(), ASKED[0])[0])[-1]
+    assert json.loads(report.read_text())["token"] == int(wanted.argmax())

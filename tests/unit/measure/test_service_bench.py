@@ -1,0 +1,274 @@
+"""What a worker does with a job, in this process: keys that stay and go, and jobs that are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from service_dispatch import STAGE, World, make_world
+
+from tacita.errors import FileError, PeerError
+from tacita.evaluate.keyring import server_bytes
+from tacita.plans.files import require_keys_of
+from tacita.progress import Progress
+from tacita.resources import GB
+from tacita.server.jobs.queue import Job
+from tacita.server.jobs.worker import setup_of
+from tacita.server.workers.bench import Bench, EndedError, opened
+from tacita.server.workers.messages import (
+    MOST_BYTES,
+    Done,
+    Evaluate,
+    Failed,
+    Log,
+    Passed,
+    Stop,
+    Stopped,
+    line,
+    order,
+    told,
+)
+
+pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.mktemp("bench"))
+
+
+@pytest.fixture(scope="module")
+def bench(world: World) -> Bench:
+    return made(world)
+
+
+def made(world: World, **changes: Any) -> Bench:
+    lane = dataclasses.replace(world.lane, **changes)
+    return opened(setup_of(lane, 60.0), Log("sst2", "thor"))
+
+
+def new(world: World, client: str = "ann") -> Job:
+    return world.job(f"job{next(NUMBERS)}", client)
+
+
+def answer(bench: Bench, job: Job, **changes: str) -> Done | Failed | Stopped:
+    found = Evaluate(job.id, job.key_id, str(job.keys), str(job.folder))
+    return bench.answer(dataclasses.replace(found, **changes), lambda _: None)
+
+
+def test_keys_used_longest_ago_make_room_and_come_back(world: World) -> None:
+    keys = made(world, memory=server_bytes(world.plan) / GB).keys
+    ann, bob = new(world), new(world, "bob")
+    read = [(keys.provide(job.key_id, job.keys), len(keys)) for job in (ann, bob, ann, ann)]
+    assert read == [(True, 1), (True, 1), (True, 1), (False, 1)]
+
+
+def test_the_head_of_keys_says_whose_they_are(world: World, tmp_path: Path) -> None:
+    job, bad = new(world), tmp_path / "evaluation.keys"
+    require_keys_of(job.keys, job.key_id)
+    with pytest.raises(FileError, match="sent as 0000"):
+        require_keys_of(job.keys, "0" * 32)
+    for damaged in (
+        b"",
+        bytes(1000),
+        b"TACITA\x02" + job.keys.read_bytes()[7:200],
+        job.keys.read_bytes()[:82],
+    ):
+        bad.write_bytes(damaged)
+        with pytest.raises(FileError, match="not a file of"):
+            require_keys_of(bad, job.key_id)
+
+
+@pytest.mark.parametrize("at", [0, 100, -1], ids=["header", "first key", "last key"])
+def test_damaged_keys_push_nothing_out(world: World, tmp_path: Path, at: int) -> None:
+    keys, ann, bob = made(world, memory=server_bytes(world.plan) / GB).keys, new(world), new(world, "bob")
+    keys.provide(ann.key_id, ann.keys)
+    data = bytearray(bob.keys.read_bytes())
+    data[at] ^= 1
+    (tmp_path / "damaged.keys").write_bytes(data)
+    for id in (bob.key_id, ann.key_id):  # and as another client's under her id
+        with pytest.raises(FileError):
+            keys.provide(id, tmp_path / "damaged.keys")
+    assert not keys.provide(ann.key_id, ann.keys), "they are still in memory"
+    assert keys.provide(bob.key_id, bob.keys) and len(keys) == 1
+
+
+def test_keys_that_were_sent_anew_are_read_anew(world: World, bench: Bench) -> None:
+    """Also those that somebody else sent under the same id: nobody is answered under another's keys."""
+    job, keys = new(world), bench.keys
+    keys.provide(job.key_id, job.keys)
+    assert not keys.provide(job.key_id, job.keys)
+    os.utime(job.keys)
+    assert keys.provide(job.key_id, job.keys)
+    other = world.root / "other.keys"
+    shutil.copy(job.keys, other)
+    assert keys.provide(job.key_id, other)
+    assert keys.provide(job.key_id, job.keys)
+    assert not keys.provide(job.key_id, job.keys)
+    other.unlink()
+    with pytest.raises(FileError, match=r"evaluation.keys: they are not there"):
+        keys.provide(job.key_id, other)
+
+
+def test_others_keys_are_not_replaced_by_a_file_that_has_their_id(world: World, bench: Bench) -> None:
+    """ann sends bob's keys as hers: bob's next request is answered with those of bob's own file."""
+    ann, bob, keys = new(world), new(world, "bob"), bench.keys
+    keys.provide(bob.key_id, bob.keys)
+    copy = world.root / "keys" / "ann" / "copied.keys"
+    shutil.copy(bob.keys, copy)
+    with pytest.raises(FileError, match="not the keys of that id"):
+        keys.provide(ann.key_id, copy)
+    assert keys.provide(bob.key_id, bob.keys)
+
+
+def truncated(job: Job) -> Job:
+    with (job.folder / "request.ct").open("r+b") as file:
+        file.truncate(1000)
+    return job
+
+
+def altered(job: Job) -> Job:
+    with (job.folder / "request.ct").open("r+b") as file:
+        file.seek(-100, os.SEEK_END)
+        file.write(b"\xff" * 8)
+    return job
+
+
+def without_request(job: Job) -> Job:
+    (job.folder / "request.ct").unlink()
+    return job
+
+
+def with_the_keys_of_bob(job: Job) -> Job:
+    return dataclasses.replace(job, keys=job.keys.parents[1] / "bob" / "evaluation.keys")
+
+
+def under_another_id(job: Job) -> Job:
+    return dataclasses.replace(job, key_id="0" * len(job.key_id))
+
+
+def with_keys_elsewhere(job: Job) -> Job:
+    return dataclasses.replace(job, keys=job.keys.parents[3] / "evaluation.keys")
+
+
+def elsewhere(job: Job) -> Job:
+    return dataclasses.replace(job, folder=job.folder.parents[2])
+
+
+def with_a_request_for_keys(job: Job) -> Job:
+    return dataclasses.replace(job, keys=job.folder / "request.ct")
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "said"),
+    [
+        (truncated, "request.ct: "),
+        (altered, "request.ct: "),
+        (without_request, "request.ct: no such file"),
+        (with_the_keys_of_bob, "evaluation.keys: they are not the keys of that id"),
+        (under_another_id, "request.ct: made with other keys than it is sent for"),
+        (with_keys_elsewhere, "evaluate: keys outside the folder that this worker answers"),
+        (elsewhere, "evaluate: no folder of that name below the one that this server answers"),
+        (with_a_request_for_keys, "request.ct: "),
+    ],
+)
+def test_what_a_client_did_wrong_is_refused_without_the_places_of_files(
+    world: World, bench: Bench, spoiled: Callable[[Job], Job], said: str
+) -> None:
+    failed = answer(bench, spoiled(new(world)))
+    assert isinstance(failed, Failed)
+    assert failed.code == "refused"
+    assert failed.detail.startswith(said), failed.detail
+    assert str(world.root) not in failed.detail + failed.hint
+
+
+def test_the_next_job_is_well(world: World, bench: Bench) -> None:
+    bad, good = truncated(new(world)), new(world)
+    assert isinstance(answer(bench, bad), Failed)
+    done = answer(bench, good)
+    assert isinstance(done, Done) and done.seconds >= done.figures["evaluate_seconds"] > 0
+    assert (good.folder / "response.ct").is_file()
+
+
+def test_too_little_memory_is_told_as_such(world: World) -> None:
+    failed = answer(made(world, memory=0.001), new(world))
+    assert isinstance(failed, Failed)
+    assert failed.code == "resources"
+    assert "keys and process alone need" in failed.detail
+
+
+def test_a_defect_is_told_by_its_type(
+    world: World, bench: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def evaluate(*_arguments: object) -> SimpleNamespace:
+        raise ArithmeticError("a number of the text: 4711")
+
+    monkeypatch.setattr(bench.standing, "evaluate", evaluate)
+    job = new(world)
+    failed = answer(bench, job)
+    assert isinstance(failed, Failed)
+    assert (failed.code, failed.detail) == ("internal", "the evaluation failed (ArithmeticError)")
+    log = capfd.readouterr().err
+    assert "4711" not in log
+    assert f'"job": "{job.id}"' in log and "test_service_bench.evaluate:" in log
+
+
+def test_a_report_ends_an_evaluation(world: World, bench: Bench) -> None:
+    passed = list[Progress]()
+
+    def report(now: Progress) -> None:
+        passed.append(now)
+        if now.index == 3:
+            raise EndedError
+
+    job = new(world)
+    said = bench.answer(Evaluate(job.id, job.key_id, str(job.keys), str(job.folder)), report)
+    assert isinstance(said, Stopped) and said.resident >= 1
+    assert [now.index for now in passed] == [0, 1, 2, 3]
+    assert not (job.folder / "response.ct").exists()
+
+
+@pytest.mark.parametrize(
+    "message", [Passed("a", STAGE), Done("a", 1.5, {"x": 2.0}, 3), Stopped("a", 0)], ids=lambda m: m.tag
+)
+def test_messages_come_as_they_were_sent(message: Any) -> None:
+    assert told(line(message)[:-1]) == message
+    assert order(line(Stop("\udcff"))[:-1]) == Stop("\udcff"), "names of files need not be UTF-8"
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_no_message(data: bytes) -> None:
+    for read in (told, order):
+        with pytest.raises(PeerError):
+            read(data)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"kind": "done", "id": "a", "seconds": 1e0, "figures": {"x": "y"}, "resident": 1}',
+        '{"kind": "done", "id": "a", "seconds": 1' + "0" * 400 + ', "figures": {}, "resident": 1}',
+        '{"kind": "stopped", "id": "a", "resident": true}',
+        '{"kind": "stopped", "id": "a", "resident": 1, "more": 1}',
+        '{"kind": "stopped", "id": "a"}',
+        '{"kind": ["stopped"], "id": "a", "resident": 1}',
+        '{"kind": "evaluate", "id": "a", "key_id": "b", "keys": "c", "folder": "d"}',
+        '{"kind": "stopped", "id": "' + "a" * MOST_BYTES + '", "resident": 1}',
+    ],
+    ids=["figure", "large", "bool", "more", "less", "kind", "order", "long"],
+)
+def test_a_message_with_other_fields_is_refused(text: str) -> None:
+    with pytest.raises(PeerError):
+        told(text.encode())

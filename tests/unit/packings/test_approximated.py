@@ -1,0 +1,78 @@
+"""A plan's error is a bound that one of a hundred texts exceeds, from many texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import tiny
+from test_rows_estimate import peaked
+
+from tacita import api
+from tacita.packings.approximated import approximated
+from tacita.packings.specs import CircuitSpecs
+from tacita.planning.calibrate.calibration import Calibration
+from tacita.planning.calibrate.temper import tempered
+from tacita.planning.circuit import TRIED, _spread
+from tacita.planning.trial import approximation_errors
+from tacita.plans.error import OF_BATCHES, SHARE
+
+TOKENS, COUNT = 8, 24
+
+
+def test_a_plan_predicts_the_worst_of_its_texts() -> None:
+    model = tiny.checkpoint(hidden=16, heads=2, ff=32)
+    samples = [tiny.inputs(model, TOKENS, 3 + n % 6, seed=n) for n in range(COUNT)]
+    plan = planned(model, samples)
+    specs = CircuitSpecs.from_json(plan.circuit["specs"])
+    soft = tempered(model, Calibration.from_dict(plan.circuit["calibration"]).temperatures)
+    errors = [found.distance for found in approximation_errors(model, soft, specs, samples)]
+    order = sorted(range(COUNT), key=errors.__getitem__)
+    assert errors[order[-1]] > 1.5 * errors[order[1]], "no text is worse than others: this shows nothing"
+    again = planned(model, [samples[i] for i in order])  # the worst is the last
+    assert again.prediction.error.bound >= errors[order[-1]]
+
+
+def test_two_phases_after_row_estimates_are_those_of_plain() -> None:
+    model = peaked(hidden=16, heads=2, ff=32, layers=2)
+    samples = [tiny.inputs(model, TOKENS, 3 + n % 6, seed=n) for n in range(COUNT)]
+    plan = planned(model, samples, packing="multidiagonal", functions="thor")
+    specs = CircuitSpecs.from_json(plan.circuit["specs"])
+    attention = specs.attention("layer0.attention")
+    assert attention.first is not None and attention.rows is not None
+    soft = tempered(model, Calibration.from_dict(plan.circuit["calibration"]).temperatures)
+    for hidden, mask in samples[:3]:
+        found = approximated(soft, specs, hidden, mask)
+        answer = api.classify_locally(replace(plan, decimals=6), model, hidden_states=hidden[mask > 0.0])
+        assert not found.outside and np.abs(found.answer - answer.logits).max() < 1e-5
+
+
+def test_a_text_outside_its_intervals_is_told_and_predicts_nothing() -> None:
+    model = tiny.checkpoint(hidden=16, heads=2, ff=32)
+    samples = [tiny.inputs(model, TOKENS, 3 + n % 6, seed=n) for n in range(COUNT)]
+    plan = planned(model, samples)
+    specs = CircuitSpecs.from_json(plan.circuit["specs"])
+    hidden, mask = samples[0]
+    far = 50.0 * hidden, mask
+    assert approximated(model, specs, *far).outside
+    (found,) = approximation_errors(model, model, specs, [far, (hidden, mask)])
+    assert found.distance > 0.0
+
+
+def test_a_batch_states_what_one_of_five_hundred_exceeds() -> None:
+    model = tiny.checkpoint(hidden=16, heads=2, ff=32)
+    samples = [tiny.inputs(model, TOKENS, 3 + n % 6, seed=n) for n in range(COUNT)]
+    one, batch = (planned(model, samples, scheme=scheme).prediction.error for scheme in ("thor", "arion"))
+    assert (one.share, batch.share) == (SHARE, OF_BATCHES)
+    assert batch.texts == COUNT and str(batch).endswith(f"for 99.8 of 100 texts (from {COUNT} texts)")
+
+
+def planned(model, samples, **how):
+    return api.plan(model, tokens=TOKENS, preset="insecure_toy_n10", hidden_states=samples, **how)
+
+
+def test_texts_are_tried_in_one_distance_and_those_held_out_first() -> None:
+    assert _spread(range(5)) == [0, 1, 2, 3, 4]
+    assert len(_spread(range(300))) <= TRIED and _spread(range(300))[:3] == [0, 3, 6]
+    held = _spread(range(1000))
+    assert len(held) <= TRIED and all(i % 5 == 4 for i in held)

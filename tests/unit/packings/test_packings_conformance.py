@@ -1,0 +1,148 @@
+"""The exported suite of packings, on every packing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tacita.approx.activations import gelu, gelu_tanh, silu
+from tacita.approx.fourier import fit
+from tacita.approx.spec import Spec
+from tacita.blocks.base import Powers
+from tacita.errors import PlanError, ShapeError
+from tacita.layouts.coefficients import Turn
+from tacita.layouts.columns import BatchShape
+from tacita.layouts.rows import RowsShape
+from tacita.packings.coefficients import CoefficientParts
+from tacita.packings.columns.parts import ColumnParts
+from tacita.packings.conformance import CASES, Case, check, circuit_of, world_of
+from tacita.packings.conformance_cases import Little, norms_before
+from tacita.packings.multidiagonal.parts import DiagonalParts
+from tacita.packings.rows.parts import RowParts
+from tacita.packings.specs import CircuitSpecs, FunctionSpecs
+from tacita.slots.plain import PlainBackend
+
+TOKENS, LEVELS = 16, 400
+SMOOTH = {"gelu": gelu.exact, "gelu_tanh": gelu_tanh.exact, "silu": silu.exact}
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+@every_case
+@pytest.mark.parametrize("slots", [256, 1024])
+def test_rows(case: Case, slots: int) -> None:
+    def build(graph: Any, weights: Any, specs: Any) -> RowParts:
+        return RowParts(graph, weights, specs, RowsShape(slots, TOKENS))
+
+    check(case, build, PlainBackend(slots, LEVELS), TOKENS, tolerance(case))
+
+
+@every_case
+@pytest.mark.parametrize(("tokens", "slots"), [(16, 1024), (32, 512), (64, 2048), (128, 8192)])
+def test_coefficients(case: Case, tokens: int, slots: int) -> None:
+    """Windows as long as half of the tokens, and longer ones."""
+    check(case, coefficients(slots, tokens), PlainBackend(slots, LEVELS), tokens, tolerance(case))
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if "averaged" in c.name], ids=lambda case: case.name)
+def test_coefficients_in_several_ciphertexts(case: Case) -> None:
+    """A window of 8 positions for 16 features and more."""
+    check(case, coefficients(128, TOKENS), PlainBackend(128, LEVELS), TOKENS, tolerance(case))
+
+
+def coefficients(slots: int, tokens: int) -> Any:
+    def build(graph: Any, weights: Any, specs: Any) -> CoefficientParts:
+        return CoefficientParts(graph, weights, refreshed(specs), RowsShape(slots, tokens))
+
+    return build
+
+
+def test_feed_forward_blocks_of_all_tokens_are_coefficient_products() -> None:
+    """Those with a polynomial, and those of one vector, stay in rows."""
+
+    def stages(build: Any) -> dict[str, set[str]]:
+        (case,) = (case for case in CASES if case.name == "norms after, averaged")
+        circuit = circuit_of(world_of(case, TOKENS), build)
+        return {stage.name.rpartition(".")[2] for stage in circuit.stages if "feed_forward" in stage.name}
+
+    def polynomial(graph: Any, weights: Any, specs: Any) -> CoefficientParts:
+        return CoefficientParts(graph, weights, specs, RowsShape(256, TOKENS))
+
+    assert stages(polynomial) == {"expand", "activate", "contract"}
+    assert stages(coefficients(256, TOKENS)) == {"arrange", "activate", "contract", "restore"}
+
+
+def test_windows_shorter_than_half_of_the_tokens_are_refused() -> None:
+    with pytest.raises(ShapeError, match="coefficients packing does not admit 64 tokens in 1024 slots"):
+        Turn(RowsShape(1024, 64))
+
+
+def refreshed(specs: CircuitSpecs) -> CircuitSpecs:
+    """With smooth activations by a bootstrap."""
+    nodes = {
+        name: replace(node, function=_by_bootstrap(node.function))
+        for name, node in specs.nodes.items()
+        if isinstance(node, FunctionSpecs) and node.function.function in SMOOTH
+    }
+    return replace(specs, nodes={**specs.nodes, **nodes})
+
+
+def _by_bootstrap(spec: Spec) -> Spec:
+    return fit(spec.function, SMOOTH[spec.function], spec.interval, spec.domain, 1e-4)
+
+
+@every_case
+@pytest.mark.parametrize("slots", [256, 512, 1024])
+def test_multidiagonal(case: Case, slots: int) -> None:
+    """Several ciphertexts a tensor, one, and one with room for every diagonal four times."""
+
+    def build(graph: Any, weights: Any, specs: Any) -> DiagonalParts:
+        return DiagonalParts(graph, weights, specs, slots, TOKENS)
+
+    check(case, build, PlainBackend(slots, LEVELS), TOKENS, tolerance(case))
+
+
+def test_multidiagonal_with_narrow_heads() -> None:
+    """Scores in several ciphertexts, in each of which queries and keys repeat: 4 features a head, places for
+    8, 16 tokens."""
+    little = Little(12, 3)
+    forward = partial(norms_before, m=little, rows=None, head="classify")
+    case = Case("narrow heads", forward, little.features, little.heads)
+
+    def build(graph: Any, weights: Any, specs: Any) -> DiagonalParts:
+        return DiagonalParts(graph, weights, specs, 512, TOKENS)
+
+    check(case, build, PlainBackend(512, LEVELS), TOKENS, 0.005)
+
+
+@every_case
+def test_multidiagonal_with_softmax_in_two_phases(case: Case) -> None:
+    def build(graph: Any, weights: Any, specs: Any) -> DiagonalParts:
+        return DiagonalParts(graph, weights, specs, 256, TOKENS)
+
+    check(case, build, PlainBackend(256, LEVELS), TOKENS, tolerance(case), two_phases=True)
+
+
+@every_case
+@pytest.mark.parametrize("rotations", ["double", "single"])
+def test_columns(case: Case, rotations: str) -> None:
+    def build(graph: Any, weights: Any, specs: Any) -> ColumnParts:
+        return ColumnParts(graph, weights, specs, BatchShape(128, TOKENS), rotations)
+
+    check(case, build, PlainBackend(128, LEVELS), TOKENS, tolerance(case), texts=5)
+
+
+def tolerance(case: Case) -> float:
+    return 0.1 if case.name == "relu" else 0.005
+
+
+def test_powers_with_a_limited_reach_are_refused_by_name() -> None:
+    """Their meaning has no reach (`blocks.meaning`)."""
+    (case,) = (case for case in CASES if case.name == "powers")
+    attention = Little(16, 2, weights=Powers(3, 4.0, 150.0), placed={"reach": (3, 2)})
+    forward = partial(norms_before, m=attention, rows=None, head="mean classify")
+    narrow = replace(case, forward=forward)
+    with pytest.raises(PlanError, match="packing rows: attention has a limited reach of powers"):
+        circuit_of(world_of(narrow, TOKENS), lambda g, w, s: RowParts(g, w, s, RowsShape(256, TOKENS)))

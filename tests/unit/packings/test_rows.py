@@ -1,0 +1,148 @@
+"""Rows packing: round trips, linear layers of awkward sizes, attention maps, refusals with reasons."""
+
+import numpy as np
+import pytest
+
+from tacita.errors import ShapeError
+from tacita.layouts.rotations import rotate_range
+from tacita.layouts.rows import FeatureLayout, RowsShape, linear_diagonals, restore_copies
+from tacita.layouts.windows import head_windows, mask_numbers, pack_masks
+from tacita.packings.rows.linear import Affine, residual
+from tacita.packings.rows.maps import folded_layout, pack_plan, repeat_copies, unpack_anchors, unpack_plan
+from tacita.slots.linear import LinearPlan
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
+
+SHAPE = RowsShape(512, 16)  # windows of 32 positions
+RNG = np.random.default_rng(0)
+
+
+def encrypt(be, vectors):
+    return [be.encrypt(v) for v in vectors]
+
+
+def decrypt(be, cts):
+    return [be.decrypt(ct) for ct in cts]
+
+
+@pytest.mark.parametrize("size", [1, 8, 16, 24, 32, 40, 70])
+@pytest.mark.parametrize("copied", [True, False])
+def test_pack_round_trip(size, copied):
+    layout = FeatureLayout.dense(SHAPE, size, copied=copied)
+    x = RNG.normal(size=(16, size))
+    assert np.array_equal(layout.unpack(layout.pack(x)), x)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(16, 16), (16, 64), (64, 16), (24, 40), (48, 7), (5, 32)])
+@pytest.mark.parametrize("copied", [True, False])
+def test_linear_layer(inputs, outputs, copied):
+    src = FeatureLayout.dense(SHAPE, inputs, copied=copied)
+    dst = FeatureLayout.dense(SHAPE, outputs, copied=True)
+    x, w, b = RNG.normal(size=(16, inputs)), RNG.normal(size=(outputs, inputs)), RNG.normal(size=outputs)
+    be = PlainBackend(512)
+    out = Affine.build(w, b, src, dst).apply(be, encrypt(be, src.pack(x)))
+    got = decrypt(be, restore_copies(be, out, dst))
+    for slots, want in zip(got, dst.pack(x @ w.T + b), strict=True):
+        assert np.allclose(slots, want)
+
+
+def test_copies_halve_the_diagonals():
+    w = RNG.normal(size=(16, 16))
+    dst = FeatureLayout.dense(SHAPE, 16, copied=False)
+    with_copies = linear_diagonals(w, FeatureLayout.dense(SHAPE, 16, copied=True), dst)
+    without = linear_diagonals(w, FeatureLayout.dense(SHAPE, 16, copied=False), dst)
+    assert (len(with_copies), len(without)) == (16, 31)
+
+
+def test_diagonals_without_weights_are_left_out():
+    """Of two ciphertexts: one weight in a block leaves one diagonal of it, none leaves none."""
+    src, dst = (FeatureLayout.dense(SHAPE, size, copied=False) for size in (56, 16))
+    w = np.zeros((16, 56))
+    w[3, 5], w[:, 40] = 2.0, 1.0
+    found = linear_diagonals(w, src, dst)
+    assert found.places.tolist() == [[0, 0, 2], *([0, 1, 8 - k] for k in reversed(range(16)))]
+    assert found.filled.all()
+    assert np.flatnonzero(found.vectors[0]).tolist() == [3]
+    assert found.vectors.sum() == w.sum()
+
+
+@pytest.mark.parametrize("size", [16, 32, 40, 24, 56])
+def test_residual_is_centred_and_clean(size):
+    layout = FeatureLayout.dense(SHAPE, size, copied=True)
+    x = RNG.normal(size=(16, size))
+    be = PlainBackend(512)
+    got = decrypt(be, residual(be, encrypt(be, layout.pack(x)), layout, 0.5))
+    want = 0.5 * (x - x.mean(axis=1, keepdims=True))
+    for slots, vector in zip(got, layout.with_copies(False).pack(want), strict=True):
+        assert np.allclose(slots, vector)
+
+
+@pytest.mark.parametrize(("heads", "size"), [(2, 8), (3, 8), (1, 32), (6, 16), (2, 5)])
+def test_scores_land_where_the_layout_says(heads, size):
+    windows = head_windows(SHAPE, heads, size)
+    be = PlainBackend(512)
+    half = windows[0].half
+    q, k = (RNG.normal(size=(16, heads * half)) + 1j * RNG.normal(size=(16, heads * half)) for _ in range(2))
+    layout = folded_layout(windows)
+    for window, cq, ck in zip(windows, encrypt(be, layout.pack(q)), encrypt(be, layout.pack(k)), strict=True):
+        keys = rotate_range(be, repeat_copies(be, ck, window, window.shifts), 32, window.shifts)
+        products = [be.mul(repeat_copies(be, cq, window), key) for key in keys]
+        scores = decrypt(be, be.linear(products, pack_plan(window)))
+        for n, head in enumerate(window.heads):
+            part = slice(head * half, (head + 1) * half)
+            want = q[:, part] @ k[:, part].T
+            for i, j in ((0, 0), (3, 15), (15, 2), (7, 8)):
+                ct, slot = window.place(n, i, j)
+                assert np.isclose(scores[ct][slot], want[i, j])
+
+
+def test_unpack_spreads_every_score_over_its_group():
+    (window,) = head_windows(SHAPE, 2, 8)
+    be = PlainBackend(512)
+    e = be.encrypt(RNG.normal(size=512))
+    spread = be.linear(unpack_anchors(be, e, window), unpack_plan(window))
+    for r, ct in enumerate(spread):
+        source = be.decrypt(e).reshape(16, -1, window.half)[:, :, r]
+        want = np.repeat(source, window.half, axis=1) * window.groups
+        assert np.allclose(be.decrypt(ct).reshape(16, -1), want)
+
+
+def test_masks_follow_the_shifts_of_the_copies():
+    windows = head_windows(SHAPE, 6, 8)
+    keep = (np.arange(16) < 10).astype(float)
+    masks = pack_masks(windows, keep)
+    assert len(masks) == len(set(mask_numbers(windows)))
+    window = windows[0]
+    table = masks[0].reshape(16, -1)
+    for c in range(window.copies):
+        assert np.array_equal(table[:, c * window.block], np.roll(keep, -c * window.shifts))
+
+
+def test_attention_maps_use_few_keys():
+    (window,) = head_windows(RowsShape(32768, 128), 2, 64)
+    assert (window.copies, window.shifts, window.score_cts, window.shared) == (4, 32, 1, True)
+    assert pack_plan(window).rotations == frozenset({1, -31})
+    assert pack_plan(window).giant_rotations == 62
+    assert unpack_plan(window).rotations == frozenset(range(1, 8))
+    be = SimBackend(32768)
+    rotate_range(be, be.input(), 256, 32)
+    assert len(be.rotation_levels) == 8
+
+
+@pytest.mark.parametrize(("slots", "tokens"), [(512, 12), (512, 2), (512, 1024), (64, 32)])
+def test_refused_shapes(slots, tokens):
+    with pytest.raises(ShapeError) as refusal:
+        RowsShape(slots, tokens)
+    assert refusal.value.hint
+
+
+def test_heads_wider_than_a_window_are_refused():
+    with pytest.raises(ShapeError, match="heads of size 48"):
+        head_windows(SHAPE, 1, 48)
+
+
+def test_giant_only_pack_equals_any_other_split():
+    (window,) = head_windows(SHAPE, 2, 8)
+    plan = pack_plan(window)
+    assert isinstance(plan, LinearPlan)
+    assert not plan.babies

@@ -1,0 +1,255 @@
+"""Placement against brute force on synthetic stages: optimal, feasible, never worse than the greedy
+baseline."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacita.errors import LevelError, PlanError
+from tacita.planning.place import placement
+from tacita.planning.place.placement import Boundary, place, place_greedily
+from tacita.planning.place.simulate import StageSimulator
+from tacita.plans.prices.cost import Prices, Sizes
+from tacita.slots.stage import Stage
+
+MAX = 6
+PRICES = Prices.from_json(
+    {
+        "machine": "synthetic",
+        "log_n": 10,
+        "threads": 2,
+        "limbs_at_level_0": 3,
+        "yardstick_ms": 1.0,
+        "source": "test",
+        "ms": {"mul": {"3": 10, "9": 70}},
+        "bootstrap_ms": {"real": {"alone": 300, "each": 250}, "complex": {"alone": 450, "each": 400}},
+        "keygen_seconds_per_gb": 10.0,
+        "sizes": dataclasses.asdict(Sizes.of_ring(10)),
+    }
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Token:
+    """A ciphertext of which only the level is known."""
+
+    at: int
+
+
+class LevelOnly:
+    """The part of `sim` that placement uses: levels and counts of one operation."""
+
+    max_level = MAX
+    slots = 4
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, int, str]] = Counter()
+
+    def input(self, level: int) -> Token:
+        return Token(level)
+
+    def level(self, ct: Token) -> int:
+        return ct.at
+
+    def drop_to(self, ct: Token, level: int) -> Token:
+        return Token(min(ct.at, level))
+
+    def mul(self, a: Token, b: Token) -> Token:
+        at = min(a.at, b.at)
+        if at == 0:
+            raise LevelError("mul at level 0")
+        self.counts["mul", at, ""] += 1
+        return Token(at - 1)
+
+    @contextmanager
+    def stage(self, _name: str) -> Any:
+        yield
+
+
+def chain(name: str, depth: int, width: int = 1) -> Stage:
+    """{x} -> {x}: `depth` levels, `width` products on each."""
+
+    def run(be: Any, live: Any) -> Any:
+        (x,) = live["x"]
+        for _ in range(depth):
+            x = [be.mul(x, x) for _ in range(width)][-1]
+        return {**live, "x": (x,)}
+
+    return Stage(name, run)
+
+
+def fork(name: str) -> Stage:
+    """{x} -> {x, s}: x is handed on, s is two levels down, in two ciphertexts."""
+
+    def run(be: Any, live: Any) -> Any:
+        s = be.mul(be.mul(live["x"][0], live["x"][0]), live["x"][0])
+        return {**live, "s": (s, be.mul(s, s))}
+
+    return Stage(name, run)
+
+
+def side(name: str, depth: int) -> Stage:
+    """{x, s} -> {x, s}: works on s alone."""
+
+    def run(be: Any, live: Any) -> Any:
+        cts = list(live["s"])
+        for _ in range(depth):
+            cts = [be.mul(ct, ct) for ct in cts]
+        return {**live, "s": tuple(cts)}
+
+    return Stage(name, run)
+
+
+def join(name: str) -> Stage:
+    """{x, s} -> {x}."""
+
+    def run(be: Any, live: Any) -> Any:
+        return {"x": (be.mul(be.mul(live["x"][0], live["s"][0]), live["s"][1]),)}
+
+    return Stage(name, run)
+
+
+def simulator() -> StageSimulator:
+    return StageSimulator(LevelOnly)  # type: ignore[arg-type]
+
+
+def brute_force(stages: list[Stage]) -> float:
+    """Least seconds over every choice of bootstraps and level drops, by plain recursion without memo of
+    runs."""
+
+    def go(index: int, levels: dict[str, int], sizes: dict[str, int]) -> float:
+        if index == len(stages):
+            return 0.0
+        best = float("inf")
+        names = list(levels)
+        for size in range(len(names) + 1):
+            for chosen in combinations(names, size):
+                top = {**levels, **dict.fromkeys(chosen, MAX)}
+                pairable = sum(sizes[name] for name in chosen if levels[name])
+                rest = sum(sizes[name] for name in chosen if not levels[name])
+                cts = pairable + rest
+                options = [
+                    ["complex"] * p + ["real"] * (rest + pairable - 2 * p) for p in range(pairable // 2 + 1)
+                ]
+                price = min(PRICES.bootstrap_seconds(kinds) for kinds in options) if cts else 0.0
+                for entry in product(*(range(top[name] + 1) for name in names)):
+                    best = min(best, price + enter(index, dict(zip(names, entry, strict=True)), sizes))
+        return best
+
+    def enter(index: int, levels: dict[str, int], sizes: dict[str, int]) -> float:
+        be = LevelOnly()
+        live = {name: tuple(be.input(levels[name]) for _ in range(sizes[name])) for name in levels}
+        try:
+            out = stages[index].run(be, live)  # type: ignore[arg-type]
+        except LevelError:
+            return float("inf")
+        after = {name: min(ct.at for ct in cts) for name, cts in out.items()}
+        return PRICES.total(be.counts) + go(index + 1, after, {name: len(cts) for name, cts in out.items()})
+
+    return go(0, {"x": MAX}, {"x": 1})
+
+
+def test_two_tensors_match_brute_force() -> None:
+    stages = [fork("fork"), side("side", 3), join("join")]
+    placed = place(stages, {"x": 1}, simulator(), PRICES)
+    assert placed.seconds == pytest.approx(brute_force(stages))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, MAX), st.integers(1, 20)), min_size=1, max_size=4))
+def test_chains_match_brute_force(shape: list[tuple[int, int]]) -> None:
+    stages = [chain(f"s{i}", depth, width) for i, (depth, width) in enumerate(shape)]
+    placed = place(stages, {"x": 1}, simulator(), PRICES)
+    assert placed.seconds == pytest.approx(brute_force(stages))
+    assert placed.seconds <= place_greedily(stages, {"x": 1}, simulator(), PRICES).seconds + 1e-12
+
+
+def split(be: Any, live: Any) -> Any:
+    """{x} -> {x, s, t}, at levels of their own."""
+    s = be.mul(live["x"][0], live["x"][0])
+    return {**live, "s": (s,), "t": (be.mul(s, s),)}
+
+
+def joined(x: int, s: int, t: int) -> Stage:
+    """{x, s, t} -> {x}: so many products of each by itself, then one of all."""
+
+    def run(be: Any, live: Any) -> Any:
+        total = None
+        for name, depth in (("x", x), ("s", s), ("t", t)):
+            (ct,) = live[name]
+            for _ in range(depth):
+                ct = be.mul(ct, ct)
+            total = ct if total is None else be.mul(total, ct)
+        return {"x": (total,)}
+
+    return Stage("joined", run)
+
+
+@settings(max_examples=25, deadline=None)
+@given(*[st.integers(0, 3)] * 3, st.integers(1, MAX))
+def test_least_entries_of_many_inputs_are_enough(x: int, s: int, t: int, then: int) -> None:
+    stages = [Stage("split", split), joined(x, s, t), chain("then", then)]
+    placed = place(stages, {"x": 1}, simulator(), PRICES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placement, "_least_entries", lambda *_: None)
+        assert placed.seconds == place(stages, {"x": 1}, simulator(), PRICES).seconds
+
+
+def test_levels_follow_from_step_to_step() -> None:
+    stages = [fork("fork"), side("side", 4), join("join"), chain("tail", 5)]
+    placed = place(stages, {"x": 1}, simulator(), PRICES)
+    levels = dict(placed.request)
+    for step in placed.steps:
+        reachable = {**levels, **dict.fromkeys(step.bootstraps, MAX)}
+        assert all(step.levels[name] <= reachable[name] for name in step.levels)
+        levels = dict(step.out_levels)
+    assert min(levels.values()) >= 0
+
+
+def test_a_short_circuit_is_encrypted_low() -> None:
+    placed = place([chain("only", 2)], {"x": 1}, simulator(), PRICES)
+    assert placed.request == {"x": 2}
+    assert placed.bootstraps == 0
+
+
+def test_real_ciphertexts_share_a_complex_bootstrap_where_that_pays() -> None:
+    boundary = Boundary({"x": 1, "s": 2, "pv": 1}, frozenset({"pv"}), frozenset())
+    assert boundary.kinds(("x", "s"), {"x": 3, "s": 1}, PRICES) == ("complex", "real")
+    assert boundary.kinds(("x", "s"), {"x": 0, "s": 1}, PRICES) == (
+        "complex",
+        "real",
+    )  # x has no level for the half
+    assert boundary.kinds(("s", "pv"), {"s": 0, "pv": 0}, PRICES) == ("complex", "real", "real")
+    cheap = {"real": {"alone": 300.0, "each": 150.0}, "complex": {"alone": 450.0, "each": 400.0}}
+    together = dataclasses.replace(PRICES, bootstrap_ms=cheap)  # two at once cost no more than one
+    assert boundary.kinds(("s",), {"s": 3}, together) == ("real", "real")
+
+
+def test_masks_stay_at_the_top() -> None:
+    def masked(be: Any, live: Any) -> Any:
+        return {"x": (be.mul(be.mul(live["x"][0], live["x"][0]), live["mask"][0]),), "mask": live["mask"]}
+
+    sim = StageSimulator(LevelOnly, fixed=frozenset({"mask"}))  # type: ignore[arg-type]
+    placed = place([Stage("masked", masked), chain("tail", 1)], {"x": 1, "mask": 1}, sim, PRICES)
+    assert placed.request == {"x": 3}
+    assert "mask" not in placed.steps[0].levels
+
+
+def test_one_run_serves_all_shifted_levels() -> None:
+    sim = simulator()
+    place([chain("only", 3)], {"x": 1}, sim, PRICES)
+    assert sim.runs == 1
+
+
+def test_a_stage_too_deep_is_named() -> None:
+    with pytest.raises(PlanError, match="stage deep needs more than the 6 levels"):
+        place([chain("deep", MAX + 1)], {"x": 1}, simulator(), PRICES)

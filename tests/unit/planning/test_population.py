@@ -1,0 +1,138 @@
+"""How often texts leave the calibrated intervals: held out or by folds, its bounds, its place in a plan, many
+processes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from random_checkpoint import WORDS, make_random_checkpoint, write_folder
+from typer.testing import CliRunner
+
+from tacita import api
+from tacita.checkpoint import from_tensors
+from tacita.cli.app import app
+from tacita.layouts.registry import LINEAR, NONE, QUADRATIC, Estimates
+from tacita.planning.calibrate.calibrate import calibrate, survey
+from tacita.planning.calibrate.excesses import Counts, binomial_bound, excesses, folds, held_out
+from tacita.planning.calibrate.samples import Samples
+from tacita.planning.calibrate.temper import tempered
+from tacita.planning.calibrate.walk import walk
+from tacita.plans import error
+from tacita.plans.plan import parse
+
+MODEL = make_random_checkpoint()
+
+
+def sentences(count: int, seed: int = 0, words: tuple[str, ...] = WORDS) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(words, rng.integers(1, 12))) for _ in range(count)]
+
+
+def test_every_fifth_of_many_is_held_out_and_all_of_few_make_the_intervals() -> None:
+    assert held_out(499) == [] and held_out(500)[:2] == [4, 9] and len(held_out(501)) == 100
+    assert list(folds(49)) == []
+    pairs = list(folds(52))
+    assert sorted(i for _, test in pairs for i in test) == list(range(52))
+    assert all(sorted(made + test) == list(range(52)) for made, test in pairs)
+
+
+def test_held_out_texts_take_no_part_in_the_intervals() -> None:
+    texts = sentences(500, words=("a",))
+    rare = [" ".join(WORDS[8:])] * 100
+    for place, text in zip(held_out(500), rare, strict=True):
+        texts[place] = text
+    found = survey(MODEL, 16, texts)
+    assert found.calibration == calibrate(MODEL, 16, [text for i, text in enumerate(texts) if i % 5 != 4])
+    assert found.counts == Counts("held out", 100, 100, found.counts.far), (
+        "texts unlike the others are seen to be outside"
+    )
+
+
+def test_a_text_among_its_like_is_inside_and_few_are_not_estimated() -> None:
+    texts = sentences(41) * 2  # the other of two equal texts is in another fold
+    assert survey(MODEL, 16, texts).counts.outside == 0
+    counts = survey(MODEL, 16, texts[:20]).counts
+    assert counts == Counts("not estimated")
+    assert counts.population(64).per_request_bound == 1.0
+
+
+def test_excess_is_one_at_the_ends_of_an_interval() -> None:
+    texts = sentences(60)
+    calibration = calibrate(MODEL, 16, texts, margin=0.0)
+    assert set(calibration.temperatures.values()) == {(1.0, 1.0)}
+    samples = Samples.of(MODEL, 16, texts, ())
+    ranges = walk(MODEL, samples.at(range(60)), 60, rows={})
+    for name, found in excesses(ranges, calibration).items():
+        assert found.shape == (60,)
+        assert 0.95 < found.max() <= 1.0, name  # rounding alone leaves room
+    narrow = replace(calibration, answer=0.5 * ranges.bound("answer"))
+    assert excesses(ranges, narrow)["answer"].max() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("hits", "trials"), [(0, 10), (0, 2000), (1, 200), (3, 872), (50, 60)])
+def test_the_bound_is_clopper_and_pearsons(hits: int, trials: int) -> None:
+    share = binomial_bound(hits, trials)
+    exact = sum(math.comb(trials, k) * share**k * (1 - share) ** (trials - k) for k in range(hits + 1))
+    assert exact == pytest.approx(0.05, rel=1e-6)
+    if hits == 0:
+        assert share == pytest.approx(1.0 - 0.05 ** (1 / trials))
+
+
+def test_a_request_is_spoiled_when_one_of_its_texts_is_far_outside() -> None:
+    counts = Counts("held out", 2000, 20, 2)
+    one, batch = counts.population(1), counts.population(128)
+    assert one.per_text == pytest.approx(0.01, rel=2.0**-7) and one.per_request == one.per_text
+    assert batch.per_request == pytest.approx(1.0 - 0.999**128, rel=2.0**-6)
+    assert batch.per_request < batch.per_request_bound < 1.0
+    assert binomial_bound(5, 5) == 1.0
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_the_number_of_processes_changes_nothing(activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacita.planning.calibrate.walk.WORTH", 0.0)
+    model = make_random_checkpoint(activation=activation)
+    texts = sentences(600)
+    seen: list[tuple[int, int]] = []
+    alone = survey(model, 16, texts, row_estimates=QUADRATIC)
+    both = survey(
+        model, 16, texts, row_estimates=QUADRATIC, processes=2, progress=lambda *now: seen.append(now)
+    )
+    assert alone == both
+    assert seen[-1] == (600, 600) and len(seen) > 10
+
+
+@pytest.mark.parametrize("estimates", [NONE, LINEAR])
+def test_processes_get_tempered_weights(estimates: Estimates, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacita.planning.calibrate.walk.WORTH", 0.0)
+    tensors = dict(MODEL.tensors)
+    name = "encoder.layer.1.attention.self.query.weight"
+    tensors[name] = tensors[name] * np.where(np.arange(16) < 8, 1.0, 60.0)[:, None]
+    peaked = from_tensors(MODEL.config, tensors, MODEL.tokenizer)
+    alone, both = (survey(peaked, 16, sentences(600), row_estimates=estimates, processes=n) for n in (1, 2))
+    assert alone == both and min(alone.calibration.temperatures["layer1.attention"]) < 1.0
+    assert tempered(peaked, alone.calibration.temperatures) is not peaked
+
+
+def test_a_plan_states_the_rates_and_the_commands_show_them(tmp_path: Path) -> None:
+    folder, texts, work = write_folder(MODEL, tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "work"
+    texts.write_text("\n".join(sentences(60)))
+    common = ["--model", str(folder), "--tokens", "16", "--preset", "insecure_toy_n10", "--texts", str(texts)]
+    told = CliRunner().invoke(app, ["plan", *common, "--scheme", "arion", "--work", str(work)])
+    assert told.exit_code == 0, told.output
+    plan = parse((work / "plan.json").read_text(), "plan")
+    assert plan.population.method == error.FOLDS and plan.population.texts == 60
+    assert plan.population == survey(MODEL, 16, sentences(60), row_estimates=QUADRATIC).counts.population(
+        plan.batch
+    )
+    shown = CliRunner().invoke(app, ["plan", "show", str(work / "plan.json")]).output
+    for output in (told.output, shown):
+        assert "of 60 tested by folds" in output and "spoil every answer of its request" in output
+
+
+def test_a_plan_for_one_text_says_nothing_of_others() -> None:
+    plan = api.plan(MODEL, tokens=16, preset="insecure_toy_n10", texts=sentences(20))
+    assert plan.population == error.UNKNOWN

@@ -1,0 +1,129 @@
+"""A wish: what is meant where nothing was named, what is refused, and that keywords of calls are its
+fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, get_type_hints
+
+import pytest
+from random_checkpoint import make_random_checkpoint
+
+from tacita import api
+from tacita.approx.variants.functions import Functions
+from tacita.errors import InputError
+from tacita.planning.wish import Fields, Objective, Wish
+from tacita.plans.presets import PRESETS
+from tacita.two_party.arithmetic.base import Formats
+
+TEXTS = ["a fine film", "the plot is dull", "never boring , very good"]
+
+
+def test_the_keywords_of_a_call_are_the_fields_of_a_wish() -> None:
+    fields = get_type_hints(Wish)
+    assert get_type_hints(Fields) == {name: kind for name, kind in fields.items() if name != "scheme"}
+    assert {field.name for field in dataclasses.fields(Wish)} == set(fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "scheme", "goal"),
+    [
+        ({}, "thor", Objective.latency),
+        ({"inputs": 1}, "thor", Objective.latency),
+        ({"inputs": 2}, "auto", Objective.throughput),
+        ({"inputs": 2, "scheme": "thor"}, "thor", Objective.throughput),
+        ({"inputs": 2, "objective": "latency"}, "auto", Objective.latency),
+        ({"scheme": "bumblebee"}, "bumblebee", Objective.latency),
+    ],
+)
+def test_what_is_meant_where_nothing_was_named(fields: dict[str, Any], scheme: str, goal: Objective) -> None:
+    wish = Wish(**fields)
+    assert (wish.scheme_name, wish.goal) == (scheme, goal)
+
+
+def test_what_is_meant_follows_a_changed_wish() -> None:
+    assert dataclasses.replace(Wish(), inputs=2).scheme_name == "auto"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message", "hint"),
+    [
+        ({"scheme": "thorn"}, "no scheme 'thorn'", "thor, leaf, arion, moai, bumblebee, auto"),
+        ({"scheme": ""}, "no scheme ''", "bumblebee"),
+        ({"objective": "speed"}, "no objective 'speed'", "throughput, latency"),
+        ({"preset": "n18"}, "no preset 'n18'", "leveled, "),
+        ({"functions": "nexus"}, "no variant 'nexus'", "tacita, moai, arion, leaf, either, thor"),
+        ({"embeddings": "hiden"}, "embeddings 'hiden'", "published, hidden"),
+        ({"formats": Formats(gelu="abs6")}, "form 'abs6'", "abs4"),
+        ({"tokens": 0}, "0 tokens", "at least one"),
+        ({"texts": "a fine film"}, "a single string", "a list of sentences"),
+        ({"inputs": 0}, "0 texts", "at least one"),
+    ],
+)
+def test_names_and_sizes_that_there_are_not_are_refused(
+    fields: dict[str, Any], message: str, hint: str
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        Wish(**fields)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({}, [("thor", "rows")]),
+        ({"packing": "multidiagonal", "inputs": 2}, [("thor", "multidiagonal")]),
+        ({"packing": "auto"}, [("thor", "rows"), ("thor", "multidiagonal")]),
+        ({"scheme": "bumblebee"}, [("bumblebee", None)]),
+        ({"scheme": "auto", "packing": "columns"}, [("arion", "columns"), ("moai", "columns")]),
+        (
+            {"scheme": "auto"},
+            [
+                ("thor", "rows"),
+                ("leaf", "coefficients"),
+                ("arion", "columns"),
+                ("moai", "columns"),
+                ("bumblebee", None),
+            ],
+        ),
+    ],
+)
+def test_schemes_and_packings_to_plan(fields: dict[str, Any], wanted: list[tuple[str, str | None]]) -> None:
+    assert list(Wish(**fields).wanted) == wanted
+
+
+def test_a_scheme_has_an_activation_of_its_own_unless_one_is_named() -> None:
+    assert Wish().variants == Functions()
+    assert Wish(scheme="leaf").variants == Functions(activation="leaf")
+    assert Wish(scheme="leaf", functions="moai").variants == Functions.of("moai")
+    assert Wish(scheme="auto").variants == Wish(scheme="bumblebee").variants == Functions()
+
+
+def test_two_parties_have_no_packing() -> None:
+    with pytest.raises(InputError, match="scheme bumblebee on packing 'rows'"):
+        Wish(scheme="bumblebee", packing="rows")
+
+
+def test_a_preset_is_a_ring_or_several() -> None:
+    assert list(Wish(preset="n16").rings) == [PRESETS["n16"]]
+    assert len(Wish(preset="leveled").rings) > 1
+
+
+def test_a_wish_keeps_no_list_that_others_can_change() -> None:
+    texts = list(TEXTS)
+    wish = Wish(texts=texts)
+    texts.clear()
+    assert wish.texts == tuple(TEXTS)
+    assert hash(wish) == hash(Wish(texts=TEXTS))
+
+
+def test_keywords_make_a_wish_or_change_one() -> None:
+    model, salt = make_random_checkpoint(layers=1), "ab" * 32
+    wish = Wish(tokens=16, preset="insecure_toy_n10", texts=TEXTS, salt=salt)
+    made = api.plan(model, wish)
+    assert made == api.plan(model, tokens=16, preset="insecure_toy_n10", texts=TEXTS, salt=salt)
+    assert api.plan(model, wish, tokens=32, scheme="arion").hash != made.hash
+    assert (api.plan(model, wish, scheme="bumblebee").scheme, made.scheme) == ("bumblebee", "thor")
+    with pytest.raises(TypeError, match="speed"):
+        api.plan(model, wish, speed=2)  # type: ignore[call-overload]

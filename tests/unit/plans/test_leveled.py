@@ -1,0 +1,71 @@
+"""Plans without bootstrapping, and the smallest secure ring that a circuit fits."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from random_checkpoint import make_random_checkpoint
+
+from tacita import api
+from tacita.errors import InputError, PlanError
+from tacita.planning.circuit import make_plan
+from tacita.planning.fitting import Accuracy
+from tacita.planning.wish import Wish
+from tacita.plans.plan import Plan
+from tacita.plans.presets import PRESETS, candidates, noise_of
+from tacita.plans.prices.formulas import prices_of
+
+TEXTS = ["a fine film .", "the plot is never boring", "a dull film , very bad", "good"]
+ROUGH = Accuracy(0.05, 0.1, 0.1, 0.1, 0.1, 0.1)  # a layer in fewer levels than the deepest chain has
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    model = make_random_checkpoint(layers=1, pooling="mean")
+    return make_plan(
+        model, Wish(preset="leveled", tokens=16, scheme="arion", texts=TEXTS, inputs=4, accuracy=ROUGH)
+    )
+
+
+def test_the_smallest_secure_ring_that_fits_is_taken(plan: Plan) -> None:
+    assert plan.parameters.preset == "n16_leveled"
+    assert plan.parameters.security_bits == 128
+    assert plan.bootstraps == 0
+    smaller = PRESETS["n15_leveled"]
+    assert max(t.level for t in plan.request) > smaller.max_level
+
+
+def test_its_circuit_answers_as_the_bootstrapped_one(plan: Plan) -> None:
+    model = make_random_checkpoint(layers=1, pooling="mean")
+    other = make_plan(
+        model, Wish(preset="insecure_toy_n9", tokens=16, scheme="arion", texts=TEXTS, accuracy=ROUGH)
+    )
+    assert other.bootstraps > 0
+    for backend in ("plain", "sim"):
+        found, wanted = (api.classify_batch_locally(p, model, TEXTS, backend=backend) for p in (plan, other))
+        assert np.allclose([a.anyway.logits for a in found], [a.anyway.logits for a in wanted], atol=0.005)
+
+
+def test_keys_of_bootstrapping_are_not_counted(plan: Plan) -> None:
+    prices = prices_of(plan.parameters)
+    assert prices.sizes.bootstrap_keys_file == 0
+    assert plan.prediction.bytes["evaluation_keys"] < prices_of(PRESETS["n16"]).sizes.bootstrap_keys_file
+
+
+def test_a_circuit_that_is_too_deep_is_refused() -> None:
+    model = make_random_checkpoint(layers=2)
+    with pytest.raises(PlanError):
+        api.plan(model, tokens=16, preset="insecure_toy_leveled_n9", scheme="arion", texts=TEXTS)
+
+
+def test_noise_is_that_of_the_presets_scale() -> None:
+    leveled = PRESETS["n15_leveled"]
+    same_ring = dataclasses.replace(PRESETS["n16"], slots=leveled.slots)
+    assert noise_of(leveled).rescale == pytest.approx(noise_of(same_ring).rescale * 2 ** (48 - 39))
+
+
+def test_an_unknown_preset_is_named() -> None:
+    with pytest.raises(InputError, match="no preset 'n99'"):
+        candidates("n99")

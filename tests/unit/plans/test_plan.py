@@ -1,0 +1,114 @@
+"""Plan files: round trip, hash, and every way in which a file can be wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from plans import real_plan
+
+from tacita.errors import FileError
+from tacita.layouts.registry import Layout
+from tacita.layouts.row_requests import RowsRequest, RowsResponse
+from tacita.plans.error import ErrorBound
+from tacita.plans.json_fields import from_json, to_json
+from tacita.plans.plan import MAX_BYTES, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo, parse
+from tacita.plans.presets import PRESETS
+from tacita.texts.embedding import FrontConfig
+
+FRONT = FrontConfig(30522, 512, 2, 1e-12, True, True)
+
+
+def make_plan() -> Plan:
+    """One field of every type; of no circuit, so no reader accepts it (see `plans.real_plan`)."""
+    return Plan(
+        model=ModelInfo(
+            "tiny",
+            "00" * 32,
+            "bert",
+            2,
+            128,
+            2,
+            512,
+            "gelu",
+            "pooler",
+            False,
+            ("negative", "positive"),
+            FRONT,
+        ),
+        tokens=128,
+        scheme="rows",
+        batch=1,
+        lanes=1,
+        parameters=PRESETS["n16"],
+        circuit={"layers": [{"scores": [-7.25, 10.5]}], "note": None},
+        layout=Layout(
+            RowsRequest(32768, 128, 128, 2, 64, 5.5, True, False, False, False),
+            RowsResponse(32768, 256, 2, True, 9.0),
+        ),
+        answer=9.0,
+        stages=(PlacedStage("layer0.scores", ("x",), ("real",), {"x": 5}, {"x": 5, "s": 3}, {"mul": 4}),),
+        rotations=((1, 13), (256, 5)),
+        request=(TensorInfo("x", 1, 5, "real"), TensorInfo("mask", 1, 13, "real")),
+        response=(TensorInfo("logits", 1, 0, "real"),),
+        noise=2.0**-20,
+        decimals=3,
+        prediction=Prediction(
+            "here", 2, (1.5,), (1 << 30,), {"evaluate": 1.5}, {"request": 100}, ErrorBound(0.001, 98, 0.99)
+        ),
+    )
+
+
+def test_round_trip() -> None:
+    plan = real_plan()
+    assert parse(plan.to_text(), "here") == plan
+
+
+def test_hash_covers_everything_but_the_prediction() -> None:
+    plan = make_plan()
+    other_machine = dataclasses.replace(
+        plan, prediction=dataclasses.replace(plan.prediction, machine="there")
+    )
+    assert other_machine.hash == plan.hash
+    assert dataclasses.replace(plan, tokens=64).hash != plan.hash
+    assert dataclasses.replace(plan, circuit={}).hash != plan.hash
+
+
+def test_json_of_every_field_type() -> None:
+    plan = make_plan()
+    assert from_json(Plan, json.loads(json.dumps(to_json(plan)))) == plan
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[: len(text) // 2], "not a complete plan"),
+        (lambda text: text.replace('"tacita-plan"', '"other"'), "not a plan file"),
+        (lambda text: text.replace('"version": 6', '"version": 7'), "plan version 7, this program reads 6"),
+        (lambda text: text.replace('"version": 6', '"version": 5'), "plan version 5, this program reads 6"),
+        (lambda text: text.replace('"tokens": 128', '"tokens": 64'), "does not match its hash"),
+        (lambda text: text.replace('"tokens": 128', '"tokens": "128"'), "expected int, found str"),
+        (lambda text: text.replace('"tokens": 128', '"length": 128'), "unknown field 'length'"),
+        (lambda text: text.replace('"tokens": 128', '"tokens": true'), "expected int, found bool"),
+        (lambda _: "[" * 100_000, "not a complete plan"),
+        (lambda _: "[]", "not a plan file"),
+    ],
+)
+def test_damaged_plans_are_refused(damage, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(FileError, match=message):
+        parse(damage(make_plan().to_text()), "here")
+
+
+def test_files_are_capped_and_named(tmp_path: Path) -> None:
+    big = tmp_path / "plan.json"
+    with big.open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(FileError, match=r"plan\.json: .* bytes, a plan has at most"):
+        Plan.load(big)
+    with pytest.raises(FileError, match="cannot be read as a plan"):
+        Plan.load(tmp_path / "absent.json")
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(FileError, match="cannot be read as a plan"):
+        Plan.load(tmp_path / "binary.json")

@@ -1,0 +1,143 @@
+"""The service's view of Ray's nodes by a scout that the test plays, and what `serve --ray` refuses: no Ray is
+started."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_cli import run
+
+from tacita.errors import PeerError
+from tacita.server.jobs.queue import Lane
+from tacita.server.jobs.worker import Worker
+from tacita.server.machines import connect
+from tacita.server.machines.connect import Site
+from tacita.server.machines.serving import fleet
+from tacita.server.machines.serving.fleet import RayFleet, share
+from tacita.server.machines.serving.scout import Seen, Wish, line, seen
+from tacita.server.workers.messages import Unable
+
+WISH = Wish("10.0.0.5:6379", 0, 0, 2, 1 << 20)
+ONE, TWO = (Seen("10.0.0.5:6379", "", "", tuple(Site(node, 4) for node in nodes)) for nodes in ("a", "aab"))
+PATIENCE = 180.0  # seconds
+LONG = b"x"  # with more of it behind
+LANE = Lane("m", "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64)
+
+
+def play(monkeypatch: pytest.MonkeyPatch, *lines: bytes, then: str = "sys.stdin.read()") -> None:
+    """A scout that says these lines, and then lives until its input ends."""
+    said = f"sys.stdout.buffer.write({b''.join(lines)!r}); sys.stdout.flush(); {then}"
+    monkeypatch.setattr(fleet, "SCOUT", (sys.executable, "-c", f"import sys; {said}"))
+
+
+async def until(found: RayFleet, sites: int) -> None:
+    """Returns when so many are seen."""
+    async with asyncio.timeout(PATIENCE):
+        while len(found.starts()) != sites:
+            await found.changed()
+
+
+def test_places_follow_what_the_scout_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = list[Any]()
+
+    async def started(*words: Any) -> Worker:
+        given.append(words)
+        raise PeerError("it is made up", hint="")
+
+    async def test() -> None:
+        found = RayFleet(WISH, lanes=2)
+        await found.open()
+        await until(found, 3)
+        assert set(found.starts()) == {"a:1", "a:2", "b:1"}
+        with pytest.raises(PeerError, match="made up"):
+            await found.starts()["b:1"](LANE, 60.0)
+        await found.close()
+
+    play(monkeypatch, line(ONE), line(TWO))
+    monkeypatch.setattr(fleet, "started", started)
+    asyncio.run(test())
+    ((command, lane, save_every, environment),) = given
+    assert command == (*fleet.COMMAND, "10.0.0.5:6379", "b", "4", "2", "")
+    assert (lane, save_every, environment) == (LANE, 60.0, dict(os.environ))
+
+
+def test_a_scout_that_ends_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "PAUSE", 0.0)
+
+    async def test() -> None:
+        found = RayFleet(WISH, lanes=1)
+        play(monkeypatch, line(ONE), then="pass")
+        await found.open()
+        play(monkeypatch, line(TWO))
+        await until(found, 3)
+        await found.close()
+        assert found.sites == TWO.sites
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("said", "match"),
+    [
+        (line(Unable("nobody listens there", "ray start")), "nobody listens"),
+        (b"", "ended before"),
+        (b"{}\n", "no message"),
+        (b'{"kind": "seen", "address": 1}\n', "no message"),
+        (LONG, "too long"),
+    ],
+    ids=["unable", "silent", "empty", "mistyped", "long"],
+)
+def test_what_a_scout_cannot_do_is_told(said: bytes, match: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        found = RayFleet(WISH, lanes=1)
+        with pytest.raises(PeerError, match=match):
+            await found.open()
+        assert found.starts() == {}
+
+    monkeypatch.setattr(fleet, "PAUSE", 0.0)
+    monkeypatch.setattr(fleet, "ENDING", 0.1)  # one that says so much does not hear
+    play(monkeypatch, said, then="pass" if said != LONG else "sys.stdout.write('x' * (3 << 20))")
+    asyncio.run(test())
+
+
+def test_lines_of_a_scout_pass_whole() -> None:
+    for said in (ONE, TWO, Unable("why", "hint")):
+        assert seen(line(said)[:-1]) == said
+    with pytest.raises(PeerError, match="no message"):
+        seen(json.dumps({"kind": "done"}).encode())
+
+
+@pytest.mark.parametrize(("cores", "lanes", "expected"), [(8, 2, 4), (8, 3, 2), (1, 2, 0.5), (2, 2, 1)])
+def test_lanes_share_the_cores_of_a_node(cores: int, lanes: int, expected: float) -> None:
+    assert share(cores, lanes) == expected and share(cores, lanes) * lanes <= cores
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--ray", "local"], "--ray is for --https"),
+        (["--https", "127.0.0.1:0", "--data", "D", "--ray-nodes", "2"], "without --ray"),
+        (["--https", "127.0.0.1:0", "--data", "D", "--ray", "ray://x:1"], "neither local nor"),
+        (["--https", "127.0.0.1:0", "--data", "D", "--ray", "127.0.0.1:1"], "nobody listens there"),
+        (
+            ["--https", "127.0.0.1:0", "--data", "D", "--schemes", "bumblebee", "--ray", "local"],
+            "a connection",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_plans_are_made(options: list[str], said: str) -> None:
+    status, _, complaint = run("serve", *options, "--insecure-plain-tcp", "--tokens", "16")
+    assert status == 2 and said in " ".join(complaint.split()), complaint
+
+
+def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "find_spec", lambda _: None)
+    where = ("--https", "127.0.0.1:0", "--data", "D", "--ray", "local", "--insecure-plain-tcp")
+    status, _, complaint = run("serve", *where)
+    assert status == 2 and ".[ray]" in complaint

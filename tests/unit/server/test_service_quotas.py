@@ -1,0 +1,132 @@
+"""What a client may take a day: reserved when a request is admitted, settled when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from service_world import ASKED, KEY, World, plan, request_bytes, sha256, world
+
+from tacita.plans import wire
+from tacita.server.core import service as core
+from tacita.server.store import tokens, usage
+from tacita.server.store.tables import Quota, Used
+
+PLANNED = plan().predicted_seconds()
+
+
+@pytest.fixture
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with world(tmp_path / "data", monkeypatch) as found:
+        yield found
+
+
+def small(there: World, **quota: Any) -> str:
+    """The token of a client with this quota, whose keys are there."""
+    token = there.client("small", Quota(**quota))
+    assert there.put_keys(token=token).status_code == 201
+    return token
+
+
+def used(there: World, token: str) -> Used:
+    who = tokens.known(there.service.ledger, token)
+    assert who is not None
+    return usage.today(there.service.ledger, who.id)
+
+
+def test_ten_posts_at_once_under_a_quota_of_one_text_are_one_request(there: World) -> None:
+    token, data = small(there, texts=1), request_bytes(there.folder)
+    headers = {"Authorization": f"Bearer {token}", wire.SHA256: sha256(data)}
+    how = {"params": {**ASKED, "key": KEY}, "content": data, "headers": headers}
+
+    async def posts() -> list[int]:
+        calls = (there._called("POST", "/v1/requests", how) for _ in range(10))
+        return [response.status_code for response in await asyncio.gather(*calls)]
+
+    assert Counter(there.runner.run(posts())) == {202: 1, 429: 9}
+    response = there.post(token=token)
+    assert response.json()["code"] == "quota" and 0 < int(response.headers["retry-after"]) <= 86401
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "failed", "refused"])
+def test_what_a_request_without_an_answer_did_not_use_is_given_back(there: World, ends: str) -> None:
+    token = small(there, texts=1, seconds=PLANNED)
+    before = used(there, token)
+    if ends == "refused":
+        there.supervisor.most = 0
+        assert there.post(token=token).json()["code"] == "busy"
+        there.supervisor.most = 64
+    else:
+        first = there.post(token=token).json()["id"]
+        assert used(there, token).texts == 1 and used(there, token).seconds == pytest.approx(PLANNED)
+        assert there.post(token=token).status_code == 429
+        if ends == "cancelled":
+            assert there.call("DELETE", f"/v1/requests/{first}", token=token).status_code == 204
+        else:
+            there.supervisor.watcher.failed(first, "refused", "damaged", "again")
+    assert used(there, token).texts == before.texts and used(there, token).seconds == pytest.approx(0.0)
+    assert there.post(token=token).status_code == 202
+
+
+def test_a_request_that_ran_is_charged_the_seconds_that_it_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [10 * 86400.0 - 50.0]
+    with world(tmp_path / "data", monkeypatch, clock=lambda: now[0]) as there:
+        token = small(there, seconds=1000.0)
+        first, second = (there.post(token=token).json()["id"] for _ in range(2))
+        there.supervisor.answer(first)  # after 1.5 s, as it says
+        there.supervisor.watcher.started(second)
+        now[0] += 40.0
+        there.supervisor.watcher.failed(second, "deadline", "", "")
+        assert (used(there, token).texts, used(there, token).seconds) == (1, pytest.approx(41.5))
+        third = there.post(token=token).json()["id"]
+        now[0] += 20.0
+        assert used(there, token) == Used(), "another day"
+        there.call("DELETE", f"/v1/requests/{third}", token=token)
+        assert used(there, token) == Used(), "what is given back counts for the day on which it was taken"
+
+
+@pytest.mark.parametrize(
+    ("quota", "what"), [({"seconds": PLANNED / 2}, "seconds"), ({"bytes": 20_000}, "bytes")]
+)
+def test_a_request_that_would_take_more_than_is_left_is_refused(
+    there: World, quota: dict[str, float], what: str
+) -> None:
+    token = small(there, **quota)
+    data = request_bytes(there.folder, content=bytes(10_000))
+    response = there.post(data, token=token)
+    assert (response.status_code, response.json()["code"]) == (429, "quota")
+    assert f" {what}, more than" in response.json()["detail"] and not there.supervisor.jobs
+
+
+def test_a_client_that_is_revoked_loses_its_requests_and_their_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "LOOK_SECONDS", 0.01)
+    with world(tmp_path / "data", monkeypatch) as there:
+        token, other = small(there), there.client("other")
+        waits, runs = (there.post(token=token).json()["id"] for _ in range(2))
+        there.supervisor.watcher.started(runs)
+        there.put_keys(token=other)
+        stays = there.post(token=other).json()["id"]
+
+        async def events() -> list[int]:
+            how = {"headers": {"Authorization": f"Bearer {token}"}}
+            paths = (f"/v1/requests/{id}/events" for id in (waits, runs))
+            watching = [asyncio.create_task(there._called("GET", path, how)) for path in paths]
+            while sum(there.service.streams.values()) < 2:
+                await asyncio.sleep(0.01)
+            tokens.revoke(there.service.ledger, "small")
+            async with asyncio.timeout(60.0):
+                responses = await asyncio.gather(*watching)
+                await asyncio.gather(*there.service._cancelling)
+            return [response.status_code for response in responses]
+
+        assert there.runner.run(events()) == [200, 200]
+        assert list(there.supervisor.jobs) == [stays]
+        assert not there.service.layout.request(waits).exists()

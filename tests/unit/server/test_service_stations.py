@@ -1,0 +1,400 @@
+"""Lanes with workers that are no processes: order, room, deadlines, cancelling, deaths, draining."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from service_dispatch import PATIENCE, Book, Puppet, settled
+
+from tacita.errors import InputError, RefusedError, TacitaError
+from tacita.server.jobs import post, station
+from tacita.server.jobs.queue import Job, Lane
+from tacita.server.jobs.supervisor import Supervisor
+from tacita.server.jobs.worker import Worker
+from tacita.server.workers.messages import Ready, Stopped
+from tacita.two_party.protocol.refusal import Reason
+
+LANES = [Lane(model, "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64) for model in "mn"]
+
+
+@dataclass
+class Stage:
+    """A supervisor of two lanes over puppets. puppets: those of lane m, the latest last."""
+
+    book: Book = field(default_factory=Book)
+    puppets: list[Puppet] = field(default_factory=list)
+    others: list[Puppet] = field(default_factory=list)
+    now: float = 1000.0
+    unable: int = 0
+
+    async def start(self, lane: Lane, save_every: float) -> Worker:
+        if self.unable and self.puppets:
+            self.unable -= 1
+            raise TacitaError("it cannot", hint="")
+        (self.puppets if lane.model == "m" else self.others).append(Puppet())
+        return (self.puppets if lane.model == "m" else self.others)[-1]
+
+    def supervisor(self, waiting: int = 30, attempts: int = 3) -> Supervisor:
+        return Supervisor(
+            LANES,
+            self.book,
+            waiting=waiting,
+            attempts=attempts,
+            clock=lambda: self.now,
+            start=self.start,
+        )
+
+    @property
+    def puppet(self) -> Puppet:
+        return self.puppets[-1]
+
+
+def job(id: str, client: str = "ann", model: str = "m", deadline: float | None = None) -> Job:
+    return Job(id, client, model, "thor", "00" * 16, Path("k"), Path("f") / id, deadline)
+
+
+def played(
+    test: Callable[[Stage, Supervisor], Awaitable[None]], **limits: int
+) -> Callable[[], Coroutine[Any, Any, None]]:
+    async def run() -> None:
+        stage = Stage()
+        supervisor = stage.supervisor(**limits)
+        await supervisor.start()
+        async with asyncio.timeout(PATIENCE):
+            await test(stage, supervisor)
+            await supervisor.stop()
+        assert all(puppet.ended for puppet in [*stage.puppets, *stage.others])
+
+    return run
+
+
+def test_twenty_requests_of_three_clients_are_answered_in_turn() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        names = [f"{client}{number}" for client in ("ann", "bob", "cec") for number in range(7)][:20]
+        places = [supervisor.submit(job(name, name[:3])) for name in names]
+        assert places[:7] == list(range(7)), "the first client finds nobody"
+        assert (places[7], places[14]) == (1, 2), "the others come before its second and third"
+        expected = {name: supervisor.place(name) for name in names}
+        for _ in names:
+            await settled()
+            stage.puppet.does()
+        await settled()
+        started = stage.book.of("started")
+        assert started == stage.book.of("finished")
+        assert [name[:3] for name in started[:9]] == ["ann", "bob", "cec"] * 3
+        assert {name: started.index(name) for name in names} == expected
+
+    asyncio.run(played(test)())
+
+
+def test_a_full_lane_refuses_and_the_other_does_not() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        clients = {"a": "ann", "b": "ann", "c": "bob"}
+        assert [supervisor.submit(job(*each)) for each in clients.items()] == [0, 1, 1], "one runs, two wait"
+        for _ in range(2):
+            with pytest.raises(RefusedError, match=r"busy: [23] requests wait") as refused:
+                supervisor.submit(job("d", "cec"))
+            assert refused.value.reason == Reason.FULL
+            await settled()
+        assert supervisor.submit(job("d", model="n")) == 0
+        stage.puppet.does()
+        await settled()
+        assert supervisor.submit(job("e")) == 2
+        assert (supervisor.place("b"), supervisor.place("c"), supervisor.place("x")) == (1, None, None)
+        assert stage.book.of("started") == ["a", "d", "c"]
+
+    asyncio.run(played(test, waiting=2)())
+
+
+def test_jobs_that_belong_nowhere_are_refused() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        with pytest.raises(InputError, match="no model 'x'"):
+            supervisor.submit(job("a", model="x"))
+        supervisor.submit(job("a"))
+        for _ in ("it waits", "it runs"):
+            with pytest.raises(InputError, match="here already"):
+                supervisor.submit(job("a", "bob"))
+            await settled()
+
+    asyncio.run(played(test)())
+    with pytest.raises(InputError, match="two lanes"):
+        Supervisor([LANES[0]] * 2, Book(), waiting=1)
+
+
+def test_a_lane_that_cannot_open_does_not_wait_for_the_others() -> None:
+    opened = list[Puppet]()
+
+    async def start(lane: Lane, save_every: float) -> Worker:
+        if lane.model == "m":
+            opened.append(Puppet())
+            return opened[0]
+        if lane.model == "n":
+            raise TacitaError("the worker of n (thor): bad", hint="")
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def run() -> None:
+        slow = dataclasses.replace(LANES[0], model="slow")
+        supervisor = Supervisor([*LANES, slow], Book(), waiting=1, start=start)
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(TacitaError, match="worker of n"):
+                await supervisor.start()
+        assert not supervisor.ready()
+
+    asyncio.run(run())
+    assert [puppet.ended for puppet in opened] == [True]
+
+
+def test_what_waits_past_its_deadline_fails_without_a_start() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        supervisor.submit(job("a"))
+        await settled()
+        supervisor.submit(job("b", deadline=1010.0))
+        supervisor.submit(job("c", deadline=1030.0))
+        stage.now = 1020.0
+        stage.puppet.does()
+        await settled()
+        assert stage.book.of("started") == ["a", "c"]
+        assert stage.book.why == {"b": ("deadline", "its deadline passed while it waited")}
+
+    asyncio.run(played(test)())
+
+
+def test_a_deadline_that_passes_behind_a_long_job_is_told_at_once() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        supervisor.submit(job("a"))
+        await settled()
+        supervisor.submit(job("b", deadline=1000.01))
+        stage.now = 1001.0
+        await stage.book.until("failed")
+        assert stage.book.lines == [("started", "a"), ("failed", "b")]
+        assert supervisor.place("b") is None
+
+    asyncio.run(played(test)())
+
+
+def test_what_runs_past_its_deadline_ends_at_the_next_stage() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        supervisor.submit(job("a", deadline=1010.0))
+        supervisor.submit(job("b"))
+        await settled()
+        stage.puppet.passes()
+        await settled()
+        assert stage.puppet.told_to_stop == []
+        stage.now = 1011.0
+        stage.puppet.passes()
+        await settled()
+        assert stage.puppet.told_to_stop == ["a"]
+        assert stage.book.of("failed") == []
+        stage.puppet.stops()
+        await settled()
+        assert stage.book.why == {"a": ("deadline", "its deadline passed while it was evaluated")}
+        assert stage.book.of("started") == ["a", "b"]
+
+    asyncio.run(played(test)())
+
+
+def test_a_job_that_is_done_after_its_deadline_is_done() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        supervisor.submit(job("a", deadline=1010.0))
+        await settled()
+        stage.now = 1011.0
+        stage.puppet.passes()
+        stage.puppet.does()
+        await settled()
+        assert stage.book.lines[-1] == ("finished", "a")
+        assert stage.book.why == {}
+
+    asyncio.run(played(test)())
+
+
+def test_cancelled_jobs_are_not_told_of() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        for id in "abc":
+            supervisor.submit(job(id))
+        await settled()
+        assert [supervisor.cancel(id) for id in "bbx"] == [True, False, False]
+        assert supervisor.cancel("a")
+        assert not supervisor.cancel("a")
+        gone = asyncio.create_task(supervisor.left("a"))
+        stage.puppet.passes()
+        await settled()
+        assert not gone.done(), "its worker has not ended it"
+        stage.puppet.stops()
+        await gone
+        await settled()
+        stage.puppet.does()
+        await settled()
+        assert stage.book.lines == [("started", "a"), ("started", "c"), ("finished", "c")]
+        supervisor.submit(job("a"))
+        await settled()
+        assert stage.book.lines[-1] == ("started", "a"), "its id is free again"
+
+    asyncio.run(played(test)())
+
+
+@pytest.mark.parametrize("ending", ["does", "fails", "die"])
+def test_whatever_becomes_of_a_cancelled_job_is_not_told(ending: str) -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        supervisor.submit(job("a"))
+        await settled()
+        supervisor.cancel("a")
+        getattr(stage.puppet, ending)()
+        await supervisor.left("a")
+        await settled()
+        assert stage.book.lines == [("started", "a")]
+
+    asyncio.run(played(test)())
+
+
+def test_a_worker_that_dies_is_replaced_and_its_job_is_next() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        for id, client in [("a1", "ann"), ("a2", "ann"), ("b1", "bob")]:
+            supervisor.submit(job(id, client))
+        await settled()
+        stage.puppet.passes()
+        stage.puppet.die()
+        await settled()
+        assert len(stage.puppets) == 2
+        for _ in range(3):
+            stage.puppet.does()
+            await settled()
+        assert stage.book.of("requeued") == ["a1"]
+        assert stage.book.of("started") == ["a1", "a1", "b1", "a2"]
+        assert stage.book.of("finished") == ["a1", "b1", "a2"]
+
+    asyncio.run(played(test)())
+
+
+def test_a_job_under_which_workers_die_fails_at_last() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        supervisor.submit(job("a"))
+        supervisor.submit(job("b"))
+        for _ in range(2):
+            await settled()
+            stage.puppet.passes()
+            stage.puppet.die()
+        await settled()
+        assert stage.book.why == {"a": ("worker", "2 worker processes ended during its evaluation")}
+        assert stage.book.of("requeued") == ["a"]
+        assert stage.puppet.job == "b"
+
+    asyncio.run(played(test, attempts=2)())
+
+
+def test_a_worker_that_cannot_be_replaced_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post, "LONGEST_PAUSE", 0.0)
+
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        stage.unable = 3
+        supervisor.submit(job("a"))
+        await settled()
+        stage.puppet.die()
+        await stage.book.until("requeued")
+        assert not supervisor.ready()
+        await stage.book.until("started", 2)
+        assert supervisor.ready()
+        assert stage.unable == 0
+
+    asyncio.run(played(test)())
+
+
+@pytest.mark.parametrize("said", [Ready(1.0), Stopped("b", 1), Stopped("a", 1)], ids=str)
+def test_a_worker_that_says_what_none_would_is_replaced(said: Any) -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        supervisor.submit(job("a"))
+        await settled()
+        stage.puppet.says(said)
+        await settled()
+        assert stage.puppets[0].ended
+        assert stage.book.lines == [("started", "a"), ("requeued", "a"), ("started", "a")]
+
+    asyncio.run(played(test)())
+
+
+def test_a_failure_is_told_and_the_next_job_starts() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        supervisor.submit(job("a"))
+        supervisor.submit(job("b"))
+        await settled()
+        stage.puppet.fails("resources")
+        await settled()
+        assert stage.book.why == {"a": ("resources", "it is bad")}
+        stage.puppet.does(resident=3)
+        await settled()
+        assert supervisor.resident() == {("m", "thor"): 3, ("n", "thor"): 0}
+
+    asyncio.run(played(test)())
+
+
+def test_stopping_ends_what_runs_and_tells_nobody() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        supervisor.submit(job("a"))
+        supervisor.submit(job("b"))
+        await settled()
+        left = asyncio.create_task(supervisor.left("a"))
+        await settled()
+        assert not left.done()
+        await supervisor.stop()
+        await left
+        assert stage.book.lines == [("started", "a")]
+
+    asyncio.run(played(test)())
+
+
+def test_a_watcher_with_a_defect_does_not_stop_the_lane() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        def fail(event: str, id: str) -> None:
+            raise RuntimeError(id)
+
+        stage.book.at = fail
+        for id in "ab":
+            supervisor.submit(job(id))
+            await settled()
+            stage.puppet.does()
+        await settled()
+        assert stage.book.of("finished") == ["a", "b"]
+
+    asyncio.run(played(test)())
+
+
+def test_draining_lets_the_running_job_end_and_starts_none() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        for id in "ab":
+            supervisor.submit(job(id))
+        await settled()
+        drain = asyncio.create_task(supervisor.drain(PATIENCE))
+        await settled()
+        with pytest.raises(RefusedError, match="ending"):
+            supervisor.submit(job("c"))
+        stage.puppet.does()
+        assert await drain == ["b"]
+        assert stage.book.lines == [("started", "a"), ("finished", "a")]
+
+    asyncio.run(played(test)())
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_draining_interrupts_what_takes_longer(stops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(station, "GRACE", PATIENCE if stops else 0.0)
+
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        for id, client in [("a1", "ann"), ("a2", "ann"), ("b1", "bob")]:
+            supervisor.submit(job(id, client))
+        await settled()
+        drain = asyncio.create_task(supervisor.drain(0.0))
+        while not stage.puppet.told_to_stop:
+            await settled()
+        if stops:
+            stage.puppet.stops()
+        assert await drain == ["a1", "b1", "a2"]
+        assert stage.book.lines == [("started", "a1")], "nobody is told that it failed"
+        assert len(stage.puppets) == 1, "no worker is started any more"
+
+    asyncio.run(played(test)())

@@ -1,0 +1,212 @@
+"""The likeliest token and no logits from ciphertexts: plans that say so, what a client reads, and a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_generation_encrypted import ASKED, TEXTS, TOKENS, TOY, folder_of, planned
+from tiny_decoders import gpt2, llama, logits
+
+import tacita
+from tacita.api import classify_locally
+from tacita.checkpoint import Checkpoint, from_tensors
+from tacita.cli import main
+from tacita.errors import FileError, InputError, PlanError
+from tacita.planning.check_circuit import require_circuit
+from tacita.planning.generation import Request
+from tacita.planning.wish import Wish
+from tacita.plans.answers import CHOSEN
+from tacita.plans.check import check
+from tacita.plans.plan import Plan, parse
+from tacita.texts.embed import tokenize
+from tacita.texts.generation import Choice, Chosen, choice
+from tacita.texts.task import CHOICE, NEXT
+
+REVEAL = {"reveal": "token", "gap": 0.05}
+
+
+@pytest.fixture(scope="module", params=["rows", "multidiagonal"])
+def plan(request: pytest.FixtureRequest) -> Plan:
+    return planned(llama(), packing=request.param, **REVEAL)
+
+
+@pytest.fixture(scope="module")
+def rows() -> Plan:
+    return planned(llama(), packing="rows", **REVEAL)
+
+
+def wanted(model: Checkpoint, text: str) -> np.ndarray:
+    return np.asarray(logits(model, tokenize(model, text)[0])[-1])
+
+
+@pytest.mark.parametrize("backend", ["plain", "sim"])
+@pytest.mark.parametrize("text", ASKED)
+def test_the_token_is_that_of_floats(plan: Plan, text: str, backend: str) -> None:
+    model = llama()
+    answer = classify_locally(plan, model, text, backend=backend)
+    assert isinstance(answer, Chosen) and answer.trusted
+    assert answer.token == wanted(model, text).argmax() and answer.share == 1.0
+    assert sorted(answer.logits)[:-1] == [0.0] * (model.config.vocab - 1)  # of the logits nothing is left
+
+
+def test_other_families_schemes_and_vocabularies() -> None:
+    for model, how in ((gpt2(), {}), (llama(vocab=200, layers=1), {}), (llama(), {"scheme": "leaf"})):
+        found = planned(model, **REVEAL, **how)
+        answer = classify_locally(found, model, ASKED[0], backend="sim")
+        assert isinstance(answer, Chosen) and answer.trusted
+        assert answer.token == wanted(model, ASKED[0]).argmax()
+
+
+def twins(model: Checkpoint, first: int, second: int) -> Checkpoint:
+    """The same with two words between which nothing decides."""
+    words = "lm_head.weight"
+    table = model.tensors[words].copy()
+    table[second] = table[first]
+    tensors = {**model.tensors, words: table}
+    return from_tensors(model.config, tensors, model.tokenizer, name="twins")
+
+
+def test_two_equal_words_share() -> None:
+    model = llama()
+    first = int(wanted(model, ASKED[1]).argmax())
+    second = (first + 5) % model.config.vocab
+    both = twins(model, first, second)
+    answer = classify_locally(planned(both, **REVEAL), both, ASKED[1], backend="sim")
+    assert isinstance(answer, Chosen) and answer.trusted
+    assert answer.token in (first, second) and answer.share < 0.9 and "as likely" in answer.told
+    assert abs(sum(answer.logits) - 1.0) <= 0.1
+    assert not any(np.delete(answer.vector, [first, second]))
+
+
+def test_what_a_plan_says(rows: Plan) -> None:
+    assert (rows.task, rows.model.task, rows.gap, rows.answer) == (CHOICE, NEXT, 0.05, CHOSEN)
+    assert rows.decimals == 1 and parse(rows.to_text(), "plan", rows.salt) == rows
+    others = planned(llama(), packing="rows")
+    assert others.gap == 0.0 and '"gap"' not in others.to_text().partition('"layout"')[2]
+    assert rows.predicted_seconds() > others.predicted_seconds()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gap": 0.0}, "bound|layout"),
+        ({"gap": -1.0}, "gap"),
+        ({"gap": float("inf")}, "gap"),
+        ({"answer": 30.0}, "bound of a choice"),
+        ({"decimals": 2}, "decimals"),
+    ],
+)
+def test_plans_that_say_something_else_are_refused(rows: Plan, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(FileError, match=message):
+        changed = replace(rows, **change)
+        check(changed)
+        require_circuit(changed)
+
+
+def test_a_response_of_other_blocks_is_refused(rows: Plan) -> None:
+    found: Any = rows.layout.response
+    for change in ({"bound": 2.0}, {"width": found.width * 2}, {"apart": True}):
+        response = replace(found, **change)
+        with pytest.raises(FileError, match="blocks of the response"):
+            check(replace(rows, layout=replace(rows.layout, response=response)))
+
+
+def test_a_comparison_of_another_gap_is_refused(rows: Plan) -> None:
+    specs = dict(rows.circuit["specs"])
+    for comparison, message in (
+        ({**specs["comparison"], "gap": 0.25}, "gap of the comparison"),
+        (None, "comparison of logits"),
+        ({**specs["comparison"], "step": []}, "approximations"),
+    ):
+        changed = {**specs, "comparison": comparison} if comparison else specs
+        changed = changed if comparison else {k: v for k, v in specs.items() if k != "comparison"}
+        with pytest.raises(FileError, match=message):
+            require_circuit(replace(rows, circuit={**rows.circuit, "specs": changed}))
+
+
+def test_choices_that_are_none() -> None:
+    assert choice((0.0, 1.0), ()).warnings == ()
+    for shares, message in (((0.0, 0.0), "no word"), ((1.0, 1.0), "several words")):
+        assert message in choice(shares, ()).warnings[0]
+    assert choice((0.0, 0.0), ("broken",)).warnings == ("broken",)
+
+
+def test_wishes_that_mean_nothing() -> None:
+    for wrong in ({"reveal": "index"}, {"gap": 0.0}, {"gap": float("nan")}):
+        with pytest.raises(InputError, match=r"gap|reveals"):
+            Wish(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="reveals a token"):
+        tacita.plan(tokens=TOKENS, preset=TOY, texts=TEXTS, reveal="token")
+    with pytest.raises(PlanError, match="compares no logits"):
+        planned(llama(), scheme="arion", **REVEAL)
+    with pytest.raises(InputError, match="without ciphertexts"):
+        Request(reveal="token")
+    with pytest.raises(InputError, match="temperature or top_k"):
+        Request(reveal="token", scheme="thor", choice=Choice(temperature=0.5))
+
+
+def test_texts_of_which_none_has_a_likeliest_word() -> None:
+    """A plan tells its error and its noise from samples that have one."""
+    model = llama()
+    words = "lm_head.weight"
+    same = {**model.tensors, words: np.repeat(model.tensors[words][:1], model.config.vocab, axis=0)}
+    flat = from_tensors(model.config, same, model.tokenizer, name="flat")
+    with pytest.raises(PlanError, match="no sample"):
+        planned(flat, **REVEAL)
+
+
+def test_tokens_one_after_the_other() -> None:
+    model = llama()
+    common = {"model": model, "max_tokens": 3}
+    on = {"scheme": "thor", "tokens": TOKENS, "preset": TOY, "texts": TEXTS, "reveal": "token"}
+    found = list(tacita.generate(ASKED[0], backend="sim", **on, **common))
+    assert found == list(tacita.generate(ASKED[0], **common))
+
+
+@pytest.mark.native
+def test_a_token_on_ciphertexts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the toy ring, by the command: what is decrypted is one word and zeros."""
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    (tmp_path / "model").mkdir()
+    folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
+    texts.write_text("\n".join(TEXTS))
+    main_ = ["generate", ASKED[0], "--model", str(folder), "--max-tokens", "2", "--tokens", str(TOKENS)]
+    on = ["--scheme", "thor", "--backend", "ckks", "--preset", TOY, "--allow-insecure", "--reveal", "token"]
+    assert main([*main_, *on, "--texts", str(texts), "--json", str(report)]) == 0
+    expected = [token.id for token in tacita.generate(ASKED[0], model=folder, max_tokens=2)]
+    found = json.loads(report.read_text())
+    assert found["tokens"] == expected and found["trusted"]
+    assert "thor: 2 x" in capsys.readouterr().err
+
+
+@pytest.mark.native
+def test_steps_reveal_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The client has the public folder alone; what it decrypts is a token, and its report has no logits."""
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    (tmp_path / "model").mkdir()
+    folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
+    texts.write_text("\n".join(TEXTS))
+    public, work, model = (str(tmp_path / "public"), str(tmp_path / "work"), ["--model", str(folder)])
+    insecure, wish = ["--work", work, "--allow-insecure"], ["--reveal", "token", "--gap", "0.05"]
+    ring = ["--tokens", str(TOKENS), "--preset", TOY, "--texts", str(texts)]
+    assert main(["plan", *model, "--work", work, *ring, *wish]) == 0
+    assert main(["plan", "show", str(tmp_path / "work" / "plan.json")]) == 0
+    assert "the likeliest token alone, of logits 0.05 apart" in capsys.readouterr().out
+    assert main(["publish", *model, "--work", work, "--planned", "--output", public]) == 0
+    assert main(["keygen", "--public", public, *insecure]) == 0
+    assert main(["encrypt", ASKED[0], "--public", public, *insecure]) == 0
+    assert main(["evaluate", *model, *insecure]) == 0
+    capsys.readouterr()
+    assert main(["decrypt", "--public", public, *insecure, "--json", str(report)]) == 0
+    found, expected = json.loads(report.read_text()), int(wanted(llama(), ASKED[0]).argmax())
+    assert (found["token"], found["share"], found["warnings"]) == (
+        expected,
+        1.0,
+        [],
+    ) and "logits" not in found
+    assert capsys.readouterr().out.startswith(f"answer: token {expected} of 41")

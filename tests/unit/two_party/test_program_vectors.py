@@ -1,0 +1,47 @@
+"""The vectors of the Rust client are what this release makes: see `program_vectors`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tacita import api
+from tacita.texts.embed import tokenize
+from tacita.two_party.planning import program_of
+from tacita.two_party.program.encoding import decode, encode
+from tacita.two_party.protocol import public_part
+
+vectors = pytest.importorskip("program_vectors")
+
+
+def read(name: str) -> Any:
+    return json.loads((vectors.FOLDER / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("name", vectors.CASES)
+def test_a_stored_program_is_the_one_of_its_plan(name: str) -> None:
+    vector = read(name)
+    part = public_part.decode(bytes.fromhex(vector["part"]))
+    assert encode(program_of(part.plan)).decode() == vector["program"]
+    program = decode(vector["program"].encode())
+    linear = [step for step in program.steps if step.op == "linear"]
+    assert [step.parameters["outputs"] for step in linear] == [len(m["bias"]) for m in vector["maps"]]
+    assert sum(step.op == "norm" for step in program.steps) == len(vector["norms"])
+    for asked in vector["texts"]:
+        assert tokenize(part.front, asked["text"])[0] == asked["ids"]
+
+
+def test_stored_tokens_are_those_of_the_library() -> None:
+    assert read("tokens") == vectors.tokens()
+
+
+def test_the_default_model_is_read_without_the_library() -> None:
+    """The kinds of normaliser, cutter and template that `crates/wasm` knows."""
+    tokenizer = api.load().tokenizer
+    assert tokenizer is not None
+    data = json.loads(tokenizer.to_str())
+    assert data["normalizer"]["type"] == "BertNormalizer"
+    assert data["pre_tokenizer"]["type"] == "BertPreTokenizer"
+    assert (data["model"]["type"], data["post_processor"]["type"]) == ("WordPiece", "TemplateProcessing")

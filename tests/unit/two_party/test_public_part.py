@@ -1,0 +1,214 @@
+"""What a server publishes, as bytes; the handshake that brings it to a client; the client's cache."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from links import SocketLink, both
+from random_checkpoint import make_random_checkpoint
+
+from tacita.checkpoint import embed
+from tacita.client.public_cache import PublicCache, default_folder
+from tacita.errors import FileError, PeerError, RefusedError, TacitaError
+from tacita.planning.wish import Wish
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.protocol import handshake
+from tacita.two_party.protocol.public_part import PublicPart, decode, digest, encode, public_part
+from tacita.two_party.protocol.refusal import Reason, Refusal
+
+TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
+CHECKPOINT = make_random_checkpoint()
+
+
+@pytest.fixture(scope="module")
+def plan() -> TwoPartyPlan:
+    return make_two_party_plan(CHECKPOINT, Wish(tokens=16, texts=TEXTS))
+
+
+@pytest.fixture(scope="module")
+def part(plan: TwoPartyPlan) -> PublicPart:
+    return public_part(plan, CHECKPOINT)
+
+
+def test_the_client_embeds_as_the_server_would(part: PublicPart) -> None:
+    found = decode(encode(part))
+    for ours, theirs in zip(embed(found.front, TEXTS[2], 16), embed(CHECKPOINT, TEXTS[2], 16), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_no_tensor_of_the_encoder_is_published(part: PublicPart) -> None:
+    assert all(name.startswith("embeddings.") for name in part.tables)
+    plan = make_two_party_plan(CHECKPOINT, Wish(tokens=16, texts=TEXTS, embeddings="hidden"))
+    hidden = public_part(plan, CHECKPOINT, b"encrypted")
+    assert not hidden.tables and len(encode(hidden)) < len(encode(part))
+    assert decode(encode(hidden)) == hidden
+    for wrong in (replace(hidden, encrypted=b""), replace(part, encrypted=b"encrypted")):
+        with pytest.raises(FileError, match="encrypted table"):
+            decode(encode(wrong))
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_floats_take_the_fewest_bytes_that_keep_them(part: PublicPart, kind: type[np.floating]) -> None:
+    tables = {name: table.astype(kind).astype(np.float64) for name, table in part.tables.items()}
+    data = encode(replace(part, tables=tables))
+    elements = sum(table.size for table in tables.values())
+    assert abs(len(data) - elements * np.dtype(kind).itemsize) < 8000
+    for name, table in decode(data).tables.items():
+        np.testing.assert_array_equal(table, tables[name])
+
+
+def test_every_truncation_is_refused(part: PublicPart) -> None:
+    data = encode(part)
+    for keep in [*range(0, 64), *range(64, len(data), 997), len(data) - 1]:
+        with pytest.raises(FileError):
+            decode(data[:keep])
+    with pytest.raises(FileError, match="too many"):
+        decode(data + b"\0")
+
+
+def test_flipped_bytes_are_refused_or_change_nothing_but_numbers(part: PublicPart) -> None:
+    data, rng = bytearray(encode(part)), np.random.default_rng(0)
+    for at in rng.integers(0, len(data), 200):
+        data[at] ^= 0x55
+        try:
+            found = decode(bytes(data))
+            assert found.plan.tokens == 16
+        except FileError:
+            pass
+        data[at] ^= 0x55
+
+
+def test_a_bad_tokenizer_is_the_servers_fault(part: PublicPart) -> None:
+    with pytest.raises(FileError, match="tokenizer"):
+        _ = decode(encode(replace(part, tokenizer="{}"))).front
+
+
+def greeting(cache: PublicCache):
+    return lambda link: handshake.greet(link, cache)
+
+
+def welcoming(part: PublicPart, plan_hash: str | None = None):
+    return lambda link: handshake.welcome(link, encode(part), plan_hash or part.plan.hash)
+
+
+def test_the_part_travels_once(part: PublicPart, tmp_path: Path) -> None:
+    cache, sent = PublicCache(tmp_path), []
+
+    class Counting(SocketLink):
+        def __init__(self, link: SocketLink) -> None:
+            self._end = link._end
+
+        def send(self, data: bytes) -> None:
+            sent.append(len(data))
+            super().send(data)
+
+    for _ in range(2):
+        client, server = both(greeting(cache), lambda link: welcoming(part)(Counting(link)))
+        assert isinstance(client, PublicPart) and server is None
+        assert client.plan == part.plan
+        sent.append(0)
+    first, second = sum(sent[: sent.index(0)]), sum(sent[sent.index(0) :])
+    assert first - second == len(encode(part))
+
+
+def test_a_refusal_stands_in_place_of_the_welcome(part: PublicPart, tmp_path: Path) -> None:
+    full = Refusal(Reason.FULL, 4)
+
+    def refusing(link: SocketLink) -> None:
+        handshake.welcome(link, encode(part), part.plan.hash, refuse=lambda: full)
+
+    for said in both(greeting(PublicCache(tmp_path)), refusing):
+        assert isinstance(said, RefusedError) and (said.reason, str(said)) == (Reason.FULL, str(full.error()))
+
+
+@pytest.mark.parametrize("refusal", [None, Refusal(Reason.CLIENT, 7), Refusal(12, 0)])
+def test_every_text_is_permitted_or_refused(refusal: Refusal | None) -> None:
+    def answering(link: SocketLink) -> None:
+        assert handshake.asked(link)
+        handshake.answer(link, refusal)
+
+    for said in both(handshake.ask, answering):
+        assert said is None if refusal is None else isinstance(said, RefusedError)
+
+
+def test_a_damaged_copy_is_fetched_again(part: PublicPart, tmp_path: Path) -> None:
+    cache, data = PublicCache(tmp_path), encode(part)
+    cache.put(digest(data), data)
+    path = next(tmp_path.glob("*.part"))
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    client, _ = both(greeting(cache), welcoming(part))
+    assert isinstance(client, PublicPart) and path.read_bytes() == data
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(part: PublicPart, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    client, _ = both(greeting(PublicCache(tmp_path / "file")), welcoming(part))
+    assert isinstance(client, PublicPart)
+
+
+def test_the_cache_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "tacita" / "public"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, says the specification
+    assert default_folder() == Path.home() / ".cache" / "tacita" / "public"
+
+
+def test_another_plan_is_told_to_both(part: PublicPart, tmp_path: Path) -> None:
+    client, server = both(greeting(PublicCache(tmp_path)), welcoming(part, "00" * 32))
+    assert isinstance(client, PeerError) and "another plan" in str(client)
+    assert isinstance(server, PeerError) and "another plan" in str(server)
+
+
+NOISE = {
+    "nothing": b"",
+    "http": b"GET / HTTP/1.1\r\n\r\n",
+    "random": np.random.default_rng(0).bytes(4096),
+    "zeros": bytes(4096),
+}
+
+
+@pytest.mark.parametrize("noise", NOISE.values(), ids=NOISE)
+def test_garbage_ends_with_an_error_on_either_side(part: PublicPart, tmp_path: Path, noise: bytes) -> None:
+    def garbage(link: SocketLink) -> None:
+        link.send(noise)
+
+    _, server = both(garbage, welcoming(part))
+    assert isinstance(server, PeerError)
+    client, _ = both(greeting(PublicCache(tmp_path)), garbage)
+    assert isinstance(client, TacitaError)
+
+
+def test_a_server_that_lies_about_its_part_is_found_out(part: PublicPart, tmp_path: Path) -> None:
+    data = encode(part)
+
+    def lie(length: int, told: bytes, given: bytes):
+        def run(link: SocketLink) -> None:
+            link.receive(handshake.HELLO.size)
+            link.send(handshake.WELCOME.pack(handshake.MAGIC, handshake.VERSION, length, told))
+            link.receive(1)
+            link.send(given)
+
+        return run
+
+    for liar in (
+        lie(1 << 62, digest(data), data),
+        lie(0, digest(data), b""),
+        lie(len(data), bytes(32), data),
+        lie(len(data), digest(data), data[:100]),
+        lie(100, digest(data[:100]), data[:100]),
+    ):
+        client, _ = both(greeting(PublicCache(tmp_path)), liar)
+        assert isinstance(client, TacitaError)
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_another_version_is_named() -> None:
+    def old(link: SocketLink) -> None:
+        link.send(handshake.HELLO.pack(handshake.MAGIC, 7))
+
+    _, server = both(old, lambda link: handshake.welcome(link, b"x", "00" * 32))
+    assert isinstance(server, PeerError) and "version 7" in str(server)

@@ -1,0 +1,77 @@
+"""Every family between two parties: the tiny models of `test_families.py`, planned, and run on integers and
+on shares beside floats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacita.blocks.weights import Weights
+from tacita.checkpoint.load import Checkpoint, load
+from tacita.checkpoint.reference import reference
+from tacita.planning.wish import Wish
+from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.plan.check import parse_plan
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.planning import make_two_party_plan
+
+families = pytest.importorskip("test_families")
+PADDING = 3
+
+
+def prepared(name: str, folder: Path) -> tuple[Checkpoint, TwoPartyPlan, np.ndarray, np.ndarray]:
+    """(model, plan, hidden states, mask); the last rows of a text are padding, copies of the first."""
+    case = families.expected_of(name)
+    pooling = next(iter(case["answer"])) or None
+    model = load(families.folder_of(name, folder), pooling=pooling)
+    if "pixels" in case:
+        hidden = families.hidden_of(model, np.array(case["pixels"]))
+        mask = np.ones(len(hidden))
+    else:
+        real = families.embedded(model, case["ids"], case["types"])
+        hidden = np.concatenate([real, np.repeat(real[:1], PADDING, axis=0)])
+        mask = (np.arange(len(hidden)) < len(real)).astype(np.float64)
+    plan = make_two_party_plan(model, Wish(tokens=len(hidden), hidden_states=[(hidden, mask)]))
+    return model, plan, hidden, mask
+
+
+def differences(found: np.ndarray, wanted: np.ndarray, mask: np.ndarray) -> float:
+    """The largest, of real tokens where there is a row for each, relative to the largest value if above 1."""
+    wanted = np.atleast_2d(wanted)
+    assert found.shape == wanted.shape
+    kept = mask > 0.0 if len(wanted) > 1 else np.ones(1, bool)
+    return float(np.abs(found - wanted)[kept].max() / max(1.0, np.abs(wanted).max()))
+
+
+@pytest.mark.parametrize("name", families.CASES)
+def test_integers_keep_a_familys_answer(name: str, tmp_path: Path) -> None:
+    model, plan, hidden, mask = prepared(name, tmp_path)
+    assert parse_plan(plan.to_bytes()) == plan
+    ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), mask)
+    found = plan.run(ops, ops.input(hidden)).floats
+    assert not ops.overflows
+    raw = reference(model, hidden, mask).trace["answer"]
+    assert differences(found, raw, mask) < 0.03
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("name", families.CASES)
+def test_shares_keep_a_familys_answer(name: str, tmp_path: Path) -> None:
+    shares = pytest.importorskip("test_two_party_shares")
+    model, plan, hidden, mask = prepared(name, tmp_path)
+    with shares.pair(timeout=180.0) as session:
+        shares.both(session, lambda party: party.set_up())
+
+        def work(party: Any) -> Any:
+            client = party is session[0]
+            mine = {"mask": mask} if client else {"weights": Weights(model.tensors)}
+            known = shares.Known(plan.formats, plan.bounds, plan.tokens, **mine)
+            ops = shares.SharedTensors(party.native, known)
+            out = plan.run(ops, ops.own(hidden) if client else ops.theirs(hidden.shape))
+            return ops.reveal(out) if client else ops.give(out)
+
+        found = shares.both(session, work)[0]
+    assert differences(found, reference(model, hidden, mask).trace["answer"], mask) < 0.04

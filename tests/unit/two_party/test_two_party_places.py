@@ -1,0 +1,90 @@
+"""Places of two-party sessions: taken by texts, shared by client."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+from hosted_world import SECONDS, asked, make_lane, run, running
+
+from tacita.errors import RefusedError
+from tacita.server.sessions.hosted import SHARE
+from tacita.server.sessions.lane import TwoPartyLane
+from tacita.two_party.protocol.refusal import Reason
+
+native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+if not hasattr(native, "TwoPartyArrival"):
+    pytest.skip("the native engine was built without the two-party mode", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def lane(tmp_path_factory: pytest.TempPathFactory) -> TwoPartyLane:
+    return make_lane(tmp_path_factory.mktemp("lane"))
+
+
+def test_two_sessions_at_a_time_and_no_third(lane: TwoPartyLane, tmp_path: Path) -> None:
+    """Of which one client has one."""
+    meeting = threading.Barrier(3, timeout=SECONDS)
+
+    def meet() -> None:
+        meeting.wait()  # both hold a place
+        meeting.wait()  # the third was refused
+
+    async def work() -> None:
+        async with running(lane) as (sessions, book):
+            ends = [await sessions.open(book.guest(name)) for name in ("alice", "bob")]
+            asking = [asyncio.create_task(asyncio.to_thread(asked, end, tmp_path, meet)) for end in ends]
+            await asyncio.to_thread(meeting.wait)
+            end = await sessions.open(book.guest("carol"))
+            with pytest.raises(RefusedError, match=r"full \(2 sessions\)") as caught:
+                await asyncio.to_thread(asked, end, tmp_path)
+            assert caught.value.reason == Reason.FULL
+            await asyncio.to_thread(meeting.wait)
+            assert all(await asyncio.gather(*asking))
+            ended = await book.wait(3)
+        assert {(each.guest, each.texts, each.ending) for each in ended} == {
+            ("alice", 2, "answered"),
+            ("bob", 2, "answered"),
+            ("carol", 0, "refused"),
+        }
+        assert all(each.seconds > 0 and min(each.bytes_sent, each.bytes_received) > 0 for each in ended)
+
+    run(work)
+
+
+@pytest.mark.parametrize("count", [4, 40])
+def test_sessions_that_say_nothing_keep_nobody_out(lane: TwoPartyLane, tmp_path: Path, count: int) -> None:
+    """Of one client, whose own oldest make room beyond its share of the lobby."""
+
+    async def work() -> None:
+        async with running(lane) as (sessions, book):
+            silent = [await sessions.open(book.guest("alice")) for _ in range(count)]
+            for name in ("bob", "carol"):
+                assert await asyncio.to_thread(asked, await sessions.open(book.guest(name)), tmp_path)
+            ended = await book.wait(2 + max(0, count - SHARE))
+            assert [each.guest for each in ended if each.texts] == ["bob", "carol"]
+        for end in silent:
+            end.close()
+
+    run(work)
+
+
+def test_one_client_does_not_have_all_places(lane: TwoPartyLane, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with running(lane) as (sessions, book):
+            first, go = threading.Event(), threading.Event()
+            meet = lambda: (first.set(), go.wait(SECONDS))  # noqa: E731
+            end = await sessions.open(book.guest("alice"))
+            asking = asyncio.create_task(asyncio.to_thread(asked, end, tmp_path, meet))
+            assert await asyncio.to_thread(first.wait, SECONDS)
+            with pytest.raises(RefusedError, match="1 session of one address or client") as caught:
+                await asyncio.to_thread(asked, await sessions.open(book.guest("alice")), tmp_path)
+            assert caught.value.reason == Reason.ADDRESS
+            assert await asyncio.to_thread(asked, await sessions.open(book.guest("bob")), tmp_path)
+            go.set()
+            assert await asking
+
+    run(work)

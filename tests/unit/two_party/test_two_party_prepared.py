@@ -1,0 +1,94 @@
+"""Prepared rows give the product that is made at once, one row after the other, for a row's own bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacita.blocks.base import Dense
+from tacita.blocks.weights import Weights
+from tacita.two_party.arithmetic.base import Bounds, Formats
+from tacita.two_party.arithmetic.masked import PreparedMaps
+from tacita.two_party.arithmetic.residues import Share, opened, reduced
+from tacita.two_party.arithmetic.shares import Known, SharedTensors
+from tacita.two_party.protocol.party import Party, pair
+
+FORMATS, ROWS = Formats(), 3
+RNG = np.random.default_rng(5)
+MAP, OTHER = Dense("d", 24, 10), Dense("e", 24, 5)
+WEIGHTS = Weights(
+    {
+        f"{name}.{part}": RNG.normal(size=size)
+        for name, count in (("d", 10), ("e", 5))
+        for part, size in (("weight", (count, 24)), ("bias", count))
+    }
+)
+
+Session = tuple[Party, Party]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    with pair(timeout=180.0) as parties:
+        both(parties, lambda party: party.set_up())
+        yield parties
+
+
+def both(parties: Session, work: Callable[[Party], Any]) -> list[Any]:
+    with ThreadPoolExecutor(2) as pool:
+        return [future.result() for future in [pool.submit(work, party) for party in parties]]
+
+
+def shared(x: np.ndarray) -> tuple[Share, Share]:
+    whole = np.rint(np.ldexp(x, FORMATS.fraction)).astype(np.int64).view(np.uint64)
+    mask = reduced(RNG.integers(0, 1 << 64, x.shape, np.uint64), FORMATS.ring)
+    return tuple(
+        Share(part, FORMATS.ring, FORMATS.fraction) for part in (reduced(whole - mask, FORMATS.ring), mask)
+    )
+
+
+def test_rows_one_after_the_other_and_then_at_once(session: Session) -> None:
+    """After the third row of the map, products are made as they were without any prepared."""
+    x = RNG.normal(size=(ROWS + 1, 1, 24))
+    inputs = [shared(row) for row in x]
+
+    def work(party: Party) -> Any:
+        client = party is session[0]
+        weights = None if client else WEIGHTS
+        prepared = PreparedMaps(party.native, FORMATS, weights)
+        prepared.prepare([(MAP,), (MAP, OTHER)], ROWS)
+        known = Known(FORMATS, Bounds({}, {}, {}), 1, weights, np.ones(1) if client else None)
+        ops = SharedTensors(party.native, known, prepared=prepared)
+        found, sent, left = [], [], []
+        for pair_of in inputs:
+            before = party.native.bytes_sent
+            found.append(ops.linear(pair_of[0 if client else 1], (MAP, OTHER)))
+            sent.append(party.native.bytes_sent - before)
+            left.append(prepared.left)
+        return found, sent, left
+
+    ours, theirs = both(session, work)
+    for row, mine, other in zip(x, ours[0], theirs[0], strict=True):
+        expected = np.concatenate(
+            [row @ WEIGHTS.stacked((d,))[0].T + WEIGHTS.stacked_bias((d,)) for d in (MAP, OTHER)], 1
+        )
+        assert np.abs(opened(mine, other.values) - expected).max() < 1e-3
+    assert max(ours[1][:ROWS]) < 24 * 8 + 64 and max(theirs[1][:ROWS]) == 0
+    assert min(ours[1][ROWS], theirs[1][ROWS]) > 10_000
+    assert ours[2] == theirs[2] == [2, 1, 0, 0]
+
+
+def test_what_is_not_prepared_is_told_apart(session: Session) -> None:
+    def work(party: Party) -> Any:
+        prepared = PreparedMaps(party.native, FORMATS, None if party is session[0] else WEIGHTS)
+        none = prepared.left
+        prepared.prepare([(MAP,)], 1)
+        x = np.zeros((2, 24), np.uint64)
+        return none, prepared.product(x, (MAP,)), prepared.product(x[:1], (OTHER,)), prepared.left
+
+    for found in both(session, work):
+        assert found == (0, None, None, 1)

@@ -150,7 +150,7 @@ test:
 	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 test-rust: | tools
-	$(CARGO) test --release --workspace --exclude tacita-py --quiet
+	$(CARGO) test --profile quick --workspace --exclude tacita-py --quiet
 
 test-unit: setup
 	$(BIN)/python -m pytest tests/unit -n $(TEST_WORKERS) --dist loadfile

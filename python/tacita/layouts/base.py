@@ -46,10 +46,10 @@ LOOSE = 0.05  # of an answer, or of 1 where that is smaller
 
 @dataclass(frozen=True)
 class Answer:
-    """values: (size,), or (tokens, size) of an answer for every token, where padding's rows hold anything.
-    disagreement: largest difference between copies. leak: largest value where zero
-    belongs.
-    norm_check: 1 when the last LayerNorm worked inside its interval."""
+    """What a client decodes, and how far it is to be trusted. values: (size,), or (tokens, size) of an answer
+    for every token, where padding's rows hold anything. disagreement: largest difference between copies.
+    leak: largest value where zero belongs. norm_check: 1 when the last LayerNorm worked inside its
+    interval."""
 
     values: Array
     disagreement: float
@@ -82,7 +82,8 @@ class Response(Protocol):
 
 
 def joined(be: Backend, columns: Sequence[Ct], sign: int = 1) -> list[Ct]:
-    """a + sign * i * b for columns two by two; an odd last one stays real. No level, no key switch."""
+    """=> Pairs real ciphertexts into complex ones: a + sign * i * b for columns two by two; an odd last one
+    stays real. No level, no key switch."""
     op = be.add if sign > 0 else be.sub
     pairs = zip(columns[0::2], columns[1::2], strict=False)
     return [op(a, be.mul_i(b)) for a, b in pairs] + list(columns[len(columns) - len(columns) % 2 :])

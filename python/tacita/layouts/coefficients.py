@@ -1,4 +1,4 @@
-"""From rows to the slots that products of coefficients take, and back: a transposition of squares.
+"""Moves rows to the slots that products of coefficients take, and back: a transposition of squares.
 
 With m tokens, h = m/2 and a window of W positions, write a token as t = T h + t' and a position as
 p = q h + p', with t', p' < h. Rows have the value at slot T s/2 + t' W + q h + p'; a product wants t' in the
@@ -31,8 +31,8 @@ Cts = tuple[Ct, ...]
 
 @dataclass(frozen=True)
 class Turn:
-    """Between rows of this shape and coefficients. Errors: ShapeError for windows shorter than half of the
-    tokens."""
+    """Moves numbers between rows of this shape and coefficients. Errors: ShapeError for windows shorter than
+    half of the tokens."""
 
     shape: RowsShape
 
@@ -75,7 +75,7 @@ class Turn:
 
 @lru_cache(maxsize=4)
 def _transposition(shape: RowsShape) -> LinearPlan:
-    """In baby and giant steps over the distance t' - p' of the diagonals."""
+    """Plans the exchange of t' and p' in baby and giant steps over the distance t' - p' of the diagonals."""
     half, window = shape.tokens // 2, shape.window
     slot = np.arange(shape.slots // 2)
     distance = slot % half - slot // window % half
@@ -93,7 +93,7 @@ def _transposition(shape: RowsShape) -> LinearPlan:
 
 @dataclass(frozen=True)
 class CoefficientRequest(RowsRequest):
-    """See `RowsRequest`."""
+    """The request of rows (`RowsRequest`) under this packing's tag."""
 
     tag: ClassVar[str] = "coefficients"
 
@@ -103,6 +103,6 @@ class CoefficientRequest(RowsRequest):
 
 @dataclass(frozen=True)
 class CoefficientResponse(RowsResponse):
-    """See `RowsResponse`."""
+    """The response of rows (`RowsResponse`) under this packing's tag."""
 
     tag: ClassVar[str] = "coefficients"

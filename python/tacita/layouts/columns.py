@@ -32,7 +32,8 @@ ROTATIONS = ("double", "single")  # how attention rotates, ARION's and MOAI's: s
 
 @dataclass(frozen=True)
 class BatchShape:
-    """slots of a ciphertext, tokens of a sequence (both powers of two), lanes. Errors: ShapeError."""
+    """Sizes of a batch: slots of a ciphertext, tokens of a sequence (both powers of two), lanes. Errors:
+    ShapeError."""
 
     slots: int
     tokens: int
@@ -169,8 +170,8 @@ def shifted(be: Backend, xs: Cts, lanes: int) -> list[Ct]:
 
 
 def weights(matrix: Array, src: Columns, dst: Columns) -> Array:
-    """(dst.size, src.size) -> the weights (dst.count, shifts * src.count, lanes) for `Backend.matmul` on
-    `shifted` inputs."""
+    """Arranges a matrix (dst.size, src.size) as the weights (dst.count, shifts * src.count, lanes) that
+    `Backend.matmul` takes on `shifted` inputs."""
     lanes = src.shape.lanes
     padded = np.pad(matrix, ((0, 1), (0, 1)))
     found = np.zeros((dst.count, len(shifts(lanes)), src.count, lanes))
@@ -226,7 +227,7 @@ class BatchRequest:
 
     @cached_property
     def columns(self) -> Columns:
-        """Of the hidden states. Raises ShapeError for sizes that columns do not admit."""
+        """The columns of the hidden states. Raises ShapeError for sizes that columns do not admit."""
         return Columns.by_heads(BatchShape(self.slots, self.tokens, self.lanes), self.heads, self.head_size)
 
     @property
@@ -296,7 +297,7 @@ class BatchResponse:
 
     @cached_property
     def cells(self) -> Cells:
-        """Of 2 * size + 1 numbers a sequence."""
+        """The cells of an answer: 2 * size + 1 numbers a sequence."""
         return Cells(BatchShape(self.slots, self.tokens, self.lanes), 2 * self.size + 1)
 
     @property
@@ -306,7 +307,7 @@ class BatchResponse:
 
     @cached_property
     def columns(self) -> Columns:
-        """Of the numbers of every token and their copies."""
+        """The columns of an answer for every token: its numbers and their copies."""
         return Columns.dense(BatchShape(self.slots, self.tokens, self.lanes), 2 * self.size)
 
     def read(self, slots: Sequence[Array]) -> list[Answer]:

@@ -31,7 +31,8 @@ MIN_TOKENS, MAX_TOKENS = 4, 512
 
 @dataclass(frozen=True)
 class MultiDiagonal:
-    """rows m and columns n of each matrix, m <= n; batch: H. All are powers of two. Errors: ShapeError."""
+    """The shape of matrices on diagonals: rows m and columns n of each matrix, m <= n; batch: H. All are
+    powers of two. Errors: ShapeError."""
 
     slots: int
     rows: int
@@ -119,21 +120,21 @@ class Features:
 
     @staticmethod
     def hidden(slots: int, tokens: int, heads: int, head_size: int) -> Features:
-        """Of hidden states, queries, keys, values: matrix z is head z. Errors: ShapeError."""
+        """The layout of hidden states, queries, keys and values: matrix z is head z. Errors: ShapeError."""
         shape = MultiDiagonal(slots, ceil_power(head_size), tokens, ceil_power(heads))
         return Features(shape, heads * head_size, heads, head_size)
 
     def inner(self, size: int) -> Features:
-        """Of as many features as it takes, over all places of as few groups as hold them."""
+        """The layout of `size` features over all places of as few groups as hold them."""
         return Features(self.shape, size, self.shape.batch, self.shape.rows)
 
     def stacked(self, times: int) -> Features:
-        """Of so many tensors one after the other, a group each."""
+        """The layout of so many tensors one after the other, each in groups of its own."""
         return Features(self.shape, times * self.size, self.heads, self.width)
 
     @property
     def groups(self) -> int:
-        """Of `shape.count` ciphertexts each."""
+        """How many groups there are, of `shape.count` ciphertexts each."""
         return -(-self.size // (self.heads * self.width))
 
     @property
@@ -156,7 +157,7 @@ class Features:
 
     @cached_property
     def first(self) -> list[IntArray]:
-        """As `index`, for token 0 alone: -1 elsewhere."""
+        """The feature in each slot of token 0, as `index` has it; -1 at all other tokens."""
         _, t, _ = self.shape.coordinates
         return [np.where(t == 0, row, -1) for row in self.index]
 
@@ -168,7 +169,7 @@ class Features:
 
     @cached_property
     def matrices(self) -> tuple[frozenset[int], ...]:
-        """Those that each ciphertext holds features of."""
+        """The numbers of the matrices that each ciphertext holds features of."""
         _, _, z = self.shape.coordinates
         return tuple(frozenset(z[row >= 0].tolist()) for row in self.index)
 
@@ -202,13 +203,14 @@ HIDDEN, MASK = "hidden", "mask"
 
 @dataclass(frozen=True)
 class DiagonalRequest(OneTextRequest):
-    """Of all tokens, the plain mask is followed by masks in the layout of the scores."""
+    """What the client encrypts for one text on diagonals. Where an attention has all tokens as queries, the
+    plain mask is followed by masks in the layout of the scores."""
 
     tag: ClassVar[str] = "multidiagonal"
 
     @cached_property
     def layout(self) -> Features:
-        """Of the hidden states. Raises ShapeError for sizes that the packing does not admit."""
+        """The layout of the hidden states. Raises ShapeError for sizes that the packing does not admit."""
         return Features.hidden(self.slots, self.tokens, self.heads, self.head_size)
 
     @property
@@ -226,13 +228,13 @@ class DiagonalRequest(OneTextRequest):
 
 
 def by_token(layout: Features, keep: Array) -> Array:
-    """keep (tokens,) -> keep[token] in every diagonal and head."""
+    """Spreads keep (tokens,) to a slot vector: keep[token] in every diagonal and head."""
     _, t, _ = layout.shape.coordinates
     return layout.shape.tiled(keep[t])
 
 
 def by_key(layout: Features, keep: Array) -> list[Array]:
-    """keep (tokens,) -> one slot vector per ciphertext of scores, S^T[key, query]: keep[key]."""
+    """Spreads keep (tokens,) over the scores S^T[key, query]: keep[key], a slot vector per ciphertext."""
     shape = layout.shape.with_rows(layout.shape.columns)
     q, t, _ = shape.coordinates
     firsts = shape.places * np.arange(shape.count)
@@ -244,8 +246,8 @@ def by_key(layout: Features, keep: Array) -> list[Array]:
 
 @dataclass(frozen=True)
 class DiagonalResponse(OneTextResponse):
-    """See `OneTextResponse`. matrices: of an answer for every token, that many side by side with `width` rows
-    each; else 0."""
+    """The answer of one text (`OneTextResponse`) on diagonals. matrices: of an answer for every token, that
+    many side by side with `width` rows each; else 0."""
 
     tag: ClassVar[str] = "multidiagonal"
 
@@ -253,12 +255,13 @@ class DiagonalResponse(OneTextResponse):
 
     @property
     def shape(self) -> MultiDiagonal:
-        """Of an answer for every token. Raises ShapeError for sizes that the packing does not admit."""
+        """The matrices of an answer for every token. Raises ShapeError for sizes that the packing does not
+        admit."""
         return MultiDiagonal(self.slots, self.width, self.rows, self.matrices)
 
     @cached_property
     def layout(self) -> Features:
-        """Of an answer for every token."""
+        """The layout of an answer for every token."""
         return Features(self.shape, self.features, self.matrices, self.width)
 
     def check_tokens(self) -> None:
@@ -273,7 +276,7 @@ class DiagonalResponse(OneTextResponse):
         return super().count if self.rows == 1 else self.layout.count
 
     def read(self, slots: Sequence[Array]) -> list[Answer]:
-        """See `OneTextResponse`."""
+        """Reads the one answer from decoded ciphertexts, also one for every token."""
         return super().read(slots) if self.rows == 1 else [read_tokens(self, self.layout, slots)]
 
     def fits(self, slots: int, tokens: int, lanes: int, hidden: int, classes: bool) -> bool:

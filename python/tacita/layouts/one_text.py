@@ -81,7 +81,7 @@ def blocks_of(slots: int, period: int, size: int, *, dense: bool) -> tuple[int, 
 
 
 def choice_width(period: int, size: int) -> int:
-    """Of a block that holds a choice among `size` words, made of a vector of this period."""
+    """The width of a block that holds a choice among `size` words, made of a vector of this period."""
     return ceil_power(max(size, period))
 
 
@@ -105,7 +105,7 @@ class OneTextResponse:
 
     @property
     def features(self) -> int:
-        """Of a token, in an answer for every token."""
+        """Features of a token in an answer for every token: the check, the numbers and their copies."""
         return 2 * self.size + 1
 
     def check(self) -> None:
@@ -143,13 +143,13 @@ class OneTextResponse:
 
     @property
     def copies(self) -> tuple[Place, ...]:
-        """Of the second copy of each."""
+        """The places of the second copy of each number."""
         further = self.width * (self.size if self.apart else 1)
         return tuple((ct, slot + further) for ct, slot in self.places)
 
     @property
     def check_place(self) -> Place:
-        """Of half the norm check."""
+        """The place of half the norm check."""
         return 0, 2 * self.width * (self.size if self.apart else 1)
 
     def read(self, slots: Sequence[Array]) -> list[Answer]:

@@ -45,8 +45,8 @@ class Layout:
 
 
 def layout_of(request: Request, response: Response) -> Layout:
-    """Of a circuit. Raises PlanError for a packing whose layouts are not listed above: no plan could state
-    them."""
+    """The layout of a circuit. Raises PlanError for a packing whose layouts are not listed above: no plan
+    could state them."""
     if not isinstance(request, AnyRequest) or not isinstance(response, AnyResponse):
         raise PlanError(f"a layout of type {type(request).__name__}", hint="list it in layouts/registry.py")
     return Layout(request, response)
@@ -127,7 +127,8 @@ RULES: Mapping[str, Rules] = {
 
 @dataclass(frozen=True)
 class Shape:
-    """slots of a ciphertext, tokens of a text, lanes: features side by side in a ciphertext, 1 for rows.
+    """The sizes of a circuit: slots of a ciphertext, tokens of a text, lanes: features side by side in a
+    ciphertext, 1 for rows.
 
     rotations: a way to rotate in attention, of those that the packing has. step: of one new row behind rows
     that the server kept (`rows.steps`), in place of the whole text. Raises ShapeError for sizes that

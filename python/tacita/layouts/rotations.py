@@ -38,7 +38,7 @@ def rotate_range(be: Backend, ct: Ct, step: int, count: int) -> list[Ct]:
 
 
 def rotate_parts(be: Backend, ct: Ct, step: int, count: int) -> Iterator[list[Ct]]:
-    """Those of `rotate_range`, about sqrt(count) at a time, for who needs no more of them at once."""
+    """Yields the rotations of `rotate_range` about sqrt(count) at a time, so that few are held at once."""
     radix = 1 << (max(1, int(np.sqrt(count))) - 1).bit_length()
     anchor = ct
     for start in range(0, count, radix):
@@ -80,7 +80,7 @@ class RealMap:
 
     @property
     def cost(self) -> float:
-        """In rotations, conjugations included."""
+        """The cost of the map in rotations, conjugations included."""
         extra = self.plan.n_outputs if self.pairs or self.shift else 0
         return self.plan.cost + extra + (1 if self.shift else 0)
 

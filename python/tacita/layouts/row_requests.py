@@ -20,9 +20,9 @@ HIDDEN, MASK, MEAN = "hidden", "mask", "average"  # a node of a model may be cal
 
 @dataclass(frozen=True)
 class RowsRequest(OneTextRequest):
-    """first_token: whether an attention has a single query: the last mask ciphertext is then the plain mask.
-    carried: whether token 0 stands in place of the copies. mean: whether the mean over tokens is asked for.
-    """
+    """What the client encrypts for one text in rows. first_token: whether an attention has a single query:
+    the last mask ciphertext is then the plain mask. carried: whether token 0 stands in place of the copies.
+    mean: whether the mean over tokens is asked for."""
 
     tag: ClassVar[str] = "rows"
 
@@ -32,12 +32,12 @@ class RowsRequest(OneTextRequest):
 
     @cached_property
     def layout(self) -> FeatureLayout:
-        """Of the hidden states. Raises ShapeError for sizes that rows do not admit."""
+        """The layout of the hidden states. Raises ShapeError for sizes that rows do not admit."""
         return FeatureLayout.dense(RowsShape(self.slots, self.tokens), self.size, copied=True)
 
     @cached_property
     def windows(self) -> tuple[HeadWindow, ...]:
-        """Of the heads. Raises ShapeError for sizes that rows do not admit."""
+        """The windows that the heads share. Raises ShapeError for sizes that rows do not admit."""
         return head_windows(RowsShape(self.slots, self.tokens), self.heads, self.head_size)
 
     @property
@@ -64,13 +64,13 @@ class RowsRequest(OneTextRequest):
 
 @dataclass(frozen=True)
 class RowsResponse(OneTextResponse):
-    """See `OneTextResponse`."""
+    """The answer of one text (`OneTextResponse`) in rows."""
 
     tag: ClassVar[str] = "rows"
 
     @cached_property
     def layout(self) -> FeatureLayout:
-        """Of an answer for every token."""
+        """The layout of an answer for every token."""
         return FeatureLayout.dense(RowsShape(self.slots, self.rows), self.features, copied=False)
 
     def check_tokens(self) -> None:
@@ -85,7 +85,7 @@ class RowsResponse(OneTextResponse):
         return super().count if self.rows == 1 else -(-self.features * self.rows // self.slots)
 
     def read(self, slots: Sequence[Array]) -> list[Answer]:
-        """See `OneTextResponse`."""
+        """Reads the one answer from decoded ciphertexts, also one for every token."""
         return super().read(slots) if self.rows == 1 else [read_tokens(self, self.layout, slots)]
 
     def fits(self, slots: int, tokens: int, lanes: int, hidden: int, classes: bool) -> bool:
@@ -103,8 +103,8 @@ class RowsResponse(OneTextResponse):
 
 @dataclass(frozen=True)
 class StepRequest(OneTextRequest):
-    """tokens: that the whole text may have. The rows of earlier tokens are the server's own (`Circuit.kept`)
-    and no part of it."""
+    """What the client encrypts for one new row of a text. tokens: that the whole text may have. The rows of
+    earlier tokens are the server's own (`Circuit.kept`) and no part of it."""
 
     tag: ClassVar[str] = "step"
 

@@ -32,7 +32,8 @@ KEPT = 16  # arrangements of a weight block, of half a megabyte each
 
 @dataclass(frozen=True)
 class RowsShape:
-    """slots s and tokens m of the packing. Errors: ShapeError for a token count that is not admitted."""
+    """The sizes of the packing: slots s and tokens m. Errors: ShapeError for a token count that is not
+    admitted."""
 
     slots: int
     tokens: int
@@ -105,7 +106,7 @@ class FeatureLayout:
         )
 
     def inner(self, size: int) -> FeatureLayout:
-        """Of so many features, without copies."""
+        """The layout of so many features of every token, without copies."""
         return FeatureLayout.dense(self.shape, size, copied=False)
 
     def with_copies(self, copied: bool) -> FeatureLayout:
@@ -214,7 +215,7 @@ class WeightBlock:
 
     @property
     def filled(self) -> NDArray[np.bool_]:
-        """All of them."""
+        """Which of the diagonals kept hold a number: all of them."""
         return np.ones(np.count_nonzero(self.kept), dtype=bool)
 
     @cached_property
@@ -232,7 +233,8 @@ class WeightBlock:
 
 @lru_cache(maxsize=KEPT)
 def _cells(inputs: bytes, outputs: bytes, block: int, copies: int) -> Cells:
-    """inputs, outputs: a flag for each position of a window that has a feature, as bytes."""
+    """Places the numbers of a block in its diagonals. inputs, outputs: a flag for each position of a window
+    that has a feature, as bytes."""
     ins, outs = (np.flatnonzero(np.frombuffer(side, bool)) for side in (inputs, outputs))
     steps, rows = np.unique(_distance(ins - outs[:, None], block, copies), return_inverse=True)
     window = len(outputs)

@@ -42,7 +42,7 @@ class VectorLayout:
         return np.where(np.arange(self.period) < self.size, np.arange(self.period), -1)
 
     def inner(self, size: int) -> VectorLayout:
-        """Of so many features."""
+        """The layout of a vector of so many features."""
         return VectorLayout(self.slots, size)
 
     def vectors(self, per_feature: Array) -> list[Array]:
@@ -75,9 +75,9 @@ class CyclicMap:
 
     @staticmethod
     def build(weight: Array, bias: Array, src: Sequence[IntArray], dst: Sequence[IntArray]) -> CyclicMap:
-        """weight (outputs, inputs). src, dst: feature at each position of one period (-1: none), one array
-        per ciphertext; all of src have one period, all of dst have one. Bias where dst has features, zero
-        elsewhere."""
+        """Builds the map with a weight (outputs, inputs). src, dst: feature at each position of one period
+        (-1: none), one array per ciphertext; all of src have one period, all of dst have one. Bias where dst
+        has features, zero elsewhere."""
         if len({len(a) for a in src}) != 1 or len({len(a) for a in dst}) != 1:
             raise ShapeError(
                 "cyclic map: ciphertexts of different periods", hint="pad the layouts to one period"

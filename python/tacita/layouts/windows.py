@@ -92,8 +92,8 @@ class HeadWindow:
 
 
 def placed(window: HeadWindow, table: Array) -> list[Array]:
-    """(heads of the model, queries, keys) -> where each score of the window's heads is, zero elsewhere: a
-    slot vector for each of its ciphertexts of scores."""
+    """Places a table (heads of the model, queries, keys) where each score of the window's heads is, zero
+    elsewhere: a slot vector for each of the window's ciphertexts of scores."""
     tokens, queries = window.shape.tokens, np.arange(window.shape.tokens)
     found = np.zeros((window.score_cts, tokens, window.shape.window))
     for number, head in enumerate(window.heads):
@@ -122,7 +122,8 @@ def mask_numbers(windows: Sequence[HeadWindow]) -> list[int]:
 
 
 def pack_masks(windows: Sequence[HeadWindow], keep: Array) -> list[Array]:
-    """keep (tokens,) -> one slot vector per mask ciphertext: copy c holds keep[i + c*shifts] at token i."""
+    """Builds one slot vector per mask ciphertext from keep (tokens,): copy c holds keep[i + c*shifts] at
+    token i."""
     numbers = mask_numbers(windows)
     firsts = [windows[numbers.index(n)] for n in sorted(set(numbers))]
     return [_mask(w, keep) for w in firsts]

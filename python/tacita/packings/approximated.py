@@ -29,22 +29,24 @@ from tacita.texts.vectors import finished
 
 @dataclass(frozen=True)
 class Approximation:
-    """answer: as `checkpoint.reference.reference` has it. outside: whether a value of a real row left the
-    domain of its function, beyond which a polynomial means nothing: the client is told so of its text."""
+    """The answer of an approximated model on one text. answer: as `checkpoint.reference.reference` has it.
+    outside: whether a value of a real row left the domain of its function, beyond which a polynomial means
+    nothing: the client is told so of its text."""
 
     answer: Array
     outside: bool
 
 
 class ApproximateTensors(FloatTensors):
-    """weights: of the model, tempered as the circuit's. specs: the circuit's. mask: of one text."""
+    """Float tensors whose functions are the circuit's approximations. weights: of the model, tempered as the
+    circuit's. specs: the circuit's. mask: of one text."""
 
     def __init__(self, weights: Weights, mask: Array, specs: CircuitSpecs) -> None:
         super().__init__(weights, mask)
         self._specs, self._queries, self.outside = specs, np.zeros(0), False
 
     def scores(self, queries: Array, keys: Array, name: str) -> Array:
-        """As in floats; row estimates are taken of the queries later."""
+        """Computes the scores as in floats, and keeps the queries, of which `softmax` takes row estimates."""
         self._queries = queries
         return super().scores(queries, keys, name)
 
@@ -70,7 +72,7 @@ class ApproximateTensors(FloatTensors):
         return spec.numpy(x)
 
     def norm(self, x: Array, norm: Norm, name: str) -> Array:
-        """With the polynomial of 1/sqrt."""
+        """Normalises with the approximation of 1/sqrt."""
         gamma, beta = self._weights.norm(norm)
         centred = x - x.mean(axis=-1, keepdims=True) if norm.centred else x
         variance = (centred**2).mean(axis=-1, keepdims=True) + norm.epsilon
@@ -95,7 +97,8 @@ class ApproximateTensors(FloatTensors):
 
 
 def approximated(model: Checkpoint, specs: CircuitSpecs, hidden: Array, mask: Array) -> Approximation:
-    """Of one text. model: tempered."""
+    """Runs the float model with the circuit's approximations on one text. model: its scores already scaled
+    (`temper`)."""
     tensors = ApproximateTensors(Weights(model.tensors), mask, specs)
     with np.errstate(over="ignore", invalid="ignore"):
         rows = forward(Meaning(tensors), model.config, hidden, all_rows=False)

@@ -45,7 +45,8 @@ class Operation:
     def of(
         name: str, reads: Sequence[str], writes: str | Sequence[str], function: Callable[..., Any]
     ) -> Operation:
-        """From a function of tensors: (backend, one for each of reads) -> the one written, or one for each.
+        """Makes an operation of a function of tensors: (backend, one for each of reads) -> the one written,
+        or one for each.
 
         An example: `Operation.of("exp", ["scores"], "exponentials", attention.exponentials)`. A mask of the
         request may stand among `reads`.
@@ -108,7 +109,7 @@ class Target:
 
     @property
     def ending(self) -> Ending:
-        """Of the block before it."""
+        """How the block before this target leaves its sum."""
         return Ending(bool(self.norm) and self.centred, not self.norm)
 
 
@@ -137,7 +138,8 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class Circuit:
-    """stages in order; request and response: where the client's and the server's numbers go; probes by stage.
+    """A circuit before it is placed. stages in order; request and response: where the client's and the
+    server's numbers go; probes by stage.
 
     fixed: tensors that come in and pass on as they came, never refreshed: of the request, and what is kept.
     kept: what a server keeps, none for a text that is asked whole.
@@ -215,15 +217,15 @@ class Parts(Protocol[F]):
         ...
 
     def request(self) -> Request:
-        """Its layout."""
+        """The layout of the request."""
         ...
 
     def response(self) -> Response:
-        """Its layout, once `answer` has been called."""
+        """The layout of the response, once `answer` has been called."""
         ...
 
     def probes(self) -> Mapping[str, Probe]:
-        """By stage."""
+        """The probes of the blocks lowered so far, by stage."""
         ...
 
 

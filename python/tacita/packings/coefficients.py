@@ -34,7 +34,8 @@ Places = tuple[IntArray, IntArray, int]  # of `Turn.features`
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """up: (inner, hidden), down: (hidden, inner), and their biases, as in the checkpoint."""
+    """Weights of a feed-forward block. up: (inner, hidden), down: (hidden, inner), and their biases, as in
+    the checkpoint."""
 
     up: Array
     up_bias: Array
@@ -53,7 +54,8 @@ class Bounds:
 
 @dataclass(frozen=True, eq=False)
 class CoefficientForward:
-    """harmonics: of the activation divided by its largest value, its argument the domain as [-1, 1].
+    """The block's products of coefficients, and the activation between them. harmonics: of the activation
+    divided by its largest value, its argument the domain as [-1, 1].
 
     first: from turned rows to inner features; second: from turned rows and those to half of the turned sum,
     which `Turn.back` doubles.
@@ -75,7 +77,7 @@ class CoefficientForward:
         *,
         ending: Ending,
     ) -> CoefficientForward:
-        """ending: how the sum is left."""
+        """Builds both products. ending: how the sum is left."""
         turn, bound = Turn(linear.layout.shape), output_bound(activation)
         tokens, places = turn.shape.tokens, turn.features(linear.layout)
         (low, high) = activation.domain
@@ -112,7 +114,7 @@ class CoefficientForward:
         return self.linear.complete(be, back, self.linear.layout) if self.ending.complete else back
 
     def operations(self, name: str, x: str, residual: str, target: str) -> list[Operation]:
-        """x, residual, target: live tensors; the sum goes into the target."""
+        """The four stages of the block. x, residual, target: live tensors; the sum goes into the target."""
         turned, active, total = f"{name}.turned", f"{name}.active", f"{name}.total"
         back = turned if residual == x else f"{name}.residual"
         found = [_complex(Operation.of(f"{name}.arrange", (x,), turned, self.arrange), turned)]
@@ -133,7 +135,7 @@ def _complex(operation: Operation, tensor: str) -> Operation:
 
 
 def _inputs(matrix: Array, places: Places) -> Array:
-    """(outputs, hidden) -> (outputs, features of turned rows)."""
+    """Moves a matrix's columns to turned rows: (outputs, hidden) -> (outputs, features of turned rows)."""
     features, there, size = places
     found = np.zeros((len(matrix), size))
     found[:, there] = matrix[:, features]
@@ -162,16 +164,17 @@ Numbers = TypeVar("Numbers", CoefficientRequest, CoefficientResponse)
 
 
 class CoefficientParts(RowParts):
-    """See `packings.base.Parts` and `RowParts`."""
+    """The blocks of one text in rows (`RowParts`), with products of coefficients for feed-forward blocks
+    whose activation a bootstrap computes."""
 
     packing, answered = CoefficientResponse.tag, CoefficientResponse
 
     def request(self) -> CoefficientRequest:
-        """See the contract."""
+        """The layout of the request: that of rows under this packing's tag."""
         return _renamed(super().request(), CoefficientRequest)
 
     def response(self) -> OneTextResponse:
-        """See the contract."""
+        """The layout of the response: that of rows under this packing's tag."""
         return _renamed(super().response(), CoefficientResponse)
 
     def _feed_forward(self, block: Block[Form], f: FeedForward, target: Target) -> list[Operation]:

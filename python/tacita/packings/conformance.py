@@ -62,7 +62,7 @@ class World:
 
     @property
     def graph(self) -> Graph:
-        """Of the case's model."""
+        """The graph of the case's model."""
         return record(self.case.forward, self.tokens, self.case.features)
 
     def floats(self, sample: Sample, see: Callable[[str, Array], None]) -> Array:

@@ -15,7 +15,8 @@ Forward = Callable[[Blocks[Any, Any], Any], Any]
 
 @dataclass(frozen=True)
 class Case:
-    """forward: of a model on hidden states. features, heads: its sizes; every head has features / heads.
+    """One little model of the suite. forward: of a model on hidden states. features, heads: its sizes; every
+    head has features / heads.
 
     unchecked: whether its answer has no norm check.
     """
@@ -87,7 +88,8 @@ def _input_again(b: Blocks[Any, Any], x: Any, *, m: Little, rows: int | None, he
 
 
 def _headed(b: Blocks[Any, Any], x: Any, m: Little, head: str) -> Any:
-    """head: words that name what follows: pool or mean, mask (as language models have it), classify."""
+    """Adds the model's head. head: words that name what follows: pool or mean, mask (as language models have
+    it), classify."""
     if "pool" in head:
         dense = Dense("pooler", m.features, m.features)
         x = b.function(b.linear(b.take(x, 1), dense, "pooler"), m.pooling, "pooler.tanh")

@@ -210,8 +210,9 @@ RESPONSE = "answer"  # the live tensor after the last stage
 
 
 class Steps:
-    """levels: of all that comes in. be: a backend in the clear, which encrypts and decrypts as well. kept: of
-    the text so far, at these levels; of none, zeros."""
+    """Runs a decoder's steps in the clear, one row of a text after the other. levels: of all that comes in.
+    be: a backend in the clear, which encrypts and decrypts as well. kept: of the text so far, at these
+    levels; of none, zeros."""
 
     def __init__(
         self, stages: Sequence[PlacedStage], circuit: Circuit, levels: Mapping[str, int], be: Any
@@ -227,7 +228,7 @@ class Steps:
         self.kept = {n: tuple(be.encrypt(zero, self._levels[n]) for _ in range(c)) for n, c in names.items()}
 
     def answer(self, sample: Sample, **how: Any) -> Answer:
-        """Of a text of which all rows but the newest have been read. how: as of `executor.run`."""
+        """Answers a text of which all rows but the newest have been read. how: as of `executor.run`."""
         packed, be, levels = self._circuit.request.pack([sample]), self._be, self._levels
         live: Live = {name: tuple(be.encrypt(v, levels[name]) for v in vs) for name, vs in packed.items()}
         out = run(self._stages, self._circuit.stages, be, {**live, **self.kept}, **how)
@@ -239,7 +240,7 @@ class Steps:
 
 
 def lowered(be: Any, cts: Cts, level: int) -> Cts:
-    """At the level at which they are kept."""
+    """Drops ciphertexts to the level at which the server keeps them."""
     return tuple(be.drop_to(ct, level) for ct in cts)
 
 

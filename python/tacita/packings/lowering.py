@@ -169,7 +169,7 @@ class _Lowering(Generic[F]):
         self.operations += self._parts.answer(found.x, found.dense, found.mean)
 
     def _bound(self, step: Step, readers: list[Step]) -> float:
-        """Of a sum that is stored: what calibration saw where one of its readers takes it."""
+        """The bound of a stored sum: the largest that calibration saw where its readers take it."""
         known = [self._specs.inputs[r.name] for r in readers if r.name in self._specs.inputs]
         if not known:
             raise self._unknown(step)

@@ -50,7 +50,7 @@ class Answering(Protocol):
 
 
 def approximated(name: str, x: str, result: str, spec: Spec, refreshed: Spec | None = None) -> Operation:
-    """f(x) / its largest value, slot by slot. x is stored for the spec. Levels: the spec's.
+    """Computes f(x) / its largest value, slot by slot. x is stored for the spec. Levels: the spec's.
 
     refreshed: another spec of f that the placement may prefer. Until it has chosen one, x is stored for the
     first: the variants differ in cost, and only the chosen one's circuit is right.
@@ -78,8 +78,8 @@ def exponentials(name: str, spec: Spec, seen: Sequence[Array] | None = None, lif
 
 @dataclass(frozen=True)
 class Selected:
-    """The first row of what an attention of one query reads. first, back: of x, of the residual; one tensor
-    where these are one."""
+    """The first row of what an attention of one query reads. first, back: its tensors of x and of the
+    residual; one tensor where these are one."""
 
     operation: Operation
     first: str
@@ -87,7 +87,7 @@ class Selected:
 
 
 def selected(name: str, x: str, residual: str, of_x: Of, of_residual: Of) -> Selected:
-    """x, residual: live tensors. of_x, of_residual: a tensor -> its first row."""
+    """Selects the first row. x, residual: live tensors. of_x, of_residual: a tensor -> its first row."""
     first = f"{name}.first"
     back = first if residual == x else f"{name}.residual"
 
@@ -136,7 +136,7 @@ def norm_check(at: Array, rsqrt: Spec, factor: float) -> Check:
 def forward_operations(
     forward: Forward, name: str, y: str, residual: str, target: str, refreshed: Spec | None = None
 ) -> list[Operation]:
-    """As three stages: the inner tensor may be refreshed between them.
+    """Lowers a feed-forward block to three stages: the inner tensor may be refreshed between them.
 
     y, residual, target: live tensors; the sum goes into the target. refreshed: as of `approximated`.
     """
@@ -151,7 +151,8 @@ def forward_operations(
 def gated_operations(
     forward: Gated, name: str, y: str, residual: str, target: str, refreshed: Spec | None = None
 ) -> list[Operation]:
-    """As `forward_operations`, with the product as a stage of its own: it or its factors may be refreshed."""
+    """Lowers a gated block as `forward_operations` does, with the product as a stage of its own: it or its
+    factors may be refreshed."""
     inner, active, factor, product = (f"{name}.{part}" for part in ("inner", "active", "factor", "product"))
 
     def expand(be: Backend, cts: Cts) -> tuple[Cts, Cts]:

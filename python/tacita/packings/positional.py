@@ -46,8 +46,8 @@ class Turns:
 
 @dataclass(frozen=True, eq=False)
 class Positional:
-    """Of one attention over so many tokens. turns: rotary angles. added: (heads, queries, keys), to scaled
-    scores. seen: (queries, keys) of 0 and 1. None for what it does not have."""
+    """What the positions of tokens give to one attention. turns: rotary angles. added: (heads, queries,
+    keys), to scaled scores. seen: (queries, keys) of 0 and 1. None for what it does not have."""
 
     turns: Turns | None = None
     added: Array | None = None
@@ -59,7 +59,7 @@ class Positional:
 
     @staticmethod
     def of(weights: Weights, a: Attention, tokens: int) -> Positional:
-        """By the declaration."""
+        """Builds what the attention's declaration names, for so many tokens."""
         square = tokens, tokens
         turns = Turns(*sequence.angles(a.rotary, (tokens, a.head_size))) if a.rotary else None
         added = weights.relative(a.relative, square) if a.relative else None
@@ -76,7 +76,8 @@ def crossed(weight: Array, heads: int) -> Array:
 def turned(
     be: Backend, xs: Sequence[Ct], others: Sequence[Ct], cos: Sequence[Array], sin: Sequence[Array]
 ) -> list[Ct]:
-    """xs * cos + others * sin, ciphertext by ciphertext; others: from the `crossed` rows. One level."""
+    """Rotates by angles: xs * cos + others * sin, ciphertext by ciphertext; others: from the `crossed` rows.
+    One level."""
     pairs = zip(xs, others, cos, sin, strict=True)
     return [be.add(be.mul_vector(x, c), be.mul_vector(y, s)) for x, y, c, s in pairs]
 

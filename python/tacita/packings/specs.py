@@ -31,7 +31,8 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class AttentionSpecs:
-    """exp: of scaled scores minus a shift, values in (0, 1]. inverse: of the row means of those (real keys).
+    """Approximations and bounds of one attention. exp: of scaled scores minus a shift, values in (0, 1].
+    inverse: of the row means of those (real keys).
 
     context: bound of |mean_j exp_ij V_j|. attended: the same after it is normalised. rows: taken from the
     scores before exp, whose interval is after it; None for most, and for packings that cannot.
@@ -53,7 +54,7 @@ class AttentionSpecs:
 
     @property
     def share(self) -> float:
-        """Of a score, what exp is applied to."""
+        """The share of a score that exp is applied to: half in two phases, else all."""
         return 0.5 if self.first else 1.0
 
     @property
@@ -65,16 +66,16 @@ class AttentionSpecs:
 
     @staticmethod
     def of_phases(found: TwoPhases, context: float) -> AttentionSpecs:
-        """context: bound of what is attended; the squares of a row add up to 1 at most, so it is that before
-        normalising too."""
+        """Makes the specs of a softmax in two phases. context: bound of what is attended; the squares of a
+        row add up to 1 at most, so it is that before normalising too."""
         given = (found.first, found.room, found.steepest)
         return AttentionSpecs(found.half, found.second, context, context, None, *given)
 
 
 @dataclass(frozen=True)
 class NormSpecs:
-    """rsqrt: of variance + epsilon. centred: bound of the input minus its mean. result: bound of the
-    output."""
+    """The approximation and bounds of one norm. rsqrt: of variance + epsilon. centred: bound of the input
+    minus its mean. result: bound of the output."""
 
     tag: ClassVar[str] = NORM
     rsqrt: Spec
@@ -84,7 +85,8 @@ class NormSpecs:
 
 @dataclass(frozen=True)
 class FunctionSpecs:
-    """function: that inside a feed-forward, or of a node of its own.
+    """The approximation of one function, and the bounds of its gate. function: that inside a feed-forward, or
+    of a node of its own.
 
     refreshed: one of the same function by a bootstrap, where the placement has the choice. None once it has
     chosen, so that no plan has it. factor, product: where a gate multiplies its result, bounds of what it is
@@ -98,7 +100,7 @@ class FunctionSpecs:
     product: float | None = None
 
     def settled(self, *, refreshed: bool) -> FunctionSpecs:
-        """With the one that was chosen."""
+        """These specs with the chosen function alone."""
         chosen = self.refreshed if refreshed and self.refreshed else self.function
         return replace(self, function=chosen, refreshed=None)
 
@@ -109,7 +111,8 @@ KINDS: Mapping[str, type[NodeSpecs]] = {kind.tag: kind for kind in (AttentionSpe
 
 @dataclass(frozen=True)
 class CircuitSpecs:
-    """nodes: by name. entry: bound of |hidden states| sent by the client. answer: bound of what it gets.
+    """Approximations and bounds of all nodes of a model. nodes: by name. entry: bound of |hidden states| sent
+    by the client. answer: bound of what it gets.
 
     inputs: bound of |what a node takes|, by node, where calibration knows it: for a sum that is stored for
     its readers.
@@ -125,15 +128,15 @@ class CircuitSpecs:
     comparison: Comparison | None = None
 
     def attention(self, name: str) -> AttentionSpecs:
-        """Of the attention with this name. Raises PlanError where there is none."""
+        """Specs of the attention with this name. Raises PlanError where there is none."""
         return of_kind("specs", self.nodes, name, AttentionSpecs)
 
     def norm(self, name: str) -> NormSpecs:
-        """Of the norm with this name. Raises PlanError where there is none."""
+        """Specs of the norm with this name. Raises PlanError where there is none."""
         return of_kind("specs", self.nodes, name, NormSpecs)
 
     def function(self, name: str) -> FunctionSpecs:
-        """Of the feed-forward or function with this name. Raises PlanError where there is none."""
+        """Specs of the feed-forward or function with this name. Raises PlanError where there is none."""
         return of_kind("specs", self.nodes, name, FunctionSpecs)
 
     @property
@@ -143,7 +146,7 @@ class CircuitSpecs:
         return frozenset(name for name, specs in functions.items() if specs.refreshed)
 
     def settled(self, refreshed: Set[str]) -> CircuitSpecs:
-        """With the refreshed function of these nodes and the other one of all others."""
+        """These specs with the refreshed function of the nodes named, and the other one of all others."""
         chosen = {name: self.function(name).settled(refreshed=name in refreshed) for name in self.undecided}
         return replace(self, nodes={**self.nodes, **chosen})
 
@@ -190,7 +193,7 @@ def kind_of(node: Node) -> str | None:
 
 
 def of_kind(what: str, nodes: Mapping[str, Any], name: str, kind: type[Found]) -> Found:
-    """nodes[name]. Raises PlanError naming the node where it is missing or of another kind."""
+    """Looks up nodes[name]. Raises PlanError naming the node where it is missing or of another kind."""
     found = nodes.get(name)
     if not isinstance(found, kind):
         there = "is missing" if found is None else f"is {type(found).__name__}"

@@ -27,7 +27,7 @@ from tacita.slots.base import Backend, Ct
 
 @dataclass(frozen=True)
 class Stored:
-    """stored = (x - centre) * scale."""
+    """How a tensor is stored: as (x - centre) * scale."""
 
     scale: float
     centre: float = 0.0
@@ -67,8 +67,8 @@ def apply_all(be: Backend, cts: tuple[Ct, ...], spec: Spec, output_scale: float 
 
 
 def divide(be: Backend, numerator: Ct, ct: Ct, spec: Spec) -> Ct:
-    """numerator / x * divide_factor(spec), x stored as `Stored.input_of(spec)` in ct, spec an approximation
-    of 1/x.
+    """Computes numerator / x * divide_factor(spec), x stored as `Stored.input_of(spec)` in ct, spec an
+    approximation of 1/x.
 
     Goldschmidt's iteration takes the numerator in place of its first 1: the spec's levels below both and no
     more.
@@ -109,8 +109,8 @@ Cts = tuple[Ct, ...]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Of queries or of keys. dense: before they are normalised, without their mean where the norm takes one
-    off. gamma, beta: of the norm, by feature of all heads. rsqrt: of variance + epsilon."""
+    """How queries, or keys, are normalised. dense: before they are normalised, without their mean where the
+    norm takes one off. gamma, beta: of the norm, by feature of all heads. rsqrt: of variance + epsilon."""
 
     dense: Pair
     gamma: Array
@@ -121,7 +121,7 @@ class Side:
 
     @staticmethod
     def of(weights: Weights, dense: Pair, norm: Norm, specs: CircuitSpecs, name: str) -> Side:
-        """name: of the norm's node."""
+        """Builds the side. name: of the norm's node."""
         heads = len(dense[1]) // norm.size
         kept = tuple(_centred(side, heads) for side in dense) if norm.centred else dense
         gamma, beta = (np.tile(side, heads) for side in weights.norm(norm))
@@ -142,7 +142,7 @@ class Side:
 
     @property
     def offset(self) -> float:
-        """What is added to those."""
+        """What is added to the squares of `squared`, summed over a head."""
         form = Stored.input_of(self.rsqrt)
         return (self.epsilon - form.centre) * form.scale
 
@@ -177,7 +177,7 @@ class Normed:
 
 
 def normalised(be: Backend, xs: Sequence[Ct], roots: Sequence[Ct], betas: Sequence[Array]) -> list[Ct]:
-    """xs * roots + betas, ciphertext by ciphertext. One level."""
+    """Computes xs * roots + betas, ciphertext by ciphertext. One level."""
     found = [be.mul(x, root) for x, root in zip(xs, roots, strict=True)]
     return [be.add_vector(ct, v) if v.any() else ct for ct, v in zip(found, betas, strict=True)]
 

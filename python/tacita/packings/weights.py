@@ -39,8 +39,9 @@ class AttentionWeights:
 
     @staticmethod
     def of(weights: Weights, a: Attention, tokens: int, specs: CircuitSpecs, name: str) -> AttentionWeights:
-        """By the names in the declaration. name: of the node, whose norms have specs of their own. Keys and
-        values that heads share are repeated for each: slots hold as many heads of them as of queries."""
+        """Reads the weights that the declaration names. name: of the node, whose norms have specs of their
+        own. Keys and values that heads share are repeated for each: slots hold as many heads of them as of
+        queries."""
         query, key, value, output = (weights.dense(d) for d in (a.query, a.key, a.value, a.output))
         key, value = (_repeated(pair, a.key_heads, a.shared) for pair in (key, value))
         positional, normed = Positional.of(weights, a, tokens), None
@@ -74,7 +75,7 @@ class Gate:
 
     @property
     def times(self) -> int:
-        """At least 1."""
+        """The integer factor of the stored product, at least 1."""
         return max(1, floor(self.active * self.factor / self.product))
 
     @property
@@ -83,7 +84,7 @@ class Gate:
         return self.active * self.factor / self.times
 
     def multiply(self, be: Backend, active: Sequence[Ct], factor: Sequence[Ct]) -> tuple[Ct, ...]:
-        """Ciphertext by ciphertext. One level."""
+        """Multiplies both sides, ciphertext by ciphertext. One level."""
         found = [be.mul(a, b) for a, b in zip(active, factor, strict=True)]
         return tuple(found if self.times == 1 else [be.mul_int(ct, self.times) for ct in found])
 
@@ -98,7 +99,7 @@ class ForwardWeights:
 
     @staticmethod
     def of(weights: Weights, f: FeedForward) -> ForwardWeights:
-        """By the names in the declaration."""
+        """Reads the weights that the declaration names."""
         gate = weights.dense(f.gate) if f.gate else None
         return ForwardWeights(weights.dense(f.wide), weights.dense(f.narrow), gate)
 
@@ -122,6 +123,6 @@ def _repeated(dense: Affine, heads: int, times: int) -> Affine:
 
 
 def summed(weight: Array, bias: Array, *, centred: bool) -> tuple[Array, Array]:
-    """Of the dense map at the end of a block: as it is, or so that the output is without its mean over
-    features, which is all that a LayerNorm sees of it. Costs nothing."""
+    """The dense map at the end of a block, as it is or so that the output is without its mean over features,
+    which is all that a LayerNorm sees of it. Costs nothing."""
     return (weight - weight.mean(axis=0), bias - bias.mean()) if centred else (weight, bias)

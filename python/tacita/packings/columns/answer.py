@@ -1,4 +1,4 @@
-"""From the pooled vectors of a batch to the ciphertexts of its answers, laid out as `response` says."""
+"""Turns the pooled vectors of a batch into the ciphertexts of its answers, laid out as `response` says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacita.slots.base import Backend, Ct
 
 @dataclass(frozen=True, eq=False)
 class CellAnswering:
-    """From the pooled vector in cells: one linear map gives both copies. One level."""
+    """Makes the answer of the pooled vector in cells: one linear map gives both copies. One level."""
 
     response: BatchResponse
     map: CellMap
@@ -23,7 +23,7 @@ class CellAnswering:
     def build(
         weight: Array, bias: Array, cells: Cells, entry: Meaning, response: BatchResponse
     ) -> CellAnswering:
-        """weight (answer, hidden). entry: meaning of the pooled cells."""
+        """Builds the map. weight (answer, hidden). entry: meaning of the pooled cells."""
         matrix, offset = entry.fold(weight, bias)
         zero = np.zeros((1, cells.size))
         both = np.concatenate([matrix, matrix, zero]) / response.bound
@@ -35,7 +35,7 @@ class CellAnswering:
         )
 
     def apply(self, be: Backend, pooled: Cts, check: Ct) -> Cts:
-        """pooled, check -> the response."""
+        """Makes the response of the pooled cells and the check."""
         return _with_check(be, self.map.apply(be, pooled), check, self.response)
 
 
@@ -56,8 +56,8 @@ class MeanAnswering:
     def build(
         weight: Array, bias: Array, columns: Columns, entry: Meaning, response: BatchResponse
     ) -> MeanAnswering:
-        """weight (answer, hidden), or the identity for a model without classifier. entry: meaning of the
-        columns."""
+        """Builds both maps. weight (answer, hidden), or the identity for a model without classifier. entry:
+        meaning of the columns."""
         size, lanes = len(bias), columns.shape.lanes
         matrix, offset = entry.fold(weight, bias)
         answers = Columns.dense(columns.shape, size)
@@ -77,7 +77,7 @@ class MeanAnswering:
         return tuple(token_total(be, ct, self.columns.shape) for ct in scores)
 
     def apply(self, be: Backend, means: Cts, check: Ct) -> Cts:
-        """means, check -> the response. One level."""
+        """Makes the response of the means and the check. One level."""
         lanes = self.columns.shape.lanes
         turned = [ct if lane == 0 else be.rotate(ct, lane) for lane in range(lanes) for ct in means]
         return _with_check(be, self.gather.apply(be, turned), check, self.response)
@@ -92,7 +92,7 @@ class MeanCells:
 
     @staticmethod
     def build(columns: Columns, cells: Cells) -> MeanCells:
-        """Of columns without lanes."""
+        """Builds the map from columns, which must have one lane, to cells."""
         places = np.zeros((cells.size, columns.count))
         for column, feature in enumerate(columns.index[:, 0]):
             if feature >= 0:
@@ -115,13 +115,13 @@ class TokenAnswering:
     def build(
         weight: Array, bias: Array, columns: Columns, entry: Meaning, response: BatchResponse
     ) -> TokenAnswering:
-        """weight (answer, hidden). entry: meaning of the columns."""
+        """Builds the map. weight (answer, hidden). entry: meaning of the columns."""
         matrix, offset = entry.fold(weight, bias)
         both, twice = (np.concatenate([side, side]) / response.bound for side in (matrix, offset))
         return TokenAnswering(ColumnMap.build([(both, columns)], twice, response.columns))
 
     def apply(self, be: Backend, x: Cts, check: Ct) -> Cts:
-        """x, check -> the response."""
+        """Makes the response of x and the check."""
         return *self.map.apply(be, x), check
 
 

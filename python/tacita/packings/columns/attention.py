@@ -43,7 +43,7 @@ BESIDE = 24  # or so many times fewer than there are inputs: what is made is sma
 
 @dataclass(frozen=True)
 class Split:
-    """Diagonal r = giant * babies + baby."""
+    """How diagonals are split into steps: diagonal r = giant * babies + baby."""
 
     babies: int
     giants: int
@@ -77,7 +77,7 @@ class BatchAttentionSpecs:
 
 @dataclass(frozen=True, eq=False)
 class BatchAttention:
-    """Build, then `attend` and `project`."""
+    """One attention of a batch. Build, then `attend` and `project`."""
 
     columns: Columns
     specs: BatchAttentionSpecs
@@ -102,7 +102,7 @@ class BatchAttention:
         scores_split: Split,
         mix_split: Split,
     ) -> BatchAttention:
-        """columns: of x, context and result, by heads. entry: meaning of x."""
+        """Builds all maps. columns: of x, context and result, by heads. entry: meaning of x."""
         scale, rows = Stored.input_of(specs.exp).scale, specs.rows
         f = float(np.sqrt(0.5 * scale / np.sqrt(head_size)))  # 0.5: real parts come doubled
         query = entry.fold(weights.query * f, weights.query_bias * f)
@@ -130,7 +130,7 @@ class BatchAttention:
         )
 
     def variances(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
-        """Of normalised queries and keys, one ciphertext each for a group of heads. 2 levels."""
+        """Variances of normalised queries and keys, one ciphertext each for a group of heads. 2 levels."""
         assert self.normed is not None
         inputs, sides = shifted(be, x, self.columns.shape.lanes), (self.normed.queries, self.normed.keys)
         queries, keys = (
@@ -216,7 +216,7 @@ class BatchAttention:
         return _paired(ours, -1), _paired(theirs, 1)
 
     def _placed(self, be: Backend, scores: list[list[Ct]], group: int) -> list[list[Ct]]:
-        """With what relative positions add."""
+        """Adds the bias of relative positions to the scores."""
         if self.positional.added is None:
             return scores
         scale, lanes = Stored.input_of(self.specs.exp).scale, self.columns.shape.lanes
@@ -236,7 +236,7 @@ class BatchAttention:
         return np.tile(found[:, None, :], (1, shape.sequences, 1)).reshape(-1)
 
     def _exponentials(self, be: Backend, scores: list[list[Ct]]) -> list[list[Ct]]:
-        """In place, so that each score is freed as soon as it is used."""
+        """Replaces each score by its exponential in place, so that it is freed as soon as it is used."""
         spec, seen = self.specs.exp, self.positional.seen
         for giant, row in enumerate(scores):
             for i, ct in enumerate(row):
@@ -301,19 +301,20 @@ def _squared(normed: Normed, entry: Meaning, src: Columns, group: IntArray) -> t
 
 
 def _paired(values: Array, sign: int) -> list[complex]:
-    """As `pairs.joined`."""
+    """Pairs values two by two as `layouts.base.joined` pairs ciphertexts: a + sign * i * b."""
     padded = np.append(values, 0.0) if len(values) % 2 else values
     return [complex(a, sign * b) for a, b in padded.reshape(-1, 2)]
 
 
 def completed(be: Backend, cts: Sequence[Ct], root: Ct, betas: Sequence[complex]) -> list[Ct]:
-    """cts * root + betas: normalised. One level, a relinearisation each."""
+    """Multiplies cts by the root and adds the betas, which normalises them. One level, a relinearisation
+    each."""
     found = [be.mul(ct, root) for ct in cts]
     return [be.add_const(ct, beta) if beta else ct for ct, beta in zip(found, betas, strict=True)]
 
 
 def variance(be: Backend, side: Side, columns: Sequence[Ct]) -> Ct:
-    """Of the columns of a side's `squared` map. One level."""
+    """Variance of the columns of a side's `squared` map, stored for its rsqrt. One level."""
     return be.add_const(dot(be, columns, columns), side.offset)
 
 

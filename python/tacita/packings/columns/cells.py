@@ -28,8 +28,9 @@ VECTORS = 128  # encoded at once: 8 MB each at 15 limbs
 
 @dataclass(frozen=True, eq=False)
 class CellMap:
-    """y = A x + b into cells. plans: blocks with vectors of one number per token (see `_stretched`); each
-    adds into the outputs from `first_output` on, reading the inputs from `first_input` on. Uses one level."""
+    """An affine map y = A x + b into cells. plans: blocks with vectors of one number per token (see
+    `_stretched`); each adds into the outputs from `first_output` on, reading the inputs from `first_input`
+    on. Uses one level."""
 
     dst: Cells
     blocks: tuple[tuple[int, int, LinearPlan], ...]
@@ -44,14 +45,14 @@ class CellMap:
 
     @staticmethod
     def gather(matrix: Array, bias: Array, dst: Cells) -> CellMap:
-        """From one ciphertext per input with the same number in every token: no rotation. matrix (dst.size,
-        inputs)."""
+        """Builds the map from one ciphertext per input with the same number in every token: no rotation.
+        matrix (dst.size, inputs)."""
         tables = np.stack([dst.table(column) for column in matrix.T])
         diagonals = {(j, i, 0): tables[i, j] for i in range(len(tables)) for j in range(dst.count)}
         return CellMap(dst, tuple(_blocks(diagonals, len(tables), dst.count)), dst.table(bias))
 
     def apply(self, be: Backend, xs: Sequence[Ct]) -> tuple[Ct, ...]:
-        """One level below xs."""
+        """Computes the map. One level below xs."""
         outs: list[Ct | None] = [None] * self.dst.count
         shape = self.dst.shape
         for first_output, first_input, plan in self.blocks:
@@ -142,8 +143,8 @@ class RowSquares:
     def build(
         rows: RowEstimate, query: Array, query_bias: Array, columns: Columns, entry: Meaning, scale: float
     ) -> RowSquares:
-        """query (hidden, hidden), query_bias: as in the model. columns, entry: of x. scale: of the scores'
-        stored form."""
+        """Builds the maps. query (hidden, hidden), query_bias: as in the model. columns, entry: of x. scale:
+        of the scores' stored form."""
         factor = np.sqrt(scale * len(rows.constant) / len(query_bias))
         matrix, bias = rows.roots(*entry.fold(query * factor, query_bias * factor))
         heads = Columns(columns.shape, np.arange(len(rows.constant)).reshape(-1, columns.shape.lanes))
@@ -151,6 +152,7 @@ class RowSquares:
         return RowSquares(roots, np.array(rows.constant)[heads.index] * scale)
 
     def apply(self, be: Backend, inputs: Sequence[Ct], group: int) -> Ct:
-        """inputs: x, shifted (`layout.shifted`). Two levels below, like the scores."""
+        """Computes the estimate of a group's rows. inputs: x, shifted (`layout.shifted`). Two levels below,
+        like the scores."""
         root = self.roots.outputs(be, inputs, group, group + 1)[0]
         return be.add_vector(be.square(root), self.constants[group])

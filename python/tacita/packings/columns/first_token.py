@@ -45,7 +45,7 @@ class BatchFirstToken:
     def build(
         weights: AttentionWeights, columns: Columns, heads: int, entry: Meaning, specs: BatchAttentionSpecs
     ) -> BatchFirstToken:
-        """columns: of x. entry: its meaning. specs.sum: of the result in cells."""
+        """Builds all maps. columns: of x. entry: its meaning. specs.sum: of the result in cells."""
         size = columns.size
         scale, rows = Stored.input_of(specs.exp).scale, specs.rows
         f = float(np.sqrt(scale / np.sqrt(size // heads)))
@@ -75,13 +75,14 @@ class BatchFirstToken:
         )
 
     def select(self, be: Backend, x: Cts) -> Cts:
-        """x -> its first token in every token. One level."""
+        """Copies the first token of x into every token. One level."""
         shape = self.columns.shape
         first = shape.at_tokens(np.arange(shape.tokens) == 0)
         return tuple(token_total(be, be.mul_vector(ct, first.astype(np.float64)), shape) for ct in x)
 
     def variances(self, be: Backend, x: Cts, first: Cts) -> tuple[Cts, Cts]:
-        """Of the query and of the keys, where they are normalised: a ciphertext a head. 2 levels."""
+        """Variances of the query and of the keys, where they are normalised: a ciphertext a head. 2
+        levels."""
         assert self.normed is not None
         return self._variances(be, first, self.normed.queries), self._variances(be, x, self.normed.keys)
 
@@ -125,7 +126,8 @@ class BatchFirstToken:
         return tuple(turned(be, queries, self._crossed(be, queries), cos, sin))
 
     def _crossed(self, be: Backend, queries: Cts) -> list[Ct]:
-        """Of each head the second half of its columns, negated, then the first."""
+        """Orders the columns for the sines: of each head the second half of its columns, negated, then the
+        first."""
         grid = np.arange(len(queries)).reshape(self.heads, 2, -1)
         return [
             be.neg(queries[i]) if second else queries[i]
@@ -143,7 +145,7 @@ class BatchFirstToken:
 
     @property
     def seen(self) -> list[Array] | None:
-        """Of a limited reach: 1 at the keys that the query sees."""
+        """A mask for each head, 1 at the keys that the query sees; None without a limited reach."""
         seen = self.positional.seen
         return None if seen is None else [self.columns.shape.at_tokens(seen[0])] * self.heads
 
@@ -205,7 +207,7 @@ class CellForward:
         stored: Sum,
         gate: Gate | None = None,
     ) -> CellForward:
-        """As `BatchForward.build`."""
+        """Builds the maps of the block, as `BatchForward.build` does in columns."""
         inner = Cells(cells.shape, weights.narrow[0].shape[1])
         maps = [entry.fold(*pair) for pair in weights.expansions(1.0, Stored.input_of(activation), gate)]
         factor = gate.scale if gate else output_bound(activation)
@@ -219,7 +221,7 @@ class CellForward:
         )
 
     def expand(self, be: Backend, y: Cts) -> Cts:
-        """y -> inner features stored for the activation, then with a gate its factor. One level."""
+        """Maps y to the inner features stored for the activation, then with a gate its factor. One level."""
         return self.expansion.apply(be, y)
 
     def multiply(self, be: Backend, active: Cts, factor: Cts) -> Cts:

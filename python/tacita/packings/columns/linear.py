@@ -23,20 +23,21 @@ Cts = tuple[Ct, ...]
 
 @dataclass(frozen=True, eq=False)
 class Meaning:
-    """value of feature f = scale[f] * stored + offset[f]; stored lies in [-1, 1]. Arrays of length
-    (features,)."""
+    """How stored numbers encode features: value of feature f = scale[f] * stored + offset[f]; stored lies in
+    [-1, 1]. Arrays of length (features,)."""
 
     scale: Array
     offset: Array
 
     @staticmethod
     def bounded(bound: float, size: int) -> Meaning:
-        """stored = value / bound."""
+        """The meaning of numbers stored as value / bound."""
         return Meaning(np.full(size, bound), np.zeros(size))
 
     @staticmethod
     def normalised(gamma: Array, beta: Array) -> Meaning:
-        """stored = what LayerNorm divides by sqrt(features), which bounds it whatever the input."""
+        """The meaning of a norm's result stored without gamma and beta, divided by sqrt(features), which
+        bounds it whatever the input."""
         return Meaning(gamma * np.sqrt(len(gamma)), beta)
 
     @property
@@ -45,7 +46,7 @@ class Meaning:
         return bool((self.scale == self.scale[0]).all() and not self.offset.any())
 
     def fold(self, weight: Array, bias: Array) -> tuple[Array, Array]:
-        """weight @ value + bias as an affine map of stored numbers."""
+        """Folds the encoding into a dense map: weight @ value + bias as an affine map of stored numbers."""
         return weight * self.scale, weight @ self.offset + bias
 
 
@@ -79,7 +80,8 @@ class Sum:
 
 @dataclass(frozen=True, eq=False)
 class ColumnMap:
-    """out = sum over sources of matrix @ source + bias, one matrix product over all columns. One level.
+    """A dense map of columns: out = sum over sources of matrix @ source + bias, one matrix product over all
+    columns. One level.
 
     weights: (dst.count, lane shifts * columns of a source, lanes), source after source.
     """
@@ -90,12 +92,12 @@ class ColumnMap:
 
     @staticmethod
     def build(parts: Sequence[tuple[Array, Columns]], bias: Array, dst: Columns) -> ColumnMap:
-        """parts: (matrix (dst.size, src.size), src) of each source."""
+        """Builds the map. parts: (matrix (dst.size, src.size), src) of each source."""
         tables = [weights(matrix, src, dst) for matrix, src in parts]
         return ColumnMap(dst.shape.lanes, np.concatenate(tables, axis=1), dst.lanes_of(bias))
 
     def apply(self, be: Backend, *sources: Sequence[Ct]) -> Cts:
-        """sources: columns as given to `build`, in order; `shifted` ones are made here."""
+        """Computes the map. sources: columns as given to `build`, in order; `shifted` ones are made here."""
         return self.outputs(be, [ct for xs in sources for ct in shifted(be, xs, self.lanes)])
 
     def outputs(self, be: Backend, inputs: Sequence[Ct], first: int = 0, last: int | None = None) -> Cts:
@@ -118,9 +120,9 @@ Expansion = tuple[ColumnMap, ...]  # of the activation's argument, and with a ga
 
 @dataclass(frozen=True, eq=False)
 class BatchForward:
-    """blocks: (expansions, contraction) of each block of inner columns, which are activated as soon as their
-    expansion is made; the first contraction reads the input as well. An expansion is of one map or, with a
-    gate, of two."""
+    """A feed-forward block in columns. blocks: (expansions, contraction) of each block of inner columns,
+    which are activated as soon as their expansion is made; the first contraction reads the input as well. An
+    expansion is of one map or, with a gate, of two."""
 
     activation: Spec
     gate: Gate | None
@@ -136,7 +138,7 @@ class BatchForward:
         stored: Sum,
         gate: Gate | None = None,
     ) -> BatchForward:
-        """stored: the sum."""
+        """Builds the maps of the block. stored: the form of its sum."""
         form = Stored(Stored.input_of(activation).scale)  # not centred: evaluated at once
         maps = [entry.fold(*pair) for pair in weights.expansions(1.0, form, gate)]
         factor = gate.scale if gate else output_bound(activation)
@@ -154,8 +156,8 @@ class BatchForward:
         return BatchForward(activation, gate, columns.shape.lanes, tuple(blocks))
 
     def apply(self, be: Backend, y: Cts, residual: Cts) -> Cts:
-        """y -> the stored sum of W2 f(W1 y) and the residual. Levels: 2 and the activation's; one more, and a
-        relinearisation an inner column, with a gate."""
+        """Maps y to the stored sum of W2 f(W1 y) and the residual. Levels: 2 and the activation's; one more,
+        and a relinearisation an inner column, with a gate."""
         inputs = shifted(be, y, self.lanes)
         total = self._part(be, 0, inputs, residual)
         for number in range(1, len(self.blocks)):
@@ -203,7 +205,8 @@ AT_ONCE = 16  # columns in one call
 
 @dataclass(frozen=True, eq=False)
 class BatchNorm:
-    """rsqrt: of variance + epsilon. bound: of |centred input|. size: features. lanes: of the columns."""
+    """A norm in columns. rsqrt: of variance + epsilon. bound: of |centred input|. size: features. lanes: of
+    the columns."""
 
     rsqrt: Spec
     epsilon: float
@@ -236,7 +239,7 @@ class BatchNorm:
 
 
 def dot(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
-    """sum_i x_i y_i, a few operands at a time; one relinearisation, one level."""
+    """Adds up x_i y_i over all i, a few operands at a time; one relinearisation, one level."""
     acc = None
     for i in range(0, len(xs), AT_ONCE):
         left, right = ([[ct] for ct in side[i : i + AT_ONCE]] for side in (xs, ys))

@@ -56,7 +56,8 @@ from tacita.slots.base import Backend
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """meaning: of stored numbers, by feature. cells: in cells, the first token alone; else in columns.
+    """How columns hold a tensor. meaning: of stored numbers, by feature. cells: in cells, the first token
+    alone; else in columns.
 
     weighed: stored numbers come times the mask, for a mean.
     """
@@ -67,7 +68,8 @@ class Form:
 
 
 class ColumnParts:
-    """See `packings.base.Parts`. graph: of the model, at the shape's tokens. rotations: one of `ROTATIONS`.
+    """The blocks of a batch (`packings.base.Parts`) in columns and cells. graph: of the model, at the shape's
+    tokens. rotations: one of `ROTATIONS`.
 
     Raises ShapeError for lanes that the model does not admit, PlanError for an unknown way to rotate.
     """
@@ -111,27 +113,28 @@ class ColumnParts:
         return frozenset({MASK})
 
     def entry(self) -> Held[Form]:
-        """See the contract."""
+        """The hidden states of the request, in columns."""
         meaning = Meaning.bounded(self._specs.entry, self._columns.size)
         return Held(HIDDEN, self._shape.tokens, Form(meaning))
 
     def request(self) -> BatchRequest:
-        """See the contract."""
+        """The layout of the request."""
         shape = self._shape
         return BatchRequest(
             shape.slots, shape.tokens, shape.lanes, self._heads, self._head_size, self._specs.entry
         )
 
     def response(self) -> BatchResponse:
-        """See the contract."""
+        """The layout of the response."""
         return self._response
 
     def probes(self) -> Mapping[str, Probe]:
-        """See the contract."""
+        """The probes of the blocks lowered so far, by stage."""
         return self._probes
 
     def block(self, block: Block[Form], target: Target) -> list[Operation]:
-        """See the contract."""
+        """Lowers an attention or a feed-forward block. Raises PlanError for an attention of other rows than
+        all or one."""
         if isinstance(block.node, FeedForward):
             return self._feed_forward(block, block.node, target)
         if block.rows == self._shape.tokens:
@@ -141,7 +144,7 @@ class ColumnParts:
         raise refuse_node("columns", block.name, f"{block.rows} of {self._shape.tokens} rows")
 
     def stored(self, target: Target, block: Block[Form]) -> Held[Form]:
-        """See the contract."""
+        """The sum of a target without a norm, in cells where one row is left."""
         cells = block.rows == 1 or block.x.form.cells
         return Held(target.live, block.rows, Form(Meaning.bounded(target.bound, self._columns.size), cells))
 
@@ -175,7 +178,8 @@ class ColumnParts:
         return [Operation.of(name, (x.live, y.live), name, run)], held
 
     def mean(self, x: Held[Form], name: str) -> tuple[list[Operation], Held[Form]]:
-        """In cells: log2(tokens) rotations a column, and two levels, or one of what comes weighed."""
+        """Averages columns into cells: log2(tokens) rotations a column, and two levels, or one of what comes
+        weighed."""
         if self._shape.lanes > 1:
             raise refuse_node("columns", name, f"a norm behind it and {self._shape.lanes} lanes")
         pooled = MeanCells.build(self._columns, self._cells)
@@ -205,8 +209,8 @@ class ColumnParts:
     def function(
         self, x: Held[Form], dense: Dense, name: str, kind: str
     ) -> tuple[list[Operation], Held[Form]]:
-        """In cells or columns, whatever the function. Raises PlanError for a map that changes the number of
-        features."""
+        """Applies a function of a dense map in cells or columns, as x comes. Raises PlanError for a map that
+        changes the number of features."""
         spec, (weight, bias) = self._specs.function(name).function, self._weights.dense(dense)
         if dense.outputs != self._columns.size:
             raise refuse_node("columns", name, f"a function of {dense.outputs} features")
@@ -221,8 +225,8 @@ class ColumnParts:
         return function_operations(mapped, spec, name, x.live), held
 
     def answer(self, x: Held[Form], dense: Dense | None, mean: str) -> list[Operation]:
-        """See the contract; a mean classifies every token and adds the answers up, which are fewer than
-        features."""
+        """Lowers the response. A mean classifies every token and then adds up the answers, which are fewer
+        than the features."""
         size = self._columns.size
         affine = self._weights.dense(dense) if dense else (np.eye(size), np.zeros(size))
         if mean:

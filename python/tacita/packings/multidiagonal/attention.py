@@ -32,7 +32,7 @@ Cts = tuple[Ct, ...]
 
 
 def scores_layout(layout: Features) -> MultiDiagonal:
-    """Of S^T: as many rows as columns."""
+    """The layout of S^T, which has as many rows as columns."""
     return layout.shape.with_rows(layout.shape.columns)
 
 
@@ -62,7 +62,8 @@ def betas_of(
 
 
 def variance(be: Backend, side: Side, found: Sequence[Ct], layout: Features) -> Cts:
-    """Of the results of a side's `squared` map: at all places of each head. One level."""
+    """Variance of the results of a side's `squared` map, at all places of each head, stored for its rsqrt.
+    One level."""
     total = totals(be, [be.dot(found, found) if len(found) > 1 else be.square(found[0])], layout)
     return (be.add_vector(total, real_heads(layout, side.offset)),)
 
@@ -100,7 +101,7 @@ class Attention:
 
     @staticmethod
     def build(weights: AttentionWeights, specs: AttentionSpecs, layout: Features) -> Attention:
-        """layout: of x."""
+        """Builds all maps. layout: of x."""
         scale, back = 1.0 / specs.context, specs.context * output_bound(specs.inverse) / specs.exit
         output = weights.output * back, weights.output_bias / specs.exit
         return Attention(
@@ -130,8 +131,8 @@ class Attention:
         return queries, keys
 
     def scores(self, be: Backend, x: Cts, *roots: Cts) -> Cts:
-        """x (layout, / entry) -> scores stored for exp. 4 levels; one more with roots of normalised queries
-        and keys, and one with rotary positions."""
+        """Maps x (layout, / entry) to the scores stored for exp. 4 levels; one more with roots of normalised
+        queries and keys, and one with rotary positions."""
         made, shape = self.query_key.apply(be, x), self.layout.shape
         if roots:
             both_roots = [root[0] for root in roots for _ in range(shape.count)]
@@ -149,7 +150,8 @@ class Attention:
         return turned(be, found[:half], found[half:], cos * 2, sin * 2)
 
     def _added(self, count: int) -> list[Array]:
-        """To the scores of each ciphertext: their centre, and what relative positions add."""
+        """What is added to the scores of each ciphertext: their centre, and the bias of relative
+        positions."""
         offsets, added = self.specs.score_offsets(self.layout.heads), self.positional.added
         if added is None:
             return [real_heads(self.layout, offsets)] * count
@@ -157,7 +159,7 @@ class Attention:
 
     @property
     def seen(self) -> list[Array] | None:
-        """Of a limited reach: 1 and 0 where scores are."""
+        """A mask in the layout of the scores, 1 where a query sees the key; None without a limited reach."""
         if self.positional.seen is None:
             return None
         tokens = self.layout.shape.columns

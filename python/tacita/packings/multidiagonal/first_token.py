@@ -62,7 +62,7 @@ class FirstTokenAttention:
 
     @staticmethod
     def build(weights: AttentionWeights, specs: AttentionSpecs, layout: Features) -> FirstTokenAttention:
-        """layout: of x. specs.exit: see `vector.norm.exact_bound`."""
+        """Builds all maps. layout: of x. specs.exit: see `vector.norm.exact_bound`."""
         vector, index = VectorLayout(layout.shape.slots, layout.size), list(layout.index)
         f = float(np.sqrt(specs.score_scale / np.sqrt(layout.width)))
         g, back = 1.0 / specs.attended, specs.attended * output_bound(specs.inverse) / specs.exit
@@ -111,7 +111,7 @@ class FirstTokenAttention:
 
     @property
     def seen(self) -> list[Array] | None:
-        """Of a limited reach: 1 at the keys that query 0 sees."""
+        """A mask, 1 at the keys that query 0 sees; None where it sees all."""
         seen = self.positional.seen
         return (
             None
@@ -120,7 +120,8 @@ class FirstTokenAttention:
         )
 
     def _by_key(self, table: Array) -> Array:
-        """(heads, keys or 1) -> at token j of a diagonal that of key j; zero where there is no head."""
+        """Spreads a table (heads, keys or 1): at token j of a diagonal that of key j; zero where there is no
+        head."""
         found = np.zeros((table.shape[1], self.layout.shape.batch))
         found[:, : self.layout.heads] = table.T
         return found.reshape(-1)
@@ -159,5 +160,5 @@ class Mean:
         return mean_map(self.layout)
 
     def apply(self, be: Backend, x: Cts, masks: Cts) -> Cts:
-        """masks: the first is 1/length at the real tokens. Two levels."""
+        """Averages the tokens. masks: the first is 1/length at the real tokens. Two levels."""
         return self.total.apply(be, [be.mul(ct, masks[0]) for ct in x])

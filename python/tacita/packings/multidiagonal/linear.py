@@ -28,7 +28,8 @@ KEPT = 16  # plans: a stage is simulated several times in a row, and runs once
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """y = x @ weight.T + bias. weight (dst.size, src.size), bias (dst.size,). One level.
+    """A dense map between layouts on diagonals: y = x @ weight.T + bias. weight (dst.size, src.size), bias
+    (dst.size,). One level.
 
     Plans are made when they are needed, one for each group of outputs and each giant step, because vectors
     are dense and the engine encodes those of a plan together (BERT-base: 1.5 GB a map, encoded 13 GB).
@@ -112,7 +113,8 @@ def stacked(parts: Sequence[tuple[Array, Array]], src: Features, dst: Features) 
 
 @lru_cache(maxsize=KEPT)
 def plan_of(affine: Affine, group: int, giant: int) -> LinearPlan:
-    """Turned operands -> the outputs of a group, before they are turned by `giant` diagonals: no rotation."""
+    """Plans the products of one baby-step/giant-step group, without a rotation: the operands come turned by
+    the baby steps, and the caller turns the outputs by `giant` diagonals."""
     count, width = affine.dst.shape.count, affine.babies * len(affine.moves)
     terms = list(_terms(affine, group * count, giant))
     rows = [
@@ -124,7 +126,7 @@ def plan_of(affine: Affine, group: int, giant: int) -> LinearPlan:
 
 
 def _terms(affine: Affine, first: int, giant: int) -> Iterator[Term]:
-    """Those in which a head of the output meets one of the input."""
+    """Yields the terms of a group and a giant step in which a head of the output meets one of the input."""
     outputs, inputs = affine.dst.matrices, affine.src.matrices
     for head in affine.moves:
         for operand in range(affine.operands):

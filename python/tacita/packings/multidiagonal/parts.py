@@ -28,7 +28,7 @@ from tacita.slots.base import Backend, Ct
 
 @dataclass(frozen=True, eq=False)
 class Norm(TextNorm[Features]):
-    """layout: of input and result."""
+    """A norm on diagonals. layout: of input and result."""
 
     def variance(self, be: Backend, x: tuple[Ct, ...]) -> Ct:
         """Centred x / entry -> variance + epsilon stored for rsqrt, in every slot. 2 levels."""
@@ -42,7 +42,8 @@ Cts = tuple[Ct, ...]
 
 
 class DiagonalParts(OneTextParts[Features]):
-    """See `packings.base.Parts`. graph: of the model, whose tokens are the columns of all matrices.
+    """The blocks of one text (`packings.base.Parts`) on diagonals. graph: of the model, whose tokens are the
+    columns of all matrices.
 
     Raises ShapeError for sizes that the packing does not admit, PlanError for attentions of several kinds.
     """
@@ -59,11 +60,11 @@ class DiagonalParts(OneTextParts[Features]):
         return frozenset({MASK})
 
     def entry(self) -> Held[Form]:
-        """See the contract."""
+        """The hidden states of the request, on diagonals."""
         return Held(HIDDEN, self._tokens, Form(self._specs.entry))
 
     def request(self) -> DiagonalRequest:
-        """See the contract."""
+        """The layout of the request."""
         sizes = (self._slots, self._tokens, self._layout.size, *self._heads)
         return DiagonalRequest(*sizes, self._specs.entry, all_tokens=self._attended(self._tokens))
 
@@ -131,7 +132,8 @@ class Phase:
 
 
 def _first_phase(name: str, attention: Attention | FirstTokenAttention, masks: slice) -> Phase:
-    """Of a softmax in two phases. masks: those of the request in the layout of the scores."""
+    """The first phase of a softmax in two phases; no operations for one phase. masks: those of the request in
+    the layout of the scores."""
     phases = attention.specs.phases
     if phases is None:
         return Phase()

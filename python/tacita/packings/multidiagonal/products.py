@@ -42,7 +42,8 @@ Term = tuple[int, int, int, int, Array]
 
 
 def with_spill(be: Backend, cts: Sequence[Ct], layout: MultiDiagonal) -> list[Ct]:
-    """x + i (x moved on by one diagonal). One rotation each, no level.
+    """Adds each ciphertext, moved on by one diagonal, to itself as the imaginary part: x + i (x moved on by
+    one diagonal). One rotation each, no level.
 
     Rotated by l tokens, entry t of a diagonal is wanted from t + l; from t + l = n on, what is there is the
     next diagonal's in the real part, and this one's in the imaginary part. So the turn within every
@@ -98,7 +99,7 @@ def _terms(layout: MultiDiagonal, target: MultiDiagonal, j: int) -> Iterator[Ter
 
 @dataclass(frozen=True)
 class Product:
-    """left, right: layouts of A and B; C has A's.
+    """A product A B of encrypted matrices. left, right: layouts of A and B; C has A's.
 
     Two levels below B, to replicate it, and one more for the product. Tensor products: k a ciphertext of A,
     twice that where it has several. One relinearisation and one conjugation a ciphertext.
@@ -155,7 +156,7 @@ class Product:
         return [here, behind], [[be.sub(whole, part)], [part]]
 
     def _turned(self, be: Backend, a: Sequence[Ct]) -> Iterator[list[list[Ct]]]:
-        """For each ciphertext and group of B: A rotated for each of the V diagonals in it.
+        """Yields, for each ciphertext and group of B, A rotated for each of the V diagonals in it.
 
         Rotations of each ciphertext of A: V - 1 hoisted a group, and one for each group but the first. V +
         1 keys.

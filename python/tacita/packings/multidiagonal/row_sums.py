@@ -39,9 +39,9 @@ def dots(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
 
 @dataclass(frozen=True, eq=False)
 class RowSums:
-    """inverse: of the sums. total: adds up what lies in the rows of one ciphertext; no level. steepest: what
-    an inverse is stored over, None for its largest value on its domain. room: what squares are stored over.
-    """
+    """How exponentials are added up over the keys of a row. inverse: of the sums. total: adds up what lies in
+    the rows of one ciphertext; no level. steepest: what an inverse is stored over, None for its largest value
+    on its domain. room: what squares are stored over."""
 
     layout: Features
     inverse: Spec
@@ -70,8 +70,8 @@ class RowSums:
         return tuple(be.square(be.mul(k, inverse)) for k in kept)
 
     def _times(self, be: Backend, mask: Ct, factor: float) -> Ct:
-        """mask * factor. One level. What of a small sum's inverse is too large to be encoded is a power of
-        two, which the ciphertext is multiplied by exactly."""
+        """Multiplies a mask by a factor. One level. What of a small sum's inverse is too large to be encoded
+        is a power of two, which the ciphertext is multiplied by exactly."""
         doublings = max(0, math.ceil(math.log2(factor / ENCODED)))
         found = be.mul_vector(mask, self._heads(math.ldexp(factor, -doublings)))
         return be.mul_int(found, 1 << doublings) if doublings else found

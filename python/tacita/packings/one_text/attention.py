@@ -72,7 +72,7 @@ class AttentionSpecs:
 
 @dataclass(frozen=True, eq=False)
 class TokenAnswering:
-    """See the module's docstring."""
+    """Maps every token to its answer: the numbers, their copies, and a place for the check."""
 
     response: OneTextResponse
     map: Map
@@ -81,7 +81,8 @@ class TokenAnswering:
     def build(
         weight: Array, bias: Array, linear: Linear[Any], src: Any, entry: float, response: OneTextResponse
     ) -> TokenAnswering:
-        """weight (outputs, hidden). src: layout of what is mapped, stored divided by `entry`. One level."""
+        """Builds the map. weight (outputs, hidden). src: layout of what is mapped, stored divided by `entry`.
+        One level."""
         response.check()
         zero, inner = np.zeros((1, weight.shape[1])), linear.bare.inner(response.features)
         both = np.concatenate([zero, weight, weight]) * (entry / response.bound)
@@ -89,6 +90,7 @@ class TokenAnswering:
         return TokenAnswering(response, linear.affine(both, shift, src, inner))
 
     def apply(self, be: Backend, x: Cts, check: Ct) -> Cts:
-        """x, and the norm check, which is in slot 0 as feature 0 of the first token is -> the response."""
+        """Makes the response of x and the norm check, which is in slot 0, as feature 0 of the first token
+        is."""
         first, *others = self.map.apply(be, x)
         return be.add(first, check), *others

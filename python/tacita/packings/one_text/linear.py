@@ -45,7 +45,7 @@ class Layout(Protocol):
         ...
 
     def inner(self, size: int) -> Self:
-        """Of the inner tensor of a feed-forward block, with so many features."""
+        """The layout of the inner tensor of a feed-forward block, with so many features."""
         ...
 
     def vectors(self, per_feature: Array) -> list[Array]:
@@ -103,8 +103,8 @@ class Linear(Generic[L]):
         return self.residual(be, x, self.layout, factor, centred=centred)
 
     def add(self, be: Backend, out: Cts, x: Cts, factor: float, ending: Ending) -> Cts:
-        """out + x * factor, where a block ends: for a norm, without the mean of x if it takes that off; or
-        complete, as it is stored. Levels: those of `residual` below x, none below out."""
+        """Adds the residual, out + x * factor, where a block ends: for a norm, without the mean of x if it
+        takes that off; or complete, as it is stored. Levels: those of `residual` below x, none below out."""
         back = self.residual(be, x, self.layout, factor, centred=ending.centred)
         total = tuple(be.add(a, b) for a, b in zip(out, back, strict=True))
         return self.complete(be, total, self.layout) if ending.complete else total
@@ -116,8 +116,8 @@ class Linear(Generic[L]):
 
 @dataclass(frozen=True, eq=False)
 class FeedForward:
-    """linear: of input and residual. back: factor of the stored residual in the stored sum. gate: None
-    without one."""
+    """A feed-forward block of one text, in some layout. linear: of input and residual. back: factor of the
+    stored residual in the stored sum. gate: None without one."""
 
     linear: Linear[Any]
     activation: Spec
@@ -139,7 +139,8 @@ class FeedForward:
         ending: Ending,
         gate: Gate | None = None,
     ) -> FeedForward:
-        """entry, exit: bounds of the input and of the sum, left as `ending` says. residual: its bound."""
+        """Builds both maps. entry, exit: bounds of the input and of the sum, left as `ending` says. residual:
+        its bound."""
         (down, down_bias), layout = weights.narrow, linear.layout
         inner, scale = layout.inner(down.shape[1]), (gate.scale if gate else output_bound(activation)) / exit
 
@@ -158,7 +159,8 @@ class FeedForward:
         return FeedForward(linear, activation, residual / exit, ending, expansion, contraction, gate)
 
     def expand(self, be: Backend, y: Cts) -> Cts:
-        """y / entry -> inner features stored for the activation, then with a gate its factor. One level."""
+        """Maps y / entry to the inner features stored for the activation, then with a gate its factor. One
+        level."""
         return self.expansion.apply(be, y)
 
     def multiply(self, be: Backend, active: Cts, factor: Cts) -> Cts:
@@ -181,8 +183,8 @@ class FeedForward:
 
 @dataclass(frozen=True, eq=False)
 class TextNorm(ABC, Generic[L]):
-    """rsqrt: of variance + epsilon. entry, exit: bounds of the centred input and of the result. gamma, beta:
-    (size,)."""
+    """A norm of one text, in some layout. rsqrt: of variance + epsilon. entry, exit: bounds of the centred
+    input and of the result. gamma, beta: (size,)."""
 
     layout: L
     rsqrt: Spec
@@ -218,7 +220,7 @@ class TextNorm(ABC, Generic[L]):
 
     @property
     def offset(self) -> float:
-        """See `scale`."""
+        """What is added to the sum of squares in the stored variance (see `scale`)."""
         form = Stored.input_of(self.rsqrt)
         return (self.epsilon - form.centre) * form.scale
 

@@ -50,9 +50,9 @@ HIDDEN, MASK = "hidden", "mask"
 
 @dataclass(frozen=True)
 class Form:
-    """bound: stored = value / bound. vector: the first token alone. carried: token 0 in place of the copies,
-    where a packing has them. bare: of a function, which leaves anything where no feature is (`Linear.bare`),
-    for a norm or an answer."""
+    """How a packing of one text holds a tensor. bound: stored = value / bound. vector: the first token alone.
+    carried: token 0 in place of the copies, where a packing has them. bare: of a function, which leaves
+    anything where no feature is (`Linear.bare`), for a norm or an answer."""
 
     bound: float
     vector: bool = False
@@ -61,8 +61,8 @@ class Form:
 
 
 class OneTextParts(ABC, Generic[L]):
-    """See `packings.base.Parts`. linear: of the hidden states. carries: whether a norm may leave token 0
-    beside its result, for an attention of one query.
+    """The blocks of one text (`packings.base.Parts`), whatever the layout of tokens. linear: of the hidden
+    states. carries: whether a norm may leave token 0 beside its result, for an attention of one query.
 
     Raises PlanError for attentions of several kinds.
     """
@@ -81,7 +81,7 @@ class OneTextParts(ABC, Generic[L]):
         *,
         carries: bool = False,
     ) -> None:
-        """sizes: slots and tokens."""
+        """Starts with no block lowered. sizes: slots and tokens."""
         self._graph, self._weights, self._specs = graph, weights, specs
         (self._slots, self._tokens), self._heads = sizes, heads_of(graph, self.packing)
         self._linear, self._layout, self._carries = linear, linear.layout, carries
@@ -99,7 +99,7 @@ class OneTextParts(ABC, Generic[L]):
 
     @abstractmethod
     def _norm(self, fields: NormFields, *, carry: bool) -> TextNorm[L]:
-        """Of tokens. fields: those of `TextNorm` after the layout."""
+        """Makes a norm of tokens. fields: those of `TextNorm` after the layout."""
 
     @abstractmethod
     def _mean(self, x: Held[Form], dense: Pair | None, name: str) -> tuple[Operation, Answering]:
@@ -110,16 +110,17 @@ class OneTextParts(ABC, Generic[L]):
         """The mean over tokens as a vector."""
 
     def response(self) -> OneTextResponse:
-        """See the contract."""
+        """The layout of the response, once `answer` has been called."""
         assert self._answering is not None
         return self._answering.response
 
     def probes(self) -> Mapping[str, Probe]:
-        """See the contract."""
+        """The probes of the blocks lowered so far, by stage."""
         return self._probes
 
     def block(self, block: Block[Form], target: Target) -> list[Operation]:
-        """See the contract."""
+        """Lowers an attention or a feed-forward block. Raises PlanError for what the packing does not
+        admit."""
         if block.x.form.bare or block.residual.form.bare:
             raise refuse_node(self.packing, block.name, "a function of all tokens as its input")
         if isinstance(block.node, FeedForwardNode):
@@ -132,13 +133,13 @@ class OneTextParts(ABC, Generic[L]):
         return lower(block.name, block, target, built)
 
     def stored(self, target: Target, block: Block[Form]) -> Held[Form]:
-        """See the contract."""
+        """The sum of a target without a norm: a vector where one row is left."""
         vector = block.x.form.vector or block.rows == 1
         return Held(target.live, block.rows, Form(target.bound, vector=vector))
 
     def centre(self, x: Held[Form], target: Target) -> list[Operation]:
-        """By rotations. Levels: one, or two where `Linear.residual` says so. What is bare goes through a
-        map."""
+        """Takes off the mean by rotations and scales for the target's norm. Levels: one, or two where
+        `Linear.residual` says so. What is bare goes through a map."""
         linear = self._linear_of(x.form)
         factor = x.form.bound / self._target_exit(target, vector=x.form.vector)
 
@@ -173,7 +174,7 @@ class OneTextParts(ABC, Generic[L]):
         return [operation], Held(name, x.rows, Form(bound, vector=x.form.vector))
 
     def mean(self, x: Held[Form], name: str) -> tuple[list[Operation], Held[Form]]:
-        """On a vector."""
+        """Averages the tokens into a vector."""
         if x.form.bare:
             raise refuse_node(self.packing, name, "a function of all tokens as its input")
         return [self._averaged(x, name)], Held(name, 1, Form(x.form.bound, vector=True))
@@ -192,8 +193,8 @@ class OneTextParts(ABC, Generic[L]):
     def function(
         self, x: Held[Form], dense: Dense, name: str, kind: str
     ) -> tuple[list[Operation], Held[Form]]:
-        """On the vector, or on all tokens; whatever the function. Raises PlanError for a map that changes the
-        number of features."""
+        """Applies a function of a dense map to the vector or to all tokens, as x comes. Raises PlanError for
+        a map that changes the number of features."""
         if dense.outputs != self._layout.size:
             raise refuse_node(self.packing, name, f"a function of {dense.outputs} features")
         linear, src = self._linear_of(x.form), self._source(x.form)
@@ -208,7 +209,8 @@ class OneTextParts(ABC, Generic[L]):
         return function_operations(mapped.apply, spec, name, x.live, specs.refreshed), result
 
     def answer(self, x: Held[Form], dense: Dense | None, mean: str) -> list[Operation]:
-        """See the contract."""
+        """Lowers the response: a choice of one word, or x, or a dense map of it, of the mean, the vector or
+        every token."""
         weights = self._weights.dense(dense) if dense else None
         if self._specs.comparison:
             return self._choice(x, weights, self._specs.comparison)
@@ -244,7 +246,7 @@ class OneTextParts(ABC, Generic[L]):
 
     @abstractmethod
     def _token_response(self, size: int, bound: float) -> OneTextResponse:
-        """Of an answer of so many numbers for every token."""
+        """The layout of an answer of so many numbers for every token."""
 
     def _source(self, form: Form) -> Any:
         """The layout from which a map reads."""
@@ -306,6 +308,6 @@ Built = tuple[AttentionWeights, AttentionSpecs]
 def roots_of(
     built: Built, name: str, reads: Sequence[str], squares: Callable[..., Any]
 ) -> tuple[list[Operation], tuple[str, ...]]:
-    """Of normalised queries and keys: their operations and tensors; none without."""
+    """The operations that normalise queries and keys, and the tensors of their roots; none without a norm."""
     normed = built[0].normed
     return normed.operations(name, reads, squares) if normed else ([], ())

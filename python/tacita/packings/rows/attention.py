@@ -73,7 +73,7 @@ class Attention:
         layout: FeatureLayout,
         windows: tuple[HeadWindow, ...],
     ) -> Attention:
-        """layout: of x, with copies. windows: from `head_windows`."""
+        """Builds all plans. layout: of x, with copies. windows: from `head_windows`."""
         query_key, query_key_bias = _query_key(weights, layout, windows, specs)
         early = Early.of(specs, MIXING, limited=weights.positional.seen is not None)
         specs = early.specs(specs) if early else specs
@@ -105,9 +105,9 @@ class Attention:
         return self.normed.variances(be, x)
 
     def scores(self, be: Backend, x: Cts, *roots: Cts) -> Cts:
-        """x (layout, / entry) -> scores stored for exp; real, all windows' ciphertexts in order. 3 levels; 1
-        more with roots of normalised queries and keys, and one with rotary positions, as queries and keys are
-        folded so that those turn by one plaintext product."""
+        """Maps x (layout, / entry) to the scores stored for exp; real, all windows' ciphertexts in order. 3
+        levels; 1 more with roots of normalised queries and keys, and one with rotary positions, as queries
+        and keys are folded so that those turn by one plaintext product."""
         parts = be.linear(x, self.query_key)
         parts = [be.add_vector(ct, b) for ct, b in zip(parts, self.query_key_bias, strict=True)]
         if self.normed:
@@ -119,7 +119,7 @@ class Attention:
 
     @property
     def _offsets(self) -> Array:
-        """Of each head's scores."""
+        """What is added to each head's scores to centre them for exp."""
         return self.specs.score_offsets(self._heads)
 
     def _window_scores(self, be: Backend, number: int, q: Ct, k: Ct) -> list[Ct]:
@@ -133,7 +133,7 @@ class Attention:
         return [be.add_vector(be.add(s, be.conjugate(s)), v) for s, v in zip(found, centre, strict=True)]
 
     def seen(self, positional: Positional) -> list[Array] | None:
-        """Of a limited reach: 1 and 0 where scores are."""
+        """A mask in the layout of the scores, 1 where a query sees the key; None without a limited reach."""
         if positional.seen is None:
             return None
         table = np.broadcast_to(positional.seen, (self._heads, *positional.seen.shape))
@@ -160,8 +160,8 @@ class Attention:
         return tuple(context), self._centred_sums(be, sums)
 
     def _centred_sums(self, be: Backend, sums: list[Ct]) -> Cts:
-        """Those of windows that keep them apart, stored for the inverse: where there are several, their
-        sum."""
+        """The row sums of windows that keep them apart, stored for the inverse; added up into one ciphertext
+        where sums are gathered."""
         offset = Stored.input_of(self.specs.inverse).offset
         if self.gathered is None:
             apart = [window for window in self.windows if not window.shared]
@@ -260,7 +260,8 @@ def _added(positional: Positional, window: HeadWindow, specs: AttentionSpecs) ->
 def _unfolds(
     windows: tuple[HeadWindow, ...], gathered: Gathered | None, scale: float, early: Early | None
 ) -> tuple[LinearPlan, ...]:
-    """Of each window; scale: of the sums, where no iteration comes before their bootstrap."""
+    """The unfolding plan of each window. scale: factor of the sums, where no iteration comes before their
+    bootstrap."""
     if early:
         return tuple(unfold_plan(w, 0.5, early.sums, twice=early.scale) for w in windows)
     places = {w: gathered.places(number) for number, w in enumerate(gathered.windows)} if gathered else {}

@@ -45,8 +45,9 @@ BETWEEN = 13  # levels after a bootstrap
 
 @dataclass(frozen=True)
 class Early:
-    """So many of the steps of `whole`. squarings: of the exponentials, after the bootstrap of their roots; 0
-    where the exponentials have no stage of their own."""
+    """The first `steps` iterations of the division `whole`, done where exponentials are mixed. squarings: of
+    the exponentials, after the bootstrap of their roots; 0 where the exponentials have no stage of their
+    own."""
 
     steps: int
     whole: GoldschmidtSpec
@@ -54,8 +55,9 @@ class Early:
 
     @staticmethod
     def of(specs: AttentionSpecs, mixing: int, *, limited: bool = False) -> Early | None:
-        """As many as it takes, or as fit between two bootstraps; None for none. mixing: levels from
-        exponentials to sums. limited: whether the exponentials take one more, for a limited reach."""
+        """Chooses as many early iterations as it takes, or as fit between two bootstraps; None for none.
+        mixing: levels from exponentials to sums. limited: whether the exponentials take one more, for a
+        limited reach."""
         spec = specs.inverse
         if not isinstance(spec, GoldschmidtSpec):
             return None
@@ -67,7 +69,8 @@ class Early:
         return Early(steps, spec, squarings) if steps > 0 else None
 
     def specs(self, specs: AttentionSpecs) -> AttentionSpecs:
-        """For what follows: the divisor is a, the context is that times a / x."""
+        """The attention's specs for what follows these iterations: the divisor is a, the context is that
+        times a / x."""
         return replace(specs, inverse=self.whole.after(self.steps), context=specs.attended)
 
     def root(self, exp: Spec) -> Spec:
@@ -89,7 +92,7 @@ class Early:
 
     @property
     def _root_lift(self) -> int:
-        """Of the roots, an integer, which is free."""
+        """The factor of the roots before they are squared: an integer, which is free."""
         return max(1, int(self.whole.domain[1] ** -(0.5**self.squarings))) if self.squarings else 1
 
     @property
@@ -109,7 +112,7 @@ class Early:
 
     @property
     def _scale(self) -> float:
-        """Of those that are not lifted."""
+        """The factor of the row means that `begin` multiplies by, were they not lifted."""
         return self.whole.free_scale()
 
     def begin(self, be: Backend, numerators: list[Ct], means: Ct) -> list[Ct]:
@@ -119,13 +122,14 @@ class Early:
 
 
 def _iterations(spec: GoldschmidtSpec, share: float) -> int:
-    """After which a bootstrap's noise is at most this share of the smallest mean; all but one, if none."""
+    """The number of iterations after which a bootstrap's noise is at most this share of the smallest mean;
+    all but one, if none."""
     most = len(spec.relaxation) - 1
     return next((n for n in range(most) if spec.after(n).domain[0] * share >= REFRESHED), most)
 
 
 def _squarings(exp: Spec, inverse: GoldschmidtSpec) -> int:
-    """Those of the exponential, if a bootstrap leaves its smallest roots right."""
+    """How often the exponential is squared, if a bootstrap leaves its smallest roots right; else 0."""
     if not isinstance(exp, PowerSpec) or not exp.squarings:
         return 0
     power = 2.0**exp.squarings
@@ -135,7 +139,8 @@ def _squarings(exp: Spec, inverse: GoldschmidtSpec) -> int:
 
 @dataclass(frozen=True)
 class Exponentials:
-    """name: of the attention. operation: what computes them, or their roots, from the scores."""
+    """How an attention's exponentials are computed. name: of the attention. operation: what computes them, or
+    their roots, from the scores."""
 
     name: str
     operation: Operation
@@ -143,7 +148,8 @@ class Exponentials:
 
     @staticmethod
     def of(name: str, spec: Spec, early: Early | None, seen: Sequence[Array] | None) -> Exponentials:
-        """spec, seen: as of `operations.exponentials`."""
+        """Plans an attention's exponentials, in a stage of their own or within the one that mixes. spec,
+        seen: as of `operations.exponentials`."""
         if early is None:
             return Exponentials(name, exponentials(name, spec, seen), None)
         lift = 1.0 if early.squarings else early.lift
@@ -160,7 +166,7 @@ class Exponentials:
         return f"{self.name}.scores" if self._within else f"{self.name}.exponentials"
 
     def found(self, be: Backend, live: Live) -> tuple[Ct, ...]:
-        """From that tensor, as they are mixed."""
+        """Exponentials as they are mixed, from the tensor that `read` names."""
         ready = (self.operation.run(be, live) if self._within else live)[f"{self.name}.exponentials"]
         return self.early.squared(be, ready) if self.early else ready
 

@@ -67,8 +67,8 @@ class FirstTokenAttention:
         *,
         carried: bool = False,
     ) -> FirstTokenAttention:
-        """layout: of x, with copies. carried: see the class and `layout.can_carry`. specs.exit: see
-        `exact_bound`."""
+        """Builds all plans. layout: of x, with copies. carried: see the class and `layout.can_carry`.
+        specs.exit: see `exact_bound`."""
         heads = sum(len(w.heads) for w in windows)
         size = weights.query.shape[0] // heads
         context, vector = context_layout(windows, size), VectorLayout(layout.shape.slots, layout.size)
@@ -98,7 +98,7 @@ class FirstTokenAttention:
         )
 
     def select(self, be: Backend, x: Cts) -> Cts:
-        """x -> its first token in vector packing. One level."""
+        """Takes the first token of x as a vector. One level."""
         if not self.carried:
             return (select_token(be, x, self.layout, self.vector),)
         block = self.layout.blocks[0]
@@ -158,7 +158,8 @@ class FirstTokenAttention:
 
     @property
     def seen(self) -> list[Array] | None:
-        """Of a reach that keeps keys from query 0: 1 at those that it sees, in all ciphertexts alike."""
+        """A mask for each window, 1 at the keys that query 0 sees, the same in all; None where it sees
+        all."""
         if self.positional.seen is None or not self.positional.kept_from(0):
             return None
         return [np.repeat(self.positional.seen[0], self.layout.shape.window)] * len(self.windows)
@@ -230,8 +231,8 @@ class FirstTokenAttention:
         return rotate_sum(be, be.mul(exps, part), shape.tokens, shape.window)
 
     def attend(self, be: Backend, context: Cts, sums: Cts) -> Cts:
-        """context / sums at the heads' positions, zero elsewhere, in [-1, 1]. Levels: the inverse's, and one
-        more below the sums of several windows."""
+        """Divides the context by its sums at the heads' positions, zero elsewhere, in [-1, 1]. Levels: the
+        inverse's, and one more below the sums of several windows."""
         if self.gathered:
             return tuple(self.gathered.divide(be, context, sums[0], self.specs.inverse))
         return tuple(divide(be, c, s, self.specs.inverse) for c, s in zip(context, sums, strict=True))

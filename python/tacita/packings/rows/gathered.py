@@ -32,7 +32,7 @@ KEPT = 8  # plans: the same in all layers
 
 @dataclass(frozen=True)
 class Gathered:
-    """windows: in order, each with sums of its own."""
+    """Windows whose row sums share a ciphertext. windows: in order, each with sums of its own."""
 
     windows: tuple[HeadWindow, ...]
 
@@ -61,7 +61,8 @@ class Gathered:
         return filled
 
     def divide(self, be: Backend, numerators: Sequence[Ct], sums: Ct, spec: Spec) -> list[Ct]:
-        """As `stored.divide` for each window's numerator. One level more below the sums.
+        """Divides each window's numerator by its row sums, as `stored.divide` does. One level more below the
+        sums.
 
         A polynomial is evaluated once, before its values are spread; an iteration needs each numerator.
         """
@@ -96,8 +97,8 @@ Cts = tuple[Ct, ...]
 
 
 def query_key_factor(specs: AttentionSpecs, windows: tuple[HeadWindow, ...], features: int) -> float:
-    """Of queries and of keys, so that the real part of their product plus its conjugate is the stored
-    score."""
+    """The factor of queries and of keys by which the real part of their product plus its conjugate is the
+    stored score."""
     size = features // sum(len(w.heads) for w in windows)
     return float(np.sqrt(0.5 * Stored.input_of(specs.exp).scale / np.sqrt(size)))
 
@@ -144,7 +145,7 @@ class Normalising:
         layout: FeatureLayout,
         windows: tuple[HeadWindow, ...],
     ) -> Normalising:
-        """As `Attention.build`."""
+        """Builds the maps; arguments as of `Attention.build`."""
         assert weights.normed is not None
         sides = weights.normed.queries, weights.normed.keys
         halves, factor = (
@@ -164,8 +165,8 @@ class Normalising:
         return Normalising(windows, sides, plan, bias, tuple(betas))
 
     def variances(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
-        """x -> those of queries and of keys in every position of a folded head, stored for their rsqrt: a
-        ciphertext a window. 3 levels."""
+        """Maps x to the variances of queries and of keys in every position of a folded head, stored for their
+        rsqrt: a ciphertext a window. 3 levels."""
         found = [be.add_vector(ct, b) for ct, b in zip(be.linear(x, self.squared), self.bias, strict=True)]
         n = len(self.windows)
         queries, keys = (

@@ -26,21 +26,22 @@ Pair = tuple[Array, Array]  # weight and bias
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """y = x @ weight.T + bias between layouts; y at the first copy of dst, zero elsewhere. One level."""
+    """A dense map y = x @ weight.T + bias between layouts; y at the first copy of dst, zero elsewhere. One
+    level."""
 
     map: RealMap
     bias: tuple[Array, ...]
 
     @staticmethod
     def build(weight: Array, bias: Array, src: FeatureLayout, dst: FeatureLayout) -> Affine:
-        """weight (dst.size, src.size), bias (dst.size,)."""
+        """Builds the map. weight (dst.size, src.size), bias (dst.size,)."""
         diagonals = linear_diagonals(weight, src, dst)
         found = RealMap.build(diagonals, n_inputs=src.count, n_outputs=dst.count)
         return Affine(found, tuple(dst.vectors(bias)))
 
     @staticmethod
     def stacked(parts: Sequence[Pair], src: FeatureLayout, dst: FeatureLayout) -> Affine:
-        """Several of one input, by the same rotations of it: the ciphertexts of each."""
+        """Builds several maps of one input, which share its rotations: the ciphertexts of each."""
         tables = [linear_diagonals(w, src, dst, n * dst.count) for n, (w, _) in enumerate(parts)]
         count = dst.count * len(parts)
         found = RealMap.build(Diagonals.joined(tables), n_inputs=src.count, n_outputs=count)
@@ -98,7 +99,7 @@ Cts = tuple[Ct, ...]
 
 @dataclass(frozen=True, eq=False)
 class Norm(TextNorm[FeatureLayout]):
-    """layout: of the result, with copies; the input uses its first copies only.
+    """A norm in rows. layout: of the result, with copies; the input uses its first copies only.
 
     carry: put token 0 in place of the copies, in every token (for `FirstTokenAttention`; see `can_carry`).
     """
@@ -122,7 +123,7 @@ class Norm(TextNorm[FeatureLayout]):
         return be.add_const(spread(be, total, window), self.offset)
 
     def normalise(self, be: Backend, x: Cts, root: Ct) -> Cts:
-        """As everywhere, with copies (or token 0)."""
+        """Normalises as `TextNorm` does, and restores the copies (or puts token 0 in their place)."""
         scaled = super().normalise(be, x, root)
         if not self.carry:
             return restore_copies(be, scaled, self.layout)
@@ -150,8 +151,8 @@ def mean(be: Backend, x: Cts, weights: Ct, layout: FeatureLayout) -> Cts:
 
 
 def row_logits(weight: Array, bias: Array, layout: FeatureLayout, entry: float, bound: float) -> Answering:
-    """weight (classes, hidden). entry: bound of the pooled vector at token 0; bound: of the logits. Two
-    levels.
+    """Makes the logits of row 0. weight (classes, hidden). entry: bound of the pooled vector at token 0;
+    bound: of the logits. Two levels.
 
     Token t holds the products of row t, then row t again; a sum over positions leaves logit t at position 0.
     Raises ShapeError for more classes than tokens hold twice.

@@ -27,7 +27,7 @@ Cts = tuple[Ct, ...]
 
 
 class RowParts(OneTextParts[FeatureLayout]):
-    """See `packings.base.Parts`. graph: of the model, at the shape's tokens.
+    """The blocks of one text (`packings.base.Parts`) in rows. graph: of the model, at the shape's tokens.
 
     Raises ShapeError for sizes that rows do not admit, PlanError for attentions of several kinds.
     """
@@ -47,11 +47,11 @@ class RowParts(OneTextParts[FeatureLayout]):
         return frozenset({MASK, MEAN})
 
     def entry(self) -> Held[Form]:
-        """See the contract."""
+        """The hidden states of the request, in rows."""
         return Held(HIDDEN, self._tokens, Form(self._specs.entry, carried=self._entry_carried()))
 
     def request(self) -> RowsRequest | StepRequest:
-        """See the contract."""
+        """The layout of the request."""
         return RowsRequest(
             self._slots,
             self._tokens,
@@ -65,7 +65,7 @@ class RowParts(OneTextParts[FeatureLayout]):
         )
 
     def _norm(self, fields: NormFields, *, carry: bool) -> Norm:
-        """With the copies: gamma and beta are products by a vector already."""
+        """Makes a norm that restores the copies: gamma and beta are products by a vector already."""
         return Norm(self._layout, *fields, carry=carry)
 
     def _mean(self, x: Held[Form], dense: Pair | None, name: str) -> tuple[Operation, Answering]:

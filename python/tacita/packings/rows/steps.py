@@ -41,16 +41,16 @@ class StepParts(RowParts):
 
     @property
     def kept(self) -> tuple[Kept, ...]:
-        """See `Circuit`."""
+        """What the server keeps from step to step: the rows that each attention reads."""
         nodes = (step.name for step in self._graph.steps if step.op == "attention")
         return tuple(kept_of(node, self._layout.count) for node in nodes)
 
     def entry(self) -> Held[Form]:
-        """See the contract."""
+        """The hidden state of the new row, as a vector."""
         return Held(HIDDEN, 1, Form(self._specs.entry, vector=True))
 
     def request(self) -> StepRequest:
-        """See the contract."""
+        """The layout of the request: one new row."""
         sizes = self._slots, self._tokens, self._layout.size
         return StepRequest(*sizes, *self._heads, self._specs.entry, all_tokens=False)
 

@@ -1,4 +1,4 @@
-"""From a pooled vector to the ciphertexts of the answer, laid out as `one_text.response` says."""
+"""Turns a pooled vector into the ciphertexts of the answer, laid out as `one_text.response` says."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Answering:
     bias: tuple[Array, ...]
 
     def apply(self, be: Backend, pooled: Cts, check: Ct) -> Cts:
-        """pooled / entry, and the norm check of `operations.norm_check` -> the response."""
+        """Makes the response of pooled / entry and the norm check of `operations.norm_check`."""
         out = be.linear(pooled, self.plan)
         if self.keep:
             sums = (rotate_sum(be, ct, self.width) for ct in out)
@@ -52,8 +52,8 @@ def vector_answering(
     entry: float,
     bound: float,
 ) -> Answering:
-    """Of a vector: its features, or the logits of a dense map. entry, bound: of the vector and of the
-    logits."""
+    """The answer of a vector: its features, or the logits of a dense map. entry, bound: bounds of the vector
+    and of the logits."""
     if dense is None:
         return vector_features(kind, layout, entry)
     return vector_logits(kind, *dense, layout, entry, bound)
@@ -62,7 +62,8 @@ def vector_answering(
 def vector_logits(
     kind: type[OneTextResponse], weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float
 ) -> Answering:
-    """weight (classes, hidden). entry: bound of the vector; bound: of the logits. Two levels.
+    """The answer of a dense map of the vector. weight (classes, hidden). entry: bound of the vector; bound:
+    of the logits. Two levels.
 
     Period t holds the products of row t, then row t again; a sum over a period leaves logit t at its first
     slot. More classes than periods hold twice are `wide_logits`.
@@ -108,7 +109,7 @@ def turned(rows: Array) -> Iterator[tuple[int, Array]]:
 
 
 def twice(values: Array, slots: int) -> Array:
-    """In the first two blocks; zero behind them."""
+    """Repeats the values in the first two blocks of the slots; zero behind them."""
     return np.concatenate([values, values, np.zeros(slots - 2 * len(values))])
 
 

@@ -56,7 +56,8 @@ WON = 0.5  # a difference, as a share of their range, that every comparison tell
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """size numbers, repeated with this period; each meets `ways` - 1 others, at distances of a stride.
+    """One round of the tournament: `size` numbers, repeated with this period; each meets `ways` - 1 others,
+    at distances of a stride.
 
     absent: (size,) where there is no number: stored as -1, it loses against each that is there, and of two
     absent ones the later loses.
@@ -68,12 +69,13 @@ class Round:
 
     @property
     def stride(self) -> int:
-        """Between the numbers of a group, and how many groups there are."""
+        """The distance between the numbers of a group, which is also the number of groups."""
         return self.size // self.ways
 
     @cached_property
     def meeting(self) -> LinearPlan:
-        """Half the difference of each number and the one that it meets; of none with itself. One level."""
+        """Plans half the difference of each number and the one that it meets; none of a number with itself.
+        One level."""
         diagonals = {(0, 0, k * self.stride): self._copy(k) * -0.5 for k in range(1, self.ways)}
         own = 0.5 * (1.0 - self._copy(0))
         return LinearPlan.from_diagonals({(0, 0, 0): own, **diagonals}, n_inputs=1, n_outputs=1)
@@ -91,7 +93,7 @@ class Round:
 
     @property
     def winners(self) -> Flags:
-        """absent, of the next round: where a whole group is."""
+        """The `absent` of the next round: where a whole group is absent."""
         return np.asarray(self.absent.reshape(self.ways, self.stride).all(axis=0))
 
     def _copy(self, number: int) -> Array:
@@ -99,7 +101,7 @@ class Round:
         return np.repeat(np.arange(self.ways) == number, self.size).astype(np.float64)
 
     def meet(self, be: Backend, numbers: Ct) -> Ct:
-        """numbers in [-1, 1] -> their differences, halved. One level."""
+        """Maps numbers in [-1, 1] to their differences, halved. One level."""
         return be.add_vector(be.linear([numbers], self.meeting)[0], self.given)
 
     def win(self, be: Backend, larger: Ct) -> Ct:
@@ -117,8 +119,8 @@ class Round:
 
 
 def rounds_of(slots: int, size: int, count: int, most: int = 0) -> tuple[Round, ...]:
-    """For `count` numbers in blocks of `size`, both rounds and groups as few as slots admit. most: of a
-    group, 0 for what fits. Raises ShapeError where two copies do not fit."""
+    """Rounds for `count` numbers in blocks of `size`; both rounds and groups are as few as slots admit. most:
+    numbers in a group, 0 for what fits. Raises ShapeError where two copies do not fit."""
     return tuple(_rounds(slots, size, np.arange(size) >= count, most))
 
 
@@ -139,7 +141,8 @@ LOGITS = f"{NUMBERS}0"
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """plan, bias: of the logits, divided by their bound, -1 where there is no word."""
+    """The tournament of a vocabulary. plan, bias: of the logits, divided by their bound, -1 where there is no
+    word."""
 
     response: OneTextResponse
     plan: LinearPlan
@@ -156,8 +159,9 @@ class Choice:
         comparison: Comparison,
         most: int = 0,
     ) -> Choice:
-        """dense: weight (words, hidden) and bias. bounds: of the vector, of the logits. most: as of
-        `rounds_of`. Raises ShapeError for a vocabulary that does not fit three times into the slots."""
+        """Builds the map to logits and the rounds. dense: weight (words, hidden) and bias. bounds: of the
+        vector, of the logits. most: as of `rounds_of`. Raises ShapeError for a vocabulary that does not fit
+        three times into the slots."""
         (weight, bias), (entry, bound) = dense, bounds
         width = choice_width(layout.period, len(bias))
         response = kind(layout.slots, width, len(bias), False, 1.0)
@@ -170,7 +174,8 @@ class Choice:
         return Choice(response, plan, added, rounds, comparison)
 
     def operations(self, pooled: str) -> list[Operation]:
-        """pooled: the vector's tensor. Its operations, the last of which writes the response."""
+        """The operations of the choice, the last of which writes the response. pooled: the vector's
+        tensor."""
         found, joined = [Operation.of("choice.logits", (pooled,), LOGITS, self._logits)], _won(0)
         for number in range(len(self.rounds)):
             found += self._round(number)
@@ -220,7 +225,7 @@ def _won(number: int) -> str:
 
 
 def _each(function: Callable[..., Ct]) -> Callable[..., Cts]:
-    """Of the one ciphertext that each tensor is."""
+    """Makes a function of single ciphertexts into one of tensors of one ciphertext each."""
     return partial(_applied, function)
 
 

@@ -23,7 +23,7 @@ def linear_of(layout: VectorLayout) -> Linear[VectorLayout]:
 
 
 def affine(weight: Array, bias: Array, src: VectorLayout, dst: VectorLayout) -> CyclicMap:
-    """y = x @ weight.T + bias between vectors. One level."""
+    """Builds y = x @ weight.T + bias between vectors. One level."""
     return CyclicMap.build(weight, bias, [src.index], [dst.index])
 
 

@@ -10,7 +10,7 @@ seconds and bytes. For the two-party mode: bytes and rounds of whole sessions of
 and the estimates. And the logits of 20 sentences, with all their digits: in floating point, on `plain` and
 `sim`, and in the two-party mode's fixed-point arithmetic.
 
-Seconds are predicted by the shipped price table `tacita/placement/prices/n16.json`, never by one that this
+Seconds are predicted by the shipped price table `tacita/plans/prices/tables/n16.json`, never by one that this
 machine measured; its hash is frozen too. MiniLM-L6 has random weights, always the same ones, since its own
 are not in the tree. Its costs then depend on its shape, and on intervals that 16 shipped sentences calibrate.
 In a batch it has a classifier of two labels (see `subject.minilm_plan` for why).

@@ -47,7 +47,7 @@ from tacita.two_party.protocol.party import Party, pair
 
 Facts = dict[str, Any]
 TOKENS, BATCH, PRESET, RING = 128, 256, "n16", 16
-PRICES = ("tacita.plans.prices", "prices", f"n{RING}.json")  # the shipped table: package, folder, file
+PRICES = ("tacita.plans.prices", "tables", f"n{RING}.json")  # the shipped table: package, folder, file
 # name of today -> frozen name, as patterns: stages were called by layer, now by node
 STAGES: Mapping[str, str] = {
     r"(layer\d+)\.norm(\d)\.variance": r"\1.variance\2",

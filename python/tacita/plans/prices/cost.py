@@ -132,7 +132,7 @@ class Prices:
     @staticmethod
     def shipped(log_n: int) -> Prices | None:
         """The measured table of the package for this ring degree, if there is one."""
-        table = resources.files(__package__).joinpath("prices", f"n{log_n}.json")
+        table = resources.files(__package__).joinpath("tables", f"n{log_n}.json")
         return Prices.from_json(json.loads(table.read_text())) if table.is_file() else None
 
     @staticmethod

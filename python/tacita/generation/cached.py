@@ -37,7 +37,8 @@ class Reader:
         self._step, self._read = step, 0
 
     def __call__(self, rows: Array) -> Answer:
-        """Rows of the text so far, of which those that were read before come first; one is new at least."""
+        """Asks for each row that was not read yet and returns the last answer, with the warnings of all.
+        rows: of the whole text so far, at least one of them new."""
         found = [self._step(rows[: count + 1]) for count in range(self._read, len(rows))]
         self._read = len(rows)
         doubts = dict.fromkeys(doubt for answer in found for doubt in answer.warnings)
@@ -46,13 +47,14 @@ class Reader:
 
 
 def cached_in_the_clear(plan: Plan, model: Checkpoint, backend: str) -> Ask:
-    """On "plain" or "sim"."""
+    """Returns an `Ask` that computes one row a request on the backend "plain" or "sim"."""
     answer = row_by_row(plan, model, backend)
     return Reader(lambda rows: answer(embedded(plan, model, None, rows)))
 
 
 def cached_privately(client: Any, server: Any, place: Place) -> Ask:
-    """Both sides, on files of the place. Raises FileError, ResourceError."""
+    """Returns an `Ask` that plays both sides on files of the place, one row a request. Raises FileError,
+    ResourceError."""
     after = ""
 
     def step(rows: Array) -> Answer:

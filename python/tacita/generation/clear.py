@@ -33,14 +33,15 @@ class Walker(Protocol):
     sound: bool
 
     def begin(self, ids: Sequence[int]) -> None:
-        """Public tokens stand before the first rows."""
+        """Starts the text with public tokens, before the first rows."""
 
     def logits(self, rows: Array, mask: Array) -> Array:
-        """Of the token behind these rows (new tokens, hidden): (vocab,). mask: of all rows so far."""
+        """Returns the logits (vocab,) of the token behind these rows (new tokens, hidden). mask: of all rows
+        so far."""
 
 
 class Floats:
-    """See `Walker`: what the model means."""
+    """A `Walker` in floats, which define what the model means."""
 
     sound = True
 
@@ -48,11 +49,9 @@ class Floats:
         self._model, self._weights, self._past = model, Weights(model.tensors), Past[Array]()
 
     def begin(self, ids: Sequence[int]) -> None:
-        """See the contract."""
         self._past = beginning(self._model, ids)
 
     def logits(self, rows: Array, mask: Array) -> Array:
-        """See the contract."""
         ops = FloatTensors(self._weights, mask, past=self._past)
         found: Array = forward(Meaning(ops), self._model.config, rows)[0]
         self._past = ops.past
@@ -60,14 +59,15 @@ class Floats:
 
 
 class Whole:
-    """See `Walker`: the integers that two parties' shares add up to."""
+    """A `Walker` in the integers that two parties' shares add up to."""
 
     def __init__(self, model: Checkpoint, plan: TwoPartyPlan) -> None:
         self._plan, self._weights, self._past = plan, Weights(model.tensors), Past[Fixed]()
         self._model, self.sound = model, True
 
     def begin(self, ids: Sequence[int]) -> None:
-        """See the contract. What the party with the model knows, it encodes."""
+        """Starts the text with keys and values that the party with the model computes in floats and
+        encodes."""
         found, bits = beginning(self._model, ids), self._plan.formats.product_fraction
         nodes = {
             n: (Fixed(encode(k, bits), bits), Fixed(encode(v, bits), bits))
@@ -76,7 +76,6 @@ class Whole:
         self._past = Past(found.rows, nodes)
 
     def logits(self, rows: Array, mask: Array) -> Array:
-        """See the contract."""
         ops = FixedTensors(self._plan.formats, self._plan.bounds, self._weights, mask, self._past)
         found = self._plan.run(ops, ops.input(rows)).floats
         self._past, self.sound = ops.past, self.sound and not ops.overflows
@@ -84,8 +83,8 @@ class Whole:
 
 
 class Clear:
-    """A `source.Source`. begin: public tokens before every prompt. slots: rows of the prompt, padding
-    included; None for as many as it has tokens."""
+    """A `texts.generation.Source` without encryption. begin: public tokens before every prompt. slots: rows
+    of the prompt, padding included; None for as many as it has tokens."""
 
     near = ()  # its logits are not rounded
 
@@ -103,18 +102,15 @@ class Clear:
 
     @property
     def sound(self) -> bool:
-        """See the contract."""
         return self._walker.sound
 
     def first(self, prompt: Sequence[int]) -> int:
-        """See the contract."""
         if self._begin:
             self._walker.begin(self._begin)
         rows, mask = pad_hidden(self._embedded(prompt), self._slots or len(prompt), left=True)
         return self._chosen(rows, mask)
 
     def next(self, token: int) -> int:
-        """See the contract."""
         return self._chosen(self._embedded([token]), np.ones(1))
 
     def _embedded(self, ids: Sequence[int]) -> Array:

@@ -38,8 +38,8 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Shown:
-    """Who is told what of generation on ciphertexts. plan: of planning. cost: once, what all tokens will
-    take. bar: of each step by its title (`schemes.base.Place`)."""
+    """Callbacks that report on generation on ciphertexts. plan: progress of planning. cost: called once, with
+    what all tokens will take. bar: opens a progress bar for a step by its title (`schemes.base.Place`)."""
 
     plan: Report = silent
     cost: Report = silent
@@ -50,8 +50,8 @@ SILENT = Shown()
 
 
 class Encrypted:
-    """A `source.Source`. model: the client's part of it, its tables of words and positions. step: of the
-    rounding of the logits."""
+    """A `texts.generation.Source` on ciphertexts. model: the client's part of it, its tables of words and
+    positions. step: to which logits are rounded."""
 
     near: tuple[int, ...] = ()
 
@@ -61,12 +61,10 @@ class Encrypted:
         self._chance, self.sound = np.random.default_rng(choice.seed), True
 
     def first(self, prompt: Sequence[int]) -> int:
-        """See the contract."""
         self._ids = list(prompt)
         return self._chosen()
 
     def next(self, token: int) -> int:
-        """See the contract."""
         self._ids.append(token)
         return self._chosen()
 
@@ -81,8 +79,8 @@ class Encrypted:
 
 @contextmanager
 def asking(plan: Plan, model: Checkpoint, asked: Request, shown: Shown) -> Iterator[Ask]:
-    """One text after another on the plan's circuit, of ckks in a temporary folder. With a cache each begins
-    with the one before it. Raises ResourceError."""
+    """Yields an `Ask` for one text after another on the plan's circuit; ckks works in a temporary folder.
+    With a cache each text must begin with the one before it. Raises ResourceError."""
     if asked.backend in CLEAR:
         yield (
             cached_in_the_clear(plan, model, asked.backend)
@@ -100,7 +98,7 @@ def _in_the_clear(plan: Plan, model: Checkpoint, backend: str, rows: Array) -> A
 
 
 def _privately(plan: Plan, model: Checkpoint, place: Place) -> Ask:
-    """Both sides, on files of the place; keys are made first."""
+    """Makes keys and returns an `Ask` that plays both sides on files of the place."""
     scheme, files, insecure = scheme_of(plan.scheme), Workdir(place.folder), place.allow_insecure
     client = scheme.client(public_of(plan, model), files, allow_insecure=insecure, one_user=True)
     options = {"threads": place.threads, "memory": place.memory, "allow_insecure": insecure}

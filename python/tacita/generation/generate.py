@@ -104,7 +104,8 @@ def _require_plain(asked: Request) -> None:
 
 
 def started(model: Model, prompt: str, asked: Request, shown: Shown = SILENT) -> Iterator[Token]:
-    """See `generate`. shown: of ciphertexts."""
+    """Generates as `generate` does, by options in a `Request`. shown: callbacks for a scheme on
+    ciphertexts."""
     tokens = _tokens(model, prompt, asked, shown)
     return tokens if asked.show_anyway else require_sound(tokens)
 
@@ -121,7 +122,8 @@ def _tokens(model: Model, prompt: str, asked: Request, shown: Shown) -> Iterator
 
 
 def _planned(model: Checkpoint, asked: Request, shown: Shown, count: int) -> Plan:
-    """For ciphertexts, and a prompt of so many tokens."""
+    """Makes the plan for ciphertexts and a prompt of `count` tokens, and reports what all tokens will
+    cost."""
     wish = Wish(
         scheme=asked.scheme,
         tokens=asked.tokens,
@@ -143,14 +145,15 @@ def _planned(model: Checkpoint, asked: Request, shown: Shown, count: int) -> Pla
 def _encrypted(
     plan: Plan, model: Checkpoint, ids: list[int], asked: Request, shown: Shown
 ) -> Iterator[Token]:
-    """Keys are made when the first token is asked for, and kept until the last."""
+    """Yields tokens from ciphertexts. Keys are made when the first token is asked for and deleted after the
+    last."""
     with asking(plan, model, asked, shown) as ask:
         source = Encrypted(model, ask, asked.choice, plan.logit_step)
         yield from generated(source, ids, speller(model), ends_of(model.config, asked))
 
 
 def _source(model: Checkpoint, asked: Request, begin: Sequence[int], count: int) -> Source:
-    """The model in the clear, by its backend, for a prompt of so many tokens."""
+    """Returns the model in the clear, by its backend, for a prompt of `count` tokens."""
     if asked.backend == "plain":
         return Clear(model, Floats(model), asked.choice, begin)
     wish = Wish(scheme=BUMBLEBEE, tokens=asked.tokens, texts=asked.texts, begin=asked.begin)
@@ -160,8 +163,8 @@ def _source(model: Checkpoint, asked: Request, begin: Sequence[int], count: int)
 
 
 def _prompt(model: Checkpoint, prompt: str, asked: Request, before: int) -> list[int]:
-    """Its ids. Raises InputError where it does not fit, with all that follows, into the model's positions, or
-    into what is planned."""
+    """Returns the prompt's token ids. Raises InputError where it does not fit, with all that follows, into
+    the model's positions, or into what is planned."""
     ids = ids_of(model, prompt, begun=before > 0)
     floats = asked.backend == "plain" and not asked.on_ciphertexts
     room = model.config.positions if floats else min(asked.tokens + before, model.config.positions)

@@ -20,7 +20,7 @@ SUBNET = 64  # bits of an IPv6 address that a subscriber cannot change
 
 @dataclass(frozen=True)
 class Caps:
-    """sessions: at the same time.
+    """Bounds of what a server serves. sessions: at the same time.
 
     per_address: of these, one address's; None: all but one, and all for loopback, where tunnels and proxies
     make every client look alike. texts: of one client, None for any number.
@@ -31,7 +31,7 @@ class Caps:
     texts: int | None = None
 
     def of_address(self, network: str) -> int:
-        """Sessions that one address may have at the same time."""
+        """Returns how many sessions one address may have at the same time."""
         if self.per_address is not None:
             return self.per_address
         loopback = ipaddress.ip_network(network).is_loopback
@@ -39,9 +39,9 @@ class Caps:
 
 
 def network(address: str) -> str:
-    """What counts as one address: IPv4 by all its bits, IPv6 by its first 64.
+    """Returns what counts as one address: IPv4 by all its bits, IPv6 by its first 64.
 
-    Raises ValueError for a text that is none.
+    Raises ValueError for a text that is no address.
     """
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
@@ -53,7 +53,7 @@ def network(address: str) -> str:
 
 
 class Admission:
-    """The book of all sessions, for threads.
+    """Counts the sessions and texts of all clients and refuses those beyond the caps. Thread-safe.
 
     Its memory grows with clients that were granted a text, not with connections.
     """
@@ -67,12 +67,12 @@ class Admission:
     def guest(
         self, address: str, certificate: str | None, entered: Callable[[], None] = lambda: None
     ) -> Guest:
-        """A connected client. entered: called when its session takes a place."""
+        """Returns the record of a connected client. entered: called when its session takes a place."""
         where = network(address)
         return Guest(self, where, certificate or where, entered)
 
     def refusal(self, guest: Guest) -> Refusal | None:
-        """Why this client would be refused now."""
+        """Returns why this client would be refused now, or None."""
         with self._lock:
             return self._refusal(guest)
 
@@ -110,19 +110,21 @@ class Admission:
 
 
 class Guest:
-    """One session's entry in the book. network: what its places are counted by; client: what its texts are.
-    texts: that were admitted, also one that was broken off; tokens: of texts that are written."""
+    """One client's session as it is counted. network: what its places are counted by; client: what its texts
+    are counted by. texts: that were admitted, also one that was broken off; tokens: of texts that are
+    written."""
 
     def __init__(self, admission: Admission, network: str, client: str, entered: Callable[[], None]) -> None:
         self._admission, self.network, self.client, self.entered = admission, network, client, entered
         self.inside, self.texts, self.tokens = False, 0, 0
 
     def refusal(self) -> Refusal | None:
-        """Why it would be refused now; nothing is taken."""
+        """Returns why it would be refused now, or None; takes nothing."""
         return self._admission.refusal(self)
 
     def fetch(self, size: int) -> None:
-        """The public part, of so many bytes, is sent next. Raises RefusedError where it must not be."""
+        """Is called before the public part, of `size` bytes, is sent. Raises RefusedError where it must not
+        be."""
 
     def admit(self, tokens: int = 0) -> Refusal | None:
         """Asks for one text, of at most so many tokens where it is written."""
@@ -131,21 +133,20 @@ class Guest:
         return refusal
 
     def wrote(self) -> None:
-        """One more token of the text is chosen, and told next."""
+        """Counts one more token of the text; it is chosen already and sent next."""
         self.tokens += 1
 
     def over(self) -> None:
-        """The text that was admitted last is answered."""
+        """Is called when the text that was admitted last is answered."""
 
     def leave(self) -> None:
-        """The session is over."""
+        """Gives the session's place back."""
         self._admission.leave(self)
 
 
 def anybody() -> Guest:
-    """A guest of a server that serves one session without bounds: tests and programs that made the
-    connection themselves.
-    """
+    """Returns a guest of a server that serves one session without bounds: for tests and programs that made
+    the connection themselves."""
     return Admission(Caps(sessions=1)).guest("127.0.0.1", None)
 
 
@@ -170,9 +171,9 @@ class Arrival(Protocol):
 
 
 class Lobby:
-    """For threads. places: connections that may wait; twice as many may be there in all. per_address: those
-    of one address, None for any number. shared: addresses of proxies, which have no such bound. group: what
-    counts as one address."""
+    """Holds the connections that wait to be admitted. Thread-safe. places: connections that may wait; twice
+    as many may be there in all. per_address: those of one address, None for any number. shared: addresses of
+    proxies, which have no such bound. group: what counts as one address."""
 
     def __init__(
         self,
@@ -198,18 +199,18 @@ class Lobby:
             return True
 
     def leave(self, arrival: Arrival) -> None:
-        """It was admitted, or is over: it can no longer be sent away."""
+        """Ends a connection's wait: it was admitted or is over, and can no longer be closed to make room."""
         with self._lock:
             self._waiting.pop(arrival, None)
 
     def reenter(self, arrival: Arrival) -> None:
-        """What it was admitted for is done: it waits again, behind all others."""
+        """Lets a connection wait again, behind all others: what it was admitted for is done."""
         with self._lock:
             if where := self._open.get(arrival):
                 self._waiting.setdefault(arrival, where)
 
     def ended(self, arrival: Arrival) -> None:
-        """It is over, and what it held is free."""
+        """Frees what a connection held that is over."""
         with self._lock:
             self._waiting.pop(arrival, None)
             self._open.pop(arrival, None)
@@ -230,7 +231,7 @@ class Lobby:
         return Counter(self._open.values())[where] >= self.per_address
 
     def _evict(self, where: str) -> bool:
-        """Sends the oldest of this address away that waits. False where none does."""
+        """Closes the oldest connection of this address that waits. False where none does."""
         oldest = next((arrival for arrival, other in self._waiting.items() if other == where), None)
         if oldest is None:
             return False

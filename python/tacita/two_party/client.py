@@ -1,5 +1,5 @@
-"""The client of a two-party session: greets, receives the public part, classifies texts with the server.
-Needs no model folder."""
+"""The client of a two-party session: makes the handshake, receives the public part, classifies texts with the
+server. Needs no model folder."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TwoPartyClient:
         return self.part.plan
 
     def classify(self, text: Text, watch: Watch = lambda stage: None) -> Answer:
-        """The server's model on a text that it does not see; of a decoder, see `two_party.client`.
+        """Runs the server's model on a text that the server does not see. For a decoder see `Dictation`.
 
         Raises InputError before anything is sent, RefusedError.
         """
@@ -81,21 +81,21 @@ class TwoPartyClient:
         return replace(understood(plan, answer, self.part.front, text), privacy=plan.privacy)
 
     def _given(self, text: Text) -> tuple[Array | list[int], Array]:
-        """Hidden states, or the rows to look up, and the mask. Raises InputError for a text that does not
-        fit."""
+        """Returns hidden states, or the rows to look up, and the mask. Raises InputError for a text that does
+        not fit."""
         if self._table is None:
             return embed(self.part.front, text, self.plan.tokens)
         return rows_of(self.part.front, text, self.plan.tokens)
 
     def entered(self, ops: SharedTensors, given: Array | list[int]) -> Share:
-        """This party's share of what the model starts from."""
+        """Returns this party's share of what the model starts from."""
         if isinstance(given, list):
             assert self._table is not None  # or there would be no rows to look up
             return ops.words(self._party.native.lookup(self._table, given), words_ring(self.plan))
         return ops.own(given)
 
     def _received_table(self) -> TableClient | None:
-        """The hidden word table, if the plan hides it."""
+        """Returns the hidden word table, if the plan hides it."""
         config = self.plan.config
         if self.plan.embedding is None:
             return None
@@ -103,7 +103,7 @@ class TwoPartyClient:
         return received_table(self.part.encrypted, shape, words_ring(self.plan))
 
     def set_up(self, watch: Watch) -> None:
-        """Keys and correlations, once a session."""
+        """Exchanges keys and correlations, once a session."""
         if not self._ready:
             watch("set-up")
             self._party.set_up(self.plan.correlations)
@@ -116,8 +116,8 @@ class TwoPartyClient:
 
 
 def rows_of(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]:
-    """Rows of the word table, padded with the first, and the mask. Raises InputError for a pair or too many
-    tokens."""
+    """Returns rows of the word table, padded with the first, and the mask. Raises InputError for a pair or
+    too many tokens."""
     ids, types = tokenize(front, text)
     if any(types):
         raise InputError(
@@ -131,7 +131,7 @@ def rows_of(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]
 
 @contextmanager
 def talking(step: str) -> Iterator[None]:
-    """The engine's errors as PeerError that names the step."""
+    """Turns the engine's errors into PeerError that names the step."""
     with engine.translated(PeerError, step):
         yield
 
@@ -148,10 +148,11 @@ ROUND = 16  # a prompt is padded to a multiple of so many tokens, which the serv
 
 
 class Dictation:
-    """One text: a `texts.generation.Source`. most: tokens at most. temperature: 0 for the likeliest token;
-    above, tokens by chance, which the server draws, told apart by thousandths. top_k: of so many likeliest
-    alone, which the server learns; 0 for all. again: connects anew, for a text whose connection breaks
-    between two tokens or in one, or whose server has changed its key; None to give it up then.
+    """One text that the server's model writes: a `texts.generation.Source`. most: tokens at most.
+    temperature: 0 for the likeliest token; above, tokens by chance, which the server draws, told apart by
+    thousandths. top_k: of so many likeliest alone, which the server learns; 0 for all. again: connects anew,
+    for a text whose connection breaks between two tokens or in one, or whose server has changed its key; None
+    to give it up then.
 
     Raises InputError for a temperature above 8, or a top_k below 0. Every other method raises PeerError.
     """
@@ -180,24 +181,24 @@ class Dictation:
         self._told = len(client.plan.begin)
 
     def first(self, prompt: Sequence[int]) -> int:
-        """The token behind a prompt, which is padded on its left: the server learns its length to 16 tokens.
-        Raises InputError for one that does not fit."""
+        """Returns the token behind a prompt, which is padded on its left: the server learns its length to 16
+        tokens. Raises InputError for one that does not fit."""
         slots = padded_slots(self._client.plan, len(prompt), self._left)
         return self._safely(self._entering(list(prompt), slots), slots)
 
     def next(self, token: int) -> int:
-        """The token behind the one that it gave last."""
+        """Returns the token behind the one that it returned last."""
         return self._safely(self._entering([token], 1), 1)
 
     def end(self) -> None:
-        """No more tokens: the server turns to what the client asks next."""
+        """Ends the text: the server turns to what the client asks next."""
         if self._left and self._writer:
             with talking("generation"):
                 say(self._client.party, more=False)
         self._left = 0
 
     def _entering(self, ids: list[int], slots: int) -> Array | list[int]:
-        """Hidden states, or the rows of a table to look up."""
+        """Returns hidden states, or the rows of a table to look up."""
         padding, told = slots - len(ids), self._told
         self._mask = np.concatenate([self._mask, np.zeros(padding), np.ones(len(ids))])
         self._told += len(ids)
@@ -207,8 +208,8 @@ class Dictation:
         return pad_hidden(embedded(front, ids, [0] * len(ids), told), slots, left=True)[0]
 
     def _safely(self, given: Array | list[int], rows: int) -> int:
-        """One token; where the connection breaks, or others have used up the key of the server's table, once
-        more over a new one."""
+        """Returns one token; where the connection breaks, or others have used up the key of the server's
+        table, it tries once more over a new one."""
         try:
             return self._token(given, rows)
         except (GoneError, LateError, RefusedError) as error:
@@ -229,7 +230,7 @@ class Dictation:
         return token
 
     def _opened(self, rows: int) -> Writer:
-        """Makes the wish: a new text's, unless a token of this one is known here."""
+        """Sends the request: for a new text, unless a token of this one is known here."""
         party, plan = self._client.party, self._client.plan
         written = self._past.rows > len(plan.begin)
         held, key = (self._past.rows, self._key) if written else (0, NO_KEY)
@@ -242,9 +243,9 @@ class Dictation:
 
 
 def padded_slots(plan: TwoPartyPlan, count: int, most: int) -> int:
-    """Tokens to which a prompt of so many is padded, with so many to be written behind it: a multiple of 16
-    where there is room. A public beginning stands right before the prompt, so where positions are turned
-    nothing is padded. Raises InputError where they do not fit."""
+    """Returns to how many tokens a prompt of `count` is padded, with `most` to be written behind it: a
+    multiple of 16 where there is room. A public beginning stands right before the prompt, so where positions
+    are turned nothing is padded. Raises InputError where they do not fit."""
     room = plan.tokens - most + 1
     if count > room:
         raise InputError(
@@ -256,7 +257,7 @@ def padded_slots(plan: TwoPartyPlan, count: int, most: int) -> int:
 
 
 def _begun(plan: TwoPartyPlan) -> Past[Share]:
-    """The client's share of the public beginning."""
+    """Returns the client's share, zeros, of the public beginning."""
     if not plan.begin:
         return Past()
     shapes = {
@@ -284,8 +285,8 @@ def connected(
     again: Callable[[], TwoPartyClient] | None = None,
     watch: Watch = lambda stage: None,
 ) -> Iterator[Token]:
-    """Tokens as they come. again: connects anew where the connection breaks. watch: called as each step
-    begins.
+    """Yields tokens as they come. again: connects anew where the connection breaks. watch: called as each
+    step begins.
 
     Raises InputError before anything is sent, PeerError, RefusedError.
     """
@@ -301,7 +302,7 @@ def connected(
 
 
 def _told(source: Dictation, tokens: Iterator[Token]) -> Iterator[Token]:
-    """The same tokens. A reader that leaves after one of them ends the text at the server, too."""
+    """Yields the same tokens. A reader that leaves after one of them ends the text at the server, too."""
     try:
         yield from tokens
     except GeneratorExit:

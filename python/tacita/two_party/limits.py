@@ -35,7 +35,7 @@ LEAST_QUEUE = 16_000_000  # bytes that may wait later: the set-up of a session a
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds of each step, and `queue`: bytes that may wait for a client to read them.
+    """Bounds of a session: seconds of each step, and `queue`, bytes that may wait for a client to read them.
 
     text: one text from the permission to the answer, the set-up of the session included.
     """
@@ -48,13 +48,13 @@ class Limits:
     farewell: float = FAREWELL
 
     def part(self, size: int) -> float:
-        """Seconds to fetch a public part of so many bytes and to choose the plan."""
+        """Returns the seconds to fetch a public part of so many bytes and to choose the plan."""
         return self.greeting + self.loading * size
 
 
 def limits_of(plan: TwoPartyPlan, *, bits_per_second: float, crowding: float = 1.0) -> Limits:
-    """Limits of a plan's texts over such a link. crowding: sessions at the same time for each core, at least
-    1.
+    """Returns limits of a plan's texts over such a link. crowding: sessions at the same time for each core,
+    at least 1.
 
     The public part may take ten times what it needs over that link. A text may take ten times its estimate,
     times the crowding, and a minute. The queue holds what two layers send: the protocols need room for the
@@ -79,15 +79,15 @@ LONGEST_SAFE = int(SPARE / OPENED)  # coordinates of an answer that carries no m
 
 
 def texts_of_a_key(outputs: int) -> int:
-    """Texts whose answers cannot carry so much of the table's key that the rest falls below 128 bits
-    (`plans.key_budget`): 63 for two labels. An answer of 128 and more coordinates carries more in one text:
-    then nothing is promised against a client that deviates."""
+    """Returns how many texts' answers cannot carry so much of the table's key that the rest falls below 128
+    bits (`plans.key_budget`): 63 for two labels. An answer of 128 and more coordinates carries more in one
+    text: then nothing is promised against a client that deviates."""
     return answers_within(SPARE, OPENED * outputs)
 
 
 @dataclass
 class Publication:
-    """data: the encoded public part.
+    """A public part under one key of the hidden word table. data: the encoded public part.
 
     table: the engine's half of the hidden word table. most: texts of its key, None for any number.
     """
@@ -104,7 +104,7 @@ class Publication:
 
 
 class Publisher:
-    """Makes publications, one at a time; for threads. most: texts of a key, for plans that hide the table."""
+    """Makes publications, one at a time. Thread-safe. most: texts of a key, for plans that hide the table."""
 
     def __init__(self, plan: TwoPartyPlan, checkpoint: Checkpoint, most: int | None = None) -> None:
         self._plan, self._checkpoint, self._most = plan, checkpoint, most
@@ -117,7 +117,7 @@ class Publisher:
         return self._current.spent
 
     def current(self) -> Publication:
-        """What a new client is given: under a new key once the last is spent."""
+        """Returns what a new client is given: under a new key once the last is spent."""
         with self._lock:
             if self._current.spent:
                 self._current = self._made()

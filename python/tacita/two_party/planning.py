@@ -79,9 +79,8 @@ def make_two_party_plan(checkpoint: Checkpoint, wish: Wish, progress: Progress |
 def _calibrated(
     checkpoint: Checkpoint, wish: Wish, begin: tuple[int, ...], progress: Progress | None
 ) -> tuple[EmbeddingBounds | None, Calibration, dict[str, NormBounds]]:
-    """What is public of a hidden embedding, the intervals of all nodes, and the bounds of the embedding's
-    norm.
-    """
+    """Returns what is public of a hidden embedding, the intervals of all nodes, and the bounds of the
+    embedding's norm."""
     if wish.embeddings == "published":
         given = wish.hidden_states
         found = calibrate(
@@ -101,7 +100,7 @@ def _calibrated(
 
 
 def _beginning(checkpoint: Checkpoint, wish: Wish) -> tuple[int, ...]:
-    """Its tokens. Raises InputError where there can be none."""
+    """Returns the tokens of the public beginning. Raises InputError where there can be none."""
     if not wish.begin:
         return ()
     if checkpoint.config.task != NEXT or wish.embeddings != "published" or wish.hidden_states:
@@ -134,7 +133,7 @@ def _require_tokens(config: Config, tokens: int) -> None:
 def node_bounds(
     checkpoint: Checkpoint, found: Calibration, norms: Mapping[str, NormBounds] | None = None
 ) -> Bounds:
-    """What the two-party mode publishes of calibrated nodes. norms: of a hidden embedding."""
+    """Returns what the two-party mode publishes of calibrated nodes. norms: of a hidden embedding."""
     attention, functions, normed, gates = {}, {}, dict(norms or {}), {}
     weights = Weights(checkpoint.tensors)
     for name, node in nodes(checkpoint.config).items():
@@ -153,7 +152,8 @@ def node_bounds(
 
 
 def magnitudes(config: Config, found: Calibration) -> dict[str, float]:
-    """The largest value that an attention, a norm or a feed-forward takes or gives to a linear map."""
+    """Returns the largest value that an attention, a norm or a feed-forward takes or gives to a linear
+    map."""
     largest: dict[str, float] = {}
     for name, node in nodes(config).items():
         match node:
@@ -171,7 +171,8 @@ def magnitudes(config: Config, found: Calibration) -> dict[str, float]:
 
 
 def program_of(plan: TwoPartyPlan) -> Program:
-    """The client's walk, recorded. Takes milliseconds. As public as the plan, whose hash it names.
+    """Records the client's walk. Takes milliseconds. The program is as public as the plan, whose hash it
+    names.
 
     Raises PlanError for what programs have no steps for: texts that are written, hidden embeddings, rotary
     positions.
@@ -200,6 +201,6 @@ def program_of(plan: TwoPartyPlan) -> Program:
 
 
 def reading_of(plan: TwoPartyPlan) -> Reading:
-    """How its answers are told."""
+    """Returns how the plan's answers are read."""
     said = plan.name, plan.task, plan.problem, plan.labels
     return Reading(*said, plan.decimals, float(plan.answer), plan.normalise)

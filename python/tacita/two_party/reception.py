@@ -1,6 +1,5 @@
-"""From a connection to a served session: one loop that only accepts, and a thread for everything that a
-client can delay.
-"""
+"""The way from a connection to a served session: one loop that only accepts, and a thread for everything that
+a client can delay."""
 
 from __future__ import annotations
 
@@ -42,18 +41,18 @@ class Arrival(Waiting, Protocol):
 
     @property
     def port(self) -> int:
-        """The peer's."""
+        """The peer's port."""
 
     def secure(self, within: float, timeout: float) -> Party:
-        """The session's party. within: seconds for all until `Party.limit`. timeout: longest silence of the
-        peer. Raises PeerError."""
+        """Returns the session's party. within: seconds for all until `Party.limit`. timeout: longest silence
+        of the peer. Raises PeerError."""
 
 
 class Listening(Protocol):
-    """What connections come from: `tacita.two_party.protocol.party.Listener`."""
+    """Source of connections: `tacita.two_party.protocol.party.Listener`."""
 
     def next(self, wait: float) -> Arrival | None:
-        """The next one, or None after `wait` seconds.
+        """Returns the next one, or None after `wait` seconds.
 
         Raises PeerError when there is one and it cannot be taken.
         """
@@ -61,7 +60,7 @@ class Listening(Protocol):
 
 @dataclass(frozen=True)
 class Reception:
-    """server: who answers.
+    """Serves connections, each in a thread of its own. server: who answers.
 
     timeout: longest silence of a client at any time. told: called once for each connection, in its thread.
     """
@@ -78,7 +77,7 @@ class Reception:
             threading.Thread(target=lambda: self.told(self.visit(arrival)), daemon=True).start()
 
     def visit(self, arrival: Arrival) -> Visit:
-        """One connection, which has entered the lobby, to its end."""
+        """Serves one connection, which has entered the lobby, to its end."""
         began = time.monotonic()
         try:
             party = arrival.secure(self.server.limits.greeting, self.timeout)
@@ -91,7 +90,7 @@ class Reception:
             self.lobby.ended(arrival)
 
     def guest(self, arrival: Arrival, party: Party) -> Guest:
-        """The entry of a connection in the book of sessions."""
+        """Makes the record by which a connection's session is counted."""
         return self.admission.guest(arrival.address, party.peer, lambda: self.lobby.leave(arrival))
 
     def _session(self, arrival: Arrival, party: Party, began: float) -> Visit:
@@ -108,7 +107,7 @@ class Reception:
 
 
 def peer_name(arrival: Arrival) -> str:
-    """Address and port as one writes them."""
+    """Returns address and port as one writes them."""
     host = f"[{arrival.address}]" if ":" in arrival.address else arrival.address
     return f"{host}:{arrival.port}"
 

@@ -85,8 +85,8 @@ class TwoPartyServer:
     ) -> Served:
         """Serves one connected client to its end. Never raises because of the client: see `Served.problem`.
 
-        watch: called as each step of a text begins. guest: the client's entry in the book of sessions, where
-        texts and tokens are counted; its place is not given back here.
+        watch: called as each step of a text begins. guest: the client's record, where texts and tokens are
+        counted; its place is not given back here.
         """
         guest, texts = guest or anybody(), 0
         try:
@@ -104,9 +104,8 @@ class TwoPartyServer:
         return Served(texts, None)
 
     def _agreed(self, party: Party, guest: Guest) -> Publication:
-        """Greets the client, which has as long as its connection was given, and longer only to fetch the
-        public part.
-        """
+        """Makes the handshake with the client, which has as long as its connection was given, and longer only
+        to fetch the public part."""
         party.hold(GREETING_QUEUE)
         renewing = self._publisher.renewing
         publication = self._publisher.current()
@@ -124,7 +123,7 @@ class TwoPartyServer:
     def _permitted(
         self, party: Party, guest: Guest, publication: Publication
     ) -> Callable[[Watch], None] | None:
-        """How the client's next wish is answered; None where it has none. Raises RefusedError."""
+        """Returns how the client's next request is answered; None where it has none. Raises RefusedError."""
         party.limit(self.limits.idle)
         if not self._asked(party):
             return None
@@ -138,8 +137,8 @@ class TwoPartyServer:
         return answer
 
     def _asked(self, party: Party) -> bool:
-        """Whether the client has a wish. One that hangs up here, as after a text of its own that is too long,
-        has none."""
+        """Whether the client has a request. One that hangs up here, as after a text of its own that is too
+        long, has none."""
         try:
             with engine.translated(PeerError, "session"):
                 return handshake.asked(party, CLASSIFY if self._desk is None else WRITE)
@@ -149,7 +148,7 @@ class TwoPartyServer:
     def _written(
         self, desk: Desk, party: Party, guest: Guest, publication: Publication
     ) -> Callable[[Watch], None]:
-        """How a text that the client wishes is written, token by token. Raises RefusedError."""
+        """Returns how a text that the client requests is written, token by token. Raises RefusedError."""
         wish = text_wish.received(party, self.plan)
         refusal = desk.refusal(wish) or guest.admit(wish.most) or self._publisher.take(publication)
         text = refusal or desk.open(wish)
@@ -159,14 +158,15 @@ class TwoPartyServer:
         return lambda watch: desk.serve(party, wish, text, enter, self.limits, watch, guest)
 
     def _classify(self, party: Party, publication: Publication, watch: Watch) -> None:
-        """One text: this party's shares of the input are zero, its shares of the answer go to the client."""
+        """Classifies one text: this party's shares of the input are zero, its shares of the answer go to the
+        client."""
         plan = self.plan
         known = Known(plan.formats, plan.bounds, plan.tokens, weights=self._weights)
         ops = SharedTensors(party.native, known, watch)
         ops.give(plan.run(ops, self._entered(party, publication, ops, plan.tokens)))
 
     def _entered(self, party: Party, publication: Publication, ops: SharedTensors, rows: int) -> Share:
-        """This party's share of what so many rows of the model start from."""
+        """Returns this party's share of what so many rows of the model start from."""
         plan = self.plan
         if publication.table is None:
             return ops.theirs((rows, plan.config.hidden))
@@ -174,7 +174,7 @@ class TwoPartyServer:
 
 
 def _begun(plan: TwoPartyPlan, checkpoint: Checkpoint) -> Past[Share]:
-    """This party's share of the plan's public beginning, which it computes in floats."""
+    """Returns this party's share of the plan's public beginning, which it computes in floats."""
     if not plan.begin:
         return Past()
     return begun(plan, beginning(checkpoint, plan.begin).nodes, own=True)

@@ -1,5 +1,5 @@
-"""The server's side of texts that are written: each to its end, and for a while those whose connection
-broke."""
+"""The server's side of texts that are written: it runs each to its end, and keeps for a while those whose
+connection broke."""
 
 from __future__ import annotations
 
@@ -45,12 +45,13 @@ class Text:
 
     @property
     def bytes(self) -> int:
-        """Of its shares."""
+        """Bytes of its shares."""
         return sum(share.values.nbytes for node in self.past.nodes.values() for share in node)
 
 
 class Desk:
-    """For threads. begun: this party's share of the plan's public beginning. clock: seconds."""
+    """Writes texts, and keeps those whose connection broke. Thread-safe. begun: this party's share of the
+    plan's public beginning. clock: seconds."""
 
     def __init__(
         self,
@@ -63,13 +64,13 @@ class Desk:
         self._lock, self._kept = threading.Lock(), dict[bytes, Text]()
 
     def refusal(self, wish: TextWish) -> Refusal | None:
-        """Why the text cannot be gone on with, if it cannot."""
+        """Returns why the text cannot be gone on with, or None."""
         with self._lock:
             return None if wish.key == NO_KEY or self._standing(wish) else FORGOTTEN
 
     def open(self, wish: TextWish) -> Text | Refusal:
-        """A new text, or the one of the key, whose key is void from now on: another session may have used it
-        since `refusal` was asked."""
+        """Returns a new text, or the one of the key, whose key is void from now on: another session may have
+        used it since `refusal` was called."""
         if wish.key == NO_KEY:
             return Text(self._begun, 0, wish.most)
         with self._lock:
@@ -88,8 +89,8 @@ class Desk:
         watch: Watch,
         guest: Guest,
     ) -> None:
-        """A text that was opened, up to where the client wants no more. enter: this party's share of what so
-        many rows start from. Raises what the connection raises; the text is kept then."""
+        """Writes a text that was opened, up to where the client wants no more. enter: this party's share of
+        what so many rows start from. Raises what the connection raises; the text is kept then."""
         key = token_bytes(KEY_BYTES)
         party.send(key)
         writer = Writer(party.native, self._plan, self._weights, watch, text.past)
@@ -109,7 +110,7 @@ class Desk:
         self._forget(key)
 
     def _standing(self, wish: TextWish) -> Text | None:
-        """The text of this key, where it stands as the client does and may go on so far."""
+        """Returns the text of this key, where it stands as the client does and may go on so far."""
         self._drop_old()
         if (text := self._kept.get(wish.key)) is None:
             return None
@@ -128,7 +129,8 @@ class Desk:
             self._kept.pop(key, None)
 
     def _drop_old(self) -> None:
-        """And as many as are beyond the bytes."""
+        """Drops texts that are too old, and the oldest of the client with most bytes while all take too
+        many."""
         oldest = self._clock() - KEPT_SECONDS
         for key in [key for key, text in self._kept.items() if text.since < oldest]:
             del self._kept[key]

@@ -31,7 +31,7 @@ Begun = Mapping[str, tuple[Array, Array]]  # keys and values of a public beginni
 
 
 class Model(Protocol):
-    """What a plan says of a decoder: see `two_party.plan.plan.TwoPartyPlan`."""
+    """A decoder as its plan describes it: see `two_party.plan.plan.TwoPartyPlan`."""
 
     @property
     def formats(self) -> Formats: ...
@@ -70,8 +70,8 @@ class Writer:
         self.past = past or Past[Share]()
 
     def prepare(self, tokens: int) -> None:
-        """What the products of so many tokens with weights need, before the tokens are known: as long as one
-        reading of so many."""
+        """Prepares what the products of so many tokens with weights need, before the tokens are known: takes
+        as long as one reading of so many."""
         self._watch("prepare")
         self._prepared.prepare(self._model.step_maps, tokens)
         self._prepared.attend(self.past, self._model.groups, tokens)
@@ -84,10 +84,10 @@ class Writer:
         *,
         ahead: int = AT_ONCE,
     ) -> Share:
-        """Shares of the logits behind these tokens. enter: makes this party's share of what the layers start
-        from, (tokens, hidden). mask: of all tokens so far, those of the past first, at the client alone.
-        ahead: tokens that may still come, this one included; as many are prepared for when none is
-        left, up to 32.
+        """Returns shares of the logits behind these tokens. enter: makes this party's share of what the
+        layers start from, (tokens, hidden). mask: of all tokens so far, those of the past first, at the
+        client alone. ahead: tokens that may still come, this one included; as many are prepared for when none
+        is left, up to 32.
 
         A single token takes rows that were prepared. Raises PlanError beyond the plan's number of tokens,
         PeerError.
@@ -108,10 +108,10 @@ class Writer:
         return logits
 
     def choose(self, logits: Share, temperature: float = 0.0, top_k: int = 0) -> Share:
-        """Shares (1,) of the number of the likeliest token; of several the first. logits: (1, vocab), told
-        apart from 2^-10 on. temperature: above 0, of a token by chance, weighted by exp(logit / temperature):
-        the server adds Gumbel's numbers to its share, and the largest sum is such a token. top_k: of so many
-        likeliest alone, and of those that equal the last of them; 0 for all.
+        """Returns shares (1,) of the number of the likeliest token; of several the first. logits: (1, vocab),
+        told apart from 2^-10 on. temperature: above 0, of a token by chance, weighted by exp(logit /
+        temperature): the server adds Gumbel's numbers to its share, and the largest sum is such a token.
+        top_k: of so many likeliest alone, and of those that equal the last of them; 0 for all.
 
         Cost: `two_party.plan.writing_cost`, whatever the logits are. Raises PeerError.
         """
@@ -126,17 +126,17 @@ class Writer:
         return ops.largest(logits, bound)
 
     def _of_likeliest(self, logits: Share, k: int, bound: float, fall: float) -> Share:
-        """With the others moved so far down that no chance brings them back. bound: half of the distance that
-        numbers may have then, chance included."""
+        """Moves all but the k likeliest so far down that no chance brings them back. bound: half of the
+        distance that numbers may have then, chance included."""
         coarse = logits.scaled(CHOICE_FRACTION, client=bool(self._party.is_client))
         return kept(self._party, coarse.reduced(choice_ring(bound)), k, self._model.answer, fall)
 
     def tell(self, chosen: Share) -> None:
-        """The server's: the client learns the token."""
+        """Reveals the token to the client; called at the server."""
         self._party.reveal(chosen.values)
 
     def learn(self, chosen: Share) -> int:
-        """The client's: the token. Raises PeerError for one that is not in the vocabulary."""
+        """Returns the token; called at the client. Raises PeerError for one that is not in the vocabulary."""
         token = int(self._party.receive_revealed(chosen.values, chosen.ring)[0])
         if token >= self._model.vocab:
             raise PeerError(
@@ -146,8 +146,8 @@ class Writer:
 
 
 def begun(model: Model, nodes: Begun, *, own: bool) -> Past[Share]:
-    """A party's share of a public beginning's keys and values: the server's are all of them (own), the
-    client's zeros of their shapes. In the formats in which `SharedTensors.kept` keeps them."""
+    """Returns a party's share of a public beginning's keys and values: the server's are all of them (own),
+    the client's zeros of their shapes. In the formats in which `SharedTensors.kept` keeps them."""
     f, rows = model.formats, next(iter(nodes.values()))[0].shape[-2]
     bounds = model.bounds.attention
 
@@ -167,7 +167,7 @@ def begun(model: Model, nodes: Begun, *, own: bool) -> Past[Share]:
 
 
 def until(past: Past[Share], rows: int) -> Past[Share]:
-    """What was there when the first `rows` tokens were read."""
+    """Returns what was there when the first `rows` tokens were read."""
 
     def cut(x: Share) -> Share:
         return x.like(x.values[..., :rows, :])
@@ -176,7 +176,7 @@ def until(past: Past[Share], rows: int) -> Past[Share]:
 
 
 def _noisy(logits: Share, temperature: float) -> Share:
-    """With Gumbel's numbers added, -log(-log u) of uniform u from the operating system."""
+    """Adds Gumbel's numbers, -log(-log u) of uniform u from the operating system."""
     shape = logits.values.shape
     drawn = np.frombuffer(token_bytes(8 * logits.values.size), np.uint64) >> np.uint64(11)
     noise = -np.log(-np.log((drawn.reshape(shape) + 0.5) * 2.0**-53))

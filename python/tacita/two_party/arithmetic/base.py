@@ -50,31 +50,32 @@ class Formats:
     table: int = 16
 
     def score_ring(self, bounds: AttentionBounds) -> int:
-        """The least ring for scores: one bit for their distance to the largest, two that an extension
+        """Returns the least ring for scores: one bit for their distance to the largest, two that an extension
         needs."""
         return 2 * self.product_fraction + bounds.score_range + 3
 
     def mix_ring(self, bounds: AttentionBounds, tokens: int) -> int:
-        """The least ring for numerators, which are below 1.1, times values."""
+        """Returns the least ring for numerators, which are below 1.1, times values."""
         return POWER + self.product_fraction + range_bits(0.0, 1.1 * tokens * bounds.context) + 2
 
     def mixed_fraction(self, bound: float) -> int:
-        """Fraction bits of the mixed values before they are multiplied by the inverse.
+        """Returns the fraction bits of the mixed values before they are multiplied by the inverse.
 
-        The product, below `bound`, fills its ring but for the two bits that its extension needs.
+        The product, below `bound`, fills its ring but for the two bits that its extension needs. With the
+        default formats and a bound of 4, whose range takes 3 bits, 32 - 2 - 3 - 16 = 11 bits.
         """
         return self.normal_ring - 2 - range_bits(0.0, bound) - self.inverse
 
     def gate_ring(self, bound: float) -> int:
-        """The least ring for products, below `bound`, of two factors at `product_fraction` bits."""
+        """Returns the least ring for products, below `bound`, of two factors at `product_fraction` bits."""
         return 2 * self.product_fraction + range_bits(0.0, bound) + 2
 
     def square_ring(self, interval: Interval) -> int:
-        """The same for squares of what is positive of an interval."""
+        """Returns the least ring for squares of what is positive of an interval."""
         return self.gate_ring(max(1.0, interval[1]) ** 2)
 
     def narrow_ring(self, interval: Interval) -> int:
-        """The least ring for what is squared, at `product_fraction` bits."""
+        """Returns the least ring for what is squared, at `product_fraction` bits."""
         return self.product_fraction + range_bits(0.0, max(1.0, interval[1])) + 2
 
     @property
@@ -152,17 +153,17 @@ EXP_ZERO = 11.0  # a score so far below its row's largest has weight 0
 
 
 def unknown_kind(kind: str) -> PlanError:
-    """What is raised for a function that is not one of `KINDS`."""
+    """Makes the error for a function that is not one of `KINDS`."""
     return PlanError(f"two-party mode: function {kind!r}", hint=f"supported: {', '.join(KINDS)}")
 
 
 def unknown_option(name: str, what: str) -> PlanError:
-    """What is raised for an option of a block that this mode has no protocol for."""
+    """Makes the error for an option of a block that this mode has no protocol for."""
     return PlanError(f"two-party mode: {name} has {what}", hint="use a CKKS scheme for this model")
 
 
 def range_bits(low: float, high: float) -> int:
-    """The least r from 1 with |x| < 2^r for x from low to high."""
+    """Returns the least r from 1 with |x| < 2^r for x from low to high."""
     return max(1, math.floor(math.log2(max(abs(low), abs(high)))) + 1)
 
 
@@ -176,7 +177,7 @@ class Unnormalised(Generic[T]):
 
 
 def choice_ring(bound: float) -> int:
-    """Bits that hold differences of numbers up to `bound` whose largest is looked for."""
+    """Returns the bits that hold differences of numbers up to `bound` whose largest is looked for."""
     return math.ceil(math.log2(max(bound, 1.0))) + 2 + CHOICE_FRACTION
 
 
@@ -201,8 +202,8 @@ class Fixed:
         return np.ldexp(self.values.astype(np.float64), -self.fraction)
 
     def at(self, fraction: int) -> Fixed:
-        """With so many fraction bits: fewer are rounded to the nearest, where shares round up or down at
-        random, right on average."""
+        """Converts to so many fraction bits: fewer are rounded to the nearest, where shares round up or down
+        at random, right on average."""
         gained = fraction - self.fraction
         return Fixed(self.values << gained if gained >= 0 else rounded(self.values, -gained), fraction)
 
@@ -219,8 +220,8 @@ FACTOR_ERROR = 2.0**-14  # relative, that a rounded public factor may have
 
 
 def rescaled(x: Integers, start: Format, factor: float, to: Format) -> Integers:
-    """x * factor in another format: times an integer, then bits off, in the fewest bits that keep the factor
-    to 2^-14."""
+    """Returns x * factor in another format: times an integer, then bits off, in the fewest bits that keep the
+    factor to 2^-14. Raises ValueError where no ring of up to 64 bits does."""
     for ring in (start.ring, *range(max(start.ring + 1, to.ring), WORD_BITS + 1)):
         for drop in range(ring - to.ring + 1):
             exact = math.ldexp(factor, to.fraction - start.fraction + drop)
@@ -231,24 +232,24 @@ def rescaled(x: Integers, start: Format, factor: float, to: Format) -> Integers:
 
 
 def rounded(x: Integers, bits: int) -> Integers:
-    """The nearest integer to x / 2^bits."""
+    """Returns the nearest integer to x / 2^bits."""
     return (x + (1 << bits >> 1)) >> bits
 
 
 def constant(value: float, fraction: int) -> int:
-    """A public number as an integer, halves away from zero as the engine rounds."""
+    """Returns a public number as an integer, halves away from zero as the engine rounds."""
     scaled = math.ldexp(value, fraction)
     return int(math.copysign(math.floor(abs(scaled) + 0.5), scaled))
 
 
 def encode(x: Array, fraction: int) -> Integers:
-    """The nearest integers to x * 2^fraction."""
+    """Returns the nearest integers to x * 2^fraction."""
     return np.rint(np.ldexp(x, fraction)).astype(np.int64)
 
 
 def weight_integers(weights: Weights, maps: tuple[Dense, ...], fraction: int) -> Integers:
-    """W^T (inputs, outputs) of several maps side by side, row by row in memory. Converted at the first call,
-    then kept: for BERT-base that is seconds a text, and as much memory as the weights take."""
+    """Returns W^T (inputs, outputs) of several maps side by side, row by row in memory. Converted at the
+    first call, then kept: for BERT-base that is seconds a text, and as much memory as the weights take."""
 
     def make() -> Integers:
         return np.ascontiguousarray(encode(weights.stacked(maps)[0].T, fraction))
@@ -258,8 +259,8 @@ def weight_integers(weights: Weights, maps: tuple[Dense, ...], fraction: int) ->
 
 
 def matmul(x: Integers, y: Integers) -> Integers:
-    """x @ y exactly, by products of doubles of few enough bits. Raises OverflowError when a sum could pass
-    2^62."""
+    """Returns x @ y exactly, by products of doubles of few enough bits. Raises OverflowError when a sum could
+    pass 2^62."""
     largest = _largest(x) * _largest(y) * x.shape[-1]
     if largest < EXACT:
         return np.asarray((x.astype(np.float64) @ y.astype(np.float64)).astype(np.int64))

@@ -90,10 +90,11 @@ class Response:
 
 @dataclass
 class Cost:
-    """Of one text, both directions together. nodes: in the order in which they begin.
+    """What one text costs, both directions together. nodes: in the order in which they begin.
 
     maps: products with weights, in the order in which they come. bits: sent. transfers: correlated ones used.
-    multiplications: of weights with values. numbers: that the client learns."""
+    multiplications: of weights with values. numbers: that the client learns.
+    """
 
     bits: float = 0.0
     transfers: int = 0
@@ -113,11 +114,11 @@ class CountTensors:
         self.cost = Cost()
 
     def enter(self, name: str, x: Shape | None = None) -> None:
-        """Keeps the names in their order: what a watcher will be told."""
+        """Records the node's name, in the order in which a watcher will be told."""
         self.cost.nodes.append(name)
 
     def words(self, rows: int, size: int, ring: int) -> Shape:
-        """Rows of a hidden table, shared modulo 2^ring, and their extension."""
+        """Counts rows of a hidden table, shared modulo 2^ring, and their extension."""
         values = rows * size
         self.cost.bits += 2.0 * (ring + 5) * _whole(values) + self._formats.ring * values
         return rows, size
@@ -125,7 +126,7 @@ class CountTensors:
     def linear(
         self, x: Shape, maps: tuple[Dense, ...], add: Shape | None = None, *, opened: bool = False
     ) -> Shape:
-        """See the contract."""
+        """Counts one product with the weights of all maps."""
         rows, outputs = x[0], sum(d.outputs for d in maps)
         self.cost.maps.append(maps)
         self.cost.bits += product_bits(rows, x[1], outputs)
@@ -133,54 +134,54 @@ class CountTensors:
         return rows, outputs
 
     def add(self, x: Shape, y: Shape) -> Shape:
-        """Two extensions at most, far below a product."""
+        """Counts nothing: two extensions at most, far below a product."""
         return x
 
     def scaled(self, x: Shape, factor: float) -> Shape:
-        """An extension at most."""
+        """Counts nothing: an extension at most."""
         return x
 
     def positions(self, x: Shape, p: Positions) -> Shape:
-        """Local."""
+        """Costs nothing: it is local."""
         return x
 
     def columns(self, x: Shape, widths: tuple[int, ...]) -> tuple[Shape, ...]:
-        """Local."""
+        """Costs nothing: it is local."""
         return tuple((*x[:-1], width) for width in widths)
 
     def rows(self, x: Shape, count: int) -> Shape:
-        """Local."""
+        """Costs nothing: it is local."""
         return (*x[:-2], min(abs(count), x[-2]), x[-1])
 
     def heads(self, x: Shape, count: int) -> Shape:
-        """Local."""
+        """Costs nothing: it is local."""
         return count, x[0], x[1] // count
 
     def merge(self, x: Shape) -> Shape:
-        """Local."""
+        """Costs nothing: it is local."""
         return x[1], x[0] * x[2]
 
     def scores(self, queries: Shape, keys: Shape, name: str) -> Shape:
-        """See the contract."""
+        """Counts one product of shared matrices for each head of keys."""
         found = (queries[0], queries[1], keys[1])
         self._shared(keys[0], *(prod(x) // keys[0] for x in (queries, keys, found)))
         return found
 
     def kept(self, name: str, keys: Shape, values: Shape) -> tuple[Shape, Shape]:
-        """Local."""
+        """Costs nothing: it is local."""
         longer = keys[1] + self._past
         return (keys[0], longer, keys[2]), (values[0], longer, values[2])
 
     def turn(self, x: Shape, rotary: Rotary) -> Shape:
-        """Local."""
+        """Costs nothing: it is local."""
         return x
 
     def biased(self, scores: Shape, relative: Relative, name: str) -> Shape:
-        """Local."""
+        """Costs nothing: it is local."""
         return scores
 
     def times(self, x: Shape, y: Shape, name: str) -> Shape:
-        """One product of numbers."""
+        """Counts one product of numbers."""
         f = self._formats
         ring = f.gate_ring(self._bounds.gates[name])
         if prod(x) < FEW:
@@ -192,7 +193,8 @@ class CountTensors:
         return x
 
     def softmax(self, scores: Shape, name: str, reach: Reach = EVERYWHERE) -> Unnormalised[Shape]:
-        """What a query may see is public and costs nothing."""
+        """Counts exponentials and a reciprocal for each row. What a query may see is public and costs
+        nothing."""
         values, rows = prod(scores), scores[0] * scores[1]
         self.cost.bits += EXP * values + SOFTMAX_ROW * rows
         self.cost.transfers += TRANSFERS["score"] * values
@@ -201,11 +203,12 @@ class CountTensors:
         return Unnormalised(scores, (*scores[:-1], 1))
 
     def powers(self, scores: Shape, variant: Powers, name: str) -> Unnormalised[Shape]:
-        """There is no protocol for them."""
+        """Raises PlanError: there is no protocol for them."""
         raise unknown_option(name, "powers in place of softmax")
 
     def mix(self, weights: Unnormalised[Shape], values: Shape, name: str) -> Shape:
-        """See the contract."""
+        """Counts one product of shared matrices for each head of values, and one of numbers for the rows'
+        inverses."""
         left = weights.numerators
         found = (left[0], left[1], values[2])
         self._shared(values[0], *(prod(x) // values[0] for x in (left, values, found)))
@@ -213,7 +216,7 @@ class CountTensors:
         return found
 
     def function(self, x: Shape, kind: str, name: str) -> Shape:
-        """See the contract."""
+        """Counts a function of every element. Raises PlanError for one that has no protocol."""
         if kind not in KINDS:
             raise unknown_kind(kind)
         form, primes = self._formats.gelu, self._square_primes(name) if kind == "relu2" else 0
@@ -228,7 +231,7 @@ class CountTensors:
         return x
 
     def norm(self, x: Shape, norm: Norm, name: str) -> Shape:
-        """Of heads, all rows together, so many of them at once as the engine takes."""
+        """Counts a norm of the rows of all heads together, so many of them at once as the engine takes."""
         if norm.deviation is not None:
             raise unknown_option(name, "a stored deviation")
         rows, size = prod(x[:-1]), x[-1]
@@ -245,30 +248,30 @@ class CountTensors:
         return x
 
     def mean(self, x: Shape, name: str, *, opened: bool = False) -> Shape:
-        """See the contract."""
+        """Counts one product of the client's weights with the shared rows."""
         self._shared(1, x[0], prod(x), x[1])
         return 1, x[1]
 
     def _square_primes(self, name: str) -> int:
-        """Plaintext primes of a square from the narrowest ring (see `SharedTensors`)."""
+        """Returns the plaintext primes of a square from the narrowest ring (see `SharedTensors`)."""
         f, interval = self._formats, self._bounds.functions[name]
         return _primes(f.narrow_ring(interval) + f.square_ring(interval) - f.gate_slack)
 
     def answer(self, rows: int, outputs: int) -> None:
-        """What the client learns. A row alone is not worth counting."""
+        """Counts what the client learns. A row alone is not worth counting."""
         self.cost.numbers = rows * outputs
         self.cost.bits += REVEALED * (rows - 1) * outputs
 
     def _short(self, factors: int, values: int, bits: int, ring: int, slack: int) -> None:
-        """Products by oblivious transfer on the bits of short factors (`nonlinear/short.rs`)."""
+        """Counts products by oblivious transfer on the bits of short factors (`nonlinear/short.rs`)."""
         dropped = max(slack - DROPPED, 0)
         sent = sum(ring - max(i, dropped) for i in range(min(bits, ring))) + max(ring - bits, 0)
         self.cost.bits += 2 * sent * values + 2 * (bits + 1) * factors
         self.cost.transfers += 2 * (bits + 1) * factors
 
     def _norm(self, rows: int, size: int) -> None:
-        """Sums of squares of all blocks in one response; gamma v / deviation, three products a block; a row's
-        value."""
+        """Counts sums of squares of all blocks in one response; gamma v / deviation, three products a block;
+        a row's value."""
         values = rows * size
         self.cost.bits += NORM * values + NORM_SLOT * _whole(values) + NORM_ROWS * _whole(rows)
         blocks = -(-size // min(COEFFICIENTS // rows, size))
@@ -277,7 +280,7 @@ class CountTensors:
         self._respond(ROW_VALUE * _ciphertexts(rows), 2)
 
     def _quotient(self, found: Shape, name: str) -> None:
-        """Mixed values times their rows' inverses."""
+        """Counts mixed values times their rows' inverses."""
         f = self._formats
         slack = _quotient_slack(f, self._bounds.attention[name].context)
         if prod(found) < FEW:
@@ -287,7 +290,7 @@ class CountTensors:
         self._respond(_primes(2 * f.normal_ring - slack) * _ciphertexts(prod(found)), 2)
 
     def _shared(self, count: int, left: int, right: int, result: int) -> None:
-        """Products of two shared matrices of so many values."""
+        """Counts `count` products of two shared matrices of so many values."""
         self.cost.bits += count * shared_bits(left, right, result)
 
     def _respond(self, count: int, terms: int) -> None:
@@ -295,42 +298,43 @@ class CountTensors:
 
 
 def product_bits(rows: int, inputs: int, outputs: int) -> float:
-    """Of shares (rows, inputs) times weights (inputs, outputs)."""
+    """Returns the bits sent for shares (rows, inputs) times weights (inputs, outputs)."""
     return float(REQUEST * _whole(rows * inputs) + RESPONSE * _whole(rows * outputs))
 
 
 def shared_bits(left: int, right: int, result: int) -> float:
-    """Of a product of two shared matrices of so many values."""
+    """Returns the bits sent for a product of two shared matrices of so many values."""
     return float(SHARED_REQUEST * (_whole(left) + _whole(right)) + SHARED_RESPONSE * _whole(result))
 
 
 def _quotient_slack(formats: Formats, context: float) -> int:
-    """Bits that need not be right of mixed values times their rows' inverses (see `SharedTensors.mix`)."""
+    """Returns the bits that need not be right of mixed values times their rows' inverses (see
+    `SharedTensors.mix`)."""
     fraction = formats.mixed_fraction(context) + formats.inverse
     return min(max(fraction - formats.fraction, 0) + formats.product_fraction, QUOTIENT_SLACK)
 
 
 def _powers(bounds: NormBounds, size: int) -> int:
-    """Powers of two from the least deviation to the bound, as the engine rounds them."""
+    """Counts the powers of two from the least deviation to the bound, as the engine rounds them."""
     scale = 2.0 ** math.ceil(math.log2(bounds.centred * size)) / size
     return max(1, math.ceil(math.log2(scale / math.sqrt(bounds.variance[0]))))
 
 
 def _primes(bits: int) -> int:
-    """Plaintext primes that hold so many."""
+    """Returns how many plaintext primes hold so many bits."""
     return math.ceil(bits / PLAIN_WIDTH)
 
 
 def _ciphertexts(count: int) -> int:
-    """That hold so many values."""
+    """Returns how many ciphertexts hold `count` values."""
     return -(-count // COEFFICIENTS)
 
 
 def _lattice(count: int) -> int:
-    """The same where ciphertexts are used."""
+    """Returns how many ciphertexts `count` values take, 0 where they are too few for any."""
     return 0 if count < FEW else _ciphertexts(count)
 
 
 def _whole(count: int) -> int:
-    """Coefficients of whole ciphertexts."""
+    """Returns the coefficients of all ciphertexts that hold `count` values."""
     return _ciphertexts(count) * COEFFICIENTS

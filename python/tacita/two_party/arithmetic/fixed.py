@@ -42,7 +42,8 @@ from tacita.two_party.arithmetic.rotary import turned_from
 
 
 class FixedTensors:
-    """bounds: of the model's nodes. mask: (..., tokens), 1 for a real token and 0 for padding.
+    """The operations (see `blocks.tensors`) on integers. bounds: of the model's nodes. mask: (..., tokens), 1
+    for a real token and 0 for padding.
 
     past: of a decoder that is to go on (`blocks.sequence`); its tokens are the first of the mask.
 
@@ -65,41 +66,42 @@ class FixedTensors:
 
     @property
     def past(self) -> Past[Fixed]:
-        """What the next step needs of this walk."""
+        """Keys and values of this walk, which the next step needs."""
         return self._keeper.then(self._mask.shape[-1])
 
     def enter(self, name: str, x: Fixed | None = None) -> None:
-        """Overflows are counted under this name from here on."""
+        """Sets the name under which overflows are counted from here on."""
         self._node = name
 
     def input(self, hidden: Array) -> Fixed:
-        """The client's hidden states (..., tokens, hidden)."""
+        """Encodes the client's hidden states (..., tokens, hidden)."""
         return Fixed(encode(hidden, self._formats.fraction), self._formats.fraction)
 
     def words(self, rows: Array) -> Fixed:
-        """Rows of a hidden table (..., tokens, hidden)."""
+        """Encodes rows of a hidden table (..., tokens, hidden)."""
         return Fixed(encode(rows, self._formats.table), self._formats.table)
 
     def add(self, x: Fixed, y: Fixed) -> Fixed:
-        """At `fraction` bits."""
+        """Adds both at `fraction` bits."""
         f = self._formats
         return self._held(x.at(f.fraction).values + y.at(f.fraction).values, f.fraction, f.ring - f.weight)
 
     def scaled(self, x: Fixed, factor: float) -> Fixed:
-        """By a public integer with `weight` fraction bits, as a linear map is."""
+        """Multiplies by a public integer with `weight` fraction bits, as a linear map does."""
         f = self._formats
         values = x.at(f.fraction).values * constant(factor, f.weight)
         return self._held(values, f.fraction + f.weight, f.ring)
 
     def positions(self, x: Fixed, p: Positions) -> Fixed:
-        """Rounded to the fraction of x."""
+        """Adds the positions' rows, rounded to the fraction of x."""
         rows = self._weights.positions(p, x.values.shape[-2], self._keeper.first)
         return Fixed(x.values + encode(rows, x.fraction), x.fraction)
 
     def linear(
         self, x: Fixed, maps: tuple[Dense, ...], add: Fixed | None = None, *, opened: bool = False
     ) -> Fixed:
-        """Exact on what is rounded: x to `fraction` bits, weights to `weight` bits; the result has both."""
+        """Multiplies exactly what is rounded: x to `fraction` bits, weights to `weight` bits; the result has
+        both."""
         f = self._formats
         result = matmul(x.at(f.fraction).values, weight_integers(self._weights, maps, f.weight))
         result = result + encode(self._weights.stacked_bias(maps), f.fraction + f.weight)
@@ -108,31 +110,27 @@ class FixedTensors:
         return self._held(result, f.fraction + f.weight, f.ring)
 
     def columns(self, x: Fixed, widths: tuple[int, ...]) -> tuple[Fixed, ...]:
-        """See the contract."""
         return tuple(Fixed(part, x.fraction) for part in tensors.columns(x.values, widths))
 
     def rows(self, x: Fixed, count: int) -> Fixed:
-        """See the contract."""
         return Fixed(tensors.rows(x.values, count), x.fraction)
 
     def heads(self, x: Fixed, count: int) -> Fixed:
-        """See the contract."""
         return Fixed(tensors.heads(x.values, count), x.fraction)
 
     def merge(self, x: Fixed) -> Fixed:
-        """See the contract."""
         return Fixed(tensors.merge(x.values), x.fraction)
 
     def scores(self, queries: Fixed, keys: Fixed, name: str) -> Fixed:
-        """Both factors at `product_fraction` bits. What they must fit is known at softmax: positions may be
-        added before."""
+        """Multiplies both factors at `product_fraction` bits. What they must fit is known at softmax:
+        positions may be added before."""
         f = self._formats
         left, right = queries.at(f.product_fraction).values, keys.at(f.product_fraction).values
         stacked = matmul(tensors.regrouped(left, right.shape[-3]), np.swapaxes(right, -1, -2))
         return Fixed(tensors.regrouped(stacked, left.shape[-3]), 2 * f.product_fraction)
 
     def turn(self, x: Fixed, rotary: Rotary) -> Fixed:
-        """At `fraction` bits, by public integers with `TURN` bits."""
+        """Rotates x at `fraction` bits, by public integers with `TURN` bits."""
         f = self._formats
         cos, sin = turned_from(rotary.base, self._keeper.first, x.values.shape[-2:], TURN)
         left, right = np.split(x.at(f.fraction).values, 2, axis=-1)
@@ -140,7 +138,7 @@ class FixedTensors:
         return self._held(turned, f.fraction + TURN, f.turn_ring)
 
     def kept(self, name: str, keys: Fixed, values: Fixed) -> tuple[Fixed, Fixed]:
-        """At the fraction bits at which they are multiplied."""
+        """Appends keys and values to the past, at the fraction bits at which they are multiplied."""
         found = [x.at(self._formats.product_fraction) for x in (keys, values)]
         if before := self._keeper.before(name):
             joined = [(old.values, new.values) for old, new in zip(before, found, strict=True)]
@@ -148,18 +146,18 @@ class FixedTensors:
         return self._keeper.keep(name, found[0], found[1])
 
     def biased(self, scores: Fixed, relative: Relative, name: str) -> Fixed:
-        """The table at the scores' fraction."""
+        """Adds the table at the scores' fraction."""
         added = encode(self._weights.relative(relative, scores.values.shape[-2:]), scores.fraction)
         return Fixed(scores.values + added, scores.fraction)
 
     def times(self, x: Fixed, y: Fixed, name: str) -> Fixed:
-        """Both factors at `product_fraction` bits."""
+        """Multiplies both factors at `product_fraction` bits."""
         f = self._formats
         product = x.at(f.product_fraction).values * y.at(f.product_fraction).values
         return self._held(product, 2 * f.product_fraction, f.gate_ring(self._bounds.gates[name]))
 
     def softmax(self, scores: Fixed, name: str, reach: Reach = EVERYWHERE) -> Unnormalised[Fixed]:
-        """Padded keys and those out of reach are moved out of the range of exp first."""
+        """Moves the scores of padded keys and of those out of reach out of the range of exp first."""
         f, bounds = self._formats, self._bounds.attention[name]
         seen = sequence.visible(self._mask[..., None, :], scores.values.shape[-2:], reach)
         away = np.where(seen == 0.0, constant(bounds.hiding, scores.fraction), 0)
@@ -168,11 +166,11 @@ class FixedTensors:
         return Unnormalised(*functions.softmax_parts(hidden, f.score_ring(bounds), bits, f.inverse))
 
     def powers(self, scores: Fixed, variant: Powers, name: str) -> Unnormalised[Fixed]:
-        """There is no protocol for them."""
+        """Raises PlanError: there is no protocol for them."""
         raise unknown_option(name, "powers in place of softmax")
 
     def mix(self, weights: Unnormalised[Fixed], values: Fixed, name: str) -> Fixed:
-        """Numerators times values, then the row's inverse."""
+        """Multiplies numerators by values, then by the row's inverse."""
         f, bounds = self._formats, self._bounds.attention[name]
         left, right = weights.numerators.values, values.at(f.product_fraction).values
         stacked = matmul(tensors.regrouped(left, right.shape[-3]), right)
@@ -183,7 +181,7 @@ class FixedTensors:
         return self._held(product, low.fraction + weights.inverse.fraction, f.normal_ring)
 
     def function(self, x: Fixed, kind: str, name: str) -> Fixed:
-        """See `functions`."""
+        """Applies a function of `functions` by its kind. Raises PlanError for one that has no protocol."""
         if kind not in KINDS:
             raise unknown_kind(kind)
         f, bits = self._formats, range_bits(*self._bounds.functions[name])
@@ -202,14 +200,14 @@ class FixedTensors:
                 return functions.bumped(low, f.ring - f.weight, bits, functions.BUMPS[kind][f.gelu])
 
     def norm(self, x: Fixed, norm: Norm, name: str) -> Fixed:
-        """See `functions.layer_norm`."""
+        """Applies `functions.layer_norm`. Raises PlanError for a stored deviation."""
         if norm.deviation is not None:
             raise unknown_option(name, "a stored deviation")
         affine, bounds = self._weights.norm(norm), self._bounds.norms[name]
         return functions.layer_norm(x, affine, norm, bounds, self._formats.fraction)
 
     def mean(self, x: Fixed, name: str, *, opened: bool = False) -> Fixed:
-        """The client's weights 1/n of the real rows times the shared rows."""
+        """Multiplies the client's weights 1/n of the real rows by the shared rows."""
         share = encode(self._mask / self._mask.sum(axis=-1, keepdims=True), MEAN_WEIGHT)
         mean = matmul(share[..., None, :], x.at(MEAN_VALUE).values)
         return self._held(mean, MEAN_WEIGHT + MEAN_VALUE, MEAN_RING)

@@ -53,28 +53,30 @@ BUMPS = {
 
 
 def narrow(fraction: int) -> Format:
-    """Where a chain starts."""
+    """Returns the format in which a chain starts."""
     return Format(2 * fraction + 2, fraction)
 
 
 def coarse(x: Fixed, ring: int, bits: int, range_bits: int) -> Integers:
-    """The copy that is compared with thresholds."""
+    """Returns the copy of x that is compared with thresholds."""
     return rescaled(x.values, Format(ring, x.fraction), 1.0, Format(range_bits + bits + 2, bits))
 
 
 def relu(x: Fixed) -> Fixed:
-    """max(x, 0), exact."""
+    """Computes max(x, 0), exactly."""
     return Fixed(np.maximum(x.values, 0), x.fraction)
 
 
 def relu_squared(x: Fixed, fraction: int) -> Fixed:
-    """max(x, 0)^2 of what is left of x at `fraction` bits, with twice as many. Off by |x| 2^-fraction."""
+    """Computes max(x, 0)^2 of what is left of x at `fraction` bits, with twice as many. Off by |x|
+    2^-fraction."""
     low = relu(x).at(fraction).values
     return Fixed(low * low, 2 * fraction)
 
 
 def bumped(x: Fixed, ring: int, range_bits: int, bump: Bump) -> Fixed:
-    """max(x, 0) - 1{|x| < limit} bump(|x|), with `FINE` fraction bits or those of x if it has fewer."""
+    """Computes max(x, 0) - 1{|x| < limit} bump(|x|), with `FINE` fraction bits or those of x if it has
+    fewer."""
     fraction = min(FINE, x.fraction)
     low = coarse(x, ring, 6, range_bits)
     limit = constant(bump.limit, 6)
@@ -87,7 +89,7 @@ def bumped(x: Fixed, ring: int, range_bits: int, bump: Bump) -> Fixed:
 
 
 def exp(x: Fixed, ring: int, range_bits: int) -> Fixed:
-    """exp(x) for x up to 0.25, 0 below `EXP_LEAST`; `POWER` fraction bits."""
+    """Computes exp(x) for x up to 0.25, 0 below `EXP_LEAST`; `POWER` fraction bits."""
     kept = coarse(x, ring, EXP_COARSE, range_bits) >= constant(EXP_LEAST, EXP_COARSE)
     scaled = rescaled(x.values, Format(ring, x.fraction), residues.ROOT_EXP.sigma, narrow(NARROW))
     scaled = np.where(kept, scaled, 0)  # its value is not used
@@ -96,7 +98,7 @@ def exp(x: Fixed, ring: int, range_bits: int) -> Fixed:
 
 
 def tanh(x: Fixed, ring: int, range_bits: int) -> Fixed:
-    """1 - chain(|x|) with the sign of x, 1 beyond 4."""
+    """Computes 1 - chain(|x|) with the sign of x, 1 beyond 4."""
     low, limit = coarse(x, ring, 8, range_bits), constant(4.0, 8)
     inside = (low >= -limit) & (low < limit)
     size = rescaled(x.values, Format(ring, x.fraction), residues.TANH.sigma, narrow(NARROW))
@@ -107,8 +109,8 @@ def tanh(x: Fixed, ring: int, range_bits: int) -> Fixed:
 
 
 def softmax_parts(scores: Fixed, ring: int, range_bits: int, inverse: int) -> tuple[Fixed, Fixed]:
-    """Numerators exp(x - max) of each row, and the inverse (..., 1) of their sum with `inverse` fraction
-    bits."""
+    """Returns numerators exp(x - max) of each row, and the inverse (..., 1) of their sum with `inverse`
+    fraction bits."""
     low = coarse(scores, ring, MAX_COARSE, range_bits).max(axis=-1, keepdims=True)
     below = Fixed(scores.values - Fixed(low, MAX_COARSE).at(scores.fraction).values, scores.fraction)
     powers = exp(below, ring, range_bits + 1)
@@ -118,7 +120,7 @@ def softmax_parts(scores: Fixed, ring: int, range_bits: int, inverse: int) -> tu
 
 
 def reciprocal(x: Fixed, span: tuple[int, int], fraction: int) -> Fixed:
-    """1/x for 2^span[0] <= x < 2^span[1]."""
+    """Computes 1/x for 2^span[0] <= x < 2^span[1]."""
     exponent, n, top = normalised(x, span)
     inverse = apply(n, top, residues.RECIPROCAL)
     product = inverse.values << exponent
@@ -126,7 +128,7 @@ def reciprocal(x: Fixed, span: tuple[int, int], fraction: int) -> Fixed:
 
 
 def rsqrt(x: Fixed, span: tuple[int, int], factor: float, fraction: int) -> Fixed:
-    """factor / sqrt(x) for 2^span[0] <= x < 2^span[1]."""
+    """Computes factor / sqrt(x) for 2^span[0] <= x < 2^span[1]."""
     exponent, n, top = normalised(x, span)
     scale = factor * 2.0 ** (0.5 * (x.fraction - top))
     power = math.floor(math.log2(scale))
@@ -137,7 +139,7 @@ def rsqrt(x: Fixed, span: tuple[int, int], factor: float, fraction: int) -> Fixe
 
 
 def normalised(x: Fixed, span: tuple[int, int]) -> tuple[Integers, Integers, int]:
-    """k and 2^k x in [2^(top-1), 2^top), with the log2 of the bound on x as an integer."""
+    """Returns k and 2^k x in [2^(top-1), 2^top), with the log2 of the bound on x as an integer."""
     bottom, top = (end + x.fraction for end in span)
     bits = np.frexp(x.values.astype(np.float64))[1]  # 2^(bits-1) <= x < 2^bits
     exponent = np.clip(top - bits, 0, top - bottom - 1).astype(np.int64)
@@ -145,7 +147,7 @@ def normalised(x: Fixed, span: tuple[int, int]) -> tuple[Integers, Integers, int
 
 
 def apply(n: Integers, top: int, chain: Chain) -> Fixed:
-    """The chain of n / 2^top in [1/2, 1)."""
+    """Evaluates the chain of n / 2^top in [1/2, 1)."""
     low = Fixed(n, top).at(min(INVERSE, top))
     return chain.evaluate(
         rescaled(low.values, Format(64, low.fraction), chain.sigma, narrow(INVERSE)), INVERSE
@@ -153,7 +155,7 @@ def apply(n: Integers, top: int, chain: Chain) -> Fixed:
 
 
 def placed(x: Integers, fraction: int, to: int) -> Fixed:
-    """x with any (also negative) number of fraction bits, at `to` bits."""
+    """Converts x with any (also negative) number of fraction bits to `to` bits."""
     return Fixed(x << -fraction << to, to) if fraction < 0 else Fixed(x, fraction).at(to)
 
 
@@ -173,7 +175,8 @@ class NormLayout:
 
 
 def norm_layout(size: int, bounds: NormBounds) -> NormLayout:
-    """As the engine chooses it. Raises ValueError for bounds that 56 bits cannot hold."""
+    """Returns the fraction bits that the engine chooses. Raises ValueError for bounds that 56 bits cannot
+    hold."""
     up = math.ceil(math.log2(bounds.centred * size))
     ratio = max(1, math.ceil(math.log2(2.0**up / size / math.sqrt(bounds.variance[0]))))
     value = min(max(13 + ratio, 16), 22)
@@ -186,7 +189,7 @@ def norm_layout(size: int, bounds: NormBounds) -> NormLayout:
 
 
 def layer_norm(x: Fixed, affine: tuple[Array, Array], norm: Norm, bounds: NormBounds, fraction: int) -> Fixed:
-    """gamma v / deviation(v) + beta, in one product of three factors. affine: gamma, beta."""
+    """Computes gamma v / deviation(v) + beta, in one product of three factors. affine: gamma, beta."""
     (gamma, beta), size, epsilon = affine, x.values.shape[-1], norm.epsilon
     layout = norm_layout(size, bounds)
     centred = size * x.values

@@ -36,8 +36,8 @@ class Exchange:
         self._party, self.client = party, bool(party.is_client)
 
     def opened(self, shares: Sequence[Words], ring: int) -> list[Words]:
-        """The values, one message each way of whole bytes a number. What is sent is reduced first: the borrow
-        of a difference would tell more of a share than its residue."""
+        """Reveals the values to both parties, by one message each way of whole bytes a number. What is sent
+        is reduced first: the borrow of a difference would tell more of a share than its residue."""
         flat, width = reduced(np.concatenate([each.ravel() for each in shares]), ring), -(-ring // BYTE)
         self._party.send(np.ascontiguousarray(flat).view(np.uint8).reshape(-1, BYTE)[:, :width].tobytes())
         received = np.frombuffer(self._party.receive(width * flat.size), np.uint8).reshape(-1, width)
@@ -50,7 +50,7 @@ class Exchange:
         return [part.reshape(s.shape) for part, s in zip(np.split(total, ends[:-1]), shares, strict=True)]
 
     def product(self, left: Words, right: Words, ring: int) -> Words:
-        """Shares (groups, k, m) times (groups, m, n)."""
+        """Multiplies shares (groups, k, m) by (groups, m, n)."""
         shape = (*left.shape, right.shape[-1])
         x, y = np.ascontiguousarray(left), np.ascontiguousarray(right)
         found: Words = self._party.share_times_share(x, y, shape, ring, opened=False)
@@ -76,7 +76,8 @@ class MaskedProduct:
 
     @staticmethod
     def prepare(exchange: Exchange, old: Share, group: int, rows: int, axis: int) -> MaskedProduct:
-        """old: Y as it is, with its ring. group: rows p at a time. Costs one product of group * rows rows."""
+        """Multiplies masks for `rows` rows by Y before the rows are known. old: Y as it is, with its ring.
+        group: rows p at a time. Costs one product of group * rows rows."""
         ring = old.ring
         new = list(old.values.shape)
         new[axis] = rows
@@ -97,8 +98,8 @@ class MaskedProduct:
         return int(self.masks.shape[2]) - self.used
 
     def times(self, x: Words, new: Words) -> Words:
-        """Shares of x Y in the ring, of as much of Y as there is with this slice: x (groups, p, m), of rows
-        m that there are; new: Y's slice (groups, m, 1) or (groups, 1, n)."""
+        """Returns shares of x Y in the ring, of as much of Y as there is with this slice: x (groups, p, m),
+        of rows m that there are; new: Y's slice (groups, m, 1) or (groups, 1, n)."""
         number, first = self.used, self.known.shape[self.axis] - self.masks.shape[2]
         self.used += 1  # before anything is sent: no mask serves twice
         there = first + number + 1
@@ -114,15 +115,16 @@ class MaskedProduct:
 
 @dataclass
 class Attended:
-    """What is prepared of one attention. scores: of queries times keys, mix: of numerators times values."""
+    """Both prepared products of one attention. scores: of queries times keys, mix: of numerators times
+    values."""
 
     scores: MaskedProduct
     mix: MaskedProduct
 
     @staticmethod
     def prepare(exchange: Exchange, keys: Share, values: Share, group: int, rows: int) -> Attended:
-        """keys, values: (key heads, tokens, d) so far, in the rings of their products. group: heads of
-        queries for each."""
+        """Prepares both products for `rows` rows. keys, values: (key heads, tokens, d) so far, in the rings
+        of their products. group: heads of queries for each."""
         turned = keys.like(np.swapaxes(keys.values, -1, -2))
         return Attended(
             MaskedProduct.prepare(exchange, turned, group, rows, -1),
@@ -131,13 +133,13 @@ class Attended:
 
 
 def _slice(axis: int, number: int) -> tuple[Any, ...]:
-    """One column or row of matrices."""
+    """Returns the index of one column or row of matrices."""
     one = slice(number, number + 1)
     return (Ellipsis, one) if axis == -1 else (Ellipsis, one, slice(None))
 
 
 def _random(shape: tuple[int, ...], ring: int) -> NDArray[np.uint64]:
-    """Uniform residues from the operating system."""
+    """Draws uniform residues from the operating system."""
     drawn = np.frombuffer(token_bytes(BYTE * int(np.prod(shape))), np.uint64)
     return reduced(drawn.reshape(shape).copy(), ring)
 
@@ -164,7 +166,7 @@ class PreparedMaps:
         self.attention: dict[str, Attended] = {}
 
     def prepare(self, steps: Iterable[Maps], rows: int) -> None:
-        """For so many rows of each of these maps; what was left of them before is dropped.
+        """Prepares so many rows of each of these maps; drops what was left of them before.
 
         Costs what `share_times_weights` does for all these rows. Raises PeerError.
         """
@@ -174,8 +176,8 @@ class PreparedMaps:
             self._found[maps] = self._party.prepare_weights(self._integers(maps), shape, f.ring)
 
     def attend(self, past: Past[Share], groups: Mapping[str, int], rows: int) -> None:
-        """The same for products with the keys and values of a past. groups: heads of queries for each of
-        keys, by node."""
+        """Prepares `rows` rows of the products with the keys and values of a past. groups: heads of queries
+        for each of keys, by node."""
         exchange = Exchange(self._party)
         for name, (keys, values) in past.nodes.items():
             self.attention[name] = Attended.prepare(exchange, keys, values, groups[name], rows)
@@ -186,8 +188,8 @@ class PreparedMaps:
         return min((one.left for one in self._found.values()), default=0)
 
     def product(self, x: Words, maps: Maps) -> Words | None:
-        """This party's share of one row x (1, inputs) times the maps; None where none is prepared for them,
-        and for more rows, which are cheaper together."""
+        """Returns this party's share of one row x (1, inputs) times the maps; None where none is prepared for
+        them, and for more rows, which are cheaper together."""
         prepared = self._found.get(maps)
         if len(x) != 1 or prepared is None or not prepared.left:
             return None

@@ -32,26 +32,27 @@ class Share:
         return f"Share{self.values.shape} mod 2^{self.ring}, fraction {self.fraction}"
 
     def like(self, values: Words) -> Share:
-        """Other values in the same format."""
+        """Puts other values into the same format."""
         return Share(np.ascontiguousarray(values), self.ring, self.fraction)
 
     def plus(self, other: Share) -> Share:
-        """The sum, in this one's format; the other has the same fraction, the same ring or a larger, and a
-        shape that fits."""
+        """Adds a share in this one's format; the other has the same fraction, the same ring or a larger, and
+        a shape that fits."""
         return self.like(reduced(self.values + other.values, self.ring))
 
     def behind(self, other: Share) -> Share:
-        """The rows of the other, in the same format, behind these."""
+        """Appends the rows of the other, which has the same format, behind these. Raises ValueError for
+        another."""
         if (other.ring, other.fraction) != (self.ring, self.fraction):
             raise ValueError(f"rows of {other!r} behind {self!r}: another format")
         return self.like(np.concatenate([self.values, other.values], axis=-2))
 
     def minus(self, other: Share) -> Share:
-        """The difference, likewise."""
+        """Subtracts a share, which must fit as in `plus`."""
         return self.like(reduced(self.values - other.values, self.ring))
 
     def scaled(self, fraction: int, *, client: bool) -> Share:
-        """With so many fraction bits; the ring moves along, up to 64 bits."""
+        """Converts to so many fraction bits; the ring moves along, up to 64 bits."""
         gained = fraction - self.fraction
         if gained < 0:
             one, ring = np.uint64(client), self.ring + gained
@@ -60,30 +61,30 @@ class Share:
         return Share(reduced(self.values << np.uint64(gained), ring), ring, fraction)
 
     def reduced(self, ring: int) -> Share:
-        """Modulo 2^ring, a smaller ring or the same."""
+        """Reduces the share modulo 2^ring, a smaller ring or the same. Raises ValueError for a larger."""
         if ring > self.ring:
             raise ValueError(f"a share modulo 2^{self.ring} does not say its value modulo 2^{ring}")
         return Share(reduced(self.values, ring), ring, self.fraction)
 
 
 def reduced(values: Words, ring: int) -> Words:
-    """Residues modulo 2^ring."""
+    """Reduces residues modulo 2^ring."""
     return values if ring == WORD else values & np.uint64((1 << ring) - 1)
 
 
 def from_floats(x: Array, fraction: int, ring: int) -> Share:
-    """x * 2^fraction, rounded, modulo 2^ring: a value that one party knows, as its share."""
+    """Returns x * 2^fraction, rounded, modulo 2^ring: a value that one party knows, as its share."""
     values = np.rint(np.ldexp(x, fraction)).astype(np.int64).view(np.uint64)
     return Share(np.ascontiguousarray(reduced(values, ring)), ring, fraction)
 
 
 def zeros(shape: tuple[int, ...], fraction: int, ring: int) -> Share:
-    """The share of a party that knows nothing of the value."""
+    """Returns the share of a party that knows nothing of the value."""
     return Share(np.zeros(shape, np.uint64), ring, fraction)
 
 
 def opened(share: Share, other: Words) -> Array:
-    """The value, from both shares."""
+    """Returns the value, from both shares."""
     total = reduced(share.values + other, share.ring)
     signed = (total << np.uint64(WORD - share.ring)).view(np.int64) >> (WORD - share.ring)
     return np.ldexp(signed.astype(np.float64), -share.fraction)
@@ -114,7 +115,7 @@ class Chain:
     stages: tuple[Stage, ...]
 
     def evaluate(self, scaled: Integers, fraction: int, *, squared: bool = False) -> Fixed:
-        """The value, or its square, from sigma x with so many fraction bits."""
+        """Returns the value, or its square, from sigma x with so many fraction bits."""
         known = [scaled + constant(self.shift, fraction)]
         stages = (*self.stages, Stage(1, (), 0.0)) if squared else self.stages
         for stage in stages:

@@ -20,16 +20,16 @@ EXACT = Context(prec=45)
 
 @lru_cache(maxsize=8)
 def turns(base: float, tokens: int, size: int, fraction: int) -> tuple[Integers, Integers]:
-    """Cosines and sines, (tokens, size / 2) each, with so many fraction bits: those of
-    `blocks.sequence.angles`, rounded. A tenth of a second for 512 tokens; kept."""
+    """Returns cosines and sines, (tokens, size / 2) each, with so many fraction bits: those of
+    `blocks.sequence.angles`, rounded. Takes a tenth of a second for 512 tokens; the results are cached."""
     columns = [_column(_first(base, i, size), tokens, GUARD - fraction) for i in range(size // 2)]
     cos, sin = (np.array([[pair[k] for pair in column] for column in columns]) for k in (0, 1))
     return cos.T.astype(np.int64), sin.T.astype(np.int64)
 
 
 def turned_from(base: float, first: int, shape: tuple[int, ...], fraction: int) -> tuple[Integers, Integers]:
-    """The same for (..., tokens, size) whose first token has the position `first`: rows of a table whose
-    length is a power of two, so that the steps of a decoder share few tables."""
+    """Returns cosines and sines for (..., tokens, size) whose first token has the position `first`: rows of a
+    table whose length is a power of two, so that the steps of a decoder share few tables."""
     end, size = first + shape[-2], shape[-1]
     rows = end if first == 0 else 1 << (end - 1).bit_length()
     cos, sin = turns(base, rows, size, fraction)
@@ -37,7 +37,7 @@ def turned_from(base: float, first: int, shape: tuple[int, ...], fraction: int) 
 
 
 def _first(base: float, index: int, size: int) -> tuple[int, int]:
-    """Cosine and sine of base^(-2 index / size), with GUARD bits."""
+    """Computes cosine and sine of base^(-2 index / size), with GUARD bits."""
     exponent = EXACT.divide(Decimal(-2 * index), Decimal(size))
     angle = EXACT.power(Decimal(base), exponent)
     cos, sin, term, n = Decimal(0), Decimal(0), Decimal(1), 0
@@ -52,12 +52,12 @@ def _first(base: float, index: int, size: int) -> tuple[int, int]:
 
 
 def _whole(x: Decimal) -> int:
-    """With GUARD fraction bits."""
+    """Converts to an integer with GUARD fraction bits."""
     return int(EXACT.multiply(x, Decimal(1 << GUARD)).to_integral_value())
 
 
 def _column(first: tuple[int, int], tokens: int, drop: int) -> list[tuple[int, int]]:
-    """The multiples 0, 1, ... of an angle, without the last `drop` bits."""
+    """Returns cosines and sines of the multiples 0, 1, ... of an angle, without the last `drop` bits."""
     (c, s), (cos, sin), found = first, (1 << GUARD, 0), []
     for _ in range(tokens):
         found.append((_rounded(cos, drop), _rounded(sin, drop)))

@@ -69,9 +69,10 @@ class Known:
 
 
 class SharedTensors:
-    """party: the engine's `TwoParty`. watch: called as each node of the model begins. prepared: products with
-    weights that were made before their rows were known. past: of a decoder that is to go on
-    (`blocks.sequence`); its tokens are the first of those that `known` counts."""
+    """The operations (see `blocks.tensors`) on one party's shares. party: the engine's `TwoParty`. watch:
+    called as each node of the model begins. prepared: products with weights that were made before their rows
+    were known. past: of a decoder that is to go on (`blocks.sequence`); its tokens are the first of those
+    that `known` counts."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class SharedTensors:
 
     @property
     def past(self) -> Past[Share]:
-        """What the next step needs of this walk."""
+        """Keys and values of this walk, which the next step needs."""
         return self._keeper.then(self._tokens)
 
     def enter(self, name: str, x: Share | None = None) -> None:
@@ -102,11 +103,11 @@ class SharedTensors:
         self._watch(name)
 
     def own(self, x: Array) -> Share:
-        """A tensor that this party knows and the other does not."""
+        """Shares a tensor that this party knows and the other does not."""
         return from_floats(x, self._formats.fraction, self._formats.ring)
 
     def theirs(self, shape: tuple[int, ...]) -> Share:
-        """A tensor that the other party knows."""
+        """Returns this party's share, zeros, of a tensor that the other party knows."""
         return zeros(shape, self._formats.fraction, self._formats.ring)
 
     def give(self, x: Share) -> None:
@@ -114,13 +115,14 @@ class SharedTensors:
         self._party.reveal(self._answer(x).values)
 
     def reveal(self, x: Share) -> Array:
-        """The value of an answer that the other party gives."""
+        """Returns the value of an answer whose other share the other party sends."""
         mine = self._answer(x)
         total = self._party.receive_revealed(mine.values, mine.ring)
         return opened(mine.like(total), np.zeros_like(total))
 
     def largest(self, x: Share, bound: float) -> Share:
-        """x (1, n), values up to `bound` -> (1,): the number of the largest, of equal ones the first."""
+        """Maps x (1, n), values up to `bound`, to (1,): the number of the largest, of equal ones the
+        first."""
         ring = choice_ring(bound)
         low = self._scaled(x, CHOICE_FRACTION).reduced(ring)
         places = max(1, (x.values.shape[-1] - 1).bit_length())
@@ -128,23 +130,23 @@ class SharedTensors:
         return Share(index.reshape(-1), places, 0)
 
     def words(self, values: Words, ring: int) -> Share:
-        """What a look-up in a hidden table left, modulo 2^ring."""
+        """Wraps what a look-up in a hidden table left, modulo 2^ring."""
         return Share(values, ring, self._formats.table)
 
     def add(self, x: Share, y: Share) -> Share:
-        """Both at `fraction` bits, in a ring that leaves room for weights."""
+        """Adds both at `fraction` bits, in a ring that leaves room for weights."""
         f = self._formats
         left, right = (self._factor(t, f.fraction, f.ring - f.weight) for t in (x, y))
         return left.plus(right)
 
     def scaled(self, x: Share, factor: float) -> Share:
-        """Local in the ring of a linear map, by an integer that both parties know."""
+        """Multiplies, locally in the ring of a linear map, by an integer that both parties know."""
         f = self._formats
         wide, whole = self._wide(x), np.array(constant(factor, f.weight)).view(np.uint64)
         return Share(reduced(wide.values * whole, f.ring), f.ring, f.fraction + f.weight)
 
     def positions(self, x: Share, p: Positions) -> Share:
-        """Local."""
+        """Runs locally: the server adds the positions' rows to its share."""
         if self._weights is None:
             return x
         rows = self._weights.positions(p, x.values.shape[-2], self._keeper.first)
@@ -153,8 +155,8 @@ class SharedTensors:
     def linear(
         self, x: Share, maps: tuple[Dense, ...], add: Share | None = None, *, opened: bool = False
     ) -> Share:
-        """One product of shares and weights; bias and `add` are local. opened: with the noise hidden (see the
-        engine's Options)."""
+        """Takes one product of shares and weights; bias and `add` are local. opened: with the noise hidden
+        (see the engine's Options)."""
         f, weights = self._formats, self._weights
         fraction, rows = f.fraction + f.weight, x.values.shape[0]
         integers = None if weights is None else weight_integers(weights, maps, f.weight)
@@ -169,23 +171,23 @@ class SharedTensors:
         return result if add is None else result.plus(self._at(add, f.fraction, f.ring - f.weight, fraction))
 
     def columns(self, x: Share, widths: tuple[int, ...]) -> tuple[Share, ...]:
-        """Local."""
+        """Runs locally."""
         return tuple(x.like(part) for part in tensors.columns(x.values, widths))
 
     def rows(self, x: Share, count: int) -> Share:
-        """Local."""
+        """Runs locally."""
         return x.like(tensors.rows(x.values, count))
 
     def heads(self, x: Share, count: int) -> Share:
-        """Local."""
+        """Runs locally."""
         return x.like(tensors.heads(x.values, count))
 
     def merge(self, x: Share) -> Share:
-        """Local."""
+        """Runs locally."""
         return x.like(tensors.merge(x.values))
 
     def scores(self, queries: Share, keys: Share, name: str) -> Share:
-        """One product of shared matrices for all heads, or of what was prepared for one more row."""
+        """Takes one product of shared matrices for all heads, or what was prepared for one more row."""
         f = self._formats
         ring = f.score_ring(self._bounds.attention[name])
         left, right = (self._factor(x, f.product_fraction, ring) for x in (queries, keys))
@@ -199,7 +201,7 @@ class SharedTensors:
         return found.like(tensors.regrouped(found.values, left.values.shape[-3]))
 
     def turn(self, x: Share, rotary: Rotary) -> Share:
-        """Local: both parties know the angles. At `fraction` bits, whose ring has room for `TURN` more."""
+        """Runs locally: both parties know the angles. `fraction` bits leave the ring room for `TURN` more."""
         low = self._scaled(x, self._formats.fraction)
         table = turned_from(rotary.base, self._keeper.first, x.values.shape[-2:], TURN)
         cos, sin = (c.view(np.uint64) for c in table)
@@ -208,8 +210,8 @@ class SharedTensors:
         return Share(np.ascontiguousarray(reduced(turned, low.ring)), low.ring, low.fraction + TURN)
 
     def kept(self, name: str, keys: Share, values: Share) -> tuple[Share, Share]:
-        """At the fraction bits and in the rings in which they are multiplied: what that takes is done once
-        for every row."""
+        """Appends keys and values to the past, at the fraction bits and in the rings in which they are
+        multiplied: what that takes is done once for every row."""
         if not self._keeps:
             return keys, values
         f = self._formats
@@ -223,14 +225,15 @@ class SharedTensors:
         return self._keeper.keep(name, found[0], found[1])
 
     def biased(self, scores: Share, relative: Relative, name: str) -> Share:
-        """Local: the server adds its table to its own share."""
+        """Runs locally: the server adds its table to its own share."""
         if self._weights is None:
             return scores
         table = self._weights.relative(relative, scores.values.shape[-2:])
         return scores.plus(from_floats(table, scores.fraction, scores.ring))
 
     def times(self, x: Share, y: Share, name: str) -> Share:
-        """One product of numbers, in a ring just large enough; the factor of fewer bits need not fill it."""
+        """Takes one product of numbers, in a ring just large enough; the factor of fewer bits need not fill
+        it."""
         f = self._formats
         ring = f.gate_ring(self._bounds.gates[name])
         factors = sorted((self._scaled(t, f.product_fraction) for t in (x, y)), key=lambda t: t.ring)
@@ -239,8 +242,8 @@ class SharedTensors:
         return Share(self._times(short, short.ring, wide, f.gate_slack), ring, 2 * f.product_fraction)
 
     def softmax(self, scores: Share, name: str, reach: Reach = EVERYWHERE) -> Unnormalised[Share]:
-        """The client, which knows the mask, moves the scores of padded keys and of those out of reach out of
-        the range of exp in its own share."""
+        """Lets the client, which knows the mask, move the scores of padded keys and of those out of reach out
+        of the range of exp in its own share."""
         f, bounds = self._formats, self._bounds.attention[name]
         if self._mask is not None:
             seen = sequence.visible(self._mask, scores.values.shape[-2:], reach)
@@ -257,11 +260,11 @@ class SharedTensors:
         )
 
     def powers(self, scores: Share, variant: Powers, name: str) -> Unnormalised[Share]:
-        """There is no protocol for them."""
+        """Raises PlanError: there is no protocol for them."""
         raise unknown_option(name, "powers in place of softmax")
 
     def mix(self, weights: Unnormalised[Share], values: Share, name: str) -> Share:
-        """One product of shared matrices for all heads, and one of numbers for the rows' inverses."""
+        """Takes one product of shared matrices for all heads, and one of numbers for the rows' inverses."""
         f, bounds = self._formats, self._bounds.attention[name]
         left = weights.numerators
         right = self._factor(values, f.product_fraction, left.ring)
@@ -280,7 +283,7 @@ class SharedTensors:
         return Share(product, f.normal_ring, fraction)
 
     def function(self, x: Share, kind: str, name: str) -> Share:
-        """By the engine; relu by the sign of what is left of x in the fewest bits."""
+        """Calls the engine's function; relu takes the sign of what is left of x in the fewest bits."""
         if kind not in KINDS:
             raise unknown_kind(kind)
         f, bits = self._formats, range_bits(*self._bounds.functions[name])
@@ -300,7 +303,7 @@ class SharedTensors:
         return Share(values, f.ring, f.fraction)
 
     def norm(self, x: Share, norm: Norm, name: str) -> Share:
-        """By the engine, on what the linear map before it left; of heads, all rows in one call."""
+        """Calls the engine on what the linear map before it left; all rows of all heads in one call."""
         if norm.deviation is not None:
             raise unknown_option(name, "a stored deviation")
         f, bounds = self._formats, self._bounds.norms[name]
@@ -323,8 +326,8 @@ class SharedTensors:
         return Share(values.reshape(x.values.shape), f.ring, f.fraction)
 
     def mean(self, x: Share, name: str, *, opened: bool = False) -> Share:
-        """The client's weights 1/n of the real rows, which it alone knows, times the shared rows. opened:
-        with the noise hidden."""
+        """Multiplies the client's weights 1/n of the real rows by the shared rows. opened: with the noise
+        hidden."""
         low = self._factor(x, MEAN_VALUE, MEAN_RING)
         if self._mask is None:
             weights = zeros((1, 1, len(x.values)), MEAN_WEIGHT, MEAN_RING)
@@ -334,18 +337,19 @@ class SharedTensors:
         return product.like(product.values[0])
 
     def _ahead(self, name: str, x: Share, product: str) -> MaskedProduct | None:
-        """What was prepared for one row of this attention's product, if there is anything left of it."""
+        """Returns what was prepared for one row of this attention's product, if there is anything left of
+        it."""
         found = self._prepared.attention.get(name) if self._prepared and x.values.shape[-2] == 1 else None
         ahead: MaskedProduct | None = getattr(found, product) if found else None
         return ahead if ahead and ahead.left else None
 
     def _relu(self, x: Share) -> Share:
-        """x less its negative part."""
+        """Subtracts the negative part of x."""
         negative = self._party.negative(x.values, x.ring)
         return x.minus(x.like(self._party.select(negative, x.values, x.ring)))
 
     def _square(self, x: Share, interval: Interval) -> Share:
-        """x^2 of a rectified x at `product_fraction` bits, from the fewest bits that hold x."""
+        """Squares a rectified x at `product_fraction` bits, from the fewest bits that hold x."""
         f = self._formats
         least, ring = f.narrow_ring(interval), f.square_ring(interval)
         low = self._scaled(x, f.product_fraction).reduced(least)
@@ -353,7 +357,7 @@ class SharedTensors:
         return Share(values, ring, 2 * f.product_fraction)
 
     def _product(self, left: Share, right: Share, *, opened: bool = False) -> Share:
-        """Batched (heads, k, m) times (heads, m, n) in their ring; the fractions add up."""
+        """Multiplies (heads, k, m) by (heads, m, n) in their ring; the fractions add up."""
         heads, k, m = left.values.shape
         shape = (heads, k, m, right.values.shape[-1])
         x, y = (np.ascontiguousarray(share.values) for share in (left, right))
@@ -361,7 +365,8 @@ class SharedTensors:
         return Share(result, left.ring, left.fraction + right.fraction)
 
     def _times(self, x: Share, short: int, y: Share, slack: int) -> Words:
-        """x y in the ring of y; factors x of so few bits, one for every y or for every row of them."""
+        """Multiplies in the ring of y by factors x of so few bits, one for every y or for every row of
+        them."""
         left, right = (np.ascontiguousarray(t.values) for t in (x, y))
         found: Words = self._party.scaled(
             left, right, held=x.ring, short=min(short, x.ring), bits=y.ring, slack=slack
@@ -372,7 +377,7 @@ class SharedTensors:
         return x.scaled(fraction, client=self._client)
 
     def _factor(self, x: Share, fraction: int, ring: int) -> Share:
-        """At so many fraction bits in a ring: local where the ring has shrunk to it or less, else one
+        """Converts to a ring and its fraction bits: locally where the ring has shrunk to it, else by an
         extension."""
         low = self._scaled(x, fraction)
         if low.ring >= ring:
@@ -380,12 +385,13 @@ class SharedTensors:
         return Share(self._party.extend(np.ascontiguousarray(low.values), low.ring, ring), ring, fraction)
 
     def _wide(self, x: Share) -> Share:
-        """What a linear map takes."""
+        """Converts x to the format that a linear map takes."""
         wide = self._factor(x, self._formats.fraction, self._formats.ring)
         return wide.like(wide.values)
 
     def _at(self, x: Share, fraction: int, ring: int, finer: int) -> Share:
-        """At `fraction` bits in a ring, then shifted up to `finer` bits, which makes the ring grow."""
+        """Converts x to `fraction` bits in a ring, then shifts it up to `finer` bits, which makes the ring
+        grow."""
         return self._factor(x, fraction, ring).scaled(finer, client=self._client)
 
     def _answer(self, x: Share) -> Share:

@@ -34,15 +34,15 @@ NOISE_SPREAD = MOST_NOISE + 4.0  # from the least that 53 bits give, above -4
 
 
 def settled(temperature: float, top_k: int, count: int) -> tuple[float, int]:
-    """What a temperature and a top_k come to for so many numbers: (0, 0) where the largest is taken, top_k 0
-    where all may be. Searched for the k-th is with what is left, 1 < k < count."""
+    """Returns what a temperature and a top_k come to for so many numbers: (0, 0) where the largest is taken,
+    top_k 0 where all may be. The k-th is searched for where a top_k is left, 1 < k < count."""
     if temperature == 0.0 or top_k == 1:
         return 0.0, 0
     return temperature, top_k if top_k < count else 0
 
 
 def kept(party: Any, x: Share, k: int, bound: float, fall: float) -> Share:
-    """x (1, n), values up to `bound`, with those below the k-th largest moved down by `fall`.
+    """Moves those of x (1, n), values up to `bound`, that are below the k-th largest down by `fall`.
 
     party: the engine's `TwoParty`. x: with CHOICE_FRACTION bits, in a ring that holds what comes out. k: from
     1 to n, public. Costs what `two_party.plan.writing_cost` counts, whatever the numbers are. Raises
@@ -56,8 +56,8 @@ def kept(party: Any, x: Share, k: int, bound: float, fall: float) -> Share:
 
 
 def marks(ring: int) -> Iterator[tuple[int, list[int]]]:
-    """(weight, marks above the threshold) of every step of a search in so many bits, from the top: all bits
-    but one, which differences take."""
+    """Yields (weight, marks above the threshold) of every step of a search in so many bits, from the top: all
+    bits but one, which differences take."""
     left = ring - 1
     while left:
         digit = left % DIGIT or DIGIT
@@ -66,12 +66,12 @@ def marks(ring: int) -> Iterator[tuple[int, list[int]]]:
 
 
 def count_ring(count: int) -> int:
-    """Bits that hold how many of so many numbers lie below a mark, less another such number."""
+    """Returns the bits that hold how many of so many numbers lie below a mark, less another such number."""
     return (count - 1).bit_length() + 1
 
 
 def _kth(party: Any, x: Share, k: int) -> Words:
-    """The k-th largest, shared in the ring of x: (1,)."""
+    """Returns the k-th largest, shared in the ring of x: (1,)."""
     least = _known(party, -(1 << (x.ring - 2)), x.ring)
     for weight, above in marks(x.ring):
         apart = x.like(reduced(x.values - least, x.ring))
@@ -81,8 +81,8 @@ def _kth(party: Any, x: Share, k: int) -> Words:
 
 
 def _reached(party: Any, below: Sequence[Any], k: int, ring: int) -> Words:
-    """How many marks at least k of the numbers reach, shared: (1,). below: for each mark, the shared bits of
-    the numbers below it. At least k reach a mark where at most n - k lie below it."""
+    """Returns how many marks at least k of the numbers reach, shared: (1,). below: for each mark, the shared
+    bits of the numbers below it. At least k reach a mark where at most n - k lie below it."""
     count = below[0].size
     narrow = count_ring(count)
     ones = party.to_arithmetic(np.stack([bits.reshape(-1) for bits in below]), narrow)
@@ -93,7 +93,7 @@ def _reached(party: Any, below: Sequence[Any], k: int, ring: int) -> Words:
 
 
 def _known(party: Any, value: int, ring: int) -> Words:
-    """A public integer as a share: the client's is all of it."""
+    """Returns a public integer as a share: the client's is all of it."""
     return reduced(np.array([value if party.is_client else 0], np.int64).view(np.uint64), ring)
 
 
@@ -113,7 +113,7 @@ class StepCount(CountTensors):
     def linear(
         self, x: Shape, maps: tuple[Dense, ...], add: Shape | None = None, *, opened: bool = False
     ) -> Shape:
-        """The row less its mask; the server's product is plain."""
+        """Counts the row less its mask; the server's product is plain."""
         outputs = sum(d.outputs for d in maps)
         self.cost.maps.append(maps)
         self.cost.bits += self._formats.ring * x[1]
@@ -122,14 +122,15 @@ class StepCount(CountTensors):
         return 1, outputs
 
     def scores(self, queries: Shape, keys: Shape, name: str) -> Shape:
-        """Query and new key less their masks."""
+        """Counts query and new key less their masks."""
         ring = self._formats.score_ring(self._bounds.attention[name])
         self._opened(prod(queries) + keys[0] * keys[2], ring)
         self._prepared(queries[0], keys[0], keys[2], self._past + AT_ONCE)
         return queries[0], 1, keys[1]
 
     def mix(self, weights: Unnormalised[Shape], values: Shape, name: str) -> Shape:
-        """Numerators and new value less their masks, and one product of numbers for the rows' inverses."""
+        """Counts numerators and new value less their masks, and one product of numbers for the rows'
+        inverses."""
         ring = self._formats.mix_ring(self._bounds.attention[name], self._room)
         self._opened(prod(weights.numerators) + values[0] * values[2], ring)
         self._prepared(weights.numerators[0], values[0], self._past + AT_ONCE, values[2])
@@ -138,7 +139,7 @@ class StepCount(CountTensors):
         return found
 
     def _opened(self, numbers: int, ring: int) -> None:
-        """Both ways, in whole bytes."""
+        """Counts so many numbers both ways, in whole bytes."""
         self.cost.bits += 2 * BYTE * -(-ring // BYTE) * numbers
 
     def _prepared(self, heads: int, groups: int, inner: int, outer: int) -> None:

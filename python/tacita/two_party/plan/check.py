@@ -46,7 +46,7 @@ LEAST_MIXED = 8  # fewest fraction bits of mixed values before they are normalis
 
 
 def parse_plan(data: bytes) -> TwoPartyPlan:
-    """The peer's bytes -> checked plan. Raises FileError."""
+    """Parses and checks the peer's bytes. Raises FileError."""
     try:
         fields: Any = json.loads(data)
         known = isinstance(fields, dict) and (fields.pop("format", None), fields.pop("version", None))
@@ -123,7 +123,7 @@ def _known(config: Config) -> bool:
 
 
 def lacking(config: Config) -> str:
-    """The first option of its nodes that has no protocol; empty where all have one."""
+    """Returns the first option of its nodes that has no protocol; empty where all have one."""
     for name, node in nodes(config).items():
         if isinstance(getattr(node, "weights", None), Powers) or getattr(node, "deviation", None) is not None:
             return "a retrained model (bpmax or batch normalisation)"
@@ -138,7 +138,7 @@ def has_gate(node: Node) -> bool:
 
 
 def _node_rules(plan: TwoPartyPlan) -> Rules:
-    """Every node of the model has its bounds, and nothing else has."""
+    """Requires that every node of the model has its bounds, and nothing else has."""
     known = shapes(plan.config, plan.tokens, hidden_embedding=plan.embedding is not None).nodes
     bounds, formats = plan.bounds, plan.formats
     yield "bounds of attention", set(bounds.attention) == _of(known, Attention)
@@ -219,7 +219,7 @@ def _attention_rules(name: str, bounds: AttentionBounds, formats: Formats) -> Ru
 
 
 def _printable(text: str, most: int) -> bool:
-    """Short, and without characters that a terminal would obey."""
+    """Whether a text is short, and without characters that a terminal would obey."""
     return len(text) <= most and text.isprintable()
 
 

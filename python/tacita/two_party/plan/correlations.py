@@ -35,13 +35,13 @@ PRICES = {
 
 
 def seconds(kind: str, transfers: float, bits_per_second: float) -> float:
-    """Time that so many transfers take over such a link."""
+    """Estimates the time that so many transfers take over such a link."""
     price = PRICES[kind]
     return transfers * price.seconds + 8.0 * (price.start + transfers * price.bytes) / bits_per_second
 
 
 def quicker(transfers: float, bits_per_second: float) -> str:
-    """The kind that takes less time."""
+    """Returns the kind that takes less time."""
     return min(KINDS, key=lambda kind: seconds(kind, transfers, bits_per_second))
 
 
@@ -57,12 +57,12 @@ MOST_FAILURE = -32.0  # log2 for one text, above which a plan is refused
 
 
 def failure_log2(responses: Iterable[Response]) -> float:
-    """log2 of a bound for the probability that chance alone spoils the answer to one text; -inf where nothing
-    can fail."""
+    """Returns log2 of a bound for the probability that chance alone spoils the answer to one text; -inf where
+    nothing can fail."""
     weighted = sum(r.count * math.sqrt(max(1.0, r.terms / TERMS)) for r in responses)
     return math.log2(weighted * COEFFICIENTS) + COEFFICIENT if weighted else -math.inf
 
 
 def in_words(log2: float) -> str:
-    """The probability for people: "never", or a bound."""
+    """Words the probability for people: "never", or a bound."""
     return "never" if log2 == -math.inf else f"with probability below 2^{log2:.1f} a text"

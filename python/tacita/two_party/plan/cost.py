@@ -14,8 +14,8 @@ SET_UP = 4_200_000  # bytes, once a session
 
 
 def seconds(cost: Cost, layers: int, link: LinkSpeed | None = None, pace: float = 1.0) -> float:
-    """Of one text, a core a party; None: both on one machine. pace: seconds here for one second of the
-    measured machine.
+    """Estimates the seconds of one text, a core a party; link None: both on one machine. pace: seconds here
+    for one second of the measured machine.
 
     Processor time goes with what is sent, with the weights' products and, in small models, with the layers,
     whose rounds wait for one another. A link adds its bytes and rounds, though part of them overlaps with
@@ -25,10 +25,10 @@ def seconds(cost: Cost, layers: int, link: LinkSpeed | None = None, pace: float 
 
 
 def working(cost: Cost) -> float:
-    """Seconds of work alone."""
+    """Estimates the seconds of work alone."""
     return SECONDS_A_MB * cost.bits / 8e6 + SECONDS_A_BILLION * cost.multiplications / 1e9
 
 
 def over(cost: Cost, layers: int, link: LinkSpeed | None) -> float:
-    """Seconds on a link."""
+    """Estimates the seconds on a link."""
     return link.seconds(cost.bits / 8, ROUNDS_A_LAYER * layers) if link else 0.0

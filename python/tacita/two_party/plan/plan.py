@@ -38,15 +38,14 @@ REMAKE = "the peer runs another release, or the connection is not to a tacita se
 
 @dataclass(frozen=True)
 class TwoPartyPlan:
-    """See the module's docstring.
+    """A plan as the module's docstring describes it.
 
-    name: of the model. family: a name in `models.registry`; config: of its type.
-    embeddings: "published" (the client gets the tables and embeds) or "hidden" (embedding: what is public
-    of it). bounds: of the model's nodes. magnitudes: of what each node gives or takes. answer: bound of a
-    logit, or of the pooled vector before the client normalises it.
-    decimals: logits are rounded to. correlations: kind of the correlated transfers of a session (see
-    `two_party.plan.correlations`). begin: tokens of a decoder's public beginning (`Wish.begin`).
-    pace: see `cost.seconds`; no part of the file, and 1 at who reads it.
+    name: of the model. family: a name in `models.registry`; config: of its type. embeddings: "published" (the
+    client gets the tables and embeds) or "hidden" (embedding: what is public of it). bounds: of the model's
+    nodes. magnitudes: of what each node gives or takes. answer: bound of a logit, or of the pooled vector
+    before the client normalises it. decimals: logits are rounded to. correlations: kind of the correlated
+    transfers of a session (see `two_party.plan.correlations`). begin: tokens of a decoder's public beginning
+    (`Wish.begin`). pace: see `cost.seconds`; no part of the file, and 1 at who reads it.
     """
 
     name: str
@@ -84,12 +83,12 @@ class TwoPartyPlan:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The model's; none where it has no classifier."""
+        """Names of the model's classes; none where it has no classifier."""
         return tuple(self.config.labels)
 
     @property
     def backwards(self) -> bool:
-        """See `head.Head`: nothing is laid in slots."""
+        """Whether a text's rows are in reverse: never, nothing is laid in slots."""
         return False
 
     @property
@@ -108,7 +107,7 @@ class TwoPartyPlan:
         return str(self.config.problem)
 
     def __repr__(self) -> str:
-        """At most 300 characters."""
+        """Returns at most 300 characters."""
         return f"TwoPartyPlan({self.name[:80]!r}, tokens={self.tokens}, {self.privacy})"
 
     @property
@@ -118,20 +117,21 @@ class TwoPartyPlan:
 
     @property
     def step(self) -> float:
-        """As fine as the decimals: what shares leave of noise does not depend on a key."""
+        """Unit to which numbers are rounded: as fine as the decimals, because what shares leave of noise does
+        not depend on a key."""
         return 10.0**-self.decimals
 
     @property
     def logit_step(self) -> float:
-        """The same."""
+        """Unit to which logits are rounded: the same."""
         return self.step
 
     def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
-        """Of one text; see `cost.seconds`."""
+        """Estimates the seconds of one text (see `cost.seconds`)."""
         return cost.seconds(counted(self), int(self.config.layers), link, self.pace)
 
     def predicted_bytes(self) -> int:
-        """Of one text, without the set-up of the session."""
+        """Estimates the bytes of one text, without the set-up of the session."""
         return int(counted(self).bits / 8)
 
     @property
@@ -146,7 +146,7 @@ class TwoPartyPlan:
 
     @cached_property
     def groups(self) -> Mapping[str, int]:
-        """Of each attention, how many heads of queries share one of keys."""
+        """How many heads of queries share one of keys, for each attention."""
         return {name: found.shared for name, found in attentions(self.config).items()}
 
     @property
@@ -161,27 +161,28 @@ class TwoPartyPlan:
 
     @property
     def numbers(self) -> int:
-        """Those that the client learns of one text: a row of them, or one for every token; of a text that is
-        written, its tokens."""
+        """How many numbers the client learns of one text: a row of them, or one for every token; of a text
+        that is written, its tokens."""
         return self.tokens if self.task == NEXT else counted(self).numbers
 
     def for_link(self, bits_per_second: float) -> TwoPartyPlan:
-        """With the correlated transfers that are quicker over such a link, for a session of one text."""
+        """Returns the plan with the correlated transfers that are quicker over such a link, for a session of
+        one text."""
         return replace(self, correlations=quicker(counted(self).transfers, bits_per_second))
 
     def to_bytes(self) -> bytes:
-        """Canonical JSON."""
+        """Returns canonical JSON."""
         return canonical({"format": FORMAT, "version": VERSION, **to_json(self)})
 
     def run(self, operations: Operations[T, W], x: T) -> T:
-        """The model on an interpreter: hidden states, or rows of a hidden word table, (tokens, hidden) ->
-        answer (1, outputs), or (tokens, outputs) of a model that answers for every token."""
+        """Runs the model on an interpreter: hidden states, or rows of a hidden word table, (tokens, hidden)
+        -> answer (1, outputs), or (tokens, outputs) of a model that answers for every token."""
         blocks = Meaning(operations)
         return forward(blocks, self.config, front(blocks, self.config, x) if self.embedding else x)
 
 
 def counted(plan: TwoPartyPlan, rows: int | None = None, past: int = 0) -> Cost:
-    """What one text costs, or so many rows of a decoder's behind those that both hold. Takes a
+    """Counts what one text costs, or so many rows of a decoder's behind those that both hold. Takes a
     millisecond."""
     rows = rows or plan.tokens
     ops = CountTensors(plan.formats, plan.bounds, rows + past, past)
@@ -192,7 +193,8 @@ def counted(plan: TwoPartyPlan, rows: int | None = None, past: int = 0) -> Cost:
 
 
 def stepped(plan: TwoPartyPlan, past: int) -> StepCount:
-    """What one more token of a decoder's text costs, and what is prepared for it. Takes a millisecond."""
+    """Counts what one more token of a decoder's text costs, and what is prepared for it. Takes a
+    millisecond."""
     ops = StepCount(plan.formats, plan.bounds, past, plan.room)
     hidden = plan.embedding is not None
     ops.answer(*plan.run(ops, ops.words(1, plan.word_size, words_ring(plan)) if hidden else (1, plan.hidden)))
@@ -200,7 +202,8 @@ def stepped(plan: TwoPartyPlan, past: int) -> StepCount:
 
 
 def words_ring(plan: TwoPartyPlan) -> int:
-    """Bits in which rows of a hidden word table are shared. Raises PlanError for a plan that publishes it."""
+    """Returns the bits in which rows of a hidden word table are shared. Raises PlanError for a plan that
+    publishes it."""
     if plan.embedding is None:
         raise PlanError("two-party plan: its embedding is published", hint="there is nothing to look up")
     return plan.formats.table_ring(plan.embedding)

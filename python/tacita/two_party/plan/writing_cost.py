@@ -26,9 +26,9 @@ ROUNDS_OF_MARKS, ROUNDS_BELOW = 9, 4  # of a step of that search, and of what fo
 
 @dataclass(frozen=True)
 class Writing:
-    """prompt: of reading so many tokens and choosing the next. token: of one more, behind half of the plan's
-    tokens. ahead: of preparing for 32 of these, of which each takes its part. search: for the k
-    likeliest, in both the prompt and a token. rounds: of that search."""
+    """What a text costs. prompt: of reading so many tokens and choosing the next. token: of one more, behind
+    half of the plan's tokens. ahead: of preparing for 32 of these, of which each takes its part. search: for
+    the k likeliest, in both the prompt and a token. rounds: of that search."""
 
     plan: TwoPartyPlan
     prompt: Cost
@@ -39,7 +39,7 @@ class Writing:
 
     @staticmethod
     def of(plan: TwoPartyPlan, prompt: int, temperature: float = 0.0, top_k: int = 0) -> Writing:
-        """By the walks that the parties will make. temperature, top_k: see `Writer.choose`."""
+        """Counts the walks that the parties will make. temperature, top_k: see `Writer.choose`."""
         first = counted(plan, prompt, len(plan.begin))
         step = stepped(plan, max(prompt, plan.tokens // 2) + len(plan.begin))
         temperature, top_k = settled(temperature, top_k, plan.vocab)
@@ -50,11 +50,11 @@ class Writing:
         return Writing(plan, first, step.cost, step.ahead, search, likeliest_rounds(ring) if top_k else 0)
 
     def bytes(self) -> tuple[int, int]:
-        """Of the prompt, and of a token with its part of what is prepared."""
+        """Returns the bytes of the prompt, and of a token with its part of what is prepared."""
         return int(self.prompt.bits / 8), int((self.token.bits + self.ahead.bits / AT_ONCE) / 8)
 
     def seconds(self, link: LinkSpeed | None = None) -> tuple[float, float]:
-        """Likewise, as `cost.seconds` reckons, and what the search takes beyond that."""
+        """Returns the seconds of both, as `cost.seconds` reckons, and what the search takes beyond that."""
         layers, pace = int(self.plan.config.layers), self.plan.pace
         prompt = cost.seconds(self.prompt, layers, link, pace)
         ahead, token = (
@@ -66,14 +66,14 @@ class Writing:
 
 
 def _argmax_bits(count: int, ring: int) -> float:
-    """The larger of each pair and its number are chosen, by one comparison."""
+    """Counts the bits of an argmax: the larger of each pair and its number are chosen, by one comparison."""
     index = (count - 1).bit_length()
     return float(count * (COMPARED * ring + CHOSEN * (ring + 1 + index)))
 
 
 def likeliest_bits(count: int, ring: int, wide: int) -> float:
-    """Of looking for the k-th largest of so many numbers in this ring, whatever k is, and of moving those
-    below it in a wider one, both directions together: `two_party.arithmetic.text_steps.kept`."""
+    """Counts the bits of looking for the k-th largest of so many numbers in this ring, whatever k is, and of
+    moving those below it in a wider one, both directions together: `two_party.arithmetic.text_steps.kept`."""
     bits = BELOW * ring + wide + ENTERED
     for weight, above in marks(ring):
         apart = ring - weight.bit_length() if len(above) > 1 else 0
@@ -82,5 +82,5 @@ def likeliest_bits(count: int, ring: int, wide: int) -> float:
 
 
 def likeliest_rounds(ring: int) -> int:
-    """Of the same, whatever the numbers are and how many."""
+    """Counts the rounds of that search, whatever the numbers are and how many."""
     return ROUNDS_OF_MARKS * len(list(marks(ring))) + ROUNDS_BELOW

@@ -18,7 +18,7 @@ MAX_BYTES = 8 << 20
 
 
 def encode(program: Program) -> bytes:
-    """One spelling: keys sorted, no spaces."""
+    """Encodes a program in its one spelling: keys sorted, no spaces."""
     data = {
         "format": FORMAT,
         "version": VERSION,
@@ -38,7 +38,7 @@ def encode(program: Program) -> bytes:
 
 
 def decode(data: bytes) -> Program:
-    """The inverse, of bytes that somebody else wrote. Raises FileError."""
+    """Decodes a program that somebody else wrote. Raises FileError."""
     if len(data) > MAX_BYTES:
         raise FileError(f"program: {len(data)} bytes, at most {MAX_BYTES}", hint=HINT)
     try:
@@ -53,7 +53,7 @@ def decode(data: bytes) -> Program:
 
 
 def _program(data: dict[str, Any]) -> Program:
-    """What differs from the one spelling shows when it is spelled again."""
+    """Builds a program without checks: what differs from the one spelling shows when it is spelled again."""
     return Program(
         plan=str(data["plan"]),
         tokens=int(data["tokens"]),
@@ -70,7 +70,7 @@ def _program(data: dict[str, Any]) -> Program:
 
 
 def _named(front: FrontConfig) -> dict[str, Any]:
-    """All but the image, which programs leave to their host."""
+    """Returns all fields but the image, which programs leave to their host."""
     return {name: value for name, value in vars(front).items() if name != "image"}
 
 
@@ -87,7 +87,7 @@ Made = tuple[tuple[int, ...], Format]  # shape and format of what a step writes
 
 @dataclass(frozen=True)
 class Register:
-    """number: in the program. What it holds has this shape and format."""
+    """A value of a program. number: in the program. shape, format: of what it holds."""
 
     number: int
     shape: tuple[int, ...]
@@ -95,46 +95,46 @@ class Register:
 
     @property
     def ring(self) -> int:
-        """Bits."""
+        """Bits of the format's ring."""
         return self.format.ring
 
     @property
     def fraction(self) -> int:
-        """Fraction bits."""
+        """Fraction bits of the format."""
         return self.format.fraction
 
 
 class Tape:
-    """steps: those written so far."""
+    """The steps that a recorder writes. steps: those written so far."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self._written = 0
 
     def first(self, shape: tuple[int, ...], form: Format) -> Register:
-        """A register that no step writes: the input."""
+        """Returns a register that no step writes: the input."""
         self._written += 1
         return Register(self._written - 1, shape, form)
 
     def enter(self, name: str) -> None:
-        """Says that a node begins."""
+        """Writes that a node begins."""
         self.steps.append(Step("enter", (), (), {"name": name}))
 
     def write(self, op: str, inputs: Sequence[Register], made: Made, /, **parameters: Value) -> Register:
-        """A step with one result."""
+        """Writes a step with one result."""
         return self.write_many(op, inputs, [made], **parameters)[0]
 
     def write_many(
         self, op: str, inputs: Sequence[Register], made: Sequence[Made], /, **parameters: Value
     ) -> tuple[Register, ...]:
-        """A step with several."""
+        """Writes a step with several results."""
         found = tuple(self.first(*each) for each in made)
         numbers = tuple(r.number for r in inputs), tuple(r.number for r in found)
         self.steps.append(Step(op, *numbers, parameters))
         return found
 
     def scaled(self, x: Register, fraction: int) -> Register:
-        """With so many fraction bits; the ring moves along, up to 64 bits."""
+        """Converts to so many fraction bits; the ring moves along, up to 64 bits."""
         gained = fraction - x.fraction
         if gained == 0:
             return x
@@ -150,40 +150,41 @@ class Tape:
         return self.write("reduce", (x,), (x.shape, Format(ring, x.fraction)), ring=ring)
 
     def factor(self, x: Register, fraction: int, ring: int) -> Register:
-        """At so many fraction bits in a ring: local where the ring has shrunk to it or less, else one
-        extension."""
+        """Converts to so many fraction bits in a ring: locally where the ring has shrunk to it or less, else
+        by one extension."""
         low = self.scaled(x, fraction)
         if low.ring >= ring:
             return self.reduced(low, ring)
         return self.write("extend", (low,), (x.shape, Format(ring, fraction)), ring=low.ring, to=ring)
 
     def plus(self, x: Register, y: Register) -> Register:
-        """In the first one's format."""
+        """Adds two registers in the first one's format."""
         return self.write("add", (x, y), (x.shape, x.format), ring=x.ring)
 
     def reshaped(self, x: Register, shape: tuple[int, ...]) -> Register:
-        """The same values in the same order."""
+        """Keeps the values in their order under another shape."""
         return x if shape == x.shape else self.write("reshape", (x,), (shape, x.format), shape=shape)
 
     def transposed(self, x: Register) -> Register:
-        """The last two axes swapped."""
+        """Swaps the last two axes."""
         shape = (*x.shape[:-2], x.shape[-1], x.shape[-2])
         return self.write("transpose", (x,), (shape, x.format))
 
     def product(self, x: Register, y: Register, *, opened: bool = False) -> Register:
-        """(heads, k, m) times (heads, m, n) in x's ring."""
+        """Multiplies (heads, k, m) by (heads, m, n) in x's ring."""
         (heads, rows, inner), columns = x.shape, y.shape[-1]
         made = (heads, rows, columns), Format(x.ring, x.fraction + y.fraction)
         sizes = {"heads": heads, "rows": rows, "inner": inner, "columns": columns}
         return self.write("product", (x, y), made, **sizes, ring=x.ring, opened=opened)
 
     def times(self, x: Register, short: int, y: Register, slack: int, fraction: int) -> Register:
-        """Number by number in y's ring; factors x of so few bits, one for every y or for every row."""
+        """Multiplies number by number in y's ring; factors x of so few bits, one for every y or for every
+        row."""
         bits = {"held": x.ring, "short": min(short, x.ring), "ring": y.ring, "slack": slack}
         return self.write("times", (x, y), (y.shape, Format(y.ring, fraction)), **bits)
 
 
 def regrouped(tape: Tape, x: Register, heads: int) -> Register:
-    """See `arrays.regrouped`."""
+    """Regroups heads as `blocks.tensors.regrouped` does."""
     columns = x.shape[-1]
     return tape.reshaped(x, (heads, prod(x.shape) // (heads * columns), columns))

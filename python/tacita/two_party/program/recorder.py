@@ -35,22 +35,22 @@ class RecordTensors:
         self.tape = Tape()
 
     def own(self, shape: tuple[int, int]) -> Register:
-        """Register 0, the input."""
+        """Returns register 0, the input."""
         return self.tape.first(shape, Format(self._formats.ring, self._formats.fraction))
 
     def answer(self, x: Register) -> Register:
-        """What the client learns, without the bits below what it is good for."""
+        """Returns what the client learns, without the bits below what it is good for."""
         low = self.tape.scaled(x, min(ANSWER_FRACTION, x.fraction))
         return self.tape.reduced(low, min(ANSWER_RING, low.ring))
 
     def enter(self, name: str, x: Register | None = None) -> None:
-        """A step without registers, for whoever watches."""
+        """Writes a step without registers, for whoever watches."""
         self.tape.enter(name)
 
     def linear(
         self, x: Register, maps: tuple[Dense, ...], add: Register | None = None, *, opened: bool = False
     ) -> Register:
-        """One product; the bias is the server's."""
+        """Writes one product; the bias is the server's."""
         f, t = self._formats, self.tape
         fraction, outputs = f.fraction + f.weight, sum(d.outputs for d in maps)
         rows, inputs = x.shape
@@ -68,12 +68,12 @@ class RecordTensors:
         return t.plus(product, t.scaled(t.factor(add, f.fraction, f.ring - f.weight), fraction))
 
     def add(self, x: Register, y: Register) -> Register:
-        """Local but for extensions."""
+        """Writes a sum, after extensions where they are needed."""
         f, t = self._formats, self.tape
         return t.plus(*(t.factor(each, f.fraction, f.ring - f.weight) for each in (x, y)))
 
     def scaled(self, x: Register, factor: float) -> Register:
-        """By a public number, as an integer."""
+        """Multiplies by a public number, as an integer."""
         f, wide = self._formats, self._wide(x)
         to = Format(f.ring, f.fraction + f.weight)
         return self.tape.write(
@@ -81,39 +81,39 @@ class RecordTensors:
         )
 
     def positions(self, x: Register, p: Positions) -> Register:
-        """The server adds them."""
+        """Writes nothing: the server adds them."""
         return x
 
     def columns(self, x: Register, widths: tuple[int, ...]) -> tuple[Register, ...]:
-        """Local."""
+        """Writes a local step."""
         shapes = [(*x.shape[:-1], width) for width in widths]
         return self.tape.write_many("columns", (x,), [(shape, x.format) for shape in shapes], widths=widths)
 
     def rows(self, x: Register, count: int) -> Register:
-        """Local."""
+        """Writes a local step."""
         shape = (*x.shape[:-2], min(abs(count), x.shape[-2]), x.shape[-1])
         return self.tape.write("rows", (x,), (shape, x.format), count=count)
 
     def heads(self, x: Register, count: int) -> Register:
-        """Local."""
+        """Writes a local step."""
         rows, columns = x.shape
         return self.tape.write("heads", (x,), ((count, rows, columns // count), x.format), count=count)
 
     def merge(self, x: Register) -> Register:
-        """Local."""
+        """Writes a local step."""
         heads, rows, columns = x.shape
         return self.tape.write("merge", (x,), ((rows, heads * columns), x.format))
 
     def turn(self, x: Register, rotary: Rotary) -> Register:
-        """There is no step for it. Raises PlanError."""
+        """Raises PlanError: there is no step for it."""
         raise unknown_option("a program's attention", "rotary positions")
 
     def kept(self, name: str, keys: Register, values: Register) -> tuple[Register, Register]:
-        """Nothing is kept for a further row."""
+        """Keeps nothing: programs read no further rows."""
         return keys, values
 
     def scores(self, queries: Register, keys: Register, name: str) -> Register:
-        """One product of shared matrices for all heads."""
+        """Writes one product of shared matrices for all heads."""
         f, t = self._formats, self.tape
         ring = f.score_ring(self._bounds.attention[name])
         left, right = (t.factor(x, f.product_fraction, ring) for x in (queries, keys))
@@ -121,11 +121,11 @@ class RecordTensors:
         return regrouped(t, found, left.shape[-3])
 
     def biased(self, scores: Register, relative: Relative, name: str) -> Register:
-        """The server adds its table."""
+        """Writes nothing: the server adds its table."""
         return scores
 
     def softmax(self, scores: Register, name: str, reach: Reach = EVERYWHERE) -> Unnormalised[Register]:
-        """The client hides the scores of padding from the exponentials."""
+        """Writes the softmax, before which the client hides the scores of padding from the exponentials."""
         f, t, bounds = self._formats, self.tape, self._bounds.attention[name]
         gap, (back, on) = int(bounds.hiding), reach
         form = {"fraction": scores.fraction, "ring": scores.ring}
@@ -145,11 +145,11 @@ class RecordTensors:
         return Unnormalised(*parts)
 
     def powers(self, scores: Register, variant: Powers, name: str) -> Unnormalised[Register]:
-        """There is no protocol for them. Raises PlanError."""
+        """Raises PlanError: there is no protocol for them."""
         raise unknown_option(name, "powers in place of softmax")
 
     def mix(self, weights: Unnormalised[Register], values: Register, name: str) -> Register:
-        """One product of shared matrices, and one of numbers for the rows' inverses."""
+        """Writes one product of shared matrices, and one of numbers for the rows' inverses."""
         f, t, bounds = self._formats, self.tape, self._bounds.attention[name]
         left = weights.numerators
         right = t.factor(values, f.product_fraction, left.ring)
@@ -161,7 +161,7 @@ class RecordTensors:
         return t.times(weights.inverse, f.inverse + 3, low, min(slack, MOST_SLACK), fraction)
 
     def times(self, x: Register, y: Register, name: str) -> Register:
-        """One product of numbers."""
+        """Writes one product of numbers."""
         f, t = self._formats, self.tape
         ring = f.gate_ring(self._bounds.gates[name])
         short, wide = sorted((t.scaled(each, f.product_fraction) for each in (x, y)), key=lambda r: r.ring)
@@ -170,7 +170,8 @@ class RecordTensors:
         return t.times(short, short.ring, wide, f.gate_slack, 2 * f.product_fraction)
 
     def function(self, x: Register, kind: str, name: str) -> Register:
-        """See `shares`."""
+        """Writes the function as `SharedTensors.function` would call it. Raises PlanError for one without
+        protocol."""
         if kind not in KINDS:
             raise unknown_kind(kind)
         f, bits = self._formats, range_bits(*self._bounds.functions[name])
@@ -187,7 +188,7 @@ class RecordTensors:
         return self.tape.write(called, (low,), (x.shape, to), **named, to=to.ring, form=forms[f.gelu])
 
     def norm(self, x: Register, norm: Norm, name: str) -> Register:
-        """All rows in one call, those of heads too; gamma and beta are the server's."""
+        """Writes one call for all rows, those of heads too; gamma and beta are the server's."""
         if norm.deviation is not None:
             raise unknown_option(name, "a stored deviation")
         f, t, bounds = self._formats, self.tape, self._bounds.norms[name]
@@ -207,7 +208,7 @@ class RecordTensors:
         return t.reshaped(found, x.shape)
 
     def mean(self, x: Register, name: str, *, opened: bool = False) -> Register:
-        """The client's weights of the real rows times the shared rows."""
+        """Multiplies the client's weights of the real rows by the shared rows."""
         t, low = self.tape, self.tape.factor(x, MEAN_VALUE, MEAN_RING)
         rows, to = low.shape[0], Format(MEAN_RING, MEAN_WEIGHT)
         named = {"tokens": rows, "fraction": to.fraction, "ring": to.ring}

@@ -23,7 +23,8 @@ MANY = -1  # results, as many as the parameters say
 
 @dataclass(frozen=True)
 class Operation:
-    """inputs, outputs: how many registers. parameters: name -> the types that it may have."""
+    """What a step may be. inputs, outputs: how many registers. parameters: name -> the types that it may
+    have."""
 
     inputs: int
     outputs: int
@@ -113,7 +114,7 @@ class Format:
 
 @dataclass(frozen=True)
 class Reading:
-    """How an answer is told: see the plan's fields of these names. bound: magnitude that no number passes."""
+    """How an answer is read: see the plan's fields of these names. bound: magnitude that no number passes."""
 
     name: str
     task: str
@@ -126,7 +127,8 @@ class Reading:
 
 @dataclass(frozen=True)
 class Program:
-    """plan: hash of the plan that it follows, 64 hex digits. tokens, hidden: shape of the input, register 0.
+    """A checked list of steps. plan: hash of the plan that it follows, 64 hex digits. tokens, hidden: shape
+    of the input, register 0.
 
     entered, answered: formats of the input and of the answer, whose register is `answer` and whose shape is
     `shape`. correlations: kind of the correlated transfers. front: how a text becomes the input, None where
@@ -158,6 +160,7 @@ class Program:
 
 
 def fields_of(step: Step) -> dict[str, Any]:
-    """As JSON says it: {"do": {"extend": {"ring": 30, "to": 64}}, "in": [3], "out": [4]}."""
+    """Returns the step as it stands in JSON: {"do": {"extend": {"ring": 30, "to": 64}}, "in": [3], "out":
+    [4]}."""
     plain = {name: list(v) if isinstance(v, tuple) else v for name, v in step.parameters.items()}
     return {"do": {step.op: plain}, "in": list(step.inputs), "out": list(step.outputs)}

@@ -54,7 +54,7 @@ class Cache(Protocol):
     """Public parts that were seen before, by their sha256."""
 
     def get(self, digest: bytes) -> bytes | None:
-        """The part, if it is there and whole."""
+        """Returns the part, if it is there and whole."""
 
     def put(self, digest: bytes, data: bytes) -> None:
         """Keeps a part."""
@@ -64,7 +64,7 @@ Loaded = Callable[[int, int], None]  # bytes received, bytes in all
 
 
 def greet(link: Link, cache: Cache, loaded: Loaded = lambda done, total: None) -> PublicPart:
-    """The client's side, up to the agreed plan.
+    """Makes the client's side of the handshake, up to the agreed plan.
 
     Raises PeerError, RefusedError, FileError (a part that fails its checks).
     """
@@ -101,10 +101,10 @@ def welcome(
     refuse: Callable[[], Refusal | None] = lambda: None,
     loading: Callable[[], None] = lambda: None,
 ) -> None:
-    """The server's side. data: the encoded public part. Raises PeerError for a client of another kind,
-    release or plan.
+    """Makes the server's side of the handshake. data: the encoded public part. Raises PeerError for a client
+    of another kind, release or plan.
 
-    refuse: asked once the client has said hello; what it gives is sent and raised as RefusedError. loading:
+    refuse: asked once the client has said hello; what it returns is sent and raised as RefusedError. loading:
     called before the part is sent, and may raise to send nothing.
     """
     magic, version = HELLO.unpack(link.receive(HELLO.size))
@@ -129,8 +129,8 @@ def welcome(
 
 
 def asked(link: Link, kind: bytes = CLASSIFY) -> bool:
-    """Whether the client wants another answer, of the kind that the model gives. Raises PeerError for
-    anything but yes or no."""
+    """Receives whether the client wants another answer, of the kind that the model gives. Raises PeerError
+    for anything but yes or no."""
     word = link.receive(1)
     if word not in (END, kind):
         raise PeerError(f"the client asked for {word!r}", hint="another release, or a model of another kind?")
@@ -138,8 +138,8 @@ def asked(link: Link, kind: bytes = CLASSIFY) -> bool:
 
 
 def ask(link: Link, *wish: bytes) -> None:
-    """The client's wish, by default to have a text classified, in so many messages, and the server's
-    permission. Raises RefusedError."""
+    """Sends the client's request, by default to have a text classified, in so many messages, and receives the
+    server's permission. Raises RefusedError."""
     for message in wish or (CLASSIFY,):
         link.send(message)
     refusal = Refusal(*PERMISSION.unpack(link.receive(PERMISSION.size)))
@@ -148,7 +148,7 @@ def ask(link: Link, *wish: bytes) -> None:
 
 
 def answer(link: Link, refusal: Refusal | None) -> None:
-    """The server's answer to that wish. Raises the refusal as RefusedError once it is sent."""
+    """Sends the server's permission or refusal. Raises the refusal as RefusedError once it is sent."""
     said = refusal or GRANTED
     link.send(PERMISSION.pack(said.reason, said.number))
     if refusal:
@@ -190,8 +190,8 @@ ENOUGH, MORE = b"\0", b"\1"
 
 @dataclass(frozen=True)
 class TextWish:
-    """rows: that are read first, padding included: a prompt's, or 1 of a text that goes on. most: tokens to
-    be written at most. temperature, in thousandths on the way, and top_k: see
+    """A client's request for a text. rows: that are read first, padding included: a prompt's, or 1 of a text
+    that goes on. most: tokens to be written at most. temperature, in thousandths on the way, and top_k: see
     `two_party.writing.Writer.choose`. held: rows that were read before of the text of this key."""
 
     rows: int
@@ -202,13 +202,13 @@ class TextWish:
     key: bytes = NO_KEY
 
     def to_bytes(self) -> bytes:
-        """As the client sends it, behind the kind of its wish."""
+        """Encodes the request as the client sends it, behind its kind."""
         thousandths = round(1000 * self.temperature)
         return WISH.pack(self.rows, self.most, thousandths, self.top_k, self.held, self.key)
 
 
 def received(link: Link, plan: TwoPartyPlan) -> TextWish:
-    """A client's wish, behind its kind. Raises PeerError for one that does not fit the plan."""
+    """Receives a client's request, behind its kind. Raises PeerError for one that does not fit the plan."""
     rows, most, thousandths, top_k, held, key = WISH.unpack(link.receive(WISH.size))
     room = plan.room if held else plan.tokens
     known = key != NO_KEY and rows == 1 if held else key == NO_KEY
@@ -224,12 +224,12 @@ def received(link: Link, plan: TwoPartyPlan) -> TextWish:
 
 
 def say(link: Link, *, more: bool) -> None:
-    """The client's word before a token."""
+    """Sends, before a token, whether the client wants it."""
     link.send(MORE if more else ENOUGH)
 
 
 def more_wanted(link: Link) -> bool:
-    """The server waits for that word. Raises PeerError for another."""
+    """Receives whether the client wants another token. Raises PeerError for any other word."""
     word = link.receive(1)
     if word not in (ENOUGH, MORE):
         raise PeerError(f"the client said {word!r} before a token", hint="another release?")

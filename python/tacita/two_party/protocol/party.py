@@ -37,7 +37,7 @@ class Identity:
 
 
 class Party:
-    """One session. native: the engine's `TwoParty`."""
+    """One end of a session. native: the engine's `TwoParty`."""
 
     def __init__(self, native: TwoParty) -> None:
         self.native = native
@@ -47,19 +47,20 @@ class Party:
         self.native.send(data)
 
     def receive(self, count: int) -> bytes:
-        """The next message, of exactly `count` bytes."""
+        """Receives the next message, of exactly `count` bytes."""
         return self.native.receive(count)
 
     def set_up(self, correlations: str = CORRELATIONS) -> None:
-        """Keys and correlations, once a session, at both parties."""
+        """Exchanges keys and correlations, once a session, at both parties."""
         self.native.setup(correlations)
 
     def limit(self, seconds: float) -> None:
-        """From now on no wait for the peer goes on for longer than this in all: then it raises LateError."""
+        """Bounds all further waits for the peer by so many seconds in all, after which they raise
+        LateError."""
         self.native.limit(seconds)
 
     def hold(self, count: int) -> None:
-        """Bytes that may wait for the peer to read them; a send beyond waits."""
+        """Bounds the bytes that may wait for the peer to read them; a send beyond waits."""
         self.native.capacity(count)
 
     @property
@@ -82,7 +83,7 @@ class Party:
         return {name: getattr(self.native, name) for name in names}
 
     def profile(self) -> list[dict[str, Any]]:
-        """What each operation cost, by path, in the engine's words."""
+        """Returns what each operation cost, by path, in the engine's words."""
         return self.native.profile()
 
 
@@ -134,7 +135,8 @@ def dial(
 def over_socket(
     sock: socket.socket, *, client: bool, timeout: float = TIMEOUT, threads: int | None = 0
 ) -> Party:
-    """A party over a connected Unix stream socket, which it takes over: `sock` is closed for the caller.
+    """Makes a party over a connected Unix stream socket, which it takes over: `sock` is closed for the
+    caller.
 
     Nothing is encrypted and nobody is authenticated here: whoever carries the bytes of the other end does
     both. timeout: longest silence of the peer, seconds. threads: 0 for all cores, None for those that the
@@ -148,14 +150,14 @@ def over_socket(
 
 
 def encrypt_table(values: NDArray[np.int64], ring: int) -> TableServer:
-    """The engine's server half of a hidden table (rows, columns) of integers below 2^(ring-2): `message()` is
-    what clients get."""
+    """Makes the engine's server half of a hidden table (rows, columns) of integers below 2^(ring-2):
+    `message()` is what clients get."""
     with engine.translated(PeerError, "embedding table"):
         return compiled.native.TableServer(np.ascontiguousarray(values), ring)
 
 
 def received_table(message: bytes, shape: tuple[int, int], ring: int) -> TableClient:
-    """The client half, from the server's message. Raises PeerError for one that is not of this shape."""
+    """Makes the client half from the server's message. Raises PeerError for one that is not of this shape."""
     with engine.translated(PeerError, "embedding table"):
         return compiled.native.TableClient(message, *shape, ring)
 
@@ -169,7 +171,8 @@ class Arrival:
         self.port = native.port
 
     def secure(self, within: float, timeout: float) -> Party:
-        """The TLS handshake, for a thread of the session's own. Sessions compute on threads that they share.
+        """Makes the TLS handshake, for a thread of the session's own. Sessions compute on threads that they
+        share.
 
         within: seconds since the connection came, for this and all that follows until `Party.limit`. timeout:
         longest silence of the peer at any time. Raises PeerError.
@@ -186,7 +189,7 @@ def share_threads(count: int) -> int:
     """Sets how many threads the sessions of this process compute on, 0 for all cores; returns how many there
     are.
 
-    Before anything is computed.
+    Must be called before anything is computed.
     """
     return compiled.native.share_threads(count)
 
@@ -216,7 +219,8 @@ class Listener:
         return self._native.port
 
     def next(self, wait: float) -> Arrival | None:
-        """The next connection, or None when nobody came for `wait` seconds. Nothing is read or written yet.
+        """Returns the next connection, or None when nobody came for `wait` seconds. Nothing is read or
+        written yet.
 
         Raises PeerError when the system cannot open another, for want of file descriptors for one; the next
         call may work.
@@ -239,14 +243,14 @@ def new_identity(folder: Path, names: list[str]) -> Identity:
 
 
 def fingerprint(certificate: Path) -> str:
-    """SHA-256 of a certificate, 64 hex digits."""
+    """Returns the SHA-256 of a certificate, 64 hex digits."""
     with engine.translated(PeerError, str(certificate)):
         return compiled.native.certificate_fingerprint(str(certificate))
 
 
 def certificate_problem(certificate: Path, name: str) -> str:
-    """Why clients that trust this self-signed certificate would refuse a server of that name today; empty
-    when they would not.
+    """Returns why clients that trust this self-signed certificate would refuse a server of that name today;
+    empty when they would not.
 
     Raises PeerError for a file that is no certificate, or a text that is no name.
     """
@@ -256,7 +260,7 @@ def certificate_problem(certificate: Path, name: str) -> str:
 
 @contextmanager
 def pair(timeout: float = 120.0) -> Iterator[tuple[Party, Party]]:
-    """(client, server) in this process, for two threads."""
+    """Yields (client, server) in this process, for two threads."""
     client, server = (Party(native) for native in compiled.native.two_party_pair(timeout=timeout, threads=1))
     try:
         yield client, server

@@ -44,8 +44,8 @@ HINT = "the server is not a tacita server of this release, or the copy is damage
 
 @dataclass(frozen=True)
 class PublicPart:
-    """plan; tokenizer: content of tokenizer.json, empty of a model of images; tables: embedding tensors by
-    Hugging Face's names, none when they are hidden.
+    """A published part, decoded. plan; tokenizer: content of tokenizer.json, empty of a model of images;
+    tables: embedding tensors by Hugging Face's names, none when they are hidden.
 
     encrypted: the word table as the engine encrypts it, when it is hidden.
     """
@@ -70,7 +70,8 @@ class PublicPart:
 
 
 def public_part(plan: TwoPartyPlan, checkpoint: Embedder, encrypted: bytes = b"") -> PublicPart:
-    """What the plan says is published of this checkpoint. Raises CheckpointError when it has no tokenizer.
+    """Collects what the plan says is published of this checkpoint. Raises CheckpointError when it has no
+    tokenizer.
 
     encrypted: the word table, for a plan that hides it.
     """
@@ -84,8 +85,8 @@ def public_part(plan: TwoPartyPlan, checkpoint: Embedder, encrypted: bytes = b""
 
 
 def table_shapes(plan: TwoPartyPlan) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of each published table, in alphabetical order. Raises FileError for a plan of unknown
-    embeddings."""
+    """Returns name -> shape of each published table, in alphabetical order. Raises FileError for a plan of
+    unknown embeddings."""
     match plan.embeddings:
         case "published":
             return dict(sorted(shapes_of(plan.config, plan.config.hidden).items()))
@@ -96,7 +97,7 @@ def table_shapes(plan: TwoPartyPlan) -> dict[str, tuple[int, ...]]:
 
 
 def encode(part: PublicPart) -> bytes:
-    """The bytes that are sent and hashed. Floats take the fewest bytes that keep them exactly."""
+    """Returns the bytes that are sent and hashed. Floats take the fewest bytes that keep them exactly."""
     plan, tokenizer = part.plan.to_bytes(), part.tokenizer.encode()
     tables = [narrowest(part.tables[name]) for name in table_shapes(part.plan)]
     head = HEAD.pack(MAGIC, len(plan), len(tokenizer), len(part.encrypted), len(tables))
@@ -105,12 +106,12 @@ def encode(part: PublicPart) -> bytes:
 
 
 def digest(data: bytes) -> bytes:
-    """sha256 of an encoded part."""
+    """Returns the sha256 of an encoded part."""
     return hashlib.sha256(data).digest()
 
 
 def decode(data: bytes) -> PublicPart:
-    """The inverse of `encode`. Raises FileError on anything else."""
+    """Decodes what `encode` returns. Raises FileError on anything else."""
     if len(data) < HEAD.size or len(data) > MAX_BYTES:
         raise _damaged(f"{len(data)} bytes")
     magic, plan_length, tokenizer_length, table_length, count = HEAD.unpack_from(data)

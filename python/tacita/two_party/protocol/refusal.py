@@ -47,13 +47,14 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Refusal:
-    """reason: a `Reason`, or the number that a newer server sent. number: the bound that was reached."""
+    """A refusal as it is sent. reason: a `Reason`, or the number that a newer server sent. number: the bound
+    that was reached."""
 
     reason: int
     number: int
 
     def error(self) -> RefusedError:
-        """What the client raises, and the server notes."""
+        """Returns what the client raises, and the server notes."""
         if self.reason not in set(Reason):
             return RefusedError(
                 f"the server refuses for reason {self.reason}", hint="update this program", reason=0

@@ -1,4 +1,4 @@
-"""From a circuit to a plan: placement, keys, levels of the request, predictions."""
+"""Makes a plan of a circuit: its placement, keys, levels of the request and predictions."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ RESPONSE_LEVEL = 0  # the lowest level is the smallest file
 
 @dataclass(frozen=True)
 class Placed:
-    """A circuit with its placement. fixed_levels: of the encrypted masks and of what is kept, as low as no
-    stage notices.
+    """A circuit with its placement. fixed_levels: the lowest levels of encrypted masks and kept tensors that
+    change no stage.
 
     stage_bytes: working memory of each stage.
     """
@@ -52,8 +52,8 @@ class Placed:
 
     @property
     def levels(self) -> Mapping[str, int]:
-        """Of all that comes in. What is encrypted comes at least as high as the highest that is kept, so that
-        a server that has kept nothing yet takes zeros from it (`evaluate.kept`)."""
+        """The level of each incoming tensor. What is encrypted comes at least as high as the highest that is
+        kept, so that a server that has kept nothing yet takes zeros from it (`evaluate.kept`)."""
         kept = {one.before: self.fixed_levels[one.before] for one in self.circuit.kept}
         least = max(kept.values(), default=0)
         sent = {name: max(level, least) for name, level in self.placement.request.items()}
@@ -156,8 +156,8 @@ def _prediction(
 def _fixed_levels(
     circuit: Circuit, parameters: ParameterInfo, placement: Placement, stages: Sequence[PlacedStage]
 ) -> dict[str, int]:
-    """For each encrypted mask, and for what is kept, the lowest level at which the run is the same as at the
-    top."""
+    """Returns the lowest level of each encrypted mask and kept tensor at which the run counts the same
+    operations as at the top."""
     top = dict.fromkeys(circuit.fixed, parameters.max_level)
     wanted = _counts(circuit, parameters, stages, {**placement.request, **top})
 

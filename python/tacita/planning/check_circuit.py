@@ -51,7 +51,7 @@ def require_circuit(plan: Plan, where: str = "plan") -> None:
 
 
 def _rules(plan: Plan) -> Rules:
-    """Of the model's names and `planning.circuit`, in an order in which later rules rely on earlier ones."""
+    """Yields the rules of the model's names and of `Plan.circuit`; later rules rely on earlier ones."""
     yield "architecture", plan.model.architecture in FAMILIES
     unknown = unknown_option(plan.model.architecture, plan.model)
     yield unknown or "options", unknown is None
@@ -70,7 +70,7 @@ def _rules(plan: Plan) -> Rules:
 
 
 def _config(model: ModelInfo) -> Config:
-    """With the nodes that the calibration and the approximations must be of."""
+    """Returns a configuration with the nodes that calibration and approximations must have."""
     fields = ("layers", "hidden", "heads", "intermediate", "activation", "pooling", "labels", "task")
     return outline(model.architecture, **{name: getattr(model, name) for name in fields})
 
@@ -102,7 +102,7 @@ def _gates(model: Mapping[str, Node]) -> dict[str, int]:
 
 
 def _gated(found: Mapping[str, Any]) -> dict[str, int]:
-    """The same of a calibration or of approximations."""
+    """Counts the gates' bounds as `_gates` does, in a calibration or in approximations."""
     functions = {name: node for name, node in found.items() if node.tag == FUNCTION}
     return {name: bool(n.factor) + bool(n.product) for name, n in functions.items()}
 
@@ -197,14 +197,15 @@ def _approximation(spec: Spec, levels: int, above: float = -2.0 * MOST) -> bool:
 
 
 def _domains(spec: Spec, above: float) -> bool:
-    """Of the approximation and of those that it starts from."""
+    """Whether the intervals of the approximation, and of those that it starts from, are within limits."""
     inner = [value for value in vars(spec).values() if isinstance(value, Spec)]
     own = _interval(spec.interval, above) and _interval(spec.domain, above)
     return own and all(_domains(start, above) for start in inner)
 
 
 def _limited(data: Mapping[str, Any]) -> bool:
-    """Lengths and magnitudes. Iterations take a level a step, series one a doubling of their coefficients."""
+    """Whether lengths and magnitudes are within their limits. Iterations take a level a step, series one a
+    doubling of their coefficients."""
     return all(_limited_field(name, value) for name, value in data.items())
 
 
@@ -227,7 +228,7 @@ def _small(value: Any) -> bool:
 
 
 def _without_kind(data: Mapping[str, Any]) -> dict[str, Any]:
-    """As `from_json` wants it, which knows the type from the field."""
+    """Drops the "kind" entries: `from_json` knows the type from the field."""
     plain = {name: value for name, value in data.items() if name != "kind"}
     return {
         name: _without_kind(value) if isinstance(value, Mapping) else value for name, value in plain.items()

@@ -66,7 +66,7 @@ class Calibrated:
     _found: dict[tuple[Estimates, tuple[str, ...]], Survey] = field(default_factory=dict)
 
     def on(self, scheme: str, packing: str | None) -> Calibrated:
-        """The same for one scheme and one of its packings, by default its first."""
+        """Returns a copy for one scheme and one of its packings, by default its first."""
         return replace(self, wish=replace(self.wish, scheme=scheme, packing=packing))
 
     def survey(self, shape: Shape) -> Survey:
@@ -78,7 +78,7 @@ class Calibrated:
         return self._found[key]
 
     def _reaches(self) -> dict[str, Interval]:
-        """By node, where its function is right whatever calibration says."""
+        """Returns, by node, the interval where its function is right whatever calibration says."""
         kinds = {name: function_of(node) for name, node in nodes(self.model.config).items()}
         found = {name: self.wish.variants.reach(kind) for name, kind in kinds.items() if kind}
         return {name: interval for name, interval in found.items() if interval}
@@ -326,13 +326,13 @@ def _samples(model: Checkpoint, tokens: int, chosen: Sequence[Text]) -> Sequence
 
 
 def _spread(inputs: Sequence[Input]) -> list[Input]:
-    """At most TRIED in the same distance, of those that are held out of calibration where any are."""
+    """Picks at most TRIED evenly spaced inputs, of those held out of calibration where any are."""
     numbers = held_out(len(inputs)) or range(len(inputs))
     return [inputs[i] for i in numbers[:: -(-len(numbers) // TRIED)]]
 
 
 def _embedded(model: Checkpoint, texts: Sequence[Text], tokens: int) -> Iterator[Sample]:
-    """Those of at most so many tokens."""
+    """Embeds the texts of at most `tokens` tokens."""
     for text in texts:
         try:
             yield embed(model, text, tokens)

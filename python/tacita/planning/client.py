@@ -97,7 +97,8 @@ def _places(plan: Plan, response: OneTextResponse) -> dict[str, Any]:
 
 
 def _tensors(plan: Plan, request: Whole) -> list[dict[str, Any]]:
-    """Of each tensor, in alphabetical order. Raises PlanError where runs do not say what the packing does."""
+    """Describes each tensor, in alphabetical order. Raises PlanError where runs do not say what the packing
+    does."""
     states, keep = _numbered(request)
     packed = request.pack([(states * request.bound, keep)])
     levels = {tensor.name: tensor.level for tensor in plan.request}
@@ -153,7 +154,7 @@ def _check(request: Whole, tensors: list[dict[str, Any]]) -> None:
 
 
 def _filled(runs: Runs, numbers: Slots, slots: int) -> Slots:
-    """What a client makes of runs."""
+    """Fills slots from runs, as a client does."""
     found = np.zeros(slots)
     for first, count, source, stride in runs:
         found[first : first + count] = numbers[source + stride * np.arange(count)]

@@ -59,7 +59,7 @@ class Accuracy:
     choice: float = 1e-4
 
     def of(self, function: str) -> float:
-        """Of a function of features: `activation` for those without a field of their own."""
+        """Returns the error for a function of features: `activation` for those without their own field."""
         own = {"tanh": self.tanh, "relu": self.relu, "relu2": self.relu2}
         return own.get(function, self.activation)
 
@@ -100,7 +100,7 @@ class _Fit:
     tokens: int
 
     def of(self, name: str, node: Node) -> NodeSpecs | None:
-        """None for a node without approximations."""
+        """Fits one node; returns None for a node without approximations."""
         match node:
             case Attention(weights=Powers() as powers):
                 return _powers(self.calibration.attention(name), powers)
@@ -127,7 +127,7 @@ class _Fit:
         return AttentionSpecs(exp, chosen.fit("inverse", means, goal.inverse), c.mixed_mean * high, c.context)
 
     def _inverse(self, name: str, means: Interval) -> Spec:
-        """Of row means; after a linear estimate in DEEPEST levels, else to `wide_inverse`."""
+        """Fits 1/x on row means; after a linear estimate in DEEPEST levels, else to `wide_inverse`."""
         rows = self.calibration.row_estimates.get(name)
         if rows is None or not rows.is_linear:
             return self.chosen.fit("inverse", means, self.goal.inverse)

@@ -101,7 +101,7 @@ def run_trial(
 
 
 def decided(model: Checkpoint, samples: Iterable[Sample], gap: float) -> list[Sample]:
-    """Those whose largest logit is so far above the next."""
+    """Returns the samples whose largest logit is at least `gap` above the next."""
     return [(hidden, mask) for hidden, mask in samples if _lead(reference(model, hidden, mask).logits) >= gap]
 
 
@@ -111,7 +111,7 @@ def _lead(logits: Array) -> float:
 
 
 def one_hot(logits: Array) -> Array:
-    """1 at the largest, of several the first; 0 elsewhere."""
+    """Returns 1 at the largest value, of several the first, and 0 elsewhere."""
     return np.asarray(np.arange(len(logits)) == int(logits.argmax()), np.float64)
 
 
@@ -122,7 +122,7 @@ def _answers(
     samples: Sequence[Sample],
     make: Callable[[], SimBackend | PlainBackend],
 ) -> list[Array]:
-    """One for each sample; of steps, each behind those before it."""
+    """Returns an answer for each sample; of steps, each behind those before it."""
     levels = placed.levels
     if circuit.kept:
         return list(_walked(Steps(placed.stages, circuit, levels, make()), samples))
@@ -178,8 +178,8 @@ class TextError:
 def approximation_errors(
     model: Checkpoint, soft: Checkpoint, specs: CircuitSpecs, samples: Iterable[Sample]
 ) -> Iterator[TextError]:
-    """One for each sample, but those that left their intervals, of which a client is told. soft: the model,
-    tempered as the circuit's."""
+    """Returns an error for each sample but those outside their intervals, of which a client is told. soft:
+    the model, tempered as the circuit's."""
     for hidden, mask in samples:
         found = approximated(soft, specs, hidden, mask)
         if not found.outside:
@@ -189,7 +189,8 @@ def approximation_errors(
 
 
 def stated_error(plan: Plan, found: Sequence[TextError], trial: Trial) -> ErrorBound:
-    """Over the texts that were tried; where approximations were tried on none, over the trial's answers."""
+    """Returns the bound over the texts that were tried; where approximations were tried on none, over the
+    trial's answers."""
     noise = NOISE * trial.shown
     errors = [error.distance + noise + _rounding(plan, error.length) for error in found]
     tried = [error + (0.0 if plan.normalise else _rounding(plan, 1.0)) for error in trial.errors]
@@ -261,7 +262,7 @@ class Phases:
 
 
 def phase_label(scheme: str, packing: str | None) -> str:
-    """By which the phases of a scheme on one of its packings are told."""
+    """Names the phases of a scheme on one of its packings."""
     return f"{scheme} {packing}" if packing else scheme
 
 

@@ -57,7 +57,7 @@ def require_fields(given: Collection[str], others: Collection[str]) -> None:
 
 
 def objective_of(name: str) -> Objective:
-    """Of a name, or of itself. Raises InputError for an unknown one."""
+    """Returns the objective of this name. Raises InputError for an unknown one."""
     try:
         return Objective(name)
     except ValueError:
@@ -136,10 +136,9 @@ class Wish:
             _require_cache(self.scheme_name, self.packing)
 
     def calibrated_for(self, texts: Sequence[Text]) -> Wish:
-        """The same, for these texts: where there are pairs among them and only single texts to calibrate on,
-        those are paired with their neighbours. A second text has a token type of its own, which no single
-        text shows.
-        """
+        """Returns the request for these texts: where there are pairs among them and only single texts to
+        calibrate on, those are paired with their neighbours. A second text has a token type of its own, which
+        no single text shows."""
         alone = not any(len(parts_of(text)) > 1 for text in texts)
         if alone or (self.hidden_states and self.texts is None):
             return self
@@ -151,7 +150,7 @@ class Wish:
 
     @property
     def scheme_name(self) -> str:
-        """The scheme that is meant where none was named."""
+        """The scheme; where none was named, auto for several inputs and no packing, else thor."""
         if self.scheme is not None:
             return self.scheme
         return AUTO if self._several and self.packing is None else "thor"
@@ -163,26 +162,26 @@ class Wish:
 
     @property
     def goal(self) -> Objective:
-        """The objective that is meant where none was named."""
+        """The objective; where none was named, throughput for several inputs, else latency."""
         if self.objective is not None:
             return self.objective
         return Objective.throughput if self._several else Objective.latency
 
     @property
     def variants(self) -> Functions:
-        """Of every function; the scheme's own activation where none but the default was named."""
+        """The variant of every function; the scheme's own activation where none but the default was named."""
         named = Functions.named(self.functions)
         own = SCHEMES[self.scheme_name].activation if self.scheme_name in SCHEMES else named.activation
         return replace(named, activation=own) if named.activation == "tacita" else named
 
     @property
     def wanted(self) -> Sequence[tuple[str, str | None]]:
-        """(scheme, packing) pairs to plan; of several the quickest is chosen."""
+        """The (scheme, packing) pairs to plan; of several the quickest is chosen."""
         return _require_phases(self.variants, _wanted(self.scheme_name, self.packing))
 
     @property
     def rings(self) -> Sequence[ParameterInfo]:
-        """What the preset stands for, the smallest ring first."""
+        """The rings that the preset stands for, the smallest first."""
         return candidates(self.preset)
 
     @property
@@ -214,7 +213,8 @@ class Fields(TypedDict, total=False):
 
 
 def _wanted(scheme: str, packing: str | None) -> list[tuple[str, str | None]]:
-    """Of auto the schemes that have the packing. Raises InputError where none has it."""
+    """Returns the (scheme, packing) pairs; for "auto" every scheme that has the packing. Raises InputError
+    where none has it."""
     names = NAMES if scheme == AUTO else (scheme,)
     if found := [(name, one) for name in names for one in _packings(name, packing)]:
         return found
@@ -226,7 +226,8 @@ def _wanted(scheme: str, packing: str | None) -> list[tuple[str, str | None]]:
 def _require_phases(
     functions: Functions, wanted: Sequence[tuple[str, str | None]]
 ) -> Sequence[tuple[str, str | None]]:
-    """Those whose packing has the functions; two parties read none of them. Raises InputError for none."""
+    """Returns the pairs whose packing has the functions; two parties read none of them. Raises InputError for
+    none."""
     found = [(scheme, p) for scheme, p in wanted if p is None or _admits(functions, p)]
     if any(p for _, p in found) or not any(p for _, p in wanted):
         return found
@@ -243,7 +244,7 @@ def _admits(functions: Functions, packing: str) -> bool:
 
 
 def _packings(scheme: str, packing: str | None) -> Sequence[str | None]:
-    """Those of a scheme that are asked for; None stands for a scheme that packs nothing."""
+    """Returns the requested packings that the scheme has; None stands for a scheme that packs nothing."""
     if scheme == BUMBLEBEE:
         return (None,) if packing in (None, AUTO) else ()
     known = packing in (None, AUTO, *scheme_named(scheme).packings)

@@ -108,7 +108,7 @@ def survey(
     reaches: Mapping[str, Interval] = NO_REACHES,
     processes: int = 1,
 ) -> Survey:
-    """As `calibrate`; besides counts the texts that leave the intervals, of those held out or by folds
+    """Calibrates as `calibrate` does, and counts the texts outside the intervals, held out or by folds
     (`planning.calibrate.excesses`).
 
     two_phases: whether softmax is found in two, which need less tempering and rely on other means.
@@ -125,12 +125,12 @@ def survey(
     if held:
         tested = [_excess(measured, held, calibration, how)]
         return Survey(calibration, counted(HELD_OUT, tested))
-    tested = [_fold(measured, made, test, how) for made, test in folds(len(samples))]
+    tested = [_fold(measured, train, test, how) for train, test in folds(len(samples))]
     return Survey(calibration, counted(FOLDS if tested else NOT_ESTIMATED, tested))
 
 
 def texts_for(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """What is calibrated on where the user brings nothing: the model's own texts, else the package's."""
+    """Returns the texts to calibrate on by default: the model's own, else the package's."""
     return checkpoint.texts or load_texts()
 
 
@@ -179,8 +179,8 @@ def _samples(
 
 
 def _measured(checkpoint: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> _Measured:
-    """The model is walked over once it is known what is tempered; to know it, its rows are enough, or ranges
-    where a packing takes nothing from scores or there are more samples than rows are kept of."""
+    """Chooses the temperatures, then measures the tempered model. The choice needs row samples only, or
+    ranges where a packing takes nothing from scores or there are more samples than rows are kept of."""
     seen = _row_samples(checkpoint, samples, kept, how)
     rows = seen.fit(how.row_estimates) if seen else {}
     temperatures, ranges = untempered(checkpoint.config), None
@@ -224,16 +224,17 @@ def _weighted(config: Config) -> list[str]:
 
 
 def _row_samples(model: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> RowSamples | None:
-    """Of at most MOST_FOR_ROWS samples in the same distance; None where nothing is taken from scores."""
+    """Collects row samples of at most MOST_FOR_ROWS evenly spaced samples; None where nothing is taken from
+    scores."""
     if how.row_estimates == NONE or not any(map(foretold, attentions(model.config).values())):
         return None
     chosen = kept[:: -(-len(kept) // MOST_FOR_ROWS)]
     return row_samples(model, samples.at(chosen), len(chosen), how.processes)
 
 
-def _fold(measured: _Measured, made: Sequence[int], test: Sequence[int], how: _How) -> Array:
-    """Excesses of some samples over intervals of others."""
-    calibration = _made(replace(measured, kept=made), how)
+def _fold(measured: _Measured, train: Sequence[int], test: Sequence[int], how: _How) -> Array:
+    """Returns the excesses of the `test` samples over intervals of the `train` samples."""
+    calibration = _made(replace(measured, kept=train), how)
     return _excess(measured, test, calibration, how)
 
 
@@ -243,7 +244,7 @@ def _excess(measured: _Measured, test: Sequence[int], calibration: Calibration, 
 
 
 def _made(measured: _Measured, how: _How) -> Calibration:
-    """Intervals of the kept samples, widened and rounded."""
+    """Builds the calibration: intervals of the kept samples, widened and rounded."""
     ranges = measured.ranges.of(measured.kept)
     intervals = Intervals(ranges, how.margin, measured.beyond)
     kinds = approximated(nodes(measured.checkpoint.config))
@@ -296,7 +297,7 @@ class _Fronts:
 
     @property
     def norms(self) -> list[str]:
-        """Their nodes."""
+        """The nodes of the norms that were recorded."""
         return [name.removesuffix(".sum") for name in self._seen if name.endswith(".sum")]
 
     def hidden(self, words: Array) -> Array:
@@ -306,13 +307,13 @@ class _Fronts:
         return np.asarray(blocks.answer(front(blocks, self._config, words)))
 
     def largest(self, words: Array) -> float:
-        """Of the sum before the first norm, or of the result where there is none."""
+        """The largest magnitude of the sum before the first norm, or of the result where there is none."""
         hidden = self.hidden(words)
         sums = self._seen[f"{self.norms[0]}.sum"] if self.norms else [hidden]
         return float(np.abs(sums[0]).max())
 
     def bounds(self, name: str, norm: object, margin: float) -> NormBounds:
-        """What is public of a norm: its values, widened."""
+        """Returns the public bounds of a norm: those of its recorded values, widened."""
         assert isinstance(norm, Norm)  # or it would have recorded no sum
         wider = 1.0 + 4.0 * margin
         centred, variance = (np.stack(self._seen[f"{name}.{part}"]) for part in ("centred", "variance"))

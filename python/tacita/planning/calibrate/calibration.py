@@ -101,7 +101,8 @@ class NormCalibration:
 
 @dataclass(frozen=True)
 class FunctionCalibration:
-    """Of a function, also of that inside a feed-forward. argument: interval of its input. result: bound.
+    """Intervals of a function, also of that inside a feed-forward. argument: interval of its input. result:
+    bound.
 
     density: share of the inputs in equal parts of that interval, as half powers of two; empty for functions
     whose fits do not ask. factor, product: of a gate, bounds of what the function's result is multiplied by
@@ -145,15 +146,15 @@ class Calibration:
     inputs: Mapping[str, float]
 
     def attention(self, name: str) -> AttentionCalibration:
-        """Of the attention with this name. Raises PlanError where there is none."""
+        """Returns the intervals of the attention `name`. Raises PlanError where there is none."""
         return of_kind("calibration", self.nodes, name, AttentionCalibration)
 
     def norm(self, name: str) -> NormCalibration:
-        """Of the norm with this name. Raises PlanError where there is none."""
+        """Returns the intervals of the norm `name`. Raises PlanError where there is none."""
         return of_kind("calibration", self.nodes, name, NormCalibration)
 
     def function(self, name: str) -> FunctionCalibration:
-        """Of the feed-forward or function with this name. Raises PlanError where there is none."""
+        """Returns the intervals of the feed-forward or function. Raises PlanError where there is none."""
         return of_kind("calibration", self.nodes, name, FunctionCalibration)
 
     def to_dict(self) -> dict[str, Any]:

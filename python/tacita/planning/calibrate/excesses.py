@@ -48,7 +48,7 @@ class Counts:
     far: int = 0
 
     def population(self, batch: int) -> Population:
-        """With the rates for so many texts a request."""
+        """Returns the counts, and the rates for requests of `batch` texts."""
         own, own_bound = _rate(self.outside, self.texts)
         others, others_bound = (own, own_bound) if batch == 1 else _rate(self.far, self.texts)
         rates = own, own_bound, _any(others, batch), _any(others_bound, batch)
@@ -67,7 +67,7 @@ def folds(count: int) -> Iterator[tuple[list[int], list[int]]]:
 
 
 def counted(method: str, excesses: Sequence[Array]) -> Counts:
-    """excesses: the largest of each tested text."""
+    """Counts the texts outside and far outside. excesses: the largest of each tested text."""
     largest = np.concatenate(excesses) if excesses else np.zeros(0)
     return Counts(method, len(largest), int((largest > 1.0).sum()), int((largest > FAR).sum()))
 
@@ -94,14 +94,14 @@ def largest_excess(
     two_phases: bool = False,
     reaches: Mapping[str, Interval] = NO_REACHES,
 ) -> Array:
-    """Over all stages: (samples,)."""
+    """Returns the largest of `excesses` over all stages: (samples,)."""
     found = excesses(ranges, calibration, two_phases=two_phases, reaches=reaches)
     return np.asarray(np.max(list(found.values()), axis=0))
 
 
 def binomial_bound(hits: int, trials: int, confidence: float = CONFIDENCE) -> float:
-    """Clopper-Pearson: the share at which so few hits or fewer have probability 1 - confidence; 1 for no
-    trials."""
+    """Returns the bound of Clopper and Pearson: the share at which so few hits or fewer have probability 1 -
+    confidence; 1 for no trials."""
     if hits >= trials:
         return 1.0
     low, high = hits / trials, 1.0
@@ -129,7 +129,7 @@ def _rate(hits: int, trials: int) -> tuple[float, float]:
 
 
 def _any(share: float, batch: int) -> float:
-    """Probability that one of so many texts is such a one."""
+    """Returns the probability that one of `batch` texts is outside, where each is with this one."""
     return float(1.0 - (1.0 - share) ** batch)
 
 
@@ -156,7 +156,8 @@ def _excesses(
 def _mean_excesses(
     ranges: Ranges, name: str, node: AttentionCalibration, k: int
 ) -> Iterator[tuple[str, Array]]:
-    """Of the means over the real keys of exp(score / 2^k), alone and, for k = 0, times the values."""
+    """Yields excesses of the means over the real keys of exp(score / 2^k), alone and, for k = 0, times the
+    values."""
     logs = ranges.each_log_mean(name, 0.5**k) - node.shift / 2**k
     yield f"{name}.means", _beyond(np.exp(logs), node.means[k])
     if k:

@@ -62,19 +62,19 @@ class Ranges:
 
     @staticmethod
     def joined(parts: Sequence[Ranges]) -> Ranges:
-        """Samples of all parts, in their order."""
+        """Joins the samples of all parts, in their order."""
         values = np.concatenate([part.values for part in parts])
         rows = tuple(count for part in parts for count in part.rows)
         inputs = tuple(found for part in parts for found in part.inputs)
         return Ranges(parts[0].heads, parts[0].names, values, rows, inputs)
 
     def of(self, samples: Sequence[int]) -> Ranges:
-        """Some of the samples."""
+        """Returns the ranges of some of the samples."""
         rows, inputs = tuple(self.rows[i] for i in samples), tuple(self.inputs[i] for i in samples)
         return Ranges(self.heads, self.names, self.values[list(samples)], rows, inputs)
 
     def seen(self, name: str) -> bool:
-        """Whether it was recorded."""
+        """Whether a value of this name was recorded."""
         return name in self.names
 
     def each(self, name: str) -> Array:
@@ -134,7 +134,7 @@ class Watch:
         self._seen: dict[str, Interval] = {}
 
     def ranges(self) -> Ranges:
-        """What was seen."""
+        """The ranges of the one sample that was watched."""
         names = {name: index for index, name in enumerate(self._seen)}
         return Ranges(
             self._heads, names, np.array([list(self._seen.values())]), (len(self._mask),), (self._inputs,)
@@ -232,8 +232,8 @@ class Intervals:
     beyond: Mapping[str, Interval] = field(default_factory=dict)
 
     def of(self, name: str, kind: str, row: RowEstimate | None) -> NodeCalibration:
-        """Of the node with this name. kind: see `packings.specs`. row: what an attention's scores are
-        after."""
+        """Returns the intervals of the node `name`. kind: see `packings.specs`. row: the estimate that an
+        attention's scores are after."""
         if kind == ATTENTION:
             return self._attention(name, row)
         if kind == NORM:
@@ -243,7 +243,7 @@ class Intervals:
         raise PlanError(f"calibrate: node {name} of kind {kind!r}", hint=f"{ATTENTION}, {NORM} or {FUNCTION}")
 
     def bound(self, name: str) -> float:
-        """Of a recorded value."""
+        """Returns the widened bound of a recorded value."""
         return self._raised(self.ranges.bound(name))
 
     def _attention(self, node: str, row: RowEstimate | None) -> AttentionCalibration:
@@ -293,7 +293,7 @@ class Intervals:
         return self._raised(self._exp(node, self.ranges.interval(f"{node}.{key}"), shift)[1])
 
     def _means(self, node: str, k: int, shift: float, row: RowEstimate | None) -> Interval:
-        """Of exp((score - shift) / 2^k) over the real keys of a row."""
+        """Returns the interval of the means of exp((score - shift) / 2^k) over the real keys of a row."""
         seen = self._exp(node, self.ranges.log_mean(node, 0.5**k), shift, 0.5**k)
         if row is None or not row.is_linear:
             return positive(seen, self.margin, RISE if row else 0.0)
@@ -315,16 +315,16 @@ class Intervals:
 
 
 def signed(interval: Interval, margin: float, fall: float = 0.0) -> Interval:
-    """By margin times its width on each side. fall: margins of the widened interval that the lower end falls
-    besides."""
+    """Widens by margin times the width on each side. fall: how much lower the lower end goes besides, in
+    margins of the widened interval."""
     lo, hi = interval
     pad = margin * max(hi - lo, np.finfo(np.float64).eps)
     return outwards((lo - pad - fall * margin * (hi - lo + 2.0 * pad), hi + pad))
 
 
 def positive(interval: Interval, margin: float, rise: float = 0.0) -> Interval:
-    """By a factor, as `planning.calibrate.calibrate` says; both ends above 0. rise: margins, in nats, that
-    the upper end rises besides."""
+    """Widens by a factor, as `planning.calibrate.calibrate` says; both ends are above 0. rise: margins, in
+    nats, by which the upper end rises besides."""
     lo, hi = interval
     factor = math.exp(margin * min(max(RATIO[0], math.log(hi) - math.log(lo)), RATIO[1]))
     return outwards((lo / factor, hi * factor * math.exp(rise * margin)))

@@ -64,7 +64,7 @@ class RowSamples:
         self.found = {n: Found(a) for n, a in attentions(checkpoint.config).items() if foretold(a)}
 
     def start(self, mask: Array) -> None:
-        """A new sample with this mask (tokens,)."""
+        """Begins a sample with this mask (tokens,)."""
         self._mask = mask
 
     def see(self, name: str, value: Array) -> None:
@@ -82,7 +82,8 @@ class RowSamples:
             found.logs.append((value[:, computed] - np.log(self._mask.sum())).astype(np.float32))
 
     def _add(self, found: Found, real: NDArray[np.bool_], scores: Array) -> None:
-        """scores (heads, rows, tokens): of the first rows alone, where no others are asked for."""
+        """Adds an attention's rows. scores (heads, rows, tokens): of the first rows alone where no others are
+        asked for."""
         model, a, rows = self._model, found.attention, real[: scores.shape[1]]
         x, found.alone = self._input[: len(rows)], len(rows) < len(real)
         queries, padding = (scaled_queries(model, a, x[which]) for which in (rows, ~rows))
@@ -91,14 +92,14 @@ class RowSamples:
         found.cooled += [each[:, :, which].astype(np.float32) for which in (rows, ~rows)]
 
     def take(self, found: Mapping[str, Found]) -> None:
-        """Those of further samples of the same model."""
+        """Appends the rows of further samples of the same model; drops attentions that have none there."""
         self.found = {name: kept for name, kept in self.found.items() if name in found}
         for name, kept in self.found.items():
             kept.extend(found[name])
 
     def log_means(self, rows: Rows) -> LogMeans | None:
-        """For tempering, of the scores after these estimates; None where rows alone do not say the means of
-        some attention."""
+        """Returns the log means of the scores after these estimates, for tempering; None where rows alone do
+        not say the means of some attention."""
         known = attentions(self._model.config).items()
         if any(isinstance(a.weights, Softmax) and name not in self.found for name, a in known):
             return None
@@ -130,12 +131,12 @@ def estimator(checkpoint: Checkpoint, rows: Rows) -> Estimate:
 
 
 def scaled_queries(checkpoint: Checkpoint, a: Attention, x: Array) -> Array:
-    """(tokens, heads, head size), divided by sqrt(head size)."""
+    """Returns the queries (tokens, heads, head size), divided by sqrt(head size)."""
     return np.asarray(project(checkpoint, a.query, a.heads, x) / np.sqrt(a.head_size))
 
 
 def project(checkpoint: Checkpoint, d: Dense, heads: int, x: Array) -> Array:
-    """(tokens, heads, head size) of query or key."""
+    """Returns queries or keys: (tokens, heads, head size)."""
     weight, bias = Weights(checkpoint.tensors).unscaled(d)
     found = (x @ weight.T + bias) * d.scale
     return np.asarray(found.reshape(len(x), heads, found.shape[1] // heads))
@@ -148,15 +149,15 @@ def foretold(a: Attention) -> bool:
 
 
 class LogMeans:
-    """As `Ranges.log_mean`, from rows that are kept: an estimate comes off afterwards, times the factor of
-    the scores, and the range reaches `Found.beyond` it."""
+    """Answers `log_mean` as `Ranges` does, but from stored rows: an estimate is subtracted afterwards, times
+    the factor of the scores, and the range is widened by `Found.beyond`."""
 
     def __init__(self, found: Mapping[str, Found], rows: Rows) -> None:
         self._found = found
         self._taken = {name: row.of(found[name].all_queries) for name, row in rows.items()}
 
     def log_mean(self, node: str, temperature: float, head: int | None = None) -> Interval:
-        """See `Ranges.log_mean`."""
+        """Returns what `Ranges.log_mean` would."""
         logs = np.concatenate(
             [one[TEMPERATURES.index(temperature)] for one in self._found[node].cooled], axis=1
         )
@@ -188,7 +189,7 @@ class Found:
         self._square += np.einsum("thd,the->hde", keys, keys)
 
     def extend(self, more: Found) -> None:
-        """By the rows of further samples."""
+        """Appends the rows of further samples."""
         self.alone = self.alone or more.alone
         self.logs += more.logs
         self.cooled += more.cooled
@@ -197,12 +198,12 @@ class Found:
 
     @property
     def queries(self) -> Array:
-        """(real tokens of all samples, heads, head size)."""
+        """Queries of the real tokens: (tokens of all samples, heads, head size)."""
         return np.concatenate(self._queries[::2]).astype(np.float64)
 
     @property
     def all_queries(self) -> Array:
-        """With those of padding, in the order of `cooled`."""
+        """Queries of real tokens and of padding, in the order of `cooled`."""
         return np.concatenate(self._queries).astype(np.float64)
 
     def fit(self, kind: Estimates) -> RowEstimate | None:
@@ -242,7 +243,8 @@ Fit = tuple[tuple[float, ...], tuple[float, ...], float]  # b, v, c of one head
 def _estimate(
     queries: Array, logs: Array, spread: Sequence[Array | None], *, constant: bool = False
 ) -> RowEstimate:
-    """queries (rows, heads, size), logs (heads, rows). constant: of each head nothing else."""
+    """Fits the estimate of every head. queries (rows, heads, size), logs (heads, rows). constant: fits a
+    constant a head only."""
     heads, size = queries.shape[1:]
     if constant:
         fits = [_constant(of_head, size) for of_head in logs]
@@ -270,7 +272,7 @@ def _head(queries: Array, logs: Array, spread: Array | None) -> Fit:
 
 
 def _unknowns(*columns: Array) -> Array:
-    """With ones in the last."""
+    """Stacks the columns and appends a column of ones."""
     return np.column_stack([*columns, np.ones(len(columns[0]))])
 
 
@@ -281,7 +283,7 @@ def _direction(queries: Array, spread: Array) -> Array:
 
 
 def _rounds(queries: Array) -> int:
-    """Of a linear fit to so many rows: fewer rows are followed less closely."""
+    """The number of reweighting rounds of a linear fit: fewer rows are followed less closely."""
     rows, size = queries.shape
     return max(1, min(ROUNDS_LINEAR, int(rows) // (PER_ROUND * int(size))))
 

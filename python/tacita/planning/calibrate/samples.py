@@ -42,7 +42,8 @@ class Samples:
         given: Sequence[Sample],
         behind: tuple[int, ...] = (),
     ) -> Samples:
-        """Texts over `tokens` tokens are cut at word boundaries. Errors: as `texts.embed`."""
+        """Collects the samples; texts over `tokens` tokens are cut at word boundaries. Errors: as
+        `texts.embed`."""
         found = [options(a) for a in attentions(checkpoint.config).values()]
         known = any(each & POSITIONAL and CAUSAL not in each for each in found)
         cut = [_cut(checkpoint, text, tokens) for text in texts]
@@ -52,7 +53,7 @@ class Samples:
         return len(self.texts) + len(self.given)
 
     def at(self, numbers: Iterable[int]) -> Iterator[Sample]:
-        """Those with these numbers; texts without padding, unless it is asked for."""
+        """Yields the samples with these numbers; texts without padding, unless it is asked for."""
         for i in numbers:
             yield self._text(self.texts[i]) if i < len(self.texts) else self.given[i - len(self.texts)]
 

@@ -45,7 +45,7 @@ Temperatures = Mapping[str, Sequence[float]]  # beta by attention and head
 
 
 def untempered(config: Config) -> dict[str, tuple[float, ...]]:
-    """1 for every head."""
+    """Returns temperatures that change nothing: 1 for every head."""
     return {name: (1.0,) * a.heads for name, a in attentions(config).items()}
 
 

@@ -58,7 +58,7 @@ def walk(
     processes: int = 1,
     behind: int = 0,
 ) -> Ranges:
-    """Ranges of all samples, in their order.
+    """Measures the ranges of all samples, in their order.
 
     count: of the samples. rows: what is taken from the scores. kept: how many inputs of which functions are
     kept of each sample.
@@ -87,14 +87,14 @@ def _parts(
     options: tuple[Any, ...],
     processes: int,
 ) -> Iterator[Any]:
-    """part(model, chunk, *options) of all chunks in their order."""
+    """Yields part(model, chunk, *options) of all chunks in their order."""
     if processes > 1 and count * ROWS * _weights(model) >= WORTH:
         return _dealt(model, _chunks(samples), part, options, processes)
     return (part(model, chunk, *options) for chunk in _chunks(samples))
 
 
 def _weights(model: Checkpoint) -> int:
-    """Of what follows the embedding."""
+    """Counts the weights after the embedding."""
     return sum(model.tensors[name].size for name in shapes(model.config, 1).tensors)
 
 
@@ -192,7 +192,7 @@ def _task(
 
 @lru_cache(maxsize=1)
 def _opened(path: str, config: Config) -> Checkpoint:
-    """The encoder of a worker process."""
+    """Loads the encoder in a worker process."""
     return Checkpoint("encoder", config, MappingProxyType(load_file(path)), None, "")
 
 

@@ -191,7 +191,7 @@ def _boundaries(stages: Sequence[Stage], request: Shape, sim: StageSimulator) ->
 
 
 def _from_the_top(stage: Stage, before: Boundary, sim: StageSimulator) -> Outcome | None:
-    """Of the first variant that runs at all; all of them return the same tensors."""
+    """Runs the first variant that fits from the top; all of them return the same tensors."""
     top = dict.fromkeys(before.axes, sim.max_level)
     outcomes = (sim.outcome(variant, before.shape, top) for variant in _variants(stage))
     return next((outcome for outcome in outcomes if outcome), None)
@@ -264,10 +264,9 @@ def _run_values(
 def _least_entries(
     stage: Stage, shape: Shape, active: Sequence[str], moved: Sequence[str], sim: StageSimulator
 ) -> set[tuple[int, ...]] | None:
-    """For each level of the stage's only output, the least levels of its inputs that reach it: entering
-    higher costs more and gives no more, and lowering is free. None, so that every entry is tried, for few
-    inputs, for several outputs, and where an output's level is not the least of what each input allows by
-    itself."""
+    """Returns the least input levels that reach each level of the stage's only output: entering higher costs
+    more and gives no more, and lowering is free. Returns None, so that every entry is tried, for few inputs,
+    for several outputs, and where an output's level is not the least of what each input allows by itself."""
     if len(active) < 3 or len(moved) != 1 or stage.refreshes:
         return None
     top, side, (out,) = dict.fromkeys(shape, sim.max_level), range(sim.max_level + 1), moved

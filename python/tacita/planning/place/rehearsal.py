@@ -64,7 +64,7 @@ def require_agreement(plan: Plan, circuit: Circuit) -> None:
 
 
 def _bootstraps(be: SimBackend, stage: str) -> Counter[str]:
-    """By kind."""
+    """Counts the bootstraps before a stage by kind."""
     found: Counter[str] = Counter()
     for (op, _, where), count in be.counts.items():
         if where == f"{stage}/bootstrap" and op in ("bootstrap", "bootstrap_real"):
@@ -80,6 +80,6 @@ def _same(what: str, stated: object, needed: object) -> None:
 
 
 def _short(value: object) -> str:
-    """Of long lists the number of their entries."""
+    """Returns at most 60 characters of the value; for a long list or mapping its number of entries."""
     text = str(value)
     return f"{len(value)} entries" if isinstance(value, dict | list) and len(text) > 60 else f"{text:.60}"

@@ -91,7 +91,7 @@ def rounded(plan: Head, values: NDArray[np.float64]) -> tuple[float, ...]:
 
 
 def rounding_step(plan: Head, values: NDArray[np.float64]) -> float:
-    """That of `rounded`."""
+    """Returns the step of `rounded`."""
     return shown_step(plan, _size(values))
 
 

@@ -69,7 +69,7 @@ def check(plan: Plan, where: str = "plan") -> None:
 
 
 def _rules(plan: Plan) -> Rules:
-    """In this order: later rules rely on earlier ones."""
+    """Yields the rules in this order: later ones rely on earlier ones."""
     yield from _model_rules(plan.model)
     yield "gap of a choice", plan.gap == 0.0 or (0.0 < plan.gap <= MOST_BOUND and plan.model.task == NEXT)
     yield "bound of a choice", plan.gap == 0.0 or plan.answer == CHOSEN
@@ -192,7 +192,8 @@ def _tensor_rules(what: str, tensors: Sequence[TensorInfo], top: int) -> Rules:
 
 
 def _layout_rules(plan: Plan) -> Rules:
-    """The layout is that of the plan's sizes: nothing larger than the plan's own numbers is built from it."""
+    """Yields the rules that tie the layout to the plan's sizes: nothing larger than the plan's own numbers is
+    built from it."""
     request, response, model = plan.layout.request, plan.layout.response, plan.model
     yield "layout: packing", request.tag == (StepRequest.tag if plan.kept else response.tag)
     sizes = (plan.parameters.slots, plan.tokens, plan.lanes)
@@ -225,7 +226,7 @@ def _fits(plan: Plan, response: AnyResponse) -> bool:
 
 
 def _outputs(model: ModelInfo) -> int:
-    """Numbers of an answer, or of a token's."""
+    """The number of outputs of an answer, or of each token's."""
     if model.task in (WORDS, NEXT) and model.embeddings is not None:
         return model.embeddings.vocab
     return len(model.labels) or model.hidden
@@ -253,7 +254,8 @@ def _answer_rules(plan: Plan) -> Rules:
 
 
 def _prediction_rules(prediction: Prediction, stages: int) -> Rules:
-    """The hash does not cover it, and nothing that a client guards itself with is taken from it."""
+    """Yields the rules of the prediction. The hash does not cover it, and nothing that a client guards itself
+    with is taken from it."""
     times = (*prediction.stage_seconds, *prediction.seconds.values(), prediction.error.bound)
     sizes = (*prediction.stage_bytes, *prediction.bytes.values())
     yield "prediction: fields", set(prediction.bytes) == BYTES

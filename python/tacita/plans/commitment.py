@@ -66,7 +66,8 @@ class LinkSpeed:
     round_trip: float
 
     def seconds(self, count: float, rounds: float) -> float:
-        """To carry so many bytes, both directions together, in so many rounds that wait for each other."""
+        """Returns the seconds to carry `count` bytes, both directions together, in so many rounds that wait
+        for each other."""
         return 8 * count / self.bits_per_second + rounds * self.round_trip
 
 

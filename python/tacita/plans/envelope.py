@@ -64,8 +64,8 @@ def write(path: Path, envelope: Envelope) -> int:
 def write_stream(
     path: Path, kind: Kind, plan: Plan, key: str, tensors: Mapping[str, Iterator[bytes]], after: str = ""
 ) -> int:
-    """As `write`, with ciphertexts made while they are written: the first of each tensor is in memory, and
-    one more. after: of a request of a plan that keeps rows, see the module.
+    """Writes the file as `write` does, with ciphertexts made meanwhile: the first of each tensor is in
+    memory, and one more. after: of a request of a plan that keeps rows, see the module.
 
     A tensor is at one level, so the first of its ciphertexts tells the length of all. Raises FileError when
     one has another length or when the plan's counts are not met; the old file, if any, then stays.

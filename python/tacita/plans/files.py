@@ -83,13 +83,13 @@ def write_text(path: Path, text: str) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file's content, hex; a second or two for gigabytes. Raises OSError."""
+    """Returns the SHA-256 of a file's content, hex, in a second or two for gigabytes. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_of(path: Path) -> str:
-    """`sha256_of` a request. Raises FileError."""
+    """Returns the SHA-256 of a request, hex. Raises FileError."""
     try:
         return sha256_of(path)
     except OSError as error:

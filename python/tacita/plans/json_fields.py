@@ -163,7 +163,7 @@ def _dataclass_from_json(kind: type, data: Any) -> Any:
 
 
 def _field_from_json(kind: Any, name: str, value: Any) -> Any:
-    """Named in the error."""
+    """Converts one field, which an error names."""
     try:
         return from_json(kind, value)
     except (TypeError, ValueError) as error:
@@ -222,7 +222,7 @@ def require(rules: Rules, where: str, *, hint: str, broken: str = "out of range"
 
 
 def made(make: Callable[[], T], *refusals: type[Exception]) -> T | None:
-    """What it makes; None where it refuses by one of these errors."""
+    """Returns the result of `make`; None where it raises one of these errors."""
     try:
         return make()
     except refusals:

@@ -125,7 +125,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Plan:
-    """See the module's docstring.
+    """A plan as its file holds it; see the module's docstring.
 
     scheme: a name in `plans.scheme`. batch: texts in a request, 1 for a packing of one text. lanes: features
     side by side in a ciphertext of a batch (`layouts.columns`), else 1. circuit: the calibrated
@@ -173,7 +173,7 @@ class Plan:
         return hashlib.sha256(canonical(data)).hexdigest()
 
     def __repr__(self) -> str:
-        """At most 300 characters."""
+        """Returns a summary of at most 300 characters."""
         sizes = f"tokens={self.tokens}, batch={self.batch}"
         return f"Plan({self.name[:80]!r}, {self.scheme}, {sizes}, {self.privacy})"
 
@@ -184,12 +184,13 @@ class Plan:
 
     @property
     def step(self) -> float:
-        """See `plans/error.py`."""
+        """The least step that hides the noise; see `plans/error.py`."""
         return finest(self.noise, self.decimals)
 
     @property
     def logit_step(self) -> float:
-        """See `plans/error.py`; of a choice that of its decimals, which are few on purpose."""
+        """The step to which logits are rounded (see `plans/error.py`); of a choice that of its decimals,
+        which are few on purpose."""
         if self.gap:
             return 10.0**-self.decimals
         return finer(self.step) if is_vector(self) else between(self.noise, self.decimals)
@@ -212,7 +213,7 @@ class Plan:
 
     @property
     def backwards(self) -> bool:
-        """See `head.Head`."""
+        """Whether a text's rows are in reverse; see `plans.scheme.Head`."""
         return bool(self.model.embeddings and self.model.embeddings.backwards)
 
     @property
@@ -222,7 +223,7 @@ class Plan:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The model's; none where it has no classifier."""
+        """The model's labels; none where it has no classifier."""
         return self.model.labels
 
     @property
@@ -237,21 +238,22 @@ class Plan:
 
     @property
     def problem(self) -> str:
-        """How its numbers are read (`texts.task`)."""
+        """How the answer's numbers are read (`texts.task`)."""
         return self.model.problem
 
     @property
     def packing(self) -> str:
-        """Of the circuit: that of its answer. A step's request has a layout of its own."""
+        """The packing of the circuit: that of its answer. A step's request has a layout of its own."""
         return self.layout.response.tag
 
     def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
-        """Of the server's evaluation of a request and, over a link, of sending request and response."""
+        """Returns the seconds of the server's evaluation of a request and, over a link, of sending request
+        and response."""
         evaluate = self.prediction.seconds["evaluate"]
         return evaluate + (link.seconds(self.predicted_bytes(), 1) if link else 0.0)
 
     def predicted_bytes(self) -> int:
-        """Of request and response; the evaluation keys are sent once."""
+        """Returns the bytes of request and response; the evaluation keys are sent once."""
         return self.prediction.bytes["request"] + self.prediction.bytes["response"]
 
     @property

@@ -114,6 +114,6 @@ def noise_of(parameters: ParameterInfo) -> NoiseModel:
 
 
 def chain_of(parameters: ParameterInfo) -> Chain:
-    """Of parameters without bootstrapping."""
+    """Returns the chain of parameters without bootstrapping."""
     toy = parameters.preset.startswith("insecure")
     return CHAINS[TOY_CHAIN if toy else parameters.log_n]

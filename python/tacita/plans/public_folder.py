@@ -209,7 +209,8 @@ def _front(folder: Path, model: ModelInfo, contents: Mapping[str, bytes]) -> Fro
 
 
 def _tokenizer(path: Path, config: EmbeddingConfig, content: bytes) -> Tokenizer | None:
-    """None for a model of images, whose file is empty. Raises CheckpointError, FileError."""
+    """Reads the tokenizer; None for a model of images, whose file is empty. Raises CheckpointError,
+    FileError."""
     if config.image is None:
         return parse_tokenizer(_text(path, content), config.vocab, str(path))
     if content:
@@ -218,7 +219,7 @@ def _tokenizer(path: Path, config: EmbeddingConfig, content: bytes) -> Tokenizer
 
 
 def parse_tables(where: str, data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Array]:
-    """Exactly these tensors. Raises CheckpointError, whatever the data is."""
+    """Reads exactly these tensors. Raises CheckpointError, whatever the data is."""
     raw = parse_raw(data, where)
     if set(raw) != set(shapes):
         raise CheckpointError(f"{where}: {len(raw)} tensors, the plan has {len(shapes)} others", hint=REMAKE)

@@ -78,8 +78,8 @@ def packings_of(name: str, packing: str | None) -> tuple[str, ...]:
 def first_shape(
     name: str, slots: int, tokens: int, packing: str | None = None, *, step: bool = False
 ) -> Shape:
-    """Of a scheme on one of its packings (default: its first), with one lane. step: see `Shape`. Raises
-    InputError for an unknown name, ShapeError for sizes that it does not admit."""
+    """Returns the shape of a scheme on one of its packings (default: its first), with one lane. step: see
+    `Shape`. Raises InputError for an unknown name, ShapeError for sizes that it does not admit."""
     (chosen,) = packings_of(name, packing)
     return Shape(chosen, scheme_named(name).rotations, slots, tokens, step=step)
 
@@ -148,13 +148,14 @@ class Head(Protocol):
     def privacy(self) -> str: ...
 
     def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
-        """Of a request, on the machine of the prices; the link carries what `predicted_bytes` counts.
+        """Returns the seconds of a request on the machine of the prices; the link carries what
+        `predicted_bytes` counts.
 
         Left out is what is done once: keys, the set-up of a session. None: both sides on one machine.
         """
 
     def predicted_bytes(self) -> int:
-        """Sent for a request, both directions together."""
+        """Returns the bytes sent for a request, both directions together."""
 
 
 def shown_step(plan: Head, length: float) -> float:

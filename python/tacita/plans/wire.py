@@ -58,13 +58,13 @@ Name = Annotated[str, Field(max_length=200)]
 
 
 class Wire(BaseModel):
-    """Of every body: nothing that is not known, nothing that changes."""
+    """The base of every body: unknown fields are refused, and it is immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class State(StrEnum):
-    """Of a request. The last three are final."""
+    """The state of a request. The last three are final."""
 
     waiting = "waiting"
     running = "running"
@@ -74,7 +74,7 @@ class State(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether it stays so."""
+        """Whether the state changes no more."""
         return self in (State.done, State.failed, State.cancelled)
 
 
@@ -135,7 +135,7 @@ class Models(Wire):
 
 
 class KeyState(Wire):
-    """Of an upload of evaluation keys. received: bytes so far, from the beginning without a gap."""
+    """The state of an upload of evaluation keys. received: bytes so far, from the beginning without a gap."""
 
     id: Hex32
     plan: Sha256
@@ -184,7 +184,7 @@ HINT = "the answer is not the one that this server signed: ask again, and tell i
 
 
 def signed(key: Ed25519PrivateKey, plan: str, request: str, response: str) -> Receipt:
-    """Of hashes, sha256 in hex: the plan's, and those of the two files."""
+    """Signs the SHA-256 hashes, in hex, of the plan and the two files."""
     signature = key.sign(_message(plan, request, response)).hex()
     return Receipt(plan=plan, request=request, response=response, signature=signature)
 

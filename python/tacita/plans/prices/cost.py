@@ -56,8 +56,8 @@ class Sizes:
 
     @staticmethod
     def of_ring(log_n: int) -> Sizes:
-        """Of the engine's one chain shape, which scales with N: counted by the engine at N = 2^16, per
-        coefficient."""
+        """Returns the sizes of the engine's one chain shape, which scales with N: counted by the engine at N
+        = 2^16, per coefficient."""
         n = 1 << log_n
         return Sizes(
             limb_file=n * 50 // 8,

@@ -109,7 +109,7 @@ def _encode(limbs: int, special: int, ntt: float, one_pass: float) -> float:
 
 
 def _lifted(formula: Formula) -> Formula:
-    """Over the special primes too."""
+    """Applies the formula to the special primes too."""
     return lambda limbs, special, *units: formula(limbs + special, special, *units)
 
 

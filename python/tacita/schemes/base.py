@@ -108,7 +108,8 @@ class Scheme(Protocol[P]):
     def estimate(
         self, plan: P, inputs: int | None = None, *, link: LinkSpeed | None = None, memory: float = MEMORY_GB
     ) -> dict[str, Any]:
-        """JSON fields of what a run would cost. inputs: texts to classify (default: one request full)."""
+        """Returns what a run would cost as JSON fields. inputs: texts to classify (default: one request
+        full)."""
 
     def client(self, *place: Any, **options: Any) -> Any:
         """The side that holds the text: of a public folder and a work folder, or of a connection."""
@@ -119,15 +120,15 @@ class Scheme(Protocol[P]):
     def in_the_clear(
         self, plan: P, model: Checkpoint, samples: Sequence[Sample], backend: str, seed: int, progress: Report
     ) -> list[Answer]:
-        """Answers on "plain" (the meaning) or "sim" (with the noise or the roundings); nothing is encrypted.
+        """Returns answers on "plain" (the meaning) or "sim" (with the noise or the roundings); nothing is
+        encrypted.
 
         samples: (hidden states (tokens, hidden), mask (tokens,)), at most `plan.batch`. Raises InputError.
         """
 
     def private(self, plan: P, model: Checkpoint, place: Place) -> AbstractContextManager[Private]:
-        """The real thing, both sides on this machine. Raises PlanError for parameters below 128 bits unless
-        the place allows them, ResourceError.
-        """
+        """Opens the encrypted run, both sides on this machine. Raises PlanError for parameters below 128 bits
+        unless the place allows them, ResourceError."""
 
 
 def warn_unprotected(verb: str, backend: str, depth: int) -> None:
@@ -138,8 +139,8 @@ def warn_unprotected(verb: str, backend: str, depth: int) -> None:
 
 
 def require_allowed(wish: Wish, backend: str, *, allow_insecure: bool) -> None:
-    """Before a plan is made. Raises PlanError for rings below 128 bits that something would be encrypted in,
-    unless they are allowed."""
+    """Checks the rings before a plan is made. Raises PlanError for rings below 128 bits that something would
+    be encrypted in, unless they are allowed."""
     if backend == REAL and wish.scheme_name != BUMBLEBEE:
         for ring in wish.rings:
             require_secure(ring, allow_insecure=allow_insecure)

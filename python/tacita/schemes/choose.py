@@ -42,7 +42,7 @@ class Option:
 
     @property
     def name(self) -> str:
-        """Of the scheme, and of the packing where that was to be chosen."""
+        """The name of the scheme, and of the packing where that was to be chosen."""
         return f"{self.scheme} in {self.packing}" if self.packing else self.scheme
 
     @property

@@ -59,7 +59,7 @@ class Ciphertexts:
         return scheme_named(self.name).several
 
     def plan(self, calibrated: Calibrated) -> Plan:
-        """See `planning.circuit.plan_scheme`."""
+        """Plans by `planning.circuit.plan_scheme`."""
         return plan_scheme(calibrated, self.name)
 
     def estimate(
@@ -70,15 +70,15 @@ class Ciphertexts:
         link: LinkSpeed | None = None,
         memory: float = MEMORY_GB,
     ) -> dict[str, Any]:
-        """See `ciphertext_estimate`."""
+        """Estimates by `ciphertext_estimate`."""
         return estimate(plan, inputs, link=link, memory=memory)
 
     def client(self, public: Public | Path | str, work: Workdir | Path | str, **options: Any) -> Client:
-        """Of what the server published, and a folder of its own for the keys."""
+        """Opens a client on what the server published, with a folder of its own for the keys."""
         return Client(public, work, **options)
 
     def server(self, plan: Plan, model: Checkpoint, work: Workdir | Path | str, **options: Any) -> Server:
-        """Of a folder with the client's evaluation keys and request."""
+        """Opens a server on a folder with the client's evaluation keys and request."""
         return Server(plan, model, work, **options)
 
     def in_the_clear(
@@ -91,8 +91,8 @@ class Ciphertexts:
         progress: Report,
         see: See = unseen,
     ) -> list[Answer]:
-        """On the plan's circuit with no more sequences than hold the samples. see: told of every stage that
-        has run, with a function that reads the slots of a tensor that is alive then. Raises InputError for a
+        """Runs the plan's circuit with no more sequences than hold the samples. see: called after every
+        stage, with a function that reads the slots of a tensor that is alive then. Raises InputError for a
         plan that keeps rows, whose requests are no whole texts (`row_by_row`)."""
         if plan.kept:
             message = "a whole text on a plan that keeps rows of earlier tokens"
@@ -154,7 +154,7 @@ def row_by_row(plan: Plan, model: Checkpoint, backend: str, seed: int = 0) -> Of
 def _answered(
     client: Client, server: Server, texts: Sequence[Text], title: str, place: Place
 ) -> tuple[list[Answer], Seconds]:
-    """One request through the files of its folder."""
+    """Answers one request through the files of its folder."""
     seconds = {"encrypt": _timed(lambda: client.encrypt_batch(texts))}
     with place.bar(f"{title}evaluate") as report:
         seconds["evaluate"] = _timed(lambda: server.evaluate(report))
@@ -170,9 +170,8 @@ def _timed(action: Callable[[], object]) -> float:
 
 
 def _backend(plan: Plan, name: str, seed: int, slots: int) -> PlainBackend | SimBackend:
-    """Of the plan's levels and noise; it holds the circuit to the plan's keys where the slots are the
-    plan's.
-    """
+    """Makes a backend of the plan's levels and noise; it holds the circuit to the plan's keys where the slots
+    are the plan's."""
     full, top = plan.parameters.slots, plan.parameters.max_level
     rotations = frozenset(step for step, _ in plan.rotations) if slots == full else None
     match name:

@@ -50,7 +50,7 @@ def prices_here(preset: str) -> Prices | None:
 
 
 def told(prices: Prices) -> str:
-    """One line for people, without its full stop.
+    """Describes the prices in one line for people, without its full stop.
 
     >>> told(Prices.shipped(16))
     'prices: AMD EPYC, 2 threads'

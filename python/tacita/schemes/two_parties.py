@@ -75,9 +75,8 @@ class TwoParties:
     connected: bool = True
 
     def plan(self, calibrated: Calibrated) -> TwoPartyPlan:
-        """See `two_party.planning.make_two_party_plan`; over a link with the transfers that are quicker
-        there.
-        """
+        """Plans by `two_party.planning.make_two_party_plan`; over a link with the transfers that are quicker
+        there."""
         calibrated.phases.enter("calibrate", self.name)
         link = calibrated.wish.link
         plan = make_two_party_plan(calibrated.model, calibrated.wish, calibrated.phases.part)
@@ -91,15 +90,15 @@ class TwoParties:
         link: LinkSpeed | None = None,
         memory: float = MEMORY_GB,
     ) -> dict[str, Any]:
-        """See `two_party_estimate`; the limit of memory is not its own: nothing is spilled."""
+        """Returns the `estimate` of this module; the limit of memory is ignored, since nothing is spilled."""
         return estimate(plan, inputs or 1, link)
 
     def client(self, party: Party, cache: Path | None = None, **options: Any) -> TwoPartyClient:
-        """Of a connection that was dialled. cache: where public parts are kept (default: the user's)."""
+        """Opens a client on a dialled connection. cache: folder of public parts (default: the user's)."""
         return TwoPartyClient(party, PublicCache(cache), **options)
 
     def server(self, plan: TwoPartyPlan, model: Checkpoint, **options: Any) -> TwoPartyServer:
-        """Ready for connections, which `two_party.reception` accepts."""
+        """Opens a server for connections, which `two_party.reception` accepts."""
         return TwoPartyServer(plan, model, **options)
 
     def in_the_clear(
@@ -149,7 +148,7 @@ def _by_floats(plan: TwoPartyPlan, model: Checkpoint, sample: Sample) -> Answer:
 
 
 def _by_integers(plan: TwoPartyPlan, model: Checkpoint, sample: Sample) -> Answer:
-    """Not sound where a value left its ring."""
+    """Answers by integers; the answer is not sound where a value left its ring."""
     hidden, mask = sample
     ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), mask)
     values = plan.run(ops, ops.input(hidden)).floats

@@ -48,7 +48,7 @@ class Text:
 
     @property
     def files(self) -> list[SpillFile]:
-        """All of them."""
+        """All files of the text's rows."""
         return [file for files in self.tensors.values() for file in files]
 
 
@@ -95,7 +95,8 @@ class KeptRows:
 
 @contextmanager
 def kept_rows(plan: Plan, work: Path, request: Path) -> Iterator[KeptRows | None]:
-    """Those that a request goes on behind; None under a plan that keeps none. The folder is locked meanwhile.
+    """Yields the rows that a request continues; None under a plan that keeps none. The folder is locked
+    meanwhile.
 
     Raises FileError for a request that does not follow the last one of the text that is kept, ResourceError
     where another process has the folder.
@@ -115,12 +116,13 @@ def kept_rows(plan: Plan, work: Path, request: Path) -> Iterator[KeptRows | None
 
 
 def kept_bytes(plan: Plan) -> int:
-    """Of the files at most: those of one row more are written before the others go."""
+    """Returns the largest size of the files: those of one row more are written before the others go."""
     return 2 * ciphertext_bytes(plan.kept, prices_of(plan.parameters))[0]
 
 
 def forget(work: Path) -> None:
-    """Lets go of the text that is kept, if one is. Raises FileError, ResourceError as `kept_rows`."""
+    """Deletes the rows of the text that is kept, if there is one. Raises FileError, ResourceError as
+    `kept_rows`."""
     if (work / FOLDER).exists():
         SpillStore(work / FOLDER).close(keep=False)
 
@@ -146,7 +148,8 @@ def _require_next(plan: Plan, request: Path, digest: str, text: Text | None) -> 
 
 
 def _found(store: SpillStore) -> Text | None:
-    """What is kept, None for nothing. Raises FileError for what `KeptRows.leave` would not have written."""
+    """Reads the text that is kept; None for nothing. Raises FileError for what `KeptRows.leave` would not
+    have written."""
     try:
         if (found := store.read_manifest(MAX_BYTES)) is None:
             return None

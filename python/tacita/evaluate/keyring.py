@@ -61,8 +61,8 @@ def measured_budget(predicted: int, memory: float, taken: int | None, results: i
 
 
 def results_bytes(plan: Plan, group: int) -> int:
-    """Of so many ciphertexts that are refreshed at once: on their way they have about twice the limbs that
-    they end with."""
+    """Returns the bytes of `group` ciphertexts that are refreshed at once: meanwhile they have about twice
+    the limbs that they end with."""
     limbs = 2 * (plan.parameters.max_level + 1)
     return group * 2 * limbs * 2 * plan.parameters.slots * LIMB
 
@@ -74,7 +74,8 @@ def server_bytes(plan: Plan) -> int:
 
 
 def fixed_bytes(plan: Plan) -> int:
-    """Of these, all but ciphertexts: keys, matrices of bootstrapping, process, model and circuit."""
+    """Returns the bytes of `server_bytes` without ciphertexts: keys, matrices of bootstrapping, process,
+    model and circuit."""
     return server_bytes(plan) - _working(plan)
 
 
@@ -119,7 +120,7 @@ def _working(plan: Plan) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """One client's. key_id: random, in all files of the client. nbytes: of the keys."""
+    """One client's evaluator. key_id: random, in all files of the client. nbytes: of the keys."""
 
     key_id: str
     evaluator: Evaluator
@@ -144,7 +145,7 @@ class KeyRing:
 
     @property
     def further_bytes(self) -> int:
-        """Of the keys beside one client's."""
+        """Bytes of the keys beyond the first client's."""
         return sum(held.nbytes for held in list(self._held.values())[1:])
 
     def held(self, key_id: str) -> Held | None:
@@ -179,7 +180,7 @@ class KeyRing:
         return found
 
     def _make_room(self) -> None:
-        """For one more client's keys."""
+        """Drops the least recently used keys until the limit leaves room for one more client's."""
         spare = max(0, int(self._memory * GB) - server_bytes(self._plan))
         while self._held and sum(held.nbytes for held in self._held.values()) > spare:
             self._held.popitem(last=False)

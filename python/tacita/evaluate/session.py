@@ -142,8 +142,8 @@ class Server:
         return self.work.response
 
     def forget(self) -> None:
-        """Lets go of the rows of a text that is asked row by row (`Plan.kept`); the next request begins one.
-        Raises FileError, ResourceError."""
+        """Deletes the rows of a text that is asked row by row (`Plan.kept`); the next request begins a new
+        text. Raises FileError, ResourceError."""
         forget(self.work.path)
 
     @property
@@ -151,7 +151,8 @@ class Server:
         return circuit_of(self.plan, self.model)
 
     def _keys_of(self, request: Path) -> Held:
-        """Those that the request was made with, where they are in memory; else those of the work folder."""
+        """Returns the keys that the request was made with, where they are in memory; else loads those of the
+        work folder."""
         found = self.ring.held(envelope.key_of(request, "request"))
         return found or self.ring.load(require(self.work.evaluation_keys, "keygen"))
 

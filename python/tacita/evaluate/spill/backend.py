@@ -41,7 +41,8 @@ class Operation:
 
 
 class SpillingBackend:
-    """See the module. `inner` sees its own ciphertexts only; circuits see handles only."""
+    """A backend within a memory budget; see the module. `inner` sees its own ciphertexts only; circuits see
+    handles only."""
 
     add = Operation()
     sub = Operation()
@@ -73,16 +74,17 @@ class SpillingBackend:
         return ct.level
 
     def drop_to(self, a: Handle, level: int) -> Handle:
-        """As the contract says; where there is nothing to drop, a itself, and nothing is loaded."""
+        """Lowers a ciphertext as the contract says; where there is nothing to drop, returns `a` itself and
+        loads nothing."""
         return a if level == a.level else self.call("drop_to", True, a, level)
 
     def rotate_many(self, a: Handle, ks: Sequence[int]) -> list[Handle]:
-        """As the contract says."""
+        """Rotates by each of `ks`, as the contract says."""
         found: list[Handle] = self.call("rotate_many", True, a, ks, made=len(ks))
         return found
 
     def linear(self, xs: Sequence[Handle], plan: LinearPlan) -> list[Handle]:
-        """As the contract says."""
+        """Applies a linear map, as the contract says."""
         found: list[Handle] = self.call("linear", True, xs, plan, made=plan.n_outputs)
         return found
 
@@ -92,7 +94,8 @@ class SpillingBackend:
         right: Sequence[Sequence[Handle]],
         onto: Handle | None = None,
     ) -> Handle:
-        """As the contract says. They live for one loop, and are half as large again as their results."""
+        """Makes products as the contract says. They live for one loop, and are half as large again as their
+        results."""
         number = len(left[0]) * len(right[0]) if left and right and onto is None else 0
         found: Handle = self.call("products", False, left, right, onto, made=number * 3 // 2)
         return found
@@ -112,7 +115,7 @@ class SpillingBackend:
         harmonics: Vector | None = None,
         level: int | None = None,
     ) -> list[Handle]:
-        """As the contract says; operands and results of one product in memory at once."""
+        """Multiplies as the contract says; operands and results of one product are in memory at once."""
         found: list[Handle] = self.call("coefficient_product", True, xs, matrix, harmonics, level)
         return found
 
@@ -124,9 +127,9 @@ class SpillingBackend:
         return [ct for group in groups for ct in self.call(name, True, cts[group], kinds[group], *arguments)]
 
     def matmul(self, xs: Sequence[Handle], weights: Vector, bias: Vector | None = None) -> list[Handle]:
-        """As the contract says, so many outputs at once that they take an eighth of the budget. All operands
-        are needed at once, so those above the lowest are brought down before: each for itself and once,
-        while the engine would keep a copy of each beside it, for every group of outputs."""
+        """Multiplies as the contract says, so many outputs at once that they take an eighth of the budget.
+        All operands are needed at once, so those above the lowest are brought down before: each for itself
+        and once, while the engine would keep a copy of each beside it, for every group of outputs."""
         lowest = min((x.level for x in xs), default=0)
         xs = [self.drop_to(x, lowest) for x in xs]
         largest = max((x.slot.nbytes for x in xs), default=1)
@@ -140,9 +143,9 @@ class SpillingBackend:
         return self._inner.stage(name)
 
     def call(self, name: str, spillable: bool, *arguments: Any, made: int = 0) -> Any:
-        """One operation of the inner backend. spillable: whether its results can go to disk. made: results,
-        in ciphertexts like the smallest operand, for which room is made before, beyond what a budget keeps
-        free anyway. Errors: its own, and those of the store."""
+        """Runs one operation of the inner backend. spillable: whether its results can go to disk. made:
+        results, in ciphertexts like the smallest operand, for which room is made before, beyond what a budget
+        keeps free anyway. Errors: its own, and those of the store."""
         handles = list(_handles(arguments))
         results = made * min((handle.slot.nbytes for handle in handles), default=0)
         with self.pool.pinned(handles, room=max(0, results - self.pool.budget // RESULTS)):
@@ -154,7 +157,7 @@ class SpillingBackend:
             return self._wrap(result, known, spillable)
 
     def _wrap(self, result: Any, known: dict[int, Handle], spillable: bool) -> Any:
-        """Results as handles; an operand that the operation gave back keeps its own."""
+        """Returns results as handles; an operand that the operation gave back keeps its own."""
         if isinstance(result, list):
             return [self._wrap(item, known, spillable) for item in result]
         if id(result) in known:

@@ -125,7 +125,7 @@ class OwnFolder:
         return name in self._written and stat.S_ISREG(self._mode(name) or 0)
 
     def _mode(self, name: str) -> int | None:
-        """Of the entry itself, not of what it links to; None when there is none."""
+        """Returns the mode of the entry itself, not of what it links to; None when there is none."""
         try:
             return os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode
         except FileNotFoundError:

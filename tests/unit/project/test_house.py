@@ -7,13 +7,19 @@ gives up in another; a cap that is raised or removed needs a note in `docs/decis
 from __future__ import annotations
 
 import ast
+import doctest
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[3] / "python" / "tacita"
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PACKAGE = ROOT / "python" / "tacita"
+sys.path.insert(0, str(ROOT / ".ci"))
+packages = pytest.importorskip("packages")
 FILES, ARROWS, FOLDER = 490, 102, 14
-GROUND = {"errors", "data"}  # everybody imports them
 LINES = {
     "approx": 2800,
     "blocks": 1600,
@@ -42,25 +48,11 @@ def modules() -> dict[str, Path]:
     return {".".join(["tacita", *path.relative_to(PACKAGE).with_suffix("").parts]): path for path in paths}
 
 
-def imports(path: Path, *, at_start: bool) -> Iterator[str]:
-    """Names that a file imports: all of them, or only those that it needs before it is imported itself."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in tree.body if at_start else ast.walk(tree):
+def imports(path: Path) -> Iterator[str]:
+    """Names that a file imports before it is imported itself."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def arrows() -> set[tuple[str, str]]:
-    """(package, package that it imports), without top-level files and what everybody imports."""
-    packages = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()} - GROUND
-    found = set()
-    for path in modules().values():
-        here = path.relative_to(PACKAGE).parts[0]
-        for name in imports(path, at_start=False):
-            there = [*name.split("."), ""][1] if name.startswith("tacita.") else ""
-            if here in packages and there in packages and here != there:
-                found.add((here, there))
-    return found
 
 
 def test_files_and_folders_stay_few() -> None:
@@ -80,7 +72,13 @@ def test_packages_stay_small() -> None:
 
 
 def test_packages_import_few_others() -> None:
-    assert len(arrows()) <= ARROWS, len(arrows())
+    assert len(pairs := packages.arrows()) <= ARROWS, len(pairs)
+
+
+def test_the_drawing_is_of_today() -> None:
+    """`python .ci/packages.py --write` draws it anew."""
+    assert doctest.testmod(packages).failed == 0
+    assert packages.drawing() in (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
@@ -92,6 +90,6 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 
 
 def targets(path: Path, known: dict[str, Path]) -> Iterator[str]:
-    for name in imports(path, at_start=True):
+    for name in imports(path):
         module = name if name in known else name.rpartition(".")[0]
         yield from (one for one in (module, f"{module}.__init__") if one in known)

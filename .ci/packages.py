@@ -1,7 +1,7 @@
-"""Draws which package imports which, for ARCHITECTURE.md.
+"""Draws which package imports which, for docs/packages.md.
 
     python .ci/packages.py            prints the drawing, in Mermaid
-    python .ci/packages.py --write    puts it between the markers of ARCHITECTURE.md
+    python .ci/packages.py --write    puts it between the markers of docs/packages.md
 
 An arrow that a longer way implies is left out. Packages that import each other share a box.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGE, PAGE = ROOT / "python" / "tacita", ROOT / "ARCHITECTURE.md"
+PACKAGE, PAGE = ROOT / "python" / "tacita", ROOT / "docs" / "packages.md"
 BEGIN, END = "<!-- packages: begin -->\n", "<!-- packages: end -->"
 GROUND = {"errors", "data"}  # everybody imports them
 

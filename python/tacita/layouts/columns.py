@@ -174,11 +174,11 @@ def weights(matrix: Array, src: Columns, dst: Columns) -> Array:
     `Backend.matmul` takes on `shifted` inputs."""
     lanes = src.shape.lanes
     padded = np.pad(matrix, ((0, 1), (0, 1)))
-    found = np.zeros((dst.count, len(shifts(lanes)), src.count, lanes))
+    table = np.zeros((dst.count, len(shifts(lanes)), src.count, lanes))
     for n, shift in enumerate(shifts(lanes)):
         for lane in range(max(0, -shift), min(lanes, lanes - shift)):
-            found[:, n, :, lane] = padded[np.ix_(dst.index[:, lane], src.index[:, lane + shift])]
-    return found.reshape(dst.count, -1, lanes)
+            table[:, n, :, lane] = padded[np.ix_(dst.index[:, lane], src.index[:, lane + shift])]
+    return table.reshape(dst.count, -1, lanes)
 
 
 def lane_total(be: Backend, x: Ct, lanes: int) -> Ct:

@@ -146,14 +146,14 @@ class Features:
     def index(self) -> IntArray:
         """int [ciphertexts, period]: the feature in each slot, or -1."""
         q, t, z = self.shape.coordinates
-        found = []
+        features = []
         for ct in range(self.count):
             group, j = divmod(ct, self.shape.count)
             row = (self.shape.places * j + q + t) % self.shape.rows
             feature = (group * self.heads + z) * self.width + row
             inside = (z < self.heads) & (row < self.width) & (feature < self.size)
-            found.append(np.where(inside, feature, -1))
-        return np.stack(found)
+            features.append(np.where(inside, feature, -1))
+        return np.stack(features)
 
     @cached_property
     def first(self) -> list[IntArray]:

@@ -122,8 +122,8 @@ class OneTextResponse:
 
     def chooses(self, slots: int, hidden: int) -> bool:
         """Whether it is a choice among words (`packings.vector.choice`), made of a vector of this size."""
-        found = (self.slots, self.width, self.apart, self.bound, self.rows)
-        return found == (slots, choice_width(ceil_power(hidden), self.size), False, 1.0, 1)
+        fields = (self.slots, self.width, self.apart, self.bound, self.rows)
+        return fields == (slots, choice_width(ceil_power(hidden), self.size), False, 1.0, 1)
 
     def check_tokens(self) -> None:
         """Raises ShapeError for an answer for every token that the packing does not admit."""
@@ -160,13 +160,13 @@ class OneTextResponse:
         used = np.zeros(table.shape, dtype=bool)
         for place in (*places, *copies, self.check_place):
             used[place] = True
-        found = Answer(
+        result = Answer(
             values=0.5 * (answer + again) * self.bound,
             disagreement=float(np.max(np.abs(answer - again))) * self.bound,
             leak=float(np.max(np.abs(table[~used]))) * self.bound,
             norm_check=2.0 * float(table[self.check_place].real),
         )
-        return [found]
+        return [result]
 
 
 class Unpacking(Protocol):

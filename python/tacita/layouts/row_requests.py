@@ -94,8 +94,8 @@ class RowsResponse(OneTextResponse):
         if self.rows != 1:
             return (self.slots, self.rows, self.width) == (slots, tokens, slots // tokens)
         blocks = blocks_of(slots, ceil_power(hidden), self.size, dense=classes)
-        known = ((slots // tokens, classes), blocks)
-        return self.slots == slots and (self.width, self.apart) in known
+        choices = ((slots // tokens, classes), blocks)
+        return self.slots == slots and (self.width, self.apart) in choices
 
 
 # What the client encrypts for a step: the newest row of a text as a vector, and the mask of all its rows.

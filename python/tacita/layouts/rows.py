@@ -175,7 +175,7 @@ def linear_diagonals(
         ins, outs = src.home[i] >= 0, dst.home[j] >= 0
         cells = _cells(ins.tobytes(), outs.tobytes(), src.blocks[i], src.copies(i))
         part = WeightBlock(cells, weight[np.ix_(dst.home[j][outs], src.home[i][ins])])
-        steps = cells.steps[part.kept]
+        steps = cells.steps[part.nonzero]
         if len(steps):
             places.append(np.stack([np.full_like(steps, first_output + j), np.full_like(steps, i), steps], 1))
             parts.append(part)
@@ -206,17 +206,17 @@ class WeightBlock:
     weights: Array
 
     @cached_property
-    def kept(self) -> NDArray[np.bool_]:
+    def nonzero(self) -> NDArray[np.bool_]:
         """Which of the cells' diagonals are not zero."""
-        kept = np.full(len(self.cells.steps), bool(self.weights.all()))
-        if not kept.all():
-            kept[self.cells.flat[self.weights != 0] // self.cells.window] = True
-        return kept
+        flags = np.full(len(self.cells.steps), bool(self.weights.all()))
+        if not flags.all():
+            flags[self.cells.flat[self.weights != 0] // self.cells.window] = True
+        return flags
 
     @property
     def filled(self) -> NDArray[np.bool_]:
         """Which of the diagonals kept hold a number: all of them."""
-        return np.ones(np.count_nonzero(self.kept), dtype=bool)
+        return np.ones(np.count_nonzero(self.nonzero), dtype=bool)
 
     @cached_property
     def real(self) -> bool:
@@ -228,7 +228,7 @@ class WeightBlock:
         """[diagonals, window]."""
         table = np.zeros((len(self.cells.steps), self.cells.window), self.weights.dtype)
         table.reshape(-1)[self.cells.flat] = self.weights
-        return table if self.kept.all() else table[self.kept]
+        return table if self.nonzero.all() else table[self.nonzero]
 
 
 @lru_cache(maxsize=KEPT)

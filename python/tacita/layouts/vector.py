@@ -89,9 +89,9 @@ class CyclicMap:
             for i, ins in enumerate(src)
         ]
         diagonals = Diagonals.joined(parts)
-        found = RealMap.build(diagonals, n_inputs=len(src), n_outputs=len(dst))
+        real_map = RealMap.build(diagonals, n_inputs=len(src), n_outputs=len(dst))
         folds = (width // height, height) if width > height else (1, 0)
-        return CyclicMap(found, tuple(np.where(o >= 0, bias[o], 0.0) for o in dst), folds)
+        return CyclicMap(real_map, tuple(np.where(o >= 0, bias[o], 0.0) for o in dst), folds)
 
     def apply(self, be: Backend, xs: Sequence[Ct]) -> tuple[Ct, ...]:
         """Ciphertexts of src -> ciphertexts of dst."""

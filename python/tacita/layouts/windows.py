@@ -75,9 +75,9 @@ class HeadWindow:
         elsewhere."""
         block = np.zeros(self.block)
         block[: self.half * len(self.heads)] = np.repeat(values[list(self.heads)], self.half)
-        found = np.zeros(self.shape.window)
-        found[: self.block * self.copies] = np.tile(block, self.copies)
-        return found
+        vector = np.zeros(self.shape.window)
+        vector[: self.block * self.copies] = np.tile(block, self.copies)
+        return vector
 
     @cached_property
     def within(self) -> Array:
@@ -95,12 +95,12 @@ def placed(window: HeadWindow, table: Array) -> list[Array]:
     """Places a table (heads of the model, queries, keys) where each score of the window's heads is, zero
     elsewhere: a slot vector for each of the window's ciphertexts of scores."""
     tokens, queries = window.shape.tokens, np.arange(window.shape.tokens)
-    found = np.zeros((window.score_cts, tokens, window.shape.window))
+    scores = np.zeros((window.score_cts, tokens, window.shape.window))
     for number, head in enumerate(window.heads):
         for shift in range(tokens):
             ct, slot = window.place(number, 0, shift)
-            found[ct, :, slot] = table[head, queries, (queries + shift) % tokens]
-    return list(found.reshape(window.score_cts, -1))
+            scores[ct, :, slot] = table[head, queries, (queries + shift) % tokens]
+    return list(scores.reshape(window.score_cts, -1))
 
 
 def head_windows(shape: RowsShape, heads: int, head_size: int) -> tuple[HeadWindow, ...]:

@@ -52,14 +52,14 @@ class ApproximateTensors(FloatTensors):
 
     def softmax(self, scores: Array, name: str, reach: Reach = EVERYWHERE) -> Array:
         """Exponentials and one inverse for each row, or both phases."""
-        found = self._specs.attention(name)
-        seen = sequence.visible(self._mask[..., None, :], scores.shape[-2:], reach)
-        if found.rows is not None:
-            scores = scores - found.rows.of(np.swapaxes(self._queries, 0, 1))[..., None]
-        self._look(found.exp, found.share * scores[..., self._real(scores), :][..., self._mask > 0.0])
-        if phases := found.phases:
-            return softmax.numpy(scores, seen, phases)
-        return self._one_phase(scores, seen, found)
+        spec = self._specs.attention(name)
+        visible = sequence.visible(self._mask[..., None, :], scores.shape[-2:], reach)
+        if spec.rows is not None:
+            scores = scores - spec.rows.of(np.swapaxes(self._queries, 0, 1))[..., None]
+        self._look(spec.exp, spec.share * scores[..., self._real(scores), :][..., self._mask > 0.0])
+        if phases := spec.phases:
+            return softmax.numpy(scores, visible, phases)
+        return self._one_phase(scores, visible, spec)
 
     def powers(self, scores: Array, variant: Powers, name: str) -> Array:
         """Powers are told as exponentials are, with a stored inverse."""
@@ -80,11 +80,11 @@ class ApproximateTensors(FloatTensors):
         self._look(spec, variance[..., self._real(x), :])
         return np.asarray(centred * spec.numpy(variance) * gamma + beta)
 
-    def _one_phase(self, scores: Array, seen: Array, found: AttentionSpecs) -> Array:
-        exponentials = found.exp.numpy(scores) * (seen / self._mask.sum())
+    def _one_phase(self, scores: Array, visible: Array, spec: AttentionSpecs) -> Array:
+        exponentials = spec.exp.numpy(scores) * (visible / self._mask.sum())
         means = exponentials.sum(axis=-1, keepdims=True)
-        self._look(found.inverse, means[..., self._real(means), :])
-        return np.asarray(exponentials * found.inverse.numpy(means))
+        self._look(spec.inverse, means[..., self._real(means), :])
+        return np.asarray(exponentials * spec.inverse.numpy(means))
 
     def _real(self, x: Array) -> NDArray[np.bool_]:
         """Which rows are those of tokens; of some of the rows, which are the first or last, all."""

@@ -53,8 +53,8 @@ class Operation:
         """
 
         def run(be: Backend, live: Live) -> Live:
-            found = function(be, *(live[tensor] for tensor in reads))
-            return {writes: found} if isinstance(writes, str) else dict(zip(writes, found, strict=True))
+            results = function(be, *(live[tensor] for tensor in reads))
+            return {writes: results} if isinstance(writes, str) else dict(zip(writes, results, strict=True))
 
         return Operation(name, tuple(reads), run)
 
@@ -155,13 +155,13 @@ class Circuit:
     @property
     def inputs(self) -> Mapping[str, int]:
         """Ciphertexts of every tensor that comes in: the request's, and what was kept."""
-        return {**self.request.counts, **{kept.before: kept.count for kept in self.kept}}
+        return {**self.request.counts, **{tensor.before: tensor.count for tensor in self.kept}}
 
     @property
     def unplaced(self) -> frozenset[str]:
         """Tensors that the placement never lowers nor refreshes: those that are fixed, and what is left for
         the next request, which no stage reads and so is at any level where it was made."""
-        return self.fixed | {kept.after for kept in self.kept}
+        return self.fixed | {tensor.after for tensor in self.kept}
 
 
 class Parts(Protocol[F]):
@@ -248,11 +248,11 @@ def attentions(graph: Graph) -> list[Attention]:
 
 def heads_of(graph: Graph, packing: str) -> tuple[int, int]:
     """(heads, head size) of all attentions. Raises PlanError where they differ, or there is none."""
-    found = {(a.heads, a.head_size) for a in attentions(graph)}
-    if len(found) != 1:
-        message = f"{packing} of attentions with (heads, head size) {sorted(found)}"
+    sizes = {(a.heads, a.head_size) for a in attentions(graph)}
+    if len(sizes) != 1:
+        message = f"{packing} of attentions with (heads, head size) {sorted(sizes)}"
         raise PlanError(message, hint="one kind is needed")
-    return found.pop()
+    return sizes.pop()
 
 
 def refuse_node(packing: str, name: str, what: str) -> PlanError:

@@ -117,17 +117,17 @@ class CoefficientForward:
         """The four stages of the block. x, residual, target: live tensors; the sum goes into the target."""
         turned, active, total = f"{name}.turned", f"{name}.active", f"{name}.total"
         back = turned if residual == x else f"{name}.residual"
-        found = [_complex(Operation.of(f"{name}.arrange", (x,), turned, self.arrange), turned)]
+        stages = [_complex(Operation.of(f"{name}.arrange", (x,), turned, self.arrange), turned)]
         if back != turned:
             more = Operation.of(f"{name}.arrange_residual", (residual,), back, self.arrange)
-            found.append(_complex(more, back))
+            stages.append(_complex(more, back))
         activate = Operation.of(f"{name}.activate", (turned,), active, self.activate)
         contract = Operation.of(f"{name}.contract", (back, active), total, self.contract)
-        found += [
+        stages += [
             replace(_complex(operation, tensor), refreshes=True)
             for operation, tensor in ((activate, active), (contract, total))
         ]
-        return [*found, Operation.of(f"{name}.restore", (total,), target, self.restore)]
+        return [*stages, Operation.of(f"{name}.restore", (total,), target, self.restore)]
 
 
 def _complex(operation: Operation, tensor: str) -> Operation:
@@ -137,9 +137,9 @@ def _complex(operation: Operation, tensor: str) -> Operation:
 def _inputs(matrix: Array, places: Places) -> Array:
     """Moves a matrix's columns to turned rows: (outputs, hidden) -> (outputs, features of turned rows)."""
     features, there, size = places
-    found = np.zeros((len(matrix), size))
-    found[:, there] = matrix[:, features]
-    return found
+    columns = np.zeros((len(matrix), size))
+    columns[:, there] = matrix[:, features]
+    return columns
 
 
 def _outputs(both: Array, shift: Array, places: Places, layout: FeatureLayout) -> tuple[Array, Array]:
@@ -192,6 +192,6 @@ class CoefficientParts(RowParts):
         return forward.operations(block.name, block.x.live, block.residual.live, target.live)
 
 
-def _renamed(found: OneTextRequest | OneTextResponse, kind: type[Numbers]) -> Numbers:
+def _renamed(layout: OneTextRequest | OneTextResponse, kind: type[Numbers]) -> Numbers:
     """The same numbers, as this packing's."""
-    return kind(**{f.name: getattr(found, f.name) for f in fields(found)})
+    return kind(**{f.name: getattr(layout, f.name) for f in fields(layout)})

@@ -67,8 +67,8 @@ class World:
 
     def floats(self, sample: Sample, see: Callable[[str, Array], None]) -> Array:
         """The answer (outputs,), of every token (tokens, outputs), and what is on the way to it."""
-        found = self.case.forward(Meaning(FloatTensors(self.weights, sample[1], see)), sample[0])
-        return np.asarray(found[0] if len(found) == 1 else found, np.float64)
+        rows = self.case.forward(Meaning(FloatTensors(self.weights, sample[1], see)), sample[0])
+        return np.asarray(rows[0] if len(rows) == 1 else rows, np.float64)
 
 
 def world_of(case: Case, tokens: int, texts: int = 1, seed: int = 0) -> World:
@@ -91,23 +91,23 @@ def world_of(case: Case, tokens: int, texts: int = 1, seed: int = 0) -> World:
 
 def specs_of(world: World, *, two_phases: bool = False) -> CircuitSpecs:
     """Approximations fitted to what floats see on all samples, with room. two_phases: of every softmax."""
-    walk, seen = Shapes(), [dict[str, Array]() for _ in world.samples]
+    walk, traces = Shapes(), [dict[str, Array]() for _ in world.samples]
     world.case.forward(walk, (world.tokens, world.case.features))
     answers = [
-        world.floats(sample, trace.__setitem__) for sample, trace in zip(world.samples, seen, strict=True)
+        world.floats(sample, trace.__setitem__) for sample, trace in zip(world.samples, traces, strict=True)
     ]
     masks = [mask for _, mask in world.samples]
     nodes: dict[str, NodeSpecs] = {}
     for name, node in walk.nodes.items():
         if isinstance(node, Attention):
-            nodes[name] = _attention(name, node, seen, masks, two_phases)
+            nodes[name] = _attention(name, node, traces, masks, two_phases)
         elif isinstance(node, Norm):
-            nodes[name] = _norm(name, node, seen)
+            nodes[name] = _norm(name, node, traces)
         elif isinstance(node, FeedForward | Function):
             kind = node.function if isinstance(node, FeedForward) else node.kind
-            fitted = _function(kind, _signed([t[f"{name}.argument"] for t in seen]))
-            nodes[name] = FunctionSpecs(fitted, None, *_gate(name, seen))
-    inputs = {step.name: _bound(_of(seen, step.name)) for step in world.graph.readers_of_sums()}
+            fitted = _function(kind, _signed([t[f"{name}.argument"] for t in traces]))
+            nodes[name] = FunctionSpecs(fitted, None, *_gate(name, traces))
+    inputs = {step.name: _bound(_of(traces, step.name)) for step in world.graph.readers_of_sums()}
     entry = _bound([hidden for hidden, _ in world.samples])
     return CircuitSpecs(nodes, entry, 2.0 * _bound(answers), inputs)
 
@@ -159,24 +159,24 @@ def counts(case: Case, build: Build, be: Any, tokens: int, *, two_phases: bool =
     live = {name: tuple(be.input() for _ in range(n)) for name, n in circuit.request.counts.items()}
     for stage in circuit.stages:
         live = stage.run(be, dict(live))
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for (operation, *_), count in be.counts.items():
-        found[operation] += count
-    return found
+        totals[operation] += count
+    return totals
 
 
-def _of(seen: Sequence[dict[str, Array]], name: str) -> list[Array]:
+def _of(traces: Sequence[dict[str, Array]], name: str) -> list[Array]:
     """What went into a node, of the nodes that may read a stored sum."""
     keys = [f"{name}.{key}" for key in ("sum", "input")]
-    return [trace[key] for trace in seen for key in keys if key in trace]
+    return [trace[key] for trace in traces for key in keys if key in trace]
 
 
 def _attention(
-    name: str, node: Attention, seen: Sequence[dict[str, Array]], masks: Sequence[Array], two_phases: bool
+    name: str, node: Attention, traces: Sequence[dict[str, Array]], masks: Sequence[Array], two_phases: bool
 ) -> AttentionSpecs:
-    scores = [trace[f"{name}.scores"] for trace in seen]
+    scores = [trace[f"{name}.scores"] for trace in traces]
     low, high = _signed(scores)
-    attended = _bound([trace[f"{name}.context"] for trace in seen])
+    attended = _bound([trace[f"{name}.context"] for trace in traces])
     if isinstance(node.weights, Powers):
         p = node.weights
         largest = power.top((low, high), p.offset) ** p.power
@@ -190,9 +190,9 @@ def _attention(
             [sequence.seen(scores[0].shape[1:], node.reach) * m for m in masks],
             attended,
         )
-    logs = [trace[f"{name}.log_sum_exp"] for trace in seen]
+    logs = [trace[f"{name}.log_sum_exp"] for trace in traces]
     means = [np.exp(log - high) / mask.sum() for log, mask in zip(logs, masks, strict=True)]
-    mixed = [_unnormalised(trace[f"{name}.context"], mean) for trace, mean in zip(seen, means, strict=True)]
+    mixed = [_unnormalised(trace[f"{name}.context"], mean) for trace, mean in zip(traces, means, strict=True)]
     span = min(float(m[m > 1e-300].min()) for m in means) / 1.5, max(float(m.max()) for m in means) * 1.5
     return AttentionSpecs(
         exp=exp.fit((low, high), ERROR * span[0], shift=high),
@@ -210,8 +210,8 @@ def _two_phases(
         for s, mask in zip(scores, masks, strict=True)
     ]
     means = min(float(m[m > 0.0].min()) for m in halves) / 1.5, max(float(m.max()) for m in halves) * 1.5
-    found = softmax.fit(interval, means, (ERROR, ERROR), keys=len(masks[0][0]), shift=interval[1])
-    return AttentionSpecs.of_phases(found, attended)
+    phases = softmax.fit(interval, means, (ERROR, ERROR), keys=len(masks[0][0]), shift=interval[1])
+    return AttentionSpecs.of_phases(phases, attended)
 
 
 def _unnormalised(context: Array, means: Array) -> Array:
@@ -220,25 +220,25 @@ def _unnormalised(context: Array, means: Array) -> Array:
     return np.asarray(context.reshape(rows, heads, -1) * means.T[:, :, None])
 
 
-def _norm(name: str, node: Norm, seen: Sequence[dict[str, Array]]) -> NormSpecs:
-    variance = np.concatenate([trace[f"{name}.variance"].ravel() for trace in seen])
+def _norm(name: str, node: Norm, traces: Sequence[dict[str, Array]]) -> NormSpecs:
+    variance = np.concatenate([trace[f"{name}.variance"].ravel() for trace in traces])
     span = float(variance.min()) / 1.5, float(variance.max()) * 1.5
-    found: Spec = rsqrt.fit(span, ERROR)
+    spec: Spec = rsqrt.fit(span, ERROR)
     if node.deviation is not None:
-        found = constant.fit("rsqrt", span, 1.0 / node.deviation)
-    centred, result = (_bound([trace[f"{name}.{key}"] for trace in seen]) for key in ("centred", "result"))
-    return NormSpecs(found, centred, result)
+        spec = constant.fit("rsqrt", span, 1.0 / node.deviation)
+    centred, result = (_bound([trace[f"{name}.{key}"] for trace in traces]) for key in ("centred", "result"))
+    return NormSpecs(spec, centred, result)
 
 
-def _gate(name: str, seen: Sequence[dict[str, Array]]) -> list[float]:
+def _gate(name: str, traces: Sequence[dict[str, Array]]) -> list[float]:
     """Bounds of a gated feed-forward's factor and product; none of another node."""
-    keys = [key for key in (f"{name}.factor", f"{name}.product") if key in seen[0]]
-    return [_bound([trace[key] for trace in seen]) for key in keys]
+    keys = [key for key in (f"{name}.factor", f"{name}.product") if key in traces[0]]
+    return [_bound([trace[key] for trace in traces]) for key in keys]
 
 
 def _function(kind: str, interval: tuple[float, float]) -> Spec:
-    found: Spec = FITS[kind].fit(interval, COARSE.get(kind, ERROR))
-    return found
+    spec: Spec = FITS[kind].fit(interval, COARSE.get(kind, ERROR))
+    return spec
 
 
 def _signed(values: Sequence[Array]) -> tuple[float, float]:

@@ -81,8 +81,8 @@ def norms_before(
 def _input_again(b: Blocks[Any, Any], x: Any, *, m: Little, rows: int | None, head: str) -> Any:
     """Norms before the blocks, and the input added to what the last block adds to; then the mean's norm."""
     y = b.add(x, b.attention(b.norm(x, m.norm("ln1"), "norm1"), m.attention, "attention", rows))
-    kept = b.add(y, x, -1.7)
-    x = b.add(kept, b.feed_forward(b.norm(y, m.norm("ln2"), "norm2"), m.feed_forward, "feed_forward"))
+    total = b.add(y, x, -1.7)
+    x = b.add(total, b.feed_forward(b.norm(y, m.norm("ln2"), "norm2"), m.feed_forward, "feed_forward"))
     pooled = b.mean(b.norm(x, m.norm("ln3"), "norm3"), "mean")
     return _headed(b, b.norm(pooled, Norm("ln5", m.features, 1e-5), "norm5"), m, head)
 

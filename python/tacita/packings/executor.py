@@ -59,8 +59,8 @@ def run(
     """
     _require_stages(placed, stages)
     clock = _Clock(predicted or [1.0] * len(stages), begin)
-    live, given = dict(live), live
-    given.clear()
+    live, request = dict(live), live
+    request.clear()
     for index, (step, stage) in islice(enumerate(zip(placed, stages, strict=True)), begin, None):
         progress(clock.report(stage.name, index))
         # rebound at once: what is dead now is freed before the next stage, not after it
@@ -84,8 +84,8 @@ def run_together(
     """
     _require_stages(placed, stages)
     lives, names = [dict(live) for _, live in requests], [frozenset[str]()] * len(requests)
-    for _, given in requests:
-        given.clear()
+    for _, request in requests:
+        request.clear()
     for step, stage in zip(placed, stages, strict=True):
         for i, (be, _) in enumerate(requests):
             lives[i], names[i] = _after(step, stage, be, lives[i], names[i])
@@ -105,9 +105,9 @@ def _after(
     """The live tensors after a stage and those with independent parts. live: those before it, changed."""
     _enter(step, be, live, complex_names)
     with be.stage(stage.name):
-        found = stage.run(be, dict(live))
-    carried = {name for name in complex_names if found.get(name) is live.get(name)}
-    return found, frozenset(carried | stage.complex_outputs)
+        outputs = stage.run(be, dict(live))
+    carried = {name for name in complex_names if outputs.get(name) is live.get(name)}
+    return outputs, frozenset(carried | stage.complex_outputs)
 
 
 def _enter(step: PlacedStage, be: Backend, live: Live, complex_names: Set[str]) -> None:
@@ -143,15 +143,15 @@ def refresh(
     that came too low drags along what it is multiplied with.
     """
     wanted = dict.fromkeys(tensors, be.max_level) | dict(levels or {})
-    found: dict[Slot, Ct] = {}
+    results: dict[Slot, Ct] = {}
     groups = _groups(be, tensors, complex_names, planned)
     for first in range(0, len(groups), AT_ONCE):
         part = groups[first : first + AT_ONCE]
         inputs = [_join(be, *(tensors[name][i] for name, i in slots)) for slots, _ in part]
         for (slots, _), ct in zip(part, be.bootstrap(inputs, [kind for _, kind in part]), strict=True):
             lowered = be.drop_to(ct, max(wanted[name] for name, _ in slots))
-            found.update(zip(slots, _parts(be, lowered, len(slots)), strict=True))
-    return {name: tuple(found[name, i] for i in range(len(cts))) for name, cts in tensors.items()}
+            results.update(zip(slots, _parts(be, lowered, len(slots)), strict=True))
+    return {name: tuple(results[name, i] for i in range(len(cts))) for name, cts in tensors.items()}
 
 
 def _groups(
@@ -193,8 +193,8 @@ class _Clock:
     def report(self, stage: str, index: int) -> Progress:
         spent = time.monotonic() - self.began
         done, todo = sum(self.predicted[self.begin : index]), sum(self.predicted[index:])
-        left = todo * (spent / done if done else 1.0)
-        return Progress(stage, index, len(self.predicted), spent, left)
+        remaining = todo * (spent / done if done else 1.0)
+        return Progress(stage, index, len(self.predicted), spent, remaining)
 
 
 # A text that is read row by row on a circuit of steps, in the clear: what one step leaves, the next takes.
@@ -235,8 +235,8 @@ class Steps:
         self.kept = {
             one.before: lowered(be, out[one.after], levels[one.before]) for one in self._circuit.kept
         }
-        (found,) = self._circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
-        return found
+        (result,) = self._circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
+        return result
 
 
 def lowered(be: Any, cts: Cts, level: int) -> Cts:
@@ -252,9 +252,9 @@ def prefixes(sample: Sample) -> Iterator[Sample]:
 def beginning(sample: Sample, count: int) -> Sample:
     """The first rows of a text in reverse, at most so many."""
     (rows, mask), whole = sample, _length(sample)
-    count, found, real = min(count, whole), np.zeros_like(rows), np.zeros_like(mask)
-    found[:count], real[:count] = rows[whole - count : whole], 1.0
-    return found, real
+    count, first, real = min(count, whole), np.zeros_like(rows), np.zeros_like(mask)
+    first[:count], real[:count] = rows[whole - count : whole], 1.0
+    return first, real
 
 
 def _length(sample: Sample) -> int:

@@ -165,15 +165,15 @@ class _Lowering(Generic[F]):
         x = self._value(step, 0)
         if isinstance(x, Block) or (isinstance(x, Held) and x.rows != step.output.shape[0]):
             raise self._unknown(step)
-        found = x if isinstance(x, Mapped) else Mapped(x, None)
-        self.operations += self._parts.answer(found.x, found.dense, found.mean)
+        mapped = x if isinstance(x, Mapped) else Mapped(x, None)
+        self.operations += self._parts.answer(mapped.x, mapped.dense, mapped.mean)
 
     def _bound(self, step: Step, readers: list[Step]) -> float:
         """The bound of a stored sum: the largest that calibration saw where its readers take it."""
-        known = [self._specs.inputs[r.name] for r in readers if r.name in self._specs.inputs]
-        if not known:
+        bounds = [self._specs.inputs[r.name] for r in readers if r.name in self._specs.inputs]
+        if not bounds:
             raise self._unknown(step)
-        return max(known)
+        return max(bounds)
 
     def _readers(self, step: Step) -> Readers:
         readers = self._graph.readers(step)
@@ -187,15 +187,15 @@ class _Lowering(Generic[F]):
         return self._values[step.inputs[number].step]
 
     def _held(self, step: Step, number: int) -> Held[F]:
-        found = self._value(step, number)
-        if not isinstance(found, Held):
+        value = self._value(step, number)
+        if not isinstance(value, Held):
             raise self._unknown(step)
-        return found
+        return value
 
     def _unknown(self, step: Step) -> PlanError:
-        given = ", ".join(value.step for value in step.inputs)
+        inputs = ", ".join(value.step for value in step.inputs)
         return PlanError(
-            f"no packing has the step {step.name} ({step.op} of {given}) in this place",
+            f"no packing has the step {step.name} ({step.op} of {inputs}) in this place",
             hint="blocks are lowered in sums with a tensor that is there",
         )
 
@@ -221,8 +221,8 @@ def inputs_of_sums(config: Config) -> dict[str, str]:
 
     A model whose norms follow its blocks has none.
     """
-    found = graph_of(config, 2).readers_of_sums()
-    return {step.name: f"{step.name}.{'sum' if step.op == 'norm' else 'input'}" for step in found}
+    steps = graph_of(config, 2).readers_of_sums()
+    return {step.name: f"{step.name}.{'sum' if step.op == 'norm' else 'input'}" for step in steps}
 
 
 def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
@@ -243,11 +243,11 @@ def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
 def check_softmax(specs: CircuitSpecs, shape: Shape) -> None:
     """Raises PlanError for an attention whose softmax is none that the packing has."""
     for name in (name for name, node in specs.nodes.items() if isinstance(node, AttentionSpecs)):
-        found, rules = specs.attention(name), shape.rules
-        if found.rows and not rules.takes(linear=found.rows.is_linear):
+        spec, rules = specs.attention(name), shape.rules
+        if spec.rows and not rules.takes(linear=spec.rows.is_linear):
             message = f"{name}: packing {shape.packing} takes {rules.row_estimates} row estimates alone"
             raise PlanError(message, hint="calibrate for this packing")
-        if found.first and not rules.two_phases:
+        if spec.first and not rules.two_phases:
             message = f"{name}: packing {shape.packing} finds no softmax in two phases"
             raise PlanError(message, hint="fit other functions")
 
@@ -271,10 +271,10 @@ def check_choice(specs: CircuitSpecs, shape: Shape) -> None:
 def check_specs(checkpoint: Checkpoint, specs: CircuitSpecs) -> None:
     """Raises PlanError unless the specs are of exactly the checkpoint's nodes."""
     wanted = approximated(nodes(checkpoint.config))
-    given = {name: node.tag for name, node in specs.nodes.items()}
-    if given != wanted:
-        other = sorted({name for name, _ in wanted.items() ^ given.items()})
+    tags = {name: node.tag for name, node in specs.nodes.items()}
+    if tags != wanted:
+        other = sorted({name for name, _ in wanted.items() ^ tags.items()})
         raise PlanError(
-            f"specs of {len(given)} nodes, model of {len(wanted)}: they differ in {other[0]}",
+            f"specs of {len(tags)} nodes, model of {len(wanted)}: they differ in {other[0]}",
             hint="calibrate this model",
         )

@@ -63,15 +63,17 @@ def approximated(name: str, x: str, result: str, spec: Spec, refreshed: Spec | N
     return replace(Operation.of(name, (x,), result, run), refreshes=spec.refreshes, variants=variants)
 
 
-def exponentials(name: str, spec: Spec, seen: Sequence[Array] | None = None, lift: float = 1.0) -> Operation:
+def exponentials(
+    name: str, spec: Spec, visible: Sequence[Array] | None = None, lift: float = 1.0
+) -> Operation:
     """`NAME.scores`, stored for exp -> `NAME.exponentials`, exp(score - shift) * lift in (0, lift]. Levels:
-    the spec's, and one for a limited reach: seen is 1 and 0 in the layout of each ciphertext of scores."""
+    the spec's, and one for a limited reach: visible is 1 and 0 in the layout of each ciphertext of scores."""
 
     def run(be: Backend, scores: Cts) -> Cts:
-        found = tuple(apply(be, ct, spec, lift) for ct in scores)
-        if seen is None:
-            return found
-        return tuple(be.mul_vector(ct, v) for ct, v in zip(found, seen, strict=True))
+        exps = tuple(apply(be, ct, spec, lift) for ct in scores)
+        if visible is None:
+            return exps
+        return tuple(be.mul_vector(ct, v) for ct, v in zip(exps, visible, strict=True))
 
     return Operation.of(f"{name}.exp", (f"{name}.scores",), f"{name}.exponentials", run)
 
@@ -92,8 +94,8 @@ def selected(name: str, x: str, residual: str, of_x: Of, of_residual: Of) -> Sel
     back = first if residual == x else f"{name}.residual"
 
     def run(be: Backend, queried: Cts, added: Cts) -> tuple[Cts, ...]:
-        found = of_x(be, queried)
-        return (found,) if back == first else (found, of_residual(be, added))
+        row = of_x(be, queried)
+        return (row,) if back == first else (row, of_residual(be, added))
 
     writes = (first,) if back == first else (first, back)
     return Selected(Operation.of(f"{name}.select", (x, residual), writes, run), first, back)

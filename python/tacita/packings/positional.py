@@ -111,12 +111,12 @@ def _chain(graph: Graph, first: Step, size: int) -> Iterator[str]:
     features = first.output.shape[1]
     if first.op != "linear" or features >= size or size % features:
         return
-    found, now = [first], _only_reader(graph, first)
+    chain, now = [first], _only_reader(graph, first)
     while now is not None and now.op in COPIED:
-        found.append(now)
+        chain.append(now)
         now = _only_reader(graph, now)
-    if now is not None and now.op == "linear" and len(found) > 1:
-        yield from (step.name for step in found)
+    if now is not None and now.op == "linear" and len(chain) > 1:
+        yield from (step.name for step in chain)
 
 
 def _only_reader(graph: Graph, step: Step) -> Step | None:

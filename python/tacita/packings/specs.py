@@ -65,11 +65,11 @@ class AttentionSpecs:
         return TwoPhases(self.exp, self.first, self.inverse, self.room, self.steepest)
 
     @staticmethod
-    def of_phases(found: TwoPhases, context: float) -> AttentionSpecs:
+    def of_phases(phases: TwoPhases, context: float) -> AttentionSpecs:
         """Makes the specs of a softmax in two phases. context: bound of what is attended; the squares of a
         row add up to 1 at most, so it is that before normalising too."""
-        given = (found.first, found.room, found.steepest)
-        return AttentionSpecs(found.half, found.second, context, context, None, *given)
+        rest = (phases.first, phases.room, phases.steepest)
+        return AttentionSpecs(phases.half, phases.second, context, context, None, *rest)
 
 
 @dataclass(frozen=True)
@@ -167,9 +167,9 @@ class CircuitSpecs:
         nodes = {name: _node(name, node) for name, node in _mapping("nodes", values["nodes"]).items()}
         inputs = {name: _number(name, bound) for name, bound in _mapping("inputs", values["inputs"]).items()}
         entry, answer = (_number(key, values[key]) for key in ("entry", "answer"))
-        found = values["comparison"]
+        comparison = values["comparison"]
         return CircuitSpecs(
-            nodes, entry, answer, inputs, None if found is None else Comparison.from_json(found)
+            nodes, entry, answer, inputs, None if comparison is None else Comparison.from_json(comparison)
         )
 
 
@@ -194,12 +194,12 @@ def kind_of(node: Node) -> str | None:
 
 def of_kind(what: str, nodes: Mapping[str, Any], name: str, kind: type[Found]) -> Found:
     """Looks up nodes[name]. Raises PlanError naming the node where it is missing or of another kind."""
-    found = nodes.get(name)
-    if not isinstance(found, kind):
-        there = "is missing" if found is None else f"is {type(found).__name__}"
+    node = nodes.get(name)
+    if not isinstance(node, kind):
+        there = "is missing" if node is None else f"is {type(node).__name__}"
         message = f"{what}: node {name!r:.80} {there}, expected {kind.__name__}"
         raise PlanError(message, hint="calibrate this model")
-    return found
+    return node
 
 
 def _node_to_dict(node: NodeSpecs) -> dict[str, Any]:

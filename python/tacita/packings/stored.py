@@ -123,9 +123,9 @@ class Side:
     def of(weights: Weights, dense: Pair, norm: Norm, specs: CircuitSpecs, name: str) -> Side:
         """Builds the side. name: of the norm's node."""
         heads = len(dense[1]) // norm.size
-        kept = tuple(_centred(side, heads) for side in dense) if norm.centred else dense
+        centred = tuple(_centred(side, heads) for side in dense) if norm.centred else dense
         gamma, beta = (np.tile(side, heads) for side in weights.norm(norm))
-        return Side((kept[0], kept[1]), gamma, beta, norm.epsilon, specs.norm(name).rsqrt, norm.size)
+        return Side((centred[0], centred[1]), gamma, beta, norm.epsilon, specs.norm(name).rsqrt, norm.size)
 
     @property
     def scaled(self) -> Pair:
@@ -169,17 +169,17 @@ class Normed:
         def invert(be: Backend, queries: Cts, keys: Cts) -> tuple[Cts, Cts]:
             return self.queries.root(be, queries), self.keys.root(be, keys)
 
-        found = [
+        stages = [
             Operation.of(f"{name}.squares", reads, variances, squares),
             Operation.of(f"{name}.roots", variances, roots, invert),
         ]
-        return found, (roots[0], roots[1])
+        return stages, (roots[0], roots[1])
 
 
 def normalised(be: Backend, xs: Sequence[Ct], roots: Sequence[Ct], betas: Sequence[Array]) -> list[Ct]:
     """Computes xs * roots + betas, ciphertext by ciphertext. One level."""
-    found = [be.mul(x, root) for x, root in zip(xs, roots, strict=True)]
-    return [be.add_vector(ct, v) if v.any() else ct for ct, v in zip(found, betas, strict=True)]
+    products = [be.mul(x, root) for x, root in zip(xs, roots, strict=True)]
+    return [be.add_vector(ct, v) if v.any() else ct for ct, v in zip(products, betas, strict=True)]
 
 
 def _centred(side: Array, heads: int) -> Array:

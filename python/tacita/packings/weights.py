@@ -85,8 +85,8 @@ class Gate:
 
     def multiply(self, be: Backend, active: Sequence[Ct], factor: Sequence[Ct]) -> tuple[Ct, ...]:
         """Multiplies both sides, ciphertext by ciphertext. One level."""
-        found = [be.mul(a, b) for a, b in zip(active, factor, strict=True)]
-        return tuple(found if self.times == 1 else [be.mul_int(ct, self.times) for ct in found])
+        products = [be.mul(a, b) for a, b in zip(active, factor, strict=True)]
+        return tuple(products if self.times == 1 else [be.mul_int(ct, self.times) for ct in products])
 
 
 @dataclass(frozen=True, eq=False)

@@ -152,9 +152,9 @@ class BatchAttention:
         inputs = shifted(be, x, self.columns.shape.lanes)
         for group in range(len(self.query_key)):
             diagonals = self._aligned(be, self._exponentials(be, self._scores(be, inputs, group, roots)))
-            found = self._mix(be, inputs, mask, diagonals, group)
-            context += found[:-1]
-            means.append(be.add_const(found[-1], Stored.input_of(self.specs.inverse).offset))
+            mixed = self._mix(be, inputs, mask, diagonals, group)
+            context += mixed[:-1]
+            means.append(be.add_const(mixed[-1], Stored.input_of(self.specs.inverse).offset))
         return tuple(context), tuple(means)
 
     def project(self, be: Backend, x: Cts, context: Cts, means: Cts) -> Cts:
@@ -175,9 +175,9 @@ class BatchAttention:
         acc, at_once = None, max(PROJECTED, len(inputs) // BESIDE // 2 * 2)
         for first in range(0, size, at_once):
             last = min(first + at_once, size)
-            made = self.query_key[group].outputs(be, inputs, 2 * first, 2 * last)
-            queries, keys = self._joined(be, made, first // 2, [root[group] for root in roots])
-            del made
+            projections = self.query_key[group].outputs(be, inputs, 2 * first, 2 * last)
+            queries, keys = self._joined(be, projections, first // 2, [root[group] for root in roots])
+            del projections
             for part in range(0, len(queries), AT_ONCE):
                 left = [be.rotate_many(q, giants) for q in queries[part : part + AT_ONCE]]
                 right = [be.rotate_many(k, babies) for k in keys[part : part + AT_ONCE]]
@@ -185,15 +185,17 @@ class BatchAttention:
         scores = self._placed(be, [[doubled_real(be, s) for s in row] for row in be.relinearise(acc)], group)
         if self.squares is None:
             return scores
-        taken = be.rotate_many(
+        estimates = be.rotate_many(
             self.squares.apply(be, inputs, group), giants
         )  # slot t of a row: of query t - giant, too
-        return [[be.sub(s, ct) for s in row] for row, ct in zip(scores, taken, strict=True)]
+        return [[be.sub(s, ct) for s in row] for row, ct in zip(scores, estimates, strict=True)]
 
-    def _joined(self, be: Backend, made: Cts, first: int, roots: Sequence[Ct]) -> tuple[list[Ct], list[Ct]]:
+    def _joined(
+        self, be: Backend, projections: Cts, first: int, roots: Sequence[Ct]
+    ) -> tuple[list[Ct], list[Ct]]:
         """Columns Q_0, K_0, Q_1, ... two by two, q - i q' and k + i k', which rotary positions turn. first:
         number of the first pair in its head."""
-        queries, keys = joined(be, made[0::2], -1), joined(be, made[1::2])
+        queries, keys = joined(be, projections[0::2], -1), joined(be, projections[1::2])
         if roots:
             ours, theirs = self._betas()
             queries = completed(be, queries, roots[0], ours[first : first + len(queries)])
@@ -230,19 +232,19 @@ class BatchAttention:
         """(lanes or 1, queries, keys) -> slot vector in the place of P[giant][baby]."""
         shape, tokens = self.columns.shape, np.arange(self.columns.shape.tokens)
         queries, keys = tokens - giant * self.scores_split.babies, tokens + baby
-        found = np.broadcast_to(
+        diagonal = np.broadcast_to(
             table[:, queries % shape.tokens, keys % shape.tokens].T, (len(tokens), shape.lanes)
         )
-        return np.tile(found[:, None, :], (1, shape.sequences, 1)).reshape(-1)
+        return np.tile(diagonal[:, None, :], (1, shape.sequences, 1)).reshape(-1)
 
     def _exponentials(self, be: Backend, scores: list[list[Ct]]) -> list[list[Ct]]:
         """Replaces each score by its exponential in place, so that it is freed as soon as it is used."""
-        spec, seen = self.specs.exp, self.positional.seen
+        spec, visible = self.specs.exp, self.positional.seen
         for giant, row in enumerate(scores):
             for i, ct in enumerate(row):
                 row[i] = spec.evaluate(be, ct, Stored.input_of(spec).scale)
-                if seen is not None:
-                    row[i] = be.mul_vector(row[i], self._diagonal(seen[None], giant, i))
+                if visible is not None:
+                    row[i] = be.mul_vector(row[i], self._diagonal(visible[None], giant, i))
         return scores
 
     def _aligned(self, be: Backend, diagonals: list[list[Ct]]) -> list[list[Ct]]:
@@ -309,8 +311,8 @@ def _paired(values: Array, sign: int) -> list[complex]:
 def completed(be: Backend, cts: Sequence[Ct], root: Ct, betas: Sequence[complex]) -> list[Ct]:
     """Multiplies cts by the root and adds the betas, which normalises them. One level, a relinearisation
     each."""
-    found = [be.mul(ct, root) for ct in cts]
-    return [be.add_const(ct, beta) if beta else ct for ct, beta in zip(found, betas, strict=True)]
+    products = [be.mul(ct, root) for ct in cts]
+    return [be.add_const(ct, beta) if beta else ct for ct, beta in zip(products, betas, strict=True)]
 
 
 def variance(be: Backend, side: Side, columns: Sequence[Ct]) -> Ct:

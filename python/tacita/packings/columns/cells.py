@@ -56,8 +56,8 @@ class CellMap:
         outs: list[Ct | None] = [None] * self.dst.count
         shape = self.dst.shape
         for first_output, first_input, plan in self.blocks:
-            found = be.linear(xs[first_input : first_input + plan.n_inputs], _stretched(plan, shape.step))
-            for j, part in enumerate(found, first_output):
+            parts = be.linear(xs[first_input : first_input + plan.n_inputs], _stretched(plan, shape.step))
+            for j, part in enumerate(parts, first_output):
                 before = outs[j]
                 outs[j] = part if before is None else be.add(before, part)
         return tuple(_biased(be, out, row, shape) for out, row in zip(outs, self.bias, strict=True))
@@ -84,7 +84,7 @@ def _blocks(diagonals: Diagonals, inputs: int, outputs: int) -> Iterator[tuple[i
     """Plans of at most VECTORS vectors where the shape allows it: a few outputs of a few inputs each.
 
     A block without any weight is left out, unless its outputs would have no block at all: an engine has no
-    ciphertext of zero (see `_kept`).
+    ciphertext of zero (see `_with_all_outputs`).
     """
     weighed = {j for (j, _, _), v in diagonals.items() if np.any(v)}
     rotations = len({r for _, _, r in diagonals})
@@ -105,12 +105,12 @@ def _blocks(diagonals: Diagonals, inputs: int, outputs: int) -> Iterator[tuple[i
                     j,
                     i,
                     LinearPlan.from_diagonals(
-                        _kept(part, counts[0]), n_inputs=counts[1], n_outputs=counts[0]
+                        _with_all_outputs(part, counts[0]), n_inputs=counts[1], n_outputs=counts[0]
                     ),
                 )
 
 
-def _kept(part: Diagonals, outputs: int) -> Diagonals:
+def _with_all_outputs(part: Diagonals, outputs: int) -> Diagonals:
     """Outputs without any weight get a tiny one: an engine has no ciphertext of zero without it."""
     used = {j for (j, _, _), v in part.items() if np.any(v)}
     extra = {key: v + 1e-30 for key, v in part.items() if key[0] not in used and key[1:] == (0, 0)}

@@ -88,14 +88,14 @@ class BatchFirstToken:
 
     def _variances(self, be: Backend, x: Cts, side: Side) -> Cts:
         weight, bias = self.entry.fold(*side.squared)
-        found = ColumnMap.build([(weight, self.columns)], bias, self.columns).apply(be, x)
-        per_head = len(found) // self.heads
-        return tuple(variance(be, side, found[i : i + per_head]) for i in range(0, len(found), per_head))
+        squares = ColumnMap.build([(weight, self.columns)], bias, self.columns).apply(be, x)
+        per_head = len(squares) // self.heads
+        return tuple(variance(be, side, squares[i : i + per_head]) for i in range(0, len(squares), per_head))
 
-    def _normalised(self, be: Backend, made: Cts, roots: Cts, side: Side) -> Cts:
-        per_head, scale = len(made) // self.heads, Stored.input_of(self.specs.exp).scale
+    def _normalised(self, be: Backend, projections: Cts, roots: Cts, side: Side) -> Cts:
+        per_head, scale = len(projections) // self.heads, Stored.input_of(self.specs.exp).scale
         betas = [complex(b) for b in side.beta[:per_head] * np.sqrt(scale / np.sqrt(per_head))]
-        parts = (made[i : i + per_head] for i in range(0, len(made), per_head))
+        parts = (projections[i : i + per_head] for i in range(0, len(projections), per_head))
         return tuple(
             ct for part, root in zip(parts, roots, strict=True) for ct in completed(be, part, root, betas)
         )
@@ -144,10 +144,10 @@ class BatchFirstToken:
         return be.add_vector(scores, self.columns.shape.at_tokens(added[head, 0] * form.scale + form.offset))
 
     @property
-    def seen(self) -> list[Array] | None:
+    def visible(self) -> list[Array] | None:
         """A mask for each head, 1 at the keys that the query sees; None without a limited reach."""
-        seen = self.positional.seen
-        return None if seen is None else [self.columns.shape.at_tokens(seen[0])] * self.heads
+        visible = self.positional.seen
+        return None if visible is None else [self.columns.shape.at_tokens(visible[0])] * self.heads
 
     def weigh(self, be: Backend, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(exp * mask, its sums over tokens stored for the inverse). Two levels below exps."""

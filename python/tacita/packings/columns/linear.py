@@ -146,13 +146,13 @@ class BatchForward:
         inner = Columns.dense(columns.shape, weights.narrow[0].shape[1])
         blocks = []
         for first, part in _pieces(inner, CONTRACTED):
-            made = [
+            expansions = [
                 tuple(ColumnMap.build([(weight, columns)], bias, piece) for weight, bias in maps)
                 for _, piece in _pieces(part, EXPANDED)
             ]
             parts = [(narrow, part)] if first else [(narrow, part), (back, columns)]
             shift = offset if not first else 0 * offset
-            blocks.append((tuple(made), ColumnMap.build(parts, shift, columns)))
+            blocks.append((tuple(expansions), ColumnMap.build(parts, shift, columns)))
         return BatchForward(activation, gate, columns.shape.lanes, tuple(blocks))
 
     def apply(self, be: Backend, y: Cts, residual: Cts) -> Cts:
@@ -244,5 +244,5 @@ def dot(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
     for i in range(0, len(xs), AT_ONCE):
         left, right = ([[ct] for ct in side[i : i + AT_ONCE]] for side in (xs, ys))
         acc = be.products(left, right, acc)
-    found: Ct = be.relinearise(acc)[0][0]
-    return found
+    total: Ct = be.relinearise(acc)[0][0]
+    return total

@@ -87,8 +87,8 @@ class ColumnParts:
     ) -> None:
         if rotations not in ROTATIONS:
             raise PlanError(f"columns with rotations {rotations!r}", hint=f"one of {', '.join(ROTATIONS)}")
-        asked = {step.output.shape[0] for step in graph.steps if step.op == "attention"}
-        if shape.lanes > 1 and 1 in asked:
+        queries = {step.output.shape[0] for step in graph.steps if step.op == "attention"}
+        if shape.lanes > 1 and 1 in queries:
             raise refuse("interleaved", f"{shape.lanes} lanes with an answer read from [CLS]", "use one lane")
         heads, head_size = heads_of(graph, "columns")
         self._weights, self._specs, self._shape = weights, specs, shape
@@ -290,7 +290,7 @@ class ColumnParts:
             chosen.operation,
             *normed,
             Operation.of(f"{name}.scores", (x, chosen.first, *roots), scores, attention.scores),
-            exponentials(name, specs.exp, attention.seen),
+            exponentials(name, specs.exp, attention.visible),
             Operation.of(f"{name}.weigh", (exps, MASK), (weighed, sums), attention.weigh),
             Operation.of(f"{name}.attend", (weighed, sums), shares, attention.attend),
             Operation.of(f"{name}.project", (x, chosen.back, shares), target.live, attention.project),

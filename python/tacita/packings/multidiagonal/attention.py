@@ -61,10 +61,10 @@ def betas_of(
     return [v for side in sides for v in layout.vectors(side)]
 
 
-def variance(be: Backend, side: Side, found: Sequence[Ct], layout: Features) -> Cts:
+def variance(be: Backend, side: Side, squares: Sequence[Ct], layout: Features) -> Cts:
     """Variance of the results of a side's `squared` map, at all places of each head, stored for its rsqrt.
     One level."""
-    total = totals(be, [be.dot(found, found) if len(found) > 1 else be.square(found[0])], layout)
+    total = totals(be, [be.dot(squares, squares) if len(squares) > 1 else be.square(squares[0])], layout)
     return (be.add_vector(total, real_heads(layout, side.offset)),)
 
 
@@ -124,30 +124,32 @@ class Attention:
         assert self.normed is not None
         sides, entry = (self.normed.queries, self.normed.keys), self.specs.entry
         weight, bias = (np.concatenate(part) for part in zip(*(side.squared for side in sides), strict=True))
-        found = Affine(weight * entry, bias, self.layout, self.layout.stacked(2)).apply(be, x)
-        half = len(found) // 2
-        pairs = zip(sides, (found[:half], found[half:]), strict=True)
+        results = Affine(weight * entry, bias, self.layout, self.layout.stacked(2)).apply(be, x)
+        half = len(results) // 2
+        pairs = zip(sides, (results[:half], results[half:]), strict=True)
         queries, keys = (variance(be, side, part, self.layout) for side, part in pairs)
         return queries, keys
 
     def scores(self, be: Backend, x: Cts, *roots: Cts) -> Cts:
         """Maps x (layout, / entry) to the scores stored for exp. 4 levels; one more with roots of normalised
         queries and keys, and one with rotary positions."""
-        made, shape = self.query_key.apply(be, x), self.layout.shape
+        projections, shape = self.query_key.apply(be, x), self.layout.shape
         if roots:
             both_roots = [root[0] for root in roots for _ in range(shape.count)]
-            made = tuple(normalised(be, made, both_roots * (len(made) // len(both_roots)), self.betas))
-        both = self._turned(be, made)
+            projections = tuple(
+                normalised(be, projections, both_roots * (len(projections) // len(both_roots)), self.betas)
+            )
+        both = self._turned(be, projections)
         keys = transpose(be, both[shape.count :], shape)
-        found = Product(self._scores, shape).apply(be, keys, both[: shape.count])
-        return tuple(be.add_vector(ct, v) for ct, v in zip(found, self._added(len(found)), strict=True))
+        products = Product(self._scores, shape).apply(be, keys, both[: shape.count])
+        return tuple(be.add_vector(ct, v) for ct, v in zip(products, self._added(len(products)), strict=True))
 
-    def _turned(self, be: Backend, found: Sequence[Ct]) -> Sequence[Ct]:
+    def _turned(self, be: Backend, cts: Sequence[Ct]) -> Sequence[Ct]:
         """Queries and keys at their positions."""
         if self.positional.turns is None:
-            return found
-        (cos, sin), half = turns_of(self.positional.turns, self.layout), len(found) // 2
-        return turned(be, found[:half], found[half:], cos * 2, sin * 2)
+            return cts
+        (cos, sin), half = turns_of(self.positional.turns, self.layout), len(cts) // 2
+        return turned(be, cts[:half], cts[half:], cos * 2, sin * 2)
 
     def _added(self, count: int) -> list[Array]:
         """What is added to the scores of each ciphertext: their centre, and the bias of relative
@@ -158,7 +160,7 @@ class Attention:
         return by_pair(self.layout, added * self.specs.score_scale + offsets[:, None, None])
 
     @property
-    def seen(self) -> list[Array] | None:
+    def visible(self) -> list[Array] | None:
         """A mask in the layout of the scores, 1 where a query sees the key; None without a limited reach."""
         if self.positional.seen is None:
             return None
@@ -178,8 +180,8 @@ class Attention:
         needed = level if masked else max(0, level - 1)  # the mask takes a level from the values
         lowered = [be.drop_to(ct, min(be.level(ct), needed)) for ct in x]
         values = self.value.apply(be, lowered)
-        kept = [be.mul(v, masks[0]) for v in values] if masked else values
-        context = Product(self.layout.shape, self._scores).apply(be, kept, exps)
+        weighed = [be.mul(v, masks[0]) for v in values] if masked else values
+        context = Product(self.layout.shape, self._scores).apply(be, weighed, exps)
         sums = self.sums(self.specs.inverse)
         return context, (sums.masked(be, exps, masks[1:]) if masked else sums.plain(be, exps),)
 

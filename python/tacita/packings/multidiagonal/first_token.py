@@ -85,10 +85,10 @@ class FirstTokenAttention:
         assert self.normed is not None
         queries, keys, entry = self.normed.queries, self.normed.keys, self.specs.entry
         (ours, shift), (theirs, moved) = queries.squared, keys.squared
-        asking = CyclicMap.build(ours * entry, shift, [self.vector.index], list(self.layout.index))
-        asked = Affine(theirs * entry, moved, self.layout, self.layout)
-        found = variance(be, queries, asking.apply(be, first), self.layout)
-        return found, variance(be, keys, asked.apply(be, x), self.layout)
+        query_map = CyclicMap.build(ours * entry, shift, [self.vector.index], list(self.layout.index))
+        key_map = Affine(theirs * entry, moved, self.layout, self.layout)
+        query_variance = variance(be, queries, query_map.apply(be, first), self.layout)
+        return query_variance, variance(be, keys, key_map.apply(be, x), self.layout)
 
     def scores(self, be: Backend, x: Cts, first: Cts, *roots: Cts) -> Cts:
         """Scores of query 0, stored for exp: token j of every diagonal holds key j. 2 levels below x and
@@ -110,21 +110,21 @@ class FirstTokenAttention:
         return (be.add_vector(total, self._by_key(scores)),)
 
     @property
-    def seen(self) -> list[Array] | None:
+    def visible(self) -> list[Array] | None:
         """A mask, 1 at the keys that query 0 sees; None where it sees all."""
-        seen = self.positional.seen
+        visible = self.positional.seen
         return (
             None
-            if seen is None or not self.positional.kept_from(0)
-            else [self._by_key(np.tile(seen[0], (self.layout.heads, 1)))]
+            if visible is None or not self.positional.kept_from(0)
+            else [self._by_key(np.tile(visible[0], (self.layout.heads, 1)))]
         )
 
     def _by_key(self, table: Array) -> Array:
         """Spreads a table (heads, keys or 1): at token j of a diagonal that of key j; zero where there is no
         head."""
-        found = np.zeros((table.shape[1], self.layout.shape.batch))
-        found[:, : self.layout.heads] = table.T
-        return found.reshape(-1)
+        diagonal = np.zeros((table.shape[1], self.layout.shape.batch))
+        diagonal[:, : self.layout.heads] = table.T
+        return diagonal.reshape(-1)
 
     def sums(self, inverse: Spec, steepest: float | None = None, room: float = 1.0) -> RowSums:
         """Over the tokens, everywhere."""

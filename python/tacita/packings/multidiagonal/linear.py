@@ -132,9 +132,9 @@ def _terms(affine: Affine, first: int, giant: int) -> Iterator[Term]:
         for operand in range(affine.operands):
             for turn in range(giant, giant + affine.babies):
                 cts = {ct for ct, _, _ in _halves(affine, operand, turn)}
-                given = {z - head for ct in cts for z in inputs[ct]}
+                targets = {z - head for ct in cts for z in inputs[ct]}
                 last = first + affine.dst.shape.count
-                yield from ((j, operand, turn, head) for j in range(first, last) if outputs[j] & given)
+                yield from ((j, operand, turn, head) for j in range(first, last) if outputs[j] & targets)
 
 
 def vectors_of(affine: Affine, terms: Sequence[Term], giant: int) -> Array:
@@ -144,25 +144,25 @@ def vectors_of(affine: Affine, terms: Sequence[Term], giant: int) -> Array:
     token, and spread.
     """
     shape = affine.src.shape
-    made = _made(affine, terms, giant, 1 if shape.whole else shape.columns)
-    return made[:, shape.at_first] if shape.whole else made
+    vectors = _first_vectors(affine, terms, giant, 1 if shape.whole else shape.columns)
+    return vectors[:, shape.at_first] if shape.whole else vectors
 
 
-def _made(affine: Affine, terms: Sequence[Term], giant: int, tokens: int) -> Array:
+def _first_vectors(affine: Affine, terms: Sequence[Term], giant: int, tokens: int) -> Array:
     """What the vectors hold at the first tokens of every diagonal."""
     shape, padded = affine.src.shape, np.pad(affine.weight, ((0, 1), (0, 1)))
     step, real = tokens * shape.batch, affine.turns == shape.places and affine.src.count == 1
     z = np.arange(shape.places * step) % shape.batch
-    made = np.zeros((len(terms), z.size), np.float64 if real else np.complex128)
+    vectors = np.zeros((len(terms), z.size), np.float64 if real else np.complex128)
     there = {head: (z + head >= 0) & (z + head < shape.batch) for head in affine.moves}
     outputs, inputs = affine.dst.twice(tokens), affine.src.twice(tokens)
-    for vector, (j, operand, turn, head) in zip(made, terms, strict=True):
+    for vector, (j, operand, turn, head) in zip(vectors, terms, strict=True):
         rows = outputs[j, -giant * step % z.size :][: z.size]
         for ct, by, factor in _halves(affine, operand, turn):
             brought = inputs[ct, ((by - giant) * step + head) % z.size :][: z.size]
             part = vector.imag if factor.imag else vector.real
             part += (factor.imag or factor.real) * padded[rows, np.where(there[head], brought, -1)]
-    return made
+    return vectors
 
 
 def _halves(affine: Affine, operand: int, turn: int) -> list[tuple[int, int, complex]]:
@@ -215,12 +215,12 @@ def residual(
     be: Backend, x: Sequence[Ct], layout: Features, factor: float, *, centred: bool
 ) -> tuple[Ct, ...]:
     """(x minus its mean over features, if centred) * factor; zero where no feature is. One level."""
-    kept = [be.mul_const(ct, factor) for ct in x]
+    scaled = [be.mul_const(ct, factor) for ct in x]
     if not centred:
-        return tuple(kept)
+        return tuple(scaled)
     means = be.linear([totals(be, x, layout)], over_heads(layout, factor / layout.size, everywhere=False))
     patterns = list({row.tobytes(): None for row in layout.index >= 0})
     return tuple(
         be.sub(ct, means[patterns.index(row.tobytes())])
-        for ct, row in zip(kept, layout.index >= 0, strict=True)
+        for ct, row in zip(scaled, layout.index >= 0, strict=True)
     )

@@ -94,7 +94,7 @@ class DiagonalParts(OneTextParts[Features]):
         return [
             *normed,
             Operation.of(f"{name}.scores", (x, *roots), scores, attention.scores),
-            exponentials(name, attention.specs.exp, attention.seen),
+            exponentials(name, attention.specs.exp, attention.visible),
             *phase.operations,
             Operation.of(f"{name}.mix", (x, mixed_by, MASK), (context, sums), attention.mix),
             Operation.of(f"{name}.invert", (sums,), inverse, divisors.invert),
@@ -115,7 +115,7 @@ class DiagonalParts(OneTextParts[Features]):
             chosen.operation,
             *normed,
             Operation.of(f"{name}.scores", (x, chosen.first, *roots), scores, attention.scores),
-            exponentials(name, attention.specs.exp, attention.seen),
+            exponentials(name, attention.specs.exp, attention.visible),
             *phase.operations,
             Operation.of(f"{name}.sums", (mixed_by, MASK), sums, attention.add_up),
             Operation.of(f"{name}.invert", (sums,), inverse, divisors.invert),

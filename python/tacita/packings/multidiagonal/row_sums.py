@@ -27,9 +27,9 @@ ENCODED = 2.0**12  # of a plaintext's values at most: at a scale of 2^48 the eng
 
 def real_heads(layout: Features, value: float | Array) -> Array:
     """value, or that of each head, at the places of heads, zero at the others; a short period."""
-    found = np.zeros(layout.shape.batch)
-    found[: layout.heads] = value
-    return found
+    vector = np.zeros(layout.shape.batch)
+    vector[: layout.heads] = value
+    return vector
 
 
 def dots(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
@@ -51,13 +51,13 @@ class RowSums:
 
     def masked(self, be: Backend, exps: Cts, masks: Sequence[Ct]) -> Ct:
         """Sums of masks times exps, stored for the inverse. One level."""
-        kept = [be.mul_vector(m, self._heads(self._form.scale)) for m in masks]
-        return self._centred(be, self.total(be, dots(be, exps, kept)))
+        scaled = [be.mul_vector(m, self._heads(self._form.scale)) for m in masks]
+        return self._centred(be, self.total(be, dots(be, exps, scaled)))
 
     def plain(self, be: Backend, squares: Cts) -> Ct:
         """Sums stored for the inverse. One level."""
-        found = self.total(be, reduce(be.add, squares))
-        return self._centred(be, be.mul_vector(found, self._heads(self._form.scale)))
+        sums = self.total(be, reduce(be.add, squares))
+        return self._centred(be, be.mul_vector(sums, self._heads(self._form.scale)))
 
     def invert(self, be: Backend, sums: Cts) -> Cts:
         """1 / sums / its largest value. Levels: the inverse's."""
@@ -66,15 +66,15 @@ class RowSums:
     def squares(self, be: Backend, exps: Cts, masks: Sequence[Ct], inverse: Ct) -> Cts:
         """(exp * mask / sum / room)^2, in [0, 1]. 3 levels below exps and masks, 2 below the inverse."""
         scaled = [self._times(be, m, self._largest / self.room) for m in masks]
-        kept = [be.mul(e, m) for e, m in zip(exps, scaled, strict=True)]
-        return tuple(be.square(be.mul(k, inverse)) for k in kept)
+        weighed = [be.mul(e, m) for e, m in zip(exps, scaled, strict=True)]
+        return tuple(be.square(be.mul(k, inverse)) for k in weighed)
 
     def _times(self, be: Backend, mask: Ct, factor: float) -> Ct:
         """Multiplies a mask by a factor. One level. What of a small sum's inverse is too large to be encoded
         is a power of two, which the ciphertext is multiplied by exactly."""
         doublings = max(0, math.ceil(math.log2(factor / ENCODED)))
-        found = be.mul_vector(mask, self._heads(math.ldexp(factor, -doublings)))
-        return be.mul_int(found, 1 << doublings) if doublings else found
+        product = be.mul_vector(mask, self._heads(math.ldexp(factor, -doublings)))
+        return be.mul_int(product, 1 << doublings) if doublings else product
 
     @property
     def _largest(self) -> float:

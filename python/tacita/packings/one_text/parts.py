@@ -127,8 +127,8 @@ class OneTextParts(ABC, Generic[L]):
             return self._feed_forward(block, block.node, target)
         if block.rows not in (1, self._tokens):
             raise refuse_node(self.packing, block.name, f"{block.rows} of {self._tokens} rows")
-        given = self._weights, block.node, self._tokens, self._specs, block.name
-        built = AttentionWeights.of(*given), self._attention_specs(block, target)
+        args = self._weights, block.node, self._tokens, self._specs, block.name
+        built = AttentionWeights.of(*args), self._attention_specs(block, target)
         lower = self._all_tokens if block.rows == self._tokens else self._first_token
         return lower(block.name, block, target, built)
 
@@ -276,16 +276,16 @@ class OneTextParts(ABC, Generic[L]):
     def _attention_specs(self, block: Block[Form], target: Target) -> AttentionSpecs:
         s, exit_ = self._specs.attention(block.name), self._target_exit(target, vector=block.rows == 1)
         bounds = (s.context, s.attended, block.x.form.bound, exit_, block.residual.form.bound)
-        given = (s.phases, s.share, s.rows)
-        return AttentionSpecs(s.exp, s.inverse, *bounds, target.ending, *given)
+        softmax = (s.phases, s.share, s.rows)
+        return AttentionSpecs(s.exp, s.inverse, *bounds, target.ending, *softmax)
 
     def _linear_of(self, form: Form) -> Linear[Any]:
         return vector_linear(self._vector) if form.vector else self._linear
 
     def _values(self, form: Form, slots: Sequence[Array]) -> Array:
         """Decoded ciphertexts -> (1, tokens or 1, features)."""
-        found = self._linear_of(form).layout.unpack(slots)
-        return np.asarray(np.real(found)[None] * form.bound)
+        rows = self._linear_of(form).layout.unpack(slots)
+        return np.asarray(np.real(rows)[None] * form.bound)
 
     def _target_exit(self, target: Target, *, vector: bool) -> float:
         return self._exit(target.norm, vector=vector) if target.norm else target.bound

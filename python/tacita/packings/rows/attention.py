@@ -127,12 +127,12 @@ class Attention:
         q = repeat_copies(be, q, window)
         k = repeat_copies(be, k, window, window.shifts)
         products = [be.mul(q, kr) for kr in rotate_range(be, k, window.shape.window, window.shifts)]
-        found = be.linear(products, self.packs[number])
-        centre = self.added[number] or (window.of_heads(self._offsets),) * len(found)
+        scores = be.linear(products, self.packs[number])
+        centre = self.added[number] or (window.of_heads(self._offsets),) * len(scores)
         # real parts: the factor 1/2 is folded into Q and K
-        return [be.add_vector(be.add(s, be.conjugate(s)), v) for s, v in zip(found, centre, strict=True)]
+        return [be.add_vector(be.add(s, be.conjugate(s)), v) for s, v in zip(scores, centre, strict=True)]
 
-    def seen(self, positional: Positional) -> list[Array] | None:
+    def visible(self, positional: Positional) -> list[Array] | None:
         """A mask in the layout of the scores, 1 where a query sees the key; None without a limited reach."""
         if positional.seen is None:
             return None
@@ -230,12 +230,12 @@ class Attention:
             divided = self.gathered.divide(be, apart, sums[0], spec)
         else:
             divided = [divide(be, ct, s, spec) for ct, s in zip(apart, sums, strict=True)]
-        found = dict(zip(numbers, divided, strict=True))
+        quotients = dict(zip(numbers, divided, strict=True))
         for number, window in enumerate(self.windows):
             if window.shared:
                 ct = context[number]
-                found[number] = divide(be, ct, be.rotate(ct, window.sum_offset), spec)
-        return [found[number] for number in range(len(self.windows))]
+                quotients[number] = divide(be, ct, be.rotate(ct, window.sum_offset), spec)
+        return [quotients[number] for number in range(len(self.windows))]
 
 
 def _phases(positional: Positional, windows: tuple[HeadWindow, ...]) -> tuple[Array, ...]:
@@ -245,8 +245,8 @@ def _phases(positional: Positional, windows: tuple[HeadWindow, ...]) -> tuple[Ar
     half = windows[0].half
     angles = np.zeros((windows[0].shape.tokens, half), np.complex128)
     angles[:, : positional.turns.cos.shape[1]] = positional.turns.phases
-    found = [np.where(row >= 0, angles[:, row % half], 0.0).ravel() for row in folded_layout(windows).home]
-    return (*found, *(v.conj() for v in found))
+    factors = [np.where(row >= 0, angles[:, row % half], 0.0).ravel() for row in folded_layout(windows).home]
+    return (*factors, *(v.conj() for v in factors))
 
 
 def _added(positional: Positional, window: HeadWindow, specs: AttentionSpecs) -> tuple[Array, ...]:

@@ -147,13 +147,13 @@ class Exponentials:
     early: Early | None
 
     @staticmethod
-    def of(name: str, spec: Spec, early: Early | None, seen: Sequence[Array] | None) -> Exponentials:
+    def of(name: str, spec: Spec, early: Early | None, visible: Sequence[Array] | None) -> Exponentials:
         """Plans an attention's exponentials, in a stage of their own or within the one that mixes. spec,
-        seen: as of `operations.exponentials`."""
+        visible: as of `operations.exponentials`."""
         if early is None:
-            return Exponentials(name, exponentials(name, spec, seen), None)
+            return Exponentials(name, exponentials(name, spec, visible), None)
         lift = 1.0 if early.squarings else early.lift
-        return Exponentials(name, exponentials(name, early.root(spec), seen, lift), early)
+        return Exponentials(name, exponentials(name, early.root(spec), visible, lift), early)
 
     @property
     def stages(self) -> list[Operation]:
@@ -165,7 +165,7 @@ class Exponentials:
         """The tensor that the stage that mixes reads."""
         return f"{self.name}.scores" if self._within else f"{self.name}.exponentials"
 
-    def found(self, be: Backend, live: Live) -> tuple[Ct, ...]:
+    def evaluate(self, be: Backend, live: Live) -> tuple[Ct, ...]:
         """Exponentials as they are mixed, from the tensor that `read` names."""
         ready = (self.operation.run(be, live) if self._within else live)[f"{self.name}.exponentials"]
         return self.early.squared(be, ready) if self.early else ready

@@ -113,13 +113,13 @@ class FirstTokenAttention:
         context = context_layout(self.windows, queries.size)
         source = carried_index(self.layout) if self.carried else self.vector.index
         (ours, shift), (theirs, moved) = queries.squared, keys.squared
-        asking = CyclicMap.build(ours * entry, shift, [source], list(context.home))
-        asked = Affine.build(theirs * entry, moved, self.layout.with_copies(not self.carried), context)
-        of_first = asking.apply(be, x if self.carried else first)
-        return self._variances(be, queries, of_first), self._variances(be, keys, asked.apply(be, x))
+        query_map = CyclicMap.build(ours * entry, shift, [source], list(context.home))
+        key_map = Affine.build(theirs * entry, moved, self.layout.with_copies(not self.carried), context)
+        of_first = query_map.apply(be, x if self.carried else first)
+        return self._variances(be, queries, of_first), self._variances(be, keys, key_map.apply(be, x))
 
-    def _variances(self, be: Backend, side: Side, found: Cts) -> Cts:
-        pairs = zip(self.windows, found, strict=True)
+    def _variances(self, be: Backend, side: Side, projections: Cts) -> Cts:
+        pairs = zip(self.windows, projections, strict=True)
         return tuple(head_sums(be, be.square(ct), self._heads(w), w.width, side.offset) for w, ct in pairs)
 
     def _normalised(self, be: Backend, queries: Cts, keys: Cts, roots: Sequence[Cts]) -> tuple[Cts, Cts]:
@@ -132,8 +132,8 @@ class FirstTokenAttention:
         ours, theirs = self.normed.queries.beta * factor, self.normed.keys.beta * factor
         further = context.vectors(crossed(ours, heads)) if self.positional.turns else []
         copies = len(queries) // len(roots[0])
-        asked = normalised(be, queries, roots[0] * copies, [*context.vectors(ours), *further])
-        return tuple(asked), tuple(normalised(be, keys, roots[1], context.vectors(theirs)))
+        whole_queries = normalised(be, queries, roots[0] * copies, [*context.vectors(ours), *further])
+        return tuple(whole_queries), tuple(normalised(be, keys, roots[1], context.vectors(theirs)))
 
     def scores(self, be: Backend, x: Cts, first: Cts, *roots: Cts) -> Cts:
         """Scores of query 0, stored for exp: token j holds key j, repeated over each head's positions. 3
@@ -157,7 +157,7 @@ class FirstTokenAttention:
         return tuple(turned(be, queries[:half], queries[half:], cos, sin))
 
     @property
-    def seen(self) -> list[Array] | None:
+    def visible(self) -> list[Array] | None:
         """A mask for each window, 1 at the keys that query 0 sees, the same in all; None where it sees
         all."""
         if self.positional.seen is None or not self.positional.kept_from(0):
@@ -182,9 +182,9 @@ class FirstTokenAttention:
         each = self.specs.score_offsets(self._heads_of_model)[None, list(window.heads)]
         if self.positional.added is not None:
             each = each + self.positional.added[list(window.heads), 0].T * self.specs.score_scale
-        found = np.zeros((len(each), window.shape.window))
-        found[:, : window.width * each.shape[1]] = np.repeat(each, window.width, axis=1)
-        return found.reshape(-1)
+        rows = np.zeros((len(each), window.shape.window))
+        rows[:, : window.width * each.shape[1]] = np.repeat(each, window.width, axis=1)
+        return rows.reshape(-1)
 
     def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context / bound, row sums stored for the inverse), the same in every token, at the heads'
@@ -209,13 +209,15 @@ class FirstTokenAttention:
         places = np.where(at, 1.0, 0.0)
         mask = be.drop_to(mask, min(be.level(mask), be.level(value)))
         if self.early:
-            context, sums = self._begun(be, self.early, exps, value, mask, places)
+            context, sums = self._early_sums(be, self.early, exps, value, mask, places)
         else:
             parts = be.mul(value, mask), be.mul_vector(mask, places * form.scale)
             context, sums = (self._totalled(be, exps, part) for part in parts)
         return context, be.add_vector(sums, places * form.offset)
 
-    def _begun(self, be: Backend, early: Early, exps: Ct, value: Ct, mask: Ct, places: Array) -> Sequence[Ct]:
+    def _early_sums(
+        self, be: Backend, early: Early, exps: Ct, value: Ct, mask: Ct, places: Array
+    ) -> Sequence[Ct]:
         """Context and sums after the early iterations. A sum over tokens adds up their noise, so that they
         are `tokens` times as large until they are summed: an integer, which is free."""
         tokens = self.layout.shape.tokens

@@ -167,11 +167,11 @@ class Normalising:
     def variances(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
         """Maps x to the variances of queries and of keys in every position of a folded head, stored for their
         rsqrt: a ciphertext a window. 3 levels."""
-        found = [be.add_vector(ct, b) for ct, b in zip(be.linear(x, self.squared), self.bias, strict=True)]
+        outputs = [be.add_vector(ct, b) for ct, b in zip(be.linear(x, self.squared), self.bias, strict=True)]
         n = len(self.windows)
         queries, keys = (
             tuple(self._sums(be, *pair, side) for pair in zip(self.windows, part, strict=True))
-            for side, part in zip(self.sides, (found[:n], found[n:]), strict=True)
+            for side, part in zip(self.sides, (outputs[:n], outputs[n:]), strict=True)
         )
         return queries, keys
 

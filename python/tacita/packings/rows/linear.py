@@ -36,16 +36,16 @@ class Affine:
     def build(weight: Array, bias: Array, src: FeatureLayout, dst: FeatureLayout) -> Affine:
         """Builds the map. weight (dst.size, src.size), bias (dst.size,)."""
         diagonals = linear_diagonals(weight, src, dst)
-        found = RealMap.build(diagonals, n_inputs=src.count, n_outputs=dst.count)
-        return Affine(found, tuple(dst.vectors(bias)))
+        real_map = RealMap.build(diagonals, n_inputs=src.count, n_outputs=dst.count)
+        return Affine(real_map, tuple(dst.vectors(bias)))
 
     @staticmethod
     def stacked(parts: Sequence[Pair], src: FeatureLayout, dst: FeatureLayout) -> Affine:
         """Builds several maps of one input, which share its rotations: the ciphertexts of each."""
         tables = [linear_diagonals(w, src, dst, n * dst.count) for n, (w, _) in enumerate(parts)]
         count = dst.count * len(parts)
-        found = RealMap.build(Diagonals.joined(tables), n_inputs=src.count, n_outputs=count)
-        return Affine(found, tuple(v for _, bias in parts for v in dst.vectors(bias)))
+        real_map = RealMap.build(Diagonals.joined(tables), n_inputs=src.count, n_outputs=count)
+        return Affine(real_map, tuple(v for _, bias in parts for v in dst.vectors(bias)))
 
     def apply(self, be: Backend, x: Sequence[Ct]) -> tuple[Ct, ...]:
         """Ciphertexts of src -> ciphertexts of dst."""
@@ -67,15 +67,15 @@ def residual(
     0 only and has to be cut out and spread.
     """
     ones = layout.vectors(np.full(layout.size, factor))
-    kept = [be.mul_vector(ct, v) for ct, v in zip(x, ones, strict=True)]
+    scaled = [be.mul_vector(ct, v) for ct, v in zip(x, ones, strict=True)]
     if not centred:
-        return tuple(kept)
+        return tuple(scaled)
     if layout.count == 1 and layout.copies(0) > 1:
         total = rotate_sum(be, x[0], layout.blocks[0])
-        return (be.sub(kept[0], be.mul_vector(total, ones[0] / layout.size)),)
+        return (be.sub(scaled[0], be.mul_vector(total, ones[0] / layout.size)),)
     means = _means(be, x, layout)
     parts = [be.mul_vector(means, v) for v in ones]
-    return tuple(be.sub(a, b) for a, b in zip(kept, parts, strict=True))
+    return tuple(be.sub(a, b) for a, b in zip(scaled, parts, strict=True))
 
 
 def _means(be: Backend, x: Sequence[Ct], layout: FeatureLayout) -> Ct:

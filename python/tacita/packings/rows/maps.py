@@ -52,11 +52,11 @@ def fold_heads(
     width/2; or plus i times entry e + head_size/2, with halves: those that turn together."""
     size = per_feature.shape[0] // heads
     padded = np.zeros((heads, width, *per_feature.shape[1:]))
-    given = per_feature.reshape(heads, size, *per_feature.shape[1:])
+    by_head = per_feature.reshape(heads, size, *per_feature.shape[1:])
     if halves:
-        padded[:, : size // 2], padded[:, width // 2 : (width + size) // 2] = np.split(given, 2, axis=1)
+        padded[:, : size // 2], padded[:, width // 2 : (width + size) // 2] = np.split(by_head, 2, axis=1)
     else:
-        padded[:, :size] = given
+        padded[:, :size] = by_head
     low, high = padded[:, : width // 2], padded[:, width // 2 :]
     folded: Array = (low - 1j * high) if conjugate else (low + 1j * high)
     return folded.reshape(-1, *per_feature.shape[1:])
@@ -148,9 +148,9 @@ def unfold_plan(
             k = -(h + part) * window.half
             at = np.where((p >= base) & (p < base + window.half), 1.0, 0.0)
             _accumulate(diagonals, (0, part, k), context * at)
-            kept = np.roll(at, offset) if places is None else at * places
-            if kept.any():
-                _accumulate(diagonals, (0 if window.shared else 1, 2, k), sums * kept)
+            sums_at = np.roll(at, offset) if places is None else at * places
+            if sums_at.any():
+                _accumulate(diagonals, (0 if window.shared else 1, 2, k), sums * sums_at)
             if twice and window.shared:
                 _accumulate(diagonals, (1, 2, k), twice * np.roll(at, offset))
                 _accumulate(diagonals, (1, 3, k), twice * at)

@@ -81,8 +81,8 @@ class RowParts(OneTextParts[FeatureLayout]):
         """Two levels: it is in every token, of which one is taken."""
 
         def average(be: Backend, cts: Cts, weights: Cts) -> Cts:
-            found = mean(be, cts, weights[0], self._layout)
-            return (select_token(be, found, self._layout, self._vector),)
+            pooled = mean(be, cts, weights[0], self._layout)
+            return (select_token(be, pooled, self._layout, self._vector),)
 
         return Operation.of(name, (x.live, MEAN), name, average)
 
@@ -96,11 +96,11 @@ class RowParts(OneTextParts[FeatureLayout]):
         scores, context, sums = (f"{name}.{part}" for part in ("scores", "context", "sums"))
 
         exponential = Exponentials.of(
-            name, attention.specs.exp, attention.early, attention.seen(built[0].positional)
+            name, attention.specs.exp, attention.early, attention.visible(built[0].positional)
         )
 
         def mix(be: Backend, live: Live) -> Live:
-            mixed, apart = attention.mix(be, live[x], exponential.found(be, live), live[MASK])
+            mixed, apart = attention.mix(be, live[x], exponential.evaluate(be, live), live[MASK])
             return {context: mixed} | ({sums: apart} if apart else {})
 
         def project(be: Backend, live: Live) -> Live:
@@ -121,11 +121,11 @@ class RowParts(OneTextParts[FeatureLayout]):
         attention = FirstTokenAttention.build(*built, self._layout, self._windows, carried=carried)
         parts = ("scores", "context", "sums", "attended")
         scores, context, sums, attended = (f"{name}.{part}" for part in parts)
-        exponential = Exponentials.of(name, attention.specs.exp, attention.early, attention.seen)
+        exponential = Exponentials.of(name, attention.specs.exp, attention.early, attention.visible)
 
         def mix(be: Backend, live: Live) -> Live:
-            found = attention.mix(be, live[x], exponential.found(be, live), live[MASK])
-            return dict(zip((context, sums), found, strict=True))
+            results = attention.mix(be, live[x], exponential.evaluate(be, live), live[MASK])
+            return dict(zip((context, sums), results, strict=True))
 
         def select(be: Backend, cts: Cts) -> Cts:
             return (select_token(be, cts, self._layout, self._vector),)

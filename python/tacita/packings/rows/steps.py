@@ -55,25 +55,25 @@ class StepParts(RowParts):
         return StepRequest(*sizes, *self._heads, self._specs.entry, all_tokens=False)
 
     def _first_token(self, name: str, block: Block[Form], target: Target, built: Built) -> list[Operation]:
-        x, kept = block.x.live, kept_of(name, self._layout.count)
+        x, cache = block.x.live, kept_of(name, self._layout.count)
         attention = FirstTokenAttention.build(*built, self._layout, self._windows, carried=False)
         parts = ("scores", "context", "sums", "attended")
         scores, context, sums, attended = (f"{name}.{part}" for part in parts)
-        exponential = Exponentials.of(name, attention.specs.exp, attention.early, attention.seen)
+        exponential = Exponentials.of(name, attention.specs.exp, attention.early, attention.visible)
 
         def score(be: Backend, live: Live) -> Live:
-            rows = self._later(be, live, kept, x)
-            return {scores: attention.scores(be, rows, live[x]), kept.after: rows}
+            rows = self._later(be, live, cache, x)
+            return {scores: attention.scores(be, rows, live[x]), cache.after: rows}
 
         def mix(be: Backend, live: Live) -> Live:
-            rows = self._later(be, live, kept, x)
-            found = attention.mix(be, rows, exponential.found(be, live), live[MASK])
-            return {context: found[0], sums: found[1], kept.after: _higher(be, rows, live[kept.after])}
+            rows = self._later(be, live, cache, x)
+            results = attention.mix(be, rows, exponential.evaluate(be, live), live[MASK])
+            return {context: results[0], sums: results[1], cache.after: _higher(be, rows, live[cache.after])}
 
         return [
-            Operation(f"{name}.scores", (x, kept.before), score),
+            Operation(f"{name}.scores", (x, cache.before), score),
             *exponential.stages,
-            Operation(f"{name}.mix", (x, kept.before, exponential.read), mix),
+            Operation(f"{name}.mix", (x, cache.before, exponential.read), mix),
             Operation.of(f"{name}.attend", (context, sums), attended, attention.attend),
             Operation.of(f"{name}.project", (block.residual.live, attended), target.live, attention.project),
         ]
@@ -91,14 +91,14 @@ def later(be: Backend, kept: Cts, new: Ct, layout: FeatureLayout, slots: int) ->
     """Kept rows and a new vector -> the rows of the next text: row t is row t - 1 of before, row 0 the
     vector. One level below the vector. What was the last row must have been zero. Cost: two rotations a
     ciphertext."""
-    window, found = layout.shape.window, []
+    window, shifted = layout.shape.window, []
     for number, (ct, features) in enumerate(zip(kept, layout.index, strict=True)):
         first = np.zeros(slots)
         first[:window] = features >= 0
         placed = be.mul_vector(be.rotate(new, number * window), first)
         rows = be.drop_to(ct, min(be.level(ct), be.level(placed)))
-        found.append(be.add(be.rotate(rows, -window), placed))
-    return tuple(found)
+        shifted.append(be.add(be.rotate(rows, -window), placed))
+    return tuple(shifted)
 
 
 def _higher(be: Backend, one: Cts, other: Cts) -> Cts:

@@ -83,7 +83,7 @@ def wide_logits(
 ) -> Answering:
     """The logits of many classes, side by side: as many diagonals a ciphertext as the vector's period has
     slots. Arguments: as of `vector_logits`. Two levels: the first leaves the logits in every block, which
-    makes its diagonals as short as a block, the second keeps two. Raises ShapeError for a vector that is too
+    makes its diagonals as short as a block, the second cuts two. Raises ShapeError for a vector that is too
     long."""
     width, _ = blocks_of(layout.slots, layout.period, len(bias), dense=True)
     response = kind(layout.slots, width, len(bias), False, bound)
@@ -97,8 +97,8 @@ def wide_logits(
     shift = np.pad(bias / bound, (0, short)).reshape(response.count, width)
     there = (np.arange(response.count * width) < len(bias)).reshape(shift.shape)
     plan = LinearPlan.from_diagonals(plans, n_inputs=1, n_outputs=response.count)
-    kept, added = (tuple(twice(part, layout.slots) for part in each) for each in (there, shift))
-    return Answering(response, plan, 1, kept, added)
+    cuts, added = (tuple(twice(part, layout.slots) for part in each) for each in (there, shift))
+    return Answering(response, plan, 1, cuts, added)
 
 
 def turned(rows: Array) -> Iterator[tuple[int, Array]]:

@@ -81,15 +81,15 @@ class Round:
         return LinearPlan.from_diagonals({(0, 0, 0): own, **diagonals}, n_inputs=1, n_outputs=1)
 
     @cached_property
-    def given(self) -> Array:
+    def defaults(self) -> Array:
         """What is added to the differences: who wins where no comparison decides."""
         first = np.arange(self.size)
-        found = [np.full(self.size, WON)]
+        parts = [np.full(self.size, WON)]
         for k in range(1, self.ways):
             other = (first + k * self.stride) % self.size
             both = self.absent & self.absent[other]
-            found.append(np.where(both, np.where(first < other, WON, -WON), 0.0))
-        return np.concatenate(found)
+            parts.append(np.where(both, np.where(first < other, WON, -WON), 0.0))
+        return np.concatenate(parts)
 
     @property
     def winners(self) -> Flags:
@@ -102,7 +102,7 @@ class Round:
 
     def meet(self, be: Backend, numbers: Ct) -> Ct:
         """Maps numbers in [-1, 1] to their differences, halved. One level."""
-        return be.add_vector(be.linear([numbers], self.meeting)[0], self.given)
+        return be.add_vector(be.linear([numbers], self.meeting)[0], self.defaults)
 
     def win(self, be: Backend, larger: Ct) -> Ct:
         """1 where the number in this slot is larger than the one that it meets -> in all copies 1 where it is
@@ -129,9 +129,9 @@ def _rounds(slots: int, size: int, absent: Flags, most: int) -> Iterator[Round]:
         raise refuse("vector", f"the largest of {size} numbers in {slots} slots", "use a larger ring")
     while size > 1:
         ways = min(size, slots // size, most or size)
-        found = Round(size, ways, absent)
-        yield found
-        size, absent = found.stride, found.winners
+        current = Round(size, ways, absent)
+        yield current
+        size, absent = current.stride, current.winners
 
 
 Cts = tuple[Ct, ...]
@@ -176,28 +176,28 @@ class Choice:
     def operations(self, pooled: str) -> list[Operation]:
         """The operations of the choice, the last of which writes the response. pooled: the vector's
         tensor."""
-        found, joined = [Operation.of("choice.logits", (pooled,), LOGITS, self._logits)], _won(0)
+        stages, joined = [Operation.of("choice.logits", (pooled,), LOGITS, self._logits)], _won(0)
         for number in range(len(self.rounds)):
-            found += self._round(number)
+            stages += self._round(number)
             if number:
                 before, joined = joined, f"choice.joined{number}"
-                found.append(Operation.of(f"choice.join{number}", (before, _won(number)), joined, _joined))
-        return [*found, Operation.of(ANSWER, (joined, CHECK), ANSWER, self._answer)]
+                stages.append(Operation.of(f"choice.join{number}", (before, _won(number)), joined, _joined))
+        return [*stages, Operation.of(ANSWER, (joined, CHECK), ANSWER, self._answer)]
 
     def _round(self, number: int) -> list[Operation]:
         now = self.rounds[number]
         names = (f"choice.{part}{number}" for part in ("numbers", "differences", "signs", "larger"))
         numbers, differences, signs, larger = names
-        found = [
+        stages = [
             Operation.of(f"choice.meet{number}", (numbers,), differences, _each(now.meet)),
             self._compared(f"choice.compare{number}", differences, signs),
             Operation.of(f"choice.sharpen{number}", (signs,), larger, self._sharpened),
             Operation.of(f"choice.win{number}", (larger,), _won(number), _each(now.win)),
         ]
         if now.stride > 1:
-            reads, kept = (numbers, _won(number)), f"{NUMBERS}{number + 1}"
-            found.append(Operation.of(f"choice.keep{number}", reads, kept, _each(now.keep)))
-        return found
+            reads, winners = (numbers, _won(number)), f"{NUMBERS}{number + 1}"
+            stages.append(Operation.of(f"choice.keep{number}", reads, winners, _each(now.keep)))
+        return stages
 
     def _logits(self, be: Backend, pooled: Cts) -> Cts:
         return (be.add_vector(be.linear(pooled, self.plan)[0], self.bias),)
@@ -216,8 +216,8 @@ class Choice:
     def _answer(self, be: Backend, joined: Cts, check: Cts) -> Cts:
         smoothed = apply(be, joined[0], smooth_spec())
         there = np.pad(np.ones(self.response.size), (0, self.response.width - self.response.size))
-        kept = be.mul_vector(smoothed, twice(there, self.response.slots))
-        return (be.add(kept, be.rotate(check[0], -self.response.check_place[1])),)
+        chosen = be.mul_vector(smoothed, twice(there, self.response.slots))
+        return (be.add(chosen, be.rotate(check[0], -self.response.check_place[1])),)
 
 
 def _won(number: int) -> str:

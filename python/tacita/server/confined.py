@@ -37,29 +37,29 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 
 class AbsentError(Exception):
-    """Why a process cannot be confined."""
+    """Says why a process cannot be confined."""
 
 
 def command(
     module: str, *arguments: str, hidden: Path, reads: Iterable[Path] = (), writes: Iterable[Path] = ()
 ) -> tuple[str, ...]:
-    """That runs a module, with these arguments, confined. hidden: what lies there must not be read but for
-    `reads` and `writes`. To be started with `environment`."""
+    """Returns a command that runs a module with these arguments, confined. hidden: a folder in which nothing
+    but `reads` and `writes` may be read. Start it with `environment`."""
     options = [f"--hidden={hidden.absolute()}", *(f"--read={path.absolute()}" for path in reads)]
     options += [f"--write={path.absolute()}" for path in writes]
     return (sys.executable, "-P", "-m", __name__, *options, module, *arguments)
 
 
 def environment() -> dict[str, str]:
-    """Of such a process: what libraries look at, and not what else the operator's shell holds. It does not
-    look for modules in the current folder, but where this one found them."""
+    """Returns the environment of a confined process: what libraries look at, and not what else the operator's
+    shell holds. It does not look for modules in the current folder, but where this one found them."""
     known = (*NAMES, *OWN)
     given = {name: value for name, value in os.environ.items() if name in known or name.startswith(PREFIXES)}
     return given | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def confine(hidden: Path, reads: Sequence[Path], writes: Sequence[Path]) -> None:
-    """From now on this thread, and whatever it starts, opens nothing else. Raises AbsentError."""
+    """Restricts this thread, and whatever it starts, to these files. Raises AbsentError."""
     version = _call(CREATE, None, 0, ASK_VERSION)
     readable = [*_program(hidden), *reads, *(link for path in reads for link in _links(path))]
     rules = [(path, READ) for path in readable] + [(path, _all(version)) for path in writes]
@@ -77,13 +77,13 @@ def confine(hidden: Path, reads: Sequence[Path], writes: Sequence[Path]) -> None
 
 
 def _all(version: int) -> int:
-    """Every right over files that the kernel of this version of Landlock knows: 13 of the first one, then
-    moving between folders, truncating, commands of devices."""
+    """Returns every right over files that the kernel of this version of Landlock knows: 13 of the first one,
+    then moving between folders, truncating, commands of devices."""
     return (1 << 13 + (version >= 2) + (version >= 3) + (version >= 5)) - 1
 
 
 def _program(hidden: Path) -> Iterator[Path]:
-    """What every process reads. Raises AbsentError where the hidden folder lies in what it cannot do
+    """Yields what every process reads. Raises AbsentError where the hidden folder lies in what it cannot do
     without."""
     for path in map(Path, (sys.prefix, sys.base_prefix, PACKAGES, *SYSTEM)):
         if _contains(path, hidden):
@@ -97,13 +97,13 @@ def _contains(path: Path, hidden: Path) -> bool:
 
 
 def _links(folder: Path) -> Iterator[Path]:
-    """Files elsewhere that a folder's links name, as in a cache of models."""
+    """Yields the files elsewhere that a folder's links name, as in a cache of models."""
     if folder.is_dir():
         yield from (path.resolve() for path in folder.iterdir() if path.is_symlink())
 
 
 def _add(handle: int, path: Path, rights: int) -> None:
-    """A path that is not there needs no rule."""
+    """Adds a rule for a path; one that is not there needs none."""
     try:
         opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

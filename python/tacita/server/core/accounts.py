@@ -1,5 +1,8 @@
-"""What a two-party session takes of its client's quota: reserved in the ledger when a text is admitted,
-counted while it goes on, and given back where it was not used."""
+"""Accounts of callers: quotas of two-party sessions, visitors without a token, rates of calls.
+
+What a session takes of its client's quota is reserved in the ledger when a text is admitted, counted while it
+goes on, and given back where it was not used.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ from tacita.two_party.protocol.refusal import Reason, Refusal
 
 
 class Account:
-    """One session's: a `two_party.lane.Guest`. who: as the ledger knew the client when it came. A text counts
-    for the day on which it was admitted."""
+    """The quota of one session's client: a `sessions.lane.Guest`. who: as the ledger knew the client when it
+    came. A text counts for the day on which it was admitted."""
 
     def __init__(self, jobs: Jobs, who: Who, model: str) -> None:
         self._jobs, self._ledger, self._who, self._model = jobs, jobs.ledger, who, model
@@ -27,7 +30,7 @@ class Account:
 
     @property
     def name(self) -> str:
-        """What its share of places is counted by."""
+        """Returns the name by which its share of places is counted."""
         return self._who.group
 
     def admit(self, used: Used, asked: Used) -> Refusal | None:
@@ -55,11 +58,11 @@ class Account:
         return who is not None and usage.lacking(self._ledger, who, Used(), self._day) is None
 
     def settle(self, used: Used) -> None:
-        """No text is under way: what was reserved and not used is given back."""
+        """Gives back what was reserved and not used: no text is under way."""
         self._charge(used)
 
     def ended(self, session: Ended) -> None:
-        """Tells metrics and log."""
+        """Adds the session to metrics and log."""
         carried, metrics = session.bytes_sent + session.bytes_received, self._jobs.metrics
         metrics.session(self._model, session.texts, session.seconds)
         metrics.carried("two-party", "in", session.bytes_received)
@@ -69,12 +72,12 @@ class Account:
         logs.say("session", client=self._who.id, model=self._model, seconds=seconds, **said)
 
     def _current(self) -> Who | None:
-        """The client as the ledger knows it now, unless its token is nobody's any more."""
+        """Returns the client as the ledger knows it now, unless its token is nobody's any more."""
         who = tokens.of_id(self._ledger, self._who.id)
         return None if who.is_over(self._ledger.clock()) else who
 
     def _charge(self, used: Used) -> None:
-        """So much in all."""
+        """Charges the difference to what was charged before; `used` is the whole."""
         if used != self._charged:
             self._jobs.charge(self._who.id, used - self._charged, self._day)
             self._charged = used
@@ -93,22 +96,23 @@ STRANGER = Who("", "visitor", Quota(per_minute=None), address="")  # shows no to
 
 
 class Visitors:
-    """quota: of each. For the event loop's thread; what is offered does not survive a restart."""
+    """Callers without a token and the tokens that they are offered, for the event loop's thread. quota: of
+    each visitor. Tokens that are only offered do not survive a restart."""
 
     def __init__(self, ledger: Ledger, quota: Quota) -> None:
         self._ledger, self._quota = ledger, quota
         self._offered: OrderedDict[str, None] = OrderedDict()
 
     def offer(self) -> str:
-        """A token for a caller that shows none."""
+        """Returns a token for a caller that shows none."""
         self._offered[token := tokens.new()] = None
         if len(self._offered) > MOST_OFFERED:
             self._offered.popitem(last=False)
         return token
 
     def admit(self, token: str, address: str) -> Who | None:
-        """The visitor that an offered token makes; None for a token that was not offered. Raises RefusedError
-        for an address that had its visitors of a day."""
+        """Returns the visitor that an offered token makes; None for a token that was not offered. Raises
+        RefusedError for an address that had its visitors of a day."""
         if token not in self._offered:
             return None
         if tokens.visitors(self._ledger, address) >= MOST_A_DAY:
@@ -131,13 +135,13 @@ class _Bucket:
 
 
 class Rates:
-    """clock: seconds that do not go back."""
+    """Token buckets by name. clock: seconds that do not go back."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._buckets = clock, OrderedDict[str, _Bucket]()
 
     def wait(self, name: str, per_minute: int) -> float:
-        """Takes a call from a name's bucket: 0, or the seconds until there is one again.
+        """Takes a call from a name's bucket. Returns 0, or the seconds until there is one again.
 
         >>> rates = Rates(lambda: 0.0)
         >>> [rates.wait("me", 2) for _ in range(3)]

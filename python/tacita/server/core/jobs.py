@@ -36,7 +36,7 @@ from tacita.server.watch.metrics import Metrics
 
 @dataclass
 class _Place:
-    """version: counts changes. woken: set, and replaced, at each."""
+    """What is known of one request. version: counts changes. woken: set, and replaced, at each change."""
 
     progress: Progress | None = None
     version: int = 0
@@ -44,38 +44,38 @@ class _Place:
 
 
 class Board:
-    """For the event loop's thread. It holds requests that are not final, or watched."""
+    """Progress of requests that are not final, or watched, for the event loop's thread."""
 
     def __init__(self) -> None:
         self._places: dict[str, _Place] = {}
 
     def progress(self, id: str) -> Progress | None:
-        """The last report of a request that runs."""
+        """Returns the last report of a request that runs."""
         place = self._places.get(id)
         return place.progress if place else None
 
     def told(self, id: str, progress: Progress | None) -> None:
-        """A report of a request; None: it does not run."""
+        """Stores a report of a request and wakes its watchers; None: it does not run."""
         place = self._places.setdefault(id, _Place())
         place.progress = progress
         self._wake(place)
 
     def ended(self, id: str) -> None:
-        """Nothing more will be told of it."""
+        """Forgets a request and wakes its watchers: no more reports come."""
         if place := self._places.pop(id, None):
             self._wake(place)
 
     def wake_all(self) -> None:
-        """All who watch look again: places in the queue moved, or the server ends."""
+        """Wakes all watchers: places in the queue moved, or the server ends."""
         for place in self._places.values():
             self._wake(place)
 
     def version(self, id: str) -> int:
-        """To be given to `changed`."""
+        """Returns the number of changes so far, which `changed` takes."""
         return self._places.setdefault(id, _Place()).version
 
     async def changed(self, id: str, version: int, within: float) -> bool:
-        """Waits for anything newer; False: nothing came in so many seconds."""
+        """Waits for a newer version. Returns False where none came within so many seconds."""
         place = self._places.get(id)
         if place is None or place.version != version:
             return True
@@ -100,7 +100,7 @@ WORDS = {
 
 @dataclass
 class Jobs:
-    """The dispatcher's `Watcher`; all of it in the event loop's thread. supervisor: set once it is there."""
+    """The life of all requests: a `jobs.queue.Watcher`, in the event loop's thread."""
 
     ledger: Ledger
     layout: Layout
@@ -112,8 +112,8 @@ class Jobs:
     since: dict[str, float] = field(default_factory=dict)  # when each that runs was started
 
     def reserved(self, row: RequestRow) -> Used:
-        """What a request takes of its client's quota before it is evaluated: the texts that it has room for,
-        the seconds that its plan predicts."""
+        """Returns what a request takes of its client's quota before it is evaluated: the texts that it has
+        room for, the seconds that its plan predicts."""
         found = self.offers.of(row.model, row.scheme)
         return Used() if found is None else Used(found.plan.batch, seconds=found.plan.predicted_seconds())
 
@@ -153,7 +153,7 @@ class Jobs:
         return len(rows)
 
     async def cancel(self, row: RequestRow) -> None:
-        """Ends it, if it has not ended, and forgets it: its folder once no worker works there."""
+        """Ends a request, if it has not ended, and forgets it: its folder goes once no worker works there."""
         if not row.state.final and self._dispatcher.cancel(row.id):
             self.metrics.ended(row.model, row.scheme, State.cancelled)
             logs.say("cancelled", request=row.id)
@@ -164,19 +164,18 @@ class Jobs:
         await self.remove(row.id)
 
     async def remove(self, id: str) -> None:
-        """As `forget`, with the files removed in a thread of their own."""
+        """Does what `forget` does, with the files removed in a thread of their own."""
         await asyncio.to_thread(self.layout.drop_request, id)
         self.forget(id)
 
     def forget(self, id: str) -> None:
-        """Removes all that there is of a request, its files first: on a full disk they make the room in which
-        the ledger is written."""
+        """Removes everything of a request; files first, whose room a full ledger needs."""
         self.layout.drop_request(id)
         self.ledger.insist(partial(requests.drop, self.ledger, id))
         self.board.ended(id)
 
     def status(self, row: RequestRow) -> wire.Status:
-        """What its client is told."""
+        """Returns what the request's client is told."""
         match row.state:
             case State.waiting:
                 return wire.Status(id=row.id, state=row.state, place=self._dispatcher.place(row.id))
@@ -189,24 +188,24 @@ class Jobs:
                 return wire.Status(id=row.id, state=row.state, problem=problem)
 
     def started(self, id: str) -> None:
-        """A worker has it."""
+        """Records that a worker has the request."""
         requests.change(self.ledger, id, state=State.running)
         self.since[id] = self.ledger.clock()
         self.board.told(id, None)
         self.board.wake_all()
 
     def progressed(self, id: str, progress: Progress) -> None:
-        """Between two stages."""
+        """Records a report of the request, which comes between two stages."""
         self.board.told(id, progress)
 
     def requeued(self, id: str) -> None:
-        """Its worker died; it waits again, and will go on."""
+        """Records that the request's worker died: it waits again, and will go on."""
         requests.change(self.ledger, id, state=State.waiting)
         self.board.told(id, None)
         logs.warn("requeued", request=id)
 
     def finished(self, id: str, seconds: float, figures: Mapping[str, float]) -> None:
-        """Its response lies in its folder."""
+        """Signs the response, which lies in the request's folder, and charges the client for it."""
         self.since.pop(id, None)
         row = requests.by_id(self.ledger, id)
         if row is None:  # cancelled at the last moment
@@ -221,7 +220,7 @@ class Jobs:
         self.board.ended(id)
 
     def failed(self, id: str, code: str, detail: str, hint: str) -> None:
-        """It has no response and will have none."""
+        """Records that the request has no response and will have none, and charges the time that it ran."""
         row, ran = requests.by_id(self.ledger, id), self._ran(id)
         if row is None:
             return
@@ -241,7 +240,7 @@ class Jobs:
         logs.warn("failed", request=id, code=code)
 
     def _change(self, id: str, **values: Any) -> None:
-        """Of a request that came to its end, whether or not the disk is full."""
+        """Sets columns of a request that has ended, whether or not the disk is full."""
         self.ledger.insist(partial(requests.change, self.ledger, id, **values))
 
     @property
@@ -263,7 +262,7 @@ class Jobs:
         )
 
     def _ran(self, id: str) -> Used:
-        """What a request that has no answer used: the seconds since it was started, if it was."""
+        """Returns what a request that has no answer used: the seconds since it was started, if it was."""
         began = self.since.pop(id, None)
         return Used() if began is None else Used(seconds=max(0.0, self.ledger.clock() - began))
 

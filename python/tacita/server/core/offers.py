@@ -50,7 +50,7 @@ class Offered:
 
     @property
     def files(self) -> Plan:
-        """The plan of a scheme of files. Raises InputError for another."""
+        """Returns the plan of a scheme of files. Raises InputError for another."""
         if not isinstance(self.plan, Plan):
             raise InputError(
                 f"{self.plan.scheme} takes no files", hint="it is asked over the two-party socket"
@@ -59,46 +59,46 @@ class Offered:
 
     @property
     def public(self) -> Path:
-        """The public folder."""
+        """Returns the path of the public folder."""
         return self.folder / PUBLIC
 
     @property
     def program(self) -> Path:
-        """What a client without the model runs over the two-party socket (`two_party.program`), where there
-        are such steps."""
+        """Returns the path of what a client without the model runs over the two-party socket
+        (`two_party.program`), where there are such steps."""
         return self.folder / PROGRAM
 
     @property
     def client(self) -> Path:
-        """What a client without packings encrypts and reads (`planning.client`), where pages have a form for
-        it."""
+        """Returns the path of what a client without packings encrypts and reads (`planning.client`), where
+        pages have a form for it."""
         return self.folder / CLIENT
 
     @property
     def most_request(self) -> int:
-        """Bytes of a request, at most."""
+        """Returns the bytes that a request has at most."""
         return most_bytes("request", self.files)
 
     def lane(self, model: str, root: Path, threads: int, memory: float, *, allow_insecure: bool) -> Lane:
-        """Of the worker that answers by it."""
+        """Returns the lane of the worker that answers by this plan."""
         name = self.plan.scheme
         return Lane(model, name, self.source, self.folder, root, threads, memory, allow_insecure, self.sha256)
 
     def two_party_lane(self, model: str, threads: int, sessions: int) -> TwoPartyLane:
-        """Of the process of its sessions."""
+        """Returns the lane of the process that serves this plan's sessions."""
         plan = Workdir(self.folder).plan
         return TwoPartyLane(model, self.source, plan, threads, sessions, self.plan.hash)
 
 
 @dataclass(frozen=True)
 class Offers:
-    """By model and scheme; the first scheme of a model is its default."""
+    """Plans by model and scheme; the first scheme of a model is its default."""
 
     named: Mapping[tuple[str, str], Offered]
     models: tuple[wire.Model, ...]
 
     def of(self, model: str, scheme: str) -> Offered | None:
-        """An offer by its names."""
+        """Returns an offer by its names, None where there is none."""
         return self.named.get((model, scheme))
 
 
@@ -112,8 +112,8 @@ def offers_of(
     *,
     insecure: bool,
 ) -> Offers:
-    """All of a model's, made or read. Raises what planning raises, and PlanError for parameters below 128
-    bits unless `insecure`. Cost: at the first start some 15 s a scheme."""
+    """Returns all offers of a model, made or read. Raises what planning raises, and PlanError for parameters
+    below 128 bits unless `insecure`. Cost: at the first start some 15 s a scheme."""
     name = public_name(model.name)
     named: dict[tuple[str, str], Offered] = {}
     for scheme in schemes:
@@ -134,7 +134,7 @@ def offers_of(
 
 
 def public_name(name: str) -> str:
-    """A model's name as it stands in an address.
+    """Returns a model's name as it stands in an address.
 
     >>> public_name("bert base/uncased")
     'bert-base-uncased'
@@ -156,7 +156,7 @@ def _plan(model: Checkpoint, wish: Wish, folder: Path, report: Report) -> AnyPla
 
 
 def _made_of(model: Checkpoint, wish: Wish) -> str:
-    """What a plan follows from, as text."""
+    """Returns as text what a plan follows from."""
     fields: dict[str, Any] = {name: repr(value) for name, value in vars(wish).items()}
     fields["texts"] = hashlib.sha256(repr(wish.texts).encode()).hexdigest()
     return json.dumps({"release": __version__, "model": model.sha256, "wish": fields}, sort_keys=True)
@@ -192,14 +192,14 @@ def _offer(plan: AnyPlan, model: Checkpoint, folder: Path) -> wire.Offer:
 
 
 def _write_program(plan: TwoPartyPlan, path: Path) -> None:
-    """None for a plan that programs have no steps for."""
+    """Writes the program of a plan, unless programs have no steps for it."""
     path.unlink(missing_ok=True)
     with suppress(PlanError):
         write_text(path, encode(program_of(plan)).decode())
 
 
 def _write_client(plan: Plan, path: Path) -> None:
-    """None for a plan that pages have no form for."""
+    """Writes the client's part of a plan, unless pages have no form for it."""
     path.unlink(missing_ok=True)
     with suppress(PlanError):
         write_text(path, described(plan).decode())

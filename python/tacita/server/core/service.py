@@ -32,8 +32,8 @@ LOOK_SECONDS = 1.0  # between two looks at what clients may still take
 
 
 class Service:
-    """offers: see `core.offers`. fleet: machines that evaluate, opened and closed by the caller; None for
-    this one alone. Made in any thread; started, used and stopped in one event loop."""
+    """The service with all its parts. offers: see `core.offers`. fleet: machines that evaluate, opened and
+    closed by the caller; None for this one alone. It is started, used and stopped in one event loop."""
 
     def __init__(self, offers: Offers, settings: Settings, fleet: Fleet | None = None) -> None:
         self.offers, self.settings, self.fleet = offers, settings, fleet
@@ -54,8 +54,7 @@ class Service:
         self._cancelling: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Workers and sessions are there afterwards, and what an earlier server left is queued. Raises what
-        made a worker fail."""
+        """Starts workers and sessions and queues what was left. Raises what made a worker fail."""
         known = set(keys.everywhere(self.ledger)), set(requests.everywhere(self.ledger))
         if swept := self.layout.sweep(*known):
             logs.warn("swept", folders=swept)
@@ -72,13 +71,12 @@ class Service:
         self.ready = True
 
     def close_doors(self) -> None:
-        """From now on nothing new is taken, and who watches a request is let go."""
+        """Takes nothing new from now on, and wakes whoever watches a request."""
         self.ready, self.ending = False, True
         self.board.wake_all()
 
     async def stop(self) -> None:
-        """Running requests may end within `settings.drain` seconds; what does not goes on after the next
-        start."""
+        """Stops everything. Requests may end within `settings.drain` seconds, or go on after a restart."""
         self.close_doors()
         for task in self._tasks:
             task.cancel()
@@ -108,7 +106,7 @@ class Service:
             raise RefusedError("the server is being stopped", hint="ask again when it is back")
 
     def _lanes(self) -> list[Lane]:
-        """Of the schemes of files."""
+        """Returns the lanes of all schemes of files."""
         settings = self.settings
         options = (settings.data, settings.threads, settings.memory)
         return [
@@ -140,7 +138,7 @@ class Service:
         }
 
     async def _follow(self, fleet: Fleet) -> None:
-        """Machines that come and go."""
+        """Moves workers to the machines that come, and off those that go."""
         while True:
             await fleet.changed()
             self.supervisor.spread(fleet.starts())
@@ -154,7 +152,7 @@ class Service:
                 logs.warn("look", why=type(error).__name__)
 
     async def _sweep_on(self) -> None:
-        """Again and again; a sweep that fails is logged, and the next one tries again."""
+        """Sweeps again and again; a sweep that fails is logged, and the next one tries again."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             try:

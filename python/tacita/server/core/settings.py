@@ -26,16 +26,16 @@ DAY = 24 * HOUR
 
 @dataclass(frozen=True)
 class Settings:
-    """data: the folder of everything that the server keeps, for it alone. anybody: the quota of each caller
-    without a token; None: there are none. memory: GB of each worker. waiting: requests that a scheme's
-    queue holds. sessions: of two parties at the same time. drain: seconds that running requests get to
-    end after SIGTERM. kept: seconds that an answer waits to be fetched. keep_keys: seconds that keys stay
-    without being used. most_keys: bytes of all keys; None: what the disk has. patience: seconds of silence
-    in a body; least_rate: bytes a second that it must come with. streams: of events that a client may hold.
-    address_per_minute: calls without a valid token that one address may make. proxies: addresses whose
-    X-Forwarded-For is believed. origins: of pages that may call beside the server's own. hosts: names that
-    callers may use for it, None for any. lasting: whether browsers may be told to insist on TLS.
-    """
+    """How a service runs. data: the folder of everything that the server keeps, for it alone. anybody: the
+    quota of each caller without a token; None: there are none. memory: GB of each worker. waiting: requests
+    that a scheme's queue holds. sessions: of two parties at the same time. drain: seconds that running
+    requests get to end after SIGTERM. kept: seconds that an answer waits to be fetched. keep_keys: seconds
+    that keys stay without being used. most_keys: bytes of all keys; None: what the disk has. patience:
+    seconds of silence in a body; least_rate: bytes a second that it must come with. streams: of events that a
+    client may hold. address_per_minute: calls without a valid token that one address may make. proxies:
+    addresses whose X-Forwarded-For is believed. origins: of pages that may call beside the server's own.
+    hosts: names that callers may use for it, None for any. lasting: whether browsers may be told to insist on
+    TLS."""
 
     data: Path
     anybody: Quota | None = None
@@ -60,8 +60,8 @@ class Settings:
 
 
 def steady() -> Callable[[], float]:
-    """Unix seconds that go on evenly: what the system's clock said now, and what has passed since by one
-    that nobody sets. A jump of the system's clock moves no deadline and no quota.
+    """Returns a clock of Unix seconds that go on evenly: the system's time now, and what has passed since by
+    a clock that nobody sets. A jump of the system's clock moves no deadline and no quota.
 
     >>> clock = steady()
     >>> abs(clock() - time.time()) < 1
@@ -77,7 +77,8 @@ NAME = "signing.key"
 
 
 def signing_key(folder: Path) -> Ed25519PrivateKey:
-    """The key of this data folder. Raises FileError for a file that is none, or that others may read."""
+    """Returns the key of this data folder, made where there is none. Raises FileError for a file that is
+    none, or that others may read."""
     path = folder / NAME
     if not path.exists():
         _make(path)

@@ -28,7 +28,7 @@ REST = 600.0  # seconds since their last use in which keys do not make room for 
 
 @dataclass(frozen=True)
 class Sweep:
-    """uploads: (client, id) of keys that a call writes at the moment."""
+    """Removes what is not needed any more. uploads: (client, id) of keys that a call writes now."""
 
     ledger: Ledger
     layout: Layout
@@ -74,7 +74,7 @@ class Sweep:
         return self.layout.has_room(new.bytes) and (most is None or others + new.bytes <= most)
 
     def _in_order(self, *, visitors_only: bool) -> list[KeyRow]:
-        """Keys at rest, those that make room first in front."""
+        """Returns keys at rest, first those that make room first."""
         rows, addresses = keys.every(self.ledger), keys.addresses(self.ledger)
         crowd = Counter[str]()
         for row in rows:
@@ -86,7 +86,7 @@ class Sweep:
         return visitors + [row for row in resting if row.client not in addresses and not visitors_only]
 
     def _removable(self, rows: Iterable[KeyRow]) -> list[KeyRow]:
-        """Those that no request and no upload is about."""
+        """Returns the keys that no request and no upload needs."""
         free = (row for row in rows if (row.client, row.id) not in self.uploads)
         return [row for row in free if not requests.open_of(self.ledger, row.client, row.id)]
 

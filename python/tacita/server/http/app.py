@@ -18,7 +18,7 @@ from tacita.version import __version__
 
 
 def app_of(service: Service) -> FastAPI:
-    """The application of a service that has been started."""
+    """Returns the application of a service that has been started."""
     app = FastAPI(title="Tacita", version=__version__, docs_url=None, redoc_url=None)
     app.state.service = service
     problems.install(app)

@@ -31,14 +31,14 @@ READING = ("GET", "HEAD", "DELETE")  # what a caller without a token may call: n
 
 
 async def service_of(connection: HTTPConnection) -> Service:
-    """The service of the app."""
+    """Returns the service of the app."""
     found = connection.app.state.service
     assert isinstance(found, Service)
     return found
 
 
 async def caller(connection: HTTPConnection) -> Who:
-    """Who calls. Raises Fault: 401, or 429 for one who calls too often."""
+    """Returns the client that calls. Raises Fault: 401, or 429 for one who calls too often."""
     service = await service_of(connection)
     who = _known(service, connection, _address(connection))
     if who.quota.per_minute is not None:
@@ -47,7 +47,7 @@ async def caller(connection: HTTPConnection) -> Who:
 
 
 async def operator(connection: HTTPConnection) -> Who:
-    """An operator. Raises Fault."""
+    """Returns the client that calls, an operator. Raises Fault."""
     who = await caller(connection)
     if not who.operator:
         raise Fault(403, "not-operator", "metrics are for operators", "tacita token add NAME --operator")
@@ -89,15 +89,15 @@ def _known(service: Service, connection: HTTPConnection, address: str) -> Who:
 
 
 def _stranger(connection: HTTPConnection) -> Who:
-    """Of a caller without a token, where such are answered. Raises Fault (401) for what needs a visitor."""
+    """Returns STRANGER for a call without a token. Raises Fault (401) for one that needs a visitor."""
     if connection.scope.get("method") not in READING:
         raise _nobody("GET /v1/models offers a token")
     return STRANGER
 
 
 def _shown(connection: HTTPConnection) -> str:
-    """What stands, or would stand, in `Authorization`. Pages in a browser cannot set that header for a
-    WebSocket, and name the token among its subprotocols, in base64url without padding."""
+    """Returns what stands, or would stand, in `Authorization`. Pages in a browser cannot set that header for
+    a WebSocket, and name the token among its subprotocols, in base64url without padding."""
     for name in connection.scope.get("subprotocols", ()):
         if name.startswith(SUBPROTOCOL):
             return f"Bearer {_decoded(name.removeprefix(SUBPROTOCOL))}"
@@ -105,12 +105,12 @@ def _shown(connection: HTTPConnection) -> str:
 
 
 def _nobody(hint: str = "tacita token add") -> Fault:
-    """A new one each time: an exception that is kept keeps every frame in which it was raised."""
+    """Returns a new 401 each time: an exception that is kept keeps every frame in which it was raised."""
     return Fault(401, "no-token", "this server answers those who have a token", hint, CHALLENGE)
 
 
 def _decoded(text: str) -> str:
-    """A token; a text that is none where it is not base64url."""
+    """Returns a token from base64url; a text that is no token where it is not base64url."""
     try:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")
     except ValueError:
@@ -148,14 +148,15 @@ LASTING = {"Strict-Transport-Security": "max-age=31536000"}
 
 
 class Headers:
-    """app: what answers. lasting: whether the certificate is one that browsers will trust for a year; under a
-    self-signed one, to insist on TLS would shut people out of whatever comes after it."""
+    """Adds the headers of every answer. app: what answers. lasting: whether the certificate is one that
+    browsers will trust for a year; under a self-signed one, to insist on TLS would shut people out of
+    whatever comes after it."""
 
     def __init__(self, app: ASGIApp, *, lasting: bool) -> None:
         self._app, self._headers = app, HEADERS | (LASTING if lasting else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One call; a path may have set a header of its own, which stays."""
+        """Answers one call; a path may have set a header of its own, which stays."""
 
         async def told(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -46,12 +46,13 @@ class Connection:
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def hold(self, *, busy: bool) -> None:
-        """While it is busy it cannot be sent away for another."""
+        """Takes the connection out of the lobby while it is busy, so that it is not closed to make room for
+        another, and puts it back afterwards."""
         (self._lobby.leave if busy else self._lobby.reenter)(self)
 
 
 class _ConnectionSocket(socket.socket):
-    """Tells when its descriptor is given back, however many protocols it had."""
+    """A socket that calls `closed` when its descriptor is given back, however many protocols it had."""
 
     def __init__(self, sock: socket.socket, closed: Callable[[], None]) -> None:
         super().__init__(fileno=sock.detach())
@@ -64,7 +65,8 @@ class _ConnectionSocket(socket.socket):
 
 
 class Acceptor:
-    """listener: bound. secure: None for plain TCP. protocol: of a connection, called once it is secured."""
+    """Accepts connections. listener: a bound socket. secure: None for plain TCP. protocol: of a connection,
+    called once it is secured."""
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class Acceptor:
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Returns when nothing of it runs any more."""
+        """Waits until none of its tasks runs any more."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _begin(self, work: Any) -> None:
@@ -120,7 +122,7 @@ class Acceptor:
             logs.warn("connection refused", why="too many")
 
     async def _secure(self, connection: Connection) -> None:
-        """The handshake. What goes wrong there is the peer's affair."""
+        """Makes the TLS handshake. What goes wrong there is the peer's affair."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
             await loop.connect_accepted_socket(
@@ -129,8 +131,8 @@ class Acceptor:
 
 
 def lobby_of(descriptors: int, shared: tuple[str, ...] = ()) -> Lobby:
-    """The lobby of a process that may have so many descriptors. shared: addresses of proxies, which carry
-    the connections of many.
+    """Returns the lobby of a process that may have so many descriptors. shared: addresses of proxies, which
+    carry the connections of many.
 
     >>> lobby_of(100_000).places, lobby_of(256).places
     (256, 32)
@@ -140,8 +142,8 @@ def lobby_of(descriptors: int, shared: tuple[str, ...] = ()) -> Lobby:
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that has its address and does not listen yet: until the service is there, callers are refused
-    at once. Raises InputError for an address that cannot be had."""
+    """Returns a socket that has its address and does not listen yet: until the service is there, callers are
+    refused at once. Raises InputError for an address that cannot be had."""
     kind = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.socket(kind)
     try:
@@ -156,7 +158,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def listen(bound: socket.socket) -> None:
-    """Callers wait from now on. Raises InputError where another process listens there by now."""
+    """Lets callers wait from now on. Raises InputError where another process listens there by now."""
     try:
         bound.listen(BACKLOG)
     except OSError as error:
@@ -191,14 +193,15 @@ class StrictConnection(h11.Connection):
         super().__init__(h11.SERVER, HEAD_BYTES)
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """As of h11. Raises RemoteProtocolError also for what stands above."""
+        """Returns what h11 returns. Raises RemoteProtocolError also for what `_require_plain` refuses."""
         if self.their_state is h11.IDLE:
             _require_plain(self.trailing_data[0])
         return super().next_event()
 
 
 def _require_plain(data: bytes) -> None:
-    """data: what came of a head so far, and perhaps of its body."""
+    """Raises RemoteProtocolError for a head that two readers might read differently. data: what came of the
+    head so far, and perhaps of its body."""
     end = _END.search(data)
     if end is None:
         return
@@ -214,20 +217,21 @@ def _require_plain(data: bytes) -> None:
 # Which pages may call, and under which names: a browser lets every page that it shows call every address
 # that it reaches, those of its own machine included, and says only which page it was (`Origin`).
 #
-# A plain ASGI layer, as `headers` is, for calls and WebSockets.
+# A plain ASGI layer, as `auth.Headers` is, for calls and WebSockets.
 
 SECURE = {"ws": "http", "wss": "https"}  # a WebSocket's scheme -> that of pages beside it
 
 
 class Origins:
-    """app: what answers. named: origins that may call beside the server's own. hosts: names that `Host` may
-    have, None for any: a page whose name was bound to this machine's address shows its own name there."""
+    """Refuses calls of foreign pages. app: what answers. named: origins that may call beside the server's
+    own. hosts: names that `Host` may have, None for any: a page whose name was bound to this machine's
+    address shows its own name there."""
 
     def __init__(self, app: ASGIApp, named: Collection[str], hosts: Collection[str] | None) -> None:
         self._app, self._named, self._hosts = app, frozenset(named), hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One call, or 403 or 421 in its place."""
+        """Answers one call, or sends 403 or 421 in its place."""
         fault = self._fault(HTTPConnection(scope)) if scope["type"] in ("http", "websocket") else None
         await (response(fault) if fault else self._app)(scope, receive, send)
 
@@ -242,7 +246,7 @@ class Origins:
 
 
 def origin_of(given: str) -> str:
-    """An origin as browsers write it. Raises InputError for another text."""
+    """Returns an origin as browsers write it. Raises InputError for another text."""
     parts = urlsplit(given)
     if (
         parts.scheme not in ("http", "https")
@@ -256,14 +260,14 @@ def origin_of(given: str) -> str:
 
 
 def hosts_of(host: str, names: Collection[str], origins: Collection[str]) -> frozenset[str]:
-    """The names of a server that is for its own machine. host: that it listens on. names: further ones.
-    origins: of a proxy before it."""
+    """Returns the names of a server that is for its own machine. host: where it listens. names: further
+    names. origins: those of a proxy before it."""
     own = {"localhost", "127.0.0.1", "::1", host, *names, *filter(None, map(_name_of, origins))}
     return frozenset(name.lower() for name in own)
 
 
 def _name(host: str) -> str:
-    """Of a Host header, without the port; empty for none that is."""
+    """Returns the name in a Host header, without the port; empty where there is none."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

@@ -40,7 +40,7 @@ HEADERS: dict[tuple[str, str], tuple[tuple[str, str, bool], ...]] = {
 
 
 def install(app: FastAPI) -> None:
-    """The app's description with all of it, made once."""
+    """Completes the app's OpenAPI description, once."""
     made = app.openapi
 
     def described() -> Document:

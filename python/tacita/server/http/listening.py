@@ -2,7 +2,7 @@
 
 uvicorn closes a connection that is idle after an answer; one that never asks anything, sends a head byte by
 byte, or does not read its answer, it keeps. Here such a one is closed, so that idle connections cost their
-sender more than the server. Connections are accepted by `acceptor`.
+sender more than the server. Connections are accepted by `connections`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GRACE = 5  # seconds that answers on the way get once workers have drained
 class Patient(H11Protocol):
     """Closes a connection that has no call under way and does not begin one: silent from the start, slow with
     a head, or still sending a body that was refused. uvicorn itself closes one that is silent after an
-    answer. connection: of which the acceptor is told whether a call is under way."""
+    answer. connection: which is told whether a call is under way."""
 
     transport: Any  # a PacedTransport, or a WebSocket's
 
@@ -50,31 +50,31 @@ class Patient(H11Protocol):
         self._giving_up: TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """A timer begins."""
+        """Starts the timer of a connection."""
         paced: Any = PacedTransport(transport, self.loop, self._pace, self._is_sending)
         super().connection_made(paced)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It ends with the connection."""
+        """Stops the timer with the connection."""
         self._stop()
         self.transport.stop()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """It ends with a whole head, and bytes outside of a call begin it: none of them prolongs it."""
+        """Stops the timer at a whole head, and starts it at bytes outside of a call: none prolongs it."""
         if self.transport.is_closing():
             return
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """A call is over, and perhaps the next one has come already."""
+        """Tells the connection that a call is over; the next one may have come already."""
         super().on_response_complete()
         self._connection.hold(busy=self._busy())
 
     def handle_websocket_upgrade(self, event: Any) -> None:
-        """The head has come, and the connection is another protocol's from now on."""
+        """Stops the timer: the head has come, and the connection is another protocol's from now on."""
         self.transport = self.transport.release()
         super().handle_websocket_upgrade(event)
         self._upgraded = True
@@ -107,8 +107,9 @@ class Patient(H11Protocol):
 
 
 class Listening(uvicorn.Server):
-    """closing: called at SIGTERM and Ctrl-C, before uvicorn waits for open connections. A second signal does
-    not wait. lobby: of its connections. pace: at which answers must be read."""
+    """A uvicorn server with acceptors of its own. closing: called at SIGTERM and Ctrl-C, before uvicorn waits
+    for open connections. A second signal does not wait. lobby: of its connections. pace: at which answers
+    must be read."""
 
     servers: Any  # as uvicorn ends them: acceptors
 
@@ -126,8 +127,8 @@ class Listening(uvicorn.Server):
             each.start()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """The signal's handler. It is not raised again afterwards, as uvicorn's own does: what follows is
-        for the caller to end in order."""
+        """Handles a signal. It is not raised again afterwards, as uvicorn's own does: what follows is for the
+        caller to end in order."""
         self.force_exit = self.should_exit
         self.should_exit = True
         self._closing()
@@ -150,14 +151,14 @@ class Listening(uvicorn.Server):
 
 
 def is_self_signed(certificate: Path) -> bool:
-    """Whether no authority stands behind it, so that browsers will hardly trust the next one."""
+    """Returns whether no authority signed it, so that browsers will hardly trust the next one."""
     found = x509.load_pem_x509_certificate(certificate.read_bytes())
     return found.issuer == found.subject
 
 
 def config_of(app: FastAPI, identity: Identity | None) -> uvicorn.Config:
-    """How it listens. identity: None for plain HTTP, on this machine alone. Raises InputError for files that
-    are no certificate and key."""
+    """Returns uvicorn's configuration. identity: None for plain HTTP, on this machine alone. Raises
+    InputError for files that are no certificate and key."""
     tls = {"ssl_certfile": identity.certificate, "ssl_keyfile": identity.key} if identity else {}
     config = uvicorn.Config(
         app,

@@ -34,7 +34,7 @@ class PacedTransport:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """See asyncio."""
+        """Writes as asyncio's transports do, and begins to watch how fast the peer reads."""
         self._written += len(data)
         self._transport.write(data)
         if self._timer is None and self._transport.get_write_buffer_size():
@@ -43,11 +43,11 @@ class PacedTransport:
             self._look_later()
 
     def is_closing(self) -> bool:
-        """See asyncio."""
+        """Returns whether the transport closes, as asyncio's transports do."""
         return self._closing or bool(self._transport.is_closing())
 
     def close(self) -> None:
-        """See asyncio. What waits to be read has its pace as before."""
+        """Closes the transport as asyncio's transports do; what waits must be read as fast as before."""
         if not self._closing and self._sending():
             self._transport.resume_reading()
             self._loop.call_later(LINGER, self._transport.close)
@@ -56,12 +56,12 @@ class PacedTransport:
         self._closing = True
 
     def release(self) -> Any:
-        """The transport, for a protocol with a pace of its own."""
+        """Returns the transport, for a protocol with limits of its own."""
         self.stop()
         return self._transport
 
     def stop(self) -> None:
-        """Looks no more: the connection is over."""
+        """Stops watching: the connection is over."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -31,7 +31,7 @@ FILES = {
 
 @router.get("/")
 async def index() -> Response:
-    """The page, or where it was not built, that of the API."""
+    """Returns the page, or where it was not built, redirects to that of the API."""
     return _file("index.html") if (WEB / "index.html").is_file() else RedirectResponse("/docs")
 
 

@@ -50,19 +50,19 @@ class Fault(Exception):
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def problem(self) -> Problem:
-        """Its body."""
+        """Returns the body of the answer."""
         title = HTTPStatus(self.status).phrase
         detail, hint = self.detail[:MOST_TEXT], self.hint[:MOST_TEXT]
         return Problem(title=title, status=self.status, detail=detail, hint=hint, code=self.code)
 
 
 def not_found(what: str) -> Fault:
-    """There is no such thing, or it is another client's."""
+    """Returns a 404: there is no such thing, or it is another client's."""
     return Fault(404, "not-found", f"no such {what}", "GET /v1/models lists what there is")
 
 
 def fault_of(error: TacitaError) -> Fault:
-    """Of an error of ours."""
+    """Returns the fault that answers an error of ours."""
     for kind, status, code in STATUS:
         if isinstance(error, kind):
             headers = {"Retry-After": str(RETRY_SECONDS)} if status in (429, 507) else {}
@@ -71,7 +71,7 @@ def fault_of(error: TacitaError) -> Fault:
 
 
 def install(app: FastAPI) -> None:
-    """Every error of the app in this form."""
+    """Answers every error of the app in this form."""
     app.add_exception_handler(Fault, _answer_fault)
     app.add_exception_handler(TacitaError, _answer_ours)
     app.add_exception_handler(HTTPException, _answer_http)
@@ -80,7 +80,7 @@ def install(app: FastAPI) -> None:
 
 
 def response(fault: Fault) -> JSONResponse:
-    """The answer to a call."""
+    """Returns the answer to a call."""
     body = fault.problem().model_dump(exclude_defaults=False)
     return JSONResponse(body, fault.status, dict(fault.headers), media_type=PROBLEM)
 
@@ -99,7 +99,7 @@ async def _answer_ours(request: Request, error: Exception) -> JSONResponse:
 
 
 def _without_paths(text: str, root: Path) -> str:
-    """Of paths below the data folder the file's name alone is left."""
+    """Removes the folders from paths below the data folder, so that the file's name alone is left."""
     for folder in {str(root.resolve()), str(root.absolute()), str(root)}:
         text = re.sub(rf"{re.escape(folder)}/([^\s:/]*/)*", "", text)
     return text
@@ -113,7 +113,7 @@ async def _answer_http(_: Request, error: Exception) -> JSONResponse:
 
 
 async def _answer_invalid(_: Request, error: Exception) -> JSONResponse:
-    """Which fields are wrong, and not what they hold."""
+    """Answers which fields are wrong, and not what they hold."""
     assert isinstance(error, RequestValidationError)
     fields = sorted({".".join(str(part) for part in each["loc"][:2]) for each in error.errors()})
     return response(Fault(422, "bad-call", f"not as it must be: {', '.join(fields)}", "GET /openapi.json"))

@@ -18,7 +18,7 @@ from tacita.server.store.tables import Who
 
 
 def router(service: Service) -> APIRouter:
-    """`WS /v1/two-party?model=M`."""
+    """Returns the router of `WS /v1/two-party?model=M`."""
 
     async def permitted(websocket: WebSocket, model: str) -> Account:
         try:
@@ -37,7 +37,7 @@ def router(service: Service) -> APIRouter:
 
 
 async def _who(service: Service, websocket: WebSocket, model: str) -> Who:
-    """The client. Raises Fault."""
+    """Returns the client. Raises Fault."""
     who = await caller(websocket)
     try:
         service.require_open()

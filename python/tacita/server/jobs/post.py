@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Running:
-    """The job that a worker has. ending: why it was told to stop: "" (it was not), else what the station
-    says. over: set when no process works in its folder any more."""
+    """The job that a worker has. ending: why it was told to stop: "" (it was not), or one of the reasons of
+    the station. over: set when no process works in its folder any more."""
 
     job: Job
     ending: str = ""
@@ -35,18 +35,19 @@ class Staff(Protocol):
     """What a post tells its station."""
 
     def heed(self, post: Post, said: Told) -> None:
-        """The worker's words. Raises PeerError for what no job that runs can have caused."""
+        """Handles a message of the worker. Raises PeerError for what no job that runs can have caused."""
 
     def died(self, post: Post, running: Running | None) -> bool:
-        """The worker is no more, with the job that it had. Whether another one is wanted."""
+        """Handles the end of the worker and of its job. Returns whether another worker is wanted."""
 
     def advance(self) -> None:
-        """A worker waits."""
+        """Hands out jobs: a worker waits."""
 
 
 class Post:
-    """running: the job of its worker. resident: keys in the worker's memory, as last told. given: ids of the
-    keys that it was asked to use, which it may have in memory. leaving: nobody follows this worker."""
+    """One place for a worker in a lane. running: the job of its worker. resident: keys in the worker's
+    memory, as last told. given: ids of the keys that it was asked to use, which it may have in memory.
+    leaving: nobody follows this worker."""
 
     def __init__(self, lane: Lane, save_every: float, start: Start, staff: Staff) -> None:
         self._lane, self._save_every, self._start, self._staff = lane, save_every, start, staff
@@ -58,30 +59,30 @@ class Post:
 
     @property
     def pid(self) -> int | None:
-        """Of the worker's process; None while there is none."""
+        """Returns the worker's process id; None while there is no worker."""
         return None if self._worker is None else self._worker.pid
 
     @property
     def idle(self) -> bool:
-        """Whether a worker waits here."""
+        """Returns whether a worker waits here."""
         return self._worker is not None and self.running is None and not self.leaving
 
     @property
     def over(self) -> bool:
-        """Whether it has left."""
+        """Returns whether it is left for good: no worker is here and none will be."""
         return self.leaving and (self._life is None or self._life.done())
 
     async def open(self) -> None:
-        """Has its worker ready. Raises as `worker.start`."""
+        """Starts its worker and waits until it is ready. Raises as `worker.start`."""
         self._worker = await self._start(self._lane, self._save_every)
         self._life = asyncio.create_task(self._live())
 
     def join(self) -> None:
-        """Opens in its own time, however often that takes."""
+        """Starts its worker in the background, however many attempts that takes."""
         self._life = asyncio.create_task(self._live())
 
     def give(self, job: Job) -> None:
-        """To the worker that waits."""
+        """Hands a job to the worker that waits."""
         assert self._worker is not None and self.running is None  # it is idle
         self.running = Running(job)
         self.given.add(job.key_id)
@@ -89,20 +90,20 @@ class Post:
         self._worker.send(Evaluate(job.id, job.key_id, keys, folder))
 
     def end(self, running: Running, why: str) -> None:
-        """Before the job's next stage."""
+        """Tells the worker to end the job before its next stage."""
         running.ending = why
         if self._worker is not None:
             self._worker.send(Stop(running.job.id))
 
     def release(self) -> Running | None:
-        """The job that it had."""
+        """Takes the job from it, and returns it."""
         running, self.running = self.running, None
         if running is not None:
             running.over.set()
         return running
 
     def heard(self) -> None:
-        """The worker is one that works: the next one follows it without a pause."""
+        """Records that the worker works: the next one follows it without a pause."""
         self._starts = 0
 
     def kill(self) -> None:
@@ -111,7 +112,7 @@ class Post:
             self._worker.kill()
 
     def leave(self) -> None:
-        """Its place is no more: the worker ends, nobody follows."""
+        """Ends the worker for good: its machine is no more, nobody follows."""
         self.leaving = True
         if self._worker is not None:
             self._worker.kill()
@@ -129,7 +130,7 @@ class Post:
         self.release()
 
     async def _live(self) -> None:
-        """Hears this worker and those that replace it."""
+        """Reads the messages of this worker and of those that replace it."""
         while True:
             if self._worker is not None:
                 await self._hear(self._worker)
@@ -141,7 +142,7 @@ class Post:
             self._staff.advance()
 
     async def _hear(self, worker: Worker) -> None:
-        """Until it is no more."""
+        """Reads the worker's messages until it is no more."""
         try:
             while (said := await worker.hear()) is not None:
                 self._staff.heed(self, said)
@@ -151,7 +152,7 @@ class Post:
         log.warning("worker %d of %s has ended", worker.pid, self._lane.name)
 
     async def _replaced(self) -> Worker:
-        """At once; after a pause when the one before did no stage."""
+        """Starts another worker, after a pause that grows while the ones before did no stage."""
         while True:
             await asyncio.sleep(min(2.0 ** min(self._starts, 10) - 1, LONGEST_PAUSE))
             self._starts += 1

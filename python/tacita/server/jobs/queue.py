@@ -1,7 +1,7 @@
-"""What is evaluated where, and what the service hears of it: between the service's core and its worker
-processes.
+"""Lanes and their jobs, who is told of them, whose turn it is, and when a deadline has passed.
 
-Who is next: a queue for each client, and one of each in turn. Plain data, without clock and processes.
+`Turns` is a fair queue: one queue for each client, and one item of each in turn. It is plain data, without
+clock and processes.
 
 >>> turns = Turns[str]()
 >>> for client, item in [("a", "a1"), ("a", "a2"), ("b", "b1"), ("a", "a3")]:
@@ -48,7 +48,7 @@ class Lane:
 
     @property
     def name(self) -> tuple[str, str]:
-        """By which jobs say where they belong."""
+        """Returns the name by which jobs say where they belong."""
         return self.model, self.scheme
 
 
@@ -72,29 +72,31 @@ class Job:
 
     @property
     def lane(self) -> tuple[str, str]:
-        """The name of the lane that it waits in."""
+        """Returns the name of the lane that it waits in."""
         return self.model, self.scheme
 
 
 class Watcher(Protocol):
-    """Who is told how jobs go, in the event loop's thread. Each job ends with one of `finished` and `failed`,
-    or was cancelled or left behind by `drain`, which its caller knows."""
+    """Is told how jobs go, in the event loop's thread. Each job ends with one of `finished` and `failed`, or
+    was cancelled or left behind by `drain`, which its caller knows."""
 
     def started(self, id: str) -> None:
-        """A worker has it; again after `requeued`."""
+        """Is called when a worker has the job; again after `requeued`."""
 
     def progressed(self, id: str, progress: Progress) -> None:
-        """Before each stage, and at the end."""
+        """Is called before each stage, and at the end."""
 
     def finished(self, id: str, seconds: float, figures: Mapping[str, float]) -> None:
-        """response.ct is there. seconds: since it was started last; figures: see `workers.figures`."""
+        """Is called when response.ct is there. seconds: since it was started last; figures: see
+        `workers.bench.figures`."""
 
     def failed(self, id: str, code: str, detail: str, hint: str) -> None:
-        """code: REFUSED for the client's fault, DEADLINE, WORKER for processes that ended under it,
-        RESOURCES for want of memory or disk, INTERNAL for a defect, named by its type alone."""
+        """Is called when the job has no response and will have none. code: REFUSED for the client's fault,
+        DEADLINE, WORKER for processes that ended under it, RESOURCES for want of memory or disk, INTERNAL for
+        a defect, named by its type alone."""
 
     def requeued(self, id: str) -> None:
-        """Its worker ended. It waits again, is its client's next, and will go on from its resume point."""
+        """Is called when its worker ended: it is its client's next, and resumes."""
 
 
 T = TypeVar("T", bound=Hashable)
@@ -102,8 +104,8 @@ ABSENT = object()
 
 
 class Turns(Generic[T]):
-    """Items of clients, each item once. The first client of `_queues` is next; one that was served goes to
-    the end, and so does one that comes, or comes back."""
+    """A fair queue of clients' items, each item once. The first client of `_queues` is next; one that was
+    served goes to the end, and so does one that comes, or comes back."""
 
     def __init__(self) -> None:
         self._queues: OrderedDict[str, deque[T]] = OrderedDict()
@@ -116,30 +118,30 @@ class Turns(Generic[T]):
         return item in self._client
 
     def of(self, client: str) -> int:
-        """Items of this client."""
+        """Returns how many items this client has."""
         return len(self._queues.get(client, ()))
 
     @property
     def clients(self) -> int:
-        """Clients that have any."""
+        """Returns how many clients have any."""
         return len(self._queues)
 
     def __iter__(self) -> Iterator[T]:
-        """In the order in which `take` would give them. Cost: linear."""
+        """Yields the items in the order in which `take` would give them. Cost: linear."""
         for row in zip_longest(*self._queues.values(), fillvalue=ABSENT):
             yield from (item for item in row if item is not ABSENT)  # type: ignore[misc]
 
     def add(self, client: str, item: T) -> None:
-        """Behind the client's others. Raises ValueError for an item that waits already."""
+        """Adds an item behind the client's others. Raises ValueError for an item that waits already."""
         self._take_in(client, item).append(item)
 
     def put_back(self, client: str, item: T) -> None:
-        """Before all others: the turn that it had was worth nothing. Raises ValueError as `add`."""
+        """Puts an item before all others: its turn was worth nothing. Raises ValueError as `add`."""
         self._take_in(client, item).appendleft(item)
         self._queues.move_to_end(client, last=False)
 
     def take(self) -> T | None:
-        """The next, which waits no more; None when nobody waits."""
+        """Removes and returns the next item; None when nobody waits."""
         if not self._queues:
             return None
         client, queue = self._queues.popitem(last=False)
@@ -150,7 +152,7 @@ class Turns(Generic[T]):
         return item
 
     def remove(self, item: T) -> bool:
-        """Whether it waited."""
+        """Removes an item. Returns whether it waited."""
         if (client := self._client.pop(item, None)) is None:
             return False
         self._queues[client].remove(item)
@@ -159,8 +161,8 @@ class Turns(Generic[T]):
         return True
 
     def place(self, item: T) -> int | None:
-        """Items before it, if nobody comes or goes; None when it does not wait. Cost: one step for each
-        client, and one for each item of its own before it."""
+        """Returns the number of items before it, if nobody comes or goes; None when it does not wait. Cost:
+        one step for each client, and one for each item of its own before it."""
         if (client := self._client.get(item)) is None:
             return None
         row, found, earlier = self._queues[client].index(item), 0, True
@@ -182,29 +184,29 @@ SHORTEST, LONGEST = 0.05, 3600.0  # seconds between two looks at the clock, whic
 
 
 class Deadlines:
-    """overdue: called once for each job that is watched until its deadline, in the event loop's thread."""
+    """Watches deadlines. overdue: called once for each job watched until then, in the event loop."""
 
     def __init__(self, clock: Callable[[], float], overdue: Callable[[Job], None]) -> None:
         self._clock, self._overdue = clock, overdue
         self._timers = dict[str, asyncio.TimerHandle]()
 
     def passed(self, job: Job) -> bool:
-        """Whether it is over now."""
+        """Returns whether the job's deadline has passed."""
         return job.deadline is not None and self._clock() >= job.deadline
 
     def watch(self, job: Job) -> None:
-        """From now on; a job without a deadline never."""
+        """Watches a job from now on, unless it has no deadline."""
         if job.deadline is not None:
             seconds = min(max(job.deadline - self._clock(), SHORTEST), LONGEST)
             self._timers[job.id] = asyncio.get_running_loop().call_later(seconds, self._look, job)
 
     def forget(self, id: str) -> None:
-        """The job has ended."""
+        """Stops watching a job: it has ended."""
         if timer := self._timers.pop(id, None):
             timer.cancel()
 
     def close(self) -> None:
-        """Of all jobs."""
+        """Stops watching all jobs."""
         for id in list(self._timers):
             self.forget(id)
 

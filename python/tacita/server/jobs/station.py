@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Limits:
-    """waiting: jobs that may wait beside those that run. attempts: workers that may end under one job.
-    save_every: seconds between resume points, 0 for one after each stage."""
+    """Limits of one lane. waiting: jobs that may wait beside those that run. attempts: workers that may end
+    under one job. save_every: seconds between resume points, 0 for one after each stage."""
 
     waiting: int
     attempts: int
@@ -38,8 +38,8 @@ class Limits:
 
 
 def share(room: int, others: int) -> int:
-    """Jobs that one client may have waiting, of a queue for `room` beside so many other clients that wait:
-    as many as would be left for one more client, were all shares equal.
+    """Returns how many jobs one client may have waiting, of a queue for `room` beside so many other clients
+    that wait: as many as would be left for one more client, were all shares equal.
 
     >>> [share(64, others) for others in (0, 1, 2, 100)]
     [32, 21, 16, 2]
@@ -48,7 +48,7 @@ def share(room: int, others: int) -> int:
 
 
 class Station:
-    """See the module's docstring. starts: how a worker is started, by the name of its place."""
+    """The workers of a lane and the queue of its jobs. starts: how a worker starts, by its place."""
 
     def __init__(
         self,
@@ -67,17 +67,17 @@ class Station:
 
     @property
     def pids(self) -> list[int]:
-        """Of its workers that are there."""
+        """Returns the process ids of its workers that are there."""
         return [post.pid for post in self._posts.values() if post.pid is not None]
 
     @property
     def resident(self) -> int:
-        """Keys in the memory of its workers, one that two have counted twice, as last told."""
+        """Returns the number of keys in its workers' memory, as last told; shared ones count twice."""
         return sum(post.resident for post in self._posts.values())
 
     async def open(self) -> None:
-        """Has a worker ready at every post, or with several at one: the others are tried again. Raises as
-        `worker.start` where there is none."""
+        """Starts a worker at every post, and returns when each is ready or has failed. Posts that failed are
+        tried again, unless all did. Raises as `worker.start` where there is none."""
         posts = list(self._posts.values())
         ends = await asyncio.gather(*(post.open() for post in posts), return_exceptions=True)
         failed = [end for end in ends if end is not None]
@@ -90,7 +90,7 @@ class Station:
                 post.join()
 
     def spread(self, starts: Mapping[str, Start]) -> None:
-        """From now on a worker at each of these places, and nowhere else. What runs elsewhere runs again."""
+        """Keeps a worker at each of these places, and nowhere else. What runs elsewhere runs again."""
         if self._draining:
             return
         for name in starts.keys() - self._posts.keys():
@@ -103,9 +103,10 @@ class Station:
             post.leave()
 
     def submit(self, job: Job, *, resumed: bool = False) -> int:
-        """The job's place. It starts after the caller's turn of the loop at the earliest. resumed: whether
-        an earlier server accepted it, so that it is taken however many wait. Raises RefusedError when too
-        many wait, in all or of this client; InputError for a job that is here already."""
+        """Queues a job and returns its place. It starts after the caller's turn of the loop at the earliest.
+        resumed: whether an earlier server accepted it, so that it is taken however many wait. Raises
+        RefusedError when too many wait, in all or of this client; InputError for a job that is here
+        already."""
         if job.id in self._jobs:
             raise InputError(f"job {job.id}: it is here already", hint="a job has an id of its own")
         why = "it is ending" if self._draining else None if resumed else self._crowded(job.client)
@@ -118,7 +119,8 @@ class Station:
         return self.place(job.id) or 0
 
     def place(self, id: str) -> int | None:
-        """Jobs before it, those that run included where no worker waits; None when it does not wait."""
+        """Returns the number of jobs before it, those that run included where no worker waits; None when it
+        does not wait."""
         before = self._turns.place(id)
         if before is None:
             return None
@@ -126,7 +128,7 @@ class Station:
         return max(0, before + 1 - idle) if idle else before + len(self._running())
 
     def cancel(self, id: str) -> bool:
-        """See `Supervisor.cancel`."""
+        """Cancels a job, as `Supervisor.cancel` does."""
         if self._turns.remove(id):
             self._forget(id)
             return True
@@ -137,12 +139,12 @@ class Station:
         return True
 
     async def left(self, id: str) -> None:
-        """See `Supervisor.left`."""
+        """Waits until no worker works in the job's folder, as `Supervisor.left` does."""
         if (post := self._post_of(id)) is not None and post.running is not None:
             await post.running.over.wait()
 
     async def drain(self, seconds: float) -> list[str]:
-        """See `Supervisor.drain`."""
+        """Starts no job any more and ends those that run, as `Supervisor.drain` does."""
         self._draining = True
         await asyncio.gather(*(self._drained(post, seconds) for post in self._running()))
         return [*self._unfinished, *self._turns]
@@ -154,7 +156,7 @@ class Station:
         await asyncio.gather(*(post.close() for post in [*self._posts.values(), *self._leaving]))
 
     def heed(self, post: Post, said: Told) -> None:
-        """See `post.Staff`."""
+        """Handles a worker's message. Raises PeerError for one that does not fit its job."""
         running = post.running
         if running is None or getattr(said, "id", None) != running.job.id:
             raise PeerError(f"it says {said.tag} of a job that it was not given", hint="use one release")
@@ -167,7 +169,7 @@ class Station:
             self._ended(post, running, said)
 
     def died(self, post: Post, running: Running | None) -> bool:
-        """See `post.Staff`."""
+        """Requeues or fails the job of a worker that ended. Returns whether another is wanted."""
         if running is not None:
             self._bereft(running)
         self.advance()
@@ -185,7 +187,7 @@ class Station:
             self._tell(self._watcher.started, id)
 
     def _crowded(self, client: str) -> str | None:
-        """Why no further job of this client may wait, if none may."""
+        """Returns why no further job of this client may wait, if none may."""
         own, room = self._turns.of(client), self._limits.waiting
         room += sum(post.running is None for post in self._posts.values())
         if len(self._turns) >= room:
@@ -204,7 +206,7 @@ class Station:
         return [post for post in posts if post.running is not None]
 
     def _post_of(self, id: str) -> Post | None:
-        """Where the job runs."""
+        """Returns the post where the job runs."""
         found = (post for post in self._running() if post.running and post.running.job.id == id)
         return next(found, None)
 
@@ -241,7 +243,7 @@ class Station:
         self.advance()
 
     def _bereft(self, running: Running) -> None:
-        """Of its worker."""
+        """Requeues a job that lost its worker, or fails it after `attempts` lost workers."""
         if running.ending or self._draining:
             return self._broken_off(running)
         id = running.job.id
@@ -254,7 +256,7 @@ class Station:
             self._fail(id, WORKER, why, "ask the server's operator")
 
     def _broken_off(self, running: Running) -> None:
-        """Its evaluation was ended before it was done, as was wanted."""
+        """Forgets a job whose evaluation was ended on purpose; fails it where its deadline was the reason."""
         if running.ending == DEADLINE:
             return self._late(running.job, "while it was evaluated")
         self._forget(running.job.id)
@@ -279,7 +281,7 @@ class Station:
         self._deadlines.forget(id)
 
     def _tell(self, event: Callable[..., None], id: str, *said: Any) -> None:
-        """A defect of who watches is not one of the lane."""
+        """Calls the watcher. An error there is logged, and is not one of the lane."""
         try:
             event(id, *said)
         except Exception as error:
@@ -287,6 +289,6 @@ class Station:
 
 
 async def _until(event: asyncio.Event, seconds: float) -> None:
-    """Waits so long at most."""
+    """Waits for an event, so many seconds at most."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)

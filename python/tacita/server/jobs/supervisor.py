@@ -58,16 +58,16 @@ class Supervisor:
             raise
 
     def spread(self, starts: Mapping[str, Start]) -> None:
-        """From now on each lane has a worker at each of these places, and nowhere else; also before `start`.
-        What runs at a place that is no more runs again at another."""
+        """Keeps from now on a worker of each lane at each of these places, and nowhere else; may be called
+        before `start`. What runs at a place that is no more runs again at another."""
         for station in self._stations.values():
             station.spread(starts)
 
     def submit(self, job: Job, *, resumed: bool = False) -> int:
-        """Its place: the jobs before it, the one that runs included. The watcher hears of it after the
-        caller's turn of the event loop. resumed: see `Station.submit`. Raises RefusedError when the lane is
-        full, or the client's share of it, or the service is ending; InputError for a lane that there is not
-        and for a job that is there already."""
+        """Queues a job and returns its place: the jobs before it, the one that runs included. The watcher
+        hears of it after the caller's turn of the event loop. resumed: see `Station.submit`. Raises
+        RefusedError when the lane is full, or the client's share of it, or the service is ending; InputError
+        for a lane that there is not and for a job that is there already."""
         if (station := self._stations.get(job.lane)) is None:
             raise InputError(
                 f"no model {job.model!r:.60} by {job.scheme!r:.60}", hint="ask for what there is"
@@ -75,21 +75,21 @@ class Supervisor:
         return station.submit(job, resumed=resumed)
 
     def cancel(self, id: str) -> bool:
-        """Whether the job was there. One that waits is gone, one that runs ends before its next stage, of
-        which `left` tells; keys stay, and the watcher hears no more of it."""
+        """Cancels a job. Returns whether it was there. One that waits is gone, one that runs ends before its
+        next stage, of which `left` tells; keys stay, and the watcher hears no more of it."""
         return any(station.cancel(id) for station in self._stations.values())
 
     def place(self, id: str) -> int | None:
-        """Jobs before one that waits, if nobody comes or goes; None for any other."""
+        """Returns the number of jobs before one that waits, if nobody comes or goes; None for any other."""
         found = (station.place(id) for station in self._stations.values())
         return next((place for place in found if place is not None), None)
 
     async def left(self, id: str) -> None:
-        """Returns when no worker works in the job's folder: at once, but for a job that runs."""
+        """Waits until no worker works in the job's folder: at once, but for a job that runs."""
         await asyncio.gather(*(station.left(id) for station in self._stations.values()))
 
     async def drain(self, seconds: float) -> list[str]:
-        """From now on no job starts. Those that run may end within `seconds`, then they are ended at their
+        """Starts no job from now on. Those that run may end within `seconds`, then they are ended at their
         next stage, or with their process; resume points stay. Returns the ids of jobs that are not done, in
         the order in which they would have been: submitted again after a restart, they go on."""
         lanes = await asyncio.gather(*(station.drain(seconds) for station in self._stations.values()))
@@ -100,17 +100,17 @@ class Supervisor:
         await asyncio.gather(*(station.close() for station in self._stations.values()))
 
     def ready(self) -> bool:
-        """Whether every lane has a worker; one that died is replaced in the time that its model takes."""
+        """Returns whether every lane has a worker now."""
         return all(self.workers().values())
 
     def pids(self) -> Mapping[tuple[str, str], int | None]:
-        """Lane -> process of its first worker; None while there is none."""
+        """Returns the process id of each lane's first worker; None while there is none."""
         return {name: next(iter(station.pids), None) for name, station in self._stations.items()}
 
     def workers(self) -> Mapping[tuple[str, str], int]:
-        """Lane -> workers that are there."""
+        """Returns the number of workers of each lane."""
         return {name: len(station.pids) for name, station in self._stations.items()}
 
     def resident(self) -> Mapping[tuple[str, str], int]:
-        """Lane -> clients' keys in its workers' memory, as last told."""
+        """Returns for each lane the number of clients' keys in its workers' memory, as last told."""
         return {name: station.resident for name, station in self._stations.items()}

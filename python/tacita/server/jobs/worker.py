@@ -1,4 +1,4 @@
-"""One worker process, as the service sees it: started, told, heard, ended."""
+"""One worker process, as the service sees it: how it is started, sent orders, read and ended."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ END_SECONDS = 5.0  # from the end of its input to the end of the process
 
 
 class Worker(Protocol):
-    """Of a station; tests have one without a process."""
+    """A worker of a station; tests have one without a process."""
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Returns the process id."""
 
     def send(self, order: Order) -> None:
-        """Raises nothing: that the process has gone, `hear` tells."""
+        """Sends an order. Raises nothing: that the process has gone, `hear` tells."""
 
     async def hear(self) -> Told | None:
-        """What it says next; None when it has gone. Raises PeerError for what no worker says."""
+        """Returns its next message; None when it has gone. Raises PeerError for what is none."""
 
     def kill(self) -> None:
         """Ends the process at once; `hear` tells when it has gone."""
 
     async def end(self) -> None:
-        """Ends the process, whatever it does, and returns when it is no more. Not while somebody hears."""
+        """Ends the process and waits for its end. Must not be called while `hear` waits."""
 
 
 Start = Callable[[Lane, float], Awaitable[Worker]]
@@ -52,15 +52,15 @@ class ProcessWorker:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Returns the process id."""
         return self._process.pid
 
     def send(self, order: Order) -> None:
-        """See `Worker`."""
+        """Writes an order to the process."""
         self._input.write(line(order))
 
     async def hear(self) -> Told | None:
-        """See `Worker`."""
+        """Reads the next message; None when it has gone. Raises PeerError for what is none."""
         try:
             text = await self._output.readline()
         except ValueError as error:
@@ -70,12 +70,13 @@ class ProcessWorker:
         return told(text[:-1]) if text.endswith(b"\n") else None
 
     def kill(self) -> None:
-        """See `Worker`."""
+        """Kills the process, if it is there."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
     async def end(self) -> None:
-        """See `Worker`. Cost: at most END_SECONDS, for a process that does not hear."""
+        """Closes the process's input, and kills it where it does not end. Cost: at most END_SECONDS, for a
+        process that does not hear."""
         self._input.close()
         try:
             await asyncio.wait_for(self._rest(), END_SECONDS)
@@ -84,7 +85,7 @@ class ProcessWorker:
             await self._rest()
 
     async def _rest(self) -> None:
-        """Reads what it still says, so that it is not kept from ending by a full pipe."""
+        """Reads the rest of its output, so that no full pipe keeps it from ending, and waits for its end."""
         with contextlib.suppress(OSError):
             while await self._output.read(MOST_BYTES):
                 pass
@@ -92,13 +93,13 @@ class ProcessWorker:
 
 
 async def start(lane: Lane, save_every: float) -> Worker:
-    """A worker on this machine that is ready. Cost and errors: see `started`."""
+    """Starts a worker on this machine and returns it when it is ready. Cost and errors: see `started`."""
     return await started(command_of(lane), lane, save_every, confined.environment())
 
 
 def command_of(lane: Lane) -> Sequence[str]:
-    """Of the process of a worker on this machine, which opens the folders of model, plan, keys and requests
-    and nothing else of the data folder."""
+    """Returns the command of the process of a worker on this machine, which opens the folders of model, plan,
+    keys and requests and nothing else of the data folder."""
     root = lane.root
     reads, writes = [lane.folder, lane.plan, root / KEYS], [root / REQUESTS]
     for path in (root / KEYS, root / REQUESTS):
@@ -109,9 +110,9 @@ def command_of(lane: Lane) -> Sequence[str]:
 async def started(
     command: Sequence[str], lane: Lane, save_every: float, environment: Mapping[str, str]
 ) -> Worker:
-    """A worker that is ready, by the command of its process. environment: the whole of it. Call it in
-    the thread that lives as long as the service: the process ends with it. Cost: a second, and the loading of
-    the model.
+    """Starts a worker by the command of its process and returns it when it is ready. environment: the whole
+    of it. Call it in the thread that lives as long as the service: the process ends with it. Cost: a second,
+    and the loading of the model.
 
     Raises TacitaError naming the lane for a process that cannot serve it, or says nothing for READY_SECONDS.
     """
@@ -137,7 +138,7 @@ async def started(
 
 
 def setup_of(lane: Lane, save_every: float) -> Setup:
-    """What its worker is told first. save_every: seconds between resume points."""
+    """Returns the first message to a worker of the lane. save_every: seconds between resume points."""
     folder = lane.folder.absolute() if lane.folder.exists() else lane.folder  # else a name
     return Setup(
         model=lane.model,
@@ -177,7 +178,7 @@ class Fleet(Protocol):
     """Places for workers, which come and go. One that is gone comes back under another name."""
 
     def starts(self) -> Mapping[str, Start]:
-        """How a worker is started at each place that is there now."""
+        """Returns how a worker is started at each place that is there now."""
 
     async def changed(self) -> None:
-        """Returns when other places are there than when `starts` was asked last."""
+        """Waits until other places are there than when `starts` was asked last."""

@@ -26,7 +26,8 @@ PREPARE, TAKE, LOAD, EVALUATE = "prepare", "take", "load", "evaluate"  # calls o
 
 @dataclass(frozen=True)
 class _Actor:
-    """handle: Ray's. site: where it is. placing: of its keys. restarts: that went before it there."""
+    """An evaluator as Ray's actor. handle: Ray's. site: where it is. placing: of its keys. restarts:
+    evaluators that went before it there."""
 
     handle: Any
     site: Site
@@ -36,7 +37,7 @@ class _Actor:
 
 @dataclass(frozen=True)
 class _Call:
-    """One that has not returned. at: the evaluator. number: of the request, or a piece's first byte."""
+    """A call that has not returned. at: the evaluator. number: of the request, or a piece's first byte."""
 
     at: str
     what: str
@@ -61,19 +62,19 @@ class Actors:
 
     @property
     def size(self) -> int:
-        """Evaluators that are there or are starting."""
+        """Returns the number of evaluators that are there or are starting."""
         return len(self._actors)
 
     def hold(self, request: Bytes) -> Any:
-        """A reference to the request in the driver's store."""
+        """Puts a request in the driver's store, and returns a reference to it."""
         return self._ray.put(request)
 
     def submit(self, at: str, number: int, request: Any) -> None:
-        """See `flight.Pool`."""
+        """Calls an evaluator with a request, see `flight.Pool.submit`."""
         self._call(_Call(at, EVALUATE, number), request)
 
     def event(self, *, wait: bool) -> Ready | Done[Evaluated] | Lost | None:
-        """See `flight.Pool`. Sends on the way what is due of the keys."""
+        """Returns what has happened, see `flight.Pool.event`. Sends on the way what is due of the keys."""
         while self._calls:
             done, _ = self._ray.wait(list(self._calls), num_returns=1, timeout=None if wait else 0)
             if not done:
@@ -93,7 +94,7 @@ class Actors:
         self._calls.clear()
 
     def _begin(self, sites: Sequence[Site], restarts: int = 0) -> None:
-        """An evaluator at each site; they are given the keys together."""
+        """Starts an evaluator at each site; they are sent the keys together."""
         names = [f"{next(self._numbers)} at {site.node}" for site in sites]
         placing = Placing(names, self._keys.size)
         for name, site in zip(names, sites, strict=True):
@@ -110,7 +111,8 @@ class Actors:
         self._calls[getattr(self._actors[call.at].handle, call.what).remote(*given)] = call
 
     def _place(self, placing: Placing) -> None:
-        """Behind the last piece each evaluator loads the keys: its calls are answered in their order."""
+        """Sends the pieces of keys that are due; behind the last one each evaluator loads the keys: its calls
+        are answered in their order."""
         pieces = placing.due()
         for piece in pieces:
             there = self._ray.put(self._keys[piece])
@@ -121,7 +123,7 @@ class Actors:
                 self._call(_Call(name, LOAD))
 
     def _event(self, reference: Any) -> Ready | Done[Evaluated] | Lost | None:
-        """What a call that has returned comes to; None for a step before the evaluator is ready."""
+        """Returns what a call that has returned comes to; None for a step before the evaluator is ready."""
         call = self._calls.pop(reference)
         try:
             reply = self._ray.get(reference)
@@ -140,7 +142,7 @@ class Actors:
         return Ready(call.at) if call.what == LOAD else None
 
     def _lost(self, at: str, why: str) -> Lost:
-        """Forgets it and what it was to answer; begins another one in its place."""
+        """Forgets an evaluator and what it was to answer; starts another one in its place."""
         actor = self._actors.pop(at)
         self._calls = {ref: call for ref, call in self._calls.items() if call.at != at}
         self._ray.kill(actor.handle)

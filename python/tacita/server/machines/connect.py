@@ -46,8 +46,8 @@ class Site:
 
 @dataclass(frozen=True)
 class Cluster:
-    """ray: the module, connected. folder: for the evaluators' files; empty where nodes have their own.
-    address: HOST:PORT of the cluster."""
+    """A Ray cluster that this process is connected to. ray: the module. folder: for the evaluators' files;
+    empty where nodes have their own. address: HOST:PORT of the cluster."""
 
     ray: Any
     sites: tuple[Site, ...]
@@ -56,12 +56,12 @@ class Cluster:
 
     @property
     def nodes(self) -> int:
-        """With room."""
+        """Returns the number of nodes with room."""
         return len({site.node for site in self.sites})
 
 
 def imported() -> Any:
-    """Ray's module. Raises InputError where it is not installed, or in use by this process already."""
+    """Returns Ray's module. Raises InputError where it is not installed, or this process uses it already."""
     try:
         ray: Any = import_module("ray")
     except ImportError as error:
@@ -77,8 +77,9 @@ def _missing() -> InputError:
 
 @contextmanager
 def connected(where: Where, *, threads: int = 0, store: int = LEAST_STORE) -> Iterator[Cluster]:
-    """A cluster with room for evaluators. threads: cores of this machine (0: all). store: bytes of Ray's
-    object store on each node that is started here; what does not fit, Ray spills to disk.
+    """Connects to a cluster with room for evaluators, which is started where it is local. threads: cores of
+    this machine (0: all). store: bytes of Ray's object store on each node that is started here; what does not
+    fit, Ray spills to disk.
 
     Cost: a local cluster starts in 5 s. Raises InputError, PeerError where no cluster answers or no node has
     enough cores.
@@ -95,8 +96,7 @@ def connected(where: Where, *, threads: int = 0, store: int = LEAST_STORE) -> It
 
 @contextmanager
 def member(address: str) -> Iterator[Any]:
-    """Ray's module, connected to a cluster that was found before. Raises InputError, PeerError as
-    `connected`."""
+    """Yields Ray's module, connected to a known cluster. Raises InputError, PeerError as `connected`."""
     ray = imported()
     with _environment(QUIET), _handler(), ExitStack() as stack:
         if address.startswith(f"{LOOPBACK}:"):
@@ -106,8 +106,7 @@ def member(address: str) -> Iterator[Any]:
 
 
 def require_reachable(where: Where) -> None:
-    """Before anything long begins. Raises InputError where Ray is not installed, PeerError where nobody
-    listens at the address."""
+    """Raises InputError where Ray is not installed, PeerError where nobody listens at the address."""
     if find_spec("ray") is None:
         raise _missing()
     if where.address is not None:
@@ -133,7 +132,7 @@ def _session(ray: Any, address: str) -> Iterator[None]:
 
 
 def _require_somebody(address: str) -> None:
-    """Ray itself would try for ten minutes. Raises PeerError where nobody listens."""
+    """Raises PeerError where nobody listens: Ray itself would try for ten minutes."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), ANSWERING).close()
@@ -142,7 +141,7 @@ def _require_somebody(address: str) -> None:
 
 
 def sites_of(where: Where, nodes: list[Mapping[str, Any]]) -> tuple[Site, ...]:
-    """Room on the nodes that are alive, as Ray lists them. Raises PeerError for none."""
+    """Returns the room on the nodes that are alive, as Ray lists them. Raises PeerError for none."""
     cores = {str(n["NodeID"]): int(n["Resources"].get("CPU", 0)) for n in nodes if n["Alive"]}
     able = [node for node, count in cores.items() if count >= (where.cores or 1)][: where.nodes]
     split = [[Site(node, each) for each in _split(cores[node], where.cores)] for node in able]
@@ -160,7 +159,7 @@ def _split(count: int, cores: int | None) -> list[int]:
 
 @contextmanager
 def _started(where: Where, threads: int, store: int) -> Iterator[tuple[str, str]]:
-    """(address, folder) of nodes on this machine, each with a store of its own."""
+    """Starts nodes on this machine, each with a store of its own. Yields (address, folder)."""
     count = where.nodes or 1
     cores = (where.cores or 1) if where.nodes else threads
     free = available_memory()
@@ -184,8 +183,8 @@ def _started(where: Where, threads: int, store: int) -> Iterator[tuple[str, str]
 
 @contextmanager
 def _token() -> Iterator[None]:
-    """A fresh one for the nodes that start inside: who has not got it, such as another user of this machine,
-    cannot command them."""
+    """Makes a fresh token for the nodes that start inside: who has not got it, such as another user of this
+    machine, cannot command them."""
     try:
         with _environment({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}):
             _reread()
@@ -204,8 +203,8 @@ def _reread() -> None:
 
 @contextmanager
 def _loopback() -> Iterator[None]:
-    """Nodes on this machine find each other at the loopback address, not at the machine's own: where Ray has
-    no clusters, as on macOS, it does so by itself."""
+    """Has nodes on this machine find each other at the loopback address, not at the machine's own: where Ray
+    has no clusters, as on macOS, it does so by itself."""
     constants: Any = import_module("ray._private.ray_constants")
     before = constants.ENABLE_RAY_CLUSTER
     constants.ENABLE_RAY_CLUSTER = False
@@ -217,7 +216,7 @@ def _loopback() -> Iterator[None]:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """These variables, for Ray's processes that start inside; afterwards what was there before."""
+    """Sets these variables for Ray's processes that start inside, and restores what was there before."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -232,7 +231,7 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _handler() -> Iterator[None]:
-    """Of SIGTERM, for which Ray sets its own and leaves it."""
+    """Restores the handler of SIGTERM, for which Ray sets its own and leaves it."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -243,7 +242,7 @@ def _handler() -> Iterator[None]:
 
 @contextmanager
 def _quiet_log() -> Iterator[None]:
-    """Ray's own lines about its start, which are no user's concern."""
+    """Silences Ray's own lines about its start, which are no user's concern."""
     log = logging.getLogger("ray")
     before = log.level
     log.setLevel(logging.CRITICAL)

@@ -50,8 +50,8 @@ class Kit:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """response: a file's bytes. seconds: of the evaluation. processor: seconds that its cores worked, which
-    other work on the machine does not lengthen."""
+    """A request that was evaluated. response: a file's bytes. seconds: of the evaluation. processor: seconds
+    that its cores worked, which other work on the machine does not lengthen."""
 
     response: Bytes
     seconds: float
@@ -60,19 +60,19 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Failed:
-    """why: an error's words, and its hint."""
+    """A call that failed. why: an error's words, and its hint."""
 
     why: str
     hint: str = ""
 
 
 def kit_of(plan: Plan, model: Checkpoint, memory: float, *, allow_insecure: bool, folder: str) -> Kit:
-    """Of a plan with its salt, and its model."""
+    """Returns the kit of a plan with its salt, and its model."""
     return Kit(plan.to_text(), plan.salt, model.name, model.config, memory, allow_insecure, folder)
 
 
 def weights_of(model: Checkpoint) -> bytes:
-    """All tensors in the fewest bytes that keep them exactly: a node needs no file of the model."""
+    """Returns all tensors in the fewest bytes that keep them exactly: a node needs no file of the model."""
     return to_bytes(model.tensors)
 
 
@@ -100,7 +100,7 @@ class Evaluator:
         return None
 
     def take(self, begin: int, piece: Bytes) -> Failed | None:
-        """A piece of the file of keys, from this byte on."""
+        """Writes a piece of the file of keys, from this byte on."""
         try:
             write_piece(self._prepared.work.evaluation_keys, begin, piece)
         except OSError as error:
@@ -120,7 +120,7 @@ class Evaluator:
         return time.monotonic() - began
 
     def evaluate(self, request: Bytes) -> Evaluated | Failed:
-        """The response to a request file's bytes. Cost: an evaluation."""
+        """Returns the response to a request file's bytes. Cost: an evaluation."""
         server = self._prepared
         began, worked, work = time.monotonic(), time.process_time(), server.work
         try:
@@ -151,8 +151,8 @@ class Evaluator:
 
 
 def write_piece(path: Path, begin: int, piece: Bytes) -> None:
-    """Into a file that grows piece by piece; the first one begins it anew. What cannot be written whole is
-    removed. Raises OSError."""
+    """Writes a piece into a file that grows piece by piece; the first one begins it anew. What cannot be
+    written whole is removed. Raises OSError."""
     try:
         with path.open("wb" if begin == 0 else "r+b") as file:
             file.seek(begin)
@@ -163,7 +163,7 @@ def write_piece(path: Path, begin: int, piece: Bytes) -> None:
 
 
 def standing_of(kit: Kit, weights: Bytes, folder: Path, cores: int) -> Standing:
-    """The server of the plan, with its circuit built. Raises what a plan or weights that do not fit raise."""
+    """Returns the server of the plan, its circuit built. Raises for a plan or weights that do not fit."""
     return Standing(
         parse(kit.plan, "the client's plan", kit.salt),
         _model(kit, weights),
@@ -176,7 +176,7 @@ def standing_of(kit: Kit, weights: Bytes, folder: Path, cores: int) -> Standing:
 
 
 def release_refused(kit: Kit) -> Failed | None:
-    """Where the node has another release than who asks."""
+    """Returns why the node cannot evaluate for a client of another release, None for one of the same."""
     if kit.version == __version__:
         return None
     return Failed(f"the node has release {__version__}, the client {kit.version}", "install one release")
@@ -190,13 +190,13 @@ class Held:
     path: Path
 
     def close(self) -> None:
-        """Removes it."""
+        """Removes the folder and gives up its lock."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self.lock)
 
 
 def own_folder(below: Path) -> Held:
-    """A new one. Removes those of evaluators that were killed: whoever lives holds its lock."""
+    """Makes a new folder. Removes those of evaluators that were killed: whoever lives holds its lock."""
     for left in below.glob(f"{PREFIX}*"):
         if (lock := _locked(left)) is not None:
             shutil.rmtree(left, ignore_errors=True)
@@ -209,7 +209,7 @@ def own_folder(below: Path) -> Held:
 
 
 def _locked(folder: Path) -> int | None:
-    """A lock on the folder's file, None where somebody has it or there is none."""
+    """Locks the folder's file. Returns the descriptor, None where somebody has it or there is none."""
     try:
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

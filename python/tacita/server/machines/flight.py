@@ -26,14 +26,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Ready:
-    """An evaluator has its keys and weights, and waits."""
+    """An evaluator that has its keys and weights, and waits."""
 
     at: str
 
 
 @dataclass(frozen=True)
 class Done(Generic[Reply]):
-    """A request has been evaluated."""
+    """A request that has been evaluated."""
 
     at: str
     number: int
@@ -42,7 +42,7 @@ class Done(Generic[Reply]):
 
 @dataclass(frozen=True)
 class Lost:
-    """An evaluator is no more, and what it had with it. why: in words, without names of machines' files."""
+    """An evaluator that is no more. why: in words, without names of machines' files."""
 
     at: str
     why: str
@@ -61,14 +61,14 @@ class Pool(Protocol[Given, Sent, Reply]):
         """Hands it to an evaluator that is ready. Returns at once."""
 
     def event(self, *, wait: bool) -> Ready | Done[Reply] | Lost | None:
-        """What has happened. None where nothing has yet, or with `wait` where nothing can: nobody is left."""
+        """Returns what has happened; None for nothing yet, or with `wait` where nobody is left."""
 
 
 @dataclass
 class _Flight(Generic[Sent]):
-    """held: requests that are not answered, by number. waiting: those that nobody has. at: those of each
-    evaluator that is ready, the running one first. losses: evaluators lost at a request; last:
-    why the last one was."""
+    """Requests on their way. held: requests that are not answered, by number. waiting: those that nobody has.
+    at: those of each evaluator that is ready, the running one first. losses: evaluators lost at a request;
+    last: why the last one was."""
 
     held: dict[int, Sent] = field(default_factory=dict)
     waiting: deque[int] = field(default_factory=deque)
@@ -94,7 +94,7 @@ class _Flight(Generic[Sent]):
             pool.submit(least, number, self.held[number])
 
     def done(self, at: str, number: int) -> bool:
-        """Whether this is the first answer of the request."""
+        """Takes an answer in. Returns whether it is the first one to the request."""
         if number in self.at.get(at, []):
             self.at[at].remove(number)
         self.answered += number in self.held
@@ -115,7 +115,7 @@ class _Flight(Generic[Sent]):
 
 
 def spread(requests: Iterable[Given], pool: Pool[Given, Sent, Reply]) -> Iterator[tuple[int, Reply]]:
-    """(number from 0, reply) of every request, as they are done; `in_order` puts them in order.
+    """Yields (number from 0, reply) of every request, as they are done; `in_order` puts them in order.
 
     requests: made one by one when there is room, so that at most DEPTH for each evaluator are held. Raises
     PeerError where no evaluator is left, or where one request lost MOST_LOSSES of them.
@@ -153,7 +153,7 @@ def _happened(
 
 
 def in_order(numbered: Iterable[tuple[int, T]]) -> Iterator[T]:
-    """The values of (number from 0, value) pairs in the order of the numbers, each as soon as it can be."""
+    """Yields the values of (number from 0, value) pairs by their numbers, each as soon as it can be."""
     early: dict[int, T] = {}
     due = 0
     for number, value in numbered:

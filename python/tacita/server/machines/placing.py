@@ -59,7 +59,7 @@ ON_THE_WAY = 2  # pieces
 
 
 class Placing:
-    """names: of the evaluators. size: bytes of the file."""
+    """A file on its way to evaluators. names: of the evaluators. size: bytes of the file."""
 
     def __init__(self, names: Iterable[str], size: int, piece: int = PIECE) -> None:
         self.names = set(names)
@@ -69,11 +69,11 @@ class Placing:
 
     @property
     def sent(self) -> bool:
-        """Whether the last piece has gone out."""
+        """Returns whether the last piece has gone out."""
         return self._at == self._size
 
     def due(self) -> list[slice]:
-        """Pieces that go to all evaluators now; they count as sent from here on."""
+        """Returns the pieces that go to all evaluators now; they count as sent from here on."""
         found = []
         while self.names and not self.sent and len(self._missing) < ON_THE_WAY:
             begin, self._at = self._at, min(self._at + self._piece, self._size)
@@ -82,12 +82,12 @@ class Placing:
         return found
 
     def arrived(self, name: str, begin: int) -> None:
-        """An evaluator has the piece from this byte on."""
+        """Records that an evaluator has the piece from this byte on."""
         self._missing[begin].discard(name)
         self._settle()
 
     def lost(self, name: str) -> None:
-        """An evaluator is no more: nobody waits for it."""
+        """Forgets an evaluator that is no more: nobody waits for it."""
         self.names.discard(name)
         for names in self._missing.values():
             names.discard(name)
@@ -104,7 +104,8 @@ NODES = (1, 2, 4, 8, 16, 32)  # for which a report says the seconds
 
 @dataclass(frozen=True)
 class Forecast:
-    """requests on so many evaluators; rounds: requests that the busiest of them answers. seconds: in all."""
+    """The time of requests on so many evaluators. rounds: requests that the busiest of them answers. seconds:
+    in all."""
 
     requests: int
     evaluators: int
@@ -116,22 +117,22 @@ class Forecast:
 
     @property
     def seconds(self) -> float:
-        """From the first key to the last answer."""
+        """Returns the seconds from the first key to the last answer."""
         return self.keygen + self.placement + self.start + self.evaluate
 
     def words(self) -> str:
-        """In a line, without the seconds of all."""
+        """Returns the forecast as a line of text, without the sum of seconds."""
         each = self.evaluate / max(self.rounds, 1)
         once = f"keys {self.keygen:.1f} s, placement {self.placement:.1f} s, start {self.start:.1f} s"
         on = "1 evaluator" if self.evaluators == 1 else f"{self.evaluators} evaluators"
         return f"{_requests(self.requests)} on {on}: {self.rounds} x {each:.1f} s, {once}"
 
     def report(self) -> Progress:
-        """As the report before the first request."""
+        """Returns the forecast as the report before the first request."""
         return Progress(self.words(), 0, self.requests, 0.0, self.seconds)
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, and their sum."""
+        """Returns all fields, and their sum."""
         return {**asdict(self), "seconds": self.seconds}
 
 
@@ -147,8 +148,8 @@ class Costs:
     sent: float
 
     def forecast(self, requests: int, evaluators: int, link: LinkSpeed | None, nodes: int = 0) -> Forecast:
-        """link: the client's; None where all is on one machine. nodes: that the evaluators are on (default:
-        one each)."""
+        """Returns the time of requests on so many evaluators. link: the client's; None where all is on one
+        machine. nodes: that the evaluators are on (default: one each)."""
         rounds = ceil(requests / max(evaluators, 1))
         placement = link.seconds((nodes or evaluators) * self.placed, 1) if link else 0.0
         sending = link.seconds(requests * self.sent, 0) if link else 0.0
@@ -157,7 +158,7 @@ class Costs:
 
 
 def costs_of(plan: Plan, weights: int, cores: int, memory: float = MEMORY_GB) -> Costs:
-    """Of a plan on evaluators of so many cores. weights: their bytes.
+    """Returns the costs of a plan on evaluators of so many cores. weights: their bytes.
 
     Fewer cores than the prices were measured on take as much longer; of more no gain is promised, since that
     is for prices of such a machine to say (`tacita bench prices`).
@@ -173,12 +174,12 @@ def costs_of(plan: Plan, weights: int, cores: int, memory: float = MEMORY_GB) ->
 
 
 def link_to(link: LinkSpeed | None, *, local: bool) -> LinkSpeed | None:
-    """Between client and nodes: what the user says, else a LAN; None on one machine."""
+    """Returns the link between client and nodes: what the user says, else a LAN; None on one machine."""
     return None if local else link or LINKS["LAN"]
 
 
 def seconds_left(requests: int, done: int, evaluators: int, each: float) -> float:
-    """For what is not done, each request taking so long."""
+    """Returns the seconds for what is not done, where each request takes `each` seconds."""
     return ceil((requests - done) / max(evaluators, 1)) * each
 
 
@@ -196,9 +197,9 @@ MOST_NODES = 1024
 
 @dataclass(frozen=True)
 class Where:
-    """address: HOST:PORT of a cluster that runs; None for one that is started on this machine and ended with
-    the run. nodes: to start here, or to use there at most. cores: of one evaluator; None for all of a node,
-    or for one each where `nodes` are started here."""
+    """The machines of a run. address: HOST:PORT of a cluster that runs; None for one that is started on this
+    machine and ended with the run. nodes: to start here, or to use there at most. cores: of one evaluator;
+    None for all of a node, or for one each where `nodes` are started here."""
 
     address: str | None
     nodes: int | None = None
@@ -206,7 +207,7 @@ class Where:
 
     @property
     def local(self) -> bool:
-        """Whether the machines are this one."""
+        """Returns whether the machines are this one."""
         return self.address is None
 
 

@@ -67,18 +67,18 @@ class Spread:
 
     @property
     def evaluators(self) -> int:
-        """As many as there is room for."""
+        """Returns the number of evaluators that there is room for."""
         return len(self.cluster.sites)
 
     def forecast(self, requests: int, evaluators: int | None = None) -> Forecast:
-        """For these machines, or so many evaluators on a node each."""
+        """Returns the forecast for these machines, or for so many evaluators on a node each."""
         count = min(requests, self.evaluators) if evaluators is None else evaluators
         nodes = count if evaluators else min(count, self.cluster.nodes)
         return self.costs.forecast(requests, count, self.link, nodes)
 
     def answers(self, groups: Sequence[Group]) -> Iterator[tuple[list[Answer], Seconds]]:
-        """Answers of each request and its seconds by step, in the order of the groups. A node that is lost
-        costs time alone.
+        """Yields the answers of each request and its seconds by step, in the order of the groups. A node that
+        is lost costs time alone.
 
         Raises PeerError where all are lost, ResourceError, FileError for a response that is none of ours.
         """
@@ -104,7 +104,7 @@ class Spread:
                 yield number, (answers, step)
 
     def _client(self) -> Client:
-        """With keys: those of its folder where they may stay, else new ones."""
+        """Returns the client with keys: those of its folder where they may stay, else new ones."""
         place = self.place
         files = Workdir(place.folder)
         public, insecure = public_of(self.plan, self.model), place.allow_insecure
@@ -131,8 +131,9 @@ class Spread:
 def spreading(
     plan: AnyPlan, model: Checkpoint, place: Place, where: Where, *, link: LinkSpeed | None = None
 ) -> Iterator[Spread]:
-    """Machines for a plan and its model; nothing runs there yet. place: the client's, with the memory of each
-    evaluator and, of machines started here, their cores. link: between client and nodes (default: a LAN).
+    """Connects to machines for a plan and its model; nothing runs there yet. place: the client's, with the
+    memory of each evaluator and, of machines started here, their cores. link: between client and nodes
+    (default: a LAN).
 
     Raises InputError for a plan of two parties and where Ray is not installed, PlanError for parameters below
     128 bits unless the place allows them, PeerError: see `connected`.
@@ -151,14 +152,15 @@ def spreading(
 
 
 def _store_bytes(plan: Plan, weights: int, nodes: int) -> int:
-    """Of the driver's node: weights, and what is on its way: pieces of keys, then requests and responses."""
+    """Returns the bytes that the driver's node must store: weights, and what is on its way: pieces of keys,
+    then requests and responses."""
     sizes = file_bytes(plan)
     moving = DEPTH * nodes * (sizes["request"] + sizes["response"])
     return LEAST_STORE + weights + ON_THE_WAY * PIECE + moving
 
 
 def _requests(client: Client, groups: Sequence[Group], steps: Sequence[Seconds]) -> Iterator[Bytes]:
-    """The bytes of each request, encrypted when it is asked for."""
+    """Yields the bytes of each request, encrypted when it is needed."""
     for texts, step in zip(groups, steps, strict=True):
         began = time.monotonic()
         path = client.encrypt_batch(texts)

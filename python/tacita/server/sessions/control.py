@@ -1,4 +1,4 @@
-"""What a supervisor and its process say to each other, over a pair of Unix sockets that keep messages apart
+"""Messages between a supervisor and its process, over a pair of Unix sockets that keep messages apart
 (SOCK_SEQPACKET).
 
     supervisor: Begin                   process: Ready, or Failed and its end
@@ -29,7 +29,7 @@ Words = Annotated[str, Field(max_length=2000)]
 
 
 class Message(BaseModel):
-    """Of every message: nothing that is not known."""
+    """The base of every message: it has no fields but those that are declared."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -50,7 +50,7 @@ class Begin(Message):
 
 
 class Open(Message):
-    """A session begins on the socket that comes with this. guest: sessions of one name share places."""
+    """Begins a session on the socket that comes with this. guest: sessions of one name share places."""
 
     kind: Literal["open"] = "open"
     id: Count
@@ -58,13 +58,13 @@ class Open(Message):
 
 
 class Ready(Message):
-    """The model is loaded."""
+    """Says that the model is loaded."""
 
     kind: Literal["ready"] = "ready"
 
 
 class Failed(Message):
-    """It is not, and why."""
+    """Says that the model is not loaded, and why."""
 
     kind: Literal["failed"] = "failed"
     text: Words
@@ -72,7 +72,7 @@ class Failed(Message):
 
 
 class Wanted(Message):
-    """A client asks for a text, or for the public part (texts 0), which will take so much: tokens at most,
+    """Asks for a client's text, or for the public part (texts 0), which will take so much: tokens at most,
     where it is written; bytes in both directions and seconds as planned. `Answered` says whether it is
     admitted."""
 
@@ -94,15 +94,15 @@ class Answered(Message):
 
 
 class Close(Message):
-    """The session ends now."""
+    """Ends the session now."""
 
     kind: Literal["close"] = "close"
     id: Count
 
 
 class SoFar(Message):
-    """What a session came to up to now: told before each token and after each text, since the process may not
-    live to tell it later, and before its end. texts: that were admitted. over: whether none is under way."""
+    """What a session used up to now: sent before each token and after each text, since the process may not
+    live to send it later, and before its end. texts: that were admitted. over: whether none is under way."""
 
     kind: Literal["so far"] = "so far"
     id: Count
@@ -114,7 +114,7 @@ class SoFar(Message):
 
 
 class Finished(Message):
-    """A session is over."""
+    """Says that a session is over."""
 
     kind: Literal["finished"] = "finished"
     id: Count
@@ -126,17 +126,17 @@ _ANY: TypeAdapter[Any] = TypeAdapter(Annotated[Any, Field(discriminator="kind")]
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """The two ends."""
+    """Returns the two ends of a control socket."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 def encode(message: Message) -> bytes:
-    """As it is sent."""
+    """Returns the message's bytes."""
     return message.model_dump_json().encode()
 
 
 def decode(data: bytes) -> Any:
-    """Raises PeerError for what is no message."""
+    """Returns the message of these bytes. Raises PeerError for what is no message."""
     try:
         return _ANY.validate_json(data)
     except ValidationError as error:
@@ -148,7 +148,7 @@ def decode(data: bytes) -> Any:
 
 
 def received(control: socket.socket) -> tuple[Any, socket.socket | None] | None:
-    """The next message and the socket that came with it, in a thread that may wait; None at the end.
+    """Returns the next message and the socket that came with it, in a thread that may wait; None at the end.
 
     Raises PeerError for a message that is too long or damaged; what came with it is closed.
     """

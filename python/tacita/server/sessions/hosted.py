@@ -43,7 +43,7 @@ class Hosted:
         self._party: Party | None = None
 
     def secure(self, within: float, timeout: float) -> Party:
-        """The party; the relay has seen to TLS. Raises GoneError for one that was closed meanwhile."""
+        """Returns the party; the relay has seen to TLS. Raises GoneError for one closed meanwhile."""
         with self._lock:
             if self._closed:
                 raise GoneError("the session was ended before it began", hint="")
@@ -87,7 +87,7 @@ class HostedGuest(Guest):
         return self._reserve(wanted) or super().admit(tokens)
 
     def _reserve(self, wanted: Used) -> Refusal | None:
-        """The supervisor's answer."""
+        """Asks the supervisor for what a text will take. Returns its refusal, None where it is admitted."""
         self._tell(over=True)  # what was used before
         self._say(Wanted(id=self._hosted.port, **vars(wanted)))
         try:
@@ -130,7 +130,7 @@ class Host(Reception):
     open: dict[int, Hosted] = field(default_factory=dict)
 
     def listen(self) -> None:
-        """Does what the supervisor says until its end is closed."""
+        """Handles the supervisor's messages until its end is closed."""
         self.say(Ready())
         while (came := control.received(self.speaking)) is not None:
             message, sock = came
@@ -149,7 +149,7 @@ class Host(Reception):
             self._finished(hosted, "not let in")
 
     def heed(self, message: Message) -> None:
-        """What the supervisor says of a session; of one that is over it may say anything."""
+        """Handles a message about a session; one about a session that is over is ignored."""
         if isinstance(message, Answered) and (hosted := self.open.get(message.id)):
             hosted.answers.put(Refusal(message.reason, message.number))
         elif isinstance(message, control.Close) and (hosted := self.open.get(message.id)):
@@ -170,7 +170,7 @@ class Host(Reception):
         return HostedGuest(self.admission, arrival, entered, party, self.server.plan, self.say)
 
     def say(self, message: Message) -> None:
-        """To the supervisor."""
+        """Sends a message to the supervisor."""
         with self.line:
             self.speaking.send(control.encode(message))
 
@@ -180,8 +180,8 @@ class Host(Reception):
 
 
 def host_of(server: TwoPartyServer, sessions: int, silence: float, speaking: socket.socket) -> Host:
-    """Of so many sessions at the same time, of which one client has at most all but one. silence: seconds
-    after which a client that says nothing is given up."""
+    """Returns the host of so many sessions at the same time, of which one client has at most all but one.
+    silence: seconds after which a client that says nothing is given up."""
     caps = Caps(sessions, max(1, sessions - 1))
     lobby = Lobby(LOBBY, SHARE, group=str)
     return Host(server, Admission(caps), silence, lambda _: None, lobby, speaking=speaking)

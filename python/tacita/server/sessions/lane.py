@@ -49,7 +49,7 @@ class Guest(Protocol):
 
     @property
     def name(self) -> str:
-        """At most 200 characters; sessions of one name share places."""
+        """Returns the client's name, at most 200 characters; sessions of one name share places."""
 
     def admit(self, used: Used, asked: Used) -> Refusal | None:
         """Reserves what a text, or the public part, will take. Returns why not, or None."""
@@ -58,10 +58,10 @@ class Guest(Protocol):
         """Charges what was used beyond what was reserved. False: the session must end."""
 
     def settle(self, used: Used) -> None:
-        """No text is under way: what was reserved and not used is given back."""
+        """Gives back what was reserved and not used: no text is under way."""
 
     def ended(self, session: Ended) -> None:
-        """The session is over, and settled."""
+        """Is called when the session is over, and settled."""
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     sent before, however long that takes."""
 
     def handle_ping(self) -> None:
-        """Answers, but not one that does not read."""
+        """Answers a ping, but aborts a connection whose client does not read."""
         if self.transport.get_write_buffer_size() > MOST_UNREAD:
             self.transport.abort()
         else:
             super().handle_ping()
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        """The application is through with the connection: it has seconds to end in due form."""
+        """Gives the connection, with which the application is done, `close_timeout` seconds to close."""
         super().on_task_complete(task)
         self.loop.call_later(self.close_timeout, self.transport.abort)
 

@@ -28,8 +28,8 @@ from tacita.two_party.server import TwoPartyServer
 
 
 def server_of(begin: Begin, cores: int) -> TwoPartyServer:
-    """The model ready to serve, with the limits of so many sessions on so many cores. Raises FileError,
-    CheckpointError, PlanError."""
+    """Returns the model ready to serve, with the limits of so many sessions on so many cores. Raises
+    FileError, CheckpointError, PlanError."""
     plan = plan_of(Path(begin.plan), begin.sha256)
     model = checkpoint.load(begin.folder, pooling=begin.pooling)
     crowding = begin.sessions / cores
@@ -39,7 +39,7 @@ def server_of(begin: Begin, cores: int) -> TwoPartyServer:
 
 
 def plan_of(path: Path, sha256: str) -> TwoPartyPlan:
-    """The plan of this file. Raises FileError for one that is absent, too long, damaged or another."""
+    """Returns the plan of this file. Raises FileError for one absent, too long, damaged or another."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -57,14 +57,14 @@ def plan_of(path: Path, sha256: str) -> TwoPartyPlan:
 
 
 def end_with(parent: int) -> None:
-    """From now on this process is killed when its parent dies."""
+    """Has this process killed when its parent dies."""
     die_with_parent()
     if os.getppid() != parent:  # it died before
         os._exit(1)
 
 
 def serve(speaking: socket.socket) -> None:
-    """Everything, until the other end is closed."""
+    """Serves the model that the supervisor names, until the other end is closed."""
     begun = control.received(speaking)
     if begun is None or not isinstance(begin := begun[0], Begin):
         return
@@ -78,7 +78,7 @@ def serve(speaking: socket.socket) -> None:
 
 
 def main() -> None:
-    """Signals of a terminal or of a service's end are for the supervisor, which drains first."""
+    """Serves. Signals are for the supervisor, which drains first."""
     ignore_signals()
     serve(socket.socket(fileno=int(sys.argv[1])))
     sys.stderr.flush()

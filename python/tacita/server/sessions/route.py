@@ -28,8 +28,9 @@ Code = int | None  # with which to close; None: the client is gone
 
 
 async def relay(websocket: WebSocket, session: socket.socket, patience: float) -> None:
-    """Until either end is over; both are closed then. patience: seconds that a client may take to read what
-    is sent at once. websocket: accepted. Raises nothing because of the client or the session."""
+    """Copies bytes both ways until either end is over; both are closed then. patience: seconds that a client
+    may take to read what is sent at once. websocket: accepted. Raises nothing because of the client or the
+    session."""
     session.setblocking(False)
     with session:
         up = asyncio.create_task(_up(websocket, session))
@@ -48,7 +49,7 @@ async def relay(websocket: WebSocket, session: socket.socket, patience: float) -
 
 
 async def _up(websocket: WebSocket, session: socket.socket) -> Code:
-    """The client's messages."""
+    """Copies the client's messages to the session. Returns the code with which to close."""
     loop, open_ = asyncio.get_running_loop(), True
     while True:
         message = await websocket.receive()
@@ -67,7 +68,7 @@ async def _up(websocket: WebSocket, session: socket.socket) -> Code:
 
 
 async def _down(websocket: WebSocket, session: socket.socket, patience: float) -> Code:
-    """The session's bytes."""
+    """Copies the session's bytes to the client. Returns the code with which to close."""
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -91,7 +92,7 @@ RETRY = 5  # seconds after which a client that found no place may ask again
 
 
 class DeniedError(TacitaError):
-    """Why a client is not let in: status, 401, 403, 404, 429 or 503, and further headers of the answer."""
+    """Says why a client is not let in: status, 401, 403, 404, 429 or 503, and headers of the answer."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ Permitted = Callable[[WebSocket, str], Awaitable[Guest]]
 
 
 def router(open_session: Open, permitted: Permitted, patience: float = TIMEOUT) -> APIRouter:
-    """The route.
+    """Returns the router of the two-party socket.
 
     open_session: a session of this model for this guest, `supervisor.Sessions.open`; a
     RefusedError of it becomes 503. permitted: who asks for this model, by the headers of the upgrade; raises
@@ -138,7 +139,7 @@ def router(open_session: Open, permitted: Permitted, patience: float = TIMEOUT) 
 
 
 def denial(error: DeniedError | RefusedError) -> Response:
-    """The answer to the upgrade, as problem+json."""
+    """Returns the answer to the upgrade, as problem+json."""
     status, code, headers = HTTPStatus.SERVICE_UNAVAILABLE.value, "refused", {"Retry-After": str(RETRY)}
     if isinstance(error, DeniedError):
         status, code, headers = error.status, error.code, error.headers

@@ -37,8 +37,8 @@ log = logging.getLogger("tacita.server.sessions")
 
 @dataclass
 class _Running:
-    """A session that the process has. since: when it began. told: what it came to. seconds: of its texts that
-    are over; working: when the one that is under way was admitted."""
+    """A session that the process has. since: when it began. told: what it used, as its process says. seconds:
+    of its texts that are over; working: when the one that is under way was admitted."""
 
     guest: Guest
     since: float
@@ -47,24 +47,24 @@ class _Running:
     working: float | None = None
 
     def used(self, now: float) -> Used:
-        """So far."""
+        """Returns what the session has used up to `now`."""
         told, under_way = self.told, 0.0 if self.working is None else now - self.working
         carried = told.bytes_sent + told.bytes_received
         return Used(told.texts, told.tokens, carried, self.seconds + under_way)
 
     def rest(self, now: float) -> None:
-        """Its text is over, if it had one."""
+        """Counts the seconds of its text, if it had one, and settles with the client: the text is over."""
         self.seconds, self.working = self.used(now).seconds, None
         self.guest.settle(self.used(now))
 
 
 def pause_after(crashes: int) -> float:
-    """Seconds before a process is started again, by its crashes in a row: the first is no reason to wait."""
+    """Returns the seconds until the next start, by the crashes in a row: none after the first."""
     return 0.0 if crashes < 2 else min(LAST_PAUSE, FIRST_PAUSE * 2.0 ** min(crashes - 2, 16))
 
 
 class Sessions:
-    """One model's. All calls in the thread of one event loop, with which the process ends. clock: seconds."""
+    """The two-party sessions of one model, all calls in one event loop's thread. clock: seconds."""
 
     def __init__(self, lane: TwoPartyLane, clock: Callable[[], float] = time.monotonic) -> None:
         self._lane, self._clock = lane, clock
@@ -88,8 +88,8 @@ class Sessions:
             raise
 
     async def open(self, guest: Guest) -> socket.socket:
-        """A session for this client: the end that a relay reads and writes. It waits in the process's lobby
-        until it asks for its first text, which takes a place.
+        """Opens a session for this client, and returns the end that a relay reads and writes. It waits in the
+        process's lobby until it asks for its first text, which takes a place.
 
         Raises RefusedError when the service is ending, and when the process is not back within seconds of a
         crash.
@@ -105,7 +105,7 @@ class Sessions:
             self._entering -= 1
 
     def count(self) -> int:
-        """Sessions, those that are about to begin included."""
+        """Returns the number of sessions, those that are about to begin included."""
         return len(self._running) + self._entering
 
     def look(self) -> None:
@@ -122,7 +122,7 @@ class Sessions:
             await asyncio.wait_for(self._idle.wait(), seconds)
 
     async def stop(self) -> None:
-        """Ends the process and the sessions that it still has, which are told."""
+        """Ends the process and the sessions that it still has, whose guests are told."""
         self._ending = True
         if self._keeper is not None:
             self._keeper.cancel()
@@ -145,8 +145,8 @@ class Sessions:
         return ours
 
     async def _keep(self, first: asyncio.Future[None]) -> None:
-        """One process after the other, until it is cancelled. first: done when the first has begun to serve,
-        or cannot."""
+        """Runs one process after the other, until it is cancelled. first: done when the first has begun to
+        serve, or cannot."""
         crashes = 0
         while True:
             since = time.monotonic()
@@ -156,7 +156,7 @@ class Sessions:
             await asyncio.sleep(pause_after(crashes))
 
     async def _one(self, first: asyncio.Future[None]) -> None:
-        """One process to its end."""
+        """Runs one process to its end."""
         ending = STOPPED
         try:
             self._worker = started(self._lane)
@@ -180,7 +180,8 @@ class Sessions:
                 await worker.end()
 
     async def _hear(self, worker: Worker, first: asyncio.Future[None]) -> None:
-        """Until it is gone. Raises PeerError for what is no message, TacitaError when it cannot serve."""
+        """Handles the process's messages until it is gone. Raises PeerError for what is no message,
+        TacitaError when it cannot serve."""
         while (message := await worker.heard()) is not None:
             self._note(message)
             if isinstance(message, Ready) and not first.done():

@@ -1,4 +1,4 @@
-"""One process of sessions, as its supervisor sees it: started, spoken to, ended."""
+"""One process of sessions, as its supervisor sees it: how it is started, sent messages and ended."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MODULE = "tacita.server.sessions.process"
 
 @dataclass(frozen=True)
 class Worker:
-    """line: our end of the control sockets."""
+    """A process of sessions. line: our end of the control sockets."""
 
     process: subprocess.Popen[bytes]
     line: socket.socket
 
     async def heard(self) -> Message | None:
-        """What it says next; None when it is gone. Raises PeerError for what is no message."""
+        """Returns its next message; None when it is gone. Raises PeerError for what is no message."""
         try:
             data = await asyncio.get_running_loop().sock_recv(self.line, control.MOST)
         except ConnectionError:
@@ -34,7 +34,7 @@ class Worker:
         return control.decode(data) if data else None
 
     def say(self, message: Message) -> None:
-        """Tells it something. Raises OSError when it is gone, or too busy to read."""
+        """Sends a message. Raises OSError when it is gone, or too busy to read."""
         self.line.send(control.encode(message))
 
     def hand(self, opening: Open, sock: socket.socket) -> None:
@@ -55,7 +55,7 @@ class Worker:
 
 
 def started(lane: TwoPartyLane) -> Worker:
-    """A process that begins to load the model, of this thread: it ends with it. Raises OSError."""
+    """Starts a process that loads the model. It ends with this thread. Raises OSError."""
     ours, theirs = control.pair()
     try:
         with theirs:
@@ -74,7 +74,7 @@ def started(lane: TwoPartyLane) -> Worker:
 
 
 def command_of(lane: TwoPartyLane, line: int) -> Sequence[str]:
-    """Of such a process, which opens model and plan and nothing else of the data folder."""
+    """Returns the command of a process that opens model and plan and no other file of the data folder."""
     return command(MODULE, str(line), hidden=lane.plan.parent, reads=[lane.folder, lane.plan])
 
 

@@ -27,19 +27,19 @@ AT_ONCE = 1 << 20  # bytes that wait in memory until a thread hashes and writes 
 
 @dataclass(frozen=True)
 class Pace:
-    """patience: seconds of silence. least_rate: bytes a second on the whole, beyond `patience`."""
+    """How fast bodies must move. patience: seconds of silence. least_rate: bytes a second beyond it."""
 
     patience: float
     least_rate: float
 
     def whole(self, count: int) -> float:
-        """Seconds that a body of so many bytes may take."""
+        """Returns the seconds that a body of so many bytes may take."""
         return self.patience + count / self.least_rate
 
 
 @dataclass(frozen=True)
 class Received:
-    """count: bytes. sha256: of them, hex."""
+    """A body that has been written. count: bytes. sha256: of them, hex."""
 
     count: int
     sha256: str
@@ -96,32 +96,32 @@ KEYS, REQUESTS = "keys", "requests"
 
 @dataclass(frozen=True)
 class Layout:
-    """root: the data folder."""
+    """The paths of a server's files. root: the data folder."""
 
     root: Path
 
     @property
     def free(self) -> int:
-        """Bytes of the disk that are free."""
+        """Returns the bytes of the disk that are free."""
         return shutil.disk_usage(self.root).free
 
     def keys(self, client: str, id: str) -> Path:
-        """The folder of a client's keys of this id."""
+        """Returns the folder of a client's keys of this id."""
         return self.root / KEYS / _hex(client) / _hex(id)
 
     def request(self, id: str) -> Path:
-        """The work folder of a request: request.ct, response.ct, resume points."""
+        """Returns the work folder of a request: request.ct, response.ct, resume points."""
         return self.root / REQUESTS / _hex(id)
 
     def drop_keys(self, client: str, id: str) -> None:
-        """Removes them, if they are there, and the client's folder with the last of them."""
+        """Removes keys, if they are there, and the client's folder with the last of them."""
         folder = self.keys(client, id)
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):
             folder.parent.rmdir()
 
     def drop_request(self, id: str) -> None:
-        """Removes its folder, if it is there."""
+        """Removes a request's folder, if it is there."""
         shutil.rmtree(self.request(id), ignore_errors=True)
 
     def sweep(self, keys: set[tuple[str, str]], requests: set[str]) -> int:
@@ -135,7 +135,7 @@ class Layout:
         return len(strays)
 
     def has_room(self, count: int) -> bool:
-        """Whether the disk has room for so many bytes, and some to spare."""
+        """Returns whether the disk has room for so many bytes, and some to spare."""
         return self.free >= count + SPARE
 
     def require_room(self, count: int) -> None:
@@ -147,12 +147,12 @@ class Layout:
 
 
 def part(folder: Path) -> Path:
-    """Keys that have not come whole."""
+    """Returns the path of keys that have not come whole."""
     return folder / "evaluation.keys.part"
 
 
 def whole(folder: Path) -> Path:
-    """Keys that have."""
+    """Returns the path of keys that have come whole."""
     return folder / "evaluation.keys"
 
 
@@ -172,7 +172,7 @@ def _folders(path: Path) -> list[Path]:
 async def take(
     id: str, key: str, count: int, sha256: str, body: AsyncIterator[bytes], layout: Layout, pace: Pace
 ) -> Path:
-    """The work folder with the request in it; nothing stays where it raises.
+    """Writes a request into a work folder, which is returned; nothing stays where it raises.
 
     Raises FileError for a wrong checksum, or another key than `key` in its header, ResourceError for want
     of disk, and what `receive` raises.

@@ -23,7 +23,7 @@ from tacita.server.store.tables import KeyRow
 
 @dataclass(frozen=True)
 class Piece:
-    """begin: in the file. count: bytes. sha256: of them, hex."""
+    """A piece of a file of keys. begin: in the file. count: bytes. sha256: of them, hex."""
 
     begin: int
     count: int
@@ -62,7 +62,7 @@ async def remove(row: KeyRow, ledger: Ledger, layout: Layout) -> None:
 
 
 def there(row: KeyRow, layout: Layout) -> bool:
-    """Whether their file is there, whole or in part."""
+    """Returns whether the keys' file is there, whole or in part."""
     folder = layout.keys(row.client, row.id)
     return whole(folder).exists() or part(folder).exists()
 
@@ -79,7 +79,7 @@ async def _written(folder: Path, piece: Piece, body: AsyncIterator[bytes], pace:
 
 
 async def _completed(row: KeyRow, folder: Path, ledger: Ledger, check: Callable[[Path], None]) -> KeyRow:
-    """All has come: it is hashed once more, as it lies on the disk, and checked."""
+    """Hashes a file of keys once more, as it lies on the disk, and checks it: all of it has come."""
     try:
         if await asyncio.to_thread(_hashed, part(folder), row.bytes) != row.sha256:
             raise FileError("keys: the whole file's checksum does not match", hint="upload them again")

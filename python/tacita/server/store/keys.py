@@ -12,14 +12,14 @@ from tacita.server.store.tables import KeyRow, clients, keys
 
 
 def found(ledger: Ledger, client: str, id: str) -> KeyRow | None:
-    """A client's keys of this id."""
+    """Returns a client's keys of this id."""
     with ledger.look() as db:
         row = db.execute(select(keys).where(keys.c.client == client, keys.c.id == id)).one_or_none()
     return None if row is None else _key(row)
 
 
 def of_client(ledger: Ledger, client: str) -> list[KeyRow]:
-    """All of a client's, the latest used first."""
+    """Returns all keys of a client, the latest used first."""
     wanted = select(keys).where(keys.c.client == client).order_by(keys.c.used.desc())
     with ledger.look() as db:
         return [_key(row) for row in db.execute(wanted)]
@@ -34,40 +34,40 @@ def put(ledger: Ledger, row: KeyRow) -> None:
 
 
 def touch(ledger: Ledger, client: str, id: str) -> None:
-    """They were used now."""
+    """Records that keys were used now."""
     named = (keys.c.client == client) & (keys.c.id == id)
     with ledger.change() as db:
         db.execute(update(keys).where(named).values(used=ledger.clock()))
 
 
 def drop(ledger: Ledger, client: str, id: str) -> bool:
-    """Whether there were any."""
+    """Removes the row of keys. Returns whether there was one."""
     named = (keys.c.client == client) & (keys.c.id == id)
     with ledger.change() as db:
         return bool(db.execute(delete(keys).where(named)).rowcount)
 
 
 def every(ledger: Ledger) -> list[KeyRow]:
-    """All clients', those that were used longest ago first."""
+    """Returns all clients' keys, those that were used longest ago first."""
     with ledger.look() as db:
         return [_key(row) for row in db.execute(select(keys).order_by(keys.c.used))]
 
 
 def addresses(ledger: Ledger) -> dict[str, str]:
-    """The address of each visitor that has keys, by the visitor's id."""
+    """Returns the address of each visitor that has keys, by the visitor's id."""
     wanted = select(clients.c.id, clients.c.address).join(keys, keys.c.client == clients.c.id)
     with ledger.look() as db:
         return {row.id: row.address for row in db.execute(wanted.where(clients.c.address.is_not(None)))}
 
 
 def everywhere(ledger: Ledger) -> list[tuple[str, str]]:
-    """(client, id) of all."""
+    """Returns (client, id) of all keys."""
     with ledger.look() as db:
         return [(row.client, row.id) for row in db.execute(select(keys.c.client, keys.c.id))]
 
 
 def count(ledger: Ledger) -> int:
-    """Complete ones."""
+    """Returns the number of complete keys."""
     with ledger.look() as db:
         wanted = select(func.count()).select_from(keys).where(keys.c.complete == 1)
         return int(db.execute(wanted).scalar_one())

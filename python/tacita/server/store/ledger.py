@@ -1,4 +1,5 @@
-"""Room for the ledger on a full disk: a file of zeros, given up at the first write that finds no room."""
+"""The ledger's file, and room for it on a full disk: a file of zeros, given up at the first write that finds
+none."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ T = TypeVar("T")
 
 
 class Ledger:
-    """folder: the server's data folder; the file is made there, mode 0600. clock: Unix seconds.
+    """The ledger's file. folder: the server's data folder; the file is made there, mode 0600. clock: Unix
+    seconds.
 
     Raises FileError for a file that is no ledger of this version.
     """
@@ -70,19 +72,19 @@ class Ledger:
 
     @contextmanager
     def change(self) -> Iterator[Connection]:
-        """A transaction: all of it, or nothing where the block raises. Raises ResourceError when the disk is
-        full; the reserve has then been given up, see `insist`."""
+        """Opens a transaction: all of it, or nothing where the block raises. Raises ResourceError when the
+        disk is full; the reserve has then been given up, see `insist`."""
         with self._translated(), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
     def look(self) -> Iterator[Connection]:
-        """For reading."""
+        """Opens a connection for reading."""
         with self._translated(), self._engine.connect() as connection:
             yield connection
 
     def insist(self, change: Callable[[], T]) -> T:
-        """What `change` returns, which is called a second time where the disk was full: for what must be
+        """Returns what `change` returns, and calls it a second time where the disk was full: for what must be
         written, removals above all. Raises ResourceError when the reserve was not enough."""
         try:
             return change()
@@ -90,7 +92,7 @@ class Ledger:
             return change()
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Closes the file."""
         self._engine.dispose()
 
     @contextmanager
@@ -128,7 +130,7 @@ def _prepare(engine: Engine) -> None:
 
 
 def _add_columns(connection: Connection) -> None:
-    """To tables that an earlier release made: every version so far is the one before, and columns."""
+    """Adds the columns that tables of an earlier release lack: versions differ in nothing else."""
     for table in metadata.tables.values():
         rows = connection.exec_driver_sql(f"PRAGMA table_info({table.name})")
         there = {row[1] for row in rows}

@@ -38,7 +38,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class Who:
-    """A client. operator: may read the metrics. address: network of a visitor, see `core.visitors`; None for
+    """A client. operator: may read the metrics. address: network of a visitor, see `core.accounts`; None for
     a client that an operator named."""
 
     id: str
@@ -52,11 +52,11 @@ class Who:
 
     @property
     def group(self) -> str:
-        """What its share of queues and places is counted by: visitors of one address are one."""
+        """Returns the name by which its share is counted: visitors of one address are one."""
         return self.address or self.id
 
     def is_over(self, now: float) -> bool:
-        """Whether its token is nobody's any more."""
+        """Returns whether its token is nobody's any more."""
         return self.revoked is not None or (self.expires is not None and self.expires <= now)
 
 
@@ -116,7 +116,7 @@ class Used:
         return self._each(other, operator.sub)
 
     def at_least(self, other: Used) -> Used:
-        """The larger of the two, item by item."""
+        """Returns the larger of the two, item by item."""
         return self._each(other, max)
 
     def _each(self, other: Used, combine: Callable[[Any, Any], Any]) -> Used:

@@ -24,15 +24,15 @@ MOST_SECONDS = 86400.0  # of a visitor
 
 
 def new() -> str:
-    """A token that is nobody's yet."""
+    """Returns a token that is nobody's yet."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def add(
     ledger: Ledger, name: str, quota: Quota, *, operator: bool = False, seconds: float | None = None
 ) -> str:
-    """A new client's token. seconds: after which it is nobody's; None: it does not expire. Raises InputError
-    for a name that is taken, or none."""
+    """Adds a client, and returns its token. seconds: after which it is nobody's; None: it does not expire.
+    Raises InputError for a name that is taken, or none."""
     if not NAME.fullmatch(name) or name == RESERVED:
         raise InputError(f"token: {name!r:.80} is no name", hint="letters, digits, . _ -, at most 64")
     token = new()
@@ -47,9 +47,9 @@ def add(
 
 
 def rotate(ledger: Ledger, name: str, overlap: float, seconds: float | None = None) -> str:
-    """Another token of the same client, whose keys and requests stay. overlap: seconds for which the one
-    before is known, too. seconds: after which the client expires; None: when it would have. Raises InputError
-    for a name that nobody has, and for a client that has expired where `seconds` is not given."""
+    """Returns another token of the same client, whose keys and requests stay. overlap: seconds for which the
+    one before is known, too. seconds: after which the client expires; None: when it would have. Raises
+    InputError for a name that nobody has, and for a client that has expired where `seconds` is not given."""
     token, now = new(), ledger.clock()
     who = next((each for each in everyone(ledger) if each.name == name and each.revoked is None), None)
     if who is None:
@@ -65,7 +65,7 @@ def rotate(ledger: Ledger, name: str, overlap: float, seconds: float | None = No
 
 
 def known(ledger: Ledger, token: str) -> Who | None:
-    """Whose token it is, if it is somebody's, and neither revoked nor expired."""
+    """Returns the client of a token, if it is somebody's, and neither revoked nor expired."""
     if not TOKEN.fullmatch(token):
         return None
     hash, now = hashed(token), ledger.clock()
@@ -78,7 +78,7 @@ def known(ledger: Ledger, token: str) -> Who | None:
 
 
 def visit(ledger: Ledger, token: str, address: str, quota: Quota) -> Who:
-    """A visitor of this token, for a day."""
+    """Adds a visitor with this token, for a day, and returns it."""
     expires = ledger.clock() + MOST_SECONDS
     _insert(ledger, f"visitor-{secrets.token_hex(16)}", token, quota, expires=expires, address=address)
     who = known(ledger, token)
@@ -87,7 +87,7 @@ def visit(ledger: Ledger, token: str, address: str, quota: Quota) -> Who:
 
 
 def visitors(ledger: Ledger, address: str) -> int:
-    """Visitors that came from an address within a day."""
+    """Returns the number of visitors that came from an address within a day."""
     came = clients.c.made > ledger.clock() - MOST_SECONDS
     wanted = select(func.count()).select_from(clients).where(clients.c.address == address, came)
     with ledger.look() as db:
@@ -104,7 +104,7 @@ def drop_visitors(ledger: Ledger) -> None:
 
 
 def gone(ledger: Ledger) -> set[str]:
-    """Ids of clients of which nothing is to stay: revoked, or visitors that have expired."""
+    """Returns the ids of clients of which nothing is to stay: revoked, or visitors that have expired."""
     over = clients.c.address.is_not(None) & (clients.c.expires <= ledger.clock())
     ended = or_(clients.c.revoked.is_not(None), over, clients.c.name == RESERVED)
     with ledger.look() as db:
@@ -112,20 +112,20 @@ def gone(ledger: Ledger) -> set[str]:
 
 
 def of_id(ledger: Ledger, id: str) -> Who:
-    """The client of an id that the ledger gave out."""
+    """Returns the client of an id that the ledger gave out."""
     with ledger.look() as db:
         return _who(db.execute(select(clients).where(clients.c.id == id)).one())
 
 
 def everyone(ledger: Ledger) -> list[Who]:
-    """All clients that an operator ever named, the oldest first."""
+    """Returns all clients that an operator ever named, the oldest first."""
     named = select(clients).where(clients.c.address.is_(None)).order_by(clients.c.made)
     with ledger.look() as db:
         return [_who(row) for row in db.execute(named)]
 
 
 def revoke(ledger: Ledger, name: str) -> None:
-    """From the next call on its token is nobody's. Raises InputError for a name that nobody has."""
+    """Revokes a client and its token from the next call on. Raises InputError for an unknown name."""
     named = (clients.c.name == name) & clients.c.revoked.is_(None)
     with ledger.change() as db:
         if not db.execute(update(clients).where(named).values(revoked=ledger.clock())).rowcount:
@@ -133,7 +133,7 @@ def revoke(ledger: Ledger, name: str) -> None:
 
 
 def hashed(token: str) -> str:
-    """What is kept of it."""
+    """Returns the hash of a token, which is all that is kept of it."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

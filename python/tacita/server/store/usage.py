@@ -36,7 +36,7 @@ def charge(
 
 
 def today(ledger: Ledger, client: str, at: float | None = None) -> Used:
-    """What a client used since midnight, or on the day of `at`."""
+    """Returns what a client used since midnight, or on the day of `at`."""
     day = int((ledger.clock() if at is None else at) // DAY)
     named = (usage.c.client == client) & (usage.c.day == day)
     with ledger.look() as db:
@@ -45,7 +45,7 @@ def today(ledger: Ledger, client: str, at: float | None = None) -> Used:
 
 
 def exceeded(ledger: Ledger, who: Who) -> str | None:
-    """The first of texts, bytes and seconds that the client has no more of today."""
+    """Returns the first of texts, bytes and seconds that the client has no more of today."""
     used = today(ledger, who.id)
     for name in ("texts", "bytes", "seconds"):
         most = getattr(who.quota, name)
@@ -55,7 +55,8 @@ def exceeded(ledger: Ledger, who: Who) -> str | None:
 
 
 def lacking(ledger: Ledger, who: Who, wanted: Used, at: float | None = None) -> str | None:
-    """The first item of which the client's quota does not hold so much more, today or on the day of `at`."""
+    """Returns the first item of which the client's quota does not hold so much more, today or on the day of
+    `at`."""
     for name, value in vars(today(ledger, who.id, at) + wanted).items():
         most = getattr(who.quota, name)
         if most is not None and value > most:
@@ -72,5 +73,5 @@ def reserve(ledger: Ledger, who: Who, wanted: Used) -> str | None:
 
 
 def seconds_to_midnight(ledger: Ledger) -> int:
-    """When quotas are whole again."""
+    """Returns the seconds until quotas are whole again."""
     return int(DAY - ledger.clock() % DAY) + 1

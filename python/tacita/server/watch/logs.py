@@ -32,7 +32,8 @@ class _Lines(logging.Formatter):
 
 @dataclass
 class _Repeats:
-    """since: seconds, when a line was last written. count: records after it, the last of them is `record`."""
+    """Equal records within a window. since: seconds, when a line was last written. count: records after it,
+    the last of them is `record`."""
 
     record: logging.LogRecord
     since: float
@@ -50,7 +51,7 @@ class Handler(logging.StreamHandler[IO[str]]):
         self._recent: dict[Hashable, _Repeats] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging; called under the handler's lock."""
+        """Writes or counts a record, as `logging` calls it: under the handler's lock."""
         now, key = self._clock(), _key(record)
         repeats = self._recent.setdefault(key, _Repeats(record, -math.inf))
         repeats.record, repeats.count = record, repeats.count + 1
@@ -74,12 +75,12 @@ class Handler(logging.StreamHandler[IO[str]]):
 
 
 def _key(record: logging.LogRecord) -> Hashable:
-    """Equal for records that say the same: those of other libraries whatever stands in their places."""
+    """Returns a key that is equal for records that say the same, whatever their arguments."""
     return record.name, record.levelno, record.msg, repr(getattr(record, FIELDS, None))
 
 
 def start() -> None:
-    """Every line of this process goes to standard error in this form. An error that was not expected is told
+    """Sends every line of this process to standard error in this form. An error that was not expected is told
     by its type and place: its text may hold anything."""
     root = logging.getLogger()
     root.handlers, root.level = [Handler(sys.stderr)], logging.WARNING
@@ -87,22 +88,22 @@ def start() -> None:
 
 
 def say(event: str, **fields: Any) -> None:
-    """An event, and what belongs to it."""
+    """Logs an event, and what belongs to it."""
     logging.getLogger(NAME).info(event, extra={FIELDS: fields})
 
 
 def warn(event: str, **fields: Any) -> None:
-    """One that an operator should see."""
+    """Logs an event that an operator should see."""
     logging.getLogger(NAME).warning(event, extra={FIELDS: fields})
 
 
 def error(event: str, **fields: Any) -> None:
-    """An event of the error that is being handled, told by its type and place."""
+    """Logs an event of the error that is being handled, told by its type and place."""
     logging.getLogger(NAME).warning(event, exc_info=True, extra={FIELDS: fields})
 
 
 def _where(record: logging.LogRecord) -> str:
-    """File and line of the innermost call."""
+    """Returns file and line of the innermost call."""
     trace = record.exc_info[2] if record.exc_info else None
     while trace and trace.tb_next:
         trace = trace.tb_next

@@ -16,7 +16,7 @@ LANE = ("model", "scheme")
 
 
 class Metrics:
-    """Counted here; what is a state is asked for when it is read (`watch`)."""
+    """Counts events; a state is looked up when the metrics are read (`watch`)."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -42,13 +42,13 @@ class Metrics:
         self._sessions = Gauge("two_party_sessions", "Open ones.", ["model"], **named)
 
     def ended(self, model: str, scheme: str, state: str) -> None:
-        """A request is final."""
+        """Counts a request that is final."""
         self._requests.labels(model, scheme, state).inc()
 
     def evaluated(
         self, lane: tuple[str, str], seconds: float, figures: Mapping[str, float], plan: Plan
     ) -> None:
-        """One that was answered. lane: model and scheme. figures: of the worker, see `workers.figures`."""
+        """Counts an answered request. lane: (model, scheme). figures: see `workers.bench.figures`."""
         self._seconds.labels(*lane).observe(seconds)
         self._estimate.labels(*lane).inc(plan.predicted_seconds())
         self._spilled.labels(*lane).inc(max(0.0, figures[SPILL_WRITTEN]) * GB)
@@ -60,16 +60,16 @@ class Metrics:
                 self._stage_estimate.labels(*lane, stage).inc(estimates[stage])
 
     def carried(self, what: str, way: str, count: int) -> None:
-        """Bytes of one kind, "in" or "out"."""
+        """Counts bytes of one kind, "in" or "out"."""
         self._bytes.labels(what, way).inc(count)
 
     def session(self, model: str, texts: int, seconds: float) -> None:
-        """One of two parties is over."""
+        """Counts a session of two parties that is over."""
         self._texts.labels(model).inc(texts)
         self._session.labels(model).observe(seconds)
 
     def refused(self, why: str) -> None:
-        """A call that was not answered."""
+        """Counts a call that was not answered."""
         self._refused.labels(why).inc()
 
     def watch_lane(
@@ -80,7 +80,7 @@ class Metrics:
         resident: Callable[[], int],
         workers: Callable[[], int],
     ) -> None:
-        """The state of a queue and of its workers."""
+        """Watches the state of a queue and of its workers."""
         self._queue.labels(model, scheme).set_function(waiting)
         self._resident.labels(model, scheme).set_function(resident)
         self._workers.labels(model, scheme).set_function(workers)
@@ -88,12 +88,12 @@ class Metrics:
     def watch(
         self, kept: Callable[[], int], free: Callable[[], int], sessions: Mapping[str, Callable[[], int]]
     ) -> None:
-        """The rest of the state: keys, bytes of the disk, sessions by model."""
+        """Watches the rest of the state: keys, bytes of the disk, sessions by model."""
         self._kept.set_function(kept)
         self._free.set_function(free)
         for model, count in sessions.items():
             self._sessions.labels(model).set_function(count)
 
     def text(self) -> bytes:
-        """As Prometheus reads it."""
+        """Returns the metrics as Prometheus reads them."""
         return generate_latest(self.registry)

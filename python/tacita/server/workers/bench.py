@@ -1,5 +1,8 @@
-"""Which file the keys in memory were read from: a key's id is chosen by who made it, so that two clients can
-bring one id, and the ring knows ids alone."""
+"""The evaluator of a worker process: jobs one after the other, with what stays in memory between them.
+
+A key's id is chosen by who made it, so that two clients can bring one id, and the ring knows ids alone:
+`Keys` remembers which file each was read from.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +54,8 @@ class Keys:
         return len(self._ring)
 
     def provide(self, key_id: str, path: Path) -> bool:
-        """Has the keys of this id, read from this file, in memory; whether they had to be read. Raises
-        FileError for a file of other keys, and as `KeyRing.load`."""
+        """Reads the keys of this id from this file, unless they are in memory. Returns whether they had to be
+        read. Raises FileError for a file of other keys, and as `KeyRing.load`."""
         source = self._source(path)
         if self.holds(key_id, source):
             return False
@@ -65,7 +68,7 @@ class Keys:
         return True
 
     def holds(self, key_id: str, source: Hashable) -> bool:
-        """Whether the keys of this id are in memory, and from there."""
+        """Returns whether the keys of this id are in memory, and from there."""
         return self._ring.held(key_id) is not None and self._sources.get(key_id) == source
 
     def _forget(self, key_id: str) -> None:
@@ -74,7 +77,7 @@ class Keys:
 
 
 def source_of(path: Path) -> Source:
-    """Raises FileError where there is no such file."""
+    """Returns what tells a file from another. Raises FileError where there is no such file."""
     try:
         found = path.stat()
     except OSError as error:
@@ -91,10 +94,10 @@ SPILL_WRITTEN = "spill_written_gb"
 def figures(
     usage: Usage, passed: Sequence[Progress], *, keys_loaded: bool, keys_seconds: float, evaluate: float
 ) -> dict[str, float]:
-    """Seconds: evaluate_seconds, keys_seconds (0 where the keys were in memory, keys_loaded then 0), and
-    stage_seconds.NAME of each stage of this run, bootstraps included. resumed_stages: that an earlier run had
-    finished. GB: ciphertext_gb in memory, spilled_gb on disk at most, spill_written_gb, spill_read_gb,
-    peak_memory_gb of the process so far."""
+    """Returns what an evaluation took, by name. Seconds: evaluate_seconds, keys_seconds (0 where the keys
+    were in memory, keys_loaded then 0), and stage_seconds.NAME of each stage of this run, bootstraps
+    included. resumed_stages: that an earlier run had finished. GB: ciphertext_gb in memory, spilled_gb on
+    disk at most, spill_written_gb, spill_read_gb, peak_memory_gb of the process so far."""
     return {
         "evaluate_seconds": evaluate,
         "keys_seconds": keys_seconds,
@@ -115,19 +118,19 @@ Report = Callable[[Progress], None]
 
 
 class EndedError(Exception):
-    """What a report raises to end an evaluation before its next stage."""
+    """Is raised by a report to end an evaluation before its next stage."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Everything that one evaluation leaves for the next."""
+    """The evaluator of a worker: everything that one evaluation leaves for the next."""
 
     standing: Standing
     keys: Keys
     log: Log
 
     def answer(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
-        """Evaluates; whatever is wrong with a job is its answer, and the next may be well."""
+        """Evaluates a job; whatever is wrong with a job is its answer, and the next may be well."""
         began = time.monotonic()
         try:
             found = _Run(self, job, report).figures()
@@ -147,8 +150,8 @@ class Bench:
 
 
 def loaded(setup: Setup) -> tuple[Plan, Checkpoint]:
-    """Plan and model. Raises TacitaError for what cannot be served, CheckpointError for another model than
-    the one that is expected."""
+    """Loads plan and model. Raises TacitaError for what cannot be served, CheckpointError for another model
+    than the one that is expected."""
     plan = Plan.load(require(Workdir(Path(setup.plan)).plan, "plan"))
     model = load(setup.folder, pooling=plan.model.pooling, embeddings=plan.model.embeddings is not None)
     if model.sha256 != setup.sha256:
@@ -198,8 +201,8 @@ class _Run:
         )
 
     def _files(self) -> tuple[Path, Path]:
-        """Folder and keys, below the root. Raises FileError for a request of other keys, before these are
-        read; InputError for files elsewhere."""
+        """Returns folder and keys, below the root. Raises FileError for a request of other keys, before these
+        are read; InputError for files elsewhere."""
         folder, keys = self.bench.standing.folder(self.job.folder), Path(self.job.keys).resolve()
         if not keys.is_relative_to(self.bench.standing.root):
             raise InputError("evaluate: keys outside the folder that this worker answers", hint="")
@@ -216,7 +219,7 @@ class _Run:
 
 
 def _without_paths(text: str, job: Evaluate) -> str:
-    """For the client, whom the places of files on the server do not concern."""
+    """Removes the paths of files on the server from a text for the client."""
     for path in {job.folder, str(Path(job.folder).resolve())}:
         text = text.replace(f"{path}/", "").replace(path, "the request's folder")
     for path in {job.keys, str(Path(job.keys).resolve())}:

@@ -36,22 +36,22 @@ class Answering(Protocol):
     """What answers jobs, one after the other."""
 
     def answer(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
-        """Evaluates; whatever is wrong with a job is its answer. What `report` raises ends the job."""
+        """Evaluates a job; whatever is wrong with a job is its answer. What `report` raises ends the job."""
 
 
 Open = Callable[[Setup, Log], Answering]
 
 
 class Duty:
-    """open: what answers the jobs, made once. stopped: the job that is to end before its next stage."""
+    """The loop of a worker. open: makes what answers. stopped: the job to end before its next stage."""
 
     def __init__(self, channel: Channel, open: Open = opened) -> None:
         self._channel, self._open = channel, open
         self._jobs, self._stopped = SimpleQueue[Evaluate](), ""
 
     def serve(self) -> int:
-        """Until the other end of the channel is closed, which ends the process at once, whatever it does:
-        resume points are made for that. Returns the exit status where it cannot serve."""
+        """Answers jobs until the other end of the channel is closed, which ends the process at once, whatever
+        it does: resume points are made for that. Returns the exit status where it cannot serve."""
         orders = self._channel.orders()
         setup = next(orders, None)
         if not isinstance(setup, Setup):
@@ -93,7 +93,7 @@ class Duty:
         self._channel.tell(Passed(id, now))
 
     def _listen(self, orders: Iterator[Order], log: Log) -> None:
-        """In its own thread, so that it hears while the main one evaluates."""
+        """Reads orders in a thread of its own, while the main one evaluates. Ends the process with them."""
         try:
             for order in orders:
                 self._heed(order)

@@ -1,11 +1,10 @@
-"""What the service and a worker process say to each other: one JSON object a line, capped, typed in every
-field.
+"""Messages between the service and a worker process: one JSON object a line, capped, typed in every field.
 
     to the worker:  Setup, once; then Evaluate, one at a time, and Stop for the one that runs
     from it:        Ready or Unable; for each Evaluate any number of Passed, then Done, Failed or Stopped
 
 Nothing of a request passes, only the names of its files. Paths are whole; `folder`, `plan` and `root` of
-Setup are as in `dispatch.base.Lane`.
+Setup are as in `jobs.queue.Lane`.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Stop:
-    """End this job before its next stage. Nothing happens when it has ended."""
+    """Ends this job before its next stage. Nothing happens when it has ended."""
 
     tag: ClassVar[str] = "stop"
     id: str
@@ -66,7 +65,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Ready:
-    """The model is loaded. seconds: that this took."""
+    """Says that the model is loaded. seconds: that this took."""
 
     tag: ClassVar[str] = "ready"
     seconds: float
@@ -74,7 +73,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class Unable:
-    """It cannot be; the process ends. error, hint: for the operator."""
+    """Says that the model cannot be loaded; the process ends. error, hint: for the operator."""
 
     tag: ClassVar[str] = "unable"
     error: str
@@ -83,7 +82,7 @@ class Unable:
 
 @dataclass(frozen=True)
 class Passed:
-    """The job goes on."""
+    """Says that the job goes on."""
 
     tag: ClassVar[str] = "passed"
     id: str
@@ -92,7 +91,7 @@ class Passed:
 
 @dataclass(frozen=True)
 class Done:
-    """response.ct is there. seconds: of the job, reading keys included. resident: keys in memory now."""
+    """Says that response.ct is there. seconds: reading keys included. resident: keys in memory now."""
 
     tag: ClassVar[str] = "done"
     id: str
@@ -103,7 +102,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """code, detail, hint: as `dispatch.base.Watcher.failed` tells them."""
+    """Says that the job has no response. code, detail, hint: see `jobs.queue.Watcher.failed`."""
 
     tag: ClassVar[str] = "failed"
     id: str
@@ -115,7 +114,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Stopped:
-    """As it was told to; a resume point stays, if there was one."""
+    """Says that the job was ended on order; a resume point stays, if there was one."""
 
     tag: ClassVar[str] = "stopped"
     id: str
@@ -127,17 +126,17 @@ Told = Ready | Unable | Passed | Done | Failed | Stopped
 
 
 def line(message: Order | Told) -> bytes:
-    """With its end."""
+    """Returns a message as a line, with its end."""
     return json.dumps(to_json(message)).encode() + b"\n"
 
 
 def order(text: bytes) -> Order:
-    """A line without its end. Raises PeerError for what `line` would not have written of an order."""
+    """Returns the order of a line without its end. Raises PeerError for what is none."""
     return _read(Order, parsed(text, ORDER_BYTES))  # type: ignore[no-any-return]
 
 
 def told(text: bytes) -> Told:
-    """The same of what a worker says."""
+    """Returns the worker's message of a line without its end. Raises PeerError for what is none."""
     return _read(Told, parsed(text, MOST_BYTES))  # type: ignore[no-any-return]
 
 
@@ -160,22 +159,22 @@ class Channel:
         self._source, self._sink = source, sink
 
     def orders(self) -> Iterator[Order]:
-        """Until the other end is closed. Raises PeerError for too long a line and for no order."""
+        """Yields orders until the other end is closed. Raises PeerError for what is none."""
         while text := self._source.readline(ORDER_BYTES + 1):
             if not text.endswith(b"\n"):
                 raise PeerError("an order that is cut off or too long", hint="use one release")
             yield order(text[:-1])
 
     def tell(self, message: Told) -> None:
-        """Raises BrokenPipeError when nobody reads."""
+        """Writes a message. Raises BrokenPipeError when nobody reads."""
         rest = line(message)
         while rest:
             rest = rest[os.write(self._sink, rest) :]
 
 
 def take_standard() -> Channel:
-    """Of this process. From now on what anything prints, Python or not, goes to standard error, and standard
-    input is empty."""
+    """Returns a channel over standard input and output of this process. From now on what anything prints,
+    Python or not, goes to standard error, and standard input is empty."""
     channel = Channel(os.fdopen(os.dup(0), "rb"), os.dup(1))
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -192,19 +191,19 @@ FRAMES = 8  # of a defect: where it was, from the inside
 
 
 class Log:
-    """Of a lane: model, scheme."""
+    """The log of a worker, whose lines name model, scheme and process."""
 
     def __init__(self, model: str, scheme: str) -> None:
         self._lane = {"model": model, "scheme": scheme, "worker": os.getpid()}
 
     def __call__(self, event: str, **fields: str | int | float) -> None:
-        """fields: ids, counts, seconds. One write, so that lines of processes do not mix."""
+        """Writes a line. fields: ids, counts, seconds. One write, so that lines of processes do not mix."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         os.write(STDERR, json.dumps({"at": now, **self._lane, "event": event, **fields}).encode() + b"\n")
 
 
 def where(trace: TracebackType | None) -> str:
-    """Functions and lines of the program in which an error arose, innermost first, without any value."""
+    """Returns the functions and lines where an error arose, innermost first, without any value."""
     found = []
     while trace is not None:
         code = trace.tb_frame.f_code

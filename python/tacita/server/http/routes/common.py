@@ -27,7 +27,7 @@ SchemeName = Annotated[str, Query(max_length=32, description="of the model's off
 
 
 def offered(service: Service, model: str, scheme: str) -> Offered:
-    """Raises Fault (404) for names that there are not, and for a scheme without files."""
+    """Returns an offer. Raises Fault (404) for unknown names, InputError for a scheme without files."""
     found = service.offers.of(model, scheme)
     if found is None:
         raise not_found("model and scheme")
@@ -36,7 +36,7 @@ def offered(service: Service, model: str, scheme: str) -> Offered:
 
 
 def length(request: Request, most: int) -> int:
-    """Bytes of the body, told before it is read. Raises Fault: 411, 413."""
+    """Returns the bytes of the body by its header. Raises Fault: 411, 413."""
     text = request.headers.get("content-length", "")
     if not text.isascii() or not text.isdigit() or len(text) > 15:
         raise Fault(411, "no-length", "the body's size must be told before it", "Content-Length")
@@ -46,7 +46,7 @@ def length(request: Request, most: int) -> int:
 
 
 def sha256_of(headers: Mapping[str, str], name: str = SHA256) -> str:
-    """Of a header. Raises Fault (400) where it is none."""
+    """Returns the hash in a header. Raises Fault (400) where it is none."""
     text = headers.get(name.lower(), "")
     if not HEX.fullmatch(text):
         raise Fault(400, "bad-call", f"{name} is missing, or no sha256", "64 hexadecimal digits")
@@ -54,12 +54,12 @@ def sha256_of(headers: Mapping[str, str], name: str = SHA256) -> str:
 
 
 def pace(service: Service) -> Pace:
-    """Of bodies."""
+    """Returns the pace at which bodies must come."""
     return Pace(service.settings.patience, service.settings.least_rate)
 
 
 async def body(request: Request) -> AsyncIterator[bytes]:
-    """The body's pieces. Raises GoneError when the caller has gone."""
+    """Yields the body's pieces. Raises GoneError when the caller has gone."""
     try:
         async for piece in request.stream():
             yield piece
@@ -68,7 +68,7 @@ async def body(request: Request) -> AsyncIterator[bytes]:
 
 
 def file_response(path: Path, sha256: str) -> FileResponse:
-    """A file that does not change, whole or a range of it."""
+    """Answers with a file that does not change, whole or a range of it."""
     headers = {SHA256: sha256, "Cache-Control": "no-store"}
     stat = os.stat(path)
     found = FileResponse(path, media_type=BYTES, headers=headers, stat_result=stat)

@@ -78,7 +78,7 @@ async def delete(service: At, who: Caller, id: Id) -> None:
 
 
 def _piece(request: Request, found: Offered) -> tuple[files.Piece, int]:
-    """What comes, and the size of the whole. Raises Fault."""
+    """Returns the piece that comes, and the size of the whole. Raises Fault."""
     count = length(request, MOST_CHUNK_BYTES)
     match = RANGE.fullmatch(request.headers.get("content-range", ""))
     if match is None:
@@ -101,8 +101,8 @@ def _begun(
     request: Request,
     last: bool,
 ) -> KeyRow:
-    """The upload's row, new or as it stands. Raises Fault: another plan or content than it began with, too
-    many keys."""
+    """Returns the upload's row, new or as it stands. Raises Fault: another plan or content than it began
+    with, too many keys."""
     (model, scheme, total), plan = said, sha256_of(request.headers, PLAN)
     if plan != found.plan.hash:
         raise Fault(
@@ -123,8 +123,8 @@ def _begun(
 
 
 def _whole(request: Request, last: bool) -> str:
-    """Hash of the whole; empty for a piece before the last of a client that makes keys while it sends them.
-    Raises Fault."""
+    """Returns the hash of the whole; empty for a piece before the last of a client that makes keys while it
+    sends them. Raises Fault."""
     if not last and WHOLE_SHA256.lower() not in request.headers:
         return ""
     return sha256_of(request.headers, WHOLE_SHA256)
@@ -138,7 +138,7 @@ def _require_another(service: Service, who: Who) -> None:
 
 @contextmanager
 def _alone(service: Service, who: Who, id: str) -> Iterator[None]:
-    """One call at a time writes these keys. Raises Fault (409)."""
+    """Lets one call at a time write these keys. Raises Fault (409)."""
     if (who.id, id) in service.uploads:
         raise Fault(409, "in-use", "another call writes these keys", "wait for it")
     service.uploads.add((who.id, id))

@@ -81,5 +81,5 @@ def _file(path: Path, known: str) -> Response:
 
 @lru_cache(maxsize=64)
 def _hashed(path: Path, changed: int, size: int) -> str:
-    """Once a file, and again when it is another."""
+    """Returns the hash of a file, computed once, and again when the file is another."""
     return sha256_of(path)

@@ -1,4 +1,4 @@
-"""For those who run the server: is it there, is it ready, what does it do."""
+"""Paths for those who run the server: is it there, is it ready, what does it do."""
 
 from __future__ import annotations
 

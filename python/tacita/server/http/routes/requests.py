@@ -126,7 +126,7 @@ async def _events(service: Service, who: Who, id: str) -> AsyncIterator[str]:
 
 
 def _again(request: Request) -> str | None:
-    """The idempotency key. Raises Fault (400)."""
+    """Returns the idempotency key. Raises Fault (400)."""
     text = request.headers.get("idempotency-key")
     if text is not None and not AGAIN.fullmatch(text):
         raise Fault(400, "bad-call", "Idempotency-Key is none", "1 to 64 printable characters")
@@ -134,7 +134,7 @@ def _again(request: Request) -> str | None:
 
 
 def _before(service: Service, client: str, again: str | None, sha256: str) -> RequestRow | None:
-    """The request that was sent with this idempotency key. Raises Fault (422) where that was another."""
+    """Returns the request that had this idempotency key. Raises Fault (422) for another request."""
     row = requests.asked_before(service.ledger, client, again) if again else None
     if row is not None and row.sha256 != sha256:
         raise Fault(422, "other-request", "another request had this Idempotency-Key", "a new one for each")
@@ -150,7 +150,7 @@ def _require_keys(service: Service, who: Who, key: str, plan: str) -> None:
 
 
 def _accepted(service: Service, row: RequestRow) -> RequestRow:
-    """In the ledger and the queue; where the same call came twice at once, the one that was first."""
+    """Puts a request in ledger and queue. Returns it, or the first one of the same call sent twice."""
     try:
         service.jobs.accept(row)
     except IntegrityError:

@@ -1,4 +1,4 @@
-"""Ray's nodes as a service's `dispatch.fleet.Fleet`: a scout says which there are, each has a worker process
+"""Ray's nodes as a service's `jobs.worker.Fleet`: a scout says which there are, each has a worker process
 of every lane."""
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 
 
 class RayFleet:
-    """lanes: of the service, which share the cores of each node. Use it in one event loop."""
+    """The nodes of a Ray cluster as places for workers. lanes: number of the service's lanes, which share the
+    cores of each node. Use it in one event loop."""
 
     def __init__(self, wish: Wish, lanes: int) -> None:
         self._wish, self._lanes = wish, lanes
@@ -43,7 +44,7 @@ class RayFleet:
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """Room for evaluators, now."""
+        """Returns the room for evaluators, now."""
         return self._seen.sites if self._seen else ()
 
     async def open(self) -> None:
@@ -61,7 +62,7 @@ class RayFleet:
         self._following = asyncio.create_task(self._follow())
 
     def starts(self) -> Mapping[str, Start]:
-        """See `Fleet`."""
+        """Returns how a worker is started at each site that is there now."""
         self._news.clear()
         if (now := self._seen) is None:
             return {}
@@ -73,7 +74,7 @@ class RayFleet:
         return found
 
     async def changed(self) -> None:
-        """See `Fleet`."""
+        """Waits until the scout reports other sites."""
         await self._news.wait()
 
     async def close(self) -> None:
@@ -84,7 +85,7 @@ class RayFleet:
         await self._end()
 
     async def _end(self) -> None:
-        """Of the scout."""
+        """Ends the scout."""
         if (scout := self._scout) is None:
             return
         self._scout = None
@@ -99,13 +100,13 @@ class RayFleet:
             await scout.wait()
 
     async def _start(self, now: Seen, site: Site, lane: Lane, save_every: float) -> Worker:
-        """The worker of a lane at a site."""
+        """Starts the worker of a lane at a site."""
         words = (now.address, site.node, str(site.cores), str(share(site.cores, self._lanes)), now.folder)
         token = {"RAY_AUTH_MODE": "token", TOKEN: now.token} if now.token else {}
         return await started((*COMMAND, *words), lane, save_every, {**os.environ, **token})
 
     async def _begin(self) -> None:
-        """Returns when the scout has said something. Raises PeerError for what it cannot do."""
+        """Starts a scout, and returns when it has sent a message. Raises PeerError for what it cannot do."""
         wish = json.dumps(to_json(self._wish))
         self._scout = await asyncio.create_subprocess_exec(
             *SCOUT, wish, stdin=PIPE, stdout=PIPE, limit=TOLD_BYTES, start_new_session=True
@@ -114,7 +115,7 @@ class RayFleet:
             raise PeerError("--ray: its scout ended before it saw a node", hint="its log may say why")
 
     async def _hear(self, scout: Process) -> bool:
-        """Takes its next line in; whether there was one."""
+        """Reads the scout's next message. Returns whether there was one."""
         assert scout.stdout is not None
         try:
             text = await scout.stdout.readline()
@@ -129,7 +130,7 @@ class RayFleet:
         return True
 
     async def _follow(self) -> None:
-        """Nodes that come and go; a scout that is gone is followed by another."""
+        """Follows nodes that come and go; replaces a scout that is gone."""
         while True:
             try:
                 while self._scout is not None and await self._hear(self._scout):
@@ -157,7 +158,7 @@ class RayFleet:
 
 
 def share(cores: int, lanes: int) -> float:
-    """Of a node's cores for one lane's actor. Ray takes whole numbers, or less than one.
+    """Returns the cores of a node that one lane's actor gets. Ray takes whole numbers, or less than one.
 
     >>> share(8, 2), share(8, 3), share(1, 2)
     (4, 2, 0.5)

@@ -30,7 +30,7 @@ WATCH = "watch"  # Ray's group of calls that are answered while the node evaluat
 
 
 class LostError(Exception):
-    """The node, or the actor there, is no more."""
+    """Says that the node, or the actor there, is no more."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Forward:
         self._resident = 0
 
     def answer(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
-        """See `Duty`. Raises LostError."""
+        """Evaluates a job on the node, as `duty.Answering` says. Raises LostError."""
         try:
             return self._unless_ended(job, report)
         except TacitaError as error:
@@ -64,7 +64,8 @@ class Forward:
             raise LostError from error
 
     def _unless_ended(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
-        """A job that is ended: the node may be at its stage yet, and takes the next one after it."""
+        """Evaluates a job unless `report` ends it: then the node may be at its stage yet, and takes the next
+        job after it."""
         try:
             return self._answered(job, report)
         except EndedError:
@@ -100,7 +101,7 @@ class Forward:
         return next(filter(None, map(str, self._ray.get(list(answers)))), "")
 
     def _watch(self, id: str, done: Any, report: Report) -> None:
-        """Until the job is over. Raises what `report` raises."""
+        """Reports the stages until the job is over. Raises what `report` raises."""
         seen, over = 0, False
         while not over:
             heard = self._actor.passed.options(concurrency_group=WATCH).remote(id, seen)
@@ -130,7 +131,7 @@ def opened(ray: Any, spot: Spot, setup: Setup, log: Log) -> Forward:
 
 
 def mark_of(path: Path) -> str:
-    """Tells a file as it is now from every other one. Raises FileError where there is none."""
+    """Returns a hash of a file's name and state. Raises FileError where there is none."""
     return hashlib.sha256(repr(source_of(path)).encode()).hexdigest()
 
 
@@ -149,7 +150,7 @@ def _read(path: Path) -> Bytes:
 
 
 def _pieces(path: Path) -> Iterator[tuple[int, Bytes]]:
-    """(first byte, piece) of a file. Raises FileError."""
+    """Yields (first byte, piece) of a file. Raises FileError."""
     begin = 0
     try:
         with path.open("rb") as file:

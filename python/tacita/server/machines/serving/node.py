@@ -34,7 +34,7 @@ JOB = "job"  # the folder of the one job
 
 
 class Node:
-    """`prepare` comes first. All but `passed` and `stop` are called one after the other."""
+    """A service's evaluator. After `prepare`, all but `passed` and `stop` are called one by one."""
 
     def __init__(self, cores: int) -> None:
         self._cores = cores
@@ -58,11 +58,11 @@ class Node:
         return None
 
     def holds(self, key_id: str, mark: str) -> bool:
-        """Whether a client's keys are in memory. mark: of the file that they must be from."""
+        """Returns whether a client's keys are in memory. mark: of the file that they must be from."""
         return self._ready.keys.holds(key_id, mark)
 
     def take(self, mark: str, begin: int, piece: Bytes) -> str:
-        """A piece of a file of keys, from this byte on. Returns why it cannot be kept, or nothing."""
+        """Writes a piece of a file of keys, from this byte on. Returns why it cannot be kept, or nothing."""
         try:
             write_piece(self._path(mark), begin, piece)
         except OSError as error:
@@ -70,8 +70,8 @@ class Node:
         return ""
 
     def evaluate(self, id: str, key_id: str, mark: str, request: Bytes) -> tuple[bytes, Bytes | None]:
-        """(what a worker says of the job in the end, response). Cost: an evaluation; the first under these
-        keys reads them, too."""
+        """Returns (the worker's last message about the job, response). Cost: an evaluation; the first under
+        these keys reads them, too."""
         folder = Workdir(self._path(JOB))
         shutil.rmtree(folder.path, ignore_errors=True)  # of a job that was broken off
         try:
@@ -88,8 +88,8 @@ class Node:
             shutil.rmtree(folder.path, ignore_errors=True)
 
     def passed(self, id: str, seen: int) -> list[bytes]:
-        """The stages of a job, as lines, after those that were seen: returns when there are any, when the job
-        is over, or after WAITING seconds."""
+        """Returns the stages of a job, as lines, after those that were seen: returns when there are any, when
+        the job is over, or after WAITING seconds."""
 
         def news() -> bool:
             return self._running == id and (self._over or len(self._said) > seen)
@@ -98,7 +98,7 @@ class Node:
             return self._said[seen:] if self._changed.wait_for(news, WAITING) else []
 
     def stop(self, id: str) -> None:
-        """The job ends before its next stage."""
+        """Ends the job before its next stage."""
         self._stopped = id
 
     def close(self) -> None:

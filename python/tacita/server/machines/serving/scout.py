@@ -30,8 +30,8 @@ TOKEN = "RAY_AUTH_TOKEN"
 
 @dataclass(frozen=True)
 class Wish:
-    """address: of a cluster, "" for one of this machine. nodes, cores: as in `Where`, 0 for None. threads,
-    store: as `connected` takes them."""
+    """What the scout connects to or starts. address: of a cluster, "" for one of this machine. nodes, cores:
+    as in `Where`, 0 for None. threads, store: as `connected` takes them."""
 
     address: str
     nodes: int
@@ -41,13 +41,13 @@ class Wish:
 
     @property
     def where(self) -> Where:
-        """As the user said it."""
+        """Returns the machines as the user named them."""
         return Where(self.address or None, self.nodes or None, self.cores or None)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What there is. token: of the cluster that the scout started, else "". folder: see `Cluster`."""
+    """The nodes that there are. token: of a cluster that the scout started, else ""."""
 
     tag: ClassVar[str] = "seen"
     address: str
@@ -57,12 +57,12 @@ class Seen:
 
 
 def line(message: Seen | Unable) -> bytes:
-    """With its end."""
+    """Returns a message as a line, with its end."""
     return json.dumps(to_json(message)).encode() + b"\n"
 
 
 def seen(text: bytes) -> Seen | Unable:
-    """A line without its end. Raises PeerError for what `line` would not have written."""
+    """Returns the message of a line without its end. Raises PeerError for what is none."""
     try:
         return from_json(Seen | Unable, parsed(text, TOLD_BYTES))  # type: ignore[no-any-return]
     except (KeyError, OverflowError, TypeError, ValueError) as error:
@@ -105,7 +105,7 @@ def _look(wish: Wish, tell: Callable[[Seen], None], over: threading.Event) -> No
 
 
 def _sites(cluster: Cluster, where: Where, *, first: bool) -> tuple[Site, ...]:
-    """None of them is an error at the start alone: nodes may come back."""
+    """Returns the nodes with room. None of them is an error at the start alone: nodes may come back."""
     try:
         nodes: list[Any] = cluster.ray.nodes()
         return sites_of(where, nodes)
@@ -116,7 +116,7 @@ def _sites(cluster: Cluster, where: Where, *, first: bool) -> tuple[Site, ...]:
 
 
 def _listen(over: threading.Event) -> None:
-    """In a thread: until the service has gone. Then Ray has a while to end, which it may not use well."""
+    """Waits until the service has gone, gives Ray ENDING seconds to end, and ends the process."""
     while os.read(0, 1 << 12):
         pass
     over.set()

@@ -53,9 +53,11 @@ def command(
 def environment() -> dict[str, str]:
     """Returns the environment of a confined process: what libraries look at, and not what else the operator's
     shell holds. It does not look for modules in the current folder, but where this one found them."""
-    known = (*NAMES, *OWN)
-    given = {name: value for name, value in os.environ.items() if name in known or name.startswith(PREFIXES)}
-    return given | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    names = (*NAMES, *OWN)
+    variables = {
+        name: value for name, value in os.environ.items() if name in names or name.startswith(PREFIXES)
+    }
+    return variables | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def confine(hidden: Path, reads: Sequence[Path], writes: Sequence[Path]) -> None:
@@ -105,23 +107,23 @@ def _links(folder: Path) -> Iterator[Path]:
 def _add(handle: int, path: Path, rights: int) -> None:
     """Adds a rule for a path; one that is not there needs none."""
     try:
-        opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
     try:
         rights = rights if path.is_dir() else rights & OF_FILES
-        _call(ADD, handle, PATH_BENEATH, struct.pack("=Qi", rights, opened), 0)
+        _call(ADD, handle, PATH_BENEATH, struct.pack("=Qi", rights, descriptor), 0)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
     library = ctypes.CDLL(None, use_errno=True)
     wide = (ctypes.c_long(each) if isinstance(each, int) else each for each in arguments)
-    found = int(library.syscall(ctypes.c_long(number), *wide))
-    if found < 0:
+    result = int(library.syscall(ctypes.c_long(number), *wide))
+    if result < 0:
         raise AbsentError(f"Landlock: {os.strerror(ctypes.get_errno())}")
-    return found
+    return result
 
 
 def main() -> None:
@@ -132,15 +134,15 @@ def main() -> None:
     parser.add_argument("--write", type=Path, action="append", default=[])
     parser.add_argument("module")
     parser.add_argument("arguments", nargs="*")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     yield_memory()
     try:
-        confine(given.hidden, given.read, given.write)
+        confine(arguments.hidden, arguments.read, arguments.write)
     except (AbsentError, AttributeError, OSError) as error:  # AttributeError: another system than Linux
         logs.start()
-        logs.warn("unconfined", why=str(error), module=given.module)
-    sys.argv = [given.module, *given.arguments]
-    runpy.run_module(given.module, run_name="__main__", alter_sys=True)
+        logs.warn("unconfined", why=str(error), module=arguments.module)
+    sys.argv = [arguments.module, *arguments.arguments]
+    runpy.run_module(arguments.module, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

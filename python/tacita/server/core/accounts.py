@@ -67,9 +67,9 @@ class Account:
         metrics.session(self._model, session.texts, session.seconds)
         metrics.carried("two-party", "in", session.bytes_received)
         metrics.carried("two-party", "out", session.bytes_sent)
-        said = {"texts": session.texts, "bytes": carried, "ending": session.ending}
+        fields = {"texts": session.texts, "bytes": carried, "ending": session.ending}
         seconds = round(session.seconds, 3)
-        logs.say("session", client=self._who.id, model=self._model, seconds=seconds, **said)
+        logs.say("session", client=self._who.id, model=self._model, seconds=seconds, **fields)
 
     def _current(self) -> Who | None:
         """Returns the client as the ledger knows it now, unless its token is nobody's any more."""

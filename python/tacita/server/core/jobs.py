@@ -114,8 +114,8 @@ class Jobs:
     def reserved(self, row: RequestRow) -> Used:
         """Returns what a request takes of its client's quota before it is evaluated: the texts that it has
         room for, the seconds that its plan predicts."""
-        found = self.offers.of(row.model, row.scheme)
-        return Used() if found is None else Used(found.plan.batch, seconds=found.plan.predicted_seconds())
+        offer = self.offers.of(row.model, row.scheme)
+        return Used() if offer is None else Used(offer.plan.batch, seconds=offer.plan.predicted_seconds())
 
     def settle(self, row: RequestRow, used: Used) -> None:
         """Charges what the request used in place of what was reserved for it."""
@@ -214,8 +214,8 @@ class Jobs:
         response = sha256_of(path)
         signature = receipt.signed(self.signer, row.plan, row.sha256, response).signature
         end = {"state": State.done, "ended": self.ledger.clock(), "seconds": seconds}
-        said = {"response": response, "response_bytes": path.stat().st_size, "signature": signature}
-        self._change(id, **end, **said)
+        answer = {"response": response, "response_bytes": path.stat().st_size, "signature": signature}
+        self._change(id, **end, **answer)
         self._charged(row, seconds, figures)
         self.board.ended(id)
 
@@ -224,12 +224,12 @@ class Jobs:
         row, ran = requests.by_id(self.ledger, id), self._ran(id)
         if row is None:
             return
-        status, told, better = WORDS.get(code, (507 if code == RESOURCES else 422, detail, hint))
+        status, message, advice = WORDS.get(code, (507 if code == RESOURCES else 422, detail, hint))
         problem = wire.Problem(
             title="not answered",
             status=status,
-            detail=told[: wire.MOST_TEXT],
-            hint=better[: wire.MOST_TEXT],
+            detail=message[: wire.MOST_TEXT],
+            hint=advice[: wire.MOST_TEXT],
             code=code,
         )
         self.settle(row, ran)
@@ -256,9 +256,10 @@ class Jobs:
 
     def _done(self, row: RequestRow) -> wire.Status:
         assert row.response and row.signature  # as `finished` writes
-        said = wire.Receipt(plan=row.plan, request=row.sha256, response=row.response, signature=row.signature)
+        hashes = {"request": row.sha256, "response": row.response}
+        signed = wire.Receipt(plan=row.plan, **hashes, signature=row.signature)
         return wire.Status(
-            id=row.id, state=row.state, seconds=row.seconds, response_bytes=row.response_bytes, receipt=said
+            id=row.id, state=row.state, seconds=row.seconds, response_bytes=row.response_bytes, receipt=signed
         )
 
     def _ran(self, id: str) -> Used:

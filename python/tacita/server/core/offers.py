@@ -123,14 +123,14 @@ def offers_of(
             engine.require_secure(plan.parameters, allow_insecure=insecure)
         named[name, scheme] = Offered(plan, folder, source, model.sha256, _offer(plan, model, folder))
     first = next(iter(named.values())).plan
-    told = wire.Model(
+    entry = wire.Model(
         name=name,
         task=first.task,
         problem=first.problem,
         labels=first.labels,
         offers=tuple(o.offer for o in named.values()),
     )
-    return Offers(named, (told,))
+    return Offers(named, (entry,))
 
 
 def public_name(name: str) -> str:
@@ -139,8 +139,8 @@ def public_name(name: str) -> str:
     >>> public_name("bert base/uncased")
     'bert-base-uncased'
     """
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name).strip("-.")
-    return kept[:100] or "model"
+    letters = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name).strip("-.")
+    return letters[:100] or "model"
 
 
 def _plan(model: Checkpoint, wish: Wish, folder: Path, report: Report) -> AnyPlan:
@@ -208,5 +208,5 @@ def _write_client(plan: Plan, path: Path) -> None:
 def _file_bytes(plan: Plan) -> dict[str, int]:
     from tacita.plans.prices.predict import file_bytes
 
-    found = file_bytes(plan)
-    return {"keys": found["evaluation_keys"], "request": found["request"], "response": found["response"]}
+    sizes = file_bytes(plan)
+    return {"keys": sizes["evaluation_keys"], "request": sizes["request"], "response": sizes["response"]}

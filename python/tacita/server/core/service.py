@@ -55,8 +55,8 @@ class Service:
 
     async def start(self) -> None:
         """Starts workers and sessions and queues what was left. Raises what made a worker fail."""
-        known = set(keys.everywhere(self.ledger)), set(requests.everywhere(self.ledger))
-        if swept := self.layout.sweep(*known):
+        rows = set(keys.everywhere(self.ledger)), set(requests.everywhere(self.ledger))
+        if swept := self.layout.sweep(*rows):
             logs.warn("swept", folders=swept)
         ledger.hold(self.settings.data)
         self._watch()
@@ -82,10 +82,10 @@ class Service:
             task.cancel()
         drain = self.settings.drain
         sessions = asyncio.gather(*(each.drain(drain) for each in self.sessions.values()))
-        left = await self.supervisor.drain(drain)
+        unfinished = await self.supervisor.drain(drain)
         await sessions
         await asyncio.gather(self.supervisor.stop(), *(each.stop() for each in self.sessions.values()))
-        logs.say("stopped", unfinished=len(left))
+        logs.say("stopped", unfinished=len(unfinished))
         self.ledger.close()
 
     def look(self) -> None:

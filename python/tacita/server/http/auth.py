@@ -32,15 +32,15 @@ READING = ("GET", "HEAD", "DELETE")  # what a caller without a token may call: n
 
 async def service_of(connection: HTTPConnection) -> Service:
     """Returns the service of the app."""
-    found = connection.app.state.service
-    assert isinstance(found, Service)
-    return found
+    service = connection.app.state.service
+    assert isinstance(service, Service)
+    return service
 
 
 async def caller(connection: HTTPConnection) -> Who:
     """Returns the client that calls. Raises Fault: 401, or 429 for one who calls too often."""
     service = await service_of(connection)
-    who = _known(service, connection, _address(connection))
+    who = _client_of(service, connection, _address(connection))
     if who.quota.per_minute is not None:
         _require_rate(service, f"client {who.id}", who.quota.per_minute)
     return who
@@ -71,8 +71,8 @@ def _spent(service: Service, said: str) -> Fault:
     return Fault(429, "quota", said, "wait until midnight (UTC), or ask the operator for more", later)
 
 
-def _known(service: Service, connection: HTTPConnection, address: str) -> Who:
-    scheme, _, token = _shown(connection).partition(" ")
+def _client_of(service: Service, connection: HTTPConnection, address: str) -> Who:
+    scheme, _, token = _authorization(connection).partition(" ")
     token = token.strip() if scheme.lower() == "bearer" else ""
     who = tokens.known(service.ledger, token) if token else None
     if who is not None:
@@ -95,7 +95,7 @@ def _stranger(connection: HTTPConnection) -> Who:
     return STRANGER
 
 
-def _shown(connection: HTTPConnection) -> str:
+def _authorization(connection: HTTPConnection) -> str:
     """Returns what stands, or would stand, in `Authorization`. Pages in a browser cannot set that header for
     a WebSocket, and name the token among its subprotocols, in base64url without padding."""
     for name in connection.scope.get("subprotocols", ()):
@@ -158,11 +158,11 @@ class Headers:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one call; a path may have set a header of its own, which stays."""
 
-        async def told(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                found = MutableHeaders(scope=message)
+                headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
-                    found.setdefault(name, value)
+                    headers.setdefault(name, value)
             await send(message)
 
-        await self._app(scope, receive, told if scope["type"] == "http" else send)
+        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)

@@ -145,16 +145,16 @@ def bound_socket(host: str, port: int) -> socket.socket:
     """Returns a socket that has its address and does not listen yet: until the service is there, callers are
     refused at once. Raises InputError for an address that cannot be had."""
     kind = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(kind)
+    bound = socket.socket(kind)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if kind == socket.AF_INET6:
-            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        found.bind((host, port))
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((host, port))
     except OSError as error:
-        found.close()
+        bound.close()
         raise _cannot(host, port, error) from None
-    return found
+    return bound
 
 
 def listen(bound: socket.socket) -> None:

@@ -41,12 +41,12 @@ HEADERS: dict[tuple[str, str], tuple[tuple[str, str, bool], ...]] = {
 
 def install(app: FastAPI) -> None:
     """Completes the app's OpenAPI description, once."""
-    made = app.openapi
+    make = app.openapi
 
     def described() -> Document:
         if app.openapi_schema is None:
-            _complete(made())
-        return made()
+            _complete(make())
+        return make()
 
     app.openapi = described  # type: ignore[method-assign]
 

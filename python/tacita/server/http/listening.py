@@ -152,8 +152,8 @@ class Listening(uvicorn.Server):
 
 def is_self_signed(certificate: Path) -> bool:
     """Returns whether no authority signed it, so that browsers will hardly trust the next one."""
-    found = x509.load_pem_x509_certificate(certificate.read_bytes())
-    return found.issuer == found.subject
+    parsed = x509.load_pem_x509_certificate(certificate.read_bytes())
+    return parsed.issuer == parsed.subject
 
 
 def config_of(app: FastAPI, identity: Identity | None) -> uvicorn.Config:

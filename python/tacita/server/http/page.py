@@ -49,5 +49,5 @@ def _file(name: str) -> FileResponse:
 
 @cache
 def _headers(folder: Path) -> Mapping[str, str]:
-    found = json.loads((folder / "headers.json").read_text(encoding="utf-8"))
-    return {str(name): str(value) for name, value in found.items()}
+    headers = json.loads((folder / "headers.json").read_text(encoding="utf-8"))
+    return {str(name): str(value) for name, value in headers.items()}

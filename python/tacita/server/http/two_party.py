@@ -30,10 +30,10 @@ def router(service: Service) -> APIRouter:
                 fault.status, fault.detail, hint=fault.hint, code=fault.code, headers=headers
             ) from None
 
-    async def opened(model: str, guest: Guest) -> socket.socket:
+    async def open_session(model: str, guest: Guest) -> socket.socket:
         return await service.sessions[model].open(guest)
 
-    return route(opened, permitted)
+    return route(open_session, permitted)
 
 
 async def _who(service: Service, websocket: WebSocket, model: str) -> Who:

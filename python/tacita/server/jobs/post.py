@@ -144,8 +144,8 @@ class Post:
     async def _hear(self, worker: Worker) -> None:
         """Reads the worker's messages until it is no more."""
         try:
-            while (said := await worker.hear()) is not None:
-                self._staff.heed(self, said)
+            while (message := await worker.hear()) is not None:
+                self._staff.heed(self, message)
         except PeerError as error:
             log.error("worker %d of %s: %s", worker.pid, self._lane.name, error)
         await worker.end()

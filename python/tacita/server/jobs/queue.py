@@ -165,11 +165,11 @@ class Turns(Generic[T]):
         one step for each client, and one for each item of its own before it."""
         if (client := self._client.get(item)) is None:
             return None
-        row, found, earlier = self._queues[client].index(item), 0, True
+        row, count, earlier = self._queues[client].index(item), 0, True
         for other, queue in self._queues.items():
             earlier = earlier and other != client
-            found += row if other == client else min(len(queue), row + earlier)
-        return found
+            count += row if other == client else min(len(queue), row + earlier)
+        return count
 
     def _take_in(self, client: str, item: T) -> deque[T]:
         if item in self._client:

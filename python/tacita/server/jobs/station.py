@@ -207,8 +207,8 @@ class Station:
 
     def _post_of(self, id: str) -> Post | None:
         """Returns the post where the job runs."""
-        found = (post for post in self._running() if post.running and post.running.job.id == id)
-        return next(found, None)
+        posts = (post for post in self._running() if post.running and post.running.job.id == id)
+        return next(posts, None)
 
     async def _drained(self, post: Post, seconds: float) -> None:
         running = post.running

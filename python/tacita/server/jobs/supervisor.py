@@ -81,8 +81,8 @@ class Supervisor:
 
     def place(self, id: str) -> int | None:
         """Returns the number of jobs before one that waits, if nobody comes or goes; None for any other."""
-        found = (station.place(id) for station in self._stations.values())
-        return next((place for place in found if place is not None), None)
+        places = (station.place(id) for station in self._stations.values())
+        return next((place for place in places if place is not None), None)
 
     async def left(self, id: str) -> None:
         """Waits until no worker works in the job's folder: at once, but for a job that runs."""

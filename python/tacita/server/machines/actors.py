@@ -79,8 +79,8 @@ class Actors:
             done, _ = self._ray.wait(list(self._calls), num_returns=1, timeout=None if wait else 0)
             if not done:
                 return None
-            if (found := self._event(done[0])) is not None:
-                return found
+            if (event := self._event(done[0])) is not None:
+                return event
         return None
 
     def close(self, *, files: bool) -> None:
@@ -98,11 +98,11 @@ class Actors:
         names = [f"{next(self._numbers)} at {site.node}" for site in sites]
         placing = Placing(names, self._keys.size)
         for name, site in zip(names, sites, strict=True):
-            self._actors[name] = _Actor(self._made(site), site, placing, restarts)
+            self._actors[name] = _Actor(self._create(site), site, placing, restarts)
             self._call(_Call(name, PREPARE), self._kit, self._weights)
         self._place(placing)
 
-    def _made(self, site: Site) -> Any:
+    def _create(self, site: Site) -> Any:
         there = import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
         how = {"num_cpus": site.cores, "scheduling_strategy": there(site.node, soft=False)}
         return self._ray.remote(Evaluator).options(**how).remote(site.cores)

@@ -197,9 +197,9 @@ class Held:
 
 def own_folder(below: Path) -> Held:
     """Makes a new folder. Removes those of evaluators that were killed: whoever lives holds its lock."""
-    for left in below.glob(f"{PREFIX}*"):
-        if (lock := _locked(left)) is not None:
-            shutil.rmtree(left, ignore_errors=True)
+    for folder in below.glob(f"{PREFIX}*"):
+        if (lock := _locked(folder)) is not None:
+            shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
     new = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=below))
     (new / LOCK).touch(mode=0o600)

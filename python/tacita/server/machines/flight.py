@@ -120,10 +120,10 @@ def spread(requests: Iterable[Given], pool: Pool[Given, Sent, Reply]) -> Iterato
     requests: made one by one when there is room, so that at most DEPTH for each evaluator are held. Raises
     PeerError where no evaluator is left, or where one request lost MOST_LOSSES of them.
     """
-    flight, more, left = _Flight[Sent](), enumerate(requests), True
-    while left or flight.held:
-        room = left and len(flight.held) < DEPTH * max(pool.size, 1)
-        if room and (left := (numbered := next(more, None)) is not None) and numbered:
+    flight, more, pending = _Flight[Sent](), enumerate(requests), True
+    while pending or flight.held:
+        room = pending and len(flight.held) < DEPTH * max(pool.size, 1)
+        if room and (pending := (numbered := next(more, None)) is not None) and numbered:
             flight.take(numbered[0], pool.hold(numbered[1]))
             flight.assign(pool)
         yield from _happened(flight, pool, wait=not room)

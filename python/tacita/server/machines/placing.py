@@ -74,12 +74,12 @@ class Placing:
 
     def due(self) -> list[slice]:
         """Returns the pieces that go to all evaluators now; they count as sent from here on."""
-        found = []
+        pieces = []
         while self.names and not self.sent and len(self._missing) < ON_THE_WAY:
             begin, self._at = self._at, min(self._at + self._piece, self._size)
             self._missing[begin] = set(self.names)
-            found.append(slice(begin, self._at))
-        return found
+            pieces.append(slice(begin, self._at))
+        return pieces
 
     def arrived(self, name: str, begin: int) -> None:
         """Records that an evaluator has the piece from this byte on."""

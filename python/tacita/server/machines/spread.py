@@ -99,8 +99,8 @@ class Spread:
                 step["evaluate"] = reply.seconds
                 self.processor.append(reply.processor)
                 each = sum(one.get("evaluate", 0.0) for one in steps) / done
-                left = seconds_left(len(groups), done, pool.size, each)  # of evaluators that are left
-                report(Progress("done", done, len(groups), time.monotonic() - began, left))
+                remaining = seconds_left(len(groups), done, pool.size, each)  # of evaluators that are left
+                report(Progress("done", done, len(groups), time.monotonic() - began, remaining))
                 yield number, (answers, step)
 
     def _client(self) -> Client:

@@ -109,7 +109,7 @@ class HostedGuest(Guest):
 
     def _tell(self, *, over: bool) -> None:
         sent, received = (int(self._party.cost[name]) for name in ("bytes_sent", "bytes_received"))
-        told = SoFar(
+        usage = SoFar(
             id=self._hosted.port,
             texts=self.texts,
             tokens=self.tokens,
@@ -117,7 +117,7 @@ class HostedGuest(Guest):
             bytes_received=received,
             over=over,
         )
-        self._say(told)
+        self._say(usage)
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,9 @@ class Host(Reception):
     def visit(self, arrival: Arrival) -> Visit:
         ending = FAILED  # a defect, of which the thread's traceback tells
         try:
-            found = super().visit(arrival)
-            ending = found.ending
-            return found
+            visit = super().visit(arrival)
+            ending = visit.ending
+            return visit
         finally:
             self._finished(arrival, ending)
 

@@ -65,8 +65,8 @@ def end_with(parent: int) -> None:
 
 def serve(speaking: socket.socket) -> None:
     """Serves the model that the supervisor names, until the other end is closed."""
-    begun = control.received(speaking)
-    if begun is None or not isinstance(begin := begun[0], Begin):
+    first = control.received(speaking)
+    if first is None or not isinstance(begin := first[0], Begin):
         return
     end_with(begin.parent)
     try:

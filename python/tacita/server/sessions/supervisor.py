@@ -37,20 +37,20 @@ log = logging.getLogger("tacita.server.sessions")
 
 @dataclass
 class _Running:
-    """A session that the process has. since: when it began. told: what it used, as its process says. seconds:
-    of its texts that are over; working: when the one that is under way was admitted."""
+    """A session that the process has. since: when it began. usage: as its process tells it. seconds: of its
+    texts that are over; working: when the one that is under way was admitted."""
 
     guest: Guest
     since: float
-    told: SoFar
+    usage: SoFar
     seconds: float = 0.0
     working: float | None = None
 
     def used(self, now: float) -> Used:
         """Returns what the session has used up to `now`."""
-        told, under_way = self.told, 0.0 if self.working is None else now - self.working
-        carried = told.bytes_sent + told.bytes_received
-        return Used(told.texts, told.tokens, carried, self.seconds + under_way)
+        usage, under_way = self.usage, 0.0 if self.working is None else now - self.working
+        carried = usage.bytes_sent + usage.bytes_received
+        return Used(usage.texts, usage.tokens, carried, self.seconds + under_way)
 
     def rest(self, now: float) -> None:
         """Counts the seconds of its text, if it had one, and settles with the client: the text is over."""
@@ -168,10 +168,10 @@ class Sessions:
         except (OSError, TacitaError) as error:
             ending = CRASHED
             log.error("two-party sessions of %s: %s", self._lane.model, error)
-            kept = (
+            failure = (
                 error if isinstance(error, TacitaError) else ResourceError(f"two-party: no process ({error})")
             )
-            _fail(first, kept)
+            _fail(first, failure)
         finally:
             self._ready.clear()
             worker, self._worker = self._worker, None
@@ -206,18 +206,18 @@ class Sessions:
 
     def _answer(self, wanted: Wanted, running: _Running) -> None:
         now = self._clock()
-        asked = Used(wanted.texts, wanted.tokens, wanted.bytes, wanted.seconds)
-        refusal = running.guest.admit(running.used(now), asked) or GRANTED
+        need = Used(wanted.texts, wanted.tokens, wanted.bytes, wanted.seconds)
+        refusal = running.guest.admit(running.used(now), need) or GRANTED
         if refusal == GRANTED and wanted.texts:
             running.working = now
         self._say(Answered(id=wanted.id, reason=refusal.reason, number=refusal.number))
 
-    def _count(self, told: SoFar, running: _Running) -> None:
-        running.told, now = told, self._clock()
-        if told.over:
+    def _count(self, usage: SoFar, running: _Running) -> None:
+        running.usage, now = usage, self._clock()
+        if usage.over:
             running.rest(now)
         elif not running.guest.note(running.used(now)):
-            self._say(Close(id=told.id))
+            self._say(Close(id=usage.id))
 
     def _say(self, message: Message) -> None:
         try:
@@ -235,7 +235,7 @@ class Sessions:
         if not self._running:
             self._idle.set()
         was.rest(now)
-        sums, seconds = was.told, now - was.since
+        sums, seconds = was.usage, now - was.since
         carried = sums.bytes_sent, sums.bytes_received
         was.guest.ended(Ended(was.guest.name, sums.texts, seconds, *carried, ending))
 

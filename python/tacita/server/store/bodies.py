@@ -74,9 +74,9 @@ async def receive(body: AsyncIterator[bytes], file: BinaryIO, count: int, pace: 
 async def _timed(body: AsyncIterator[bytes], pace: Pace, end: float) -> AsyncIterator[bytes]:
     pieces = aiter(body)
     while True:
-        left = min(pace.patience, end - time.monotonic())
+        seconds = min(pace.patience, end - time.monotonic())
         try:
-            piece = await asyncio.wait_for(anext(pieces), max(0.0, left))
+            piece = await asyncio.wait_for(anext(pieces), max(0.0, seconds))
         except StopAsyncIteration:
             return
         except TimeoutError:

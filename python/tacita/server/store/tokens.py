@@ -73,8 +73,8 @@ def known(ledger: Ledger, token: str) -> Who | None:
     valid = or_(clients.c.expires.is_(None), clients.c.expires > now)
     wanted = select(clients).where(named, valid, clients.c.revoked.is_(None))
     with ledger.look() as db:
-        found = db.execute(wanted).one_or_none()
-    return None if found is None else _who(found)
+        row = db.execute(wanted).one_or_none()
+    return None if row is None else _who(row)
 
 
 def visit(ledger: Ledger, token: str, address: str, quota: Quota) -> Who:
@@ -149,5 +149,5 @@ def _insert(ledger: Ledger, name: str, token: str, quota: Quota, **columns: Any)
 
 def _who(row: Row[Any]) -> Who:
     quota = Quota(row.texts, row.bytes, row.seconds, row.keys, row.per_minute, row.tokens)
-    made = row.made, row.revoked, row.expires, row.address
-    return Who(row.id, row.name, quota, bool(row.operator), *made)
+    dates = row.made, row.revoked, row.expires, row.address
+    return Who(row.id, row.name, quota, bool(row.operator), *dates)

@@ -55,7 +55,7 @@ class Handler(logging.StreamHandler[IO[str]]):
         now, key = self._clock(), _key(record)
         repeats = self._recent.setdefault(key, _Repeats(record, -math.inf))
         repeats.record, repeats.count = record, repeats.count + 1
-        for each in [each for each, found in self._recent.items() if found.since <= now - WINDOW]:
+        for each in [each for each, earlier in self._recent.items() if earlier.since <= now - WINDOW]:
             self._write(self._recent.pop(each))
         self._recent.setdefault(key, _Repeats(record, now))
 

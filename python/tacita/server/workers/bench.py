@@ -59,9 +59,9 @@ class Keys:
         source = self._source(path)
         if self.holds(key_id, source):
             return False
-        found = self._ring.load(path).key_id
-        if found != key_id:
-            self._forget(found)  # another's keys of that id may have been replaced
+        loaded_id = self._ring.load(path).key_id
+        if loaded_id != key_id:
+            self._forget(loaded_id)  # another's keys of that id may have been replaced
             raise FileError("evaluation.keys: they are not the keys of that id", hint="upload them again")
         self._sources[key_id] = source
         self._read(path)
@@ -79,10 +79,10 @@ class Keys:
 def source_of(path: Path) -> Source:
     """Returns what tells a file from another. Raises FileError where there is no such file."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError as error:
         raise FileError("evaluation.keys: they are not there", hint="upload them again") from error
-    return Source(path, found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+    return Source(path, stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size)
 
 
 # What an evaluation is said to have taken: names and numbers, for metrics and logs.
@@ -133,8 +133,8 @@ class Bench:
         """Evaluates a job; whatever is wrong with a job is its answer, and the next may be well."""
         began = time.monotonic()
         try:
-            found = _Run(self, job, report).figures()
-            return Done(job.id, time.monotonic() - began, found, len(self.keys))
+            numbers = _Run(self, job, report).figures()
+            return Done(job.id, time.monotonic() - began, numbers, len(self.keys))
         except EndedError:
             return Stopped(job.id, len(self.keys))
         except TacitaError as error:

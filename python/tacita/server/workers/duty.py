@@ -57,13 +57,13 @@ class Duty:
         if not isinstance(setup, Setup):
             return BAD
         log = Log(setup.model, setup.scheme)
-        if (bench := self._opened(setup, log)) is None:
+        if (bench := self._load(setup, log)) is None:
             return 1
         threading.Thread(target=self._listen, args=(orders, log), daemon=True).start()
         while True:
             self._answer(bench, self._jobs.get(), log)
 
-    def _opened(self, setup: Setup, log: Log) -> Answering | None:
+    def _load(self, setup: Setup, log: Log) -> Answering | None:
         began = time.monotonic()
         try:
             bench = self._open(setup, log)

@@ -204,9 +204,9 @@ class Log:
 
 def where(trace: TracebackType | None) -> str:
     """Returns the functions and lines where an error arose, innermost first, without any value."""
-    found = []
+    places = []
     while trace is not None:
         code = trace.tb_frame.f_code
-        found.append(f"{trace.tb_frame.f_globals.get('__name__', '?')}.{code.co_name}:{trace.tb_lineno}")
+        places.append(f"{trace.tb_frame.f_globals.get('__name__', '?')}.{code.co_name}:{trace.tb_lineno}")
         trace = trace.tb_next
-    return " < ".join(found[: -FRAMES - 1 : -1])
+    return " < ".join(places[: -FRAMES - 1 : -1])

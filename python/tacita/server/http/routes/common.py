@@ -28,11 +28,11 @@ SchemeName = Annotated[str, Query(max_length=32, description="of the model's off
 
 def offered(service: Service, model: str, scheme: str) -> Offered:
     """Returns an offer. Raises Fault (404) for unknown names, InputError for a scheme without files."""
-    found = service.offers.of(model, scheme)
-    if found is None:
+    offer = service.offers.of(model, scheme)
+    if offer is None:
         raise not_found("model and scheme")
-    found.files  # noqa: B018 - refuses a connected scheme
-    return found
+    offer.files  # noqa: B018 - refuses a connected scheme
+    return offer
 
 
 def length(request: Request, most: int) -> int:
@@ -71,6 +71,6 @@ def file_response(path: Path, sha256: str) -> FileResponse:
     """Answers with a file that does not change, whole or a range of it."""
     headers = {SHA256: sha256, "Cache-Control": "no-store"}
     stat = os.stat(path)
-    found = FileResponse(path, media_type=BYTES, headers=headers, stat_result=stat)
-    found.headers["etag"] = f'"{sha256}"'
-    return found
+    response = FileResponse(path, media_type=BYTES, headers=headers, stat_result=stat)
+    response.headers["etag"] = f'"{sha256}"'
+    return response

@@ -46,11 +46,11 @@ async def put(
     scheme: SchemeName,
 ) -> KeyState:
     service.require_open()
-    found = offered(service, model, scheme)
-    piece, total = _piece(request, found)
+    offer = offered(service, model, scheme)
+    piece, total = _piece(request, offer)
     require_quota(service, who)
     last = piece.begin + piece.count == total
-    row = _begun(service, who, id, found, (model, scheme, total), request, last)
+    row = _upload_row(service, who, id, offer, (model, scheme, total), request, last)
     if row.complete:
         return _state(row)
     if piece.begin != row.received:
@@ -77,7 +77,7 @@ async def delete(service: At, who: Caller, id: Id) -> None:
         await files.remove(row, service.ledger, service.layout)
 
 
-def _piece(request: Request, found: Offered) -> tuple[files.Piece, int]:
+def _piece(request: Request, offer: Offered) -> tuple[files.Piece, int]:
     """Returns the piece that comes, and the size of the whole. Raises Fault."""
     count = length(request, MOST_CHUNK_BYTES)
     match = RANGE.fullmatch(request.headers.get("content-range", ""))
@@ -86,25 +86,25 @@ def _piece(request: Request, found: Offered) -> tuple[files.Piece, int]:
     first, last, total = (int(each) for each in match.groups())
     if last - first + 1 != count or not count or last >= total:
         raise Fault(400, "bad-call", f"{count} bytes are not those from {first} to {last} of {total}", "")
-    if total != (wanted := found.offer.keys_bytes):  # of every client: `plans.prices.predict`
-        said = f"keys of {total} bytes, this plan's have {wanted}"
-        raise Fault(422, "bad-file", said, "make them anew with this plan")
+    if total != (wanted := offer.offer.keys_bytes):  # of every client: `plans.prices.predict`
+        detail = f"keys of {total} bytes, this plan's have {wanted}"
+        raise Fault(422, "bad-file", detail, "make them anew with this plan")
     return files.Piece(first, count, sha256_of(request.headers)), total
 
 
-def _begun(
+def _upload_row(
     service: Service,
     who: Who,
     id: str,
-    found: Offered,
-    said: tuple[str, str, int],
+    offer: Offered,
+    names: tuple[str, str, int],
     request: Request,
     last: bool,
 ) -> KeyRow:
     """Returns the upload's row, new or as it stands. Raises Fault: another plan or content than it began
     with, too many keys."""
-    (model, scheme, total), plan = said, sha256_of(request.headers, PLAN)
-    if plan != found.plan.hash:
+    (model, scheme, total), plan = names, sha256_of(request.headers, PLAN)
+    if plan != offer.plan.hash:
         raise Fault(
             409, "other-plan", "keys of another plan than the server has", "fetch the public part again"
         )

@@ -32,18 +32,18 @@ async def models(service: At, who: Caller, response: Response) -> Models:
 async def manifest(
     service: At, who: Caller, model: str, scheme: SchemeName, if_none_match: str = Header("")
 ) -> Response:
-    found = offered(service, model, scheme)
-    return _file(found.public / MANIFEST, if_none_match)
+    offer = offered(service, model, scheme)
+    return _file(offer.public / MANIFEST, if_none_match)
 
 
 @router.get("/models/{model}/public/program.json", summary="What a client of the two-party socket computes")
 async def program(
     service: At, who: Caller, model: str, scheme: SchemeName, if_none_match: str = Header("")
 ) -> Response:
-    found = service.offers.of(model, scheme)
-    if found is None or not found.program.is_file():
+    offer = service.offers.of(model, scheme)
+    if offer is None or not offer.program.is_file():
         raise not_found("program of this model and scheme")
-    return _file(found.program, if_none_match)
+    return _file(offer.program, if_none_match)
 
 
 @router.get("/models/{model}/public/client.json", summary="What a page encrypts and reads")

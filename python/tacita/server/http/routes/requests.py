@@ -51,15 +51,15 @@ async def post(
     deadline: Deadline = None,
 ) -> Status:
     service.require_open()
-    found = offered(service, model, scheme)
-    count, sha256 = length(request, found.most_request), sha256_of(request.headers)
+    offer = offered(service, model, scheme)
+    count, sha256 = length(request, offer.most_request), sha256_of(request.headers)
     again = _again(request)
     if (before := _before(service, who.id, again, sha256)) is not None:
-        return _told(service, before, response)
-    _require_keys(service, who, key, found.plan.hash)
+        return _status(service, before, response)
+    _require_keys(service, who, key, offer.plan.hash)
     id, now = secrets.token_hex(16), service.ledger.clock()
     end = None if deadline is None else now + deadline
-    named = (id, who.id, model, scheme, found.plan.hash, key, sha256)
+    named = (id, who.id, model, scheme, offer.plan.hash, key, sha256)
     row = RequestRow(*named, State.waiting, now, again, end)
     reserve_quota(service, who, service.jobs.reserved(row) + Used(bytes=count))
     try:
@@ -71,7 +71,7 @@ async def post(
     if accepted is not row:
         service.jobs.settle(row, Used())
     service.metrics.carried("requests", "in", count)
-    return _told(service, accepted, response)
+    return _status(service, accepted, response)
 
 
 @router.get("/requests/{id}", response_model_exclude_none=True, summary="How a request is doing")
@@ -162,7 +162,7 @@ def _accepted(service: Service, row: RequestRow) -> RequestRow:
     return row
 
 
-def _told(service: Service, row: RequestRow, response: Response) -> Status:
+def _status(service: Service, row: RequestRow, response: Response) -> Status:
     response.headers["Location"] = f"{API}/requests/{row.id}"
     return service.jobs.status(row)
 

@@ -67,11 +67,11 @@ class RayFleet:
         if (now := self._seen) is None:
             return {}
         numbers = Counter[str]()
-        found = dict[str, Start]()
+        starts = dict[str, Start]()
         for site in now.sites:
             numbers[site.node] += 1
-            found[f"{site.node}:{numbers[site.node]}"] = partial(self._start, now, site)
-        return found
+            starts[f"{site.node}:{numbers[site.node]}"] = partial(self._start, now, site)
+        return starts
 
     async def changed(self) -> None:
         """Waits until the scout reports other sites."""
@@ -123,10 +123,10 @@ class RayFleet:
             raise PeerError("a line of Ray's scout is too long", hint="") from error
         if not text.endswith(b"\n"):
             return False
-        said = seen(text[:-1])
-        if isinstance(said, Unable):
-            raise PeerError(said.error, hint=said.hint)
-        self._take(said)
+        message = seen(text[:-1])
+        if isinstance(message, Unable):
+            raise PeerError(message.error, hint=message.hint)
+        self._take(message)
         return True
 
     async def _follow(self) -> None:

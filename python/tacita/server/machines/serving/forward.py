@@ -80,14 +80,14 @@ class Forward:
         done = self._actor.evaluate.remote(job.id, job.key_id, mark, request)
         self._watch(job.id, done, report)
         text, response = self._ray.get(done)
-        said = told(text)
-        if not isinstance(said, Done | Failed | Stopped):
-            raise PeerError(f"a node says {said.tag} at the end of a job", hint="use one release")
-        self._resident = said.resident
+        message = told(text)
+        if not isinstance(message, Done | Failed | Stopped):
+            raise PeerError(f"a node says {message.tag} at the end of a job", hint="use one release")
+        self._resident = message.resident
         if response is not None:
             with replacing(Workdir(Path(job.folder)).response) as path:
                 response.tofile(path)
-        return said
+        return message
 
     def _place(self, job: Evaluate, mark: str) -> str:
         """Sends the keys, unless the node has them. Returns why it cannot keep them, or nothing."""
@@ -102,15 +102,15 @@ class Forward:
 
     def _watch(self, id: str, done: Any, report: Report) -> None:
         """Reports the stages until the job is over. Raises what `report` raises."""
-        seen, over = 0, False
+        count, over = 0, False
         while not over:
-            heard = self._actor.passed.options(concurrency_group=WATCH).remote(id, seen)
-            ready, _ = self._ray.wait([done, heard], num_returns=1)
+            messages = self._actor.passed.options(concurrency_group=WATCH).remote(id, count)
+            ready, _ = self._ray.wait([done, messages], num_returns=1)
             over = done in ready
-            for said in map(told, self._ray.get(heard)):
-                seen += 1
-                if isinstance(said, Passed):
-                    report(said.progress)
+            for message in map(told, self._ray.get(messages)):
+                count += 1
+                if isinstance(message, Passed):
+                    report(message.progress)
 
 
 def opened(ray: Any, spot: Spot, setup: Setup, log: Log) -> Forward:
@@ -138,8 +138,8 @@ def mark_of(path: Path) -> str:
 def _actor(ray: Any, spot: Spot) -> Any:
     there = import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
     kind = ray.remote(concurrency_groups={WATCH: 1})(Node)
-    made = kind.options(num_cpus=spot.share, scheduling_strategy=there(spot.node, soft=False))
-    return made.remote(spot.cores)
+    on_node = kind.options(num_cpus=spot.share, scheduling_strategy=there(spot.node, soft=False))
+    return on_node.remote(spot.cores)
 
 
 def _read(path: Path) -> Bytes:

@@ -106,7 +106,7 @@ def kept_rows(plan: Plan, work: Path, request: Path) -> Iterator[KeptRows | None
         return
     store = SpillStore(work / FOLDER)
     try:
-        text, key, digest = _found(store), envelope.key_of(request, "request"), digest_of(request)
+        text, key, digest = _read_text(store), envelope.key_of(request, "request"), digest_of(request)
         _require_next(plan, request, digest, text)
         if text is None:
             store.sweep()
@@ -141,19 +141,19 @@ def _require_next(plan: Plan, request: Path, digest: str, text: Text | None) -> 
         raise FileError(f"{request}: row {text.rows} of its text, answered already", hint="send the next row")
     if after != text.request:
         what = f"goes on behind request {after[:12]}" if after else "begins a text"
-        kept = f"{text.rows} rows are kept, the last of request {text.request[:12]}"
-        raise FileError(f"{request}: {what}, {kept}", hint=ANEW)
+        state = f"{text.rows} rows are kept, the last of request {text.request[:12]}"
+        raise FileError(f"{request}: {what}, {state}", hint=ANEW)
     if text.rows >= plan.tokens:
         raise FileError(f"{request}: a text of {plan.tokens} rows is full", hint="plan for more --tokens")
 
 
-def _found(store: SpillStore) -> Text | None:
+def _read_text(store: SpillStore) -> Text | None:
     """Reads the text that is kept; None for nothing. Raises FileError for what `KeptRows.leave` would not
     have written."""
     try:
-        if (found := store.read_manifest(MAX_BYTES)) is None:
+        if (manifest_text := store.read_manifest(MAX_BYTES)) is None:
             return None
-        text = manifest.parsed(found, FORMAT, VERSION, Text)
+        text = manifest.parsed(manifest_text, FORMAT, VERSION, Text)
         manifest.require_ours(text.files)
         store.adopt(text.files)
     except (FileError, *manifest.MALFORMED) as error:

@@ -56,8 +56,8 @@ def measured_budget(predicted: int, memory: float, taken: int | None, results: i
     """
     if taken is None:
         return predicted
-    left = max(0, int(memory * GB) - taken)
-    return min(predicted, max(left - max(left // RESULTS, results), predicted // LEAST))
+    free = max(0, int(memory * GB) - taken)
+    return min(predicted, max(free - max(free // RESULTS, results), predicted // LEAST))
 
 
 def results_bytes(plan: Plan, group: int) -> int:
@@ -176,8 +176,8 @@ class KeyRing:
             require_memory(need, "evaluation")
         keys = self._read(path)
         self._make_room()
-        self._held[keys.key_id] = found = Held(keys.key_id, self._evaluator(keys), keys.nbytes)
-        return found
+        self._held[keys.key_id] = entry = Held(keys.key_id, self._evaluator(keys), keys.nbytes)
+        return entry
 
     def _make_room(self) -> None:
         """Drops the least recently used keys until the limit leaves room for one more client's."""
@@ -206,11 +206,11 @@ class KeyRing:
         """Bytes to provide for ciphertexts: what the plan predicts, and within the limit what is left when
         the circuit comes too. What is kept free for results is not provided, since what else a process comes
         to hold on the way goes there, too."""
-        predicted, taken = working_bytes(self._plan, self._memory), taken_bytes(evaluator)
-        if taken is None:
+        predicted, in_use = working_bytes(self._plan, self._memory), taken_bytes(evaluator)
+        if in_use is None:
             return predicted
-        left = max(0, int(self._memory * GB) - taken - circuit_bytes(self._plan))
-        return min(predicted, left - left // RESULTS)
+        free = max(0, int(self._memory * GB) - in_use - circuit_bytes(self._plan))
+        return min(predicted, free - free // RESULTS)
 
 
 def taken_bytes(evaluator: Evaluator) -> int | None:
@@ -224,6 +224,6 @@ def _naming_rotations(error: FileError, plan: Plan) -> FileError | KeyMissingErr
     """The engine names keys by Galois element, 5^step mod 2N; people and plans name them by step."""
     slots = plan.parameters.slots
     steps = {pow(5, step, 4 * slots): f"of rotation by {step}" for step in range(slots)}
-    text = re.sub(r"Galois\((\d+)\)", lambda found: steps.get(int(found[1]), "of conjugation"), str(error))
+    text = re.sub(r"Galois\((\d+)\)", lambda match: steps.get(int(match[1]), "of conjugation"), str(error))
     kind = KeyMissingError if "keys are missing" in text else FileError
     return kind(text, hint=error.hint or "run `tacita keygen` again with this plan")

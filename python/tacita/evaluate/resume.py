@@ -150,10 +150,10 @@ def earlier_release(folder: Path) -> str | None:
             ours = file.read(64).startswith(f'{{"format": "{FORMAT}"'.encode())
     except OSError:
         return None
-    told = (
+    line = (
         f"{folder} holds a resume point of an earlier release, which is not used: delete the folder yourself"
     )
-    return told if ours else None
+    return line if ours else None
 
 
 def restore(be: SpillingBackend, point: ResumePoint) -> Live:

@@ -153,15 +153,15 @@ class Server:
     def _keys_of(self, request: Path) -> Held:
         """Returns the keys that the request was made with, where they are in memory; else loads those of the
         work folder."""
-        found = self.ring.held(envelope.key_of(request, "request"))
-        return found or self.ring.load(require(self.work.evaluation_keys, "keygen"))
+        held = self.ring.held(envelope.key_of(request, "request"))
+        return held or self.ring.load(require(self.work.evaluation_keys, "keygen"))
 
     def _backend(self, held: Held, store: SpillStore) -> SpillingBackend:
-        left = self.memory - self.ring.further_bytes / GB
+        memory = self.memory - self.ring.further_bytes / GB
         _ = self._circuit  # so that it is there when memory is measured
-        taken = taken_bytes(held.evaluator)
+        in_use = taken_bytes(held.evaluator)
         results = results_bytes(self.plan, BOOTSTRAP_GROUP)
-        budget = measured_budget(ciphertext_budget(self.plan, left), self.memory, taken, results)
+        budget = measured_budget(ciphertext_budget(self.plan, memory), self.memory, in_use, results)
         native = compiled.native
         codec = Codec(
             size_of=lambda ct: int(ct.nbytes),
@@ -221,11 +221,11 @@ class Server:
 
     def _read(self, be: SpillingBackend, path: Path, key: str) -> Live:
         tensors = {tensor.name: tensor for tensor in self.plan.request}
-        found: dict[str, list[Handle]] = {name: [] for name in tensors}
+        read: dict[str, list[Handle]] = {name: [] for name in tensors}
         with engine.translated(FileError, str(path)):
             for name, _, data in envelope.stream(path, "request", self.plan, key):
-                found[name].append(be.adopt(self._parsed(data, tensors[name], path)))
-        return {name: tuple(cts) for name, cts in found.items()}
+                read[name].append(be.adopt(self._parsed(data, tensors[name], path)))
+        return {name: tuple(cts) for name, cts in read.items()}
 
     def _parsed(self, data: bytes, tensor: TensorInfo, path: Path) -> Ciphertext:
         ct = compiled.native.Ciphertext.from_bytes(self.params, data)

@@ -80,13 +80,13 @@ class SpillingBackend:
 
     def rotate_many(self, a: Handle, ks: Sequence[int]) -> list[Handle]:
         """Rotates by each of `ks`, as the contract says."""
-        found: list[Handle] = self.call("rotate_many", True, a, ks, made=len(ks))
-        return found
+        handles: list[Handle] = self.call("rotate_many", True, a, ks, count=len(ks))
+        return handles
 
     def linear(self, xs: Sequence[Handle], plan: LinearPlan) -> list[Handle]:
         """Applies a linear map, as the contract says."""
-        found: list[Handle] = self.call("linear", True, xs, plan, made=plan.n_outputs)
-        return found
+        handles: list[Handle] = self.call("linear", True, xs, plan, count=plan.n_outputs)
+        return handles
 
     def products(
         self,
@@ -97,8 +97,8 @@ class SpillingBackend:
         """Makes products as the contract says. They live for one loop, and are half as large again as their
         results."""
         number = len(left[0]) * len(right[0]) if left and right and onto is None else 0
-        found: Handle = self.call("products", False, left, right, onto, made=number * 3 // 2)
-        return found
+        handle: Handle = self.call("products", False, left, right, onto, count=number * 3 // 2)
+        return handle
 
     def bootstrap(self, cts: Sequence[Handle], kinds: Sequence[Kind]) -> list[Handle]:
         return self._in_groups("bootstrap", cts, kinds)
@@ -116,8 +116,8 @@ class SpillingBackend:
         level: int | None = None,
     ) -> list[Handle]:
         """Multiplies as the contract says; operands and results of one product are in memory at once."""
-        found: list[Handle] = self.call("coefficient_product", True, xs, matrix, harmonics, level)
-        return found
+        handles: list[Handle] = self.call("coefficient_product", True, xs, matrix, harmonics, level)
+        return handles
 
     def _in_groups(
         self, name: str, cts: Sequence[Handle], kinds: Sequence[Kind], *arguments: Any
@@ -142,26 +142,26 @@ class SpillingBackend:
     def stage(self, name: str) -> AbstractContextManager[None]:
         return self._inner.stage(name)
 
-    def call(self, name: str, spillable: bool, *arguments: Any, made: int = 0) -> Any:
-        """Runs one operation of the inner backend. spillable: whether its results can go to disk. made:
+    def call(self, name: str, spillable: bool, *arguments: Any, count: int = 0) -> Any:
+        """Runs one operation of the inner backend. spillable: whether its results can go to disk. count:
         results, in ciphertexts like the smallest operand, for which room is made before, beyond what a budget
         keeps free anyway. Errors: its own, and those of the store."""
         handles = list(_handles(arguments))
-        results = made * min((handle.slot.nbytes for handle in handles), default=0)
+        results = count * min((handle.slot.nbytes for handle in handles), default=0)
         with self.pool.pinned(handles, room=max(0, results - self.pool.budget // RESULTS)):
             result = getattr(self._inner, name)(*(_values(argument) for argument in arguments))
-            known = {id(handle.slot.value): handle for handle in handles if handle.slot.spillable}
+            by_value = {id(handle.slot.value): handle for handle in handles if handle.slot.spillable}
             for handle in handles:
                 if not handle.slot.spillable:
                     self.pool.give_up(handle)
-            return self._wrap(result, known, spillable)
+            return self._wrap(result, by_value, spillable)
 
-    def _wrap(self, result: Any, known: dict[int, Handle], spillable: bool) -> Any:
+    def _wrap(self, result: Any, by_value: dict[int, Handle], spillable: bool) -> Any:
         """Returns results as handles; an operand that the operation gave back keeps its own."""
         if isinstance(result, list):
-            return [self._wrap(item, known, spillable) for item in result]
-        if id(result) in known:
-            return known[id(result)]
+            return [self._wrap(item, by_value, spillable) for item in result]
+        if id(result) in by_value:
+            return by_value[id(result)]
         return self.pool.adopt(result, self._inner.level(result), spillable=spillable)
 
 

@@ -35,7 +35,7 @@ class OwnFolder:
 
     def __init__(self, path: Path, owned: re.Pattern[str]) -> None:
         self.path, self._owned = path, owned
-        self._folder = _opened(path)
+        self._folder = _open_folder(path)
         try:
             _lock(path, self._folder)
             self._journal = _journal(path, self._folder)
@@ -142,7 +142,7 @@ class OwnFolder:
         return {line for line in lines if self._owned.fullmatch(line.removesuffix(PART))}
 
 
-def _opened(path: Path) -> int:
+def _open_folder(path: Path) -> int:
     """A descriptor of the folder, made if there is none."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -180,10 +180,10 @@ def _journal(path: Path, folder: int) -> int:
     """A descriptor of the journal; a new one only in an empty folder."""
     flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW
     try:
-        found = sorted(os.listdir(folder))
-        if found and JOURNAL not in found:
-            raise FileError(f"{path}: holds {found[0]!r} and no {JOURNAL}: not made by Tacita", hint=FOREIGN)
-        journal = os.open(JOURNAL, flags | (0 if found else os.O_CREAT | os.O_EXCL), 0o600, dir_fd=folder)
+        names = sorted(os.listdir(folder))
+        if names and JOURNAL not in names:
+            raise FileError(f"{path}: holds {names[0]!r} and no {JOURNAL}: not made by Tacita", hint=FOREIGN)
+        journal = os.open(JOURNAL, flags | (0 if names else os.O_CREAT | os.O_EXCL), 0o600, dir_fd=folder)
         if stat.S_ISREG(os.fstat(journal).st_mode):
             return journal
         os.close(journal)

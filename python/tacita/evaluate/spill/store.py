@@ -210,8 +210,8 @@ def parsed(text: str, form: str, version: int, kind: type[T]) -> T:
     data = json.loads(text)
     if not isinstance(data, dict) or data.pop("format", None) != form:
         raise ValueError("another format")
-    if (found := data.pop("version", None)) != version:
-        raise ValueError(f"version {found!s:.20}, this program reads {version}")
+    if (stored_version := data.pop("version", None)) != version:
+        raise ValueError(f"version {stored_version!s:.20}, this program reads {version}")
     if data.pop("sha256", None) != hashlib.sha256(canonical(data)).hexdigest():
         raise ValueError("its checksum does not match")
     content: T = from_json(kind, data)

@@ -31,7 +31,7 @@ from tacita.planning.calibrate.calibration import (
 )
 from tacita.planning.calibrate.intervals import BINS, ROUNDS
 from tacita.plans.answers import CHOSEN
-from tacita.plans.json_fields import Rules, from_json, made, require
+from tacita.plans.json_fields import Rules, from_json, require, try_make
 from tacita.plans.plan import REMAKE, ModelInfo, Plan
 
 MOST = 2.0**60  # magnitude that no interval of a model that works comes near
@@ -57,9 +57,9 @@ def _rules(plan: Plan) -> Rules:
     yield unknown or "options", unknown is None
     yield "rows in reverse", (plan.model.task == NEXT) == (plan.model.pooling == LATEST)
     yield "fields of the circuit", set(plan.circuit) == set(CALIBRATED)
-    calibration = made(lambda: Calibration.from_dict(plan.circuit["calibration"]), TacitaError)
+    calibration = try_make(lambda: Calibration.from_dict(plan.circuit["calibration"]), TacitaError)
     yield "fields of the calibration", calibration is not None
-    specs = made(lambda: CircuitSpecs.from_json(plan.circuit["specs"]), TacitaError, *MISTYPED)
+    specs = try_make(lambda: CircuitSpecs.from_json(plan.circuit["specs"]), TacitaError, *MISTYPED)
     yield "fields of the approximations", specs is not None
     if calibration and specs:
         config = _config(plan.model)
@@ -101,14 +101,14 @@ def _gates(model: Mapping[str, Node]) -> dict[str, int]:
     return {n: 2 if isinstance(node, FeedForward) and node.gate else 0 for n, node in functions.items()}
 
 
-def _gated(found: Mapping[str, Any]) -> dict[str, int]:
+def _gated(specs: Mapping[str, Any]) -> dict[str, int]:
     """Counts the gates' bounds as `_gates` does, in a calibration or in approximations."""
-    functions = {name: node for name, node in found.items() if node.tag == FUNCTION}
+    functions = {name: node for name, node in specs.items() if node.tag == FUNCTION}
     return {name: bool(n.factor) + bool(n.product) for name, n in functions.items()}
 
 
-def _kinds(found: Mapping[str, Any]) -> dict[str, str]:
-    return {name: node.tag for name, node in found.items()}
+def _kinds(specs: Mapping[str, Any]) -> dict[str, str]:
+    return {name: node.tag for name, node in specs.items()}
 
 
 def _temperatures(temperatures: Mapping[str, tuple[float, ...]], attentions: Mapping[str, Attention]) -> bool:
@@ -177,11 +177,11 @@ def _specs_rules(
 
 
 def _comparison_rules(specs: CircuitSpecs, plan: Plan) -> Rules:
-    found = specs.comparison
-    yield "comparison of logits", (found is not None) == bool(plan.gap)
-    if found:
-        yield "gap of the comparison", found.gap == share(plan.gap, specs.answer)
-        for what, spec in (("step", found.step), ("sharpen", found.sharpen)):
+    comparison = specs.comparison
+    yield "comparison of logits", (comparison is not None) == bool(plan.gap)
+    if comparison:
+        yield "gap of the comparison", comparison.gap == share(plan.gap, specs.answer)
+        for what, spec in (("step", comparison.step), ("sharpen", comparison.sharpen)):
             yield f"comparison: approximation of {what}", _approximation(spec, plan.parameters.max_level)
 
 
@@ -193,7 +193,7 @@ def _approximation(spec: Spec, levels: int, above: float = -2.0 * MOST) -> bool:
         inside = _domains(spec, above) and _limited(spec.to_dict())
         return bool(typed == spec and inside and free_depth(spec) <= levels)
 
-    return made(good, TacitaError, ArithmeticError, KeyError, TypeError, ValueError) or False
+    return try_make(good, TacitaError, ArithmeticError, KeyError, TypeError, ValueError) or False
 
 
 def _domains(spec: Spec, above: float) -> bool:

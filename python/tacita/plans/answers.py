@@ -41,14 +41,14 @@ CHOICE_DECIMALS = 1  # of such a share: more would say more of two logits that a
 
 def decimals_for(noise: float, most: int = MOST_DECIMALS) -> int:
     """The most decimals that are quiet. Raises PlanError when not even whole numbers are."""
-    found = [decimals for decimals in range(most + 1) if quiet(decimals, noise)]
-    if not found:
+    quiet_decimals = [decimals for decimals in range(most + 1) if quiet(decimals, noise)]
+    if not quiet_decimals:
         raise PlanError(
             f"answers would carry noise of {noise:.2g}: rounded to whole numbers they would still show it",
             hint="take a preset with a larger scale (n16_leveled, n16), for one text --packing multidiagonal "
             "--functions thor, which is quieter and takes longer, or a model whose answers are smaller",
         )
-    return found[-1]
+    return quiet_decimals[-1]
 
 
 def stated_noise(measured: float, parameters: ParameterInfo, answer: float) -> float:
@@ -121,9 +121,9 @@ def judge(plan: Head, values: NDArray[np.float64], *, sound: bool = True, real: 
     beside an answer whose steps of rounding are hardly smaller than answers are.
     """
     values = np.atleast_2d(values)[: real if plan.task in EVERY_TOKEN else 1]
-    size, told = float(np.max(np.abs(values))), np.nan_to_num(np.ravel(values))
+    size, finite = float(np.max(np.abs(values))), np.nan_to_num(np.ravel(values))
     untrue = tuple(islice(_doubts(plan.answer, size, sound), 1))
-    answer = read(plan, rounded(plan, told), untrue or tuple(_coarse(plan, told)), len(values))
+    answer = read(plan, rounded(plan, finite), untrue or tuple(_coarse(plan, finite)), len(values))
     return withhold_failed(replace(answer, trusted=answer.trusted and not untrue))
 
 
@@ -147,8 +147,8 @@ def understood(plan: Head, answer: Answer, front: Embedder | None, text: Text | 
             f"an answer for {len(answer.table)} tokens, the text has {len(tokens)}",
             hint="give the text that was encrypted",
         )
-    kept = answer.logits[: len(tokens) * answer.outputs]
-    return replace(about(plan, replace(answer, logits=kept), tokens), trusted=answer.trusted)
+    logits = answer.logits[: len(tokens) * answer.outputs]
+    return replace(about(plan, replace(answer, logits=logits), tokens), trusted=answer.trusted)
 
 
 def _doubts(bound: float, size: float, sound: bool) -> Iterator[str]:

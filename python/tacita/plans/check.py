@@ -18,7 +18,7 @@ from tacita.layouts.registry import RULES, AnyResponse, Layout
 from tacita.layouts.row_requests import StepRequest
 from tacita.plans.answers import CHOICE_DECIMALS, CHOSEN, least_noise
 from tacita.plans.error import FOLDS, HELD_OUT, MOST_DECIMALS, NOT_ESTIMATED, Population, quiet
-from tacita.plans.json_fields import Rules, made, require
+from tacita.plans.json_fields import Rules, require, try_make
 from tacita.plans.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plans.presets import PRESETS, can_bootstrap
 from tacita.plans.scheme import SCHEMES, shape_of
@@ -123,7 +123,7 @@ def _shape_rules(plan: Plan) -> Rules:
     yield "layout: packing", plan.packing in SCHEMES[plan.scheme].packings
     yield "lanes", plan.lanes in RULES[plan.packing].lanes
     # None for tokens and lanes that the packing does not admit
-    yield "texts of a request", made(lambda: shape_of(plan).texts, ShapeError) == plan.batch
+    yield "texts of a request", try_make(lambda: shape_of(plan).texts, ShapeError) == plan.batch
 
 
 def _stage_rules(stage: PlacedStage, top: int, refreshes: bool) -> Rules:
@@ -175,12 +175,12 @@ def _key_rules(plan: Plan) -> Rules:
 def _falling(stage: PlacedStage, live: Mapping[str, int]) -> bool:
     """Whether a stage takes tensors that are there, no higher than they are unless refreshed, and gives none
     above them."""
-    taken = all(
+    available = all(
         name in stage.bootstraps or level <= live.get(name, -1) for name, level in stage.levels.items()
     )
     there = stage.levels.keys() <= live.keys()
     falls = max(stage.out_levels.values(), default=0) <= max(stage.levels.values(), default=0)
-    return taken and there and (falls or stage.through > 0)
+    return available and there and (falls or stage.through > 0)
 
 
 def _tensor_rules(what: str, tensors: Sequence[TensorInfo], top: int) -> Rules:
@@ -210,7 +210,7 @@ def _layout_rules(plan: Plan) -> Rules:
     yield "layout: blocks of the response", _fits(plan, response)
     yield (
         "layout: ciphertexts",
-        made(lambda: _counts(plan.layout), ShapeError)
+        try_make(lambda: _counts(plan.layout), ShapeError)
         == (
             {tensor.name: tensor.count for tensor in plan.request},
             [tensor.count for tensor in plan.response],
@@ -284,8 +284,13 @@ def _unique(names: Sequence[object]) -> bool:
     return len(set(names)) == len(names)
 
 
-def _population_rules(found: Population) -> Rules:
-    rates = (found.per_text, found.per_text_bound, found.per_request, found.per_request_bound)
-    yield "population: method", found.method in (HELD_OUT, FOLDS, NOT_ESTIMATED)
-    yield "population: counts", 0 <= found.far <= found.outside <= found.texts <= MOST_COUNT
+def _population_rules(population: Population) -> Rules:
+    rates = (
+        population.per_text,
+        population.per_text_bound,
+        population.per_request,
+        population.per_request_bound,
+    )
+    yield "population: method", population.method in (HELD_OUT, FOLDS, NOT_ESTIMATED)
+    yield "population: counts", 0 <= population.far <= population.outside <= population.texts <= MOST_COUNT
     yield "population: rates", all(0.0 <= rate <= 1.0 for rate in rates)

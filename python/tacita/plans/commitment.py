@@ -47,12 +47,12 @@ def salt_beside(plan: Path) -> str:
         return ""
     try:
         with path.open("rb") as file:
-            found = file.read(2 * SALT_BYTES + 2).decode("ascii", "replace").strip()
+            text = file.read(2 * SALT_BYTES + 2).decode("ascii", "replace").strip()
     except OSError as error:
         raise FileError(f"{path}: cannot be read ({error})", hint="is it the server's own file?") from error
-    if not SALT.fullmatch(found):
+    if not SALT.fullmatch(text):
         raise FileError(f"{path}: not the salt of a plan", hint="make plan and salt again with `tacita plan`")
-    return found
+    return text
 
 
 MOST = 1e9  # Mbit/s or ms that a text may name

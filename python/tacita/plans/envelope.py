@@ -92,7 +92,7 @@ def stream(path: Path, kind: Kind, plan: Plan, key: str) -> Iterator[tuple[str, 
 
     A first pass over the file checks header, size and checksum, so nothing is handed out of a damaged file.
     """
-    with _opened(path, kind) as file:
+    with _open_file(path, kind) as file:
         lengths = _checked(file, path, kind, plan, key)
         for name, row in sorted(lengths.items()):
             for index, length in enumerate(row):
@@ -102,14 +102,14 @@ def stream(path: Path, kind: Kind, plan: Plan, key: str) -> Iterator[tuple[str, 
 def key_of(path: Path, kind: Kind) -> str:
     """The id of the key that a file says it was made with; `stream` checks the rest. Raises FileError for a
     file without a whole header."""
-    with _opened(path, kind) as file:
+    with _open_file(path, kind) as file:
         return str(_header(file, path, hashlib.sha256())["key"])
 
 
 def after_of(path: Path) -> str:
     """The sha256 of the request that a request says it follows, hex; empty for the first of a text, and for
     one of a plan that keeps nothing. `stream` checks the rest. Raises FileError as `key_of`."""
-    with _opened(path, "request") as file:
+    with _open_file(path, "request") as file:
         return str(_header(file, path, hashlib.sha256()).get(AFTER, ""))
 
 
@@ -185,7 +185,7 @@ def _cap(tensors: Sequence[TensorInfo], parameters: ParameterInfo) -> int:
 
 
 @contextmanager
-def _opened(path: Path, kind: Kind) -> Iterator[BinaryIO]:
+def _open_file(path: Path, kind: Kind) -> Iterator[BinaryIO]:
     try:
         with path.open("rb") as file:
             yield file
@@ -272,10 +272,12 @@ def _check_header(
         raise FileError(
             f"{path}: made with key {header['key'][:12]}, this is key {key[:12]}", hint="another client's?"
         )
-    found = {name: len(row) for name, row in header["tensors"].items()}
+    counts = {name: len(row) for name, row in header["tensors"].items()}
     wanted = {tensor.name: tensor.count for tensor in expected}
-    if found != wanted:
-        raise FileError(f"{path}: holds {found} ciphertexts, the plan says {wanted}", hint="encrypt it again")
+    if counts != wanted:
+        raise FileError(
+            f"{path}: holds {counts} ciphertexts, the plan says {wanted}", hint="encrypt it again"
+        )
 
 
 def _take(file: BinaryIO, length: int, digest: Any) -> bytes:

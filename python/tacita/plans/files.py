@@ -115,9 +115,9 @@ BEGIN = (b"TACITA", 1, 1)  # evaluation keys of version 1
 
 def owner_of(head: bytes) -> str:
     """The key id in the first bytes of a file. Raises FileError for another file than evaluation keys."""
-    if len(head) < HEAD.size or (found := HEAD.unpack(head[: HEAD.size]))[:3] != BEGIN:
+    if len(head) < HEAD.size or (fields := HEAD.unpack(head[: HEAD.size]))[:3] != BEGIN:
         raise FileError("evaluation.keys: not a file of evaluation keys", hint="as `tacita keygen` makes it")
-    return str(found[4].hex())
+    return str(fields[4].hex())
 
 
 def require_keys_of(path: Path, key_id: str) -> None:

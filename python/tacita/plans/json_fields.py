@@ -46,10 +46,10 @@ def _no_number(name: str) -> float:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    data = dict(pairs)
+    if len(data) != len(pairs):
         raise ValueError("a key comes twice in one object")
-    return found
+    return data
 
 
 def _check(data: Any) -> None:
@@ -108,8 +108,8 @@ def to_json(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         tag = getattr(type(value), "tag", None)
         fields = _stored(typing.cast(type, type(value)))
-        kept = {field.name: getattr(value, field.name) for field in fields}
-        named = {f.name: to_json(kept[f.name]) for f in fields if not omitted(f, kept[f.name])}
+        values = {field.name: getattr(value, field.name) for field in fields}
+        named = {f.name: to_json(values[f.name]) for f in fields if not omitted(f, values[f.name])}
         return {"kind": tag, **named} if tag else named
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
@@ -156,10 +156,10 @@ def _dataclass_from_json(kind: type, data: Any) -> Any:
     if unknown := set(_expect(dict, data)) - names:
         raise ValueError(f"unknown field {min(unknown)!r:.60} in {kind.__name__}")
     left_out = {f.name for f in _stored(kind) if f.metadata == AT_DEFAULT and f.name not in data}
-    made = {name: _field_from_json(hints[name], name, data[name]) for name in names - left_out}
-    if spelled := [f.name for f in _stored(kind) if f.name in made and omitted(f, made[f.name])]:
+    values = {name: _field_from_json(hints[name], name, data[name]) for name in names - left_out}
+    if spelled := [f.name for f in _stored(kind) if f.name in values and omitted(f, values[f.name])]:
         raise ValueError(f"{spelled[0]} of {kind.__name__} is left out at its default")
-    return kind(**made)
+    return kind(**values)
 
 
 def _field_from_json(kind: Any, name: str, value: Any) -> Any:
@@ -221,7 +221,7 @@ def require(rules: Rules, where: str, *, hint: str, broken: str = "out of range"
             raise FileError(f"{where}: {what} {broken}", hint=hint)
 
 
-def made(make: Callable[[], T], *refusals: type[Exception]) -> T | None:
+def try_make(make: Callable[[], T], *refusals: type[Exception]) -> T | None:
     """Returns the result of `make`; None where it raises one of these errors."""
     try:
         return make()

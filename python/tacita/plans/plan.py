@@ -260,8 +260,8 @@ class Plan:
     def coefficients(self) -> int | None:
         """Tokens of the products of coefficients that its stages count, for which there are keys of their
         own; None for no such products."""
-        found = any(stage.counts.get("coefficient_product", 0) for stage in self.stages)
-        return self.tokens if found else None
+        multiplied = any(stage.counts.get("coefficient_product", 0) for stage in self.stages)
+        return self.tokens if multiplied else None
 
     @property
     def bootstraps(self) -> int:
@@ -296,12 +296,12 @@ def parse(text: str, where: str, salt: str = "") -> Plan:
         data = json_fields.loads(text)
     except ValueError as error:
         raise FileError(f"{where}: not a complete plan ({error})", hint=REMAKE) from error
-    found = data.pop("format", None) if isinstance(data, dict) else None
-    if found == TWO_PARTIES:
+    form = data.pop("format", None) if isinstance(data, dict) else None
+    if form == TWO_PARTIES:
         raise FileError(
             f"{where}: a plan of two parties, who pass no files", hint="tacita serve, classify --connect"
         )
-    if found != FORMAT:
+    if form != FORMAT:
         raise FileError(f"{where}: not a plan file", hint="expected a file made by `tacita plan`")
     if (version := data.pop("version", None)) != VERSION:
         raise FileError(

@@ -159,12 +159,12 @@ def parse_manifest(path: Path, content: bytes) -> tuple[str, dict[str, str]]:
 
 def _parsed(path: Path, data: bytes) -> dict[str, Any]:
     try:
-        found = json_fields.loads(_text(path, data))
+        content = json_fields.loads(_text(path, data))
     except ValueError as error:
         raise FileError(f"{path}: not JSON ({error!s:.200})", hint=REMAKE) from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise FileError(f"{path}: holds no object", hint=REMAKE)
-    return found
+    return content
 
 
 def _checked(path: Path, cap: int, sha256: str) -> bytes:

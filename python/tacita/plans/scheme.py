@@ -67,12 +67,12 @@ def packings_of(name: str, packing: str | None) -> tuple[str, ...]:
 
     Raises InputError for an unknown scheme or a packing that it does not have.
     """
-    known = scheme_named(name).packings
-    if packing is not None and packing not in (AUTO, *known):
-        raise InputError(f"scheme {name} on packing {packing!r:.40}", hint=f"it has {', '.join(known)}")
+    packings = scheme_named(name).packings
+    if packing is not None and packing not in (AUTO, *packings):
+        raise InputError(f"scheme {name} on packing {packing!r:.40}", hint=f"it has {', '.join(packings)}")
     if packing == AUTO:
-        return known
-    return (packing or known[0],)
+        return packings
+    return (packing or packings[0],)
 
 
 def first_shape(

@@ -199,11 +199,11 @@ def check(receipt: Receipt, signer: str, *, plan: str, request: str, response: s
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    said = {"plan": receipt.plan, "request": receipt.request, "response": receipt.response}
+    hashes = {"plan": receipt.plan, "request": receipt.request, "response": receipt.response}
     wanted = {"plan": plan, "request": request, "response": response}
-    for name, found in said.items():
-        if found != wanted[name]:
-            raise PeerError(f"receipt: about {name} {found[:12]}, not {wanted[name][:12]}", hint=HINT)
+    for name, digest in hashes.items():
+        if digest != wanted[name]:
+            raise PeerError(f"receipt: about {name} {digest[:12]}, not {wanted[name][:12]}", hint=HINT)
     try:
         public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signer))
         public.verify(bytes.fromhex(receipt.signature), _message(plan, request, response))

@@ -168,14 +168,14 @@ class Prices:
         }
 
     @cached_property
-    def _known(self) -> dict[tuple[str, int], float]:
+    def _cached_seconds(self) -> dict[tuple[str, int], float]:
         return {}
 
     def seconds(self, op: str, level: int) -> float:
         """Price of one operation whose operands are at `level`."""
-        if (op, level) not in self._known:
-            self._known[op, level] = self._seconds(op, level)
-        return self._known[op, level]
+        if (op, level) not in self._cached_seconds:
+            self._cached_seconds[op, level] = self._seconds(op, level)
+        return self._cached_seconds[op, level]
 
     def _seconds(self, op: str, level: int) -> float:
         if (

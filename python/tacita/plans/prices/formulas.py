@@ -169,12 +169,12 @@ class MemorySim(SimBackend):
         right: Sequence[Sequence[SimCt]],
         onto: SimProducts | None = None,
     ) -> SimProducts:
-        found = super().products(left, right, onto)
+        result = super().products(left, right, onto)
         if onto is None:
-            one = self._prices.sizes.ciphertext(found.level, self._prices.limbs_at_level_0)[1] * 3 // 2
-            self._accumulators += found.rows * found.columns * one
+            one = self._prices.sizes.ciphertext(result.level, self._prices.limbs_at_level_0)[1] * 3 // 2
+            self._accumulators += result.rows * result.columns * one
             self._see(self._alive)
-        return found
+        return result
 
     def relinearise(self, products: SimProducts) -> list[list[SimCt]]:
         self._accumulators = 0  # each is freed as its ciphertext is made, and at most one set is alive

@@ -105,8 +105,8 @@ def file_bytes(plan: Plan) -> dict[str, int]:
     by this program's own figures: what a party checks its disk and an upload with, since nothing holds a
     plan's prediction to the truth."""
     info, tensors = plan.parameters, (plan.request, plan.response)
-    found = run_bytes(info, plan.rotations, *tensors, 0, prices_of(info), plan.coefficients)
-    return {name: found[name] for name in ("evaluation_keys", "request", "response")}
+    sizes = run_bytes(info, plan.rotations, *tensors, 0, prices_of(info), plan.coefficients)
+    return {name: sizes[name] for name in ("evaluation_keys", "request", "response")}
 
 
 def run_seconds(keys: int, evaluate: float, working: int, prices: Prices) -> dict[str, float]:

@@ -14,7 +14,7 @@ from tacita.blocks.shapes import Function, Mean, Node, function_of
 from tacita.errors import CheckpointError, FileError, PlanError
 from tacita.models.registry import FAMILIES, Config, nodes, shapes, unknown_option
 from tacita.models.registry import check as check_config
-from tacita.plans.json_fields import Rules, from_json, made, require
+from tacita.plans.json_fields import Rules, from_json, require, try_make
 from tacita.texts.embedding import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB, limits
 from tacita.texts.task import NEXT
 from tacita.two_party.arithmetic.base import (
@@ -205,7 +205,7 @@ def _embedding_rules(bounds: EmbeddingBounds, formats: Formats) -> Rules:
 def _norm_rules(name: str, norm: NormBounds, size: int) -> Rules:
     yield f"{name} {norm}", 0.0 < norm.variance[0] < norm.variance[1] <= MOST**2
     yield f"{name} {norm}", 0.0 < norm.centred <= MOST and 0.0 < norm.gamma <= MOST
-    yield f"{name} {norm}", made(lambda: norm_layout(size, norm), ValueError) is not None
+    yield f"{name} {norm}", try_make(lambda: norm_layout(size, norm), ValueError) is not None
 
 
 def _attention_rules(name: str, bounds: AttentionBounds, formats: Formats) -> Rules:

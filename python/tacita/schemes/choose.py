@@ -100,21 +100,21 @@ def choose_plan(model: Checkpoint, wish: Wish, progress: Report = silent, proces
         options = [_option(scheme, packing, calibrated) for scheme, packing in pairs]
         left_out = [pair[0] for pair in wish.wanted if pair not in pairs]
         options += [Option(scheme, wish.inputs or 1, None, UNWEIGHED) for scheme in left_out]
-        found = choose(options, wish.goal)
+        choice = choose(options, wish.goal)
     else:
         ((scheme, packing),) = pairs
         plan = scheme_of(scheme).plan(calibrated.on(scheme, packing))
-        found = Choice((Option(scheme, wish.inputs or plan.batch, plan, link=wish.link),), wish.goal)
+        choice = Choice((Option(scheme, wish.inputs or plan.batch, plan, link=wish.link),), wish.goal)
     calibrated.phases.enter("done")
-    return found
+    return choice
 
 
 def _option(scheme: str, packing: str | None, calibrated: Calibrated) -> Option:
     inputs, link = calibrated.wish.inputs or 1, calibrated.wish.link
     undecided = sum(wanted == scheme for wanted, _ in calibrated.wish.wanted) > 1
-    told = packing or "" if undecided else ""
+    shown_packing = packing or "" if undecided else ""
     try:
         plan = scheme_of(scheme).plan(calibrated.on(scheme, packing))
     except REFUSALS as error:
-        return Option(scheme, inputs, None, str(error), told)
-    return Option(scheme, inputs, plan, packing=told, link=link)
+        return Option(scheme, inputs, None, str(error), shown_packing)
+    return Option(scheme, inputs, plan, packing=shown_packing, link=link)

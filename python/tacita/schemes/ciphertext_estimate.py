@@ -123,20 +123,20 @@ def too_large(plan: Plan, memory: float = MEMORY_GB) -> list[str]:
     the limit.
     """
     free, fixed = available_memory(), fixed_bytes(plan)
-    found = []
+    problems = []
     for what, need in (
         ("keys, matrices and circuit", fixed),
         ("key generation", plan.prediction.bytes["client_memory"]),
     ):
         limit = memory * GB if free is None else min(free, memory * GB)
         if need > limit:
-            found.append(f"{what} need {_gb(need)}, {_gb(limit)} may be taken")
+            problems.append(f"{what} need {_gb(need)}, {_gb(limit)} may be taken")
     over = [stage for stage in stage_estimates(plan, memory) if stage.spill_bytes]
     if over:
         worst = max(over, key=lambda stage: stage.spill_bytes)
         spilled = f"{_gb(worst.spill_bytes)} of {_gb(worst.bytes)} go to disk in {worst.name}"
-        found.append(f"{len(over)} of {len(plan.stages)} stages do not fit {memory:g} GB: {spilled}")
-    return found
+        problems.append(f"{len(over)} of {len(plan.stages)} stages do not fit {memory:g} GB: {spilled}")
+    return problems
 
 
 def parameters(plan: Plan) -> dict[str, Any]:

@@ -116,10 +116,10 @@ class Ciphertexts:
                 progress=progress,
                 inspect=lambda stage, now: see(stage, lambda name: [be.decrypt(ct) for ct in now[name]]),
             )
-            found = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
+            answers = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
         return [
             judge(plan, one.values, sound=one.sound(plan.agreement), real=int(mask.sum()))
-            for one, (_, mask) in zip(found, samples, strict=False)
+            for one, (_, mask) in zip(answers, samples, strict=False)
         ]
 
     @contextmanager
@@ -145,8 +145,8 @@ def row_by_row(plan: Plan, model: Checkpoint, backend: str, seed: int = 0) -> Of
 
     def answer(sample: Sample) -> Answer:
         with np.errstate(all="ignore"):  # see `Ciphertexts.in_the_clear`
-            found = steps.answer(sample)
-        return judge(plan, found.values, sound=found.sound(plan.agreement))
+            reading = steps.answer(sample)
+        return judge(plan, reading.values, sound=reading.sound(plan.agreement))
 
     return answer
 

@@ -46,13 +46,13 @@ def prices_here(preset: str) -> Prices | None:
     info, *others = candidates(preset)
     if others or not can_bootstrap(info):
         return None
-    return kept(info.log_n) or scaled(Prices.shipped(info.log_n))
+    return measured_prices(info.log_n) or scaled(Prices.shipped(info.log_n))
 
 
-def told(prices: Prices) -> str:
+def describe_prices(prices: Prices) -> str:
     """Describes the prices in one line for people, without its full stop.
 
-    >>> told(Prices.shipped(16))
+    >>> describe_prices(Prices.shipped(16))
     'prices: AMD EPYC, 2 threads'
     """
     if prices.scale != 1.0:
@@ -104,7 +104,7 @@ def keep(table: Mapping[str, Any], folder: Path | None = None, today: date | Non
     return path
 
 
-def kept(log_n: int, folder: Path | None = None) -> Prices | None:
+def measured_prices(log_n: int, folder: Path | None = None) -> Prices | None:
     """The prices that were measured here, or None. Raises FileError for a file that is damaged or was not
     written by this release on a machine like this."""
     path = path_of(log_n, folder)
@@ -129,33 +129,33 @@ def _parsed(text: bytes, log_n: int) -> Prices:
         raise ValueError(f"format {data['format']!s:.20}, version {data['version']!s:.20}")
     if data["sha256"] != _digest(data["table"]):
         raise ValueError("the checksum does not match")
-    found, measured = Prices.from_json(data["table"]), date.fromisoformat(data["measured"])
-    if wrong := next(_faults(found, log_n), None):
+    prices, measured = Prices.from_json(data["table"]), date.fromisoformat(data["measured"])
+    if wrong := next(_faults(prices, log_n), None):
         raise ValueError(wrong)
-    return replace(found, origin=f"measured on this machine {measured.isoformat()}")
+    return replace(prices, origin=f"measured on this machine {measured.isoformat()}")
 
 
-def _faults(found: Prices, log_n: int) -> Iterator[str]:
+def _faults(prices: Prices, log_n: int) -> Iterator[str]:
     """What keeps a table from being used."""
-    if (found.log_n, found.threads) != (log_n, threads()):
-        yield f"of N = 2^{found.log_n!s:.8} and {found.threads!s:.8} threads"
+    if (prices.log_n, prices.threads) != (log_n, threads()):
+        yield f"of N = 2^{prices.log_n!s:.8} and {prices.threads!s:.8} threads"
     shipped = Prices.shipped(16)
-    if shipped is not None and (missing := set(shipped.ms) - set(found.ms)):
+    if shipped is not None and (missing := set(shipped.ms) - set(prices.ms)):
         yield f"without a price of {min(missing)}"
-    if {(kind, how) for kind, row in found.bootstrap_ms.items() for how in row} != BOOTSTRAP_PRICES:
+    if {(kind, how) for kind, row in prices.bootstrap_ms.items() for how in row} != BOOTSTRAP_PRICES:
         yield "without prices of bootstraps"
-    if not all(0.0 <= value <= MOST for value in _numbers(found)):
+    if not all(0.0 <= value <= MOST for value in _numbers(prices)):
         yield "numbers out of range"
 
 
-def _numbers(found: Prices) -> Iterator[float]:
-    for prices in found.ms.values():
+def _numbers(table: Prices) -> Iterator[float]:
+    for prices in table.ms.values():
         yield from prices.values() if prices else (-1.0,)
-    for bootstraps in found.bootstrap_ms.values():
+    for bootstraps in table.bootstrap_ms.values():
         yield from bootstraps.values()
-    yield from asdict(found.sizes).values()
-    yield from (found.yardstick_ms, found.keygen_seconds_per_gb, found.limbs_at_level_0, found.pace)
-    yield from (found.touch_seconds_per_gb, found.spill_seconds_per_gb)
+    yield from asdict(table.sizes).values()
+    yield from (table.yardstick_ms, table.keygen_seconds_per_gb, table.limbs_at_level_0, table.pace)
+    yield from (table.touch_seconds_per_gb, table.spill_seconds_per_gb)
 
 
 def _digest(table: Mapping[str, Any]) -> str:

@@ -44,7 +44,7 @@ def estimate(plan: TwoPartyPlan, inputs: int = 1, link: LinkSpeed | None = None)
     """
     links: dict[str, LinkSpeed | None] = {"loopback": None, **LINKS}
     if link is not None and link not in LINKS.values():
-        links[told(link)] = link
+        links[link_label(link)] = link
     cost = counted(plan)
     return {
         "model": plan.name,
@@ -61,8 +61,8 @@ def estimate(plan: TwoPartyPlan, inputs: int = 1, link: LinkSpeed | None = None)
     }
 
 
-def told(link: LinkSpeed) -> str:
-    """100 Mbit/s, 20 ms."""
+def link_label(link: LinkSpeed) -> str:
+    """Describes a link, as in "100 Mbit/s, 20 ms"."""
     return f"{link.bits_per_second / 1e6:g} Mbit/s, {1e3 * link.round_trip:g} ms"
 
 

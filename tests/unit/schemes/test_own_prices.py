@@ -24,7 +24,7 @@ from tacita.plans.prices.cost import Prices
 from tacita.resources import Processor, processor
 from tacita.schemes import prices as own_prices
 from tacita.schemes.ciphertext_estimate import estimate, stage_estimates
-from tacita.schemes.prices import keep, kept, path_of, prices_here, scaled, told
+from tacita.schemes.prices import describe_prices, keep, measured_prices, path_of, prices_here, scaled
 from tacita.two_party.plan.cost import NTT_MS
 
 DAY = date(2026, 11, 22)
@@ -42,14 +42,14 @@ def table(log_n: int = 16) -> dict[str, Any]:
 def test_what_was_measured_is_found_again_by_this_machine_alone(tmp_path: Path) -> None:
     folder = tmp_path / "prices"
     path = keep(table(), folder, DAY)
-    found = kept(16, folder)
+    found = measured_prices(16, folder)
     assert found is not None and found.origin == "measured on this machine 2026-11-22"
-    assert told(found) == "prices: measured on this machine 2026-11-22"
+    assert describe_prices(found) == "prices: measured on this machine 2026-11-22"
     assert found.seconds("rotate", 9) == Prices.from_json(table()).seconds("rotate", 9)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [each.name for each in folder.iterdir()] == [path.name]
-    assert kept(15, folder) is None
+    assert measured_prices(15, folder) is None
     assert path_of(16, folder, Processor("another")) != path
 
 
@@ -76,7 +76,7 @@ def test_damaged_prices_are_refused_and_say_so(
     change(data)
     path.write_text(json.dumps(data))
     with pytest.raises(FileError, match=message) as caught:
-        kept(16, tmp_path)
+        measured_prices(16, tmp_path)
     assert "tacita bench prices" in caught.value.hint
 
 
@@ -90,7 +90,7 @@ def redone(data: dict[str, Any], change: Callable[[Any], None]) -> None:
 def test_what_is_no_table_is_refused(tmp_path: Path, content: bytes) -> None:
     path_of(16, tmp_path).write_bytes(content)
     with pytest.raises(FileError, match="not this machine's prices"):
-        kept(16, tmp_path)
+        measured_prices(16, tmp_path)
 
 
 def test_prices_that_cannot_be_kept_are_an_error(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_until_then_shipped_prices_are_scaled_and_plans_are_the_same(monkeypatch
     monkeypatch.setattr(own_prices.compiled, "native", engine, raising=False)
     here = scaled(shipped)
     assert here is not None and (here.scale, here.origin) == (0.5, "shipped, scaled by 0.50")
-    assert here.pace == 2.0 and "`tacita bench prices`" in told(here)
+    assert here.pace == 2.0 and "`tacita bench prices`" in describe_prices(here)
     plan = real_plan()
     circuit, parameters = circuit_of(plan, model()), PRESETS["insecure_toy_n10"]
     ours, theirs = (place_circuit(circuit, parameters, prices) for prices in (here, shipped))

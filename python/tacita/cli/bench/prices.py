@@ -13,7 +13,7 @@ from tacita.measure import measure_prices
 from tacita.plans import engine as door
 from tacita.plans.presets import can_bootstrap
 from tacita.plans.prices.cost import Prices
-from tacita.schemes.prices import keep, kept, told
+from tacita.schemes.prices import describe_prices, keep, measured_prices
 
 LEVEL = 9  # 12 limbs, as in the engine's figures
 
@@ -32,10 +32,10 @@ def prices(preset: Preset = PRESET_DEFAULT, json: Json = None, allow_insecure: I
         table = measure_prices(preset, allow_insecure=allow_insecure, progress=report)
     path = keep(table)
     with reporting(json, table):
-        found = kept(info.log_n)
+        found = measured_prices(info.log_n)
         assert found is not None  # just written
         _show(found, table)
-        out.print(f"{told(found)}, kept in {shown(str(path))}", soft_wrap=True)
+        out.print(f"{describe_prices(found)}, kept in {shown(str(path))}", soft_wrap=True)
 
 
 def _show(found: Prices, table: dict[str, Any]) -> None:

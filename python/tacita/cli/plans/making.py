@@ -16,7 +16,7 @@ from tacita.plans.scheme import AUTO
 from tacita.resources import threads
 from tacita.schemes.base import AnyPlan
 from tacita.schemes.choose import UNWEIGHED, Option
-from tacita.schemes.prices import prices_here, told
+from tacita.schemes.prices import describe_prices, prices_here
 from tacita.schemes.registry import scheme_of
 
 CONNECTED = "needs a connection: `tacita serve` answers, `tacita classify --connect HOST:PORT` asks"
@@ -30,7 +30,7 @@ def planned(model: Checkpoint, wish: Wish) -> AnyPlan:
     with progress("plan") as report:
         choice = api.choose_plan(model, wish, progress=report, processes=threads())
     if wish.prices:
-        out.print(told(wish.prices), soft_wrap=True)
+        out.print(describe_prices(wish.prices), soft_wrap=True)
     if AUTO in (wish.scheme_name, wish.packing):
         out.print(why(choice, "scheme" if wish.scheme_name == AUTO else "packing"), soft_wrap=True)
     return choice.plan

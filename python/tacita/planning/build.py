@@ -54,8 +54,8 @@ class Placed:
     def levels(self) -> Mapping[str, int]:
         """The level of each incoming tensor. What is encrypted comes at least as high as the highest that is
         kept, so that a server that has kept nothing yet takes zeros from it (`evaluate.kept`)."""
-        kept = {one.before: self.fixed_levels[one.before] for one in self.circuit.kept}
-        least = max(kept.values(), default=0)
+        kept_levels = {one.before: self.fixed_levels[one.before] for one in self.circuit.kept}
+        least = max(kept_levels.values(), default=0)
         sent = {name: max(level, least) for name, level in self.placement.request.items()}
         return {**sent, **self.fixed_levels}
 
@@ -106,7 +106,9 @@ def to_plan(
     request = tuple(
         TensorInfo(n, count, levels[n], "real") for n, count in sorted(placed.circuit.request.counts.items())
     )
-    kept = tuple(TensorInfo(one.before, one.count, levels[one.before], "real") for one in placed.circuit.kept)
+    kept_tensors = tuple(
+        TensorInfo(one.before, one.count, levels[one.before], "real") for one in placed.circuit.kept
+    )
     response = (TensorInfo(RESPONSE, placed.circuit.response.count, RESPONSE_LEVEL, "real"),)
     return Plan(
         model=model,
@@ -122,7 +124,7 @@ def to_plan(
         rotations=placed.rotations,
         request=request,
         response=response,
-        kept=kept,
+        kept=kept_tensors,
         noise=noise,
         decimals=decimals_for(noise, CHOICE_DECIMALS if gap else MOST_DECIMALS),
         prediction=_prediction(placed, request, response, tokens, prices),
@@ -164,10 +166,10 @@ def _fixed_levels(
     def enough(name: str, level: int) -> bool:
         try:
             levels = {**placement.request, **top, name: level}
-            found = _counts(circuit, parameters, stages, levels)
+            counts = _counts(circuit, parameters, stages, levels)
         except LevelError:
             return False
-        return bool(found == wanted)
+        return bool(counts == wanted)
 
     return {name: _lowest(partial(enough, name), parameters.max_level) for name in sorted(top)}
 

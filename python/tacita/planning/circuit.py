@@ -63,7 +63,7 @@ class Calibrated:
     phases: Phases
     processes: int = 1
     salt: str = field(default_factory=draw, repr=False)
-    _found: dict[tuple[Estimates, tuple[str, ...]], Survey] = field(default_factory=dict)
+    _surveys: dict[tuple[Estimates, tuple[str, ...]], Survey] = field(default_factory=dict)
 
     def on(self, scheme: str, packing: str | None) -> Calibrated:
         """Returns a copy for one scheme and one of its packings, by default its first."""
@@ -73,15 +73,15 @@ class Calibrated:
         """Intervals for a packing, measured when first asked for: some take row estimates from their
         scores."""
         estimates, reaches = shape.rules.row_estimates, self._reaches()
-        if (key := (estimates, tuple(reaches))) not in self._found:
-            self._found[key] = self._measured(estimates, reaches)
-        return self._found[key]
+        if (key := (estimates, tuple(reaches))) not in self._surveys:
+            self._surveys[key] = self._measured(estimates, reaches)
+        return self._surveys[key]
 
     def _reaches(self) -> dict[str, Interval]:
         """Returns, by node, the interval where its function is right whatever calibration says."""
         kinds = {name: function_of(node) for name, node in nodes(self.model.config).items()}
-        found = {name: self.wish.variants.reach(kind) for name, kind in kinds.items() if kind}
-        return {name: interval for name, interval in found.items() if interval}
+        reaches = {name: self.wish.variants.reach(kind) for name, kind in kinds.items() if kind}
+        return {name: interval for name, interval in reaches.items() if interval}
 
     def _measured(self, row_estimates: Estimates, reaches: dict[str, Interval]) -> Survey:
         self.phases.enter("calibrate", "batch" if row_estimates == QUADRATIC else "rows")
@@ -101,22 +101,22 @@ class Calibrated:
     def samples(self) -> Sequence[Sample]:
         """The first inputs that fit, on which `sim` predicts the error of the answer; for a choice the first
         that have one, BATCHED at most. Of a text that is asked row by row, its beginning."""
-        given, gap = self.wish.hidden_states, self.wish.told_gap
+        states, gap = self.wish.hidden_states, self.wish.told_gap
         if gap:
-            found = given or _embedded(in_slots(self.model), self._texts, self.wish.tokens)
-            found = map(self._shortened, islice(found, SEARCHED))
-            return decided(in_slots(self.model), found, gap)[:BATCHED]
-        fitting = given[:BATCHED] or _samples(self.model, self.wish.tokens, self._texts)
+            candidates = states or _embedded(in_slots(self.model), self._texts, self.wish.tokens)
+            candidates = map(self._shortened, islice(candidates, SEARCHED))
+            return decided(in_slots(self.model), candidates, gap)[:BATCHED]
+        fitting = states[:BATCHED] or _samples(self.model, self.wish.tokens, self._texts)
         return [self._shortened(sample) for sample in fitting]
 
     @property
-    def tried(self) -> Iterator[Sample]:
+    def error_inputs(self) -> Iterator[Sample]:
         """Inputs on which the error by approximations is predicted; none where the answer is a word, or
         steps, which the trial tells alone."""
         if self.wish.told_gap or self.wish.cache:
             return iter(())
-        if given := self.wish.hidden_states:
-            return iter(_spread(given))
+        if states := self.wish.hidden_states:
+            return iter(_spread(states))
         return _embedded(self.model, _spread(self._texts), self.wish.tokens)
 
     def _shortened(self, sample: Sample) -> Sample:
@@ -184,7 +184,7 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
     samples = calibrated.samples[: BATCHED if shape.texts > 1 else TRIALS]
     small = shape.shrunk(len(samples))
     trial = circuit if small == shape else build(soft, specs, small)
-    seen = run_trial(model, placed, trial, small, samples, gap=wish.told_gap)
+    outcome = run_trial(model, placed, trial, small, samples, gap=wish.told_gap)
     bound = CHOSEN if wish.told_gap else calibration.answer
     salt = wish.salt or calibrated.salt
     commitment = commit(salt, model.sha256)
@@ -196,13 +196,13 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
         data,
         table,
         answer=bound,
-        noise=stated_noise(seen.noise, info, bound),
+        noise=stated_noise(outcome.noise, info, bound),
         scheme=scheme,
         shape=shape,
         population=survey.counts.population(shape.texts),
         gap=wish.told_gap,
     )
-    error = stated_error(plan, [*approximation_errors(model, soft, specs, calibrated.tried)], seen)
+    error = stated_error(plan, [*approximation_errors(model, soft, specs, calibrated.error_inputs)], outcome)
     return _readable(replace(plan, salt=salt, prediction=replace(plan.prediction, error=error)))
 
 
@@ -223,7 +223,7 @@ def circuit_of(plan: Plan, model: Checkpoint, *, texts: int | None = None) -> Ci
     model = in_slots(model)
     require_model(plan, model)
     shape = shape_of(plan) if texts is None else shape_of(plan).shrunk(texts)
-    return _circuit(_Made(plan.hash, shape, plan, model))
+    return _circuit(_CircuitSource(plan.hash, shape, plan, model))
 
 
 def require_model(plan: Plan, model: Checkpoint) -> None:
@@ -275,7 +275,7 @@ def model_info(model: Checkpoint, commitment: str) -> ModelInfo:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _CircuitSource:
     """What a circuit is built from. Equal where the plan's hash and the shape are: model and plan follow
     from them.
     """
@@ -287,15 +287,15 @@ class _Made:
 
 
 @lru_cache(maxsize=4)
-def _circuit(made: _Made) -> Circuit:
+def _circuit(source: _CircuitSource) -> Circuit:
     """Raises FileError for numbers of the circuit outside their limits, and PlanError where they make no
     circuit together or another one than the plan lists."""
-    plan, shape = made.plan, made.shape
+    plan, shape = source.plan, source.shape
     require_circuit(plan)
     try:
         with np.errstate(over="raise", divide="raise", invalid="raise"):
             specs = CircuitSpecs.from_json(plan.circuit["specs"])
-            model = tempered(made.model, Calibration.from_dict(plan.circuit["calibration"]).temperatures)
+            model = tempered(source.model, Calibration.from_dict(plan.circuit["calibration"]).temperatures)
             circuit = build(model, specs, shape)
             if shape == shape_of(plan):  # of a smaller one for interpreters in the clear, nobody makes keys
                 require_agreement(plan, circuit)

@@ -50,7 +50,7 @@ def described(plan: Plan) -> bytes:
     if response.rows != 1 or plan.normalise or plan.coefficients is not None:
         raise PlanError("client: vectors, or keys of coefficient products", hint=HINT)
     front = {name: value for name, value in vars(FrontConfig.of(embeddings)).items() if name != "image"}
-    found = canonical(
+    data = canonical(
         {
             "format": FORMAT,
             "version": VERSION,
@@ -66,15 +66,15 @@ def described(plan: Plan) -> bytes:
             "reading": _reading(plan),
         }
     )
-    if len(found) > MAX_BYTES:
-        raise PlanError(f"client: a description of {len(found)} bytes, at most {MAX_BYTES}", hint=HINT)
-    return found
+    if len(data) > MAX_BYTES:
+        raise PlanError(f"client: a description of {len(data)} bytes, at most {MAX_BYTES}", hint=HINT)
+    return data
 
 
 def _reading(plan: Plan) -> dict[str, Any]:
-    said = {"name": plan.name, "task": plan.task, "problem": plan.problem, "labels": plan.labels}
+    basics = {"name": plan.name, "task": plan.task, "problem": plan.problem, "labels": plan.labels}
     return {
-        **said,
+        **basics,
         "decimals": plan.decimals,
         "parts": round(10.0**-plan.decimals / plan.logit_step),
         "bound": float(plan.answer),
@@ -102,14 +102,14 @@ def _tensors(plan: Plan, request: Whole) -> list[dict[str, Any]]:
     states, keep = _numbered(request)
     packed = request.pack([(states * request.bound, keep)])
     levels = {tensor.name: tensor.level for tensor in plan.request}
-    found = []
+    tensors = []
     for name, vectors in sorted(packed.items()):
         source = MASK if name != HIDDEN else HIDDEN
         scale = keep.sum() if source == MASK else 1.0
         runs = [_runs(np.rint(np.asarray(vector) * scale)) for vector in vectors]
-        found.append({"name": name, "level": levels[name], "source": source, "vectors": runs})
-    _check(request, found)
-    return found
+        tensors.append({"name": name, "level": levels[name], "source": source, "vectors": runs})
+    _check(request, tensors)
+    return tensors
 
 
 def _numbered(request: Whole) -> tuple[Slots, Slots]:
@@ -120,10 +120,10 @@ def _numbered(request: Whole) -> tuple[Slots, Slots]:
 
 def _runs(numbers: Slots) -> Runs:
     """Slots that hold numbers from 1 on, 0 for none -> runs, greedily."""
-    return list(_found(numbers.astype(np.int64) - 1))
+    return list(_each_run(numbers.astype(np.int64) - 1))
 
 
-def _found(numbers: NDArray[np.int64]) -> Iterator[tuple[int, int, int, int]]:
+def _each_run(numbers: NDArray[np.int64]) -> Iterator[tuple[int, int, int, int]]:
     at, values = 0, numbers.tolist()
     while at < len(values):
         if values[at] < 0:
@@ -155,7 +155,7 @@ def _check(request: Whole, tensors: list[dict[str, Any]]) -> None:
 
 def _filled(runs: Runs, numbers: Slots, slots: int) -> Slots:
     """Fills slots from runs, as a client does."""
-    found = np.zeros(slots)
+    filled = np.zeros(slots)
     for first, count, source, stride in runs:
-        found[first : first + count] = numbers[source + stride * np.arange(count)]
-    return found
+        filled[first : first + count] = numbers[source + stride * np.arange(count)]
+    return filled

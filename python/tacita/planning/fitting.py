@@ -80,10 +80,10 @@ def fit_circuit(
     approximation and for a calibration of other nodes.
     """
     fit = _Fit(calibration, accuracy or Accuracy(), functions or Functions(), tokens)
-    found = {name: fit.of(name, node) for name, node in nodes(config).items()}
-    made = {name: specs for name, specs in found.items() if specs}
+    fitted = {name: fit.of(name, node) for name, node in nodes(config).items()}
+    specs_by_node = {name: specs for name, specs in fitted.items() if specs}
     bounds = calibration.entry, calibration.answer, calibration.inputs
-    return CircuitSpecs(made, *bounds, _comparison(gap, calibration.answer, accuracy or Accuracy()))
+    return CircuitSpecs(specs_by_node, *bounds, _comparison(gap, calibration.answer, accuracy or Accuracy()))
 
 
 def _comparison(gap: float, bound: float, goal: Accuracy) -> Comparison | None:
@@ -138,8 +138,8 @@ class _Fit:
 
     def _two_phases(self, c: AttentionCalibration) -> AttentionSpecs:
         error = self.goal.exp, self.goal.inverse
-        found = softmax.fit(c.scores, c.means[1], error, keys=self.tokens, shift=c.shift, noise=REFRESHED)
-        return AttentionSpecs.of_phases(found, c.context)
+        phases = softmax.fit(c.scores, c.means[1], error, keys=self.tokens, shift=c.shift, noise=REFRESHED)
+        return AttentionSpecs.of_phases(phases, c.context)
 
     def _rsqrt(self, variance: Interval, norm: Norm) -> Spec:
         """1/sqrt of the variance, or the stored 1/D of batch normalisation."""

@@ -83,4 +83,4 @@ def speller(front: Embedder) -> Callable[[Sequence[int]], str]:
     tokenizer = front.tokenizer
     if tokenizer is None:
         raise CheckpointError("generate: the model has no tokenizer", hint="load it with embeddings")
-    return lambda found: str(tokenizer.decode(list(found)))
+    return lambda ids: str(tokenizer.decode(list(ids)))

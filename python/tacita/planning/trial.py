@@ -49,7 +49,7 @@ NOISE = 5.0  # deviations that noise may reach: of 384 numbers one does in a tex
 class Trial:
     """errors: of each answer, the largest distance of its numbers from the float model's. noise: the standard
     deviation of their distance from `plain`'s, in the noisiest answer and token, before a client divides a
-    vector by its length; shown: the same after it.
+    vector by its length; shown_noise: the same after it.
 
     Of one answer and one token, because noise depends on the text, by a factor of 8 between two of them, and
     a plan has one rounding for all. Rounded up to 8 bits as all that a plan publishes.
@@ -57,7 +57,7 @@ class Trial:
 
     errors: tuple[float, ...]
     noise: float
-    shown: float
+    shown_noise: float
 
 
 def run_trial(
@@ -131,12 +131,12 @@ def _answers(
     requests = [
         (be, _request(circuit, group, be, levels)) for be, group in zip(backends, groups, strict=True)
     ]
-    found: list[Array] = []
+    values: list[Array] = []
     outs = executor.run_together(placed.stages, circuit.stages, requests)
     for be, group, out in zip(backends, groups, outs, strict=True):
         answers = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
-        found += [answer.values for answer in answers[: len(group)]]
-    return found
+        values += [answer.values for answer in answers[: len(group)]]
+    return values
 
 
 def _request(circuit: Circuit, group: Sequence[Sample], be: Any, levels: Mapping[str, int]) -> Live:
@@ -151,18 +151,18 @@ def _walked(steps: Steps, samples: Sequence[Sample]) -> Iterator[Array]:
         yield steps.answer(sample).values
 
 
-def deviation(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> float:
+def deviation(results: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> float:
     """The largest of the rows' standard deviations, of each told by its largest distance: of n numbers from
     one normal distribution that is more than sqrt(2 ln (n / 2)) deviations; of two it counts as one."""
     return max(
         float(np.max(rows)) / max(1.0, math.sqrt(2.0 * math.log(max(1.0, 0.5 * rows.shape[-1]))))
-        for rows in distances(found, wanted, masks)
+        for rows in distances(results, wanted, masks)
     )
 
 
-def distances(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> list[Array]:
+def distances(results: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> list[Array]:
     """(rows, numbers) of each answer: of its real tokens, where it has a row for each."""
-    pairs = zip(found, wanted, masks, strict=True)
+    pairs = zip(results, wanted, masks, strict=True)
     return [np.atleast_2d(np.abs(a - b))[m > 0.0 if a.ndim == 2 else ...] for a, b, m in pairs]
 
 
@@ -181,22 +181,22 @@ def approximation_errors(
     """Returns an error for each sample but those outside their intervals, of which a client is told. soft:
     the model, tempered as the circuit's."""
     for hidden, mask in samples:
-        found = approximated(soft, specs, hidden, mask)
-        if not found.outside:
+        result = approximated(soft, specs, hidden, mask)
+        if not result.outside:
             wanted = reference(model, hidden, mask, all_rows=False)
-            (rows,) = distances([found.answer], [wanted.logits], [mask])
+            (rows,) = distances([result.answer], [wanted.logits], [mask])
             yield TextError(float(np.max(rows)), float(np.linalg.norm(wanted.trace["answer"])))
 
 
-def stated_error(plan: Plan, found: Sequence[TextError], trial: Trial) -> ErrorBound:
+def stated_error(plan: Plan, texts_errors: Sequence[TextError], trial: Trial) -> ErrorBound:
     """Returns the bound over the texts that were tried; where approximations were tried on none, over the
     trial's answers."""
-    noise = NOISE * trial.shown
-    errors = [error.distance + noise + _rounding(plan, error.length) for error in found]
-    tried = [error + (0.0 if plan.normalise else _rounding(plan, 1.0)) for error in trial.errors]
-    texts = len(errors or tried)
+    noise = NOISE * trial.shown_noise
+    errors = [error.distance + noise + _rounding(plan, error.length) for error in texts_errors]
+    trial_errors = [error + (0.0 if plan.normalise else _rounding(plan, 1.0)) for error in trial.errors]
+    texts = len(errors or trial_errors)
     share = share_of(texts, plan.batch)
-    return ErrorBound(up(max(tolerance_bound(errors or tried, share), *tried)), texts, share)
+    return ErrorBound(up(max(tolerance_bound(errors or trial_errors, share), *trial_errors)), texts, share)
 
 
 def _rounding(plan: Plan, length: float) -> float:

@@ -46,13 +46,13 @@ class Objective(StrEnum):
     latency = "latency"
 
 
-def require_fields(given: Collection[str], others: Collection[str]) -> None:
+def require_fields(names: Collection[str], others: Collection[str]) -> None:
     """Raises TypeError for a keyword that is no field of a wish and none of the others, with the nearest
     name."""
-    known = {each.name for each in fields(Wish)} | set(others)
-    for name in given:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
+    allowed = {each.name for each in fields(Wish)} | set(others)
+    for name in names:
+        if name not in allowed:
+            near = get_close_matches(name, allowed, 1)
             raise TypeError(f"no keyword {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
 
 
@@ -216,8 +216,8 @@ def _wanted(scheme: str, packing: str | None) -> list[tuple[str, str | None]]:
     """Returns the (scheme, packing) pairs; for "auto" every scheme that has the packing. Raises InputError
     where none has it."""
     names = NAMES if scheme == AUTO else (scheme,)
-    if found := [(name, one) for name in names for one in _packings(name, packing)]:
-        return found
+    if pairs := [(name, one) for name in names for one in _packings(name, packing)]:
+        return pairs
     if scheme == BUMBLEBEE:
         raise InputError(f"scheme {scheme} on packing {packing!r:.40}", hint="two parties fill no slots")
     return [(names[0], one) for one in packings_of(names[0], packing)]  # which raises
@@ -228,9 +228,9 @@ def _require_phases(
 ) -> Sequence[tuple[str, str | None]]:
     """Returns the pairs whose packing has the functions; two parties read none of them. Raises InputError for
     none."""
-    found = [(scheme, p) for scheme, p in wanted if p is None or _admits(functions, p)]
-    if any(p for _, p in found) or not any(p for _, p in wanted):
-        return found
+    pairs = [(scheme, p) for scheme, p in wanted if p is None or _admits(functions, p)]
+    if any(p for _, p in pairs) or not any(p for _, p in wanted):
+        return pairs
     names = ", ".join(sorted({str(p) for _, p in wanted if p}))
     able = [name for name, rules in RULES.items() if rules.two_phases]
     raise InputError(
@@ -247,8 +247,8 @@ def _packings(scheme: str, packing: str | None) -> Sequence[str | None]:
     """Returns the requested packings that the scheme has; None stands for a scheme that packs nothing."""
     if scheme == BUMBLEBEE:
         return (None,) if packing in (None, AUTO) else ()
-    known = packing in (None, AUTO, *scheme_named(scheme).packings)
-    return packings_of(scheme, packing) if known else ()
+    available = packing in (None, AUTO, *scheme_named(scheme).packings)
+    return packings_of(scheme, packing) if available else ()
 
 
 def _require_cache(scheme: str, packing: str | None) -> None:

@@ -40,7 +40,7 @@ from tacita.planning.calibrate.calibration import Calibration as Calibration
 from tacita.planning.calibrate.calibration import outwards, up
 from tacita.planning.calibrate.excesses import NO_REACHES, Counts, counted, folds, held_out, largest_excess
 from tacita.planning.calibrate.intervals import INPUT, Interval, Intervals, Ranges
-from tacita.planning.calibrate.row_estimates import Rows, RowSamples, foretold
+from tacita.planning.calibrate.row_estimates import Rows, RowSamples, predictable
 from tacita.planning.calibrate.samples import Sample as Sample
 from tacita.planning.calibrate.samples import Samples
 from tacita.planning.calibrate.temper import choose_temperatures, tempered, untempered
@@ -91,8 +91,8 @@ def calibrate(
     Errors: InputError, CheckpointError, PlanError (bad margin, no sample).
     """
     samples = _samples(checkpoint, tokens, texts, hidden_states, margin, behind)
-    how = _How(row_estimates, temper, margin, progress or (lambda done, total: None))
-    return _made(_measured(checkpoint, samples, range(len(samples)), how), how)
+    options = _Options(row_estimates, temper, margin, progress or (lambda done, total: None))
+    return _calibration(_measured(checkpoint, samples, range(len(samples)), options), options)
 
 
 def survey(
@@ -117,15 +117,15 @@ def survey(
     """
     samples = _samples(checkpoint, tokens, texts, hidden_states, margin)
     report = progress or (lambda done, total: None)
-    how = _How(row_estimates, True, margin, report, processes, two_phases, reaches)
+    options = _Options(row_estimates, True, margin, report, processes, two_phases, reaches)
     held = held_out(len(samples))
-    kept = [i for i in range(len(samples)) if i not in set(held)] if held else range(len(samples))
-    measured = _measured(checkpoint, samples, kept, how)
-    calibration = _made(measured, how)
+    train = [i for i in range(len(samples)) if i not in set(held)] if held else range(len(samples))
+    measured = _measured(checkpoint, samples, train, options)
+    calibration = _calibration(measured, options)
     if held:
-        tested = [_excess(measured, held, calibration, how)]
+        tested = [_excess(measured, held, calibration, options)]
         return Survey(calibration, counted(HELD_OUT, tested))
-    tested = [_fold(measured, train, test, how) for train, test in folds(len(samples))]
+    tested = [_fold(measured, part, test, options) for part, test in folds(len(samples))]
     return Survey(calibration, counted(FOLDS if tested else NOT_ESTIMATED, tested))
 
 
@@ -135,7 +135,7 @@ def texts_for(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class _How:
+class _Options:
     """Options of a calibration."""
 
     row_estimates: Estimates
@@ -149,12 +149,12 @@ class _How:
 
 @dataclass(frozen=True)
 class _Measured:
-    """Ranges of all samples of the (tempered) model, after row estimates. kept: samples that make
-    intervals. beyond: nats by which rows that fitted no estimate lie outside (`row_estimates.Found`)."""
+    """Ranges of all samples of the (tempered) model, after row estimates. train: samples that make intervals.
+    beyond: nats by which rows that fitted no estimate lie outside (`row_estimates.AttentionRows.beyond`)."""
 
     checkpoint: Checkpoint
     ranges: Ranges
-    kept: Sequence[int]
+    train: Sequence[int]
     rows: Rows
     beyond: Mapping[str, Interval]
     temperatures: Mapping[str, tuple[float, ...]]
@@ -164,46 +164,49 @@ def _samples(
     checkpoint: Checkpoint,
     tokens: int,
     texts: Iterable[Text] | None,
-    given: Sequence[Sample],
+    states: Sequence[Sample],
     margin: float,
     behind: tuple[int, ...] = (),
 ) -> Samples:
     if not 0.0 <= margin <= 1.0:
         raise PlanError(f"calibrate: margin {margin}", hint="it is a share of the interval, from 0 to 1")
-    if texts is None and not given:
+    if texts is None and not states:
         texts = texts_for(checkpoint)
-    found = Samples.of(checkpoint, tokens, texts or (), given, behind)
-    if not len(found):
+    samples = Samples.of(checkpoint, tokens, texts or (), states, behind)
+    if not len(samples):
         raise PlanError("calibrate: no sample", hint="pass texts or hidden states")
-    return found
+    return samples
 
 
-def _measured(checkpoint: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> _Measured:
+def _measured(checkpoint: Checkpoint, samples: Samples, train: Sequence[int], options: _Options) -> _Measured:
     """Chooses the temperatures, then measures the tempered model. The choice needs row samples only, or
     ranges where a packing takes nothing from scores or there are more samples than rows are kept of."""
-    seen = _row_samples(checkpoint, samples, kept, how)
-    rows = seen.fit(how.row_estimates) if seen else {}
+    collected = _row_samples(checkpoint, samples, train, options)
+    rows = collected.fit(options.row_estimates) if collected else {}
     temperatures, ranges = untempered(checkpoint.config), None
-    if how.temper:
-        share, looked = 0.5 if how.two_phases else 1.0, seen.log_means(rows) if seen else None
-        if looked is None or len(kept) > MOST_FOR_ROWS:
-            ranges = _walked(checkpoint, samples, rows, how)
-        means = ranges.of(kept) if ranges else looked
+    if options.temper:
+        share, row_means = (
+            0.5 if options.two_phases else 1.0,
+            collected.log_means(rows) if collected else None,
+        )
+        if row_means is None or len(train) > MOST_FOR_ROWS:
+            ranges = _walked(checkpoint, samples, rows, options)
+        means = ranges.of(train) if ranges else row_means
         assert means is not None  # one of the two
         temperatures = choose_temperatures(means, checkpoint.config, share, rows)
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
-        seen, ranges = _row_samples(model, samples, kept, how), None
-        rows = seen.fit(how.row_estimates) if seen else {}
-    ranges = ranges or _walked(model, samples, rows, how)
-    return _Measured(checkpoint, ranges, kept, rows, _beyond(seen, rows), temperatures)
+        collected, ranges = _row_samples(model, samples, train, options), None
+        rows = collected.fit(options.row_estimates) if collected else {}
+    ranges = ranges or _walked(model, samples, rows, options)
+    return _Measured(checkpoint, ranges, train, rows, _beyond(collected, rows), temperatures)
 
 
-def _beyond(seen: RowSamples | None, rows: Rows) -> dict[str, Interval]:
+def _beyond(samples: RowSamples | None, rows: Rows) -> dict[str, Interval]:
     """How far rows unlike those that fitted an estimate lie from it, by attention."""
-    return {name: seen.beyond[name] for name in rows} if seen else {}
+    return {name: samples.beyond[name] for name in rows} if samples else {}
 
 
-def _walked(model: Checkpoint, samples: Samples, rows: Rows, how: _How) -> Ranges:
+def _walked(model: Checkpoint, samples: Samples, rows: Rows, options: _Options) -> Ranges:
     """Ranges of all samples after these row estimates."""
     count = len(samples)
     return walk(
@@ -212,8 +215,8 @@ def _walked(model: Checkpoint, samples: Samples, rows: Rows, how: _How) -> Range
         count,
         rows=rows,
         kept=dict.fromkeys(_weighted(model.config), max(1, min(SAMPLED, MOST_SAMPLED // count))),
-        progress=how.progress,
-        processes=how.processes,
+        progress=options.progress,
+        processes=options.processes,
         behind=len(samples.behind),
     )
 
@@ -223,35 +226,37 @@ def _weighted(config: Config) -> list[str]:
     return [name for name, node in nodes(config).items() if function_of(node) in WEIGHTED]
 
 
-def _row_samples(model: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> RowSamples | None:
+def _row_samples(
+    model: Checkpoint, samples: Samples, train: Sequence[int], options: _Options
+) -> RowSamples | None:
     """Collects row samples of at most MOST_FOR_ROWS evenly spaced samples; None where nothing is taken from
     scores."""
-    if how.row_estimates == NONE or not any(map(foretold, attentions(model.config).values())):
+    if options.row_estimates == NONE or not any(map(predictable, attentions(model.config).values())):
         return None
-    chosen = kept[:: -(-len(kept) // MOST_FOR_ROWS)]
-    return row_samples(model, samples.at(chosen), len(chosen), how.processes)
+    chosen = train[:: -(-len(train) // MOST_FOR_ROWS)]
+    return row_samples(model, samples.at(chosen), len(chosen), options.processes)
 
 
-def _fold(measured: _Measured, train: Sequence[int], test: Sequence[int], how: _How) -> Array:
+def _fold(measured: _Measured, train: Sequence[int], test: Sequence[int], options: _Options) -> Array:
     """Returns the excesses of the `test` samples over intervals of the `train` samples."""
-    calibration = _made(replace(measured, kept=train), how)
-    return _excess(measured, test, calibration, how)
+    calibration = _calibration(replace(measured, train=train), options)
+    return _excess(measured, test, calibration, options)
 
 
-def _excess(measured: _Measured, test: Sequence[int], calibration: Calibration, how: _How) -> Array:
+def _excess(measured: _Measured, test: Sequence[int], calibration: Calibration, options: _Options) -> Array:
     ranges = measured.ranges.of(test)
-    return largest_excess(ranges, calibration, two_phases=how.two_phases, reaches=how.reaches)
+    return largest_excess(ranges, calibration, two_phases=options.two_phases, reaches=options.reaches)
 
 
-def _made(measured: _Measured, how: _How) -> Calibration:
-    """Builds the calibration: intervals of the kept samples, widened and rounded."""
-    ranges = measured.ranges.of(measured.kept)
-    intervals = Intervals(ranges, how.margin, measured.beyond)
+def _calibration(measured: _Measured, options: _Options) -> Calibration:
+    """Builds the calibration: intervals of the `train` samples, widened and rounded."""
+    ranges = measured.ranges.of(measured.train)
+    intervals = Intervals(ranges, options.margin, measured.beyond)
     kinds = approximated(nodes(measured.checkpoint.config))
     return Calibration(
         sha256=measured.checkpoint.sha256,
-        margin=how.margin,
-        samples=len(measured.kept),
+        margin=options.margin,
+        samples=len(measured.train),
         rows=int(up(sum(ranges.rows))),
         nodes={name: intervals.of(name, kind, measured.rows.get(name)) for name, kind in kinds.items()},
         entry=intervals.bound(INPUT),
@@ -259,7 +264,7 @@ def _made(measured: _Measured, how: _How) -> Calibration:
         temperatures=measured.temperatures,
         row_estimates=measured.rows,
         inputs={
-            name: intervals.bound(seen) for name, seen in inputs_of_sums(measured.checkpoint.config).items()
+            name: intervals.bound(node) for name, node in inputs_of_sums(measured.checkpoint.config).items()
         },
     )
 

@@ -95,8 +95,8 @@ def largest_excess(
     reaches: Mapping[str, Interval] = NO_REACHES,
 ) -> Array:
     """Returns the largest of `excesses` over all stages: (samples,)."""
-    found = excesses(ranges, calibration, two_phases=two_phases, reaches=reaches)
-    return np.asarray(np.max(list(found.values()), axis=0))
+    by_stage = excesses(ranges, calibration, two_phases=two_phases, reaches=reaches)
+    return np.asarray(np.max(list(by_stage.values()), axis=0))
 
 
 def binomial_bound(hits: int, trials: int, confidence: float = CONFIDENCE) -> float:

@@ -65,17 +65,13 @@ class Ranges:
         """Joins the samples of all parts, in their order."""
         values = np.concatenate([part.values for part in parts])
         rows = tuple(count for part in parts for count in part.rows)
-        inputs = tuple(found for part in parts for found in part.inputs)
+        inputs = tuple(one for part in parts for one in part.inputs)
         return Ranges(parts[0].heads, parts[0].names, values, rows, inputs)
 
     def of(self, samples: Sequence[int]) -> Ranges:
         """Returns the ranges of some of the samples."""
         rows, inputs = tuple(self.rows[i] for i in samples), tuple(self.inputs[i] for i in samples)
         return Ranges(self.heads, self.names, self.values[list(samples)], rows, inputs)
-
-    def seen(self, name: str) -> bool:
-        """Whether a value of this name was recorded."""
-        return name in self.names
 
     def each(self, name: str) -> Array:
         """(samples, 2): smallest and largest value of each sample."""
@@ -93,8 +89,8 @@ class Ranges:
         """(samples, 2): range of the log of the mean over real keys of exp(temperature * score), of one head
         or of all."""
         chosen = range(self.heads[node]) if head is None else (head,)
-        found = np.stack([self.each(f"{node}.log_mean.{temperature}.{h}") for h in chosen])
-        return np.stack([found[..., 0].min(axis=0), found[..., 1].max(axis=0)], axis=-1)
+        by_head = np.stack([self.each(f"{node}.log_mean.{temperature}.{h}") for h in chosen])
+        return np.stack([by_head[..., 0].min(axis=0), by_head[..., 1].max(axis=0)], axis=-1)
 
     def log_mean(self, node: str, temperature: float, head: int | None = None) -> Interval:
         """The same over all samples."""
@@ -103,10 +99,10 @@ class Ranges:
     def density(self, node: str, interval: Interval) -> tuple[float, ...]:
         """Share of a function's inputs of real tokens in each of BINS equal parts of the interval, as half
         powers of two; empty where they were not kept."""
-        found = [inputs[node] for inputs in self.inputs if node in inputs]
-        if not found:
+        values = [inputs[node] for inputs in self.inputs if node in inputs]
+        if not values:
             return ()
-        counts, _ = np.histogram(np.concatenate(found), BINS, interval)
+        counts, _ = np.histogram(np.concatenate(values), BINS, interval)
         return tuple(share(float(c)) for c in counts / counts.sum())
 
 
@@ -176,9 +172,9 @@ class Watch:
     def _means_within(self, node: str, scores: Array) -> None:
         """The same over the keys that a query sees, still divided by the number of real ones; of the queries
         that see any."""
-        seen = sequence.visible(self._mask, scores.shape[1:], self._reaches[node])
-        rows, count = seen.any(axis=-1), self._mask.sum()
-        hidden = np.where(seen[rows] > 0.0, scores[:, rows], -np.inf)
+        visible = sequence.visible(self._mask, scores.shape[1:], self._reaches[node])
+        rows, count = visible.any(axis=-1), self._mask.sum()
+        hidden = np.where(visible[rows] > 0.0, scores[:, rows], -np.inf)
         top = hidden.max(axis=-1, keepdims=True)
         for t in TEMPERATURES:
             logs = np.log(np.exp(t * (hidden - top)).sum(axis=-1) / count) + t * top[..., 0]
@@ -204,10 +200,10 @@ def _span(each: Array) -> Interval:
     return float(each[:, 0].min()), float(each[:, 1].max())
 
 
-def _sampled(values: Array, kept: int) -> Array:
+def _sampled(values: Array, count: int) -> Array:
     """About so many of the values, in the same distance; an odd one, so that all features take part."""
     flat = values.ravel()
-    return flat[:: (len(flat) // kept) | 1]
+    return flat[:: (len(flat) // count) | 1]
 
 
 # margins more below the scores after a row estimate, which is too large on rows unlike the samples; a linear
@@ -225,7 +221,7 @@ NATS = 690.0
 @dataclass(frozen=True)
 class Intervals:
     """The intervals of these samples at a margin (see `calibrate`). beyond: nats by which the log means of
-    other samples lie below and above these, by attention with a row estimate (`row_estimates.Found`)."""
+    other samples lie below and above these, by attention with a row estimate (`AttentionRows.beyond`)."""
 
     ranges: Ranges
     margin: float
@@ -294,10 +290,10 @@ class Intervals:
 
     def _means(self, node: str, k: int, shift: float, row: RowEstimate | None) -> Interval:
         """Returns the interval of the means of exp((score - shift) / 2^k) over the real keys of a row."""
-        seen = self._exp(node, self.ranges.log_mean(node, 0.5**k), shift, 0.5**k)
+        interval = self._exp(node, self.ranges.log_mean(node, 0.5**k), shift, 0.5**k)
         if row is None or not row.is_linear:
-            return positive(seen, self.margin, RISE if row else 0.0)
-        return outwards((seen[0], positive(seen, self.margin, RISE_LINEAR)[1]))
+            return positive(interval, self.margin, RISE if row else 0.0)
+        return outwards((interval[0], positive(interval, self.margin, RISE_LINEAR)[1]))
 
     def _exp(self, node: str, logs: Interval, shift: float, factor: float = 1.0) -> Interval:
         """Returns the exponentials of the logs, widened as far as other samples lie beyond them, less the

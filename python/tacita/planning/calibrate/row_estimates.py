@@ -55,13 +55,15 @@ PLENTY = 32  # rows per feature of a head from which one fifth tells as much as 
 class RowSamples:
     """Collects queries and log means of `checkpoint.reference`; pass `see` as its record, after `start`.
 
-    found: by attention, of the rows that it computes. Memory: hidden + 13 heads floats of 4 bytes a row and
+    by_attention: the rows that each computes. Memory: hidden + 13 heads floats of 4 bytes a row and
     attention.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._model, self._mask, self._input = checkpoint, np.ones(0), np.zeros((0, 0))
-        self.found = {n: Found(a) for n, a in attentions(checkpoint.config).items() if foretold(a)}
+        self.by_attention = {
+            n: AttentionRows(a) for n, a in attentions(checkpoint.config).items() if predictable(a)
+        }
 
     def start(self, mask: Array) -> None:
         """Begins a sample with this mask (tokens,)."""
@@ -70,62 +72,62 @@ class RowSamples:
     def see(self, name: str, value: Array) -> None:
         """Takes inputs of attentions and their log sums of exponentials; ignores the rest."""
         node, _, key = name.rpartition(".")
-        if (found := self.found.get(node)) is None:
+        if (rows := self.by_attention.get(node)) is None:
             return
         real = self._mask > 0.0
         if key == "input":
             self._input = value
         elif key == "scores":
-            self._add(found, real, value)
+            self._add(rows, real, value)
         elif key == "log_sum_exp":
             computed = real[: value.shape[1]]
-            found.logs.append((value[:, computed] - np.log(self._mask.sum())).astype(np.float32))
+            rows.logs.append((value[:, computed] - np.log(self._mask.sum())).astype(np.float32))
 
-    def _add(self, found: Found, real: NDArray[np.bool_], scores: Array) -> None:
+    def _add(self, target: AttentionRows, real: NDArray[np.bool_], scores: Array) -> None:
         """Adds an attention's rows. scores (heads, rows, tokens): of the first rows alone where no others are
         asked for."""
-        model, a, rows = self._model, found.attention, real[: scores.shape[1]]
-        x, found.alone = self._input[: len(rows)], len(rows) < len(real)
+        model, a, rows = self._model, target.attention, real[: scores.shape[1]]
+        x, target.alone = self._input[: len(rows)], len(rows) < len(real)
         queries, padding = (scaled_queries(model, a, x[which]) for which in (rows, ~rows))
-        found.add(queries, padding, project(model, a.key, a.heads, self._input[real]))
+        target.add(queries, padding, project(model, a.key, a.heads, self._input[real]))
         each = cooled(scores[:, :, real])
-        found.cooled += [each[:, :, which].astype(np.float32) for which in (rows, ~rows)]
+        target.cooled += [each[:, :, which].astype(np.float32) for which in (rows, ~rows)]
 
-    def take(self, found: Mapping[str, Found]) -> None:
+    def take(self, more: Mapping[str, AttentionRows]) -> None:
         """Appends the rows of further samples of the same model; drops attentions that have none there."""
-        self.found = {name: kept for name, kept in self.found.items() if name in found}
-        for name, kept in self.found.items():
-            kept.extend(found[name])
+        self.by_attention = {name: own for name, own in self.by_attention.items() if name in more}
+        for name, own in self.by_attention.items():
+            own.extend(more[name])
 
     def log_means(self, rows: Rows) -> LogMeans | None:
         """Returns the log means of the scores after these estimates, for tempering; None where rows alone do
         not say the means of some attention."""
-        known = attentions(self._model.config).items()
-        if any(isinstance(a.weights, Softmax) and name not in self.found for name, a in known):
+        nodes = attentions(self._model.config).items()
+        if any(isinstance(a.weights, Softmax) and name not in self.by_attention for name, a in nodes):
             return None
-        return LogMeans(self.found, rows)
+        return LogMeans(self.by_attention, rows)
 
     def fit(self, kind: Estimates) -> Rows:
         """An estimate for each attention that it is worth for; none where a model has no exponentials. Sets
         `beyond` of each."""
         if kind == NONE:
             return {}
-        fits = {name: found.fit(kind) for name, found in self.found.items()}
+        fits = {name: rows.fit(kind) for name, rows in self.by_attention.items()}
         return {name: row for name, row in fits.items() if row is not None}
 
     @property
     def beyond(self) -> dict[str, Interval]:
-        """How far other samples lie beyond those that fitted each attention (see `Found`); after `fit`."""
-        return {name: found.beyond for name, found in self.found.items()}
+        """How far other samples lie beyond those that fitted each attention, after `fit`."""
+        return {name: rows.beyond for name, rows in self.by_attention.items()}
 
 
 def estimator(checkpoint: Checkpoint, rows: Rows) -> Estimate:
     """(name of an attention, its input x) -> (heads, tokens) that its estimate takes from the scores; None
     without one."""
-    known = attentions(checkpoint.config)
+    nodes = attentions(checkpoint.config)
 
     def estimate(name: str, x: Array) -> Array | None:
-        return rows[name].of(scaled_queries(checkpoint, known[name], x)) if name in rows else None
+        return rows[name].of(scaled_queries(checkpoint, nodes[name], x)) if name in rows else None
 
     return estimate
 
@@ -138,11 +140,11 @@ def scaled_queries(checkpoint: Checkpoint, a: Attention, x: Array) -> Array:
 def project(checkpoint: Checkpoint, d: Dense, heads: int, x: Array) -> Array:
     """Returns queries or keys: (tokens, heads, head size)."""
     weight, bias = Weights(checkpoint.tensors).unscaled(d)
-    found = (x @ weight.T + bias) * d.scale
-    return np.asarray(found.reshape(len(x), heads, found.shape[1] // heads))
+    product = (x @ weight.T + bias) * d.scale
+    return np.asarray(product.reshape(len(x), heads, product.shape[1] // heads))
 
 
-def foretold(a: Attention) -> bool:
+def predictable(a: Attention) -> bool:
     """Whether a query and the keys' bias say how large its scores are: not where positions or norms stand
     between them."""
     return isinstance(a.weights, Softmax) and not options(a)
@@ -150,24 +152,24 @@ def foretold(a: Attention) -> bool:
 
 class LogMeans:
     """Answers `log_mean` as `Ranges` does, but from stored rows: an estimate is subtracted afterwards, times
-    the factor of the scores, and the range is widened by `Found.beyond`."""
+    the factor of the scores, and the range is widened by `AttentionRows.beyond`."""
 
-    def __init__(self, found: Mapping[str, Found], rows: Rows) -> None:
-        self._found = found
-        self._taken = {name: row.of(found[name].all_queries) for name, row in rows.items()}
+    def __init__(self, samples: Mapping[str, AttentionRows], rows: Rows) -> None:
+        self._rows = samples
+        self._taken = {name: row.of(samples[name].all_queries) for name, row in rows.items()}
 
     def log_mean(self, node: str, temperature: float, head: int | None = None) -> Interval:
         """Returns what `Ranges.log_mean` would."""
         logs = np.concatenate(
-            [one[TEMPERATURES.index(temperature)] for one in self._found[node].cooled], axis=1
+            [one[TEMPERATURES.index(temperature)] for one in self._rows[node].cooled], axis=1
         )
         logs = logs - temperature * self._taken[node] if node in self._taken else logs
         chosen = logs if head is None else logs[head]
-        below, above = self._found[node].beyond if node in self._taken else (0.0, 0.0)
+        below, above = self._rows[node].beyond if node in self._taken else (0.0, 0.0)
         return float(chosen.min()) - temperature * below, float(chosen.max()) + temperature * above
 
 
-class Found:
+class AttentionRows:
     """Rows of one attention. beyond: after `fit` of a quadratic estimate, nats by which log means of samples
     that fitted nothing lie below and above those that did. alone: they are the first of each sample, of an
     attention that computes no others: too few to fit a query's part to, but of alike queries, for which a
@@ -188,7 +190,7 @@ class Found:
         self._sum += keys.sum(axis=0)
         self._square += np.einsum("thd,the->hde", keys, keys)
 
-    def extend(self, more: Found) -> None:
+    def extend(self, more: AttentionRows) -> None:
         """Appends the rows of further samples."""
         self.alone = self.alone or more.alone
         self.logs += more.logs
@@ -214,22 +216,22 @@ class Found:
         if np.ptp(logs) < WORTH or (few and not self.alone):
             return None
         spread = [None] * heads if kind == LINEAR else self._spread(rows)
-        found = _estimate(queries, logs, spread, constant=few)
-        self.beyond = (0.0, 0.0) if few or kind == LINEAR else self._beyond(queries, logs, spread, found)
-        gain = np.ptp(logs) - np.ptp(logs - found.of(queries))
-        return found if gain > max(GAIN, sum(self.beyond)) else None
+        estimate = _estimate(queries, logs, spread, constant=few)
+        self.beyond = (0.0, 0.0) if few or kind == LINEAR else self._beyond(queries, logs, spread, estimate)
+        gain = np.ptp(logs) - np.ptp(logs - estimate.of(queries))
+        return estimate if gain > max(GAIN, sum(self.beyond)) else None
 
     def _beyond(
-        self, queries: Array, logs: Array, spread: Sequence[Array | None], found: RowEstimate
+        self, queries: Array, logs: Array, spread: Sequence[Array | None], estimate: RowEstimate
     ) -> Interval:
-        own, fold = logs - found.of(queries), np.arange(len(self.logs)) % FIFTHS
+        own, fold = logs - estimate.of(queries), np.arange(len(self.logs)) % FIFTHS
         fold = np.repeat(fold, [each.shape[1] for each in self.logs])
-        left, plenty = own.copy(), len(queries) >= PLENTY * queries.shape[2]
+        held_out, plenty = own.copy(), len(queries) >= PLENTY * queries.shape[2]
         for test in (fold == k for k in range(1 if plenty else FIFTHS)):
             if test.any() and not test.all():
                 others = _estimate(queries[~test], logs[:, ~test], spread)
-                left[:, test] = logs[:, test] - others.of(queries[test])
-        return max(0.0, own.min() - left.min()), max(0.0, left.max() - own.max())
+                held_out[:, test] = logs[:, test] - others.of(queries[test])
+        return max(0.0, own.min() - held_out.min()), max(0.0, held_out.max() - own.max())
 
     def _spread(self, rows: int) -> list[Array]:
         """Covariance of each head's keys."""
@@ -262,13 +264,13 @@ def _head(queries: Array, logs: Array, spread: Array | None) -> Fit:
     """b, v, c of one head, c such that what is left lies evenly about zero. spread: covariance of the
     keys; None for v = 0."""
     direction = np.zeros(queries.shape[1]) if spread is None else _direction(queries, spread)
-    found = None if spread is None else _reweighted(_unknowns(queries, (queries @ direction) ** 2), logs)
-    if found is None or found[-2] < 0.0:  # rare and small: no real v has such a square
+    fit = None if spread is None else _reweighted(_unknowns(queries, (queries @ direction) ** 2), logs)
+    if fit is None or fit[-2] < 0.0:  # rare and small: no real v has such a square
         rounds = _rounds(queries) if spread is None else ROUNDS
-        found = np.insert(_reweighted(_unknowns(queries), logs, rounds), -1, 0.0)
-    linear, quadratic = _rounded(found[:-2]), _rounded(np.sqrt(found[-2]) * direction)
-    left = logs - queries @ np.array(linear) - (queries @ np.array(quadratic)) ** 2
-    return linear, quadratic, nearest(float(0.5 * (left.min() + left.max())))
+        fit = np.insert(_reweighted(_unknowns(queries), logs, rounds), -1, 0.0)
+    linear, quadratic = _rounded(fit[:-2]), _rounded(np.sqrt(fit[-2]) * direction)
+    residuals = logs - queries @ np.array(linear) - (queries @ np.array(quadratic)) ** 2
+    return linear, quadratic, nearest(float(0.5 * (residuals.min() + residuals.max())))
 
 
 def _unknowns(*columns: Array) -> Array:
@@ -293,16 +295,16 @@ def _reweighted(unknowns: Array, values: Array, rounds: int = ROUNDS) -> Array:
     weights: Array = np.ones(len(values))
     damping = RIDGE * np.diag((unknowns**2).sum(axis=0))
     damping[-1, -1] = 0.0
-    found: Array = np.zeros(unknowns.shape[1])
+    solution: Array = np.zeros(unknowns.shape[1])
     for _ in range(rounds):
         weighted = unknowns * weights[:, None]
-        found = np.asarray(
+        solution = np.asarray(
             np.linalg.lstsq(weighted.T @ unknowns + damping, weighted.T @ values, rcond=None)[0], np.float64
         )
-        left = np.abs(values - unknowns @ found)
-        weights *= left + 1e-3 * left.max()
+        residuals = np.abs(values - unknowns @ solution)
+        weights *= residuals + 1e-3 * residuals.max()
         weights = weights / weights.mean() + FLOOR
-    return found
+    return solution
 
 
 def _rounded(values: Sequence[float] | Array) -> tuple[float, ...]:

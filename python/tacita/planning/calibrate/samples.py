@@ -30,7 +30,7 @@ class Samples:
 
     checkpoint: Checkpoint
     texts: Sequence[Text]
-    given: Sequence[Sample]
+    states: Sequence[Sample]
     padded: int | None = None
     behind: tuple[int, ...] = ()
 
@@ -39,23 +39,23 @@ class Samples:
         checkpoint: Checkpoint,
         tokens: int,
         texts: Iterable[Text],
-        given: Sequence[Sample],
+        states: Sequence[Sample],
         behind: tuple[int, ...] = (),
     ) -> Samples:
         """Collects the samples; texts over `tokens` tokens are cut at word boundaries. Errors: as
         `texts.embed`."""
-        found = [options(a) for a in attentions(checkpoint.config).values()]
-        known = any(each & POSITIONAL and CAUSAL not in each for each in found)
+        flags = [options(a) for a in attentions(checkpoint.config).values()]
+        padded = any(each & POSITIONAL and CAUSAL not in each for each in flags)
         cut = [_cut(checkpoint, text, tokens) for text in texts]
-        return Samples(checkpoint, cut, given, tokens if known else None, behind)
+        return Samples(checkpoint, cut, states, tokens if padded else None, behind)
 
     def __len__(self) -> int:
-        return len(self.texts) + len(self.given)
+        return len(self.texts) + len(self.states)
 
     def at(self, numbers: Iterable[int]) -> Iterator[Sample]:
         """Yields the samples with these numbers; texts without padding, unless it is asked for."""
         for i in numbers:
-            yield self._text(self.texts[i]) if i < len(self.texts) else self.given[i - len(self.texts)]
+            yield self._text(self.texts[i]) if i < len(self.texts) else self.states[i - len(self.texts)]
 
     def _text(self, text: Text) -> Sample:
         if self.behind:
@@ -71,11 +71,11 @@ def neighbours(texts: Sequence[Text]) -> list[Text]:
     >>> neighbours(["a", "b"])
     [('a', 'b'), ('a', 'a'), ('b', 'a'), ('b', 'b')]
     """
-    found: list[Text] = []
+    result: list[Text] = []
     for text, following in zip(texts, [*texts[1:], *texts[:1]], strict=True):
         alike = isinstance(text, str) and isinstance(following, str)
-        found += [(text, following), (text, text)] if alike else [text]  # type: ignore[list-item]
-    return found
+        result += [(text, following), (text, text)] if alike else [text]  # type: ignore[list-item]
+    return result
 
 
 def _cut(checkpoint: Checkpoint, text: Text, tokens: int) -> Text:

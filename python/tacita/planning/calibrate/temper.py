@@ -62,14 +62,14 @@ def choose_temperatures(
 
     share: of a score, what exp is applied to (1/2 in two phases, `approx.exponentials.softmax`).
     """
-    found = attentions(config)
-    owners = Counter((a.query.name, a.query.part) for a in found.values())
-    fixed = {n for n, a in found.items() if a.normed or a.relative or owners[a.query.name, a.query.part] > 1}
+    nodes = attentions(config)
+    owners = Counter((a.query.name, a.query.part) for a in nodes.values())
+    fixed = {n for n, a in nodes.items() if a.normed or a.relative or owners[a.query.name, a.query.part] > 1}
     return {
         name: (1.0,) * a.heads
         if name in fixed
         else _betas(ranges, name, a, share, _alone if name in estimated else _together)
-        for name, a in found.items()
+        for name, a in nodes.items()
     }
 
 
@@ -80,13 +80,13 @@ def tempered(checkpoint: Checkpoint, temperatures: Temperatures) -> Checkpoint:
     """
     if all(beta == 1.0 for betas in temperatures.values() for beta in betas):
         return checkpoint
-    tensors, known = dict(checkpoint.tensors), attentions(checkpoint.config)
+    tensors, nodes = dict(checkpoint.tensors), attentions(checkpoint.config)
     for name, betas in temperatures.items():
-        query = of_kind("temperatures", known, name, Attention).query
+        query = of_kind("temperatures", nodes, name, Attention).query
         factors = np.ones(query.outputs * query.part[1])
         first = query.part[0] * query.outputs
         factors[first : first + query.outputs] = np.repeat(
-            np.asarray(betas, np.float64), known[name].head_size
+            np.asarray(betas, np.float64), nodes[name].head_size
         )
         tensors[f"{query.name}.weight"] = tensors[f"{query.name}.weight"] * factors[:, None]
         if query.bias:

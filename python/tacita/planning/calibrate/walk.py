@@ -30,7 +30,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
 from tacita.models.registry import Config, attentions, shapes
 from tacita.planning.calibrate.intervals import INPUT, Estimate, Ranges, Watch
-from tacita.planning.calibrate.row_estimates import Found, Rows, RowSamples, estimator
+from tacita.planning.calibrate.row_estimates import AttentionRows, Rows, RowSamples, estimator
 from tacita.planning.calibrate.samples import Array, Sample
 from tacita.resources import BLAS, available_memory
 
@@ -73,10 +73,10 @@ def walk(
 
 def row_samples(model: Checkpoint, samples: Iterable[Sample], count: int, processes: int = 1) -> RowSamples:
     """What row estimates are fitted to, of all samples in their order. Arguments: see `walk`."""
-    found = RowSamples(model)
+    result = RowSamples(model)
     for part in _parts(model, samples, count, _row_samples, (), processes):
-        found.take(part)
-    return found
+        result.take(part)
+    return result
 
 
 def _parts(
@@ -99,16 +99,16 @@ def _weights(model: Checkpoint) -> int:
 
 
 def _collected(parts: Iterable[Ranges], count: int, progress: Progress) -> Ranges:
-    found: list[Ranges] = []
+    ranges: list[Ranges] = []
     for part in parts:
-        found.append(part)
-        progress(sum(len(one.rows) for one in found), count)
-    return Ranges.joined(found)
+        ranges.append(part)
+        progress(sum(len(one.rows) for one in ranges), count)
+    return Ranges.joined(ranges)
 
 
 def _chunks(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
-    left = iter(samples)
-    while chunk := list(islice(left, CHUNK)):
+    rest = iter(samples)
+    while chunk := list(islice(rest, CHUNK)):
         yield chunk
 
 
@@ -117,19 +117,19 @@ def _ranges(model: Checkpoint, samples: Sequence[Sample], rows: Rows, kept: Kept
     return Ranges.joined([_one(model, hidden, mask, estimate, kept, behind) for hidden, mask in samples])
 
 
-def _row_samples(model: Checkpoint, samples: Sequence[Sample]) -> Mapping[str, Found]:
-    seen = RowSamples(model)
+def _row_samples(model: Checkpoint, samples: Sequence[Sample]) -> Mapping[str, AttentionRows]:
+    collector = RowSamples(model)
     for hidden, mask in samples:
-        seen.start(mask)
-        reference(model, hidden, mask, seen.see, all_rows=_all_rows(model))
-    return seen.found
+        collector.start(mask)
+        reference(model, hidden, mask, collector.see, all_rows=_all_rows(model))
+    return collector.by_attention
 
 
 def _one(
     model: Checkpoint, hidden: Array, mask: Array, estimate: Estimate, kept: Kept, behind: int
 ) -> Ranges:
-    found = attentions(model.config).items()
-    heads, reaches = {name: a.heads for name, a in found}, {name: a.reach for name, a in found}
+    nodes = attentions(model.config).items()
+    heads, reaches = {name: a.heads for name, a in nodes}, {name: a.reach for name, a in nodes}
     watch = Watch(heads, mask, estimate, kept, reaches)
     see = _after(behind, len(hidden), watch.see) if behind else watch.see
     see(INPUT, hidden)
@@ -141,12 +141,12 @@ def _after(behind: int, rows: int, see: See) -> See:
     """Tells the rows behind the first ones, which no circuit computes, of tensors (..., rows, features) and
     of what is recorded by row. Keys stay."""
 
-    def told(name: str, value: Array) -> None:
+    def see_behind(name: str, value: Array) -> None:
         axis = -1 if name.endswith(BY_ROW) else -2
         whole = value.ndim >= -axis and value.shape[axis] == rows
         see(name, np.moveaxis(np.moveaxis(value, axis, 0)[behind:], 0, axis) if whole else value)
 
-    return told
+    return see_behind
 
 
 def _all_rows(model: Checkpoint) -> bool:
@@ -187,11 +187,11 @@ def _affordable(processes: int, size: int) -> int:
 def _task(
     path: str, config: Config, samples: Sequence[Sample], part: Callable[..., Any], options: tuple[Any, ...]
 ) -> Any:
-    return part(_opened(path, config), samples, *options)
+    return part(_load_encoder(path, config), samples, *options)
 
 
 @lru_cache(maxsize=1)
-def _opened(path: str, config: Config) -> Checkpoint:
+def _load_encoder(path: str, config: Config) -> Checkpoint:
     """Loads the encoder in a worker process."""
     return Checkpoint("encoder", config, MappingProxyType(load_file(path)), None, "")
 

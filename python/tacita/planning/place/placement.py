@@ -108,10 +108,10 @@ def place(stages: Sequence[Stage], request: Shape, sim: StageSimulator, prices: 
 
 
 def _require_no_refresh(stages: Sequence[Stage]) -> None:
-    found = next((stage.name for stage in stages if stage.refreshes), None)
-    if found:
+    name = next((stage.name for stage in stages if stage.refreshes), None)
+    if name:
         raise PlanError(
-            f"stage {found} bootstraps, which these parameters cannot",
+            f"stage {name} bootstraps, which these parameters cannot",
             hint="take a preset that bootstraps, or another scheme",
         )
 
@@ -176,9 +176,9 @@ def place_greedily(stages: Sequence[Stage], request: Shape, sim: StageSimulator,
 
 def _boundaries(stages: Sequence[Stage], request: Shape, sim: StageSimulator) -> list[Boundary]:
     """Live tensors before each stage and after the last, found by running every stage from the top."""
-    found = [Boundary(dict(request), frozenset(), sim.fixed)]
+    boundaries = [Boundary(dict(request), frozenset(), sim.fixed)]
     for stage in stages:
-        before = found[-1]
+        before = boundaries[-1]
         outcome = _from_the_top(stage, before, sim)
         if outcome is None:
             raise PlanError(
@@ -186,8 +186,8 @@ def _boundaries(stages: Sequence[Stage], request: Shape, sim: StageSimulator) ->
                 hint=FEWER_LEVELS,
             )
         carried = before.complex_tensors & outcome.passed
-        found.append(Boundary(outcome.shape, carried | stage.complex_outputs, sim.fixed))
-    return found
+        boundaries.append(Boundary(outcome.shape, carried | stage.complex_outputs, sim.fixed))
+    return boundaries
 
 
 def _from_the_top(stage: Stage, before: Boundary, sim: StageSimulator) -> Outcome | None:
@@ -336,12 +336,12 @@ def _forward(
             if sim.outcome(one, before.shape, levels)
         ]
         behind = (boundaries[index + 1], tables[index + 1].value) if index + 1 < len(tables) else None
-        steps.append(min(options, key=lambda step: step.seconds + _left(step.out_levels, behind)))
+        steps.append(min(options, key=lambda step: step.seconds + _seconds_left(step.out_levels, behind)))
         levels = dict(steps[-1].out_levels)
     return _placement(steps, start)
 
 
-def _left(levels: Levels, behind: tuple[Boundary, np.ndarray] | None) -> float:
+def _seconds_left(levels: Levels, behind: tuple[Boundary, np.ndarray] | None) -> float:
     """Seconds from these levels to the end."""
     return float(behind[1][tuple(levels[name] for name in behind[0].axes)]) if behind else 0.0
 

@@ -44,8 +44,8 @@ def require_agreement(plan: Plan, circuit: Circuit) -> None:
     _same("the layout of the response", plan.layout.response, circuit.response)
     _same("ciphertexts of the request", {t.name: t.count for t in plan.request}, dict(circuit.request.counts))
     _same("ciphertexts of the response", [t.count for t in plan.response], [circuit.response.count])
-    kept = {one.before: one.count for one in circuit.kept}
-    _same("ciphertexts that are kept", {t.name: t.count for t in plan.kept}, kept)
+    kept_counts = {one.before: one.count for one in circuit.kept}
+    _same("ciphertexts that are kept", {t.name: t.count for t in plan.kept}, kept_counts)
     be = simulated(plan.parameters)
     try:
         out = rehearse(be, circuit, plan.stages, {t.name: t.level for t in (*plan.request, *plan.kept)})
@@ -58,18 +58,18 @@ def require_agreement(plan: Plan, circuit: Circuit) -> None:
     _same("tokens of coefficient keys", plan.coefficients, plan.tokens if used else None)
     if any(be.level(ct) < tensor.level for tensor in plan.response for ct in out[tensor.name]):
         raise PlanError("the plan's response is above the level that its circuit reaches", hint=REMAKE)
-    left = zip(circuit.kept, plan.kept, strict=True)
-    if any(be.level(ct) < tensor.level for one, tensor in left for ct in out[one.after]):
+    pairs = zip(circuit.kept, plan.kept, strict=True)
+    if any(be.level(ct) < tensor.level for one, tensor in pairs for ct in out[one.after]):
         raise PlanError("the plan keeps rows above the level at which its circuit leaves them", hint=REMAKE)
 
 
 def _bootstraps(be: SimBackend, stage: str) -> Counter[str]:
     """Counts the bootstraps before a stage by kind."""
-    found: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
     for (op, _, where), count in be.counts.items():
         if where == f"{stage}/bootstrap" and op in ("bootstrap", "bootstrap_real"):
-            found["real" if op == "bootstrap_real" else "complex"] += count
-    return found
+            kinds["real" if op == "bootstrap_real" else "complex"] += count
+    return kinds
 
 
 def _same(what: str, stated: object, needed: object) -> None:

@@ -90,14 +90,14 @@ def check(case: Case, run: Run, tolerance: float, *, refused: bool = False) -> N
     missing."""
     task = task_of(case)
     try:
-        found = run(task)
+        result = run(task)
     except PlanError:
         assert refused, f"{case.name}: refused"
         return
     assert not refused, f"{case.name}: an option that it lacks was not refused"
     wanted = task.floats()
-    assert found.shape == wanted.shape, f"{case.name}: {found.shape}, expected {wanted.shape}"
-    worst = float(np.abs(found - wanted).max())
+    assert result.shape == wanted.shape, f"{case.name}: {result.shape}, expected {wanted.shape}"
+    worst = float(np.abs(result - wanted).max())
     assert worst <= tolerance, f"{case.name}: off by {worst:.3g}, tolerance {tolerance:.3g}"
 
 
@@ -131,7 +131,7 @@ def _attends(
 
 
 def _attends_behind(b: Blocks[Any, Any], x: Any, *, rows: int | None, **options: Any) -> Any:
-    """As decoders do: an answer for every token that asks, each of which sees those before it."""
+    """Attends as decoders do: every token that asks gets an answer, and sees the tokens before it."""
     attention = replace(_attention(SOFTMAX), reach=CAUSAL, **options)
     return b.answer(b.attention(x, attention, "attention", rows))
 

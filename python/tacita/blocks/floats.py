@@ -40,8 +40,9 @@ def unseen(name: str, value: Array) -> None:
 
 
 class FloatTensors:
-    """weights: of the model. mask: (..., tokens), 1 for a real token and 0 for padding. see: told every
-    value. past: of a decoder that goes on (`blocks.sequence`); its tokens are the first of the mask."""
+    """The operations of `tensors.Operations` in float64. weights: of the model. mask: (..., tokens), 1 for a
+    real token and 0 for padding. see: called with the name of every value and the value. past: of a decoder
+    that goes on (`blocks.sequence`); its tokens are the first of the mask."""
 
     def __init__(
         self, weights: Weights, mask: Array, see: See = unseen, past: Past[Array] | None = None
@@ -62,54 +63,44 @@ class FloatTensors:
     def linear(
         self, x: Array, maps: tuple[Dense, ...], add: Array | None = None, *, opened: bool = False
     ) -> Array:
-        """See the contract. One product a map: to stack weights for every text would take longer."""
+        """Multiplies by one map at a time: to stack weights for every text would take longer."""
         parts = [self._dense(x, d) for d in maps]
         result = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
         return result if add is None else result + add
 
     def add(self, x: Array, y: Array) -> Array:
-        """See the contract."""
         return x + y
 
     def scaled(self, x: Array, factor: float) -> Array:
-        """See the contract."""
         return np.asarray(x * factor)
 
     def positions(self, x: Array, p: Positions) -> Array:
-        """See the contract."""
         return x + self._weights.positions(p, x.shape[-2], self._keeper.first)
 
     def columns(self, x: Array, widths: tuple[int, ...]) -> tuple[Array, ...]:
-        """See the contract."""
         return tensors.columns(x, widths)
 
     def rows(self, x: Array, count: int) -> Array:
-        """See the contract."""
         return tensors.rows(x, count)
 
     def heads(self, x: Array, count: int) -> Array:
-        """See the contract."""
         return tensors.heads(x, count)
 
     def merge(self, x: Array) -> Array:
-        """See the contract."""
         return tensors.merge(x)
 
     def scores(self, queries: Array, keys: Array, name: str) -> Array:
-        """See the contract."""
         stacked = tensors.regrouped(queries, keys.shape[-3]) @ np.swapaxes(keys, -1, -2)
-        found = np.asarray(tensors.regrouped(stacked, queries.shape[-3]))
-        self._see(f"{name}.scores", found)
-        return found
+        result = np.asarray(tensors.regrouped(stacked, queries.shape[-3]))
+        self._see(f"{name}.scores", result)
+        return result
 
     def turn(self, x: Array, rotary: Rotary) -> Array:
-        """See the contract."""
         cos, sin = sequence.angles(rotary, x.shape[-2:], self._keeper.first)
         left, right = np.split(x, 2, axis=-1)
         return np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
 
     def kept(self, name: str, keys: Array, values: Array) -> tuple[Array, Array]:
-        """See the contract."""
         if before := self._keeper.before(name):
             keys, values = (
                 np.concatenate(pair, axis=-2) for pair in zip(before, (keys, values), strict=True)
@@ -117,76 +108,70 @@ class FloatTensors:
         return self._keeper.keep(name, keys, values)
 
     def biased(self, scores: Array, relative: Relative, name: str) -> Array:
-        """See the contract. Recorded again under `NODE.scores`: these are the scores that softmax takes."""
-        found = np.asarray(scores + self._weights.relative(relative, scores.shape[-2:]))
-        self._see(f"{name}.scores", found)
-        return found
+        """Adds the distances' part and records the sum under `NODE.scores` again, as softmax takes these."""
+        result = np.asarray(scores + self._weights.relative(relative, scores.shape[-2:]))
+        self._see(f"{name}.scores", result)
+        return result
 
     def softmax(self, scores: Array, name: str, reach: Reach = EVERYWHERE) -> Array:
         """Normalised at once. A query that sees no real key, as padding's may, sees all, as in the integers
         of two parties; of reversed rows it has weights of zero, as in slots."""
-        seen = sequence.visible(self._mask[..., None, :], scores.shape[-2:], reach)
-        nobody = (seen.max(axis=-1, keepdims=True) == 0.0) & (reach != BEHIND)
-        masked = scores + np.where((seen > 0.0) | nobody, 0.0, -np.inf)
+        visible = sequence.visible(self._mask[..., None, :], scores.shape[-2:], reach)
+        nobody = (visible.max(axis=-1, keepdims=True) == 0.0) & (reach != BEHIND)
+        masked = scores + np.where((visible > 0.0) | nobody, 0.0, -np.inf)
         log_sum = self._log_sum(masked, name)
         return np.asarray(np.exp(masked - log_sum))
 
     def powers(self, scores: Array, variant: Powers, name: str) -> Array:
-        """See the contract."""
         self._log_sum(scores + np.where(self._mask > 0.0, 0.0, -np.inf)[..., None, None, :], name)
         share = self._mask / self._mask.sum(axis=-1, keepdims=True)
         powers = power.exact(scores, variant.offset, variant.power) * share[..., None, None, :]
         return np.asarray(powers / variant.denominator)
 
     def mix(self, weights: Array, values: Array, name: str) -> Array:
-        """See the contract."""
         stacked = tensors.regrouped(weights, values.shape[-3]) @ values
-        found = np.asarray(tensors.regrouped(stacked, weights.shape[-3]))
-        self._see(f"{name}.context", tensors.merge(found))
-        return found
+        context = np.asarray(tensors.regrouped(stacked, weights.shape[-3]))
+        self._see(f"{name}.context", tensors.merge(context))
+        return context
 
     def function(self, x: Array, kind: str, name: str) -> Array:
-        """See the contract."""
         if kind not in FUNCTIONS:
             raise PlanError(f"node {name}: function {kind!r}", hint=f"supported: {', '.join(FUNCTIONS)}")
         self._see(f"{name}.argument", x)
-        found = np.asarray(FUNCTIONS[kind](x))
-        self._see(f"{name}.result", found)
-        return found
+        result = np.asarray(FUNCTIONS[kind](x))
+        self._see(f"{name}.result", result)
+        return result
 
     def times(self, x: Array, y: Array, name: str) -> Array:
-        """See the contract."""
         self._see(f"{name}.factor", y)
-        found = np.asarray(x * y)
-        self._see(f"{name}.product", found)
-        return found
+        product = np.asarray(x * y)
+        self._see(f"{name}.product", product)
+        return product
 
     def norm(self, x: Array, norm: Norm, name: str) -> Array:
-        """See the contract."""
         gamma, beta = self._weights.norm(norm)
         centred = x - x.mean(axis=-1, keepdims=True) if norm.centred else x
         variance = (centred**2).mean(axis=-1) + norm.epsilon
         deviation = np.sqrt(variance)[..., None] if norm.deviation is None else norm.deviation
-        found = np.asarray(centred / deviation * gamma + beta)
-        seen = {"sum": x, "centred": centred, "variance": variance, "result": found}
-        for key, value in seen.items():
+        result = np.asarray(centred / deviation * gamma + beta)
+        values = {"sum": x, "centred": centred, "variance": variance, "result": result}
+        for key, value in values.items():
             self._see(f"{name}.{key}", value)
-        return found
+        return result
 
     def mean(self, x: Array, name: str, *, opened: bool = False) -> Array:
-        """See the contract."""
-        found = np.asarray(self._mask[..., None, :] @ x / self._mask.sum(axis=-1)[..., None, None])
-        self._see(f"{name}.result", found)
-        return found
+        result = np.asarray(self._mask[..., None, :] @ x / self._mask.sum(axis=-1)[..., None, None])
+        self._see(f"{name}.result", result)
+        return result
 
     def _dense(self, x: Array, d: Dense) -> Array:
         weight, bias = self._weights.unscaled(d)
-        found = np.asarray(x @ weight.T + bias)
-        return found if d.scale == 1.0 else found * d.scale
+        result = np.asarray(x @ weight.T + bias)
+        return result if d.scale == 1.0 else result * d.scale
 
     def _log_sum(self, masked: Array, name: str) -> Array:
         top = masked.max(axis=-1, keepdims=True)
         top = np.where(np.isneginf(top), 0.0, top)
-        found: Array = top + np.log(np.maximum(np.exp(masked - top).sum(axis=-1, keepdims=True), NOTHING))
-        self._see(f"{name}.log_sum_exp", found[..., 0])
-        return found
+        log_sum: Array = top + np.log(np.maximum(np.exp(masked - top).sum(axis=-1, keepdims=True), NOTHING))
+        self._see(f"{name}.log_sum_exp", log_sum[..., 0])
+        return log_sum

@@ -60,9 +60,9 @@ class Graph:
 
     def takers(self, step: Step) -> list[Step]:
         """The steps that read its result or some of its rows."""
-        found = self.readers(step)
-        return [r for r in found if r.op not in TAKES] + [
-            t for r in found if r.op in TAKES for t in self.takers(r)
+        readers = self.readers(step)
+        return [r for r in readers if r.op not in TAKES] + [
+            t for r in readers if r.op in TAKES for t in self.takers(r)
         ]
 
     def fused(self, step: Step) -> bool:
@@ -83,41 +83,34 @@ class Recorder:
         self.input = Value(INPUT, (rows, features))
 
     def take(self, x: Value, rows: int | None) -> Value:
-        """See the contract; no step where nothing is left out."""
+        """Records a step, unless all rows are taken."""
         shape = self._shapes.take(x.shape, rows)
         op = "take" if rows is None or rows > 0 else "take_last"
         return x if shape == x.shape else self._step(op, (x,), shape)
 
     def attention(self, x: Value, a: Attention, name: str, rows: int | None = None) -> Value:
-        """See the contract. How many rows ask is the shape of the result."""
+        """Records a step. The result's shape holds the number of rows that ask."""
         return self._step("attention", (x,), self._shapes.attention(x.shape, a, name, rows), name, a)
 
     def feed_forward(self, x: Value, f: FeedForward, name: str) -> Value:
-        """See the contract."""
         return self._step("feed_forward", (x,), self._shapes.feed_forward(x.shape, f, name), name, f)
 
     def norm(self, x: Value, n: Norm, name: str) -> Value:
-        """See the contract."""
         return self._step("norm", (x,), self._shapes.norm(x.shape, n, name), name, n)
 
     def add(self, x: Value, y: Value, factor: float = 1.0) -> Value:
-        """See the contract."""
         return self._step("add", (x, y), self._shapes.add(x.shape, y.shape), factor=factor)
 
     def linear(self, x: Value, d: Dense, name: str) -> Value:
-        """See the contract."""
         return self._step("linear", (x,), self._shapes.linear(x.shape, d, name), name, d)
 
     def function(self, x: Value, kind: str, name: str) -> Value:
-        """See the contract."""
         return self._step("function", (x,), self._shapes.function(x.shape, kind, name), name, Function(kind))
 
     def mean(self, x: Value, name: str) -> Value:
-        """See the contract."""
         return self._step("mean", (x,), self._shapes.mean(x.shape, name), name, Mean())
 
     def positions(self, x: Value, p: Positions, name: str) -> Value:
-        """See the contract."""
         return self._step("positions", (x,), self._shapes.positions(x.shape, p, name), name, p)
 
     def answer(self, x: Value) -> Graph:

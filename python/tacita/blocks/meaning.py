@@ -30,12 +30,11 @@ class Meaning(Generic[T, W]):
         self._ops = operations
 
     def take(self, x: T | Later[T], rows: int | None) -> T | Later[T]:
-        """See the contract."""
-        return x if rows is None else self._ops.rows(self._made(x), rows)
+        return x if rows is None else self._ops.rows(self._compute(x), rows)
 
     def attention(self, x: T | Later[T], a: Attention, name: str, rows: int | None = None) -> T | Later[T]:
-        """Queries, keys and values as one product; queries apart where only the first rows ask."""
-        ops, x = self._ops, self._made(x)
+        """Computes queries, keys and values in one product; queries apart where only the first rows ask."""
+        ops, x = self._ops, self._compute(x)
         ops.enter(name, x)
         query, *both = self._projections(x, a, rows)
         query, key, value = ops.heads(query, a.heads), *(ops.heads(part, a.key_heads) for part in both)
@@ -54,8 +53,7 @@ class Meaning(Generic[T, W]):
         return self._later(mixed, a.output)
 
     def feed_forward(self, x: T | Later[T], f: FeedForward, name: str) -> T | Later[T]:
-        """See the contract."""
-        x = self._made(x)
+        x = self._compute(x)
         self._ops.enter(name, x)
         if f.gate is None:
             inner = self._ops.function(self._ops.linear(x, (f.wide,)), f.function, name)
@@ -65,43 +63,38 @@ class Meaning(Generic[T, W]):
         return self._later(inner, f.narrow)
 
     def norm(self, x: T | Later[T], n: Norm, name: str) -> T | Later[T]:
-        """See the contract."""
-        return self._ops.norm(self._made(x), n, name)
+        return self._ops.norm(self._compute(x), n, name)
 
     def add(self, x: T | Later[T], y: T | Later[T], factor: float = 1.0) -> T | Later[T]:
-        """Inside the product, where one of them is put off."""
+        """Adds inside the product, where one of the terms is put off."""
         if factor != 1.0:
-            y = self._ops.scaled(self._made(y), factor)
+            y = self._ops.scaled(self._compute(y), factor)
         if isinstance(y, Later):
-            return y.run(self._made(x), False)
+            return y.run(self._compute(x), False)
         return x.run(y, False) if isinstance(x, Later) else self._ops.add(x, y)
 
     def linear(self, x: T | Later[T], d: Dense, name: str) -> T | Later[T]:
-        """See the contract."""
-        x = self._made(x)
+        x = self._compute(x)
         self._ops.enter(name, x)
         return self._later(x, d)
 
     def function(self, x: T | Later[T], kind: str, name: str) -> T | Later[T]:
-        """See the contract."""
         self._ops.enter(name)
-        return self._ops.function(self._made(x), kind, name)
+        return self._ops.function(self._compute(x), kind, name)
 
     def mean(self, x: T | Later[T], name: str) -> T | Later[T]:
-        """See the contract."""
-        ops, x = self._ops, self._made(x)  # the rows, once: it is the mean that waits
+        ops, x = self._ops, self._compute(x)  # the rows, once: it is the mean that waits
 
         def run(add: T | None, opened: bool) -> T:
             ops.enter(name, x)
-            found = ops.mean(x, name, opened=opened)
-            return found if add is None else ops.add(found, add)
+            result = ops.mean(x, name, opened=opened)
+            return result if add is None else ops.add(result, add)
 
         return Later(run)
 
     def positions(self, x: T | Later[T], p: Positions, name: str) -> T | Later[T]:
-        """See the contract."""
         self._ops.enter(name)
-        return self._ops.positions(self._made(x), p)
+        return self._ops.positions(self._compute(x), p)
 
     def answer(self, x: T | Later[T]) -> T:
         """Opens what was put off; what is there already is the answer as it is."""
@@ -113,8 +106,8 @@ class Meaning(Generic[T, W]):
         if rows is None or rows < 0:
             maps = (query, a.key, a.value)
             return ops.columns(ops.linear(x, maps), _widths(*maps))
-        asked = ops.linear(ops.rows(x, rows), (query,))
-        return asked, *ops.columns(ops.linear(x, (a.key, a.value)), _widths(a.key, a.value))
+        queries = ops.linear(ops.rows(x, rows), (query,))
+        return queries, *ops.columns(ops.linear(x, (a.key, a.value)), _widths(a.key, a.value))
 
     def _placed(self, query: T, key: T, a: Attention, name: str) -> tuple[T, T]:
         """Queries and keys normalised, then turned by their positions, where the attention says so."""
@@ -130,7 +123,7 @@ class Meaning(Generic[T, W]):
     def _later(self, x: T, dense: Dense) -> Later[T]:
         return Later(lambda add, opened: self._ops.linear(x, (dense,), add, opened=opened))
 
-    def _made(self, x: T | Later[T]) -> T:
+    def _compute(self, x: T | Later[T]) -> T:
         return x.run(None, False) if isinstance(x, Later) else x
 
 

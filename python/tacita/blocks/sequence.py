@@ -28,10 +28,10 @@ from tacita.errors import PlanError
 Array = NDArray[np.float64]
 
 
-def seen(shape: tuple[int, int], reach: Reach) -> Array:
+def reach_mask(shape: tuple[int, int], reach: Reach) -> Array:
     """(queries, keys): 1 where a query sees a key, else 0. The queries are those of the first tokens.
 
-    >>> seen((3, 3), (1, 0))
+    >>> reach_mask((3, 3), (1, 0))
     array([[1., 0., 0.],
            [1., 1., 0.],
            [0., 1., 1.]])
@@ -55,9 +55,9 @@ def visible(mask: Array, shape: tuple[int, int], reach: Reach) -> Array:
     """
     queries, keys = shape
     if reach[1] != 0:
-        return np.asarray(mask[..., None, :] * seen(shape, reach))
+        return np.asarray(mask[..., None, :] * reach_mask(shape, reach))
     rows = slice(keys - queries, None)
-    near = seen((keys, keys), reach)[rows]
+    near = reach_mask((keys, keys), reach)[rows]
     return np.asarray(np.maximum(mask[..., None, :] * near, np.eye(keys)[rows]))
 
 
@@ -115,38 +115,31 @@ class Latest(Generic[T, A]):
         self._blocks = blocks
 
     def take(self, x: T, rows: int | None) -> T:
-        """See the contract: of the last rows the first."""
+        """Takes as many first rows where the last are asked for, and the reverse."""
         return self._blocks.take(x, _reversed(rows))
 
     def attention(self, x: T, a: Attention, name: str, rows: int | None = None) -> T:
-        """See the contract."""
         if a.reach != CAUSAL or a.relative:
             raise PlanError(f"node {name}: reversed rows", hint="only of causal attention, without a table")
         rotary = replace(a.rotary, back=True) if a.rotary else None
         return self._blocks.attention(x, replace(a, reach=BEHIND, rotary=rotary), name, _reversed(rows))
 
     def feed_forward(self, x: T, f: FeedForward, name: str) -> T:
-        """See the contract."""
         return self._blocks.feed_forward(x, f, name)
 
     def norm(self, x: T, n: Norm, name: str) -> T:
-        """See the contract."""
         return self._blocks.norm(x, n, name)
 
     def add(self, x: T, y: T, factor: float = 1.0) -> T:
-        """See the contract."""
         return self._blocks.add(x, y, factor)
 
     def linear(self, x: T, d: Dense, name: str) -> T:
-        """See the contract."""
         return self._blocks.linear(x, d, name)
 
     def function(self, x: T, kind: str, name: str) -> T:
-        """See the contract."""
         return self._blocks.function(x, kind, name)
 
     def mean(self, x: T, name: str) -> T:
-        """See the contract."""
         return self._blocks.mean(x, name)
 
     def positions(self, x: T, p: Positions, name: str) -> T:
@@ -154,7 +147,6 @@ class Latest(Generic[T, A]):
         raise PlanError(f"node {name}: positions of reversed rows", hint="the client adds them")
 
     def answer(self, x: T) -> A:
-        """See the contract."""
         return self._blocks.answer(x)
 
 

@@ -52,11 +52,9 @@ class Shapes:
     tensors: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def take(self, x: Shape, rows: int | None) -> Shape:
-        """See the contract."""
         return x if rows is None else (min(abs(rows), x[0]), x[1])
 
     def attention(self, x: Shape, a: Attention, name: str, rows: int | None = None) -> Shape:
-        """See the contract."""
         _require_heads(a, name)
         if rows is not None and rows < 0 and a.reach[1] != 0:
             raise PlanError(f"{name}: asked by the last tokens", hint="only a causal attention can be")
@@ -70,34 +68,28 @@ class Shapes:
         return self._node(name, a, self._dense(context, a.output, name))
 
     def feed_forward(self, x: Shape, f: FeedForward, name: str) -> Shape:
-        """See the contract."""
         if f.gate:
             self._require(self._dense(x, f.gate, name)[1], f.wide.outputs, name)
         return self._node(name, f, self._dense(self._dense(x, f.wide, name), f.narrow, name))
 
     def norm(self, x: Shape, n: Norm, name: str) -> Shape:
-        """See the contract."""
         self._require(x[1], n.size, name)
         for part, there in (("weight", n.gamma), ("bias", n.beta)):
             self.tensors.update({f"{n.name}.{part}": (n.size,)} if there else {})
         return self._node(name, n, x)
 
     def add(self, x: Shape, y: Shape, factor: float = 1.0) -> Shape:
-        """See the contract."""
         if x != y:
             raise ShapeError(f"a sum of tensors of shapes {x} and {y}", hint="take the same rows of both")
         return x
 
     def linear(self, x: Shape, d: Dense, name: str) -> Shape:
-        """See the contract."""
         return self._node(name, d, self._dense(x, d, name))
 
     def function(self, x: Shape, kind: str, name: str) -> Shape:
-        """See the contract."""
         return self._node(name, Function(kind), x)
 
     def mean(self, x: Shape, name: str) -> Shape:
-        """See the contract."""
         return self._node(name, Mean(), (1, x[1]))
 
     def positions(self, x: Shape, p: Positions, name: str) -> Shape:
@@ -106,7 +98,6 @@ class Shapes:
         return self._node(name, p, x)
 
     def answer(self, x: Shape) -> Shape:
-        """See the contract."""
         return x
 
     def _node(self, name: str, node: Node, shape: Shape) -> Shape:
@@ -123,9 +114,9 @@ class Shapes:
         self.tensors.update({d.gain: (d.outputs,)} if d.gain else {})
         return x[0], d.outputs
 
-    def _require(self, found: int, wanted: int, name: str) -> None:
-        if found != wanted:
-            raise ShapeError(f"{name}: {found} features, the node takes {wanted}", hint="check the sizes")
+    def _require(self, features: int, wanted: int, name: str) -> None:
+        if features != wanted:
+            raise ShapeError(f"{name}: {features} features, the node takes {wanted}", hint="check the sizes")
 
 
 def _require_heads(a: Attention, name: str) -> None:
@@ -153,20 +144,20 @@ GROUPED = "grouped heads"
 
 
 def options(node: Node | None) -> frozenset[str]:
-    """Those that a node has."""
+    """Names the options that a node has."""
     match node:
         case Norm():
             return _named({UNCENTRED: not node.centred})
         case FeedForward():
             return _named({GATE: node.gate is not None})
         case Attention():
-            found = {NORMED: node.normed, ROTARY: node.rotary, RELATIVE: node.relative}
+            parts = {NORMED: node.normed, ROTARY: node.rotary, RELATIVE: node.relative}
             causal = node.reach[1] == 0
             heads = {CAUSAL: causal, REACH: node.reach != EVERYWHERE and not causal, GROUPED: node.shared > 1}
-            return _named({name: value is not None for name, value in found.items()}) | _named(heads)
+            return _named({name: value is not None for name, value in parts.items()}) | _named(heads)
         case _:
             return frozenset()
 
 
-def _named(found: dict[str, bool]) -> frozenset[str]:
-    return frozenset(name for name, there in found.items() if there)
+def _named(present: dict[str, bool]) -> frozenset[str]:
+    return frozenset(name for name, there in present.items() if there)

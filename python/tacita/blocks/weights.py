@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 class Weights:
-    """tensors: by name. What is made of them once, and not for every text, is kept (`kept`)."""
+    """tensors: by name. What is made of them once, and not for every text, is cached (`cache`)."""
 
     def __init__(self, tensors: Mapping[str, Array]) -> None:
         self.tensors = tensors
@@ -72,7 +72,7 @@ class Weights:
         (k, _), rows = d.part, d.outputs // d.copies[1]
         return self.tensors[name][k * rows : (k + 1) * rows]
 
-    def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    def cache(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """make(), called once for a key: for BERT-base converting weights takes seconds a text."""
         if key not in self._kept:
             self._kept[key] = make()

@@ -187,7 +187,7 @@ def _attention(
         return _two_phases(
             (low, high),
             scores,
-            [sequence.seen(scores[0].shape[1:], node.reach) * m for m in masks],
+            [sequence.reach_mask(scores[0].shape[1:], node.reach) * m for m in masks],
             attended,
         )
     logs = [trace[f"{name}.log_sum_exp"] for trace in traces]

@@ -63,7 +63,9 @@ class Positional:
         square = tokens, tokens
         turns = Turns(*sequence.angles(a.rotary, (tokens, a.head_size))) if a.rotary else None
         added = weights.relative(a.relative, square) if a.relative else None
-        return Positional(turns, added, sequence.seen(square, a.reach) if a.reach != EVERYWHERE else None)
+        return Positional(
+            turns, added, sequence.reach_mask(square, a.reach) if a.reach != EVERYWHERE else None
+        )
 
 
 def crossed(weight: Array, heads: int) -> Array:

@@ -19,7 +19,7 @@ from tacita.api import classify_batch_locally, classify_locally, reference_logit
 from tacita.blocks.base import BEHIND, Attention, Dense, Positions, Relative, Rotary
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.meaning import Meaning
-from tacita.blocks.sequence import Latest, angles, seen
+from tacita.blocks.sequence import Latest, angles, reach_mask
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors
 from tacita.checkpoint.reference import reference
@@ -235,9 +235,9 @@ def test_logits_of_a_batch(make: Make) -> None:
 
 def test_a_reach_that_keeps_nothing_from_the_query() -> None:
     square = (TOKENS, TOKENS)
-    behind = Positional(seen=seen(square, BEHIND))
+    behind = Positional(seen=reach_mask(square, BEHIND))
     assert not behind.kept_from(0) and behind.kept_from(1)
-    assert Positional(seen=seen(square, (2, 2))).kept_from(0) and not Positional().kept_from(0)
+    assert Positional(seen=reach_mask(square, (2, 2))).kept_from(0) and not Positional().kept_from(0)
 
 
 def test_a_plan_with_rows_as_they_are_is_refused(plan: Plan) -> None:

@@ -254,7 +254,7 @@ def weight_integers(weights: Weights, maps: tuple[Dense, ...], fraction: int) ->
     def make() -> Integers:
         return np.ascontiguousarray(encode(weights.stacked(maps)[0].T, fraction))
 
-    found: Integers = weights.kept((maps, fraction), make)
+    found: Integers = weights.cache((maps, fraction), make)
     return found
 
 

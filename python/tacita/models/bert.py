@@ -101,7 +101,7 @@ def front(b: Blocks[T, A], m: EncoderConfig, words: T) -> T:
 
 
 def projection(m: EncoderConfig) -> Dense:
-    """From the embedding tables to the hidden states, where they differ in size."""
+    """Declares the map from the embedding tables to the hidden states, for where they differ in size."""
     return Dense("embeddings.projection", m.embedding_size, m.hidden)
 
 

@@ -36,7 +36,7 @@ PARTS = {
 
 @dataclass(frozen=True)
 class DistilBertConfig(EncoderConfig):
-    """See `EncoderConfig`."""
+    """The configuration of a DistilBERT model; fields: see `EncoderConfig`."""
 
 
 def read(f: Fields, **answer: Any) -> DistilBertConfig:
@@ -67,7 +67,7 @@ def classifier_pooling(f: Fields) -> str:
 
 
 def forward(b: Blocks[T, A], m: DistilBertConfig, x: T, *, all_rows: bool = False) -> A:
-    """See `bert.forward`."""
+    """Computes the answer from hidden states; see `bert.forward`."""
     x = post_norm(b, m, x, lambda i: bert.bert_layer(m, bert.layer_prefix(i)), all_rows=all_rows)
     return layers.answer(b, m, x, _steps(m))
 

@@ -25,7 +25,7 @@ OPTIONS = {"activation": bert.ACTIVATIONS, "pooling": layers.WITHOUT_POOLER}
 
 @dataclass(frozen=True)
 class ElectraConfig(EncoderConfig):
-    """See `EncoderConfig`."""
+    """The configuration of an ELECTRA model; fields: see `EncoderConfig`."""
 
 
 def read(f: Fields, **answer: Any) -> ElectraConfig:
@@ -35,7 +35,7 @@ def read(f: Fields, **answer: Any) -> ElectraConfig:
 
 
 def names(m: EncoderConfig) -> Names:
-    """As BERT's, but for the projection and the decoder of words."""
+    """Returns BERT's names, but for the projection and the decoder of words."""
     also = tied("generator_lm_head", "generator_lm_head.bias", bert.WORD_TABLE)
     return Names(("electra.",), {"embeddings.projection": "embeddings_project"}, also)
 
@@ -46,7 +46,7 @@ def classifier_pooling(f: Fields) -> str:
 
 
 def forward(b: Blocks[T, A], m: ElectraConfig, x: T, *, all_rows: bool = False) -> A:
-    """See `bert.forward`."""
+    """Computes the answer from hidden states; see `bert.forward`."""
     x = post_norm(b, m, x, lambda i: bert.bert_layer(m, bert.layer_prefix(i)), all_rows=all_rows)
     return layers.answer(b, m, x, _steps(m))
 

@@ -26,7 +26,7 @@ MAPS = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
 
 @dataclass(frozen=True)
 class Gpt2Config(DecoderConfig):
-    """See `DecoderConfig`."""
+    """The configuration of a GPT-2 model; fields: see `DecoderConfig`."""
 
 
 def read(f: Fields, **answer: Any) -> Gpt2Config:
@@ -67,7 +67,7 @@ def classifier_pooling(f: Fields) -> str:
 
 
 def forward(b: Blocks[T, A], m: Gpt2Config, x: T, *, all_rows: bool = False) -> A:
-    """See `bert.forward`: hidden states (tokens, hidden) -> logits of the next token (1, vocab)."""
+    """Maps hidden states (tokens, hidden) to logits of the next token (1, vocab); see `bert.forward`."""
     x = pre_norm(b, m, x, lambda i: _layer(m, i), all_rows=all_rows)
     x = b.norm(x, _norm(m, "ln_f"), "final_norm")
     return layers.answer(b, m, x, [Step("decoder", Dense("lm_head", m.hidden, m.vocab, bias=False))])

@@ -76,7 +76,7 @@ def classifier_pooling(f: Fields) -> str:
 
 
 def forward(b: Blocks[T, A], m: LlamaConfig, x: T, *, all_rows: bool = False) -> A:
-    """See `bert.forward`: hidden states (tokens, hidden) -> logits of the next token (1, vocab)."""
+    """Maps hidden states (tokens, hidden) to logits of the next token (1, vocab); see `bert.forward`."""
     x = pre_norm(b, m, x, lambda i: _layer(m, i), all_rows=all_rows)
     x = b.norm(x, _norm(m, "norm"), "final_norm")
     return heads.answer(b, m, x, [Step("decoder", Dense("lm_head", m.hidden, m.vocab, bias=False))])

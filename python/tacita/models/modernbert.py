@@ -75,12 +75,12 @@ def names(m: EncoderConfig) -> Names:
 
 
 def classifier_pooling(f: Fields) -> str:
-    """As the field says."""
+    """Returns "cls" or "mean", as the field of this name says."""
     return f.name("classifier_pooling", ("cls", "mean"), "cls")
 
 
 def forward(b: Blocks[T, A], m: ModernBertConfig, x: T, *, all_rows: bool = False) -> A:
-    """See `bert.forward`."""
+    """Computes the answer from hidden states; see `bert.forward`."""
     x = pre_norm(b, m, x, lambda i: _layer(m, i), all_rows=all_rows)
     return heads.answer(b, m, b.norm(x, _norm(m, "final_norm"), "final_norm"), _steps(m))
 
@@ -124,13 +124,14 @@ def _norm(m: ModernBertConfig, name: str) -> Norm:
 
 
 def _bases(f: Fields) -> tuple[float, float]:
-    """Of layers that see everything, and of the others; newer files keep them in one field."""
+    """Reads the rotary bases of layers that see everything, and of the others; newer files keep them in one
+    field."""
     if (newer := f.part("rope_parameters")) is not None:
-        found = []
+        bases = []
         for kind, default in zip(KINDS, (160000.0, 10000.0), strict=True):
             of = newer.part(kind) or newer.refuse(kind, "it must be an object")
             of.only("rope_type", "default")
-            found.append(of.number("rope_theta", default, 1.0, MOST_BASE))
-        return found[0], found[1]
+            bases.append(of.number("rope_theta", default, 1.0, MOST_BASE))
+        return bases[0], bases[1]
     everywhere = f.number("global_rope_theta", 160000.0, 1.0, MOST_BASE)
     return everywhere, f.number("local_rope_theta", 10000.0, 1.0, MOST_BASE)

@@ -32,7 +32,7 @@ PARTS = {
 
 @dataclass(frozen=True)
 class MPNetConfig(EncoderConfig):
-    """See `EncoderConfig`."""
+    """The configuration of an MPNet model; fields: see `EncoderConfig`."""
 
 
 def read(f: Fields, **answer: Any) -> MPNetConfig:
@@ -55,7 +55,7 @@ check = check_task
 
 
 def forward(b: Blocks[T, A], m: MPNetConfig, x: T, *, all_rows: bool = False) -> A:
-    """See `bert.forward`."""
+    """Computes the answer from hidden states; see `bert.forward`."""
     x = post_norm(b, m, x, lambda i: _layer(m, i), all_rows=all_rows)
     return layers.answer(b, m, x, roberta.steps(m))
 

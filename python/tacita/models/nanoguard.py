@@ -73,14 +73,16 @@ def classifier_pooling(f: Fields) -> str:
 
 
 def forward(b: Blocks[T, A], m: NanoGuardConfig, x: T, *, all_rows: bool = False) -> A:
-    """See `bert.forward`; every layer gives every token."""
+    """Computes the answer from hidden states; see `bert.forward`. Every layer gives every token."""
     carried, start = Carried.of(m.lambdas, m.mus, m.layers), x
     for i, (p, factor) in enumerate(zip(carried.divided, (*carried.again[1:], 0.0), strict=True)):
         at, norm = f"layer{i}", _norm(m, p)
         y = b.norm(x, norm, f"{at}.norm1") if i else x
         y = b.add(x, b.attention(y, _attention(m, i, p), f"{at}.attention"))
-        kept = b.add(y, start, factor) if factor else y  # for the next layer
-        x = b.add(kept, b.feed_forward(b.norm(y, norm, f"{at}.norm2"), _mlp(m, i, p), f"{at}.feed_forward"))
+        residual = b.add(y, start, factor) if factor else y  # for the next layer
+        x = b.add(
+            residual, b.feed_forward(b.norm(y, norm, f"{at}.norm2"), _mlp(m, i, p), f"{at}.feed_forward")
+        )
     x = b.mean(b.norm(x, _norm(m, carried.divided[-1]), "final_norm"), "mean")
     x = b.norm(x, Norm("cls_norm", m.hidden, CLASSIFIER_EPSILON), "mean.norm")
     return b.answer(b.linear(x, Dense("cls_head", m.hidden, len(m.labels)), "classifier"))
@@ -112,5 +114,5 @@ def _mlp(m: NanoGuardConfig, i: int, p: float) -> FeedForward:
 
 
 def _norm(m: NanoGuardConfig, p: float, size: int = 0, name: str = "") -> Norm:
-    """Of what is carried divided by p."""
+    """Declares an RMS norm without weights, of values that are stored divided by p."""
     return Norm(name, size or m.hidden, m.norm_eps / p**2, centred=False, gamma=False, beta=False)

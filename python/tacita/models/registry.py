@@ -59,7 +59,7 @@ class Family:
 
     @staticmethod
     def of(config: type[Any], module: Any) -> Family:
-        """With what the file itself says."""
+        """Builds a family from its configuration class and the constants of its module."""
         return Family(config, module, module.OPTIONS, module.ARCHITECTURES, module.MODEL_TYPES)
 
 
@@ -94,14 +94,17 @@ def named(architecture: str | None, model_type: str | None) -> tuple[str, str]:
             return name, family.architectures[str(architecture)]
         if architecture is None and model_type in family.model_types:
             return name, MODEL
-    asked = f"model_type {model_type!r:.80}" if architecture is None else f"architecture {architecture!r:.80}"
-    raise CheckpointError(asked, hint=REFUSED.get(str(model_type), supported(architecture or "")))
+    name_of_model = (
+        f"model_type {model_type!r:.80}" if architecture is None else f"architecture {architecture!r:.80}"
+    )
+    raise CheckpointError(name_of_model, hint=REFUSED.get(str(model_type), supported(architecture or "")))
 
 
-def supported(asked: str) -> str:
-    """For people: the architectures of the model that was asked for, or the families."""
+def supported(architecture: str) -> str:
+    """Says what is supported, for people: the architectures of the model that was asked for, or the
+    families."""
     names = [name for family in FAMILIES.values() for name in family.architectures]
-    model = re.split("For|Model", asked)[0]
+    model = re.split("For|Model", architecture)[0]
     own = [name for name in names if model and re.split("For|Model", name)[0] == model]
     return f"supported: {', '.join(own or FAMILIES)}{'' if own else ' (docs/families.md)'}"
 
@@ -116,8 +119,8 @@ def unknown_option(family: str, config: object) -> str | None:
 
     config: of that family, or anything with some of these fields, as the model of a plan has.
     """
-    options = {name: known for name, known in FAMILIES[family].options.items() if hasattr(config, name)}
-    return next((name for name, known in options.items() if getattr(config, name) not in known), None)
+    options = {name: admitted for name, admitted in FAMILIES[family].options.items() if hasattr(config, name)}
+    return next((name for name, admitted in options.items() if getattr(config, name) not in admitted), None)
 
 
 def outline(family: str, **sizes: Any) -> Config:
@@ -134,8 +137,8 @@ def check(config: Config) -> None:
     normalised, and for what the family's own `check` refuses."""
     family = family_of(config)
     if field := unknown_option(family, config):
-        known = ", ".join(FAMILIES[family].options[field])
-        raise CheckpointError(f"{field} {getattr(config, field)!r}", hint=f"supported: {known}")
+        admitted = ", ".join(FAMILIES[family].options[field])
+        raise CheckpointError(f"{field} {getattr(config, field)!r}", hint=f"supported: {admitted}")
     if config.normalise and config.labels:
         raise CheckpointError(
             "a classifier whose answer is normalised", hint="only embeddings are normalised"
@@ -166,12 +169,12 @@ def front(b: Blocks[T, A], config: Config, words: T) -> T:
 def shapes(config: Config, tokens: int, *, hidden_embedding: bool = False) -> Shapes:
     """The model's nodes and tensors, for hidden states of so many tokens; with the front where it is
     hidden."""
-    found = Shapes()
+    walk = Shapes()
     x = (tokens, config.hidden)
     if hidden_embedding:
-        x = front(found, config, (tokens, config.embedding_size or config.hidden))
-    forward(found, config, x)
-    return found
+        x = front(walk, config, (tokens, config.embedding_size or config.hidden))
+    forward(walk, config, x)
+    return walk
 
 
 @lru_cache(maxsize=32)
@@ -181,5 +184,5 @@ def nodes(config: Config) -> Mapping[str, Node]:
 
 
 def attentions(config: Config) -> dict[str, Attention]:
-    """Those of the nodes that are attentions."""
+    """Returns the nodes that are attentions, by name."""
     return {name: node for name, node in nodes(config).items() if isinstance(node, Attention)}

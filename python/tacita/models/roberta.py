@@ -27,7 +27,7 @@ PADDING = 1  # the token of padding; the first real position is the next
 
 @dataclass(frozen=True)
 class RobertaConfig(EncoderConfig):
-    """See `EncoderConfig`."""
+    """The configuration of a RoBERTa model; fields: see `EncoderConfig`."""
 
 
 def read(f: Fields, **answer: Any) -> RobertaConfig:
@@ -38,7 +38,7 @@ def read(f: Fields, **answer: Any) -> RobertaConfig:
 
 
 def names(m: EncoderConfig) -> Names:
-    """As BERT's, but for the decoder of words."""
+    """Returns BERT's names, but for the decoder of words."""
     return Names(("roberta.",), also=tied("lm_head.decoder", "lm_head.bias", bert.WORD_TABLE))
 
 
@@ -48,7 +48,7 @@ def classifier_pooling(f: Fields) -> str:
 
 
 def forward(b: Blocks[T, A], m: RobertaConfig, x: T, *, all_rows: bool = False) -> A:
-    """See `bert.forward`."""
+    """Computes the answer from hidden states; see `bert.forward`."""
     x = post_norm(b, m, x, lambda i: bert.bert_layer(m, bert.layer_prefix(i)), all_rows=all_rows)
     return layers.answer(b, m, x, steps(m))
 

@@ -92,7 +92,7 @@ def vector_pooling(m: ViTConfig) -> str:
 
 
 def forward(b: Blocks[T, A], m: ViTConfig, x: T, *, all_rows: bool = False) -> A:
-    """See `bert.forward`."""
+    """Computes the answer from hidden states; see `bert.forward`."""
     x = pre_norm(b, m, x, lambda i: _layer(m, i), all_rows=all_rows)
     return layers.answer(b, m, b.norm(x, _norm(m, "layernorm"), "final_norm"), _steps(m))
 

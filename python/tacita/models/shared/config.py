@@ -127,7 +127,7 @@ class Names:
     where they may not.
 
     >>> names = Names(("distilbert.",), {"encoder.": "transformer."})
-    >>> names.found("encoder.layer.0.a", {"distilbert.transformer.layer.0.a"})
+    >>> names.find("encoder.layer.0.a", {"distilbert.transformer.layer.0.a"})
     'distilbert.transformer.layer.0.a'
     """
 
@@ -138,12 +138,12 @@ class Names:
     transposed: Collection[str] = ()
     square_after: int | None = None
 
-    def found(self, name: str, stored: Collection[str]) -> str | None:
+    def find(self, name: str, stored: Collection[str]) -> str | None:
         """The name in the file of the tensor that we call `name`; None where it has none."""
         return next((spelling for spelling in self.spellings(name) if spelling in stored), None)
 
     def spellings(self, name: str) -> Iterator[str]:
-        """In the order in which they are looked for."""
+        """Yields the spellings of a name in the order in which they are looked for."""
         for spelled in (self._theirs(name), *self.also.get(name, ())):
             old = (spelled.removesuffix(n) + o for n, o in OLD.items() if spelled.endswith(n))
             for each in (spelled, *old):

@@ -43,8 +43,8 @@ BASE, MOST_BASE = 10000.0, 1e9  # of rotary positions
 
 def ends(f: Fields) -> tuple[int, ...]:
     """Tokens that end a text: none, one, or several."""
-    given = f.data.get("eos_token_id")
-    listed = given if isinstance(given, list) else [] if given is None else [given]
+    value = f.data.get("eos_token_id")
+    listed = value if isinstance(value, list) else [] if value is None else [value]
     if not all(type(token) is int and 0 <= token < MAX_VOCAB for token in listed) or len(listed) > MOST_ENDS:
         f.refuse("eos_token_id", f"it must be a token or up to {MOST_ENDS} of them")
     return tuple(listed)

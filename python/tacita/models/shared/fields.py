@@ -85,13 +85,14 @@ PROBLEMS = {
 
 @dataclass(frozen=True)
 class Fields:
-    """Of one file. Every function raises CheckpointError naming file, field, value and what is supported."""
+    """The fields of one file. Every function raises CheckpointError naming file, field, value and what is
+    supported."""
 
     path: Path
     data: Mapping[str, Any]
 
     def integer(self, field: str, top: int, default: int | None = None, least: int = 1) -> int:
-        """From `least` to `top`."""
+        """Returns an integer from `least` to `top`."""
         value = self.data.get(field, default)
         if type(value) is not int or not least <= value <= top:
             raise self.refused(field, f"it must be an integer from {least} to {top}")
@@ -122,8 +123,8 @@ class Fields:
 
     def only(self, field: str, value: Any) -> None:
         """Refuses every value but one, which an absent field or null stands for."""
-        found = self.data.get(field)
-        if found is not None and (type(found) is not type(value) or found != value):
+        actual = self.data.get(field)
+        if actual is not None and (type(actual) is not type(value) or actual != value):
             raise self.refused(field, f"only {value!r} is supported")
 
     def layers(self, field: str) -> int:
@@ -170,15 +171,15 @@ class Fields:
 
     def labels(self) -> tuple[str, ...]:
         """id2label in id order; num_labels (default 2) when it is absent."""
-        given = self.data.get("id2label")
-        if not isinstance(given, dict):
+        names = self.data.get("id2label")
+        if not isinstance(names, dict):
             count = self.integer("num_labels", MAX_CLASSES, default=2)
             return tuple(f"LABEL_{i}" for i in range(count))
-        if not 1 <= len(given) <= MAX_CLASSES or set(given) != {str(i) for i in range(len(given))}:
+        if not 1 <= len(names) <= MAX_CLASSES or set(names) != {str(i) for i in range(len(names))}:
             raise CheckpointError(
-                f"{self.path}: id2label has keys {sorted(given)[:8]}", hint="they must be 0..classes-1"
+                f"{self.path}: id2label has keys {sorted(names)[:8]}", hint="they must be 0..classes-1"
             )
-        return tuple(str(given[str(i)]) for i in range(len(given)))
+        return tuple(str(names[str(i)]) for i in range(len(names)))
 
     def problem(self, labels: int) -> str:
         """What scores of labels mean. As in transformers, a single score without a word about it is a
@@ -194,7 +195,7 @@ class Fields:
         return None if value is None else Fields(self.path, value)
 
     def numbers(self, field: str, default: tuple[float, ...], low: float, high: float) -> tuple[float, ...]:
-        """As many as the default has."""
+        """Returns as many numbers from `low` to `high` as the default has."""
         values = self.data.get(field)
         if values is None:
             return default
@@ -204,14 +205,12 @@ class Fields:
         return tuple(of.number(field, 0.0, low, high) for of in each)
 
     def beside(self, name: str) -> Fields | None:
-        """Those of another file of the folder; None without it."""
+        """Returns the fields of another file of the folder; None without it."""
         path = self.path.parent / name
         return Fields(path, read_json(path)) if path.is_file() else None
 
     def image(self, extra: int, *, any_size: bool = False) -> ImageConfig:
-        """Of a model of images; see `models.shared.fields`."""
-        pass
-
+        """Reads the sizes and the preprocessing of a model of images; see `read_image`."""
         return read_image(self, extra, any_size=any_size)
 
     def refuse(self, field: str, hint: str) -> NoReturn:
@@ -236,15 +235,15 @@ def read_image(f: Fields, extra: int, *, any_size: bool = False) -> ImageConfig:
     size, patch = f.integer("image_size", MAX_PIXELS), f.integer("patch_size", MAX_PIXELS)
     if size % patch:
         raise f.refused("image_size", f"it must be a multiple of patch_size, {patch}")
-    found = ImageConfig(size, patch, extra)
+    image = ImageConfig(size, patch, extra)
     other = f.beside(NAME)
     if other is None:
-        return found
-    return _prepared(other, _as_prepared(other, found) if any_size else found)
+        return image
+    return _prepared(other, _as_prepared(other, image) if any_size else image)
 
 
 def _as_prepared(f: Fields, image: ImageConfig) -> ImageConfig:
-    """Of the size that images are cut or squeezed to."""
+    """Returns the configuration with the size that images are cut or squeezed to."""
     field = "crop_size" if f.flag("do_center_crop", False) else "size"
     size = _side(f, field, image.size)
     if size % image.patch:
@@ -253,7 +252,7 @@ def _as_prepared(f: Fields, image: ImageConfig) -> ImageConfig:
 
 
 def _prepared(f: Fields, image: ImageConfig) -> ImageConfig:
-    """With what the file says."""
+    """Returns the configuration with what the preprocessor's file says."""
     for name in ("do_resize", "do_rescale", "do_normalize"):
         f.only(name, True)
     if not abs(f.number("rescale_factor", 1 / 255, 0.0, 1.0) - 1 / 255) < 1e-9:

@@ -45,7 +45,7 @@ class Layer:
 Declare = Callable[[int], Layer]  # number of a layer -> its declarations
 
 
-def asked(m: EncoderConfig, i: int, all_rows: bool) -> int | None:
+def layer_rows(m: EncoderConfig, i: int, all_rows: bool) -> int | None:
     """Which tokens layer i computes (see `Blocks.take`): the last gives one where only one is read."""
     if i < m.layers - 1 or all_rows:
         return None
@@ -55,7 +55,7 @@ def asked(m: EncoderConfig, i: int, all_rows: bool) -> int | None:
 def post_norm(b: Blocks[T, A], m: EncoderConfig, x: T, declare: Declare, *, all_rows: bool) -> T:
     """norm2(y + feed_forward(y)) with y = norm1(x + attention(x)), layer by layer."""
     for i in range(m.layers):
-        p, at, rows = declare(i), f"layer{i}", asked(m, i, all_rows)
+        p, at, rows = declare(i), f"layer{i}", layer_rows(m, i, all_rows)
         y = b.add(b.take(x, rows), b.attention(x, p.attention, f"{at}.attention", rows))
         y = _norm(b, y, p.norm1, f"{at}.norm1")
         y = b.add(y, b.feed_forward(y, p.feed_forward, f"{at}.feed_forward"))
@@ -66,7 +66,7 @@ def post_norm(b: Blocks[T, A], m: EncoderConfig, x: T, declare: Declare, *, all_
 def pre_norm(b: Blocks[T, A], m: EncoderConfig, x: T, declare: Declare, *, all_rows: bool) -> T:
     """y + feed_forward(norm2(y)) with y = x + attention(norm1(x)), layer by layer; without the final norm."""
     for i in range(m.layers):
-        p, at, rows = declare(i), f"layer{i}", asked(m, i, all_rows)
+        p, at, rows = declare(i), f"layer{i}", layer_rows(m, i, all_rows)
         y = b.attention(_norm(b, x, p.norm1, f"{at}.norm1"), p.attention, f"{at}.attention", rows)
         x = b.add(b.take(x, rows), y)
         y = b.feed_forward(_norm(b, x, p.norm2, f"{at}.norm2"), p.feed_forward, f"{at}.feed_forward")
@@ -83,7 +83,7 @@ LEAST, MOST = 2.0**-10, 2.0**10  # of lambda, mu / P and, squared, P
 
 @dataclass(frozen=True)
 class Carried:
-    """By layer: divided, P_i; again, mu_i / P_i, which is 0 for layer 0."""
+    """Scales of the residual stream by layer: divided, P_i; again, mu_i / P_i, which is 0 for layer 0."""
 
     divided: tuple[float, ...]
     again: tuple[float, ...]

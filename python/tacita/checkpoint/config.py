@@ -52,8 +52,8 @@ def read_config(
 
 def _named(fields: Fields) -> tuple[str, str]:
     """Family and head."""
-    found = fields.data.get("architectures")
-    name = found[0] if isinstance(found, list) and len(found) == 1 else found
+    architectures = fields.data.get("architectures")
+    name = architectures[0] if isinstance(architectures, list) and len(architectures) == 1 else architectures
     try:
         return named(name if name is None else str(name), fields.data.get("model_type"))
     except CheckpointError as error:
@@ -70,14 +70,14 @@ def _answer(fields: Fields, head: str) -> dict[str, Any]:
     return {"task": TASKS[head], "labels": labels, "problem": problem, "pooling": pooling}
 
 
-def _unpooled(folder: Path, config: Config, asked: str | None) -> Config:
+def _unpooled(folder: Path, config: Config, pooling: str | None) -> Config:
     """The task says which tokens are read. What a plan on ciphertexts says of a decoder, whose rows slots
     reverse (`packings.lowering.in_slots`), means the same model, with the same hash."""
-    known = (None, config.pooling, *([LATEST] if config.task == NEXT else []))
-    if asked not in known:
+    supported = (None, config.pooling, *([LATEST] if config.task == NEXT else []))
+    if pooling not in supported:
         of = "with the next token" if config.task == NEXT else "for every token"
         raise CheckpointError(
-            f"{folder}: pooling {asked!r}, the model answers {of}", hint="leave --pooling out"
+            f"{folder}: pooling {pooling!r}, the model answers {of}", hint="leave --pooling out"
         )
     if config.task == WORDS and config.vocab > MAX_CLASSES:
         raise CheckpointError(
@@ -87,48 +87,48 @@ def _unpooled(folder: Path, config: Config, asked: str | None) -> Config:
     return config
 
 
-def _classifier(folder: Path, config: Any, asked: str | None, stated: str) -> Config:
+def _classifier(folder: Path, config: Any, pooling: str | None, stated: str) -> Config:
     """A classifier was trained on one pooling, which its family states."""
-    if asked not in (None, stated):
+    if pooling not in (None, stated):
         raise CheckpointError(
-            f"{folder}: pooling {asked!r}, the classifier was trained on {stated!r}",
+            f"{folder}: pooling {pooling!r}, the classifier was trained on {stated!r}",
             hint="leave --pooling out",
         )
-    files = None if asked else read_sentences(folder, config.hidden)
+    files = None if pooling else read_sentences(folder, config.hidden)
     if files and (files.pooling != stated or files.normalise):
         raise CheckpointError(
             f"{folder}: modules.json describes another answer ({files.pooling}) than the classifier's "
             f"({stated})",
             hint=f"--pooling {stated} classifies; for embeddings, architectures must say BertModel or alike",
         )
-    made: Config = replace(config, pooling=stated)
-    return made
+    pooled: Config = replace(config, pooling=stated)
+    return pooled
 
 
 def _encoder(
     folder: Path,
     config: Any,
-    asked: str | None,
+    pooling: str | None,
     known: Collection[str],
     stored: Callable[[], Collection[str]],
 ) -> Config:
     """The user's word, else the folder's files, else the family's own (`vector_pooling`), which is the pooler
     if its weights are stored."""
-    if asked is not None and asked not in (known := [name for name in known if name != EVERY_TOKEN]):
-        raise CheckpointError(f"{folder}: pooling {asked!r}", hint=f"supported: {', '.join(known)}")
+    if pooling is not None and pooling not in (known := [name for name in known if name != EVERY_TOKEN]):
+        raise CheckpointError(f"{folder}: pooling {pooling!r}", hint=f"supported: {', '.join(known)}")
     own = getattr(FAMILIES[family_of(config)].module, "vector_pooling", lambda _: "pooler")(config)
-    found = read_sentences(folder, config.hidden, asked) or Sentences(asked or own, normalise=False)
-    made: Config = replace(config, pooling=found.pooling, normalise=found.normalise)
-    if asked is None and found.pooling == "pooler" and not _has_pooler(made, stored):
+    sentences = read_sentences(folder, config.hidden, pooling) or Sentences(pooling or own, normalise=False)
+    pooled: Config = replace(config, pooling=sentences.pooling, normalise=sentences.normalise)
+    if pooling is None and sentences.pooling == "pooler" and not _has_pooler(pooled, stored):
         raise CheckpointError(
             f"{folder}: nothing says how a text's vector is read from the last layer (no modules.json, no "
             "pooler weights)",
             hint="say --pooling cls or --pooling mean, as the model was trained",
         )
-    return made
+    return pooled
 
 
 def _has_pooler(config: Config, stored: Callable[[], Collection[str]]) -> bool:
     family = FAMILIES[family_of(config)]
     names = family.module.names(config)
-    return "pooler" in family.options["pooling"] and names.found(POOLER, stored()) is not None
+    return "pooler" in family.options["pooling"] and names.find(POOLER, stored()) is not None

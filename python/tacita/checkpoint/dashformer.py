@@ -94,10 +94,12 @@ def read_tensors(weights: Path) -> Tensors:
 def tokenizer() -> Tokenizer:
     """One token per letter, ids 1..24; other characters are refused, since the vocabulary has no unknown
     token."""
-    made = Tokenizer(models.WordLevel({letter: n + 1 for n, letter in enumerate(LETTERS)}, unk_token="[UNK]"))
+    result = Tokenizer(
+        models.WordLevel({letter: n + 1 for n, letter in enumerate(LETTERS)}, unk_token="[UNK]")
+    )
     letters = pre_tokenizers.Split(Regex("."), behavior="isolated")
-    made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), letters])
-    return made
+    result.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), letters])
+    return result
 
 
 def sequences(path: Path) -> str:

@@ -24,18 +24,18 @@ MAX_HEAD_BYTES = 100 << 20  # the library's own limit
 
 @dataclass(frozen=True)
 class SafetensorsFile:
-    """See `weights.Stored`."""
+    """A safetensors file as `weights.Stored`."""
 
     path: Path
 
     @property
     def where(self) -> str:
-        """For errors."""
         return str(self.path)
 
     @cached_property
     def names(self) -> Collection[str]:
-        """From the head. Raises CheckpointError (absent, too large, truncated, damaged)."""
+        """Reads the tensors' names from the head. Raises CheckpointError (absent, too large, truncated,
+        damaged)."""
         check_size(self.path, MAX_WEIGHT_BYTES)
         with self.path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -43,15 +43,15 @@ class SafetensorsFile:
                 raise self._damaged(f"a head of {length} bytes")
             head = file.read(length)
         try:
-            found = json.loads(head)
+            entries = json.loads(head)
         except (UnicodeDecodeError, ValueError, RecursionError) as error:
             raise self._damaged(f"{error!s:.80}") from None
-        if not isinstance(found, dict):
+        if not isinstance(entries, dict):
             raise self._damaged("its head is no object")
-        return frozenset(found) - {"__metadata__"}
+        return frozenset(entries) - {"__metadata__"}
 
     def read(self, names: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
-        """See the contract: the library checks offsets, types and lengths."""
+        """Reads the whole file; the library checks offsets, types and lengths."""
         check_size(self.path, MAX_WEIGHT_BYTES)
         raw = parse_raw(self.path.read_bytes(), str(self.path))
         return {name: raw[name] for name in names}
@@ -84,22 +84,21 @@ DAMAGE = (
 
 @dataclass(frozen=True)
 class TorchFile:
-    """See `weights.Stored`."""
+    """A file of `torch.save` as `weights.Stored`."""
 
     path: Path
 
     @property
     def where(self) -> str:
-        """For errors."""
         return str(self.path)
 
     @property
     def names(self) -> Collection[str]:
-        """From the pickle alone. Raises CheckpointError."""
+        """Reads the tensors' names from the pickle alone. Raises CheckpointError."""
         return self._tensors.keys()
 
     def read(self, names: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
-        """See the contract. Tensors that share a storage are read once each."""
+        """Reads tensors one by one; a storage that several share is read once for each."""
         try:
             with zipfile.ZipFile(self.path) as file:
                 return {name: self._entry(file, name) for name in names}
@@ -128,11 +127,11 @@ class TorchFile:
         return {"dtype": tensor.storage.dtype, "shape": tensor.shape, "data": view.tobytes()}
 
     def _content(self, file: zipfile.ZipFile, name: str, most: int) -> bytes:
-        """Of an entry in the archive's one folder, checked before it is read."""
-        found = [info for info in self._listed(file) if info.filename.partition("/")[2] == name]
-        if len(found) != 1:
-            raise self._damaged(f"{len(found)} entries {name!r:.40}")
-        (info,) = found
+        """Returns the bytes of an entry in the archive's one folder, checked before it is read."""
+        matches = [info for info in self._listed(file) if info.filename.partition("/")[2] == name]
+        if len(matches) != 1:
+            raise self._damaged(f"{len(matches)} entries {name!r:.40}")
+        (info,) = matches
         if info.compress_type != zipfile.ZIP_STORED or info.file_size > most:
             raise self._damaged(f"entry {name!r:.40}: compressed, or of {info.file_size} bytes")
         return file.read(info)
@@ -158,24 +157,23 @@ KINDS: dict[str, type[SafetensorsFile] | type[TorchFile]] = {
 
 @dataclass(frozen=True)
 class Shards:
-    """See `weights.Stored`. path: of the index."""
+    """Several files with an index, as `weights.Stored`. path: of the index."""
 
     path: Path
 
     @property
     def where(self) -> str:
-        """For errors."""
         return str(self.path)
 
     @property
     def names(self) -> Collection[str]:
-        """As the index lists them."""
+        """Returns the names that the index lists."""
         return self._files.keys()
 
     def read(self, names: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
-        """See the contract. A shard is read once, and only where it holds a tensor that is asked for."""
+        """Reads each shard that holds a tensor that is asked for, once."""
         wanted = set(names)
-        found: dict[str, Mapping[str, Any]] = {}
+        tensors: dict[str, Mapping[str, Any]] = {}
         for file in sorted({self._files[name] for name in wanted}):
             here = [name for name in wanted if self._files[name] == file]
             shard = KINDS[Path(file).suffix](self.path.parent / file)
@@ -183,8 +181,8 @@ class Shards:
                 raise CheckpointError(
                     f"{shard.where}: tensor {absent[0]} is missing", hint=f"{self.path.name} says it is there"
                 )
-            found |= shard.read(here)
-        return found
+            tensors |= shard.read(here)
+        return tensors
 
     @cached_property
     def _files(self) -> Mapping[str, str]:

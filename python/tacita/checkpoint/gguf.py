@@ -70,18 +70,18 @@ class _Reader:
         self._path, self._data, self._at = path, data, 0
 
     def header(self) -> Header:
-        """From the first byte."""
+        """Parses the head, from the first byte of the file."""
         if self._data[:4] != MAGIC:
             raise self._refused("its first bytes", self._data[:4])
         self._at = 4
         if (version := self._number("I")) not in VERSIONS:
             raise self._refused("version", version)
         tensors, fields = self._counted(MOST_TENSORS, "tensors"), self._counted(MOST_FIELDS, "fields")
-        said = self._unique("field", [self._field() for _ in range(fields)])
-        found = [self._tensor() for _ in range(tensors)]
-        start = self._start(said)
-        placed = [(name, TensorInfo(t.shape, t.kind, start + t.offset)) for name, t in found]
-        return Header(self._path, said, self._unique("tensor", placed))
+        values = self._unique("field", [self._field() for _ in range(fields)])
+        described = [self._tensor() for _ in range(tensors)]
+        start = self._start(values)
+        placed = [(name, TensorInfo(t.shape, t.kind, start + t.offset)) for name, t in described]
+        return Header(self._path, values, self._unique("tensor", placed))
 
     def _field(self) -> tuple[str, Any]:
         return self._text(), self._value(self._number("I"))
@@ -98,7 +98,7 @@ class _Reader:
         return list(scalars.unpack(self._bytes(scalars.size)))
 
     def _tensor(self) -> tuple[str, TensorInfo]:
-        """With the offset behind the head."""
+        """Parses a tensor's name and description, whose offset counts from the end of the head."""
         name, count = self._text(), self._number("I")
         if not 1 <= count <= MOST_SIZES:
             raise self._refused(f"sizes of {name:.80}", count)
@@ -131,10 +131,10 @@ class _Reader:
         return self._data[self._at - count : self._at]
 
     def _unique(self, what: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise self._refused(f"names of {what}s", f"{len(pairs) - len(found)} of them twice")
-        return found
+        named = dict(pairs)
+        if len(named) < len(pairs):
+            raise self._refused(f"names of {what}s", f"{len(pairs) - len(named)} of them twice")
+        return named
 
     def _refused(self, what: str, value: object, hint: str = "another or a damaged file?") -> CheckpointError:
         return CheckpointError(f"{self._path}: {what} {value!r:.80}", hint=hint)
@@ -161,18 +161,17 @@ INSTALL = how_to_install("gguf")
 
 @dataclass(frozen=True)
 class GgufFile:
-    """See `weights.Stored`."""
+    """A GGUF file as `weights.Stored`."""
 
     path: Path
 
     @property
     def where(self) -> str:
-        """For errors."""
         return str(self.path)
 
     @property
     def names(self) -> Collection[str]:
-        """Hugging Face's."""
+        """Returns Hugging Face's names of the tensors."""
         return self._stored.keys()
 
     @cached_property
@@ -181,7 +180,7 @@ class GgufFile:
         return read_header(self.path)
 
     def read(self, names: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
-        """See the contract; in single precision."""
+        """Reads tensors in single precision."""
         data = np.memmap(self.path, np.uint8, "r")
         return {name: self._entry(name, data) for name in names}
 
@@ -194,10 +193,10 @@ class GgufFile:
         stem, _, kind = name.rpartition(".")
         if stem in WHOLE and kind == "weight":
             return f"{WHOLE[stem]}.weight"
-        found = LAYER.fullmatch(name)
-        if not found or found[2] not in OF_LAYER:
+        match = LAYER.fullmatch(name)
+        if not match or match[2] not in OF_LAYER:
             raise CheckpointError(f"{self.path}: tensor {name!r:.80}", hint="no family that is read has it")
-        return f"model.layers.{int(found[1])}.{OF_LAYER[found[2]]}.{found[3]}"
+        return f"model.layers.{int(match[1])}.{OF_LAYER[match[2]]}.{match[3]}"
 
     def _entry(self, name: str, data: NDArray[np.uint8]) -> Mapping[str, Any]:
         info = self.header.tensors[self._stored[name]]
@@ -238,8 +237,8 @@ class GgufFile:
         return np.asarray(pairs.swapaxes(1, 2).reshape(values.shape))
 
     def _refused(self, name: str, info: TensorInfo, why: str) -> CheckpointError:
-        said = f"{self.path}: tensor {name} of type {info.kind} and shape {info.shape} at {info.offset}"
-        return CheckpointError(f"{said}: {why}", hint="another or a damaged file?")
+        tensor = f"{self.path}: tensor {name} of type {info.kind} and shape {info.shape} at {info.offset}"
+        return CheckpointError(f"{tensor}: {why}", hint="another or a damaged file?")
 
 
 def library() -> Any:
@@ -262,10 +261,10 @@ def gguf_of(path: Path) -> GgufFile | None:
         return GgufFile(path)
     if not path.is_dir() or (path / "config.json").exists():
         return None
-    found = sorted(path.glob(f"*{ENDING}"))
-    if len(found) > 1:
-        raise CheckpointError(f"{path}: {len(found)} GGUF files", hint="name one of them")
-    return GgufFile(found[0]) if found else None
+    files = sorted(path.glob(f"*{ENDING}"))
+    if len(files) > 1:
+        raise CheckpointError(f"{path}: {len(files)} GGUF files", hint="name one of them")
+    return GgufFile(files[0]) if files else None
 
 
 # What a GGUF file says of its model -> the fields that config.json of the same model holds, which the family
@@ -292,30 +291,35 @@ TOKENS, END = "tokenizer.ggml.tokens", "tokenizer.ggml.eos_token_id"
 
 
 def fields_of(file: GgufFile) -> Fields:
-    """As `models.shared.fields` reads them. Errors: CheckpointError naming the file and the field."""
-    said, where = file.header.fields, file.path
-    arch = said.get("general.architecture")
+    """Translates the file's fields to those of a config.json. Errors: CheckpointError naming the file and the
+    field."""
+    header, where = file.header.fields, file.path
+    arch = header.get("general.architecture")
     if not isinstance(arch, str) or arch not in ARCHITECTURES:
         raise _refused(where, "general.architecture", arch, ", ".join(ARCHITECTURES))
-    found: dict[str, Any] = {"architectures": [ARCHITECTURES[arch]], "model_type": arch, "hidden_act": "silu"}
-    for name, value in _own(said, arch).items():
+    config: dict[str, Any] = {
+        "architectures": [ARCHITECTURES[arch]],
+        "model_type": arch,
+        "hidden_act": "silu",
+    }
+    for name, value in _own(header, arch).items():
         if name in UNSCALED and value == UNSCALED[name]:
             continue
         theirs = NAMES.get(name, "")
-        if not theirs or found.get(theirs, value) != value:
+        if not theirs or config.get(theirs, value) != value:
             raise _refused(where, f"{arch}.{name}", value, f"read are {', '.join(NAMES)}")
-        found[theirs] = value
-    words = said.get(TOKENS)
-    found.setdefault("vocab_size", len(words) if isinstance(words, list) else None)
-    found |= {"tie_word_embeddings": "lm_head.weight" not in file.names, "eos_token_id": said.get(END)}
-    found["attention_bias"] = arch == "llama" and "model.layers.0.self_attn.q_proj.bias" in file.names
-    found["use_sliding_window"] = "sliding_window" in found
-    return Fields(where, found)
+        config[theirs] = value
+    words = header.get(TOKENS)
+    config.setdefault("vocab_size", len(words) if isinstance(words, list) else None)
+    config |= {"tie_word_embeddings": "lm_head.weight" not in file.names, "eos_token_id": header.get(END)}
+    config["attention_bias"] = arch == "llama" and "model.layers.0.self_attn.q_proj.bias" in file.names
+    config["use_sliding_window"] = "sliding_window" in config
+    return Fields(where, config)
 
 
-def _own(said: Mapping[str, Any], arch: str) -> dict[str, Any]:
+def _own(fields: Mapping[str, Any], arch: str) -> dict[str, Any]:
     """Fields of the architecture, without its name."""
-    return {name.removeprefix(f"{arch}."): v for name, v in said.items() if name.startswith(f"{arch}.")}
+    return {name.removeprefix(f"{arch}."): v for name, v in fields.items() if name.startswith(f"{arch}.")}
 
 
 def _refused(path: Path, field: str, value: object, supported: str) -> CheckpointError:

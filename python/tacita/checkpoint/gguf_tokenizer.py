@@ -31,25 +31,25 @@ def tokenizer_of(header: Header) -> Tokenizer:
     """Errors: CheckpointError for another kind of tokenizer, an unknown way of cutting, a damaged table."""
     from tokenizers import AddedToken, Tokenizer, decoders, models
 
-    said = header.fields
-    if (kind := said.get(f"{AT}model")) != "gpt2":
+    fields = header.fields
+    if (kind := fields.get(f"{AT}model")) != "gpt2":
         raise _refused(header, "model", kind, f"byte-level BPE alone is read; {BESIDE}")
     pieces, types = _pieces(header)
     ids = {piece: i for i, piece in enumerate(pieces)}
-    joined = said.get(f"{AT}pre") == "llama-bpe"  # a word that is a piece is not put together
-    made = Tokenizer(models.BPE(ids, _merges(header, ids), ignore_merges=joined))
-    made.pre_tokenizer, made.decoder = _cut(header), decoders.ByteLevel()
+    joined = fields.get(f"{AT}pre") == "llama-bpe"  # a word that is a piece is not put together
+    tokenizer = Tokenizer(models.BPE(ids, _merges(header, ids), ignore_merges=joined))
+    tokenizer.pre_tokenizer, tokenizer.decoder = _cut(header), decoders.ByteLevel()
     special = [piece for piece, type_ in zip(pieces, types, strict=True) if type_ == CONTROL]
-    made.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in special])
+    tokenizer.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in special])
     own = [piece for piece, type_ in zip(pieces, types, strict=True) if type_ == OWN]
-    made.add_tokens([AddedToken(piece, normalized=False) for piece in own])
-    if said.get(f"{AT}add_bos_token", False):
-        made.post_processor = _begun(header, pieces)
-    return made
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in own])
+    if fields.get(f"{AT}add_bos_token", False):
+        tokenizer.post_processor = _bos_template(header, pieces)
+    return tokenizer
 
 
 def _pieces(header: Header) -> tuple[list[str], list[int]]:
-    """And the type of each."""
+    """Returns the pieces of the vocabulary and the type of each."""
     pieces, types = header.fields.get(f"{AT}tokens"), header.fields.get(f"{AT}token_type")
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
         raise _refused(header, "tokens", type(pieces), "a list of texts")
@@ -88,7 +88,7 @@ def _cut(header: Header) -> Any:
     return Sequence([Split(Regex(CUTS[way]), "isolated"), bytes_alone])
 
 
-def _begun(header: Header, pieces: list[str]) -> Any:
+def _bos_template(header: Header, pieces: list[str]) -> Any:
     """Every text begins with one token."""
     from tokenizers.processors import TemplateProcessing
 

@@ -59,27 +59,27 @@ def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = T
     states; embedding tables and tokenizer are not needed. Errors: CheckpointError naming the file, the tensor
     or field, both values, and a hint.
     """
-    path = _found(Path(folder))
+    path = _resolve(Path(folder))
     config = read_config(path, pooling, embeddings, lambda: open_weights(path).names)
     check(config)
     stored = open_weights(path)
     longer = config.positions == MAX_POSITIONS  # a longer table is cut to what plans have
     tensors = read_tensors(stored, module_of(config).names(config), tensor_shapes(config), longer=longer)
     tokenizer = read_tokenizer(path, config.vocab) if embeddings and config.image is None else None
-    made = from_tensors(config, tensors, tokenizer, name=path.resolve().name, where=stored.where)
-    return replace(made, texts=own_texts(path)) if path.is_dir() else made
+    checkpoint = from_tensors(config, tensors, tokenizer, name=path.resolve().name, where=stored.where)
+    return replace(checkpoint, texts=own_texts(path)) if path.is_dir() else checkpoint
 
 
-def _found(path: Path) -> Path:
+def _resolve(path: Path) -> Path:
     """A folder or a GGUF file, before the shipped model of that name. Raises CheckpointError for neither."""
     if path.is_dir() or gguf_of(path) is not None:
         return path
-    if str(path) not in (known := shipped()):
+    if str(path) not in (folders := shipped()):
         raise CheckpointError(
             f"load: {path} is not a folder",
-            hint=f"pass a local Hugging Face model folder, or one of {', '.join(known)}",
+            hint=f"pass a local Hugging Face model folder, or one of {', '.join(folders)}",
         )
-    return known[str(path)]
+    return folders[str(path)]
 
 
 def from_tensors(

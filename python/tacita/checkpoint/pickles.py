@@ -113,23 +113,23 @@ def described(data: bytes, where: str) -> Mapping[str, Described]:
     not admitted."""
     machine = _Machine(io.BytesIO(data))
     try:
-        found = machine.run()
+        content = machine.run()
     except CheckpointError as error:
         raise CheckpointError(f"{where}: {error.args[0]}", hint=HINT) from None
     except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:
         raise CheckpointError(f"{where}: a damaged pickle ({error!s:.80})", hint=HINT) from None
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{where}: holds a {type(found).__name__}", hint=HINT)
-    return _tensors(found)
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{where}: holds a {type(content).__name__}", hint=HINT)
+    return _tensors(content)
 
 
-def _tensors(found: dict[str, Any]) -> Mapping[str, Described]:
-    """Of the dictionary, or where it has none of the one dictionary in it that has, as in checkpoints of a
-    training: {"model_state_dict": {...}, "config": {...}}."""
-    inner = {id(value): value for value in found.values() if type(value) is dict}
+def _tensors(content: dict[str, Any]) -> Mapping[str, Described]:
+    """Returns the tensors of the dictionary or, where it has none, of the one dictionary in it that has some,
+    as in checkpoints of a training: {"model_state_dict": {...}, "config": {...}}."""
+    inner = {id(value): value for value in content.values() if type(value) is dict}
     nested = [each for each in inner.values() if any(isinstance(v, Described) for v in each.values())]
-    flat = any(isinstance(value, Described) for value in found.values())
-    chosen = nested[0] if not flat and len(nested) == 1 else found
+    flat = any(isinstance(value, Described) for value in content.values())
+    chosen = nested[0] if not flat and len(nested) == 1 else content
     return {name: value for name, value in chosen.items() if isinstance(value, Described)}
 
 
@@ -190,7 +190,7 @@ class _Machine:
                 stack.append(_storage(stack.pop()))
             case "call":
                 arguments = stack.pop()
-                stack.append(_made(stack.pop(), arguments))
+                stack.append(_call(stack.pop(), arguments))
             case "drop":
                 stack.pop()
 
@@ -235,7 +235,7 @@ def _storage(identity: Any) -> Storage:
     return Storage(STORAGES[kind.name], key, count)
 
 
-def _made(function: Any, arguments: Any) -> Any:
+def _call(function: Any, arguments: Any) -> Any:
     """What one of the two functions gives."""
     if function == Named(ORDERED) and arguments == ():
         return {}

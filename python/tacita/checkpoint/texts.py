@@ -67,9 +67,9 @@ def read_sentences(folder: Path, hidden: int, asked: str | None = None) -> Sente
     )
 
 
-def _refuse_half(folder: Path, asked: str | None) -> None:
+def _refuse_half(folder: Path, pooling: str | None) -> None:
     """1_Pooling without modules.json: what comes after it, and whether it is used at all, is not known."""
-    if asked is None and (folder / "1_Pooling" / "config.json").is_file():
+    if pooling is None and (folder / "1_Pooling" / "config.json").is_file():
         raise CheckpointError(
             f"{folder}: 1_Pooling/config.json without {MODULES}",
             hint="copy the whole folder, or say --pooling cls|mean",
@@ -81,9 +81,9 @@ def _modules(path: Path) -> dict[str, str]:
     listed = read_objects(path)
     kinds = tuple(_kind(path, module) for module in listed)
     if kinds not in ORDERS:
-        known = " or ".join(", ".join(order) for order in ORDERS)
+        orders = " or ".join(", ".join(order) for order in ORDERS)
         raise CheckpointError(
-            f"{path}: modules {', '.join(kinds)}", hint=f"supported: {known}, in this order"
+            f"{path}: modules {', '.join(kinds)}", hint=f"supported: {orders}, in this order"
         )
     return {kind: str(module.get("path", "")) for kind, module in zip(kinds, listed, strict=True)}
 
@@ -214,7 +214,8 @@ def _read(path: Path) -> str:
 
 
 def own_texts(folder: Path) -> tuple[str, ...]:
-    """Those that came with the model of this folder, none without the file. Raises CheckpointError."""
+    """Returns the texts that came with the model of this folder; none without the file. Raises
+    CheckpointError."""
     path = folder / FILE
     try:
         return load_texts(path) if path.is_file() else ()

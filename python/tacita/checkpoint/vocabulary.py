@@ -50,7 +50,7 @@ def read_tokenizer(folder: Path, vocab: int) -> Tokenizer:
 
 
 def _word_pieces(folder: Path) -> Tokenizer:
-    """As BertTokenizer: lower case unless the options say otherwise, [CLS] and [SEP] around the texts; as
+    """Builds BertTokenizer: lower case unless the options say otherwise, [CLS] and [SEP] around the texts; or
     MPNetTokenizer, which puts two separators between them, where the first token is RoBERTa's."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
@@ -60,31 +60,31 @@ def _word_pieces(folder: Path) -> Tokenizer:
     unknown, first, last = (_special(options, name, ids, PIECES) for name in ADDED)
     lower = options.flag("do_lower_case", True)
     accents = options.flag("strip_accents", lower) if options.data.get("strip_accents") is not None else None
-    made = Tokenizer(models.WordPiece(ids, unk_token=unknown, max_input_chars_per_word=100))
-    made.normalizer = normalizers.BertNormalizer(
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token=unknown, max_input_chars_per_word=100))
+    tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=options.flag("tokenize_chinese_chars", True),
         strip_accents=accents,
         lowercase=lower,
     )
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.post_processor = _around((first, ids[first]), (last, ids[last]))
-    made.decoder = decoders.WordPiece()
-    return _with_special(made, options, ids, PIECES)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = _around((first, ids[first]), (last, ids[last]))
+    tokenizer.decoder = decoders.WordPiece()
+    return _with_special(tokenizer, options, ids, PIECES)
 
 
 def _byte_pairs(folder: Path) -> Tokenizer:
-    """As RobertaTokenizer: <s> and </s> around the texts."""
+    """Builds RobertaTokenizer: <s> and </s> around the texts."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     options, ids = _options(folder), _vocabulary(folder / "vocab.json")
     _, first, last = (_special(options, name, ids, BYTES) for name in ADDED)
     prefix = options.flag("add_prefix_space", False)
-    made = Tokenizer(models.BPE(ids, _merges(folder / "merges.txt", ids)))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
-    made.post_processor = _around((first, ids[first]), (last, ids[last]))
-    made.decoder = decoders.ByteLevel()
-    return _with_special(made, options, ids, BYTES)
+    tokenizer = Tokenizer(models.BPE(ids, _merges(folder / "merges.txt", ids)))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    tokenizer.post_processor = _around((first, ids[first]), (last, ids[last]))
+    tokenizer.decoder = decoders.ByteLevel()
+    return _with_special(tokenizer, options, ids, BYTES)
 
 
 def _around(first: tuple[str, int], last: tuple[str, int]) -> Any:
@@ -139,24 +139,24 @@ def _lines(path: Path) -> list[str]:
 
 
 def _with_special(
-    made: Tokenizer, options: Fields, ids: dict[str, int], defaults: dict[str, str]
+    tokenizer: Tokenizer, options: Fields, ids: dict[str, int], defaults: dict[str, str]
 ) -> Tokenizer:
     """Words such as [MASK] in a text are one token each, where the vocabulary has them. RoBERTa's takes
     the space before it with it."""
     from tokenizers import AddedToken
 
-    found = {name: _content(options.data.get(name, default)) for name, default in defaults.items()}
-    words = {name: word for name, word in found.items() if isinstance(word, str) and word in ids}
+    contents = {name: _content(options.data.get(name, default)) for name, default in defaults.items()}
+    words = {name: word for name, word in contents.items() if isinstance(word, str) and word in ids}
     spaced = words.get("cls_token") == BYTES["cls_token"]
-    made.add_special_tokens(
+    tokenizer.add_special_tokens(
         [AddedToken(word, lstrip=spaced and name == "mask_token") for name, word in words.items()]
     )
-    return made
+    return tokenizer
 
 
-def _content(given: Any) -> Any:
+def _content(value: Any) -> Any:
     """A text, or an object with its content."""
-    return given.get("content") if isinstance(given, dict) else given
+    return value.get("content") if isinstance(value, dict) else value
 
 
 def _text(path: Path) -> str:
@@ -190,8 +190,8 @@ def for_size(table: Array, first: int, tokens: int) -> Array:
         return table
     square = rows[first:].reshape(across, across, -1)
     between = cubic(across, wanted)
-    found = np.einsum("ia,jb,abh->ijh", between, between, square, optimize=True)
-    return np.concatenate([rows[:first], found.reshape(wanted**2, -1)])
+    resized = np.einsum("ia,jb,abh->ijh", between, between, square, optimize=True)
+    return np.concatenate([rows[:first], resized.reshape(wanted**2, -1)])
 
 
 def cubic(points: int, wanted: int) -> Array:

@@ -26,11 +26,11 @@ class Stored(Protocol):
 
     @property
     def where(self) -> str:
-        """For errors."""
+        """Names the file in error messages."""
 
     @property
     def names(self) -> Collection[str]:
-        """Of its tensors, from its head alone."""
+        """Lists the names of the tensors, from the file's head alone."""
 
     def read(self, names: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
         """Name -> dtype, shape, data (`texts.embedding.decode`). Raises CheckpointError."""
@@ -56,13 +56,13 @@ def read_tensors(
     """The tensors named in `shapes`, float64. Extra tensors are ignored. longer: whether the table of
     positions may have more rows than that, which are left out. Errors: CheckpointError naming the tensor.
     """
-    found = {name: names.found(name, stored.names) for name in shapes}
-    if missing := [name for name, spelled in found.items() if spelled is None]:
+    spellings = {name: names.find(name, stored.names) for name in shapes}
+    if missing := [name for name, spelled in spellings.items() if spelled is None]:
         raise CheckpointError(
             f"{stored.where}: {len(missing)} tensors missing, first {missing[0]}",
             hint=_missing_hint(stored.names),
         )
-    spelled = {name: str(theirs) for name, theirs in found.items()}
+    spelled = {name: str(theirs) for name, theirs in spellings.items()}
     raw = stored.read(spelled.values())
     decoded = {theirs: decode(stored.where, name, raw[theirs]) for name, theirs in spelled.items()}
     tensors = {name: decoded[theirs] for name, theirs in spelled.items()}

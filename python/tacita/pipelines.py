@@ -26,7 +26,7 @@ from tacita.errors import InputError
 from tacita.schemes.base import warn_unprotected
 from tacita.texts.classes import Classes, Regression, Several
 from tacita.texts.embed import Text
-from tacita.texts.fill import KEPT, Candidate, Fill, Mask
+from tacita.texts.fill import CANDIDATES, Candidate, Fill, Mask
 from tacita.texts.spans import NOTHING, Extract, Tags
 from tacita.texts.task import require_kind
 
@@ -155,7 +155,7 @@ def _vector(answer: Answer) -> list[list[float]]:
     return [list(answer.logits)]
 
 
-def _words(answer: Answer, *, top_k: int = KEPT) -> Any:
+def _words(answer: Answer, *, top_k: int = CANDIDATES) -> Any:
     """A list of candidates, of several masks a list for each."""
     assert isinstance(answer, Fill)  # what `fill` answers
     masks = [[_word(answer, mask, one) for one in mask.best(top_k)] for mask in answer.masks]

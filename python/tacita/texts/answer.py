@@ -1,7 +1,7 @@
 """What all answers have. Each task has a class of its own beside this file, with what its numbers mean.
 
 >>> answer = Answer("positive", (-1.561, 1.706), ())
->>> answer.told
+>>> answer.wording
 'positive'
 >>> answer.to_json()
 {'label': 'positive', 'logits': [-1.561, 1.706], 'warnings': [], 'trusted': True}
@@ -44,7 +44,8 @@ class Answer:
     content: Answer | None = field(default=None, kw_only=True, compare=False)
 
     def __repr__(self) -> str:
-        """At most 300 characters: the answer in a few words, the protection, the number of warnings."""
+        """Returns at most 300 characters: the answer in a few words, the protection, the number of
+        warnings."""
         doubts = f", {len(self.warnings)} warnings" if self.warnings else ""
         return f"{type(self).__name__}({self.summary[:120]!r}, privacy={self.privacy or 'unknown'!r}{doubts})"
 
@@ -52,8 +53,8 @@ class Answer:
     def anyway(self) -> Self:
         """The answer, also where it failed its checks: for who must look at what was decrypted. It may say
         anything, the secret key included, and belongs on no screen that a server can see."""
-        found = replace(self.content, privacy=self.privacy) if self.content else self
-        return cast(Self, found)  # of the same class: see `withhold_failed`
+        decrypted = replace(self.content, privacy=self.privacy) if self.content else self
+        return cast(Self, decrypted)  # of the same class: see `withhold_failed`
 
     @property
     def empty(self) -> bool:
@@ -62,8 +63,8 @@ class Answer:
 
     @property
     def summary(self) -> str:
-        """What `told` says, or that there is no answer."""
-        return "no answer: its checks failed" if self.empty else self.told
+        """What `wording` says, or that there is no answer."""
+        return "no answer: its checks failed" if self.empty else self.wording
 
     @property
     def vector(self) -> Array:
@@ -72,11 +73,11 @@ class Answer:
 
     @property
     def rows(self) -> int:
-        """Of the logits: 1, or one for every token."""
+        """Number of rows of the logits: 1, or one for every token."""
         return 1
 
     @property
-    def told(self) -> str:
+    def wording(self) -> str:
         """The answer in a few words, for people. It may hold text of anybody: escape it for a terminal."""
         if self.label is not None:
             return self.label
@@ -117,8 +118,8 @@ class Score:
 
 def ordered(labels: Sequence[str], scores: Sequence[float]) -> tuple[Score, ...]:
     """The highest score first; of equal ones the first label."""
-    found = [Score(label, float(score)) for label, score in zip(labels, scores, strict=True)]
-    return tuple(sorted(found, key=lambda each: -each.score))
+    pairs = [Score(label, float(score)) for label, score in zip(labels, scores, strict=True)]
+    return tuple(sorted(pairs, key=lambda each: -each.score))
 
 
 def softmax(values: Array) -> Array:

@@ -12,7 +12,7 @@ Any number of labels at once: each logit is a question of its own, and its score
 
 Numbers that are the answer themselves, as of a model that grades how alike two sentences are.
 
->>> regression(("LABEL_0",), (3.254,), ()).told
+>>> regression(("LABEL_0",), (3.254,), ()).wording
 'LABEL_0 3.254'
 """
 
@@ -33,7 +33,7 @@ class Classes(Answer):
     scores: tuple[Score, ...] = ()
 
     def fields(self) -> dict[str, Any]:
-        """With the scores."""
+        """Adds the scores."""
         return {**super().fields(), "scores": [score.to_json() for score in self.scores]}
 
 
@@ -56,16 +56,16 @@ class Several(Answer):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Those with a score above 0.5."""
+        """Labels with a score above 0.5."""
         return tuple(each.label for each in self.scores if each.score > LEAST)
 
     @property
-    def told(self) -> str:
+    def wording(self) -> str:
         """All labels that hold."""
         return ", ".join(self.labels) or "no label"
 
     def fields(self) -> dict[str, Any]:
-        """With the labels that hold and all scores."""
+        """Adds the labels that hold, and all scores."""
         scores = [score.to_json() for score in self.scores]
         return {**super().fields(), "labels": list(self.labels), "scores": scores}
 
@@ -99,12 +99,12 @@ class Regression(Answer):
         return tuple(Score(name, value) for name, value in self.values.items())
 
     @property
-    def told(self) -> str:
+    def wording(self) -> str:
         """Each name with its number."""
         return ", ".join(f"{name} {value:.3f}" for name, value in self.values.items())
 
     def fields(self) -> dict[str, Any]:
-        """With the numbers by name."""
+        """Adds the numbers by name."""
         return {**super().fields(), "values": self.values}
 
 

@@ -165,9 +165,9 @@ def embedded(front: Embedder, ids: list[int], types: list[int], past: int = 0) -
 
 def _encoding(tokenizer: Any, parts: tuple[str, ...], special: bool) -> Encoding:
     try:
-        found: Encoding = tokenizer.encode(*parts, add_special_tokens=special)
+        encoding: Encoding = tokenizer.encode(*parts, add_special_tokens=special)
     except Exception:  # the library raises a bare one where a closed vocabulary lacks a word
         raise InputError(
             "embed: the text has a word outside the vocabulary", hint="see tokenizer.json"
         ) from None
-    return found
+    return encoding

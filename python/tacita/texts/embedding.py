@@ -56,7 +56,7 @@ class ImageConfig:
 
     @property
     def tokens(self) -> int:
-        """Of every image."""
+        """Number of tokens of every image."""
         return (self.size // self.patch) ** 2 + self.extra
 
 
@@ -217,10 +217,10 @@ def to_bytes(tensors: Mapping[str, Array]) -> bytes:
 
 
 def narrowest(tensor: Array) -> NDArray[np.floating]:
-    """In the fewest bytes an element that keep its numbers exactly."""
+    """Converts a tensor to the type of the fewest bytes an element that keeps its numbers exactly."""
     with np.errstate(over="ignore"):
-        kept = (tensor.astype(kind) for kind in NARROWEST)
-        return next(narrow for narrow in kept if np.array_equal(narrow.astype(np.float64), tensor))
+        candidates = (tensor.astype(kind) for kind in NARROWEST)
+        return next(narrow for narrow in candidates if np.array_equal(narrow.astype(np.float64), tensor))
 
 
 def check_tensors(where: str, tensors: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -17,7 +17,7 @@ from tacita.texts.answer import Array, Score, softmax
 from tacita.texts.spans import Rows
 from tacita.texts.tokens import Tokens
 
-KEPT = 5  # candidates of a mask that are told
+CANDIDATES = 5  # candidates of a mask that are told
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Mask:
     end: int
     scores: tuple[Candidate, ...]
 
-    def best(self, most: int = KEPT) -> tuple[Candidate, ...]:
+    def best(self, most: int = CANDIDATES) -> tuple[Candidate, ...]:
         """The likeliest so many."""
         return self.scores[:most]
 
@@ -55,24 +55,24 @@ class Fill(Rows):
 
     @property
     def text(self) -> str:
-        """With the likeliest piece in place of each mask."""
+        """The text with the likeliest piece in place of each mask."""
         return self.filled([(mask, mask.scores[0]) for mask in self.masks])
 
     def filled(self, chosen: Sequence[tuple[Mask, Candidate]]) -> str:
-        """With these pieces in place of their masks."""
+        """Returns the text with these pieces in place of their masks."""
         text = self.given
         for mask, one in reversed(chosen):  # from the end, so that earlier places stay where they are
             text = text[: mask.start] + one.label.removeprefix("##") + text[mask.end :]
         return text
 
     @property
-    def told(self) -> str:
+    def wording(self) -> str:
         """The candidates of each mask."""
         each = (", ".join(f"{one.label} {one.score:.3f}" for one in mask.best()) for mask in self.masks)
         return "; ".join(each)
 
     def fields(self) -> dict[str, Any]:
-        """With the candidates of each mask, and the filled text."""
+        """Adds the candidates of each mask, and the filled text."""
         masks = [mask.to_json() for mask in self.masks]
         return {**super().fields(), "masks": masks, "text": self.text}
 
@@ -91,5 +91,5 @@ def fill(answer: Rows, about: Tokens) -> Fill:
 
 def _mask(about: Tokens, at: int, scores: Array) -> Mask:
     token, order = about.tokens[at], np.argsort(-scores, kind="stable").tolist()
-    found = tuple(Candidate(about.piece(i), float(scores[i]), i) for i in order)
-    return Mask(token.start, token.end, found)
+    candidates = tuple(Candidate(about.piece(i), float(scores[i]), i) for i in order)
+    return Mask(token.start, token.end, candidates)

@@ -42,12 +42,12 @@ class Next(Answer):
         return int(self.vector.argmax())
 
     @property
-    def told(self) -> str:
-        """Its number: what it spells, the tokenizer says."""
+    def wording(self) -> str:
+        """The token's number: what it spells, the tokenizer says."""
         return f"token {self.token} of {len(self.logits)}"
 
     def fields(self) -> dict[str, Any]:
-        """With the likeliest token."""
+        """Adds the likeliest token."""
         return {**super().fields(), "token": self.token}
 
 
@@ -58,19 +58,19 @@ class Chosen(Next):
 
     @property
     def share(self) -> float:
-        """Of the token: 1 where no other word was near."""
+        """Share of the token: 1 where no other word was near."""
         return float(self.vector.max())
 
     @property
-    def told(self) -> str:
-        """Its number, and whether others were as likely."""
+    def wording(self) -> str:
+        """The token's number, and whether others were as likely."""
         near = "" if self.share > SURE else ", others are as likely"
-        return f"{super().told}{near}"
+        return f"{super().wording}{near}"
 
     def fields(self) -> dict[str, Any]:
-        """With the token's share in place of all."""
-        kept = {name: value for name, value in super().fields().items() if name != "logits"}
-        return {**kept, "share": self.share}
+        """Replaces all shares by the token's own."""
+        others = {name: value for name, value in super().fields().items() if name != "logits"}
+        return {**others, "share": self.share}
 
 
 SURE, LEAST, MOST = 0.9, 0.05, 1.5  # share of one word, and the sum of all shares that a choice can have
@@ -120,8 +120,8 @@ class Choice:
         apart at most. None where tokens are drawn by chance."""
         if self.temperature != 0.0:
             return ()
-        found = np.flatnonzero(np.abs(logits - logits[chosen]) < 1.5 * step)
-        return tuple(int(token) for token in found if token != chosen)
+        close = np.flatnonzero(np.abs(logits - logits[chosen]) < 1.5 * step)
+        return tuple(int(token) for token in close if token != chosen)
 
 
 # The loop of generation: prompt -> token after token, with the text that each adds, until something ends it.
@@ -176,7 +176,7 @@ class Ends:
     def settled(self, text: str) -> int:
         """How many characters no later one can take back."""
         whole = text.rstrip(INCOMPLETE)
-        return len(whole) - max((_begun(whole, stop) for stop in self.texts), default=0)
+        return len(whole) - max((_overlap(whole, stop) for stop in self.texts), default=0)
 
 
 def generated(
@@ -184,15 +184,15 @@ def generated(
 ) -> Iterator[Token]:
     """Tokens behind the prompt. decode: ids -> text. The token that ends a text is given, too; nothing is
     computed behind it. Together the texts are what comes before the first of `ends.texts`."""
-    ids, told, skipped = list(prompt), 0, len(decode(prompt))
+    ids, shown_to, skipped = list(prompt), 0, len(decode(prompt))
     for number in range(1, ends.most + 1):
         ids.append(source.next(ids[-1]) if number > 1 else source.first(prompt))
         text = decode(ids)[skipped:]
         cut, last = ends.cut(text), number == ends.most or ids[-1] in ends.ids
-        upto = cut if cut is not None else len(text) if last else max(told, ends.settled(text))
+        upto = cut if cut is not None else len(text) if last else max(shown_to, ends.settled(text))
         near = tuple(decode([*ids[:-1], other])[len(decode(ids[:-1])) :] for other in source.near)
-        yield Token(ids[-1], text[told:upto], source.sound, near)
-        told = max(told, upto)
+        yield Token(ids[-1], text[shown_to:upto], source.sound, near)
+        shown_to = max(shown_to, upto)
         if last or cut is not None:
             return
 
@@ -208,7 +208,7 @@ def require_sound(tokens: Iterator[Token]) -> Iterator[Token]:
         yield token
 
 
-def _begun(text: str, stop: str) -> int:
+def _overlap(text: str, stop: str) -> int:
     """The longest end of the text that is a beginning of `stop`."""
     return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
 

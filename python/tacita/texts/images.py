@@ -42,7 +42,7 @@ def embed_image(front: Embedder, image: str | Path | Image, tokens: int) -> tupl
         raise InputError(
             f"embed_image: an image has {config.tokens} tokens, the plan {tokens}", hint="plan for more"
         )
-    return pad_hidden(hidden_of(front, pixels(_opened(image), config)), tokens)
+    return pad_hidden(hidden_of(front, pixels(_open(image), config)), tokens)
 
 
 def hidden_of(front: Embedder, values: Array) -> Array:
@@ -94,7 +94,7 @@ def _cropped(image: Image, size: int) -> Image:
     return image.crop((left, top, left + size, top + size))
 
 
-def _opened(image: Any) -> Image:
+def _open(image: Any) -> Image:
     """Upright, as its file says which way up it is, and with three colours: as transformers opens images."""
     try:
         from PIL import Image, ImageOps
@@ -103,10 +103,10 @@ def _opened(image: Any) -> Image:
     if isinstance(image, Image.Image):
         return ImageOps.exif_transpose(image).convert("RGB")
     try:
-        with Image.open(image) as opened:
-            if opened.width * opened.height > MOST_PIXELS:
+        with Image.open(image) as file:
+            if file.width * file.height > MOST_PIXELS:
                 raise InputError(f"{image}: more than {MOST_PIXELS} pixels", hint="make it smaller")
-            return ImageOps.exif_transpose(opened).convert("RGB")
+            return ImageOps.exif_transpose(file).convert("RGB")
     except InputError:
         raise
     except Exception as error:  # Pillow's readers of formats raise what they come upon in a broken file

@@ -34,12 +34,12 @@ class Rows(Answer):
         return np.array(self.logits).reshape(-1, self.outputs)
 
     @property
-    def told(self) -> str:
+    def wording(self) -> str:
         """Sizes: nothing else is known without the text."""
         return f"{self.rows} tokens x {self.outputs} numbers, of a text not given"
 
     def fields(self) -> dict[str, Any]:
-        """With the numbers a token."""
+        """Adds the count of numbers a token."""
         return {**super().fields(), "outputs": self.outputs}
 
 
@@ -84,12 +84,12 @@ class Tags(Rows):
     tokens: tuple[TaggedToken, ...] = ()
 
     @property
-    def told(self) -> str:
+    def wording(self) -> str:
         """The spans with their labels."""
         return ", ".join(f"{span.text} ({span.label})" for span in self.spans) or "no span"
 
     def fields(self) -> dict[str, Any]:
-        """With spans and tokens."""
+        """Adds spans and tokens."""
         spans, tokens = [asdict(span) for span in self.spans], [asdict(token) for token in self.tokens]
         return {**super().fields(), "spans": spans, "tokens": tokens}
 
@@ -163,16 +163,16 @@ class Extract(Rows):
 
     @property
     def score(self) -> float:
-        """Of the span."""
+        """Score of the span."""
         return self.span.score
 
     @property
-    def told(self) -> str:
+    def wording(self) -> str:
         """The span's text and score."""
         return f"{self.span.text} ({self.score:.3f})"
 
     def fields(self) -> dict[str, Any]:
-        """With the span."""
+        """Adds the span."""
         return {**super().fields(), "span": asdict(self.span)}
 
 
@@ -204,5 +204,5 @@ def _probabilities(logits: Array, inside: Array) -> Array:
     """Over the context and the first token; of tokens outside the context 0."""
     counted = inside.copy()
     counted[0] = True
-    found = softmax(np.where(counted, logits, -np.inf))
-    return np.where(inside, found, 0.0)
+    shares = softmax(np.where(counted, logits, -np.inf))
+    return np.where(inside, shares, 0.0)

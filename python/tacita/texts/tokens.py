@@ -52,7 +52,7 @@ class Tokens:
         return len(self.tokens)
 
     def piece(self, id_: int) -> str:
-        """Of a vocabulary with holes, the number where there is no piece."""
+        """Returns the piece with this id, or the id as text where the vocabulary has a hole."""
         return self.named(id_) or str(id_)
 
 
@@ -60,7 +60,7 @@ def tokens_of(front: Embedder, text: Text) -> Tokens:
     """The tokens of a text in the order in which the model sees them. Errors: as `embed.tokenize`."""
     encoding, tokenizer = encoded(front, text), front.tokenizer
     assert tokenizer is not None  # or `encoded` would have refused
-    mask = next((found for name in MASKS if (found := tokenizer.token_to_id(name)) is not None), None)
+    mask = next((number for name in MASKS if (number := tokenizer.token_to_id(name)) is not None), None)
     tokens = tuple(_token(encoding, i) for i in range(len(encoding.ids)))
     return Tokens(parts_of(text), tokens, tokenizer.id_to_token, mask)
 

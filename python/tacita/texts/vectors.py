@@ -102,8 +102,8 @@ class Index:
     def require(self, model: str, sha256: str) -> None:
         """Raises InputError unless this model made the vectors: by its hash, by its name where one of both is
         a server's."""
-        known = (self.sha256, sha256) if self.sha256 and sha256 else (self.model, model)
-        if known[0] != known[1]:
+        identities = (self.sha256, sha256) if self.sha256 and sha256 else (self.model, model)
+        if identities[0] != identities[1]:
             raise InputError(
                 f"search: the index is of model {self.model}, the query of {model}",
                 hint="vectors of two models do not compare: make the index again",
@@ -136,9 +136,9 @@ class Index:
 
 
 def _checked(path: Path, head: Any, vectors: Array) -> Index:
-    found = (head.get("format"), head.get("version")) if isinstance(head, dict) else None
-    if found != (FORMAT, VERSION):
-        raise FileError(f"{path}: found {found!s:.80}, expected {(FORMAT, VERSION)}", hint=REMAKE)
+    version = (head.get("format"), head.get("version")) if isinstance(head, dict) else None
+    if version != (FORMAT, VERSION):
+        raise FileError(f"{path}: found {version!s:.80}, expected {(FORMAT, VERSION)}", hint=REMAKE)
     texts, named = head.get("texts"), (head.get("model"), head.get("sha256"))
     strings = isinstance(texts, list) and all(isinstance(each, str) for each in (*texts, *named))
     if not strings or vectors.ndim != 2 or not len(texts) == len(vectors) > 0:
@@ -159,7 +159,7 @@ class Search(Answer):
         return self.scores[:most]
 
     def fields(self) -> dict[str, Any]:
-        """With the scores."""
+        """Adds the scores."""
         return {**super().fields(), "scores": [score.to_json() for score in self.scores]}
 
 

@@ -78,7 +78,7 @@ def test_two_equal_words_share() -> None:
     both = twins(model, first, second)
     answer = classify_locally(planned(both, **REVEAL), both, ASKED[1], backend="sim")
     assert isinstance(answer, Chosen) and answer.trusted
-    assert answer.token in (first, second) and answer.share < 0.9 and "as likely" in answer.told
+    assert answer.token in (first, second) and answer.share < 0.9 and "as likely" in answer.wording
     assert abs(sum(answer.logits) - 1.0) <= 0.1
     assert not any(np.delete(answer.vector, [first, second]))
 

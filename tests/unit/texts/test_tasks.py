@@ -87,13 +87,13 @@ def test_several_labels_hold_by_themselves() -> None:
     assert (failed.label, failed.labels, failed.scores, failed.logits) == (None, (), (), ())
     assert failed.anyway.labels == ("c", "a")
     none = told(Head(problem="multi_label", labels=("a", "b")), [-1.0, -900.0]).anyway
-    assert (none.label, none.labels, none.told, none.scores[1].score) == (None, (), "no label", 0.0)
+    assert (none.label, none.labels, none.wording, none.scores[1].score) == (None, (), "no label", 0.0)
 
 
 def test_a_regression_is_its_numbers() -> None:
     found = told(Head(problem="regression", labels=("likeness",)), [3.25449])
     assert isinstance(found, Regression)
-    assert (found.label, found.values, found.told) == (None, {"likeness": 3.254}, "likeness 3.254")
+    assert (found.label, found.values, found.wording) == (None, {"likeness": 3.254}, "likeness 3.254")
 
 
 def test_a_search_sorts_scores_as_they_are() -> None:
@@ -135,7 +135,7 @@ def test_a_b_begins_anew_and_an_i_of_another_label_does_too(front: Front) -> Non
 
 def test_tokens_without_a_span_are_kept(front: Front) -> None:
     found = told(Head("tokens", labels=BIO), logits_of(front, SENTENCE, {}, 5), front, SENTENCE)
-    assert (found.spans, found.told) == ((), "no span")
+    assert (found.spans, found.wording) == ((), "no span")
     assert {token.label for token in found.tokens} == {"O"}
 
 
@@ -261,4 +261,4 @@ def test_every_answer_is_plain_json_and_keeps_what_all_have(front: Front) -> Non
         assert {"label", "logits", "warnings"} <= set(found)
         assert found["logits"] == list(answer.logits)
         assert isinstance(answer, Answer)
-        assert answer.told
+        assert answer.wording

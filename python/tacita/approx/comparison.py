@@ -38,7 +38,8 @@ LEAST_GAP, MOST_GAP = 2.0**-12, 0.4  # as shares of the range of differences
 
 @dataclass(frozen=True)
 class Comparison:
-    """Of u in [-1, 1]: `sharpen` after `step` is 1 within its error for u >= gap and 0 for u <= -gap."""
+    """A comparison of u in [-1, 1] with 0: `sharpen` after `step` is 1 within its error for u >= gap and 0
+    for u <= -gap."""
 
     gap: float
     step: FourierSpec
@@ -63,14 +64,14 @@ class Comparison:
         if not isinstance(data, dict) or data.keys() != {"gap", "step", "sharpen"}:
             raise FitError("comparison: other fields than gap, step and sharpen", hint="make the plan again")
         step, sharpen, gap = from_dict(data["step"]), from_dict(data["sharpen"]), data["gap"]
-        known = isinstance(step, FourierSpec) and isinstance(sharpen, ChebyshevSpec)
-        if not known or isinstance(gap, bool) or not isinstance(gap, int | float):
+        fitted = isinstance(step, FourierSpec) and isinstance(sharpen, ChebyshevSpec)
+        if not fitted or isinstance(gap, bool) or not isinstance(gap, int | float):
             raise FitError("comparison: its parts are of other kinds", hint="make the plan again")
         return Comparison(float(gap), cast(FourierSpec, step), cast(ChebyshevSpec, sharpen))
 
 
 def share(gap: float, bound: float) -> float:
-    """Of the range of differences of two numbers up to a bound, what a gap between them is."""
+    """Converts a gap between two numbers up to `bound` into a share of the range of their differences."""
     return gap / (2.0 * bound)
 
 
@@ -83,16 +84,18 @@ def fit(gap: float, error: float) -> Comparison:
             f"comparison: a gap of {gap:.3g} of the range, from {LEAST_GAP:.3g} to {MOST_GAP:.3g} can be"
         )
         raise FitError(message, hint="state a larger gap")
-    found = min(_candidates(gap, error), key=levels, default=None)
-    if found is None:
+    cheapest = min(_candidates(gap, error), key=levels, default=None)
+    if cheapest is None:
         message = f"comparison: no step of {HARMONICS[-1]} harmonics tells a gap of {gap:.3g} of the range"
         raise FitError(message, hint="state a larger gap")
-    return found
+    return cheapest
 
 
-def levels(found: Comparison) -> int:
-    """Of the refresh and what follows it, below a fresh ciphertext and one level above."""
-    return harmonics_depth(len(found.step.sines) - 1) + found.sharpen.depth(found.sharpen.free_scale())
+def levels(comparison: Comparison) -> int:
+    """Counts the levels of the refresh and of what follows it, from one level above a fresh ciphertext."""
+    return harmonics_depth(len(comparison.step.sines) - 1) + comparison.sharpen.depth(
+        comparison.sharpen.free_scale()
+    )
 
 
 def _candidates(gap: float, error: float) -> Iterator[Comparison]:
@@ -124,20 +127,22 @@ def _beyond(gap: float, harmonics: int) -> Array:
 
 def sharpen_spec(error: float, degree: int) -> ChebyshevSpec:
     """1/2 + p/2 for the odd p nearest to 1 on [1 - error, 1 + error]."""
-    odd, left = _odd(1.0 - error, 1.0 + error, degree)
+    odd, error_left = _odd(1.0 - error, 1.0 + error, degree)
     halves, domain = 0.5 * odd, (-1.0 - error, 1.0 + error)
     halves[0] = 0.5
-    return ChebyshevSpec("sharpen", domain, domain, SLACK * 0.5 * left, False, tuple(map(float, halves)))
+    return ChebyshevSpec(
+        "sharpen", domain, domain, SLACK * 0.5 * error_left, False, tuple(map(float, halves))
+    )
 
 
 def _odd(low: float, high: float, degree: int) -> tuple[Array, float]:
     """The odd polynomial nearest to 1 on [low, high]: its Chebyshev coefficients on [-high, high], and its
     error."""
-    found = fitting.remez(lambda x: 1.0 / np.sqrt(x), (low**2, high**2), (degree - 1) // 2, weight=np.sqrt)
-    whole = fitting.interpolate(lambda s: high * s * found((high * s) ** 2), (-1.0, 1.0), degree)
+    root = fitting.remez(lambda x: 1.0 / np.sqrt(x), (low**2, high**2), (degree - 1) // 2, weight=np.sqrt)
+    whole = fitting.interpolate(lambda s: high * s * root((high * s) ** 2), (-1.0, 1.0), degree)
     coefficients = whole.coefficients
     coefficients[::2] = 0.0
-    return coefficients, found.error
+    return coefficients, root.error
 
 
 SMOOTH = (35.0, -84.0, 70.0, -20.0)  # of x^4 ... x^7: 0 at 0 and 1 at 1, each with three derivatives

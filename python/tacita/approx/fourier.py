@@ -90,14 +90,14 @@ class FourierSpec(Spec):
         us = [normalise(be, ct, self.domain, input_scale) for ct in cts]
         pairs = [be.add(a, be.mul_i(b)) for a, b in zip(us[::2], us[1::2], strict=False)]
         whole = self.harmonics * output_scale
-        found: list[Ct] = []
+        results: list[Ct] = []
         if pairs:
             kinds: list[Kind] = ["complex"] * len(pairs)
             for z in be.bootstrap_through(pairs, kinds, whole / 2):
-                found += _parts(be, z)
+                results += _parts(be, z)
         if len(us) % 2:
-            found += be.bootstrap_through(us[-1:], ["real"], whole)
-        return found
+            results += be.bootstrap_through(us[-1:], ["real"], whole)
+        return results
 
 
 def _parts(be: Backend, z: Ct) -> tuple[Ct, Ct]:

@@ -97,7 +97,7 @@ class GoldschmidtSpec(Spec):
         return _multiplied(be, numerators, alpha, steps[:early])
 
     def begin_factor(self, early: int, input_scale: float = 1.0) -> float:
-        """See `begin`: between 0.6 and 1.5 to the power of early."""
+        """Returns the constant by which `begin` divides: between 0.6 and 1.5 to the power of early."""
         return _rest(_integer_steps(self.relaxation, self._constant(input_scale))[:early])
 
     def after(self, early: int) -> GoldschmidtSpec:

@@ -95,10 +95,10 @@ def from_dict(data: Mapping[str, Any]) -> Spec:
     if cls is None:
         raise FitError(f"spec from_dict: unknown kind {kind!r}", hint=f"known kinds are {sorted(_kinds)}")
     names = {f.name for f in fields(cls)}
-    given = set(data) - {"kind"}
-    if names != given:
+    keys = set(data) - {"kind"}
+    if names != keys:
         raise FitError(
-            f"spec from_dict: kind {kind!r} needs {sorted(names)} but got {sorted(given)}",
+            f"spec from_dict: kind {kind!r} needs {sorted(names)} but got {sorted(keys)}",
             hint="the plan was written by another version: make it again",
         )
     return cls(**{name: _frozen(data[name]) for name in names})
@@ -149,11 +149,11 @@ def choose(specs: Iterable[Spec], error: float) -> Spec | None:
 
 def pareto(specs: Iterable[Spec]) -> tuple[Spec, ...]:
     """Specs that no other beats or equals in all of (depth, multiplications, error), by depth."""
-    kept: list[Spec] = []
+    front: list[Spec] = []
     for spec in sorted(specs, key=_rank):
-        if not any(_dominates(other, spec) for other in kept):
-            kept.append(spec)
-    return tuple(kept)
+        if not any(_dominates(other, spec) for other in front):
+            front.append(spec)
+    return tuple(front)
 
 
 def chosen(

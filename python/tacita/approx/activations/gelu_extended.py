@@ -82,14 +82,14 @@ class ExtendedGeluSpec(Spec):
 def fit(interval: Interval, error: float, *, share: float = 0.0, max_depth: int = 22) -> Spec:
     """Least depth, then fewest products, with |p - gelu| <= max(error, share |x|) on the domain. Errors:
     FitError."""
-    found: list[ExtendedGeluSpec] = []
+    specs: list[ExtendedGeluSpec] = []
     for extensions, levels in _forms(max_depth):
-        found += _specs(interval, extensions, levels)
-        fair = [spec for spec in found if _meets(spec, error, share)]
+        specs += _specs(interval, extensions, levels)
+        fair = [spec for spec in specs if _meets(spec, error, share)]
         if fair:
             return min(fair, key=lambda spec: spec.error)
     raise unreachable(
-        "gelu (extended)", interval, error, min((s.error for s in found), default=np.inf), max_depth
+        "gelu (extended)", interval, error, min((s.error for s in specs), default=np.inf), max_depth
     )
 
 
@@ -142,8 +142,8 @@ def _target(bound: float, extensions: int, factor: float) -> tuple[Array, Array]
 
 def _odd_series(target: tuple[Array, Array], degree: int) -> tuple[float, ...]:
     v, g = target
-    found = fitting.remez(lambda w: np.sign(w) * np.interp(np.abs(w), v, g), (-1.0, 1.0), degree)
-    return tuple(float(c) if k % 2 else 0.0 for k, c in enumerate(found.coefficients))
+    series = fitting.remez(lambda w: np.sign(w) * np.interp(np.abs(w), v, g), (-1.0, 1.0), degree)
+    return tuple(float(c) if k % 2 else 0.0 for k, c in enumerate(series.coefficients))
 
 
 @lru_cache(maxsize=8)

@@ -27,8 +27,8 @@ def exact(x: Array) -> Array:
 
 def fit(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
     """Least degree with absolute error <= `error`. Raises FitError when max_depth is too small."""
-    found = poly.smallest_degree(lambda degree: _series(interval, degree), error, max_depth)
-    specs = [found] if found else []
+    series = poly.smallest_degree(lambda degree: _series(interval, degree), error, max_depth)
+    specs = [series] if series else []
     return chosen(NAME, specs, interval, error, max_depth, lambda: candidates(interval, max_depth=max_depth))
 
 

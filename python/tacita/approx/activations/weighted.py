@@ -57,16 +57,16 @@ class Weighted:
         return float(np.sqrt(weights @ of(x) ** 2 / weights.sum()))
 
     def _least_squares(self, interval: Interval, domain: Interval, degree: int, density: Array) -> Spec:
-        """By the normal equations, which are well conditioned: the weights lie between FLOOR and the largest
-        density."""
+        """Solves the normal equations, which are well conditioned: the weights lie between FLOOR and the
+        largest density."""
         u = -np.cos(np.pi * np.arange(POINTS * (degree + 2) + 1) / (POINTS * (degree + 2)))
         x = fitting.from_unit(u, domain)
         # the points are dense at the ends like 1/sqrt(1 - u^2); this factor makes them even
         weights = _weights(x, interval, density, FLOOR) * np.sqrt(np.maximum(1.0 - u * u, 1e-9))
         powers = chebyshev.chebvander(u, degree)
         weighted = powers * weights[:, None]
-        found = np.linalg.solve(weighted.T @ powers, weighted.T @ self.exact(x))
-        coefficients = tuple(float(c) for c in found)
+        solution = np.linalg.solve(weighted.T @ powers, weighted.T @ self.exact(x))
+        coefficients = tuple(float(c) for c in solution)
         spec = poly.ChebyshevSpec(self.name, interval, domain, 0.0, False, coefficients)
         even = np.linspace(*domain, GRID)
         return replace(spec, error=float(np.max(np.abs(spec.numpy(even) - self.exact(even)))))

@@ -101,25 +101,26 @@ def candidates(interval: Interval, *, shift: float | None = None, max_depth: int
 def _smallest(
     interval: Interval, error: float, shift: float | None, k: int, max_depth: int
 ) -> PowerSpec | None:
-    found = poly.smallest_degree(
+    spec = poly.smallest_degree(
         lambda degree: power_spec(interval, shift, degree, k), error, min(7, max_depth - k)
     )
-    return found if isinstance(found, PowerSpec) else None
+    return spec if isinstance(spec, PowerSpec) else None
 
 
 def noise(spec: PowerSpec, value: float) -> float:
     """Standard deviation of what ciphertexts give where exp is `value`, about: of the series, whose large
     coefficients take theirs along, through the squarings, and of the last of these."""
     top = 1.0 + max(map(abs, spec.coefficients))
-    found = FLOOR * top * math.sqrt(1 + poly.series_multiplications(len(spec.coefficients) - 1))
+    series = FLOOR * top * math.sqrt(1 + poly.series_multiplications(len(spec.coefficients) - 1))
     if not spec.squarings:
-        return found
+        return series
     power = 2.0**spec.squarings
-    return math.hypot(power * value ** (1.0 - 1.0 / power) * found, FLOOR)
+    return math.hypot(power * value ** (1.0 - 1.0 / power) * series, FLOOR)
 
 
 def _quiet(specs: Sequence[PowerSpec], least: float) -> list[PowerSpec]:
-    """Those whose noise is small beside the least mean, or no larger than one product's."""
+    """Selects the specs whose noise is small beside the least mean, or at most 1.5 times FLOOR; all of them
+    where none is."""
     bound = max(QUIET * least, 1.5 * FLOOR)
     return [spec for spec in specs if noise(spec, least) <= bound] or list(specs)
 

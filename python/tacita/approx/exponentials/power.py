@@ -34,5 +34,5 @@ def fit(interval: Interval, offset: float, power: int) -> ChebyshevSpec:
     if not 1 <= power <= MOST:
         raise FitError(f"power fit: power {power}", hint=f"it must be from 1 to {MOST}")
     domain, scale = fitting.widen(interval, MARGIN), top(interval, offset)
-    found = fitting.interpolate(lambda x: exact(x / scale, offset / scale, power), domain, power)
-    return ChebyshevSpec("power", interval, domain, found.error, False, found.floats)
+    series = fitting.interpolate(lambda x: exact(x / scale, offset / scale, power), domain, power)
+    return ChebyshevSpec("power", interval, domain, series.error, False, series.floats)

@@ -62,15 +62,16 @@ def fit(
     levels. Errors: FitError.
     """
     half = exp.fit((scores[0] / 2, scores[1] / 2), 0.5 * error[0] * means[0], shift=shift / 2)
-    found = list(_inverses(half, means, error[1], keys, DEVIATIONS * noise))
-    if not found:
+    pairs = list(_inverses(half, means, error[1], keys, DEVIATIONS * noise))
+    if not pairs:
         message = f"softmax in two phases: the least row mean is {means[0]:.1e}, noise {noise:.1e} of 1"
         raise FitError(message, hint="temper the attention, or one phase")
-    return min(found, key=lambda one: one.first.depth() + one.second.depth())
+    return min(pairs, key=lambda one: one.first.depth() + one.second.depth())
 
 
 def _inverses(half: Spec, means: Interval, error: float, keys: int, most: float) -> Iterator[TwoPhases]:
-    """For each floor of the means under which both can be had. most: of noise."""
+    """Yields a pair of inverses for each floor of the means under which both can be fitted. most: of
+    noise."""
     for doublings in range(FLOORS):
         floor = math.ldexp(means[0], doublings)
         if 2.0 * floor > means[1] and doublings:
@@ -97,8 +98,8 @@ def _reach(first: Spec, means: Interval, most: float) -> tuple[float, float, flo
 
 def exact(scores: Array, mask: Array) -> Array:
     """Float64 softmax over the last axis; mask 1 keeps a key, 0 excludes it."""
-    kept = np.exp(scores - np.max(scores, axis=-1, keepdims=True)) * mask
-    return np.asarray(kept / kept.sum(axis=-1, keepdims=True), dtype=np.float64)
+    powers = np.exp(scores - np.max(scores, axis=-1, keepdims=True)) * mask
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True), dtype=np.float64)
 
 
 def squares(scores: Array, mask: Array, spec: TwoPhases) -> Array:
@@ -110,5 +111,5 @@ def squares(scores: Array, mask: Array, spec: TwoPhases) -> Array:
 
 def numpy(scores: Array, mask: Array, spec: TwoPhases) -> Array:
     """What the approximation really gives, over the last axis."""
-    found = squares(scores, mask, spec)
-    return np.asarray(found * spec.second.numpy(found.sum(axis=-1, keepdims=True)), dtype=np.float64)
+    powers = squares(scores, mask, spec)
+    return np.asarray(powers * spec.second.numpy(powers.sum(axis=-1, keepdims=True)), dtype=np.float64)

@@ -91,7 +91,7 @@ def candidates(interval: Interval, *, max_depth: int = 10) -> tuple[Spec, ...]:
 
 
 def _all(interval: Interval, max_depth: int) -> Iterator[Spec]:
-    """By depth, then by products."""
+    """Yields the specs of at most `max_depth` levels, ordered by depth and then by products."""
     domain = fitting.widen_ratio(interval, MARGIN)
     forms = [(start, steps) for start in STARTS for steps in STEPS if start + 1 + steps <= max_depth]
     for start, steps in sorted(

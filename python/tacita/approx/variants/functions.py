@@ -76,9 +76,9 @@ class Functions:
         return self.exp == "thor"
 
     @staticmethod
-    def named(given: str | Functions) -> Functions:
-        """Of a variant's name, or itself."""
-        return Functions.of(given) if isinstance(given, str) else given
+    def named(functions: str | Functions) -> Functions:
+        """Returns the functions of a variant's name, or the given ones."""
+        return Functions.of(functions) if isinstance(functions, str) else functions
 
     def reach(self, name: str) -> Interval | None:
         """Where a function is right whatever calibration says; None where only calibration says so."""
@@ -96,13 +96,13 @@ class Functions:
         FitError, and PlanError for another function.
         """
         variant = getattr(self, name) if name in OWN else self.activation
-        known = {**SHARED, **FITS[variant]}
-        if name not in known:
+        fits = {**SHARED, **FITS[variant]}
+        if name not in fits:
             raise PlanError(
                 f"functions: no approximation of {name!r} in variant {variant}",
-                hint=f"there are {', '.join(known)}",
+                hint=f"there are {', '.join(fits)}",
             )
-        return known[name](*args, **options)
+        return fits[name](*args, **options)
 
 
 OWN = frozenset(field.name for field in fields(Functions)) - {"activation"}

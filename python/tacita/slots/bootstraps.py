@@ -48,7 +48,7 @@ def harmonics_depth(degree: int) -> int:
 
 
 def level_after(harmonics: Vector, max_level: int) -> int:
-    """Of the results. Raises ShapeError for no harmonics, LevelError for too many."""
+    """Returns the level of the results. Raises ShapeError for no harmonics, LevelError for too many."""
     check_harmonics(harmonics)
     level = max_level + 1 - harmonics_depth(len(harmonics) - 1)
     if level < 0:
@@ -104,7 +104,7 @@ class CoefficientLayout:
 
     @property
     def features(self) -> int:
-        """Of one ciphertext."""
+        """Features of one ciphertext."""
         return 2 * self.slots // self.tokens
 
     @property
@@ -164,17 +164,17 @@ class CoefficientMatrix:
             )
 
     def inputs(self, slots: int) -> CoefficientLayout:
-        """Of x."""
+        """Returns the layout of x."""
         return CoefficientLayout(slots, self.tokens, self.weights.shape[1])
 
     def outputs(self, slots: int) -> CoefficientLayout:
-        """Of y."""
+        """Returns the layout of y."""
         return CoefficientLayout(slots, self.tokens, self.weights.shape[0])
 
     def products(self, slots: int) -> int:
         """Polynomials of weights, each transformed and multiplied once: what the product costs."""
-        found = self.outputs(slots)
-        return self.inputs(slots).blocks * found.blocks * found.block
+        outputs = self.outputs(slots)
+        return self.inputs(slots).blocks * outputs.blocks * outputs.block
 
     def apply(self, values: Sequence[Vector], harmonics: Vector | None) -> list[Vector]:
         """The slots of the result: zero, or f of zero, where no feature is."""
@@ -191,8 +191,8 @@ def check_product(count: int, slots: int, matrix: CoefficientMatrix) -> None:
 
 
 def product_level(harmonics: Vector | None, level: int | None, max_level: int) -> int:
-    """Of the results: the highest possible, or `level`. Raises LevelError, ShapeError where there is no such
-    level or function."""
+    """Returns the level of the results: the highest possible, or `level`. Raises LevelError, ShapeError where
+    there is no such level or function."""
     highest = max_level if harmonics is None else level_after(harmonics, max_level)
     if level is None:
         return highest
@@ -205,6 +205,6 @@ def product_level(harmonics: Vector | None, level: int | None, max_level: int) -
 
 
 def refresh_level(harmonics: Vector | None, level: int) -> int:
-    """Of what a refresh ends in before it goes through the function, whose results are at `level`: its
-    price."""
+    """Returns the level at which a refresh ends before it goes through the function, whose results are at
+    `level`; its price depends on it."""
     return level if harmonics is None else level + harmonics_depth(len(harmonics) - 1) - 1

@@ -31,14 +31,14 @@ class Translating:
         self._inner = inner
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        if not callable(found):
-            return found
+        attribute = getattr(self._inner, name)
+        if not callable(attribute):
+            return attribute
 
         def call(*args: Any) -> Any:
             native = importlib.import_module("tacita._native")
             try:
-                return found(*args)
+                return attribute(*args)
             except native.TacitaError as error:
                 raise translate(native, error) from error
 
@@ -172,9 +172,9 @@ class CkksBackend:
         """Raises KeyMissingError where the plan had no keys for products of so many tokens."""
         keys = self._evaluator.coefficient_keys
         if keys is None or keys.tokens != tokens:
-            found = "there are none" if keys is None else f"the keys are for {keys.tokens}"
+            present = "there are none" if keys is None else f"the keys are for {keys.tokens}"
             raise KeyMissingError(
-                f"coefficient_product of {tokens} tokens: {found}", hint="make the keys of the plan"
+                f"coefficient_product of {tokens} tokens: {present}", hint="make the keys of the plan"
             )
         native = importlib.import_module("tacita._native")
         try:

@@ -132,9 +132,9 @@ def check_outer_products(h: Harness) -> None:
     (a, va), (b, vb), (c, vc) = h.fresh(4), h.fresh(5, top - 1), h.fresh(6)
     acc = be.products([[a, b]], [[c, a, b]])
     acc = be.products([[b, c], [a, a]], [[a, b, c], [c, c, c]], acc)
-    found = be.relinearise(acc)
+    products = be.relinearise(acc)
     left, right = ([va, vb], [vb, vc], [va, va]), ([vc, va, vb], [va, vb, vc], [vc, vc, vc])
-    for j, row in enumerate(found):
+    for j, row in enumerate(products):
         for i, ct in enumerate(row):
             want = np.sum([xs[j] * ys[i] for xs, ys in zip(left, right, strict=True)], axis=0)
             h.expect(ct, want, top - 2, 4)

@@ -63,7 +63,8 @@ def _price(counts: Counter[tuple[str, int]]) -> int:
 
 
 def _counts(degree: int, baby: int) -> Counter[tuple[str, int]]:
-    """With leaves of a degree below `baby`. T_n costs one product at ceil(log2 n) - 1 below."""
+    """Counts the operations of a series whose leaves are of a degree below `baby`. T_n costs one product at
+    ceil(log2 n) - 1 below."""
     powers: set[int] = set()
     counts = _series(degree, degree.bit_length() - 1, baby, powers)
     counts.update(("mul", _power_depth(n) - 1) for n in powers)
@@ -71,8 +72,8 @@ def _counts(degree: int, baby: int) -> Counter[tuple[str, int]]:
 
 
 def _series(degree: int, below: int, baby: int, powers: set[int]) -> Counter[tuple[str, int]]:
-    """Of the sum of a series that is made `below` levels below the argument, and of its quotients. Adds the
-    T_n that it needs to `powers`."""
+    """Counts the operations of a sum that is made `below` levels below the argument, and of its quotients.
+    Adds the T_n that it needs to `powers`."""
     counts: Counter[tuple[str, int]] = Counter()
     products = 0
     while degree >= baby or _power_depth(degree) > below:

@@ -18,10 +18,10 @@ def codes(table: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """One integer for each row of a table of integers, ordered as the rows are."""
     columns = table.astype(np.int64)
     low = columns.min(axis=0)
-    found = np.zeros(len(columns), dtype=np.int64)
+    result = np.zeros(len(columns), dtype=np.int64)
     for column, size in zip((columns - low).T, columns.max(axis=0) - low + 1, strict=True):
-        found = found * size + column
-    return found
+        result = result * size + column
+    return result
 
 
 def distinct(places: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
@@ -74,12 +74,12 @@ class Rows:
 
     @cached_property
     def filled(self) -> Flags:
-        """See `Part`."""
+        """Marks the rows that are not zero."""
         return np.asarray(self.vectors.any(axis=1))
 
     @cached_property
     def real(self) -> bool:
-        """See `Part`."""
+        """Whether no number has an imaginary part."""
         return not (np.iscomplexobj(self.vectors) and self.vectors.imag.any())
 
 
@@ -136,10 +136,10 @@ class Diagonals:
 
     def nonzero(self) -> Diagonals:
         """The rows that are not zero. Raises ShapeError where none is."""
-        kept = self.filled
-        if not kept.any():
+        nonzero = self.filled
+        if not nonzero.any():
             raise ShapeError("linear: diagonals that are all zero", hint="give at least one weight")
-        return self if kept.all() else Diagonals(self.places[kept], (Rows(self.vectors[kept]),))
+        return self if nonzero.all() else Diagonals(self.places[nonzero], (Rows(self.vectors[nonzero]),))
 
     def turned(self, giants: Numbers) -> Table:
         """The vectors, each rotated right by its giant, in place of the product's operands; real where all
@@ -206,7 +206,7 @@ class Halves:
         return self if self.filled.all() else Diagonals(self.places, (Rows(self.vectors),)).nonzero()
 
     def turned(self, giants: Numbers) -> Table:
-        """See `Diagonals.turned`."""
+        """Returns the vectors, each rotated right by its giant, real where all are."""
         kind = np.complex128 if self.source.filled[self.imaginary].any() else np.float64
         out, first = np.zeros((0, 0)), 0
         for part in self.source.parts:

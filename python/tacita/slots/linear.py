@@ -34,8 +34,8 @@ KEY_COST = 0.25  # memory and traffic of one more rotation key, in rotations
 
 @dataclass(frozen=True, eq=False)
 class LinearPlan:
-    """See the module. vectors: [n_vectors, period]; terms: int32 [n_terms, 5] = (output, giant, input, baby,
-    vector).
+    """A slot-linear map, as the module's formula. vectors: [n_vectors, period]; terms: int32 [n_terms, 5] =
+    (output, giant, input, baby, vector).
 
     horner_step: 0, or the positive step of which every giant is a non-negative multiple. post: rotation of
     every output at the end (it makes the giants start at zero). Uses one level.
@@ -68,8 +68,8 @@ class LinearPlan:
     @cached_property
     def giants(self) -> dict[int, tuple[int, ...]]:
         """output -> its giants, zero included."""
-        found = _grouped(_rows(self.terms[:, [0, 1]]))
-        return {j: found.get(j, ()) for j in range(self.n_outputs)}
+        grouped = _grouped(_rows(self.terms[:, [0, 1]]))
+        return {j: grouped.get(j, ()) for j in range(self.n_outputs)}
 
     @cached_property
     def giant_rotations(self) -> int:
@@ -118,14 +118,14 @@ class LinearPlan:
         key for all giants. Zero diagonals are dropped. Errors: ShapeError for none left or unequal periods.
         """
         table = diagonals if isinstance(diagonals, Halves) else Diagonals.of(diagonals)
-        kept = table.nonzero()
-        outputs, inputs, rotations = kept.places.T
-        step = _step(kept.places.tobytes(), horner) if split == "auto" else _fixed(rotations, split)
+        nonzero = table.nonzero()
+        outputs, inputs, rotations = nonzero.places.T
+        step = _step(nonzero.places.tobytes(), horner) if split == "auto" else _fixed(rotations, split)
         counts = (
             int(inputs.max()) + 1 if n_inputs is None else n_inputs,
             int(outputs.max()) + 1 if n_outputs is None else n_outputs,
         )
-        return _build(kept, step, horner, *counts)
+        return _build(nonzero, step, horner, *counts)
 
     @staticmethod
     def from_terms(
@@ -150,10 +150,10 @@ def _rows(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _grouped(pairs: npt.NDArray[Any]) -> dict[int, tuple[int, ...]]:
     """first -> the seconds, in order."""
-    found: dict[int, list[int]] = {}
+    groups: dict[int, list[int]] = {}
     for first, second in pairs.tolist():
-        found.setdefault(first, []).append(second)
-    return {first: tuple(seconds) for first, seconds in found.items()}
+        groups.setdefault(first, []).append(second)
+    return {first: tuple(seconds) for first, seconds in groups.items()}
 
 
 def _split(rotations: Numbers, step: int) -> tuple[Numbers, Numbers]:
@@ -210,12 +210,14 @@ def _cost(places: Numbers, step: int, horner: bool) -> float:
     return rotations + shared + KEY_COST * key_count
 
 
-def _build(kept: Diagonals | Halves, step: int, horner: bool, n_inputs: int, n_outputs: int) -> LinearPlan:
-    outputs, inputs, rotations = kept.places.T
+def _build(
+    diagonals: Diagonals | Halves, step: int, horner: bool, n_inputs: int, n_outputs: int
+) -> LinearPlan:
+    outputs, inputs, rotations = diagonals.places.T
     giants, babies = _split(rotations, step)
     use_horner = horner and step > 0
     post = int(giants.min()) if use_horner else 0
-    stored, names = _stored(kept.turned(giants))
+    stored, names = _stored(diagonals.turned(giants))
     # Horner runs from the largest giant of an output down to zero; sorted terms let an executor stream
     order = np.lexsort((babies, inputs, -giants, outputs))
     table = np.stack([outputs, giants - post, inputs, babies, names], axis=1)[order].astype(np.int32)
@@ -229,8 +231,8 @@ def _stored(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Numbers]:
     if len(first) == len(rows):
         return rows, names
     if not np.array_equal(_words(rows), _words(rows[first])[names]):  # two rows of one mark
-        known: dict[bytes, int] = {}
-        names = np.array([known.setdefault(row.tobytes(), len(known)) for row in rows], dtype=np.int64)
+        numbers: dict[bytes, int] = {}
+        names = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], dtype=np.int64)
         first = np.unique(names, return_index=True)[1]
     return rows[first], names
 

@@ -56,7 +56,7 @@ class NoiseModel:
 
     @property
     def fresh(self) -> float:
-        """Of an encryption."""
+        """Added by an encryption."""
         return 3.2 * self._unit
 
     @property
@@ -88,8 +88,8 @@ class Draws:
         """(slots,), of standard deviation 1 over all slots: as many as there are values, complex for complex
         values. refresh: as a bootstrap leaves them."""
         sizes = self._refreshed if refresh else self._sizes
-        found = self._stretch(values.size) * sizes
-        return found + 1j * (self._stretch(values.size) * sizes) if np.iscomplexobj(values) else found
+        noise = self._stretch(values.size) * sizes
+        return noise + 1j * (self._stretch(values.size) * sizes) if np.iscomplexobj(values) else noise
 
     def _stretch(self, count: int) -> npt.NDArray[np.float32]:
         start = int(self._rng.integers(DRAWN))

@@ -89,7 +89,8 @@ def poly_depth(coeffs: Vector) -> int:
 
 
 class PlainBackend:
-    """See the module. rotations: steps that have keys (None: all); conjugation always has one."""
+    """Computes on slot vectors in the clear. rotations: steps that have keys (None: all); conjugation always
+    has one."""
 
     def __init__(self, slots: int, max_level: int = 13, rotations: frozenset[int] | None = None) -> None:
         self.slots = slots
@@ -212,8 +213,8 @@ class PlainBackend:
     ) -> list[PlainCt]:
         check_kinds(len(cts), kinds)
         level = level_after(harmonics, self.max_level)
-        found = (apply_harmonics(c.values, kind, harmonics) for c, kind in zip(cts, kinds, strict=True))
-        return [PlainCt(values, level) for values in found]
+        results = (apply_harmonics(c.values, kind, harmonics) for c, kind in zip(cts, kinds, strict=True))
+        return [PlainCt(values, level) for values in results]
 
     def coefficient_product(
         self,
@@ -295,20 +296,20 @@ def _inner_sums(plan: LinearPlan, rotated: list[Values]) -> Iterator[Values]:
 def _terms_of(plan: LinearPlan) -> dict[tuple[int, int], list[tuple[int, int, int, Any]]]:
     """(output, giant) -> its (input, baby, vector, positions at which the vector is not zero)."""
     where = [_positions(v) for v in plan.vectors]
-    found: dict[tuple[int, int], list[tuple[int, int, int, Any]]] = {}
+    terms: dict[tuple[int, int], list[tuple[int, int, int, Any]]] = {}
     for j, giant, i, baby, v in plan.terms.tolist():
-        found.setdefault((j, giant), []).append((i, baby, v, where[v]))
-    return found
+        terms.setdefault((j, giant), []).append((i, baby, v, where[v]))
+    return terms
 
 
 def _positions(v: Values) -> Any:
-    """Of the entries that are not zero: an index, as a slice where they lie evenly apart (numpy then copies
-    nothing)."""
-    found = np.flatnonzero(v)
-    steps = set(np.diff(found).tolist()) or {1}
-    if len(steps) > 1 or not found.size:
-        return found
-    return slice(int(found[0]), int(found[-1]) + 1, steps.pop())
+    """Returns an index of the entries that are not zero, as a slice where they lie evenly apart (numpy then
+    copies nothing)."""
+    positions = np.flatnonzero(v)
+    steps = set(np.diff(positions).tolist()) or {1}
+    if len(steps) > 1 or not positions.size:
+        return positions
+    return slice(int(positions[0]), int(positions[-1]) + 1, steps.pop())
 
 
 @kept_with(KEPT)

@@ -73,7 +73,7 @@ class SimProducts:
 
 
 class SimBackend:
-    """See the module.
+    """Counts operations, levels and noise, as the module says.
 
     values: carry slot values. inject: add noise to them (implies values). seed: of the injected noise.
     counts: Counter of (operation, level, stage). rotation_levels: step -> highest level at which it was used.
@@ -274,8 +274,8 @@ class SimBackend:
             self._count("bootstrap" if kind == "complex" else "bootstrap_real", ct.level)
         plains = self._plain.bootstrap(_plains(cts), kinds) if self.values else [None] * len(cts)
         fresh = self.model.bootstrap
-        found = zip(cts, plains, strict=True)
-        return [self._out(self.max_level, ct.noise, fresh, p, refresh=True) for ct, p in found]
+        pairs = zip(cts, plains, strict=True)
+        return [self._out(self.max_level, ct.noise, fresh, p, refresh=True) for ct, p in pairs]
 
     def bootstrap_through(
         self, cts: Sequence[SimCt], kinds: Sequence[Kind], harmonics: Vector
@@ -289,8 +289,8 @@ class SimBackend:
         if self.values:
             plains = self._plain.bootstrap_through(_plains(cts), kinds, harmonics)
         fresh = combined(grown * OF_Z * self.model.bootstrap, self._product_noise)
-        found = zip(cts, plains, strict=True)
-        return [self._out(level, PHASE * grown * c.noise, fresh, p, refresh=True) for c, p in found]
+        pairs = zip(cts, plains, strict=True)
+        return [self._out(level, PHASE * grown * c.noise, fresh, p, refresh=True) for c, p in pairs]
 
     def coefficient_product(
         self,

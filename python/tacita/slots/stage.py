@@ -59,19 +59,19 @@ def kept_with(most: int) -> Callable[[Callable[[Of], Result]], Callable[[Of], Re
     """
 
     def keeping(compute: Callable[[Of], Result]) -> Callable[[Of], Result]:
-        found: WeakKeyDictionary[Of, Result] = WeakKeyDictionary()
+        results: WeakKeyDictionary[Of, Result] = WeakKeyDictionary()
         lock = Lock()
 
         @wraps(compute)
         def looked_up(of: Of) -> Result:
             with lock:
-                if of in found:
-                    return found[of]
+                if of in results:
+                    return results[of]
             result = compute(of)
             with lock:
-                while len(found) >= most:
-                    del found[next(iter(found.keys()))]
-                found[of] = result
+                while len(results) >= most:
+                    del results[next(iter(results.keys()))]
+                results[of] = result
             return result
 
         return looked_up

@@ -47,15 +47,15 @@ class Comparison:
 
     @property
     def error(self) -> float:
-        """Beyond the gap."""
+        """The error beyond the gap."""
         return self.sharpen.error
 
     def numpy(self, u: Array) -> Array:
-        """What both give together, elementwise."""
+        """Computes both in turn, elementwise."""
         return self.sharpen.numpy(self.step.numpy(u))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON data; `from_json` gives back an equal one."""
+        """Returns JSON data; `from_json` gives back an equal one."""
         return {"gap": self.gap, "step": self.step.to_dict(), "sharpen": self.sharpen.to_dict()}
 
     @staticmethod
@@ -77,8 +77,8 @@ def share(gap: float, bound: float) -> float:
 
 @lru_cache(maxsize=16)
 def fit(gap: float, error: float) -> Comparison:
-    """The comparison of least depth, then fewest harmonics, with at most `error` beyond the gap. Raises
-    FitError where no step that there is can tell so small a gap."""
+    """Returns the comparison of least depth, then fewest harmonics, with at most `error` beyond the gap.
+    Raises FitError where no step that there is can tell so small a gap."""
     if not LEAST_GAP <= gap <= MOST_GAP:
         message = (
             f"comparison: a gap of {gap:.3g} of the range, from {LEAST_GAP:.3g} to {MOST_GAP:.3g} can be"
@@ -99,7 +99,7 @@ def levels(comparison: Comparison) -> int:
 
 
 def _candidates(gap: float, error: float) -> Iterator[Comparison]:
-    """One for each step that comes near enough, with the least polynomial behind it."""
+    """Yields a comparison for each step that comes near enough, with the least polynomial behind it."""
     for harmonics in HARMONICS:
         step = step_spec(gap, harmonics)
         if step.error > MOST_STEP:
@@ -111,7 +111,7 @@ def _candidates(gap: float, error: float) -> Iterator[Comparison]:
 
 @lru_cache(maxsize=64)
 def step_spec(gap: float, harmonics: int) -> FourierSpec:
-    """sign(u) by odd harmonics; error: for |u| >= gap, the lower end of its interval."""
+    """Approximates sign(u) by odd harmonics; error: for |u| >= gap, the lower end of its interval."""
     odd, error = _odd(float(np.sin(PHASE * gap)), 1.0, harmonics)
     # T_(2j+1)(sin t) = (-1)^j sin((2j + 1) t)
     signs = np.where(np.arange(harmonics + 1) % 4 == 3, -1.0, 1.0)
@@ -121,12 +121,13 @@ def step_spec(gap: float, harmonics: int) -> FourierSpec:
 
 
 def _beyond(gap: float, harmonics: int) -> Array:
-    """Points of [gap, 1], of which many belong to each oscillation; those at the gap are the worst."""
+    """Returns points of [gap, 1], of which many belong to each oscillation; those at the gap are the
+    worst."""
     return np.concatenate([np.linspace(gap, 1.0, 64 * harmonics), np.geomspace(gap, 1.0, 4096)])
 
 
 def sharpen_spec(error: float, degree: int) -> ChebyshevSpec:
-    """1/2 + p/2 for the odd p nearest to 1 on [1 - error, 1 + error]."""
+    """Returns 1/2 + p/2 for the odd p nearest to 1 on [1 - error, 1 + error]."""
     odd, error_left = _odd(1.0 - error, 1.0 + error, degree)
     halves, domain = 0.5 * odd, (-1.0 - error, 1.0 + error)
     halves[0] = 0.5

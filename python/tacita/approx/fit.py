@@ -55,9 +55,8 @@ class Fit:
 
 
 def interpolate(f: Function, domain: Interval, degree: int, weight: Function | None = None) -> Fit:
-    """Interpolate f at the degree+1 Chebyshev points. Cost O(degree^2); error within LEBESGUE of the
-    minimax one.
-    """
+    """Interpolates f at the degree+1 Chebyshev points. Cost O(degree^2); error within LEBESGUE of the minimax
+    one."""
     check_interval("interpolate", domain)
     nodes = np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1))
     values = f(from_unit(nodes, domain))
@@ -67,9 +66,8 @@ def interpolate(f: Function, domain: Interval, degree: int, weight: Function | N
 
 
 def least_squares(f: Function, domain: Interval, degree: int, weight: Function | None = None) -> Fit:
-    """Minimise sum of (weight * (f - p))^2 over a Chebyshev-spaced grid: smoother than Remez when f has a
-    corner.
-    """
+    """Minimises the sum of (weight * (f - p))^2 over a Chebyshev-spaced grid: smoother than Remez when f has
+    a corner."""
     check_interval("least_squares", domain)
     u = _grid(degree)
     x = from_unit(u, domain)
@@ -82,8 +80,7 @@ def least_squares(f: Function, domain: Interval, degree: int, weight: Function |
 def remez(
     f: Function, domain: Interval, degree: int, weight: Function | None = None, rounds: int = 30
 ) -> Fit:
-    """Minimax fit by exchange; the best of all rounds and of plain interpolation is returned, so it never
-    fails.
+    """Fits by exchange; the best of all rounds and of plain interpolation is returned, so it never fails.
 
     Cost: per round one dense solve of size degree + 2 and a grid evaluation (0.1 s in all at degree 255).
     """
@@ -106,7 +103,7 @@ def remez(
 
 
 def evaluate_series(coefficients: Array, u: Array) -> Array:
-    """sum_k c_k T_k(u) by Clenshaw's rule, elementwise on u."""
+    """Computes sum_k c_k T_k(u) by Clenshaw's rule, elementwise on u."""
     return np.asarray(chebyshev.chebval(u, coefficients), dtype=np.float64)
 
 
@@ -117,26 +114,27 @@ def to_unit(x: Array, domain: Interval) -> Array:
 
 
 def from_unit(u: Array, domain: Interval) -> Array:
-    """Inverse of `to_unit`; the ends are clipped so that f is never called outside the domain by rounding."""
+    """Inverts `to_unit`; the ends are clipped so that f is never called outside the domain by rounding."""
     lo, hi = domain
     return np.clip(0.5 * (lo + hi) + 0.5 * (hi - lo) * u, lo, hi)
 
 
 def widen(interval: Interval, share: float) -> Interval:
-    """Both ends moved out by share * width: the domain of functions of a signed argument."""
+    """Moves both ends out by share * width: the domain of functions of a signed argument."""
     check_interval("widen", interval)
     lo, hi = interval
     return lo - share * (hi - lo), hi + share * (hi - lo)
 
 
 def widen_ratio(interval: Interval, share: float) -> Interval:
-    """[lo*(1-share), hi*(1+share)] for 0 < lo: the domain of 1/x and 1/sqrt(x), which must stay positive."""
+    """Returns [lo*(1-share), hi*(1+share)] for 0 < lo: the domain of 1/x and 1/sqrt(x), which must stay
+    positive."""
     check_interval("widen_ratio", interval, positive=True)
     return interval[0] * (1.0 - share), interval[1] * (1.0 + share)
 
 
 def symmetric(operation: str, interval: Interval, share: float) -> float:
-    """max |x| * (1 + share): half the width of the domain of a function that is fitted about 0."""
+    """Returns max |x| * (1 + share): half the width of the domain of a function that is fitted about 0."""
     check_interval(operation, interval)
     return max(abs(interval[0]), abs(interval[1])) * (1.0 + share)
 
@@ -164,7 +162,7 @@ def _measured(f: Function, domain: Interval, coefficients: Array, weight: Functi
 
 
 def _grid(degree: int) -> Array:
-    """Chebyshev-spaced points of [-1, 1], ends included, ascending."""
+    """Returns Chebyshev-spaced points of [-1, 1], ends included, ascending."""
     points = GRID_PER_DEGREE * (degree + 2)
     return -np.cos(np.pi * np.arange(points + 1) / points)
 
@@ -174,7 +172,8 @@ def _nearest(grid: Array, targets: Array) -> NDArray[np.intp]:
 
 
 def _solve(u: Array, values: Array, weight: Array, degree: int) -> tuple[Array, float]:
-    """Coefficients whose weighted residual alternates +-E at the degree+2 reference points, and E."""
+    """Returns the coefficients whose weighted residual alternates +-E at the degree+2 reference points, and
+    E."""
     signs = (-1.0) ** np.arange(degree + 2)
     matrix = np.column_stack([chebyshev.chebvander(u, degree), signs / weight])
     solution = np.asarray(np.linalg.solve(matrix, values), dtype=np.float64)

@@ -85,7 +85,7 @@ class FourierSpec(Spec):
     def evaluate_all(
         self, be: Backend, cts: Sequence[Ct], input_scale: float = 1.0, output_scale: float = 1.0
     ) -> list[Ct]:
-        """Two and two real ciphertexts share a bootstrap, as the parts of a complex one; the halves that
+        """Lets two and two real ciphertexts share a bootstrap, as the parts of a complex one; the halves that
         taking them apart doubles are in the coefficients, so they take no level."""
         us = [normalise(be, ct, self.domain, input_scale) for ct in cts]
         pairs = [be.add(a, be.mul_i(b)) for a, b in zip(us[::2], us[1::2], strict=False)]
@@ -101,7 +101,7 @@ class FourierSpec(Spec):
 
 
 def _parts(be: Backend, z: Ct) -> tuple[Ct, Ct]:
-    """z + conj(z) and -i(z - conj(z)): twice the parts."""
+    """Returns z + conj(z) and -i(z - conj(z)): twice the parts."""
     conjugate = be.conjugate(z)
     return be.add(z, conjugate), be.neg(be.mul_i(be.sub(z, conjugate)))
 
@@ -132,7 +132,7 @@ def _solve(part: Function, u: Array, values: Array, degree: int) -> Array:
 
 
 def _hump(degree: int) -> Array:
-    """Cosines of the even polynomial in z that is 1 at u = pi / PHASE and least on [-1, 1]."""
+    """Returns the cosines of the even polynomial in z that is 1 at u = pi / PHASE and least on [-1, 1]."""
     orders = np.arange(min(degree, HUMP) + 1)
     inside = np.cos(PHASE * np.outer(_half_grid(GRID * HUMP, 1.0 + EDGE), orders))
     least = np.linalg.solve(inside.T @ inside + np.diag(RIDGE**2 * (1.0 + orders**2)), (-1.0) ** orders)
@@ -170,13 +170,14 @@ def fit(
 
 
 def _half_grid(points: int, end: float) -> Array:
-    """Chebyshev-spaced points of [0, end], both included; with their negatives those of [-end, end]."""
+    """Returns Chebyshev-spaced points of [0, end], both included; with their negatives those of [-end,
+    end]."""
     count = points // 2 + 32
     return end * np.sin(0.5 * np.pi * np.arange(count + 1) / count)
 
 
 def _at(u: Array, domain: Interval) -> Array:
-    """Beyond the ends too, where f is asked for as well."""
+    """Maps u to x, beyond the ends too, where f is asked for as well."""
     return np.asarray(0.5 * (domain[0] + domain[1]) + 0.5 * (domain[1] - domain[0]) * u, np.float64)
 
 

@@ -70,9 +70,9 @@ class GoldschmidtSpec(Spec):
         return beta
 
     def divide(self, be: Backend, numerators: Sequence[Ct], ct: Ct, input_scale: float = 1.0) -> list[Ct]:
-        """numerator -> numerator / x * divide_factor(input_scale), at depth(input_scale) levels below the
-        lower
-        operand: one level less than `evaluate` and a product, because the numerator takes the place of b_0.
+        """Maps numerator to numerator / x * divide_factor(input_scale), at depth(input_scale) levels below
+        the lower operand: one level less than `evaluate` and a product, because the numerator takes the place
+        of b_0.
 
         Cost: T - 1 + T * len(numerators) products. Intermediate values stay within max |numerator| / lo *
         factor.
@@ -81,15 +81,16 @@ class GoldschmidtSpec(Spec):
         return _multiplied(be, numerators, alpha, steps)
 
     def divide_factor(self, input_scale: float = 1.0) -> float:
-        """Constant that `divide` leaves in its results, about hi; fold it into the next plaintext."""
+        """Returns the constant that `divide` leaves in its results, about hi; fold it into the next
+        plaintext."""
         steps = _integer_steps(self.relaxation, self._constant(input_scale))
         return self.domain[1] / (_closing(self) * _rest(steps))
 
     def begin(
         self, be: Backend, numerators: Sequence[Ct], ct: Ct, early: int, input_scale: float = 1.0
     ) -> list[Ct]:
-        """numerator -> numerator * a * hi / x / begin_factor(early, input_scale), where a in [least, 1] is
-        what the first `early` iterations make of x / hi: `divide` stopped there. Levels: early.
+        """Maps numerator to numerator * a * hi / x / begin_factor(early, input_scale), where a in [least, 1]
+        is what the first `early` iterations make of x / hi: `divide` stopped there. Levels: early.
 
         What is left to do is to divide by a, which `after` does. a spans 4^early times less than x.
         """
@@ -101,7 +102,7 @@ class GoldschmidtSpec(Spec):
         return _rest(_integer_steps(self.relaxation, self._constant(input_scale))[:early])
 
     def after(self, early: int) -> GoldschmidtSpec:
-        """1/a by the other iterations, for the a of `begin`."""
+        """Computes 1/a by the other iterations, for the a of `begin`."""
         domain = (_smallest(self.domain, self.relaxation[:early]), 1.0)
         return replace(self, interval=domain, domain=domain, relaxation=self.relaxation[early:])
 
@@ -110,13 +111,12 @@ class GoldschmidtSpec(Spec):
         return alpha, _integer_steps(self.relaxation, self._constant(input_scale))
 
     def _constant(self, input_scale: float) -> float:
-        """c_0: a_0 = x / hi = c_0 * alpha_0."""
+        """Returns c_0: a_0 = x / hi = c_0 * alpha_0."""
         return 1.0 / (self.domain[1] * input_scale * self._entry(input_scale))
 
     def _entry(self, input_scale: float) -> float:
-        """Factor that brings the largest stored operand to about 1: an integer (free), or below 1 (one
-        level).
-        """
+        """Returns the factor that brings the largest stored operand to about 1: an integer (free), or below 1
+        (one level)."""
         largest = self.domain[1] * input_scale
         return 1.0 / largest if largest > HEADROOM else float(min(MAX_INT, max(1, int(1.0 / largest))))
 
@@ -162,7 +162,7 @@ def _complement(be: Backend, a: Ct, target: float) -> Ct:
 
 
 def _closing(spec: GoldschmidtSpec) -> float:
-    """Last relaxation: centres x*b, which lies in [eps, 1] after the iterations, on 1."""
+    """Returns the last relaxation: centres x*b, which lies in [eps, 1] after the iterations, on 1."""
     return 2.0 / (1.0 + _smallest(spec.domain, spec.relaxation))
 
 
@@ -217,7 +217,7 @@ class NewtonSpec(Spec):
 
 
 def newton_spec(interval: Interval, domain: Interval, degree: int, steps: int) -> NewtonSpec:
-    """Minimax start of `degree`, then `steps` relaxed Newton steps; relative error exact up to the
+    """Fits a minimax start of `degree`, then `steps` relaxed Newton steps; relative error exact up to the
     start's."""
     start = chebyshev_spec("rsqrt", lambda x: 1.0 / np.sqrt(x), interval, domain, degree, np.sqrt)
     error, pairs = start.error, []
@@ -228,8 +228,8 @@ def newton_spec(interval: Interval, domain: Interval, degree: int, steps: int) -
 
 
 def _relaxed(error: float) -> tuple[float, float, float]:
-    """(alpha, beta, new error) with z (alpha - beta z^2) equioscillating about 1 for z in [1 - error, 1 +
-    error].
+    """Returns (alpha, beta, new error) with z (alpha - beta z^2) equioscillating about 1 for z in [1 - error,
+    1 + error].
 
     z rho - z^3 takes the same value at both ends for rho = lo^2 + lo hi + hi^2 and peaks at sqrt(rho / 3).
     """

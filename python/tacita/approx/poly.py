@@ -74,19 +74,19 @@ class EvenSpec(Spec):
 
 
 def second_chebyshev(be: Backend, u: Ct) -> Ct:
-    """T_2(u) = 2u^2 - 1: one square, one level."""
+    """Computes T_2(u) = 2u^2 - 1: one square, one level."""
     square = be.square(u)
     return be.add_const(be.add(square, square), -1.0)
 
 
 def series_depth(degree: int) -> int:
-    """ceil(log2(degree + 1)), at least 1."""
+    """Returns ceil(log2(degree + 1)), at least 1."""
     return max(1, degree.bit_length())
 
 
 def series_multiplications(degree: int) -> int:
-    """Relinearised products that `Backend.poly` takes for a series of this degree; products that are added up
-    first count once."""
+    """Counts the relinearised products that `Backend.poly` takes for a series of this degree; products that
+    are added up first count once."""
     return poly_relinearisations(degree)
 
 
@@ -98,7 +98,8 @@ def chebyshev_spec(
     degree: int,
     weight: Function | None = None,
 ) -> ChebyshevSpec:
-    """Minimax series of the given degree on `domain`; relative error when a weight (1/|f|) is given."""
+    """Fits a minimax series of the given degree on `domain`; relative error when a weight (1/|f|) is
+    given."""
     fit = fitting.remez(f, domain, degree, weight)
     return ChebyshevSpec(function, interval, domain, fit.error, weight is not None, fit.floats)
 
@@ -159,9 +160,7 @@ def _reduce(
     best: Spec,
     measure: Callable[[Spec], float],
 ) -> Spec:
-    """Binary search for the least degree in [low, high] that keeps the error: fewer products at the same
-    depth.
-    """
+    """Searches for the least degree in [low, high] that keeps the error: fewer products at the same depth."""
     while low < high:
         middle = (low + high) // 2
         spec = make(middle)

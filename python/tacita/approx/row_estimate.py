@@ -28,7 +28,7 @@ Vectors = tuple[tuple[float, ...], ...]  # (heads, head size)
 
 @dataclass(frozen=True)
 class RowEstimate:
-    """linear b, quadratic v, constant c of every head of one layer."""
+    """The coefficients of every head of one layer: linear b, quadratic v, constant c."""
 
     linear: Vectors
     quadratic: Vectors
@@ -40,18 +40,19 @@ class RowEstimate:
         return not np.any(self.quadratic)
 
     def of(self, queries: Array) -> Array:
-        """queries (tokens, heads, head size), divided by sqrt(head size) -> (heads, tokens)."""
+        """Computes the estimates: queries (tokens, heads, head size), divided by sqrt(head size) -> (heads,
+        tokens)."""
         b, v = np.array(self.linear), np.array(self.quadratic)
         z = np.einsum("thd,hd->ht", queries, v)
         return np.asarray(np.einsum("thd,hd->ht", queries, b) + z**2 + np.array(self.constant)[:, None])
 
     def key_bias(self, bias: Array) -> Array:
-        """The key's bias (hidden,) less b: it takes b . q_i from the scores."""
+        """Returns the key's bias (hidden,) less b: it takes b . q_i from the scores."""
         return np.asarray(bias - np.concatenate([np.array(b) for b in self.linear]))
 
     def roots(self, weight: Array, bias: Array) -> tuple[Array, Array]:
-        """Query (hidden, inputs), (hidden,), scaled by any factor -> v . q of every head: (heads, inputs),
-        (heads,)."""
+        """Maps a query (hidden, inputs), (hidden,), scaled by any factor, to v . q of every head: (heads,
+        inputs), (heads,)."""
         v = np.array(self.quadratic)
         heads, size = v.shape
         return np.einsum("hd,hdi->hi", v, weight.reshape(heads, size, -1)), (
@@ -59,12 +60,12 @@ class RowEstimate:
         ).sum(axis=1)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON data; `from_json` gives back an equal object."""
+        """Returns JSON data; `from_json` gives back an equal object."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> RowEstimate:
-        """Inverse of to_dict. Raises KeyError or TypeError for missing or ill-typed fields."""
+        """Inverts to_dict. Raises KeyError or TypeError for missing or ill-typed fields."""
         return RowEstimate(**{f.name: _tuples(data[f.name]) for f in fields(RowEstimate)})
 
 

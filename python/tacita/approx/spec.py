@@ -54,15 +54,15 @@ class Spec(ABC):
 
     @abstractmethod
     def depth(self, input_scale: float = 1.0) -> int:
-        """Levels that `evaluate` uses."""
+        """Counts the levels that `evaluate` uses."""
 
     def free_scale(self) -> float:
-        """Input scale for which `evaluate` needs no level to normalise x."""
+        """Returns the input scale for which `evaluate` needs no level to normalise x."""
         return 1.0 / half_width(self.domain)
 
     @abstractmethod
     def multiplications(self) -> int:
-        """Ciphertext-ciphertext products (each with one relinearisation) of `evaluate`."""
+        """Counts the ciphertext-ciphertext products (each with one relinearisation) of `evaluate`."""
 
     @abstractmethod
     def numpy(self, x: Array) -> Array:
@@ -70,16 +70,17 @@ class Spec(ABC):
 
     @abstractmethod
     def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
-        """Ciphertext of x*input_scale -> ciphertext of f(x)*output_scale, depth(input_scale) levels lower."""
+        """Maps the ciphertext of x*input_scale to that of f(x)*output_scale, depth(input_scale) levels
+        lower."""
 
     def evaluate_all(
         self, be: Backend, cts: Sequence[Ct], input_scale: float = 1.0, output_scale: float = 1.0
     ) -> list[Ct]:
-        """`evaluate` of each. Ciphertexts of real values."""
+        """Evaluates each of several ciphertexts of real values."""
         return [self.evaluate(be, ct, input_scale, output_scale) for ct in cts]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; `from_dict` gives back an equal spec, bit for bit."""
+        """Returns plain JSON values; `from_dict` gives back an equal spec, bit for bit."""
         return {"kind": self.kind} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
 
@@ -87,9 +88,8 @@ S = TypeVar("S", bound=Spec)
 
 
 def from_dict(data: Mapping[str, Any]) -> Spec:
-    """Rebuild a spec from `to_dict`'s output. Errors: FitError naming an unknown kind or the missing/extra
-    fields.
-    """
+    """Rebuilds a spec from `to_dict`'s output. Errors: FitError naming an unknown kind or the missing/extra
+    fields."""
     kind = data.get("kind")
     cls = _kinds.get(kind) if isinstance(kind, str) else None
     if cls is None:
@@ -105,17 +105,17 @@ def from_dict(data: Mapping[str, Any]) -> Spec:
 
 
 def free_depth(spec: Spec) -> int:
-    """Depth at the free scale."""
+    """Returns the depth at the free scale."""
     return spec.depth(spec.free_scale())
 
 
 def half_width(domain: Interval) -> float:
-    """(hi - lo) / 2."""
+    """Returns (hi - lo) / 2."""
     return 0.5 * (domain[1] - domain[0])
 
 
 def normalise(be: Backend, ct: Ct, domain: Interval, input_scale: float) -> Ct:
-    """x * input_scale -> u in [-1, 1]. Levels: map_levels(domain, input_scale)."""
+    """Maps x * input_scale to u in [-1, 1]. Levels: map_levels(domain, input_scale)."""
     factor = 1.0 / (input_scale * half_width(domain))
     centre = -0.5 * (domain[0] + domain[1]) / half_width(domain)
     scaled = scale_by(be, ct, factor)
@@ -123,7 +123,7 @@ def normalise(be: Backend, ct: Ct, domain: Interval, input_scale: float) -> Ct:
 
 
 def scale_by(be: Backend, ct: Ct, factor: float) -> Ct:
-    """ct * factor; no level when the factor is an integer up to 2^20, else one."""
+    """Returns ct * factor; no level when the factor is an integer up to 2^20, else one."""
     if not is_free(factor):
         return be.mul_const(ct, factor)
     return ct if round(factor) == 1 else be.mul_int(ct, round(factor))
@@ -135,20 +135,19 @@ def is_free(factor: float) -> bool:
 
 
 def map_levels(domain: Interval, input_scale: float) -> int:
-    """0 when the affine map of `normalise` is free, else 1."""
+    """Returns 0 when the affine map of `normalise` is free, else 1."""
     return 0 if is_free(1.0 / (input_scale * half_width(domain))) else 1
 
 
 def choose(specs: Iterable[Spec], error: float) -> Spec | None:
-    """Among the specs with at most `error`: least depth, then fewest multiplications; None when there is
-    none.
-    """
+    """Chooses among the specs with at most `error`: least depth, then fewest multiplications; None when there
+    is none."""
     fit = [spec for spec in specs if spec.error <= error]
     return min(fit, key=_rank) if fit else None
 
 
 def pareto(specs: Iterable[Spec]) -> tuple[Spec, ...]:
-    """Specs that no other beats or equals in all of (depth, multiplications, error), by depth."""
+    """Returns the specs that no other beats or equals in all of (depth, multiplications, error), by depth."""
     front: list[Spec] = []
     for spec in sorted(specs, key=_rank):
         if not any(_dominates(other, spec) for other in front):

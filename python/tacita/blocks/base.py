@@ -23,7 +23,7 @@ A_co = TypeVar("A_co", covariant=True)  # its answer
 
 @dataclass(frozen=True)
 class Dense:
-    """x -> scale * g (x W^T + b): weights `name`.weight (outputs, inputs) and `name`.bias (outputs,).
+    """The map x -> scale * g (x W^T + b): weights `name`.weight (outputs, inputs) and `name`.bias (outputs,).
 
     bias: False where there is none. part: (k, n) for the k-th of n equal blocks of rows of both, as in
     checkpoints that keep queries, keys and values in one matrix. gain: name of a tensor (outputs,) that
@@ -43,12 +43,13 @@ class Dense:
 
 @dataclass(frozen=True)
 class Softmax:
-    """Weights exp(s_ij) / sum_j exp(s_ij) over the real keys."""
+    """Turns scores into weights exp(s_ij) / sum_j exp(s_ij) over the real keys."""
 
 
 @dataclass(frozen=True)
 class Powers:
-    """Weights (s_ij + offset)^power / (n * denominator) at n real keys: Powerformer's BPMax."""
+    """Turns scores into weights (s_ij + offset)^power / (n * denominator) at n real keys: Powerformer's
+    BPMax."""
 
     power: int
     offset: float
@@ -57,7 +58,8 @@ class Powers:
 
 @dataclass(frozen=True)
 class Norm:
-    """(x - mean) / deviation * gamma + beta over the last axis; `name`.weight is gamma, `name`.bias beta.
+    """Normalises each row: (x - mean) / deviation * gamma + beta over the last axis; `name`.weight is gamma,
+    `name`.bias beta.
 
     deviation: None for LayerNorm, sqrt(variance + epsilon); a number for what a retrained model stores.
     centred: False for RMSNorm, which takes no mean off. gamma, beta: False where there is none. scale:
@@ -137,8 +139,8 @@ class Attention:
 
 @dataclass(frozen=True)
 class FeedForward:
-    """narrow(function(wide(x))), or with a gate narrow(function(gate(x)) * wide(x)). function: a name in
-    `floats.FUNCTIONS`."""
+    """The two-layer block: narrow(function(wide(x))), or with a gate narrow(function(gate(x)) * wide(x)).
+    function: a name in `floats.FUNCTIONS`."""
 
     wide: Dense
     function: str
@@ -164,32 +166,33 @@ class Blocks(Protocol[T, A_co]):
     """
 
     def take(self, x: T, rows: int | None) -> T:
-        """The first rows (tokens) of x, or for a negative number the last ones; all for None."""
+        """Returns the first rows (tokens) of x, or for a negative number the last ones; all for None."""
 
     def attention(self, x: T, a: Attention, name: str, rows: int | None = None) -> T:
-        """Attention of the tokens that `take` gives, over all real tokens of x and those before x whose keys
-        and values the interpreter kept (`past`). Only a causal one is asked by the last tokens."""
+        """Computes attention of the tokens that `take` gives, over all real tokens of x and those before x
+        whose keys and values the interpreter holds (`past`). Only a causal attention can be asked by the last
+        tokens."""
 
     def feed_forward(self, x: T, f: FeedForward, name: str) -> T:
-        """The two-layer block, token by token."""
+        """Computes the two-layer block, token by token."""
 
     def norm(self, x: T, n: Norm, name: str) -> T:
         """Normalises each token."""
 
     def add(self, x: T, y: T, factor: float = 1.0) -> T:
-        """x + factor * y, of one shape. The factor is public."""
+        """Returns x + factor * y, of one shape. The factor is public."""
 
     def linear(self, x: T, d: Dense, name: str) -> T:
-        """A dense map, token by token."""
+        """Computes a dense map, token by token."""
 
     def function(self, x: T, kind: str, name: str) -> T:
-        """A function by name, number by number."""
+        """Computes a function by its name, number by number."""
 
     def mean(self, x: T, name: str) -> T:
-        """The mean over the real tokens: one row."""
+        """Returns the mean over the real tokens: one row."""
 
     def positions(self, x: T, p: Positions, name: str) -> T:
-        """Words plus positions and token type 0."""
+        """Adds positions and token type 0 to the words."""
 
     def answer(self, x: T) -> A_co:
-        """What the client learns; the last step of a model."""
+        """Ends the model with what the client learns."""

@@ -45,8 +45,8 @@ FEATURES, HEADS, WIDE, TOKENS, REAL = 15, 3, 22, 7, 5  # no power of two, and no
 
 @dataclass(frozen=True)
 class Case:
-    """name: says block and option. forward: a little model of one row. option: what it needs beyond the plain
-    blocks."""
+    """A case of the suite. name: says block and option. forward: a little model of one row. option: what it
+    needs beyond the plain blocks."""
 
     name: str
     forward: Forward
@@ -63,7 +63,7 @@ class Task:
     mask: Array
 
     def floats(self, see: See = unseen) -> Array:
-        """What the answer is."""
+        """Returns the answer that floats compute."""
         result: Array = self.forward(
             Meaning(FloatTensors(Weights(self.tensors), self.mask, see)), self.hidden
         )
@@ -74,7 +74,7 @@ Run = Callable[[Task], Array]
 
 
 def task_of(case: Case, seed: int = 0) -> Task:
-    """Deterministic weights of size 1/sqrt(inputs), gammas about one."""
+    """Draws weights of size 1/sqrt(inputs) and gammas about one, the same for the same seed."""
     walk, rng = Shapes(), np.random.default_rng(seed)
     case.forward(walk, (TOKENS, FEATURES))
     tensors = {name: rng.normal(0.0, 1.0 / np.sqrt(shape[-1]), shape) for name, shape in walk.tensors.items()}
@@ -152,7 +152,7 @@ def _maps(b: Blocks[Any, Any], x: Any, **options: Any) -> Any:
 
 
 def _maps_all(b: Blocks[Any, Any], x: Any) -> Any:
-    """An answer for every token."""
+    """Answers for every token."""
     return b.answer(b.linear(x, _dense("map", outputs=4), "map"))
 
 
@@ -169,25 +169,25 @@ def _averages_and_maps(b: Blocks[Any, Any], x: Any) -> Any:
 
 
 def _adds_products(b: Blocks[Any, Any], x: Any) -> Any:
-    """Neither term is there yet when they are added."""
+    """Adds two products, neither of which is there yet."""
     x = b.take(x, 1)
     return b.answer(b.add(b.linear(x, _dense("left"), "left"), b.linear(x, _dense("right"), "right")))
 
 
 def _adds_tensors(b: Blocks[Any, Any], x: Any) -> Any:
-    """Both terms are there."""
+    """Adds two tensors that are there."""
     y = b.norm(x, NORM, "norm")
     return b.answer(b.take(b.add(x, y), 1))
 
 
 def _adds_scaled(b: Blocks[Any, Any], x: Any, *, maps: bool) -> Any:
-    """A tensor times numbers, beside one that is there and beside a product that is not there yet."""
+    """Adds a tensor times numbers to one that is there and to a product that is not there yet."""
     y = b.add(b.norm(x, NORM, "norm"), x, -1.75)
     return b.answer(b.take(b.add(b.linear(y, _dense("map"), "map"), x, 0.375) if maps else y, 1))
 
 
 def _norm_after(b: Blocks[Any, Any], x: Any, *, rows: int | None) -> Any:
-    """A layer as BERT has it, then a dense answer."""
+    """Computes a layer as BERT has it, then a dense answer."""
     y = b.add(b.take(x, rows), b.attention(x, _attention(SOFTMAX), "attention", rows))
     y = b.norm(y, NORM, "norm1")
     block = FeedForward(_dense("up", outputs=WIDE), "gelu", _dense("down", WIDE))
@@ -196,7 +196,7 @@ def _norm_after(b: Blocks[Any, Any], x: Any, *, rows: int | None) -> Any:
 
 
 def _norm_before(b: Blocks[Any, Any], x: Any) -> Any:
-    """A layer with its norms before the blocks, averaged."""
+    """Computes a layer with its norms before the blocks, averaged."""
     x = b.add(x, b.attention(b.norm(x, NORM, "norm1"), _attention(SOFTMAX), "attention"))
     block = FeedForward(_dense("up", outputs=WIDE), "relu", _dense("down", WIDE))
     y = b.norm(x, replace(NORM, name="ln2"), "norm2")

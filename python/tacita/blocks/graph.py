@@ -33,8 +33,8 @@ class Value:
 
 @dataclass(frozen=True)
 class Step:
-    """op: the method of `Blocks`. inputs: of tensors. node: its declaration, None for take, add and
-    answer. factor: of a sum, by which its second term is multiplied."""
+    """A step of the walk. op: the method of `Blocks`. inputs: of tensors. node: its declaration, None for
+    take, add and answer. factor: of a sum, by which its second term is multiplied."""
 
     name: str
     op: str
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass
 class Graph:
-    """steps in the order of the walk; the last one is the answer."""
+    """A model's walk: steps in the order of the walk; the last one is the answer."""
 
     steps: list[Step] = field(default_factory=list)
 
@@ -114,7 +114,7 @@ class Recorder:
         return self._step("positions", (x,), self._shapes.positions(x.shape, p, name), name, p)
 
     def answer(self, x: Value) -> Graph:
-        """The graph is complete."""
+        """Completes the graph and returns it."""
         self._step("answer", (x,), x.shape, "answer")
         return self.graph
 

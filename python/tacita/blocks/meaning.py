@@ -110,7 +110,7 @@ class Meaning(Generic[T, W]):
         return queries, *ops.columns(ops.linear(x, (a.key, a.value)), _widths(a.key, a.value))
 
     def _placed(self, query: T, key: T, a: Attention, name: str) -> tuple[T, T]:
-        """Queries and keys normalised, then turned by their positions, where the attention says so."""
+        """Normalises queries and keys, then turns them by their positions, where the attention says so."""
         ops = self._ops
         if a.normed:
             ours, theirs = a.normed

@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 
 def reach_mask(shape: tuple[int, int], reach: Reach) -> Array:
-    """(queries, keys): 1 where a query sees a key, else 0. The queries are those of the first tokens.
+    """Returns (queries, keys): 1 where a query sees a key, else 0. The queries are those of the first tokens.
 
     >>> reach_mask((3, 3), (1, 0))
     array([[1., 0., 0.],
@@ -43,7 +43,7 @@ def reach_mask(shape: tuple[int, int], reach: Reach) -> Array:
 
 
 def visible(mask: Array, shape: tuple[int, int], reach: Reach) -> Array:
-    """(..., queries, keys): 1 where a query sees a real key, else 0. mask: (..., keys).
+    """Returns (..., queries, keys): 1 where a query sees a real key, else 0. mask: (..., keys).
 
     Where nothing ahead is seen, the queries are those of the last tokens, and each sees itself even if it is
     padding. A prompt is padded on its left with copies of its first token, which sees nobody else either: so
@@ -62,8 +62,8 @@ def visible(mask: Array, shape: tuple[int, int], reach: Reach) -> Array:
 
 
 def angles(rotary: Rotary, shape: tuple[int, int], first: int = 0) -> tuple[Array, Array]:
-    """Cosines and sines, (tokens, head size / 2) each, of a tensor (..., tokens, head size) whose first
-    token has the position `first`."""
+    """Returns cosines and sines, (tokens, head size / 2) each, of a tensor (..., tokens, head size) whose
+    first token has the position `first`."""
     tokens, size = shape
     turns = rotary.base ** (-2.0 * np.arange(size // 2) / size)
     phases = np.arange(first, first + tokens)[:, None] * (-turns if rotary.back else turns)
@@ -71,7 +71,7 @@ def angles(rotary: Rotary, shape: tuple[int, int], first: int = 0) -> tuple[Arra
 
 
 def buckets(relative: Relative, shape: tuple[int, int]) -> NDArray[np.intp]:
-    """(queries, keys): the row of the table for each pair.
+    """Returns (queries, keys): the row of the table for each pair.
 
     Half of the buckets are for keys ahead. Of each half, half hold one distance each, and the others grow
     with the logarithm up to `distance`; what is farther shares the last.
@@ -84,7 +84,7 @@ def buckets(relative: Relative, shape: tuple[int, int]) -> NDArray[np.intp]:
 
 
 def _ahead(shape: tuple[int, int]) -> NDArray[np.intp]:
-    """(queries, keys): how far the key is ahead of the query."""
+    """Returns (queries, keys): how far the key is ahead of the query."""
     queries, keys = shape
     return np.asarray(np.arange(keys)[None, :] - np.arange(queries)[:, None], np.intp)
 
@@ -168,30 +168,30 @@ def _reversed(rows: int | None) -> int | None:
 
 @dataclass(frozen=True)
 class Past(Generic[T]):
-    """rows: tokens that it holds. nodes: keys, turned by their positions, and values (..., key heads, rows,
-    d) of each attention."""
+    """What a decoder remembers. rows: tokens that it holds. nodes: keys, turned by their positions, and
+    values (..., key heads, rows, d) of each attention."""
 
     rows: int = 0
     nodes: Mapping[str, tuple[T, T]] = field(default_factory=dict)
 
 
 class Keeper(Generic[T]):
-    """What an interpreter does about its past. past: None where nothing is to be kept."""
+    """Holds an interpreter's past and collects the next one. past: None where nothing is to be kept."""
 
     def __init__(self, past: Past[T] | None) -> None:
         self._past, self._next = past, dict[str, tuple[T, T]]()
         self.first = past.rows if past else 0
 
     def before(self, name: str) -> tuple[T, T] | None:
-        """Keys and values of the node's past, if it has one."""
+        """Returns keys and values of the node's past, if it has one."""
         return self._past.nodes.get(name) if self._past else None
 
     def keep(self, name: str, keys: T, values: T) -> tuple[T, T]:
-        """The same two, which the next past holds."""
+        """Puts keys and values into the next past, and returns the same two."""
         if self._past is not None:
             self._next[name] = keys, values
         return keys, values
 
     def then(self, rows: int) -> Past[T]:
-        """The past after a walk to which it holds so many tokens."""
+        """Returns the past after a walk, which holds `rows` tokens."""
         return Past(rows, self._next)

@@ -30,7 +30,7 @@ class Mean:
 
 
 def function_of(node: Node) -> str | None:
-    """The function's name of a node that has one."""
+    """Returns the name of the function of a node that has one."""
     if isinstance(node, Function):
         return node.kind
     return node.function if isinstance(node, FeedForward) else None

@@ -20,73 +20,75 @@ W = TypeVar("W")  # attention weights of the interpreter, normalised or not
 
 
 class Operations(Protocol[T, W]):
-    """Costs and errors of each operation are those of the interpreter; shapes are the same for all."""
+    """Operations on tensors. Costs and errors of each are those of the interpreter; shapes are the same for
+    all."""
 
     def enter(self, name: str, x: T | None = None) -> None:
         """Says that the node `name` begins, with x where that is known (progress, reports, records)."""
 
     def linear(self, x: T, maps: tuple[Dense, ...], add: T | None = None, *, opened: bool = False) -> T:
-        """Results of several maps of one input, side by side, plus `add` of the result's shape.
+        """Applies several maps to one input, side by side, and adds `add` of the result's shape.
 
         (..., rows, inputs) -> (..., rows, sum of outputs). opened: the client learns the result next.
         """
 
     def add(self, x: T, y: T) -> T:
-        """x + y."""
+        """Returns x + y."""
 
     def scaled(self, x: T, factor: float) -> T:
-        """x times a public number."""
+        """Returns x times a public number."""
 
     def positions(self, x: T, p: Positions) -> T:
-        """x plus rows that the party with the model knows."""
+        """Adds rows that the party with the model knows."""
 
     def columns(self, x: T, widths: tuple[int, ...]) -> tuple[T, ...]:
-        """The tensor cut into blocks of so many columns."""
+        """Cuts the tensor into blocks of so many columns."""
 
     def rows(self, x: T, count: int) -> T:
-        """The first rows, or for a negative number the last ones."""
+        """Returns the first rows, or for a negative number the last ones."""
 
     def heads(self, x: T, count: int) -> T:
-        """(..., rows, count * d) -> (..., count, rows, d)."""
+        """Splits columns into heads: (..., rows, count * d) -> (..., count, rows, d)."""
 
     def merge(self, x: T) -> T:
-        """The inverse of `heads`."""
+        """Inverts `heads`."""
 
     def turn(self, x: T, rotary: Rotary) -> T:
-        """(..., heads, rows, d) with each row turned by its position, which begins behind the past."""
+        """Turns each row of (..., heads, rows, d) by its position, which begins behind the past."""
 
     def kept(self, name: str, keys: T, values: T) -> tuple[T, T]:
-        """Keys and values (..., key heads, rows, d) of the node behind those of its past, all of which an
-        interpreter that was given a past keeps for the next step; the same two where it was not."""
+        """Returns keys and values (..., key heads, rows, d) of the node behind those of its past, all of
+        which an interpreter that was given a past keeps for the next step; the same two where it was not."""
 
     def scores(self, queries: T, keys: T, name: str) -> T:
-        """(..., heads, rows, d) and (..., key heads, tokens, d) -> (..., heads, rows, tokens), not scaled.
-        Neighbouring heads share keys where these have fewer (`arrays.regrouped`)."""
+        """Multiplies queries (..., heads, rows, d) by keys (..., key heads, tokens, d): (..., heads, rows,
+        tokens), not scaled. Neighbouring heads share keys where these have fewer (`regrouped`)."""
 
     def biased(self, scores: T, relative: Relative, name: str) -> T:
-        """Scores plus what the distance of key and query adds."""
+        """Adds what the distance of key and query adds to a score."""
 
     def softmax(self, scores: T, name: str, reach: Reach = EVERYWHERE) -> W:
-        """Weights of the real keys within reach of each query."""
+        """Returns the weights of the real keys within reach of each query."""
 
     def powers(self, scores: T, variant: Powers, name: str) -> W:
-        """Weights of the real keys, by powers instead of exponentials."""
+        """Returns the weights of the real keys, by powers instead of exponentials."""
 
     def mix(self, weights: W, values: T, name: str) -> T:
-        """Weights (..., heads, rows, tokens) times values (..., key heads, tokens, d): (..., heads, rows,
-        d)."""
+        """Multiplies weights (..., heads, rows, tokens) by values (..., key heads, tokens, d): (..., heads,
+        rows, d)."""
 
     def function(self, x: T, kind: str, name: str) -> T:
-        """A function by name, element by element. Raises PlanError for one that the interpreter lacks."""
+        """Computes a function by its name, element by element. Raises PlanError for one that the interpreter
+        lacks."""
 
     def times(self, x: T, y: T, name: str) -> T:
-        """x * y, element by element: a gate."""
+        """Returns x * y, element by element: a gate."""
 
     def norm(self, x: T, norm: Norm, name: str) -> T:
         """Normalises each row."""
 
     def mean(self, x: T, name: str, *, opened: bool = False) -> T:
-        """Mean of the rows of real tokens: (..., 1, columns). opened: the client learns the result next."""
+        """Averages the rows of real tokens: (..., 1, columns). opened: the client learns the result next."""
 
 
 # Rearrangements that every interpreter on arrays does alike: no arithmetic, no messages.
@@ -95,18 +97,18 @@ D = TypeVar("D", bound=np.generic)
 
 
 def columns(x: NDArray[D], widths: Sequence[int]) -> tuple[NDArray[D], ...]:
-    """Blocks of so many columns."""
+    """Cuts an array into blocks of so many columns."""
     return tuple(np.split(x, np.cumsum(widths)[:-1], axis=-1))
 
 
 def rows(x: NDArray[D], count: int) -> NDArray[D]:
-    """The first rows, or for a negative number the last ones."""
+    """Returns the first rows, or for a negative number the last ones."""
     return x[..., :count, :] if count >= 0 else x[..., count:, :]
 
 
 def regrouped(x: NDArray[D], heads: int) -> NDArray[D]:
-    """(..., more heads, rows, d) -> (..., heads, all rows of neighbours, d), or back: heads of queries that
-    share keys become the rows of one head, whose scores are then one product.
+    """Reshapes (..., more heads, rows, d) to (..., heads, all rows of neighbours, d), or back: heads of
+    queries that share keys become the rows of one head, whose scores are then one product.
 
     >>> regrouped(np.zeros((6, 5, 4)), 2).shape
     (2, 15, 4)
@@ -115,11 +117,11 @@ def regrouped(x: NDArray[D], heads: int) -> NDArray[D]:
 
 
 def heads(x: NDArray[D], count: int) -> NDArray[D]:
-    """(..., rows, count * d) -> (..., count, rows, d)."""
+    """Splits columns into heads: (..., rows, count * d) -> (..., count, rows, d)."""
     return np.moveaxis(x.reshape(*x.shape[:-1], count, -1), -2, -3)
 
 
 def merge(x: NDArray[D]) -> NDArray[D]:
-    """The inverse of `heads`."""
+    """Inverts `heads`."""
     moved: NDArray[Any] = np.moveaxis(x, -3, -2)
     return moved.reshape(*moved.shape[:-2], -1)

@@ -15,25 +15,26 @@ Array = NDArray[np.float64]
 
 
 class Weights:
-    """tensors: by name. What is made of them once, and not for every text, is cached (`cache`)."""
+    """Tensors by name, as interpreters take them. What is made of them once, and not for every text, is
+    cached (`cache`)."""
 
     def __init__(self, tensors: Mapping[str, Array]) -> None:
         self.tensors = tensors
         self._kept: dict[Hashable, Any] = {}
 
     def dense(self, d: Dense) -> tuple[Array, Array]:
-        """(outputs, inputs) and (outputs,), scaled."""
+        """Returns weight (outputs, inputs) and bias (outputs,), scaled."""
         weight, bias = self.unscaled(d)
         return (weight, bias) if d.scale == 1.0 else (d.scale * weight, d.scale * bias)
 
     def unscaled(self, d: Dense) -> tuple[Array, Array]:
-        """The same without `d.scale`: views of the tensors, where there is no gain."""
+        """Returns weight and bias without `d.scale`: views of the tensors, where there is no gain."""
         weight, bias, (ins, outs) = self._part(f"{d.name}.weight", d), self.bias(d), d.copies
         weight = weight * self.tensors[d.gain][:, None] if d.gain else weight
         return (weight if d.copies == (1, 1) else np.tile(weight / ins, (outs, ins))), bias
 
     def bias(self, d: Dense) -> Array:
-        """(outputs,), not scaled; zeros where there is none."""
+        """Returns the bias (outputs,), not scaled; zeros where there is none."""
         if not d.bias:
             return np.zeros(d.outputs)
         bias = self._part(f"{d.name}.bias", d)
@@ -41,31 +42,31 @@ class Weights:
         return bias if d.copies[1] == 1 else np.tile(bias, d.copies[1])
 
     def stacked(self, maps: tuple[Dense, ...]) -> tuple[Array, Array]:
-        """Several maps of one input as one."""
+        """Returns several maps of one input as one."""
         parts = [self.dense(d) for d in maps]
         if len(parts) == 1:
             return parts[0]
         return np.concatenate([w for w, _ in parts]), np.concatenate([b for _, b in parts])
 
     def stacked_bias(self, maps: tuple[Dense, ...]) -> Array:
-        """Their biases alone."""
+        """Returns the biases of several maps as one."""
         parts = [d.scale * self.bias(d) for d in maps]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def norm(self, n: Norm) -> tuple[Array, Array]:
-        """gamma and beta, (size,) each, scaled; ones and zeros where there are none."""
+        """Returns gamma and beta, (size,) each, scaled; ones and zeros where there are none."""
         gamma = np.tile(self.tensors[f"{n.name}.weight"], n.copies) if n.gamma else np.ones(n.size)
         beta = np.tile(self.tensors[f"{n.name}.bias"], n.copies) if n.beta else np.zeros(n.size)
         return (gamma, beta) if n.scale == 1.0 else (n.scale * gamma, n.scale * beta)
 
     def positions(self, p: Positions, tokens: int, past: int = 0) -> Array:
-        """(tokens, size): what is added to the words of a single text behind so many tokens."""
+        """Returns (tokens, size): what is added to the words of a single text behind so many tokens."""
         first = p.first + past
         rows = self.tensors[p.table][first : first + tokens]
         return np.asarray(rows + self.tensors[p.types][0] if p.types else rows)
 
     def relative(self, r: Relative, shape: tuple[int, int]) -> Array:
-        """(heads, queries, keys): what is added to scores of this shape."""
+        """Returns (heads, queries, keys): what is added to scores of this shape."""
         return np.moveaxis(self.tensors[r.table][sequence.buckets(r, shape)], -1, 0)
 
     def _part(self, name: str, d: Dense) -> Array:
@@ -73,7 +74,7 @@ class Weights:
         return self.tensors[name][k * rows : (k + 1) * rows]
 
     def cache(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """make(), called once for a key: for BERT-base converting weights takes seconds a text."""
+        """Returns make(), called once for a key: for BERT-base converting weights takes seconds a text."""
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]

@@ -29,8 +29,8 @@ POOLER = "pooler.dense.weight"
 def read_config(
     folder: Path, pooling: str | None, embeddings: bool, stored: Callable[[], Collection[str]]
 ) -> Config:
-    """Configuration of a folder, or of a GGUF file. stored: the names of its tensors, asked for only where
-    they decide.
+    """Reads the configuration of a folder, or of a GGUF file. stored: the names of its tensors, asked for
+    only where they decide.
 
     Errors: CheckpointError naming file, field, value and what is supported.
     """
@@ -51,7 +51,7 @@ def read_config(
 
 
 def _named(fields: Fields) -> tuple[str, str]:
-    """Family and head."""
+    """Returns family and head."""
     architectures = fields.data.get("architectures")
     name = architectures[0] if isinstance(architectures, list) and len(architectures) == 1 else architectures
     try:

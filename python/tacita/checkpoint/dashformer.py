@@ -71,7 +71,7 @@ def convert(data: Path, output: Path) -> Path:
 
 
 def read_tensors(weights: Path) -> Tensors:
-    """All tensors by Hugging Face name."""
+    """Returns all tensors by Hugging Face name."""
     tensors = _dense("classifier", _read(weights / "classifier_weights.csv"), HIDDEN, CLASSES)
     parts = {"query": "self.query", "key": "self.key", "value": "self.value", "combine": "output.dense"}
     for file, name in parts.items():
@@ -92,8 +92,8 @@ def read_tensors(weights: Path) -> Tensors:
 
 
 def tokenizer() -> Tokenizer:
-    """One token per letter, ids 1..24; other characters are refused, since the vocabulary has no unknown
-    token."""
+    """Builds a tokenizer of one token per letter, ids 1..24; other characters are refused, since the
+    vocabulary has no unknown token."""
     result = Tokenizer(
         models.WordLevel({letter: n + 1 for n, letter in enumerate(LETTERS)}, unk_token="[UNK]")
     )

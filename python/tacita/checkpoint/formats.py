@@ -186,7 +186,8 @@ class Shards:
 
     @cached_property
     def _files(self) -> Mapping[str, str]:
-        """Tensor -> file. Raises CheckpointError for a name outside the folder, and for too many bytes."""
+        """Maps a tensor to its file. Raises CheckpointError for a name outside the folder, and for too many
+        bytes."""
         listed = read_json(self.path, MAX_INDEX_BYTES).get("weight_map")
         if not isinstance(listed, dict) or not all(isinstance(file, str) for file in listed.values()):
             raise CheckpointError(f"{self.path}: no weight_map of names", hint="damaged or another file?")

@@ -37,7 +37,8 @@ ALIGNMENT = "general.alignment"
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """shape: outermost first. kind: ggml's number of its type. offset: bytes from the file's beginning."""
+    """Where a tensor stands. shape: outermost first. kind: ggml's number of its type. offset: bytes from the
+    file's beginning."""
 
     shape: tuple[int, ...]
     kind: int
@@ -46,7 +47,8 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Header:
-    """fields: what the file says, by its names. tensors: by the file's names."""
+    """What the head of a file says. fields: what the file says, by its names. tensors: by the file's
+    names."""
 
     path: Path
     fields: Mapping[str, Any]
@@ -54,7 +56,8 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """Errors: CheckpointError (absent, no GGUF, truncated, a length over its cap, a name twice)."""
+    """Reads the head of a file. Errors: CheckpointError (absent, no GGUF, truncated, a length over its cap, a
+    name twice)."""
     check_size(path, MAX_WEIGHT_BYTES)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
@@ -186,7 +189,8 @@ class GgufFile:
 
     @cached_property
     def _stored(self) -> Mapping[str, str]:
-        """Hugging Face's name -> the file's. Raises CheckpointError for a tensor that the families lack."""
+        """Maps Hugging Face's names to the file's. Raises CheckpointError for a tensor that the families
+        lack."""
         return {self._spelled(name): name for name in self.header.tensors}
 
     def _spelled(self, name: str) -> str:
@@ -229,7 +233,7 @@ class GgufFile:
             raise self._refused(name, info, f"{kind.name} is not dequantised by the library") from None
 
     def _halved(self, name: str, values: NDArray[np.float32], heads: object) -> NDArray[np.float32]:
-        """Pairs of neighbouring rows of each head, apart in its halves."""
+        """Moves pairs of neighbouring rows of each head apart, into its halves."""
         rows = len(values)
         if type(heads) is not int or heads < 1 or rows % (2 * heads):
             raise CheckpointError(f"{self.path}: {name} of {rows} rows, {heads!r:.20} heads", hint="damaged?")
@@ -318,7 +322,7 @@ def fields_of(file: GgufFile) -> Fields:
 
 
 def _own(fields: Mapping[str, Any], arch: str) -> dict[str, Any]:
-    """Fields of the architecture, without its name."""
+    """Returns the fields of the architecture, without its name."""
     return {name.removeprefix(f"{arch}."): v for name, v in fields.items() if name.startswith(f"{arch}.")}
 
 

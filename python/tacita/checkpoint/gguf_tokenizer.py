@@ -28,7 +28,8 @@ SINGLE_DIGITS = ("smollm",)
 
 
 def tokenizer_of(header: Header) -> Tokenizer:
-    """Errors: CheckpointError for another kind of tokenizer, an unknown way of cutting, a damaged table."""
+    """Builds the tokenizer of a file. Errors: CheckpointError for another kind of tokenizer, an unknown way
+    of cutting, a damaged table."""
     from tokenizers import AddedToken, Tokenizer, decoders, models
 
     fields = header.fields
@@ -62,7 +63,8 @@ def _pieces(header: Header) -> tuple[list[str], list[int]]:
 
 
 def _merges(header: Header, ids: dict[str, int]) -> list[tuple[str, str]]:
-    """Pairs of pieces in the order in which they are joined; each, and what it makes, has a number."""
+    """Returns pairs of pieces in the order in which they are joined; each, and what it makes, has a
+    number."""
     lines = header.fields.get(f"{AT}merges")
     if not isinstance(lines, list):
         raise _refused(header, "merges", type(lines), BESIDE)
@@ -89,7 +91,7 @@ def _cut(header: Header) -> Any:
 
 
 def _bos_template(header: Header, pieces: list[str]) -> Any:
-    """Every text begins with one token."""
+    """Puts one token before every text."""
     from tokenizers.processors import TemplateProcessing
 
     first = header.fields.get(f"{AT}bos_token_id")

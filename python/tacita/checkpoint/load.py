@@ -71,7 +71,8 @@ def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = T
 
 
 def _resolve(path: Path) -> Path:
-    """A folder or a GGUF file, before the shipped model of that name. Raises CheckpointError for neither."""
+    """Returns the folder or GGUF file, before the shipped model of that name. Raises CheckpointError for
+    neither."""
     if path.is_dir() or gguf_of(path) is not None:
         return path
     if str(path) not in (folders := shipped()):

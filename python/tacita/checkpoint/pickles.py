@@ -109,8 +109,8 @@ class _Mark:
 
 
 def described(data: bytes, where: str) -> Mapping[str, Described]:
-    """Tensors by name. Cost: linear in the data, which the caller caps. Raises CheckpointError naming what is
-    not admitted."""
+    """Describes the tensors by name. Cost: linear in the data, which the caller caps. Raises CheckpointError
+    naming what is not admitted."""
     machine = _Machine(io.BytesIO(data))
     try:
         content = machine.run()
@@ -134,7 +134,7 @@ def _tensors(content: dict[str, Any]) -> Mapping[str, Described]:
 
 
 class _Machine:
-    """Stack and memory of the instructions that are known."""
+    """Interprets the instructions that are known, on a stack and a memory."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -226,7 +226,7 @@ def _named(name: str) -> Named:
 
 
 def _storage(identity: Any) -> Storage:
-    """("storage", kind, key, place, count)."""
+    """Parses ("storage", kind, key, place, count)."""
     if type(identity) is not tuple or len(identity) != 5 or identity[0] != "storage":
         raise CheckpointError("a persistent id that is no storage")
     _, kind, key, _, count = identity
@@ -236,7 +236,7 @@ def _storage(identity: Any) -> Storage:
 
 
 def _call(function: Any, arguments: Any) -> Any:
-    """What one of the two functions gives."""
+    """Returns what one of the two known functions gives."""
     if function == Named(ORDERED) and arguments == ():
         return {}
     if function != Named(REBUILD) or type(arguments) is not tuple or len(arguments) not in (6, 7):

@@ -24,8 +24,8 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Reference:
-    """logits: shape (outputs,), as a client sees the answer: normalised where the model normalises; (tokens,
-    outputs) of a model that answers for every token.
+    """What the model answers. logits: shape (outputs,), as a client sees the answer: normalised where the
+    model normalises; (tokens, outputs) of a model that answers for every token.
 
     trace: every recorded intermediate by name (see `blocks.floats`), and "answer", before it is normalised.
     """
@@ -37,7 +37,7 @@ class Reference:
 def reference(
     checkpoint: Checkpoint, hidden: Array, mask: Array, record: See = unseen, *, all_rows: bool = True
 ) -> Reference:
-    """Float64 forward pass of one input.
+    """Runs the forward pass of one input in float64.
 
     hidden: (tokens, hidden) after the embedding; mask: (tokens,), 1 for a real token, 0 for padding, whose
     rows are computed like all others; so are all rows of the last layer, or with all_rows=False only those

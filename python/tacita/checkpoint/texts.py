@@ -38,7 +38,8 @@ SIZE, PROMPT = "word_embedding_dimension", "include_prompt"
 
 @dataclass(frozen=True)
 class Sentences:
-    """pooling: "cls" or "mean". normalise: whether the vector is divided by its length."""
+    """What a folder of sentence-transformers says. pooling: "cls" or "mean". normalise: whether the vector is
+    divided by its length."""
 
     pooling: str
     normalise: bool
@@ -77,7 +78,7 @@ def _refuse_half(folder: Path, pooling: str | None) -> None:
 
 
 def _modules(path: Path) -> dict[str, str]:
-    """Kind -> folder, in the order of the file."""
+    """Maps each kind of module to its folder, in the order of the file."""
     listed = read_objects(path)
     kinds = tuple(_kind(path, module) for module in listed)
     if kinds not in ORDERS:
@@ -89,8 +90,8 @@ def _modules(path: Path) -> dict[str, str]:
 
 
 def _kind(path: Path, module: Mapping[str, Any]) -> str:
-    """Transformer of `sentence_transformers.models.Transformer`; a module of another package keeps its whole
-    name."""
+    """Returns the kind of a module, such as Transformer for `sentence_transformers.models.Transformer`; a
+    module of another package keeps its whole name."""
     name = str(module.get("type"))
     parts = name.split(".")
     kind = parts[-1] if parts[0] == PACKAGE else name
@@ -116,8 +117,8 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def _contains(folder: Path, place: Path) -> bool:
-    """Follows links of folders (files of a hub's cache are links to elsewhere, as config.json itself may
-    be)."""
+    """Whether the place lies inside the folder, once links are followed (files of a hub's cache are links to
+    elsewhere, as config.json itself may be)."""
     return place.resolve().is_relative_to(folder.resolve()) and place.resolve() != folder.resolve()
 
 
@@ -158,7 +159,7 @@ def _mode(path: Path, flags: Mapping[str, Any]) -> str:
 
 
 def _normalises(place: Path) -> bool:
-    """True: the module has no options. Raises CheckpointError where its folder states some."""
+    """Returns True: the module has no options. Raises CheckpointError where its folder states some."""
     path = place / "config.json"
     if path.is_file() and (data := read_json(path)):
         raise CheckpointError(
@@ -189,9 +190,8 @@ MAX_TEXT_BYTES = 16 << 20
 
 
 def load_texts(path: str | Path | None = None) -> tuple[str, ...]:
-    """One text a line, `#` lines left out; default: the shipped file. Errors: InputError (absent, too
-    large, empty).
-    """
+    """Reads one text a line, `#` lines left out; default: the shipped file. Errors: InputError (absent, too
+    large, empty)."""
     shipped = resources.files("tacita.data").joinpath(FILE)
     content = shipped.read_text(encoding="utf-8") if path is None else _read(Path(path))
     texts = tuple(line.strip() for line in content.splitlines() if line.strip() and not line.startswith("#"))

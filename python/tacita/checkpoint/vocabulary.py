@@ -106,7 +106,8 @@ def _vocabulary(path: Path) -> dict[str, int]:
 
 
 def _merges(path: Path, ids: dict[str, int]) -> list[tuple[str, str]]:
-    """Pairs of pieces in the order in which they are joined; each, and what it makes, has a number."""
+    """Returns pairs of pieces in the order in which they are joined; each, and what it makes, has a
+    number."""
     lines = [line for line in _lines(path) if line and not line.startswith("#version")]
     pairs = [tuple(line.split(" ")) for line in lines]
     for number, pair in enumerate(pairs):
@@ -134,15 +135,15 @@ def _special(options: Fields, name: str, ids: dict[str, int], defaults: dict[str
 
 
 def _lines(path: Path) -> list[str]:
-    """Ends of lines alone divide: a piece may be one of the other signs that Python calls so."""
+    """Splits at ends of lines alone: a piece may be one of the other signs that Python calls so."""
     return [line.removesuffix("\r") for line in _text(path).removesuffix("\n").split("\n")]
 
 
 def _with_special(
     tokenizer: Tokenizer, options: Fields, ids: dict[str, int], defaults: dict[str, str]
 ) -> Tokenizer:
-    """Words such as [MASK] in a text are one token each, where the vocabulary has them. RoBERTa's takes
-    the space before it with it."""
+    """Makes words such as [MASK] in a text one token each, where the vocabulary has them. RoBERTa's takes the
+    space before it with it."""
     from tokenizers import AddedToken
 
     contents = {name: _content(options.data.get(name, default)) for name, default in defaults.items()}
@@ -177,8 +178,8 @@ BEND = -0.75  # of the cubic between two points, as torch's and ONNX's `cubic_co
 
 
 def for_size(table: Array, first: int, tokens: int) -> Array:
-    """Positions (1, rows, hidden) or (rows, hidden) -> (tokens, hidden): a square, row by row, behind the
-    `first` tokens that have no place in the image.
+    """Resizes positions (1, rows, hidden) or (rows, hidden) to (tokens, hidden): a square, row by row, behind
+    the `first` tokens that have no place in the image.
 
     Between the places of the learned square it is bicubic interpolation, without smoothing where there are
     fewer now: what transformers does for the size of an image, and ONNX's Resize with half pixels. A table
@@ -195,7 +196,8 @@ def for_size(table: Array, first: int, tokens: int) -> Array:
 
 
 def cubic(points: int, wanted: int) -> Array:
-    """(wanted, points): what each new place takes of each old one. Places beyond an end take the end's."""
+    """Returns (wanted, points): what each new place takes of each old one. Places beyond an end take the
+    end's."""
     weights = np.zeros((wanted, points))
     for i in range(wanted):
         place = (i + 0.5) * points / wanted - 0.5
@@ -205,7 +207,7 @@ def cubic(points: int, wanted: int) -> Array:
 
 
 def _share(distance: float) -> float:
-    """Keys' cubic kernel: 1 at the place itself, 0 at the other places and beyond two of them."""
+    """Computes Keys' cubic kernel: 1 at the place itself, 0 at the other places and beyond two of them."""
     if distance <= 1.0:
         return ((BEND + 2.0) * distance - (BEND + 3.0)) * distance**2 + 1.0
     if distance < 2.0:

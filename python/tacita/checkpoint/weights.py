@@ -33,11 +33,11 @@ class Stored(Protocol):
         """Lists the names of the tensors, from the file's head alone."""
 
     def read(self, names: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
-        """Name -> dtype, shape, data (`texts.embedding.decode`). Raises CheckpointError."""
+        """Reads tensors: name -> dtype, shape, data (`texts.embedding.decode`). Raises CheckpointError."""
 
 
 def open_weights(folder: Path) -> Stored:
-    """The folder's weights, or a GGUF file's. Errors: CheckpointError (absent, too large, damaged)."""
+    """Opens the folder's weights, or a GGUF file's. Errors: CheckpointError (absent, too large, damaged)."""
     if file := gguf_of(folder):
         return file
     whole = folder / "model.safetensors"

@@ -43,7 +43,7 @@ class AlbertConfig(EncoderConfig):
 
 
 def read(f: Fields, **answer: Any) -> AlbertConfig:
-    """config.json -> configuration. Layers in several groups are refused: no published model has them."""
+    """Reads config.json. Layers in several groups are refused: no published model has them."""
     f.only("num_hidden_groups", 1)
     f.only("inner_group_num", 1)
     sizes, size = bert.bert_sizes(f), f.width("embedding_size")
@@ -52,7 +52,7 @@ def read(f: Fields, **answer: Any) -> AlbertConfig:
 
 
 def names(m: EncoderConfig) -> Names:
-    """Ours are BERT's. Layers share their tensors."""
+    """Returns BERT's names. Layers share their tensors."""
     shared = {bert.layer_prefix(i): SHARED for i in range(m.layers)}
     return Names(
         ("albert.",), shared | PARTS, tied("predictions.decoder", "predictions.bias", bert.WORD_TABLE)

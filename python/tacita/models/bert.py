@@ -33,14 +33,15 @@ OPTIONS = {"activation": ACTIVATIONS, "pooling": layers.ALL}
 
 @dataclass(frozen=True)
 class BertConfig(EncoderConfig):
-    """retrained: what stands in place of softmax and LayerNorm, by default nothing. embedding_norm: whether
-    a LayerNorm follows the sum of the embedding tables. pooling: one of `heads.ALL`."""
+    """The configuration of a BERT model. retrained: what stands in place of softmax and LayerNorm, by default
+    nothing. embedding_norm: whether a LayerNorm follows the sum of the embedding tables. pooling: one of
+    `heads.ALL`."""
 
     retrained: Retrained = ORDINARY
 
 
 def read(f: Fields, **answer: Any) -> BertConfig:
-    """config.json -> configuration. answer: the fields that follow from the head (`checkpoint.config`)."""
+    """Reads config.json. answer: the fields that follow from the head (`checkpoint.config`)."""
     sizes = bert_sizes(f)
     norm = f.flag("emb_layer_norm_before", True)  # ESM's name for it
     return BertConfig(**sizes, embedding_norm=norm, retrained=read_retrained(f), **answer)
@@ -66,7 +67,7 @@ def bert_sizes(f: Fields) -> dict[str, Any]:
 
 
 def names(m: EncoderConfig) -> Names:
-    """Ours are Hugging Face's. A decoder of words is the table of words."""
+    """Returns Hugging Face's names. A decoder of words is the table of words."""
     at = "cls.predictions"
     return Names(("bert.",), also=tied(f"{at}.decoder", f"{at}.bias", WORD_TABLE))
 
@@ -77,8 +78,8 @@ def classifier_pooling(f: Fields) -> str:
 
 
 def forward(b: Blocks[T, A], m: BertConfig, x: T, *, all_rows: bool = False) -> A:
-    """The model: hidden states (tokens, hidden) -> answer (1, outputs), or (tokens, outputs) for a task that
-    has an answer for every token.
+    """Computes the model: hidden states (tokens, hidden) -> answer (1, outputs), or (tokens, outputs) for a
+    task that has an answer for every token.
 
     all_rows: the last layer gives every token, also where only the first is read (for the records of a
     calibration).
@@ -88,7 +89,7 @@ def forward(b: Blocks[T, A], m: BertConfig, x: T, *, all_rows: bool = False) -> 
 
 
 def front(b: Blocks[T, A], m: EncoderConfig, words: T) -> T:
-    """Rows of the word table (tokens, embedding size) of a single text -> hidden states."""
+    """Maps rows of the word table (tokens, embedding size) of a single text to hidden states."""
     size, x = m.embedding_size or m.hidden, words
     types = "embeddings.token_type_embeddings.weight" if m.types else None
     if m.position_table:

@@ -40,7 +40,7 @@ class DistilBertConfig(EncoderConfig):
 
 
 def read(f: Fields, **answer: Any) -> DistilBertConfig:
-    """config.json -> configuration. Sinusoidal positions are stored as a table like others."""
+    """Reads config.json. Sinusoidal positions are stored as a table like others."""
     f.only("pruned_heads", {})
     return DistilBertConfig(
         layers=f.layers("n_layers"),
@@ -57,7 +57,7 @@ def read(f: Fields, **answer: Any) -> DistilBertConfig:
 
 
 def names(m: EncoderConfig) -> Names:
-    """Ours are BERT's."""
+    """Returns BERT's names."""
     return Names(("distilbert.",), PARTS, tied("vocab_projector", "vocab_projector.bias", bert.WORD_TABLE))
 
 

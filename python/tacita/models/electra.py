@@ -29,7 +29,7 @@ class ElectraConfig(EncoderConfig):
 
 
 def read(f: Fields, **answer: Any) -> ElectraConfig:
-    """config.json -> configuration."""
+    """Reads config.json."""
     sizes, size = bert.bert_sizes(f), f.width("embedding_size")
     return ElectraConfig(**sizes, embedding_size=0 if size == sizes["hidden"] else size, **answer)
 

@@ -30,7 +30,7 @@ class Gpt2Config(DecoderConfig):
 
 
 def read(f: Fields, **answer: Any) -> Gpt2Config:
-    """config.json -> configuration."""
+    """Reads config.json."""
     f.only("scale_attn_weights", True)
     f.only("scale_attn_by_inverse_layer_idx", False)
     f.only("add_cross_attention", False)
@@ -54,7 +54,7 @@ def read(f: Fields, **answer: Any) -> Gpt2Config:
 
 
 def names(m: DecoderConfig) -> Names:
-    """Ours are Hugging Face's but for the tables."""
+    """Returns Hugging Face's names but for the tables."""
     parts = {WORDS: "wte.weight", POSITIONS: "wpe.weight"}
     tied = {"lm_head.weight": "wte.weight"} if m.tied else {}
     turned = [f"h.{i}.{name}.weight" for i in range(m.layers) for name in MAPS]

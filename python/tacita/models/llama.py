@@ -28,8 +28,9 @@ KINDS = ("llama", "mistral", "qwen2")
 
 @dataclass(frozen=True)
 class LlamaConfig(DecoderConfig):
-    """shared: heads of queries that share one of keys and values. base: of the rotary positions. biases: of
-    queries, keys and values, of the attention's output, of the feed-forward."""
+    """The configuration of a LLaMA model. shared: heads of queries that share one of keys and values. base:
+    of the rotary positions. biases: of queries, keys and values, of the attention's output, of the
+    feed-forward."""
 
     shared: int = field(default=1, metadata=AT_DEFAULT)
     base: float = field(default=BASE, metadata=AT_DEFAULT)
@@ -37,7 +38,7 @@ class LlamaConfig(DecoderConfig):
 
 
 def read(f: Fields, **answer: Any) -> LlamaConfig:
-    """config.json -> configuration."""
+    """Reads config.json."""
     kind, count = f.name("model_type", KINDS, "llama"), f.heads("num_attention_heads", "hidden_size")
     layers, hidden = f.layers("num_hidden_layers"), f.width("hidden_size")
     decoders.refuse_others(f, hidden // count, layers)
@@ -64,7 +65,7 @@ def read(f: Fields, **answer: Any) -> LlamaConfig:
 
 
 def names(m: DecoderConfig) -> Names:
-    """Ours are Hugging Face's but for the table of words."""
+    """Returns Hugging Face's names but for the table of words."""
     table = "embed_tokens.weight"
     tied = {"lm_head.weight": table} if m.tied else {}
     return Names(("model.",), {bert.WORD_TABLE: table, **tied})

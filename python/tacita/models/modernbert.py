@@ -33,8 +33,9 @@ KINDS = ("full_attention", "sliding_attention")
 
 @dataclass(frozen=True)
 class ModernBertConfig(EncoderConfig):
-    """every: each layer whose number this divides sees all tokens; others `reach` tokens to each side. bases:
-    of the rotary positions of both. biases: of attention, feed-forward, head and decoder."""
+    """The configuration of a ModernBERT model. every: each layer whose number this divides sees all tokens;
+    others `reach` tokens to each side. bases: of the rotary positions of both. biases: of attention,
+    feed-forward, head and decoder."""
 
     every: int = field(default=3, metadata=AT_DEFAULT)
     reach: int = field(default=64, metadata=AT_DEFAULT)
@@ -44,7 +45,7 @@ class ModernBertConfig(EncoderConfig):
 
 
 def read(f: Fields, **answer: Any) -> ModernBertConfig:
-    """config.json -> configuration."""
+    """Reads config.json."""
     every, layers = f.integer("global_attn_every_n_layers", 1 << 10, default=3), f.layers("num_hidden_layers")
     f.only("layer_types", [KINDS[i % every > 0] for i in range(layers)])
     near, far, head = (f.flag(name, False) for name in ("attention_bias", "mlp_bias", "classifier_bias"))
@@ -70,7 +71,7 @@ def read(f: Fields, **answer: Any) -> ModernBertConfig:
 
 
 def names(m: EncoderConfig) -> Names:
-    """Ours are Hugging Face's but for the embedding's."""
+    """Returns Hugging Face's names but for the embedding's."""
     return Names(("model.",), PARTS, {"decoder.weight": (PARTS[bert.WORD_TABLE],)})
 
 

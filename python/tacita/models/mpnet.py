@@ -36,7 +36,7 @@ class MPNetConfig(EncoderConfig):
 
 
 def read(f: Fields, **answer: Any) -> MPNetConfig:
-    """config.json -> configuration."""
+    """Reads config.json."""
     first = roberta.PADDING + 1  # fixed in the implementation, whatever pad_token_id says
     positions = f.positions("max_position_embeddings", first)
     sizes = bert.bert_sizes(f) | {"positions": positions, "types": 0}
@@ -45,7 +45,7 @@ def read(f: Fields, **answer: Any) -> MPNetConfig:
 
 
 def names(m: EncoderConfig) -> Names:
-    """Ours are BERT's, and RoBERTa's decoder of words."""
+    """Returns BERT's names, and RoBERTa's for the decoder of words."""
     return Names(("mpnet.",), PARTS, tied("lm_head.decoder", "lm_head.bias", bert.WORD_TABLE))
 
 

@@ -29,7 +29,8 @@ MOST = 2.0**10  # of lambdas and mus
 
 @dataclass(frozen=True)
 class NanoGuardConfig(EncoderConfig):
-    """lambdas, mus: see `Carried.of`. base: of the rotary positions."""
+    """The configuration of a NanoGuard model. lambdas, mus: see `Carried.of`. base: of the rotary
+    positions."""
 
     lambdas: tuple[float, ...] = field(default=(), metadata=AT_DEFAULT)
     mus: tuple[float, ...] = field(default=(), metadata=AT_DEFAULT)
@@ -37,7 +38,7 @@ class NanoGuardConfig(EncoderConfig):
 
 
 def read(f: Fields, **answer: Any) -> NanoGuardConfig:
-    """config.json -> configuration."""
+    """Reads config.json."""
     layers, heads, hidden = f.layers("n_layer"), f.heads("n_head", "n_embd"), f.width("n_embd")
     f.only("n_kv_head", heads)
     f.only("layer_norm_eps", CLASSIFIER_EPSILON)
@@ -63,12 +64,12 @@ def read(f: Fields, **answer: Any) -> NanoGuardConfig:
 
 
 def names(m: EncoderConfig) -> Names:
-    """The file's, but for the table of words."""
+    """Returns the file's names, but for the table of words."""
     return Names((), {bert.WORD_TABLE: "transformer.wte.weight"})
 
 
 def classifier_pooling(f: Fields) -> str:
-    """The mean."""
+    """Classifiers read the mean."""
     return "mean"
 
 

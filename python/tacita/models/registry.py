@@ -44,8 +44,8 @@ REFUSED["deberta"] = REFUSED["deberta-v2"]
 
 @dataclass(frozen=True)
 class Family:
-    """config: its type, with the fields of `models.base`. module: the file with `read`, `names`, `forward`,
-    `front`, `check` and `classifier_pooling`.
+    """A family of models. config: its type, with the fields of `models.base`. module: the file with `read`,
+    `names`, `forward`, `front`, `check` and `classifier_pooling`.
 
     options: names that a field of the configuration may have. architectures: what config.json says -> head
     (`models.shared.layers`). model_types: what it says where it names no architecture.
@@ -87,8 +87,8 @@ def family_of(config: Config) -> str:
 
 
 def named(architecture: str | None, model_type: str | None) -> tuple[str, str]:
-    """Family and head of what config.json says; without an architecture, an encoder of this type. Raises
-    CheckpointError for what no family has."""
+    """Returns family and head of what config.json says; without an architecture, an encoder of this type.
+    Raises CheckpointError for what no family has."""
     for name, family in FAMILIES.items():
         if architecture in family.architectures:
             return name, family.architectures[str(architecture)]
@@ -110,7 +110,7 @@ def supported(architecture: str) -> str:
 
 
 def module_of(config: Config) -> Any:
-    """The family's file. Raises CheckpointError for a configuration of none."""
+    """Returns the family's file. Raises CheckpointError for a configuration of none."""
     return FAMILIES[family_of(config)].module
 
 
@@ -124,8 +124,8 @@ def unknown_option(family: str, config: object) -> str | None:
 
 
 def outline(family: str, **sizes: Any) -> Config:
-    """A configuration that has the nodes of a model of which only sizes and options are known, as a plan
-    states them: no tables, and nothing that a checkpoint alone could say."""
+    """Returns a configuration that has the nodes of a model of which only sizes and options are known, as a
+    plan states them: no tables, and nothing that a checkpoint alone could say."""
     config: Config = FAMILIES[family].config(
         vocab=1, positions=1, types=0, norm_eps=0.0, embeddings=False, **sizes
     )
@@ -161,14 +161,14 @@ def forward(b: Blocks[T, A], config: Config, x: T, *, all_rows: bool = False) ->
 
 
 def front(b: Blocks[T, A], config: Config, words: T) -> T:
-    """Rows of the word table (tokens, hidden) of a single text -> hidden states."""
+    """Maps rows of the word table (tokens, hidden) of a single text to hidden states."""
     result: T = module_of(config).front(b, config, words)
     return result
 
 
 def shapes(config: Config, tokens: int, *, hidden_embedding: bool = False) -> Shapes:
-    """The model's nodes and tensors, for hidden states of so many tokens; with the front where it is
-    hidden."""
+    """Walks the model on hidden states of so many tokens, and returns its nodes and tensors; with the front
+    where it is hidden."""
     walk = Shapes()
     x = (tokens, config.hidden)
     if hidden_embedding:
@@ -179,7 +179,8 @@ def shapes(config: Config, tokens: int, *, hidden_embedding: bool = False) -> Sh
 
 @lru_cache(maxsize=32)
 def nodes(config: Config) -> Mapping[str, Node]:
-    """The model's nodes by name, in the order of the walk. The number of tokens changes none of them."""
+    """Returns the model's nodes by name, in the order of the walk. The number of tokens changes none of
+    them."""
     return MappingProxyType(shapes(config, 1).nodes)
 
 

@@ -31,7 +31,7 @@ class RobertaConfig(EncoderConfig):
 
 
 def read(f: Fields, **answer: Any) -> RobertaConfig:
-    """config.json -> configuration."""
+    """Reads config.json."""
     first = f.integer("pad_token_id", MOST_PADDING, default=PADDING, least=0) + 1
     sizes = bert.bert_sizes(f) | {"positions": f.positions("max_position_embeddings", first)}
     return RobertaConfig(**sizes, first_position=first, **answer)

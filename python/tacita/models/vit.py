@@ -39,15 +39,15 @@ FLAT = frozenset((*FIRST, POSITIONS, f"{PATCHES}.weight"))  # files keep more ax
 
 @dataclass(frozen=True)
 class ViTConfig(EncoderConfig):
-    """layer_scale: whether blocks have it, as DINOv2's. qkv_bias: whether queries, keys and values have
-    biases."""
+    """The configuration of a vision transformer. layer_scale: whether blocks have it, as DINOv2's. qkv_bias:
+    whether queries, keys and values have biases."""
 
     layer_scale: bool = field(default=False, metadata=AT_DEFAULT)
     qkv_bias: bool = field(default=True, metadata=AT_DEFAULT)
 
 
 def read(f: Fields, **answer: Any) -> ViTConfig:
-    """config.json, and preprocessor_config.json where there is one -> configuration."""
+    """Reads config.json, and preprocessor_config.json where there is one."""
     kind = f.name("model_type", MODEL_TYPES, "vit")
     scaled = kind == "dinov2"
     for name, value in (("num_channels", 3), ("use_swiglu_ffn", False), ("pooler_act", "tanh")):
@@ -74,7 +74,7 @@ def read(f: Fields, **answer: Any) -> ViTConfig:
 
 
 def names(m: ViTConfig) -> Names:
-    """Ours are DINOv2's."""
+    """Returns DINOv2's names."""
     prefixes = ("dinov2.",) if m.layer_scale else ("vit.", "deit.")
     if m.layer_scale and m.image:
         return Names(prefixes, SCALED, flat=FLAT, square_after=m.image.extra)

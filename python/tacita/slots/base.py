@@ -46,85 +46,87 @@ class Backend(Protocol):
 
     @property
     def slots(self) -> int:
-        """Length of every slot vector (a power of two)."""
+        """The length of every slot vector (a power of two)."""
         ...
 
     @property
     def max_level(self) -> int:
-        """Level of a fresh or a bootstrapped ciphertext."""
+        """The level of a fresh or a bootstrapped ciphertext."""
         ...
 
     def level(self, ct: Ct) -> int:
-        """Rescalings left."""
+        """Returns the number of rescalings left."""
         ...
 
     def add(self, a: Ct, b: Ct) -> Ct:
-        """a + b at min(level); no level used."""
+        """Returns a + b at min(level); no level used."""
         ...
 
     def sub(self, a: Ct, b: Ct) -> Ct:
-        """a - b at min(level); no level used."""
+        """Returns a - b at min(level); no level used."""
         ...
 
     def neg(self, a: Ct) -> Ct:
-        """-a; no level used."""
+        """Returns -a; no level used."""
         ...
 
     def add_const(self, a: Ct, c: complex) -> Ct:
-        """a + c in every slot; no level used."""
+        """Returns a + c in every slot; no level used."""
         ...
 
     def add_vector(self, a: Ct, v: Vector) -> Ct:
-        """a + periodic v; no level used. Errors: ShapeError when the period does not divide `slots`."""
+        """Returns a + periodic v; no level used. Errors: ShapeError when the period does not divide
+        `slots`."""
         ...
 
     def mul(self, a: Ct, b: Ct) -> Ct:
-        """a * b, relinearised and rescaled: min(level) - 1."""
+        """Returns a * b, relinearised and rescaled: min(level) - 1."""
         ...
 
     def square(self, a: Ct) -> Ct:
-        """a * a: level - 1."""
+        """Returns a * a: level - 1."""
         ...
 
     def dot(self, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
-        """sum_i xs[i] * ys[i] with one relinearisation and one rescaling: min(level) - 1."""
+        """Returns sum_i xs[i] * ys[i] with one relinearisation and one rescaling: min(level) - 1."""
         ...
 
     def mul_const(self, a: Ct, c: complex) -> Ct:
-        """a * c: level - 1."""
+        """Returns a * c: level - 1."""
         ...
 
     def mul_int(self, a: Ct, k: int) -> Ct:
-        """a * k exactly, |k| <= 2^20; no level used, log2|k| bits of headroom, k times the noise."""
+        """Returns a * k exactly, |k| <= 2^20; no level used, log2|k| bits of headroom, k times the noise."""
         ...
 
     def mul_i(self, a: Ct) -> Ct:
-        """a times the imaginary unit; free."""
+        """Returns a times the imaginary unit; free."""
         ...
 
     def mul_vector(self, a: Ct, v: Vector) -> Ct:
-        """a * periodic v: level - 1."""
+        """Returns a * periodic v: level - 1."""
         ...
 
     def conjugate(self, a: Ct) -> Ct:
-        """Complex conjugate of every slot; no level, one key switch."""
+        """Returns the complex conjugate of every slot; no level, one key switch."""
         ...
 
     def rotate(self, a: Ct, k: int) -> Ct:
-        """Left rotation out[j] = a[j + k mod slots], k of either sign; no level, one key switch (none for k =
-        0)."""
+        """Rotates to the left: out[j] = a[j + k mod slots], k of either sign; no level, one key switch (none
+        for k = 0)."""
         ...
 
     def rotate_many(self, a: Ct, ks: Sequence[int]) -> list[Ct]:
-        """[rotate(a, k) for k in ks], decomposing a once."""
+        """Returns [rotate(a, k) for k in ks], decomposing a once."""
         ...
 
     def linear(self, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
-        """The general slot-linear map of the plan: min(level) - 1. Cost: see LinearPlan."""
+        """Applies the general slot-linear map of the plan: min(level) - 1. Cost: see LinearPlan."""
         ...
 
     def matmul(self, xs: Sequence[Ct], weights: Vector, bias: Vector | None = None) -> list[Ct]:
-        """out[o] = bias[o] + sum_i weights[o, i] * xs[i]: a matrix product over ciphertexts. min(level) - 1.
+        """Computes out[o] = bias[o] + sum_i weights[o, i] * xs[i]: a matrix product over ciphertexts.
+        min(level) - 1.
 
         weights: real, (outputs, inputs, period); bias: (outputs, period) or None; the last axis repeats over
         all slots (period 1 means scalars; a power of two up to MAX_PERIOD). Cost: one modular multiply-add
@@ -136,8 +138,8 @@ class Backend(Protocol):
     def products(
         self, left: Sequence[Sequence[Ct]], right: Sequence[Sequence[Ct]], onto: Products | None = None
     ) -> Products:
-        """acc[j][i] (+)= sum_c left[c][j] * right[c][i], of degree 2: neither relinearised nor rescaled. No
-        level.
+        """Computes acc[j][i] (+)= sum_c left[c][j] * right[c][i], of degree 2: neither relinearised nor
+        rescaled. No level.
 
         left: (count, rows), right: (count, columns). onto: accumulators to add to (taken over); all operands
         must be at its level or above. Cost: count * rows * columns tensor products. Errors: ShapeError for
@@ -146,25 +148,27 @@ class Backend(Protocol):
         ...
 
     def relinearise(self, products: Products) -> list[list[Ct]]:
-        """[rows][columns] ciphertexts, relinearised and rescaled: level - 1. Takes the accumulators over."""
+        """Returns [rows][columns] ciphertexts, relinearised and rescaled: level - 1. Takes the accumulators
+        over."""
         ...
 
     def poly(self, a: Ct, coeffs: Vector) -> Ct:
-        """sum_k coeffs[k] T_k(a) for slots in [-1, 1]: ceil(log2(d + 1)) levels for degree d >= 1."""
+        """Computes sum_k coeffs[k] T_k(a) for slots in [-1, 1]: ceil(log2(d + 1)) levels for degree d >=
+        1."""
         ...
 
     def drop_to(self, a: Ct, level: int) -> Ct:
-        """a at a level not above its own; free. Lower levels make every later operation cheaper."""
+        """Returns a at a level not above its own; free. Lower levels make every later operation cheaper."""
         ...
 
     def bootstrap(self, cts: Sequence[Ct], kinds: Sequence[Kind]) -> list[Ct]:
-        """Every ciphertext at max_level; its parts must lie in [-1, 1]. "complex" costs about twice
+        """Returns every ciphertext at max_level; its parts must lie in [-1, 1]. "complex" costs about twice
         "real"."""
         ...
 
     def bootstrap_through(self, cts: Sequence[Ct], kinds: Sequence[Kind], harmonics: Vector) -> list[Ct]:
-        """f(w) of every slot w, f(Re w) + i f(Im w) for "complex", where
-        f(w) = Re sum_k harmonics[k] exp(i k PHASE w): see `slots.bootstraps`.
+        """Computes f(w) of every slot w, f(Re w) + i f(Im w) for "complex", where f(w) = Re sum_k
+        harmonics[k] exp(i k PHASE w): see `slots.bootstraps`.
 
         The parts of w must lie in [-1, 1]; they may be any of these. Level: max_level + 1 - ceil(log2(n + 1))
         for n harmonics, whatever it was. Cost: a bootstrap, and as many products a part as a series of
@@ -180,7 +184,7 @@ class Backend(Protocol):
         harmonics: Vector | None = None,
         level: int | None = None,
     ) -> list[Ct]:
-        """x W^T + b by coefficients, refreshed, through f of both parts where harmonics are given.
+        """Computes x W^T + b by coefficients, refreshed, through f of both parts where harmonics are given.
 
         xs: at level 1 or above, in the layout of `slots.bootstraps`, as are the results. The
         product lies in the middle of a bootstrap, so the rest of one comes with it. Level: max_level; that of

@@ -43,7 +43,7 @@ def check_harmonics(harmonics: Vector) -> None:
 
 
 def harmonics_depth(degree: int) -> int:
-    """Levels from z, which is one above the top, to the result: ceil(log2(degree + 1))."""
+    """Counts the levels from z, which is one above the top, to the result: ceil(log2(degree + 1))."""
     return degree.bit_length()
 
 
@@ -60,23 +60,25 @@ def level_after(harmonics: Vector, max_level: int) -> int:
 
 
 def harmonics_counts(degree: int, max_level: int) -> dict[tuple[str, int], int]:
-    """(operation, level of its operands) -> how often for one part: as a series of the same degree in z."""
+    """Counts, for one part, how often each (operation, level of its operands) comes: as for a series of the
+    same degree in z."""
     return {(op, max_level + 1 - below): n for (op, below), n in poly_counts(degree).items()}
 
 
 def apply_harmonics(values: Vector, kind: Kind, harmonics: Vector) -> Vector:
-    """f of the real parts, and for "complex" i times f of the imaginary parts."""
+    """Computes f of the real parts, and for "complex" i times f of the imaginary parts."""
     real = evaluate_harmonics(harmonics, np.real(values))
     return real if kind == "real" else real + 1j * evaluate_harmonics(harmonics, np.imag(values))
 
 
 def evaluate_harmonics(harmonics: Vector, w: Vector) -> Vector:
-    """Re sum_k c_k exp(i k PHASE w), elementwise."""
+    """Computes Re sum_k c_k exp(i k PHASE w), elementwise."""
     return np.real(np.polynomial.polynomial.polyval(np.exp(1j * PHASE * w), harmonics))
 
 
 def slope(harmonics: Vector) -> float:
-    """Root mean square over the circle of the derivative by the angle of z: what errors of z grow by."""
+    """Returns the root mean square over the circle of the derivative by the angle of z: what errors of z grow
+    by."""
     orders = np.arange(len(harmonics))
     return sqrt(0.5 * float(np.sum((orders * np.abs(harmonics)) ** 2)))
 
@@ -104,16 +106,16 @@ class CoefficientLayout:
 
     @property
     def features(self) -> int:
-        """Features of one ciphertext."""
+        """Number of features of one ciphertext."""
         return 2 * self.slots // self.tokens
 
     @property
     def count(self) -> int:
-        """Ciphertexts of the tensor."""
+        """Number of ciphertexts of the tensor."""
         return -(-self.size // self.features)
 
     def pack(self, tensor: Numbers) -> list[Numbers]:
-        """(tokens, size) -> one complex slot vector per ciphertext."""
+        """Packs a tensor (tokens, size) into one complex slot vector per ciphertext."""
         if tensor.shape != (self.tokens, self.size):
             raise ShapeError(
                 f"pack: tensor {tensor.shape}, layout {(self.tokens, self.size)}", hint="pad the tokens"
@@ -124,7 +126,7 @@ class CoefficientLayout:
         return list((real + 1j * imaginary).reshape(self.count, self.slots))
 
     def unpack(self, slots: Sequence[Numbers]) -> Numbers:
-        """Slot vectors -> (tokens, size)."""
+        """Unpacks slot vectors to (tokens, size)."""
         if len(slots) != self.count:
             raise ShapeError(
                 f"unpack: {len(slots)} ciphertexts, the layout has {self.count}", hint="all of one tensor"
@@ -134,19 +136,19 @@ class CoefficientLayout:
 
     @property
     def block(self) -> int:
-        """Features of a small ciphertext."""
+        """Number of features of a small ciphertext."""
         return self.features // RATIO
 
     @property
     def blocks(self) -> int:
-        """Small ciphertexts of the tensor."""
+        """Number of small ciphertexts of the tensor."""
         return -(-self.size // self.block)
 
 
 @dataclass(frozen=True, eq=False)
 class CoefficientMatrix:
-    """y = x W^T + b for every token. weights: (outputs, inputs), bias: (outputs,), real. Results must lie in
-    [-1, 1], as inputs do.
+    """A map: y = x W^T + b for every token. weights: (outputs, inputs), bias: (outputs,), real. Results must
+    lie in [-1, 1], as inputs do.
 
     Errors: ShapeError for shapes that do not fit together, numbers that are not finite.
     """
@@ -172,12 +174,12 @@ class CoefficientMatrix:
         return CoefficientLayout(slots, self.tokens, self.weights.shape[0])
 
     def products(self, slots: int) -> int:
-        """Polynomials of weights, each transformed and multiplied once: what the product costs."""
+        """Counts the polynomials of weights, each transformed and multiplied once: what the product costs."""
         outputs = self.outputs(slots)
         return self.inputs(slots).blocks * outputs.blocks * outputs.block
 
     def apply(self, values: Sequence[Vector], harmonics: Vector | None) -> list[Vector]:
-        """The slots of the result: zero, or f of zero, where no feature is."""
+        """Returns the slots of the result: zero, or f of zero, where no feature is."""
         slots = len(values[0])
         x = self.inputs(slots).unpack([np.asarray(v, np.complex128) for v in values])
         y = self.outputs(slots).pack(x @ self.weights.T + self.bias)

@@ -46,7 +46,7 @@ class Translating:
 
 
 def translate(native: Any, error: Exception) -> TacitaError:
-    """Our error for one of the engine's, message and hint apart."""
+    """Returns our error for one of the engine's, message and hint apart."""
     text, _, hint = str(error).partition("; hint: ")
     if isinstance(error, native.LevelError):
         return LevelError(text, hint=hint)

@@ -25,8 +25,8 @@ COEFFICIENT_TOKENS = 8  # that a backend with keys must have them for
 
 @dataclass(frozen=True)
 class Harness:
-    """be: the backend. encrypt(values, level or None), decrypt(ct): ways in and out. tolerance: absolute, per
-    slot."""
+    """What a backend's test offers. be: the backend. encrypt(values, level or None), decrypt(ct): ways in and
+    out. tolerance: absolute, per slot."""
 
     be: Backend
     encrypt: Callable[[Vector, int | None], Ct]
@@ -34,7 +34,7 @@ class Harness:
     tolerance: float = 1e-9
 
     def values(self, seed: int, *, real: bool = False) -> Vector:
-        """Deterministic slots in the unit square, or in [-1, 1]."""
+        """Draws slots in the unit square, or in [-1, 1], the same in every run."""
         rng = np.random.default_rng(seed)
         re, im = rng.uniform(-1, 1, (2, self.be.slots))
         slots: Vector = re if real else 0.7 * (re + 1j * im)
@@ -203,7 +203,8 @@ def check_bootstrap_through(h: Harness) -> None:
 
 
 def check_coefficient_product(h: Harness) -> None:
-    """Widths that fill no block, one ciphertext and several; plain, and through a function at any level."""
+    """Checks widths that fill no block, one ciphertext and several; plain, and through a function at any
+    level."""
     be, rng = h.be, np.random.default_rng(14)
     features = CoefficientLayout(be.slots, COEFFICIENT_TOKENS, 1).features
     slack = max(1.0, 2.0**-16 / h.tolerance) if h.tolerance > 1e-8 else 1.0

@@ -27,7 +27,7 @@ from tacita.slots.linear import LinearPlan
 
 
 def linear_counts(plan: LinearPlan, slots: int) -> Counter[str]:
-    """Operations of one application of the plan, all at the operands' level, `post` excluded.
+    """Counts the operations of one application of the plan, all at the operands' level, `post` excluded.
 
     Hoisted rotations stay over the special primes until their products are added up (see
     `crates/ckks/src/linear.rs`), so a map that has any works over L + k limbs in place of L.
@@ -46,8 +46,8 @@ def linear_counts(plan: LinearPlan, slots: int) -> Counter[str]:
 
 
 def poly_counts(degree: int) -> Counter[tuple[str, int]]:
-    """(operation, levels of its operands below the argument) -> how often, for a dense Chebyshev series: as
-    `crates/ckks/src/polynomial.rs` evaluates it.
+    """Counts how often each (operation, levels of its operands below the argument) comes in a dense Chebyshev
+    series, as `crates/ckks/src/polynomial.rs` evaluates it.
 
     A series is one sum: quotients times giants T_g, multiples of babies, a constant. A sum of k products is
     relinearised once, so it counts as one `mul` and k - 1 `tensor`; a sum without products is a `rescale`.
@@ -105,5 +105,5 @@ def _power_depth(n: int) -> int:
 
 
 def poly_relinearisations(degree: int) -> int:
-    """Relinearisations of a series: what it costs beside little else."""
+    """Counts the relinearisations of a series: what it costs beside little else."""
     return sum(n for (op, _), n in poly_counts(degree).items() if op == "mul")

@@ -15,7 +15,7 @@ from tacita.errors import ShapeError
 
 
 def codes(table: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """One integer for each row of a table of integers, ordered as the rows are."""
+    """Computes one integer for each row of a table of integers, ordered as the rows are."""
     columns = table.astype(np.int64)
     low = columns.min(axis=0)
     result = np.zeros(len(columns), dtype=np.int64)
@@ -25,12 +25,12 @@ def codes(table: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def distinct(places: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """(rows where each place stands first, in their order; for each row, which of these it is)."""
+    """Returns (rows where each place stands first, in their order; for each row, which of these it is)."""
     return first_uses(codes(places))
 
 
 def first_uses(codes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """(where each code stands first, in their order; for each code, which of these it is)."""
+    """Returns (where each code stands first, in their order; for each code, which of these it is)."""
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)
@@ -62,7 +62,7 @@ class Part(Protocol):
 
     @property
     def vectors(self) -> Table:
-        """[rows, period], real or complex."""
+        """The vectors [rows, period], real or complex."""
         ...
 
 
@@ -98,8 +98,8 @@ class Diagonals:
 
     @staticmethod
     def of(diagonals: Diagonals | ByPlace) -> Diagonals:
-        """A table as it is, or the rows of a mapping in its order. Raises ShapeError for none and for unequal
-        periods."""
+        """Returns a table as it is, or the rows of a mapping in its order. Raises ShapeError for none and for
+        unequal periods."""
         if isinstance(diagonals, Diagonals):
             return diagonals
         shapes = {np.shape(v) for v in diagonals.values()}
@@ -112,12 +112,13 @@ class Diagonals:
 
     @staticmethod
     def outlined(places: Numbers, filled: Flags) -> Diagonals:
-        """One number for each place, zero where the row is: for what depends on places alone."""
+        """Builds a table of one number for each place, zero where the row is: for what depends on places
+        alone."""
         return Diagonals(places, (Rows(filled[:, None].astype(np.float64)),))
 
     @staticmethod
     def joined(tables: Sequence[Diagonals]) -> Diagonals:
-        """The rows of all tables, whose places differ."""
+        """Concatenates the rows of all tables, whose places differ."""
         places = np.concatenate([table.places for table in tables])
         return Diagonals(places, tuple(part for table in tables for part in table.parts))
 
@@ -131,19 +132,19 @@ class Diagonals:
 
     @property
     def vectors(self) -> Table:
-        """[rows, period], made anew."""
+        """The vectors [rows, period], made anew."""
         return np.concatenate([part.vectors for part in self.parts])
 
     def nonzero(self) -> Diagonals:
-        """The rows that are not zero. Raises ShapeError where none is."""
+        """Returns the rows that are not zero. Raises ShapeError where none is."""
         nonzero = self.filled
         if not nonzero.any():
             raise ShapeError("linear: diagonals that are all zero", hint="give at least one weight")
         return self if nonzero.all() else Diagonals(self.places[nonzero], (Rows(self.vectors[nonzero]),))
 
     def turned(self, giants: Numbers) -> Table:
-        """The vectors, each rotated right by its giant, in place of the product's operands; real where all
-        are."""
+        """Returns the vectors, each rotated right by its giant, in place of the product's operands; real
+        where all are."""
         real, out, first = all(part.real for part in self.parts), np.empty((0, 0)), 0
         for part in self.parts:
             vectors = np.real(part.vectors) if real else part.vectors
@@ -182,7 +183,8 @@ class Halves:
 
     @staticmethod
     def of(source: Diagonals, places: Numbers, imaginary: Flags) -> Halves:
-        """places: of the source's rows here, where two that meet, a real and an imaginary one, are added."""
+        """Builds a table of halves. places: of the source's rows here, where two that meet, a real and an
+        imaginary one, are added."""
         first, where = distinct(places)
         return Halves(places[first], source, where, imaginary)
 
@@ -198,11 +200,11 @@ class Halves:
 
     @property
     def vectors(self) -> Table:
-        """[rows, period], made anew, real where all are."""
+        """The vectors [rows, period], made anew, real where all are."""
         return self.turned(np.zeros(len(self), np.int64))
 
     def nonzero(self) -> Diagonals | Halves:
-        """The rows that are not zero. Raises ShapeError where none is."""
+        """Returns the rows that are not zero. Raises ShapeError where none is."""
         return self if self.filled.all() else Diagonals(self.places, (Rows(self.vectors),)).nonzero()
 
     def turned(self, giants: Numbers) -> Table:

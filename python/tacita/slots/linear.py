@@ -61,19 +61,19 @@ class LinearPlan:
 
     @cached_property
     def babies(self) -> dict[int, tuple[int, ...]]:
-        """input -> its non-zero hoisted rotations."""
+        """Maps an input to its non-zero hoisted rotations."""
         pairs = _rows(self.terms[self.terms[:, 3] != 0][:, [2, 3]])
         return _grouped(pairs)
 
     @cached_property
     def giants(self) -> dict[int, tuple[int, ...]]:
-        """output -> its giants, zero included."""
+        """Maps an output to its giants, zero included."""
         grouped = _grouped(_rows(self.terms[:, [0, 1]]))
         return {j: grouped.get(j, ()) for j in range(self.n_outputs)}
 
     @cached_property
     def giant_rotations(self) -> int:
-        """Full rotations (key switches) for the giants of all outputs, `post` excluded."""
+        """Counts the full rotations (key switches) for the giants of all outputs, `post` excluded."""
         if self.horner_step:
             return sum(max(gs, default=0) // self.horner_step for gs in self.giants.values())
         return sum(1 for gs in self.giants.values() for g in gs if g)
@@ -90,7 +90,7 @@ class LinearPlan:
 
     @cached_property
     def cost(self) -> float:
-        """Estimate in full rotations, keys and plaintext products included."""
+        """Returns an estimate in full rotations, keys and plaintext products included."""
         hoisted = sum(len(bs) for bs in self.babies.values())
         whole = self.giant_rotations + (self.n_outputs if self.post else 0)
         shared = HOIST_COST * len(self.babies) + BABY_COST * hoisted
@@ -112,7 +112,8 @@ class LinearPlan:
         split: Split = "auto",
         horner: bool = True,
     ) -> LinearPlan:
-        """diagonals: (output, input, rotation) -> periodic v, meaning out += v * rotate(x_input, rotation).
+        """Builds a plan. diagonals: (output, input, rotation) -> periodic v, meaning out += v *
+        rotate(x_input, rotation).
 
         split: "auto" by cost, "baby", "giant", or the number of babies (a power of two). horner: allow one
         key for all giants. Zero diagonals are dropped. Errors: ShapeError for none left or unequal periods.
@@ -131,8 +132,8 @@ class LinearPlan:
     def from_terms(
         terms: Iterable[tuple[int, int, int, int, npt.NDArray[Any]]], *, n_inputs: int, n_outputs: int
     ) -> LinearPlan:
-        """terms: (output, giant, input, baby, vector) as in the module's formula, the split chosen by the
-        caller."""
+        """Builds a plan. terms: (output, giant, input, baby, vector) as in the module's formula, the split
+        chosen by the caller."""
         rows: list[tuple[int, int, int, int, int]] = []
         stored: list[npt.NDArray[Any]] = []
         for output, giant, source, baby, vector in terms:
@@ -149,7 +150,7 @@ def _rows(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _grouped(pairs: npt.NDArray[Any]) -> dict[int, tuple[int, ...]]:
-    """first -> the seconds, in order."""
+    """Maps each first number to its second ones, in order."""
     groups: dict[int, list[int]] = {}
     for first, second in pairs.tolist():
         groups.setdefault(first, []).append(second)
@@ -157,7 +158,7 @@ def _grouped(pairs: npt.NDArray[Any]) -> dict[int, tuple[int, ...]]:
 
 
 def _split(rotations: Numbers, step: int) -> tuple[Numbers, Numbers]:
-    """(giants, babies) with rotation = giant + baby, 0 <= baby < step; step 0 means babies only."""
+    """Returns (giants, babies) with rotation = giant + baby, 0 <= baby < step; step 0 means babies only."""
     babies = rotations % step if step else rotations
     return rotations - babies, babies
 
@@ -173,7 +174,7 @@ def _fixed(rotations: Numbers, split: Split) -> int:
 
 
 def _unit(rotations: Numbers) -> int:
-    """Greatest common divisor of the rotations: with this step all babies are zero."""
+    """Returns the greatest common divisor of the rotations: with this step all babies are zero."""
     return int(np.gcd.reduce(rotations)) or 1
 
 
@@ -226,7 +227,8 @@ def _build(
 
 
 def _stored(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Numbers]:
-    """(the distinct rows in order of their first use, for each row which of these it is): masks repeat."""
+    """Returns (the distinct rows in order of their first use, for each row which of these it is): masks
+    repeat."""
     first, names = first_uses(_marks(rows))
     if len(first) == len(rows):
         return rows, names

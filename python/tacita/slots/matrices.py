@@ -48,7 +48,7 @@ def check_matmul(inputs: int, weights: Values, bias: Values | None) -> None:
 def check_products(
     left: Sequence[Sequence[Any]], right: Sequence[Sequence[Any]], onto: tuple[int, ...] | None
 ) -> tuple[int, int]:
-    """(rows, columns). Raises ShapeError for ragged operands or accumulators of another shape."""
+    """Returns (rows, columns). Raises ShapeError for ragged operands or accumulators of another shape."""
     rows, columns = {len(xs) for xs in left}, {len(ys) for ys in right}
     if not left or len(left) != len(right) or len(rows) != 1 or len(columns) != 1 or 0 in rows | columns:
         raise ShapeError(
@@ -89,7 +89,7 @@ def periodic_matmul(xs: Sequence[Values], weights: Values, bias: Values | None) 
 
 
 def sum_of_products(left: Sequence[Sequence[Values]], right: Sequence[Sequence[Values]]) -> Values:
-    """(rows, columns, slots) of sum_c left[c][j] * right[c][i]."""
+    """Computes sum_c left[c][j] * right[c][i]: (rows, columns, slots)."""
     total: Values | None = None
     for xs, ys in zip(left, right, strict=True):
         part = np.stack(xs)[:, None, :] * np.stack(ys)[None, :, :]

@@ -46,22 +46,23 @@ class NoiseModel:
 
     @property
     def rescale(self) -> float:
-        """Added by one rescaling."""
+        """Standard deviation of the noise that one rescaling adds."""
         return sqrt((1 + 4 * self.slots / 3) / 12) * self._unit
 
     @property
     def key_switch(self) -> float:
-        """Added by a rotation, conjugation or relinearisation: the rounding of mod-down."""
+        """Standard deviation of what a rotation, conjugation or relinearisation adds: the rounding of
+        mod-down."""
         return self.rescale
 
     @property
     def fresh(self) -> float:
-        """Added by an encryption."""
+        """Standard deviation of what an encryption adds."""
         return 3.2 * self._unit
 
     @property
     def bootstrap(self) -> float:
-        """Added by one refresh."""
+        """Standard deviation of what one refresh adds."""
         return hypot(self._grown, SERIES)
 
     @property
@@ -85,8 +86,8 @@ class Draws:
         self._numbers = self._rng.standard_normal(DRAWN + slots, dtype=np.float32)
 
     def like(self, values: npt.NDArray[Any], *, refresh: bool = False) -> npt.NDArray[Any]:
-        """(slots,), of standard deviation 1 over all slots: as many as there are values, complex for complex
-        values. refresh: as a bootstrap leaves them."""
+        """Draws noise (slots,), of standard deviation 1 over all slots: as many as there are values, complex
+        for complex values. refresh: as a bootstrap leaves them."""
         sizes = self._refreshed if refresh else self._sizes
         noise = self._stretch(values.size) * sizes
         return noise + 1j * (self._stretch(values.size) * sizes) if np.iscomplexobj(values) else noise
@@ -97,17 +98,17 @@ class Draws:
 
 
 def row_length(weights: npt.NDArray[Any]) -> float:
-    """Root mean square over the outputs of a matrix of the length of their weights."""
+    """Returns the root mean square over the outputs of a matrix of the length of their weights."""
     return float(np.sqrt(np.mean(np.sum(weights**2, axis=1))))
 
 
 def series_slope(coeffs: npt.NDArray[Any]) -> float:
-    """Root mean square derivative of a Chebyshev series on [-1, 1]."""
+    """Returns the root mean square derivative of a Chebyshev series on [-1, 1]."""
     slope = np.polynomial.chebyshev.chebder(np.asarray(coeffs))
     values = np.polynomial.chebyshev.chebval(np.linspace(-1, 1, 257), slope)
     return float(np.sqrt(np.mean(np.abs(values) ** 2)))
 
 
 def combined(*parts: float) -> float:
-    """Standard deviation of a sum of independent errors."""
+    """Returns the standard deviation of a sum of independent errors."""
     return sqrt(sum(p * p for p in parts))

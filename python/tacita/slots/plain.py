@@ -82,7 +82,7 @@ def check_drop(level: int, target: int) -> None:
 
 
 def poly_depth(coeffs: Vector) -> int:
-    """ceil(log2(degree + 1)), at least one. Raises ShapeError below degree 1."""
+    """Returns ceil(log2(degree + 1)), at least one. Raises ShapeError below degree 1."""
     if coeffs.ndim != 1 or len(coeffs) < 2:
         raise ShapeError(f"poly: coefficients of shape {coeffs.shape}", hint="give a series of degree >= 1")
     return (len(coeffs) - 1).bit_length()
@@ -98,13 +98,13 @@ class PlainBackend:
         self.rotations = None if rotations is None else frozenset(k % slots for k in rotations)
 
     def encrypt(self, values: Values, level: int | None = None) -> PlainCt:
-        """A fresh handle of periodic values at `level` (default: the top)."""
+        """Returns a fresh handle of periodic values at `level` (default: the top)."""
         v = _real(np.asarray(values))
         check_period("encrypt", v, self.slots)
         return PlainCt(np.tile(v, self.slots // v.size), self.max_level if level is None else level)
 
     def decrypt(self, ct: PlainCt) -> Values:
-        """All slots, complex128."""
+        """Returns all slots, complex128."""
         return ct.values.astype(np.complex128)
 
     def level(self, ct: PlainCt) -> int:
@@ -294,7 +294,7 @@ def _inner_sums(plan: LinearPlan, rotated: list[Values]) -> Iterator[Values]:
 
 @kept_with(KEPT)
 def _terms_of(plan: LinearPlan) -> dict[tuple[int, int], list[tuple[int, int, int, Any]]]:
-    """(output, giant) -> its (input, baby, vector, positions at which the vector is not zero)."""
+    """Maps (output, giant) to its (input, baby, vector, positions at which the vector is not zero)."""
     where = [_positions(v) for v in plan.vectors]
     terms: dict[tuple[int, int], list[tuple[int, int, int, Any]]] = {}
     for j, giant, i, baby, v in plan.terms.tolist():
@@ -314,8 +314,8 @@ def _positions(v: Values) -> Any:
 
 @kept_with(KEPT)
 def _table(plan: LinearPlan) -> Values | None:
-    """[period, pairs (output, giant), pairs (input, baby)], or None when that would be too large or nearly
-    empty."""
+    """Returns [period, pairs (output, giant), pairs (input, baby)], or None when that would be too large or
+    nearly empty."""
     sums, babies = _pairs(plan)
     entries = plan.period * len(sums) * len(babies)
     filled = np.count_nonzero(plan.vectors, axis=1)[plan.terms[:, 4]].sum()
@@ -334,7 +334,7 @@ def _periodic(op: np.ufunc, values: Values, v: Values) -> Values:
 
 
 def _real(v: Values) -> Values:
-    """float64 when there is no imaginary part."""
+    """Returns float64 when there is no imaginary part."""
     return np.real(v).astype(np.float64) if not np.iscomplexobj(v) or not np.any(v.imag) else v
 
 

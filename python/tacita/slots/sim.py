@@ -53,8 +53,8 @@ from tacita.slots.plain import (
 
 @dataclass(frozen=True, eq=False)
 class SimCt:
-    """level; noise: estimated standard deviation per slot; plain: the values, or None when only costs are
-    wanted."""
+    """A ciphertext of `sim`. level; noise: estimated standard deviation per slot; plain: the values, or None
+    when only costs are wanted."""
 
     level: int
     noise: float
@@ -110,7 +110,7 @@ class SimBackend:
         return self._out(self.max_level if level is None else level, 0.0, self.model.fresh, plain)
 
     def decrypt(self, ct: SimCt) -> Values:
-        """All slots. Only with values=True."""
+        """Returns all slots. Only with values=True."""
         assert ct.plain is not None, "decrypt needs SimBackend(values=True)"
         return self._plain.decrypt(ct.plain)
 
@@ -318,7 +318,7 @@ class SimBackend:
         return [self._out(reached, grown, fresh, p, refresh=True) for p in plains]
 
     def _count_harmonics(self, degree: int, parts: int, top: int) -> None:
-        """top: one below the level of z."""
+        """Counts the operations of a series in z. top: one below the level of z."""
         for (op, level), n in harmonics_counts(degree, top).items():
             self._count(op, level, n * parts)
         self._count("mul_plain", top + 1 - harmonics_depth(degree), (degree + 1) * parts)

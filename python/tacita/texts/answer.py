@@ -30,11 +30,10 @@ ANYBODY = ("label", "logits", "warnings")  # fields of every answer; a task's ow
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """label: None where the answer is not one label. logits: the model's numbers, rounded to the plan's
-    decimals; of a model that answers for every token, row by row. warnings: reasons to doubt them. trusted:
-    whether the answer passed its checks; one that did not is `empty`. privacy: what protected
-    the text, such as "none: sim encrypts nothing"; empty where that is not known.
-    """
+    """An answer. label: None where the answer is not one label. logits: the model's numbers, rounded to the
+    plan's decimals; of a model that answers for every token, row by row. warnings: reasons to doubt them.
+    trusted: whether the answer passed its checks; one that did not is `empty`. privacy: what protected the
+    text, such as "none: sim encrypts nothing"; empty where that is not known."""
 
     label: str | None
     logits: tuple[float, ...]
@@ -63,7 +62,7 @@ class Answer:
 
     @property
     def summary(self) -> str:
-        """What `wording` says, or that there is no answer."""
+        """Returns `wording`, or that there is no answer."""
         return "no answer: its checks failed" if self.empty else self.wording
 
     @property
@@ -84,17 +83,17 @@ class Answer:
         return f"{len(self.logits)} numbers, norm {np.linalg.norm(self.vector):.3f}"
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as plain data, with null for label and logits of an answer that is `empty`."""
+        """Returns the fields as plain data, with null for label and logits of an answer that is `empty`."""
         doubts = {"warnings": list(self.warnings), "trusted": self.trusted}
         return {"label": None, "logits": None, **doubts} if self.empty else {**self.fields(), **doubts}
 
     def fields(self) -> dict[str, Any]:
-        """What is shown, as plain data; a task's class adds its own."""
+        """Returns what is shown, as plain data; a task's class adds its own."""
         return {"label": self.label, "logits": list(self.logits)}
 
 
 def withhold_failed(answer: A) -> A:
-    """The same where it passed its checks. Else one of its class that is `empty`."""
+    """Returns the same where it passed its checks; else one of its class that is `empty`."""
     if answer.trusted:
         return answer
     own = [each for each in fields(answer) if not each.kw_only and each.name not in ANYBODY]
@@ -117,12 +116,12 @@ class Score:
 
 
 def ordered(labels: Sequence[str], scores: Sequence[float]) -> tuple[Score, ...]:
-    """The highest score first; of equal ones the first label."""
+    """Pairs labels and scores, the highest score first; of equal ones the first label."""
     pairs = [Score(label, float(score)) for label, score in zip(labels, scores, strict=True)]
     return tuple(sorted(pairs, key=lambda each: -each.score))
 
 
 def softmax(values: Array) -> Array:
-    """exp(x_i) / sum_j exp(x_j) over the last axis, of finite values."""
+    """Computes exp(x_i) / sum_j exp(x_j) over the last axis, of finite values."""
     powers = np.exp(values - values.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))

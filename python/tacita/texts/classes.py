@@ -28,7 +28,7 @@ from tacita.texts.answer import Answer, Score, ordered, softmax
 
 @dataclass(frozen=True, repr=False)
 class Classes(Answer):
-    """scores: of all labels, the most likely first; they add up to 1."""
+    """One label of several. scores: of all labels, the most likely first; they add up to 1."""
 
     scores: tuple[Score, ...] = ()
 
@@ -38,8 +38,8 @@ class Classes(Answer):
 
 
 def classes(labels: tuple[str, ...], logits: tuple[float, ...], warnings: tuple[str, ...]) -> Classes:
-    """The label is that of the largest rounded logit, of several equal ones the first: what is not shown
-    decides nothing that anybody sees."""
+    """Builds an answer whose label is that of the largest rounded logit, of several equal ones the first:
+    what is not shown decides nothing that anybody sees."""
     label = labels[int(np.argmax(logits))]
     return Classes(label, logits, warnings, ordered(labels, softmax(np.array(logits)).tolist()))
 
@@ -49,8 +49,8 @@ LEAST = 0.5  # a score above it says that the label holds
 
 @dataclass(frozen=True, repr=False)
 class Several(Answer):
-    """scores: of all labels, the most likely first; each is from 0 to 1 by itself. label: the first of
-    `labels`, None where no label holds."""
+    """Any number of labels. scores: of all labels, the most likely first; each is from 0 to 1 by itself.
+    label: the first of `labels`, None where no label holds."""
 
     scores: tuple[Score, ...] = ()
 
@@ -71,20 +71,20 @@ class Several(Answer):
 
 
 def several(labels: tuple[str, ...], logits: tuple[float, ...], warnings: tuple[str, ...]) -> Several:
-    """Scores of the rounded logits."""
+    """Builds an answer whose scores are the sigmoids of the rounded logits."""
     scores = ordered(labels, sigmoid(np.array(logits)).tolist())
     label = scores[0].label if scores[0].score > LEAST else None
     return Several(label, logits, warnings, scores)
 
 
 def sigmoid(values: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-x)), without overflow for any finite x."""
+    """Computes 1 / (1 + exp(-x)), without overflow for any finite x."""
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * values)))
 
 
 @dataclass(frozen=True, repr=False)
 class Regression(Answer):
-    """names: of the numbers, in the order of the logits. label: None."""
+    """Numbers with names. names: of the numbers, in the order of the logits. label: None."""
 
     names: tuple[str, ...] = ()
 
@@ -109,5 +109,5 @@ class Regression(Answer):
 
 
 def regression(labels: tuple[str, ...], logits: tuple[float, ...], warnings: tuple[str, ...]) -> Regression:
-    """The rounded numbers as they are."""
+    """Builds an answer of the rounded numbers as they are."""
     return Regression(None, logits, warnings, labels)

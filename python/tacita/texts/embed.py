@@ -31,7 +31,7 @@ MAX_CHARACTERS = 1 << 20
 
 
 def embed(front: Embedder, text: Text, tokens: int, *, backwards: bool | None = None) -> tuple[Array, Array]:
-    """Text -> (hidden states (tokens, hidden), mask (tokens,) of 1 for real and 0 for padding).
+    """Embeds a text: (hidden states (tokens, hidden), mask (tokens,) of 1 for real and 0 for padding).
 
     backwards: whether rows are reversed; by default what the front's configuration says.
     tokens: of the plan; up to the power of two at or above the model's positions, since plans come in powers
@@ -62,7 +62,7 @@ def embed(front: Embedder, text: Text, tokens: int, *, backwards: bool | None = 
 def arranged(
     hidden: Array, tokens: int, *, last: bool = False, backwards: bool = False
 ) -> tuple[Array, Array]:
-    """Hidden states of the real tokens, in the order of the text -> as the model takes them: see
+    """Arranges the hidden states of the real tokens, in the order of the text, as the model takes them: see
     `pad_hidden`. last, backwards: of `texts.FrontConfig`. Raises InputError."""
     if backwards:
         return pad_hidden(np.asarray(hidden)[::-1], tokens)
@@ -70,15 +70,15 @@ def arranged(
 
 
 def tokenize(front: Embedder, text: Text, *, special: bool = True) -> tuple[list[int], list[int]]:
-    """Token ids and type ids with what the tokenizer adds ([CLS] and [SEP]), or without. Errors: InputError
-    on empty or huge text, or on a word that a closed vocabulary lacks; CheckpointError.
-    """
+    """Returns token ids and type ids with what the tokenizer adds ([CLS] and [SEP]), or without. Errors:
+    InputError on empty or huge text, or on a word that a closed vocabulary lacks; CheckpointError."""
     encoding = encoded(front, text, special=special)
     return list(encoding.ids), list(encoding.type_ids)
 
 
 def length_of(front: Embedder, text: Text) -> int:
-    """Tokens of a text or an image, those that the tokenizer adds included. Errors: as `tokenize`."""
+    """Counts the tokens of a text or an image, those that the tokenizer adds included. Errors: as
+    `tokenize`."""
     image = front.config.image
     return image.tokens if image is not None else len(tokenize(front, text)[0])
 
@@ -119,7 +119,7 @@ def encoded(front: Embedder, text: Text, *, special: bool = True) -> Encoding:
 
 
 def pad_hidden(hidden: Array, tokens: int, *, left: bool = False) -> tuple[Array, Array]:
-    """Hidden states of the real tokens -> (states (tokens, hidden), mask): rows are padded with copies of
+    """Pads hidden states of the real tokens: (states (tokens, hidden), mask). Rows are padded with copies of
     row 0, behind them or on the left.
 
     Errors: InputError when there is no row, more than `tokens` rows, or a value that is not finite.
@@ -137,15 +137,15 @@ def pad_hidden(hidden: Array, tokens: int, *, left: bool = False) -> tuple[Array
 
 
 def padded_words(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]:
-    """Token ids, cut or padded with the first, and the mask."""
+    """Returns token ids, cut or padded with the first, and the mask."""
     ids = tokenize(front, text)[0][:tokens]
     mask = (np.arange(tokens) < len(ids)).astype(np.float64)
     return ids + [ids[0]] * (tokens - len(ids)), mask
 
 
 def embedded(front: Embedder, ids: list[int], types: list[int], past: int = 0) -> Array:
-    """Sum of the tables, then LayerNorm and a linear map, each where the model has it. past: tokens before
-    these."""
+    """Sums the tables, then applies a LayerNorm and a linear map, each where the model has it. past: tokens
+    before these."""
     table, config = front.tensors, front.config
     x = table[WORDS][ids]
     if config.position_table:

@@ -104,11 +104,12 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True)
 class FrontConfig:
-    """vocab, positions, types: rows of the tables, 0 types where there are no token types. norm_eps: of the
-    LayerNorm after their sum. embedding_norm: whether there is one. first_token: whether the answer is read
-    from [CLS], which the tokenizer must add. last_token: whether it is read from the last token, so that
-    padding stands before a text. backwards: whether the client reverses the rows of a text, behind which
-    padding then stands (`blocks.sequence`). The others are those of `models.base`."""
+    """Sizes and options of an embedding. vocab, positions, types: rows of the tables, 0 types where there are
+    no token types. norm_eps: of the LayerNorm after their sum. embedding_norm: whether there is one.
+    first_token: whether the answer is read from [CLS], which the tokenizer must add. last_token: whether it
+    is read from the last token, so that padding stands before a text. backwards: whether the client reverses
+    the rows of a text, behind which padding then stands (`blocks.sequence`). The others are those of
+    `models.base`."""
 
     vocab: int
     positions: int
@@ -132,8 +133,8 @@ class FrontConfig:
 
 @dataclass(frozen=True)
 class Front:
-    """config: a `FrontConfig`, or a whole model's. tensors: the tables by name, read-only (see
-    `table_shapes`)."""
+    """The embedding of a model. config: a `FrontConfig`, or a whole model's. tensors: the tables by name,
+    read-only (see `table_shapes`)."""
 
     config: EmbeddingConfig
     tensors: Mapping[str, Array] = field(repr=False)
@@ -198,7 +199,7 @@ NARROWEST = ("<f2", "<f4", "<f8")
 
 
 def parse_raw(data: bytes, where: str) -> Raw:
-    """All tensors as raw bytes with dtype and shape. Errors: CheckpointError (truncated, damaged)."""
+    """Returns all tensors as raw bytes with dtype and shape. Errors: CheckpointError (truncated, damaged)."""
     from safetensors import SafetensorError, deserialize
 
     try:
@@ -224,7 +225,7 @@ def narrowest(tensor: Array) -> NDArray[np.floating]:
 
 
 def check_tensors(where: str, tensors: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """CheckpointError unless every tensor of `shapes` is there, of that shape, floating and finite."""
+    """Raises CheckpointError unless every tensor of `shapes` is there, of that shape, floating and finite."""
     for name, shape in shapes.items():
         tensor = tensors.get(name)
         if tensor is None:

@@ -22,7 +22,8 @@ CANDIDATES = 5  # candidates of a mask that are told
 
 @dataclass(frozen=True)
 class Candidate(Score):
-    """label: a piece, as the vocabulary spells it. token: its number."""
+    """A piece that may stand in place of a mask. label: a piece, as the vocabulary spells it. token: its
+    number."""
 
     token: int = 0
 
@@ -37,18 +38,19 @@ class Mask:
     scores: tuple[Candidate, ...]
 
     def best(self, most: int = CANDIDATES) -> tuple[Candidate, ...]:
-        """The likeliest so many."""
+        """Returns the likeliest `most` candidates."""
         return self.scores[:most]
 
     def to_json(self) -> dict[str, Any]:
-        """Place and candidates."""
+        """Returns place and candidates."""
         scores = [one.to_json() for one in self.best()]
         return {"start": self.start, "end": self.end, "scores": scores}
 
 
 @dataclass(frozen=True, repr=False)
 class Fill(Rows):
-    """masks: of the text, in its order. given: the text with them. label: None."""
+    """The masks of a text with their candidates. masks: of the text, in its order. given: the text with them.
+    label: None."""
 
     masks: tuple[Mask, ...] = ()
     given: str = ""
@@ -78,8 +80,8 @@ class Fill(Rows):
 
 
 def fill(answer: Rows, about: Tokens) -> Fill:
-    """Rows of logits (tokens, vocabulary) -> candidates of each mask. Raises InputError for a text without a
-    mask."""
+    """Turns rows of logits (tokens, vocabulary) into candidates of each mask. Raises InputError for a text
+    without a mask."""
     at = [i for i, token in enumerate(about.tokens) if token.id == about.mask and token.part is not None]
     if not at:
         named = about.piece(about.mask) if about.mask is not None else "a mask token, which it lacks"

@@ -77,7 +77,8 @@ SURE, LEAST, MOST = 0.9, 0.05, 1.5  # share of one word, and the sum of all shar
 
 
 def choice(shares: tuple[float, ...], warnings: tuple[str, ...]) -> Chosen:
-    """Rounded shares of all words. Distrusted where they are those of no choice at all, or of several."""
+    """Builds an answer of the rounded shares of all words, distrusted where they are those of no choice at
+    all, or of several."""
     trusted = LEAST <= sum(shares) <= MOST
     if not warnings and not trusted:
         what = "no word was" if sum(shares) < LEAST else "several words were"
@@ -90,9 +91,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Choice:
-    """temperature: the likeliest token at 0, of several the first; above, by chance, weighted by exp(logit /
-    temperature). top_k: of so many likeliest ones alone; 0 for all. seed: of the chance, None for a fresh
-    one.
+    """How a token is chosen. temperature: the likeliest token at 0, of several the first; above, by chance,
+    weighted by exp(logit / temperature). top_k: of so many likeliest ones alone; 0 for all. seed: of the
+    chance, None for a fresh one.
 
     Raises InputError for numbers that mean nothing.
     """
@@ -116,8 +117,8 @@ class Choice:
         return int(chance.choice(best, p=softmax(logits[best] / self.temperature)))
 
     def near(self, logits: Array, chosen: int, step: float) -> tuple[int, ...]:
-        """Other tokens that logits rounded to multiples of `step` do not tell from the chosen one: a step
-        apart at most. None where tokens are drawn by chance."""
+        """Returns other tokens that logits rounded to multiples of `step` do not tell from the chosen one: a
+        step apart at most; none where tokens are drawn by chance."""
         if self.temperature != 0.0:
             return ()
         close = np.flatnonzero(np.abs(logits - logits[chosen]) < 1.5 * step)
@@ -152,8 +153,9 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Token:
-    """text: what it adds, empty while a character or a stop text is not complete. sound: see `Source`. near:
-    what the tokens spell that might as well have come in its place (`Source.near`)."""
+    """A token of a text that is written. text: what it adds, empty while a character or a stop text is not
+    complete. sound: see `Source`. near: what the tokens spell that might as well have come in its place
+    (`Source.near`)."""
 
     id: int
     text: str
@@ -163,7 +165,8 @@ class Token:
 
 @dataclass(frozen=True)
 class Ends:
-    """most: tokens at most. ids: that end a text. texts: before which it ends, wherever they appear."""
+    """What ends a text. most: tokens at most. ids: that end a text. texts: before which it ends, wherever
+    they appear."""
 
     most: int
     ids: frozenset[int] = frozenset()
@@ -182,8 +185,8 @@ class Ends:
 def generated(
     source: Source, prompt: Sequence[int], decode: Callable[[Sequence[int]], str], ends: Ends
 ) -> Iterator[Token]:
-    """Tokens behind the prompt. decode: ids -> text. The token that ends a text is given, too; nothing is
-    computed behind it. Together the texts are what comes before the first of `ends.texts`."""
+    """Yields the tokens behind the prompt. decode: ids -> text. The token that ends a text is given, too;
+    nothing is computed behind it. Together the texts are what comes before the first of `ends.texts`."""
     ids, shown_to, skipped = list(prompt), 0, len(decode(prompt))
     for number in range(1, ends.most + 1):
         ids.append(source.next(ids[-1]) if number > 1 else source.first(prompt))
@@ -198,7 +201,7 @@ def generated(
 
 
 def require_sound(tokens: Iterator[Token]) -> Iterator[Token]:
-    """The same tokens. Raises PlanError in the place of the first that is not sound."""
+    """Yields the same tokens. Raises PlanError in the place of the first that is not sound."""
     for number, token in enumerate(tokens, 1):
         if not token.sound:
             raise PlanError(
@@ -209,7 +212,7 @@ def require_sound(tokens: Iterator[Token]) -> Iterator[Token]:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """The longest end of the text that is a beginning of `stop`."""
+    """Measures the longest end of the text that is a beginning of `stop`, in characters."""
     return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
 
 
@@ -220,8 +223,8 @@ TOKENS = 64  # to be written at most, by default
 
 @dataclass(frozen=True)
 class TextOptions:
-    """max_tokens: to be written at most. stop: texts before which it ends. Raises InputError for no tokens,
-    or for an empty text."""
+    """How a text is written. max_tokens: to be written at most. stop: texts before which it ends. Raises
+    InputError for no tokens, or for an empty text."""
 
     max_tokens: int = TOKENS
     stop: tuple[str, ...] = ()
@@ -241,5 +244,5 @@ def stop_texts(stop: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def ends_of(config: Any, options: TextOptions) -> Ends:
-    """What ends a text: what was asked for, and the tokens of the model's folder."""
+    """Combines what ends a text: what was asked for, and the tokens of the model's folder."""
     return Ends(options.max_tokens, frozenset(getattr(config, "ends", ())), options.stop)

@@ -55,7 +55,8 @@ def hidden_of(front: Embedder, values: Array) -> Array:
 
 
 def flattened(values: Array, patch: int) -> Array:
-    """(3, size, size) -> (patches, 3 patch^2), row by row, as a convolution's weights are laid out."""
+    """Cuts pixels into patches: (3, size, size) -> (patches, 3 patch^2), row by row, as a convolution's
+    weights are laid out."""
     colours, size, _ = values.shape
     across = size // patch
     cut = values.reshape(colours, across, patch, across, patch)
@@ -63,7 +64,7 @@ def flattened(values: Array, patch: int) -> Array:
 
 
 def pixels(image: Image, config: ImageConfig) -> Array:
-    """(3, size, size), shifted and divided by colour."""
+    """Returns pixels (3, size, size), shifted and divided by colour."""
     size = config.size
     if config.shortest:
         image = _cropped(_resized(image, _scaled(image.size, config.shortest), config), size)
@@ -75,7 +76,7 @@ def pixels(image: Image, config: ImageConfig) -> Array:
 
 
 def _scaled(size: tuple[int, int], shortest: int) -> tuple[int, int]:
-    """Width and height with this shorter side."""
+    """Computes width and height with this shorter side."""
     short, long = sorted(size)
     longer = int(shortest * long / short)
     return (shortest, longer) if size[0] <= size[1] else (longer, shortest)
@@ -89,13 +90,14 @@ def _resized(image: Image, size: tuple[int, int], config: ImageConfig) -> Image:
 
 
 def _cropped(image: Image, size: int) -> Image:
-    """The middle; black where the image is smaller."""
+    """Cuts out the middle; black where the image is smaller."""
     left, top = (image.width - size) // 2, (image.height - size) // 2
     return image.crop((left, top, left + size, top + size))
 
 
 def _open(image: Any) -> Image:
-    """Upright, as its file says which way up it is, and with three colours: as transformers opens images."""
+    """Opens an image upright, as its file says which way up it is, and with three colours: as transformers
+    opens images."""
     try:
         from PIL import Image, ImageOps
     except ImportError:

@@ -19,23 +19,23 @@ from tacita.texts.tokens import Token, Tokens
 
 @dataclass(frozen=True, repr=False)
 class Rows(Answer):
-    """outputs: numbers a token; the logits hold them token by token."""
+    """An answer for every token. outputs: numbers a token; the logits hold them token by token."""
 
     outputs: int = 1
 
     @property
     def rows(self) -> int:
-        """Tokens."""
+        """Number of tokens."""
         return len(self.logits) // self.outputs
 
     @property
     def table(self) -> Array:
-        """(tokens, outputs)."""
+        """The logits as (tokens, outputs)."""
         return np.array(self.logits).reshape(-1, self.outputs)
 
     @property
     def wording(self) -> str:
-        """Sizes: nothing else is known without the text."""
+        """The sizes: nothing else is known without the text."""
         return f"{self.rows} tokens x {self.outputs} numbers, of a text not given"
 
     def fields(self) -> dict[str, Any]:
@@ -54,7 +54,8 @@ NOTHING = "O"
 
 @dataclass(frozen=True)
 class Span:
-    """label: without B- or I-. score: from 0 to 1. text: characters start to end of its part."""
+    """Characters of a text with a label. label: without B- or I-. score: from 0 to 1. text: characters start
+    to end of its part."""
 
     label: str
     score: float
@@ -78,7 +79,8 @@ class TaggedToken:
 
 @dataclass(frozen=True, repr=False)
 class Tags(Rows):
-    """spans: in the order of the text, O left out. tokens: all of the text, and their labels. label: None."""
+    """Labels of tokens and the spans that they mark. spans: in the order of the text, O left out. tokens: all
+    of the text, and their labels. label: None."""
 
     spans: tuple[Span, ...] = ()
     tokens: tuple[TaggedToken, ...] = ()
@@ -95,7 +97,7 @@ class Tags(Rows):
 
 
 def tags(answer: Rows, labels: tuple[str, ...], about: Tokens) -> Tags:
-    """Rows of logits, one a token -> their labels and spans."""
+    """Turns rows of logits, one a token, into their labels and spans."""
     scores = softmax(answer.table)
     rows = [(token, row) for token, row in zip(about.tokens, scores, strict=True) if token.part is not None]
     tokens = tuple(_tagged(token, row, labels) for token, row in rows)
@@ -125,7 +127,7 @@ def _spans(tokens: Sequence[TaggedToken], parts: Sequence[str]) -> Iterator[Span
 
 
 def _groups(tokens: Sequence[TaggedToken]) -> Iterator[list[TaggedToken]]:
-    """Neighbours of one label and one part; a B- always begins a new group."""
+    """Yields neighbours of one label and one part; a B- always begins a new group."""
     group: list[TaggedToken] = []
     for token in tokens:
         mark, label = _marked(token.label)
@@ -139,7 +141,7 @@ def _groups(tokens: Sequence[TaggedToken]) -> Iterator[list[TaggedToken]]:
 
 
 def _marked(label: str) -> tuple[str, str]:
-    """("B", "PER") of B-PER; a label without a mark goes on."""
+    """Splits a label: ("B", "PER") of B-PER; a label without a mark goes on."""
     return (label[0], label[2:]) if label[:2] in ("B-", "I-") else ("I", label)
 
 
@@ -157,7 +159,7 @@ CONTEXT = 1  # part of the pair (question, context)
 
 @dataclass(frozen=True, repr=False)
 class Extract(Rows):
-    """span: characters of the context, with the score from 0 to 1. label: None."""
+    """The answer to a question. span: characters of the context, with the score from 0 to 1. label: None."""
 
     span: Span = field(default_factory=lambda: Span(ANSWER, 0.0, "", 0, 0, CONTEXT))
 
@@ -177,8 +179,8 @@ class Extract(Rows):
 
 
 def extract(answer: Rows, about: Tokens) -> Extract:
-    """Rows of (start, end) logits, one a token -> the best span. Raises InputError unless the text is a
-    pair."""
+    """Turns rows of (start, end) logits, one a token, into the best span. Raises InputError unless the text
+    is a pair."""
     inside = np.array([token.part == CONTEXT for token in about.tokens])
     if not inside.any():
         raise InputError("a question without its context", hint="pass the pair (question, context)")
@@ -190,7 +192,7 @@ def extract(answer: Rows, about: Tokens) -> Extract:
 
 
 def best_span(starts: Array, ends: Array, most: int = MOST_TOKENS) -> tuple[int, int, float]:
-    """Both (tokens,) -> (first token, last token, product) of the largest product of a possible span.
+    """Finds the possible span of the largest product: both (tokens,) -> (first token, last token, product).
 
     >>> best_span(np.array([0.1, 0.2, 0.7]), np.array([0.6, 0.3, 0.1]))
     (2, 2, 0.06999999999999999)
@@ -201,7 +203,7 @@ def best_span(starts: Array, ends: Array, most: int = MOST_TOKENS) -> tuple[int,
 
 
 def _probabilities(logits: Array, inside: Array) -> Array:
-    """Over the context and the first token; of tokens outside the context 0."""
+    """Computes probabilities over the context and the first token; 0 for tokens outside the context."""
     counted = inside.copy()
     counted[0] = True
     shares = softmax(np.where(counted, logits, -np.inf))

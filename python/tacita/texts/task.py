@@ -109,8 +109,8 @@ READERS = {SINGLE_LABEL: classes, MULTI_LABEL: several, REGRESSION: regression, 
 
 
 def read(model: Asked, logits: Logits, warnings: tuple[str, ...], rows: int = 1) -> Answer:
-    """Rounded numbers of a model, those of all rows after each other -> its answer, as far as it can be told
-    without the text. rows: of a model with an answer for every token, tokens."""
+    """Turns rounded numbers of a model, those of all rows after each other, into its answer, as far as it can
+    be told without the text. rows: of a model with an answer for every token, tokens."""
     if model.task in EVERY_TOKEN:
         return Rows(None, logits, warnings, len(logits) // rows)
     if model.task == NEXT:

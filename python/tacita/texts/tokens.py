@@ -27,8 +27,9 @@ MASKS = ("[MASK]", "<mask>")  # what tokenizers call the token that stands for a
 
 @dataclass(frozen=True)
 class Token:
-    """piece: as the vocabulary spells it. part: 0 for the text or the first of a pair, 1 for the second, None
-    for what the tokenizer adds. start, end: characters of that part. word: (start, end) of its whole word."""
+    """A token of a text. piece: as the vocabulary spells it. part: 0 for the text or the first of a pair, 1
+    for the second, None for what the tokenizer adds. start, end: characters of that part. word: (start, end)
+    of its whole word."""
 
     piece: str
     id: int
@@ -57,7 +58,7 @@ class Tokens:
 
 
 def tokens_of(front: Embedder, text: Text) -> Tokens:
-    """The tokens of a text in the order in which the model sees them. Errors: as `embed.tokenize`."""
+    """Returns the tokens of a text in the order in which the model sees them. Errors: as `embed.tokenize`."""
     encoding, tokenizer = encoded(front, text), front.tokenizer
     assert tokenizer is not None  # or `encoded` would have refused
     mask = next((number for name in MASKS if (number := tokenizer.token_to_id(name)) is not None), None)
@@ -85,8 +86,8 @@ MAX_TOKENIZER_BYTES = 64 << 20
 
 
 def parse_tokenizer(text: str, vocab: int, where: str) -> Tokenizer:
-    """The content of a tokenizer.json -> tokenizer whose ids are below `vocab`. Errors: CheckpointError
-    naming `where`.
+    """Parses the content of a tokenizer.json; the ids must be below `vocab`. Errors: CheckpointError naming
+    `where`.
 
     Padding and truncation are switched off: the client pads itself and must refuse, not cut, a long text.
     """

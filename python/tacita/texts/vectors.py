@@ -54,7 +54,8 @@ class Embedding(Answer):
 
 
 def cosines(query: Array, vectors: Array) -> Array:
-    """query (outputs,), vectors (count, outputs) -> the cosine of each angle, (count,)."""
+    """Computes the cosine of each angle: query (outputs,), vectors (count, outputs) -> the cosine of each
+    angle, (count,)."""
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
     return np.asarray(vectors @ query / np.maximum(lengths, LEAST_LENGTH))
 
@@ -70,7 +71,7 @@ def finished(values: Array, normalise: bool) -> Array:
 
 
 def length(values: Array) -> float:
-    """Euclidean; infinite where it leaves the range of floats."""
+    """Computes the Euclidean length; infinite where it leaves the range of floats."""
     return math.hypot(*values.tolist())
 
 
@@ -81,8 +82,8 @@ REMAKE = "make it with `tacita embed --file docs.txt --index FILE`"
 
 @dataclass(frozen=True)
 class Index:
-    """model, sha256: which made the vectors; sha256 is empty where a server did. texts: the documents.
-    vectors: (documents, outputs)."""
+    """Vectors of documents. model, sha256: which made the vectors; sha256 is empty where a server did. texts:
+    the documents. vectors: (documents, outputs)."""
 
     model: str
     sha256: str
@@ -150,12 +151,13 @@ def _checked(path: Path, head: Any, vectors: Array) -> Index:
 
 @dataclass(frozen=True, repr=False)
 class Search(Answer):
-    """scores: of all documents, the nearest first. label: that of the nearest."""
+    """Documents by their nearness to a query. scores: of all documents, the nearest first. label: that of the
+    nearest."""
 
     scores: tuple[Score, ...] = ()
 
     def best(self, most: int) -> tuple[Score, ...]:
-        """The nearest so many."""
+        """Returns the nearest `most` documents."""
         return self.scores[:most]
 
     def fields(self) -> dict[str, Any]:
@@ -164,6 +166,6 @@ class Search(Answer):
 
 
 def search(labels: tuple[str, ...], logits: tuple[float, ...], warnings: tuple[str, ...]) -> Search:
-    """labels: of the documents. logits: their scores, rounded."""
+    """Builds the answer of a search. labels: of the documents. logits: their scores, rounded."""
     scores = ordered(labels, logits)
     return Search(scores[0].label, logits, warnings, scores)

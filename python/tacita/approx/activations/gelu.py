@@ -12,7 +12,7 @@ from tacita.approx.fit import Array
 
 
 def exact(x: Array) -> Array:
-    """x Phi(x), elementwise."""
+    """Computes x Phi(x), elementwise."""
     x = np.asarray(x, dtype=np.float64)
     flat = (x / math.sqrt(2.0)).ravel().tolist()
     erf = np.fromiter(map(math.erf, flat), np.float64, len(flat))  # twice as quick as np.vectorize

@@ -80,8 +80,8 @@ class ExtendedGeluSpec(Spec):
 
 
 def fit(interval: Interval, error: float, *, share: float = 0.0, max_depth: int = 22) -> Spec:
-    """Least depth, then fewest products, with |p - gelu| <= max(error, share |x|) on the domain. Errors:
-    FitError."""
+    """Returns the spec of least depth, then fewest products, with |p - gelu| <= max(error, share |x|) on the
+    domain. Errors: FitError."""
     specs: list[ExtendedGeluSpec] = []
     for extensions, levels in _forms(max_depth):
         specs += _specs(interval, extensions, levels)
@@ -101,7 +101,7 @@ def candidates(interval: Interval, *, max_depth: int = 14) -> tuple[Spec, ...]:
 def extended_spec(
     interval: Interval, bound: float, degree: int, extensions: int, factor: float
 ) -> ExtendedGeluSpec:
-    """Minimax odd polynomial of `degree` behind the extensions, on [-bound, bound], with its measured
+    """Fits a minimax odd polynomial of `degree` behind the extensions, on [-bound, bound], with its measured
     errors."""
     coefficients = _odd_series(_target(bound, extensions, factor), degree)
     domain = (-bound, bound)
@@ -111,7 +111,7 @@ def extended_spec(
 
 
 def _forms(max_depth: int) -> list[tuple[int, int]]:
-    """(extensions, levels of the polynomial) by depth, then by products."""
+    """Lists (extensions, levels of the polynomial) by depth, then by products."""
     every = [(e, n) for e in range(MOST + 1) for n in LEVELS if 2 * e + n + 1 <= max_depth]
     return sorted(
         every, key=lambda f: (2 * f[0] + f[1], 2 * f[0] + poly.series_multiplications(2 ** f[1] - 1))
@@ -119,7 +119,7 @@ def _forms(max_depth: int) -> list[tuple[int, int]]:
 
 
 def _specs(interval: Interval, extensions: int, levels: int) -> Iterator[ExtendedGeluSpec]:
-    """One for each factor that leaves g its rising part."""
+    """Fits a spec for each factor that leaves g its rising part."""
     bound = fitting.symmetric("gelu (extended)", interval, 2.0 * MARGIN)
     for factor in FACTORS if extensions else (1.0,):
         if not extensions or bound * (PEAK / factor) / factor ** (extensions - 1) >= RISE:
@@ -131,7 +131,7 @@ def _extend(w: Array, factor: float) -> Array:
 
 
 def _target(bound: float, extensions: int, factor: float) -> tuple[Array, Array]:
-    """(v, erf(x / sqrt 2)) on the rising part of the extensions: v ascending from 0 to 1."""
+    """Returns (v, erf(x / sqrt 2)) on the rising part of the extensions: v ascending from 0 to 1."""
     x = np.concatenate([[0.0], np.geomspace(1e-6 * bound, bound, GRID)])
     v = x / bound
     for _ in range(extensions):
@@ -148,14 +148,14 @@ def _odd_series(target: tuple[Array, Array], degree: int) -> tuple[float, ...]:
 
 @lru_cache(maxsize=8)
 def _samples(bound: float) -> tuple[Array, Array]:
-    """x of both signs, dense near 0, without 0 itself, and gelu(x)."""
+    """Returns x of both signs, dense near 0, without 0 itself, and gelu(x)."""
     half = np.concatenate([np.linspace(0.0, bound, GRID)[1:], np.linspace(0.0, min(bound, 8.0), GRID)[1:]])
     x = np.sort(np.concatenate([-half, half]))
     return x, exact(x)
 
 
 def _wrong(spec: ExtendedGeluSpec) -> tuple[Array, Array]:
-    """(x, |p - gelu|) on the samples."""
+    """Returns (x, |p - gelu|) on the samples."""
     x, values = _samples(spec.domain[1])
     return x, np.abs(spec.numpy(x) - values)
 

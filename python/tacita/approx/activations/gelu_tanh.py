@@ -13,7 +13,7 @@ ROOT, CUBE = math.sqrt(2.0 / math.pi), 0.044715
 
 
 def exact(x: Array) -> Array:
-    """x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), elementwise."""
+    """Computes x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), elementwise."""
     x = np.asarray(x, dtype=np.float64)
     return np.asarray(0.5 * x * (1.0 + np.tanh(ROOT * (x + CUBE * x**3))))
 

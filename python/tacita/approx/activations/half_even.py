@@ -18,14 +18,15 @@ from tacita.approx.spec import MARGIN, Spec, chosen, pareto
 
 @dataclass(frozen=True)
 class HalfEven:
-    """name: of the function, in errors and specs. exact: elementwise."""
+    """A function that is x/2 plus an even one, with its fits. name: of the function, in errors and specs.
+    exact: elementwise."""
 
     name: str
     exact: Callable[[Array], Array]
 
     def fit(self, interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
-        """Least depth, then fewest products, with absolute error <= `error`. Raises FitError when max_depth
-        is too small."""
+        """Returns the spec of least depth, then fewest products, with absolute error <= `error`. Raises
+        FitError when max_depth is too small."""
         even = poly.smallest_degree(lambda n: self._even(interval, n), error, max_depth, even=True)
         plain = (
             poly.smallest_degree(lambda n: self._plain(interval, n), error, max_depth)

@@ -31,8 +31,8 @@ class Refreshed:
     exact: Callable[[Array], Array]
 
     def fit(self, interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
-        """Fewest harmonics with absolute error <= `error` on the whole domain. Raises FitError when max_depth
-        levels do not suffice."""
+        """Returns the spec of fewest harmonics with absolute error <= `error` on the whole domain. Raises
+        FitError when max_depth levels do not suffice."""
         low, high = fitting.widen(interval, SPARE)
         domain = min(low, WIDE[0]), max(high, WIDE[1])
         return _fitted(self, interval, domain, error, max_depth)

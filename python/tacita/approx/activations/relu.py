@@ -31,18 +31,19 @@ from tacita.approx.spec import MARGIN, Spec, half_width, pareto
 
 
 def exact(x: Array) -> Array:
-    """max(x, 0), elementwise."""
+    """Computes max(x, 0), elementwise."""
     return np.maximum(np.asarray(x, dtype=np.float64), 0.0)
 
 
 def fit(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
-    """Least depth, then least degree, with absolute error <= `error`. Raises FitError when out of reach."""
+    """Returns the spec of least depth, then least degree, with absolute error <= `error`. Raises FitError
+    when out of reach."""
     return poly.least_degree("relu", partial(_spec, interval), interval, error, max_depth, even=True)
 
 
 def fit_density(interval: Interval, share: float, density: Sequence[float], *, max_depth: int = 9) -> Spec:
-    """Least depth, then least degree, with a root-mean-square error of at most share * half the domain's
-    width.
+    """Returns the spec of least depth, then least degree, with a root-mean-square error of at most share *
+    half the domain's width.
 
     density: share of the inputs in each of equal bins of the interval. Raises FitError when out of reach.
     """

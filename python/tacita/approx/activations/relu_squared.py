@@ -21,20 +21,21 @@ NAME = "relu2"
 
 
 def exact(x: Array) -> Array:
-    """max(x, 0)^2, elementwise."""
+    """Computes max(x, 0)^2, elementwise."""
     return np.asarray(np.maximum(x, 0.0) ** 2)
 
 
 def fit(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
-    """Least degree with absolute error <= `error`. Raises FitError when max_depth is too small."""
+    """Returns the spec of least degree with absolute error <= `error`. Raises FitError when max_depth is too
+    small."""
     series = poly.smallest_degree(lambda degree: _series(interval, degree), error, max_depth)
     specs = [series] if series else []
     return chosen(NAME, specs, interval, error, max_depth, lambda: candidates(interval, max_depth=max_depth))
 
 
 def fit_density(interval: Interval, share: float, density: Sequence[float], *, max_depth: int = 9) -> Spec:
-    """Least depth, then least degree, with a root-mean-square error of at most share times the root mean
-    square of the results.
+    """Returns the spec of least depth, then least degree, with a root-mean-square error of at most share
+    times the root mean square of the results.
 
     density: share of the inputs in each of equal bins of the interval. Raises FitError when out of reach.
     """

@@ -9,7 +9,7 @@ from tacita.approx.fit import Array
 
 
 def exact(x: Array) -> Array:
-    """x sigmoid(x), elementwise; by tanh, which does not overflow."""
+    """Computes x sigmoid(x), elementwise; by tanh, which does not overflow."""
     x = np.asarray(x, dtype=np.float64)
     return np.asarray(0.5 * x * (1.0 + np.tanh(0.5 * x)))
 

@@ -18,12 +18,13 @@ from tacita.approx.spec import MARGIN, Spec, pareto
 
 
 def exact(x: Array) -> Array:
-    """tanh(x), elementwise."""
+    """Computes tanh(x), elementwise."""
     return np.tanh(np.asarray(x, dtype=np.float64))
 
 
 def fit(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
-    """Least depth, then least degree, with absolute error <= `error`. Raises FitError when out of reach."""
+    """Returns the spec of least depth, then least degree, with absolute error <= `error`. Raises FitError
+    when out of reach."""
     return poly.least_degree("tanh", partial(_spec, interval), interval, error, max_depth)
 
 
@@ -33,6 +34,6 @@ def candidates(interval: Interval, *, max_depth: int = 8) -> tuple[Spec, ...]:
 
 
 def _spec(interval: Interval, degree: int) -> Spec:
-    """Symmetric domain, so that storing x / bound makes the affine map free."""
+    """Fits on a symmetric domain, so that storing x / bound makes the affine map free."""
     bound = fitting.symmetric("tanh", interval, 2.0 * MARGIN)
     return poly.chebyshev_spec("tanh", exact, interval, (-bound, bound), degree)

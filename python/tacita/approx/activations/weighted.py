@@ -33,7 +33,8 @@ class Weighted:
     exact: Callable[[Array], Array]
 
     def fit(self, interval: Interval, goal: float, density: Sequence[float], max_depth: int) -> Spec:
-        """Least depth, then least degree, with a root-mean-square error of at most goal, absolute.
+        """Returns the spec of least depth, then least degree, with a root-mean-square error of at most goal,
+        absolute.
 
         density: share of the inputs in each of equal bins of the interval. Raises FitError when out of reach.
         """
@@ -48,7 +49,7 @@ class Weighted:
         )
 
     def size(self, interval: Interval, density: Sequence[float]) -> float:
-        """Root mean square of the function's results over inputs of this density."""
+        """Returns the root mean square of the function's results over inputs of this density."""
         return self._mean(interval, np.asarray(density, dtype=np.float64), self.exact)
 
     def _mean(self, interval: Interval, density: Array, of: Callable[[Array], Array]) -> float:
@@ -73,7 +74,8 @@ class Weighted:
 
 
 def _weights(x: Array, interval: Interval, density: Array, floor: float) -> Array:
-    """Density at x relative to a uniform one, plus the floor; 0 outside the interval but for the floor."""
+    """Returns the density at x relative to a uniform one, plus the floor; 0 outside the interval but for the
+    floor."""
     lo, hi = interval
     bins = len(density)
     centres = lo + (np.arange(bins) + 0.5) * (hi - lo) / bins

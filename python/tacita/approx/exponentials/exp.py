@@ -60,7 +60,7 @@ class PowerSpec(Spec):
 
 
 def exact(x: Array, shift: float = 0.0) -> Array:
-    """exp(x - shift), elementwise."""
+    """Computes exp(x - shift), elementwise."""
     return np.asarray(np.exp(np.asarray(x, dtype=np.float64) - shift), dtype=np.float64)
 
 
@@ -72,8 +72,8 @@ def fit(
     max_depth: int = 10,
     least: float | None = None,
 ) -> Spec:
-    """Least depth, then fewest products, with |p - exp(x - shift)| <= error. Raises FitError when out of
-    reach.
+    """Returns the spec of least depth, then fewest products, with |p - exp(x - shift)| <= error. Raises
+    FitError when out of reach.
 
     least: mean of exponentials of a row, at the least. Where a series would be as noisy as that, it is
     squared: noise of a root r is multiplied by 2 r.
@@ -90,7 +90,7 @@ def fit(
 
 
 def candidates(interval: Interval, *, shift: float | None = None, max_depth: int = 8) -> tuple[Spec, ...]:
-    """Every series depth and number of squarings within max_depth, dominated ones left out."""
+    """Lists every series depth and number of squarings within max_depth, dominated ones left out."""
     return pareto(
         power_spec(interval, shift, 2**levels - 1, k)
         for k in SQUARINGS
@@ -108,8 +108,8 @@ def _smallest(
 
 
 def noise(spec: PowerSpec, value: float) -> float:
-    """Standard deviation of what ciphertexts give where exp is `value`, about: of the series, whose large
-    coefficients take theirs along, through the squarings, and of the last of these."""
+    """Estimates the standard deviation of what ciphertexts give where exp is `value`: of the series, whose
+    large coefficients take theirs along, through the squarings, and of the last of these."""
     top = 1.0 + max(map(abs, spec.coefficients))
     series = FLOOR * top * math.sqrt(1 + poly.series_multiplications(len(spec.coefficients) - 1))
     if not spec.squarings:
@@ -142,8 +142,7 @@ def power_spec(interval: Interval, shift: float | None, degree: int, squarings: 
 
 
 def _weight(x: Array, power: float) -> Array:
-    """Derivative of the power, kept above 1e-3 of its top so that the root stays a fair fit where exp is
-    tiny.
-    """
+    """Returns the derivative of the power, kept above 1e-3 of its top so that the root stays a fair fit where
+    exp is tiny."""
     w = power * np.exp(x * (1.0 - 1.0 / power))
     return np.asarray(np.maximum(w, 1e-3 * power), dtype=np.float64)

@@ -32,13 +32,13 @@ def limit(interval: Interval, squarings: int, *, shift: float | None = None) -> 
 
 
 def fit(interval: Interval, error: float, *, shift: float | None = None, max_depth: int = LAST + 1) -> Spec:
-    """Fewest squarings with absolute error <= `error`, the line refitted. Raises FitError when out of
-    reach."""
+    """Returns the spec of fewest squarings with absolute error <= `error`, the line refitted. Raises FitError
+    when out of reach."""
     return first("exp (limit)", _all(interval, shift, max_depth), interval, error, max_depth)
 
 
 def candidates(interval: Interval, *, shift: float | None = None, max_depth: int = 12) -> tuple[Spec, ...]:
-    """One spec per number of squarings within max_depth levels."""
+    """Lists one spec per number of squarings within max_depth levels."""
     return pareto(_all(interval, shift, max_depth))
 
 

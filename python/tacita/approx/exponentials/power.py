@@ -19,12 +19,12 @@ MOST = 15  # largest power
 
 
 def exact(x: Array, offset: float, power: int) -> Array:
-    """(x + offset)^power, elementwise."""
+    """Computes (x + offset)^power, elementwise."""
     return np.asarray((np.asarray(x, dtype=np.float64) + offset) ** power, dtype=np.float64)
 
 
 def top(interval: Interval, offset: float) -> float:
-    """max |x + offset| over the domain of `fit`."""
+    """Returns max |x + offset| over the domain of `fit`."""
     lo, hi = fitting.widen(interval, MARGIN)
     return max(abs(lo + offset), abs(hi + offset))
 

@@ -39,9 +39,9 @@ SEEN = 4001  # means at which a first inverse is looked at
 
 @dataclass(frozen=True)
 class TwoPhases:
-    """half: exp((x - shift) / 2), of x / 2. first: of the row means of those. second: of the row sums of
-    `squares`. room: largest p that an approximate first phase gives; squares are stored over room^2.
-    steepest: largest value of `first`; it is stored over that."""
+    """A softmax of two phases. half: exp((x - shift) / 2), of x / 2. first: of the row means of those.
+    second: of the row sums of `squares`. room: largest p that an approximate first phase gives; squares are
+    stored over room^2. steepest: largest value of `first`; it is stored over that."""
 
     half: Spec
     first: Spec
@@ -53,7 +53,8 @@ class TwoPhases:
 def fit(
     scores: Interval, means: Interval, error: Interval, *, keys: int, shift: float, noise: float = 0.0
 ) -> TwoPhases:
-    """Softmax over at most `keys` keys. means: of exp((x - shift) / 2) over the keys of a row, calibrated.
+    """Fits a softmax over at most `keys` keys. means: of exp((x - shift) / 2) over the keys of a row,
+    calibrated.
 
     error: of each probability, summed over a row: what the exponentials may add, and what the second inverse
     (relative). With S = sum(y^2) >= keys * mean(y)^2, an error d of every y moves a row by 2 d sum(y) / S <=
@@ -87,7 +88,8 @@ def _inverses(half: Spec, means: Interval, error: float, keys: int, most: float)
 
 
 def _reach(first: Spec, means: Interval, most: float) -> tuple[float, float, float]:
-    """(least p of a row, whose exact one is 1; largest; largest value of the inverse), with all noise."""
+    """Returns (least p of a row, whose exact one is 1; largest; largest value of the inverse), with all
+    noise."""
     off = most / math.sqrt(FEWEST_KEYS)
     x = np.geomspace(*means, SEEN)
     high, low = first.numpy(x - off), first.numpy(x + off)
@@ -97,13 +99,14 @@ def _reach(first: Spec, means: Interval, most: float) -> tuple[float, float, flo
 
 
 def exact(scores: Array, mask: Array) -> Array:
-    """Float64 softmax over the last axis; mask 1 keeps a key, 0 excludes it."""
+    """Computes softmax in float64 over the last axis; mask 1 keeps a key, 0 excludes it."""
     powers = np.exp(scores - np.max(scores, axis=-1, keepdims=True)) * mask
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True), dtype=np.float64)
 
 
 def squares(scores: Array, mask: Array, spec: TwoPhases) -> Array:
-    """(p / room)^2 over the last axis, in [0, 1]: what stands in place of one phase's exponentials."""
+    """Computes (p / room)^2 over the last axis, in [0, 1]: what stands in place of one phase's
+    exponentials."""
     y = spec.half.numpy(np.asarray(scores, dtype=np.float64) / 2) * mask / mask.sum(axis=-1, keepdims=True)
     p = y * spec.first.numpy(y.sum(axis=-1, keepdims=True))
     return np.asarray((p / spec.room) ** 2, dtype=np.float64)

@@ -41,8 +41,8 @@ class ConstantSpec(Spec):
 
 
 def fit(function: str, interval: Interval, value: float) -> ConstantSpec:
-    """function: the one that it stands for. interval: of the input that is ignored. Errors: FitError (empty
-    interval)."""
+    """Builds a constant. function: the one that it stands for. interval: of the input that is ignored.
+    Errors: FitError (empty interval)."""
     fitting.check_interval(f"{function} (constant)", interval)
     return ConstantSpec(function, interval, interval, 0.0, True, value)
 

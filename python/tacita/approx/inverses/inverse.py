@@ -16,16 +16,17 @@ from tacita.approx.spec import MARGIN, Spec, chosen, pareto
 
 
 def exact(x: Array) -> Array:
-    """1/x, elementwise."""
+    """Computes 1/x, elementwise."""
     return 1.0 / np.asarray(x, dtype=np.float64)
 
 
 def fit(interval: Interval, error: float, *, max_depth: int = 16) -> Spec:
-    """Fewest iterations with relative error <= `error`. Raises FitError when max_depth is too small."""
+    """Returns the spec of fewest iterations with relative error <= `error`. Raises FitError when max_depth is
+    too small."""
     return chosen("inverse", candidates(interval, max_depth=max_depth), interval, error, max_depth)
 
 
 def candidates(interval: Interval, *, max_depth: int = 12) -> tuple[Spec, ...]:
-    """One spec per depth 2..max_depth; depths that add nothing in float64 are left out."""
+    """Lists one spec per depth 2..max_depth; depths that add nothing in float64 are left out."""
     domain = fitting.widen_ratio(interval, MARGIN)
     return pareto(goldschmidt_spec(interval, domain, levels) for levels in range(2, max_depth + 1))

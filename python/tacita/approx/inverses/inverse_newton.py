@@ -68,7 +68,8 @@ class SeriesGoldschmidtSpec(Spec):
 
 
 def series_spec(interval: Interval, domain: Interval, degree: int, steps: int) -> SeriesGoldschmidtSpec:
-    """Minimax start of `degree` (relative error e), then `steps`; the error is exact up to the start's."""
+    """Fits a minimax start of `degree` (relative error e), then `steps`; the error is exact up to the
+    start's."""
     start = chebyshev_spec("inverse", exact, interval, domain, degree, np.asarray)
     error, relaxation = start.error, []
     for _ in range(steps):
@@ -80,13 +81,13 @@ def series_spec(interval: Interval, domain: Interval, degree: int, steps: int) -
 
 
 def fit(interval: Interval, error: float, *, max_depth: int = 12) -> Spec:
-    """Least depth, then fewest products, with relative error <= `error`. Raises FitError when out of
-    reach."""
+    """Returns the spec of least depth, then fewest products, with relative error <= `error`. Raises FitError
+    when out of reach."""
     return first("inverse (series)", _all(interval, max_depth), interval, error, max_depth)
 
 
 def candidates(interval: Interval, *, max_depth: int = 10) -> tuple[Spec, ...]:
-    """Series of full levels with one to three steps, dominated ones left out."""
+    """Lists series of full levels with one to three steps, dominated ones left out."""
     return pareto(_all(interval, max_depth))
 
 

@@ -25,13 +25,13 @@ MAX_DEPTH = (
 
 
 def exact(x: Array) -> Array:
-    """1/sqrt(x), elementwise."""
+    """Computes 1/sqrt(x), elementwise."""
     return 1.0 / np.sqrt(np.asarray(x, dtype=np.float64))
 
 
 def fit(interval: Interval, error: float, *, max_depth: int = MAX_DEPTH) -> Spec:
-    """Least depth, then fewest products, with relative error <= `error`. Raises FitError when out of
-    reach."""
+    """Returns the spec of least depth, then fewest products, with relative error <= `error`. Raises FitError
+    when out of reach."""
     series = poly.smallest_degree(
         lambda degree: _series(interval, degree), error, min(max_depth, MAX_SERIES_DEPTH)
     )
@@ -40,7 +40,7 @@ def fit(interval: Interval, error: float, *, max_depth: int = MAX_DEPTH) -> Spec
 
 
 def candidates(interval: Interval, *, max_depth: int = 9) -> tuple[Spec, ...]:
-    """Series of depth 2..8 and Newton variants within max_depth, dominated ones left out."""
+    """Lists series of depth 2..8 and Newton variants within max_depth, dominated ones left out."""
     levels = range(2, min(max_depth, MAX_SERIES_DEPTH) + 1)
     return pareto([*(_series(interval, 2**level - 1) for level in levels), *_newtons(interval, max_depth)])
 
@@ -60,7 +60,7 @@ def _newtons(interval: Interval, max_depth: int) -> Iterator[Spec]:
 
 
 def measured_newton(interval: Interval, domain: Interval, degree: int, steps: int) -> NewtonSpec:
-    """`newton_spec` with the larger of its computed and its measured error.
+    """Returns `newton_spec` with the larger of its computed and its measured error.
 
     On a wide domain the start is wrong by almost 1, and 0.2 % of that, its uncertainty, is much of what is
     left to 1.

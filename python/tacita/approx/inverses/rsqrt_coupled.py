@@ -65,20 +65,20 @@ class CoupledSpec(Spec):
 
 
 def coupled_spec(interval: Interval, domain: Interval, newton: int, coupled: int) -> CoupledSpec:
-    """Minimax line, then `newton` and `coupled` steps (at least one) refitted to the range that each one
-    finds."""
+    """Fits a minimax line, then `newton` and `coupled` steps (at least one) refitted to the range that each
+    one finds."""
     whole = measured_newton(interval, domain, 1, newton + coupled)
     first = newton_spec(interval, domain, 1, newton)
     return CoupledSpec("rsqrt", interval, domain, whole.error, True, first, whole.steps[newton:])
 
 
 def fit(interval: Interval, error: float, *, max_depth: int = 2 * MOST_STEPS + 2) -> Spec:
-    """Fewest steps with relative error <= `error`. Raises FitError when out of reach."""
+    """Returns the spec of fewest steps with relative error <= `error`. Raises FitError when out of reach."""
     return first("rsqrt (coupled)", _all(interval, max_depth), interval, error, max_depth)
 
 
 def candidates(interval: Interval, *, max_depth: int = 14) -> tuple[Spec, ...]:
-    """One spec per number of steps within max_depth levels."""
+    """Lists one spec per number of steps within max_depth levels."""
     return pareto(_all(interval, max_depth))
 
 

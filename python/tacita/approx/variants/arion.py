@@ -30,7 +30,7 @@ def exp(
     max_depth: int = 8,
     least: float | None = None,
 ) -> Spec:
-    """exp(x - shift) by the series of least degree with absolute error <= `error`. Errors: FitError.
+    """Fits exp(x - shift) by the series of least degree with absolute error <= `error`. Errors: FitError.
 
     least: not read; of one series there is no quieter form (`exp.fit`).
     """
@@ -44,7 +44,7 @@ def exp(
 
 
 def rsqrt(interval: Interval, error: float, *, max_depth: int = 12) -> Spec:
-    """1/sqrt(x) by a series of degree 3 to 31 and one to three Newton steps, relative error <= `error`.
+    """Fits 1/sqrt(x) by a series of degree 3 to 31 and one to three Newton steps, relative error <= `error`.
 
     Least depth, then fewest products. Errors: FitError.
     """
@@ -55,7 +55,7 @@ def rsqrt(interval: Interval, error: float, *, max_depth: int = 12) -> Spec:
 
 
 def gelu(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
-    """GELU by the series of least degree on the interval as it lies, absolute error <= `error`. Errors:
+    """Fits GELU by the series of least degree on the interval as it lies, absolute error <= `error`. Errors:
     FitError."""
     domain = fitting.widen(interval, MARGIN)
     return poly.least_degree(
@@ -68,6 +68,6 @@ def gelu(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
 
 
 def _cost(form: tuple[int, int]) -> tuple[int, int]:
-    """Depth and products of a series of `levels` with Newton steps."""
+    """Returns depth and products of a series of `levels` with Newton steps."""
     levels, steps = form
     return levels + 2 * steps, 3 * steps + poly.series_multiplications(2**levels - 1)

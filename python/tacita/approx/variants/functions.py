@@ -67,7 +67,7 @@ class Functions:
 
     @staticmethod
     def of(variant: str) -> Functions:
-        """All functions of one variant."""
+        """Returns all functions of one variant."""
         return Functions(variant, variant, variant, variant)
 
     @property

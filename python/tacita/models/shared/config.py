@@ -117,7 +117,8 @@ OLD = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"
 
 @dataclass(frozen=True)
 class Names:
-    """prefixes: of the architecture, which encoders alone are stored without.
+    """Maps our names of tensors to the file's. prefixes: of the architecture, which encoders alone are stored
+    without.
 
     parts: pieces of our names -> pieces of the file's, replaced in this order. also: one of our names ->
     names by which it may be found instead, as the file spells them. Ours are Hugging Face's of BERT, so that
@@ -139,7 +140,7 @@ class Names:
     square_after: int | None = None
 
     def find(self, name: str, stored: Collection[str]) -> str | None:
-        """The name in the file of the tensor that we call `name`; None where it has none."""
+        """Returns the name in the file of the tensor that we call `name`; None where it has none."""
         return next((spelling for spelling in self.spellings(name) if spelling in stored), None)
 
     def spellings(self, name: str) -> Iterator[str]:
@@ -156,5 +157,6 @@ class Names:
 
 
 def tied(decoder: str, bias: str, words: str) -> dict[str, tuple[str, ...]]:
-    """A decoder that shares the table of words where the file holds none, and its bias under another name."""
+    """Returns other names for a decoder that shares the table of words where the file holds none, and for its
+    bias."""
     return {f"{decoder}.weight": (words,), f"{decoder}.bias": (bias,)}

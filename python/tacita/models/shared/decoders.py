@@ -19,7 +19,8 @@ MOST_ENDS = 16
 
 @dataclass(frozen=True)
 class DecoderConfig(EncoderConfig):
-    """tied: whether the table of words is the last map, too. ends: tokens that end a text."""
+    """The configuration of a decoder. tied: whether the table of words is the last map, too. ends: tokens
+    that end a text."""
 
     tied: bool = field(default=False, metadata=AT_DEFAULT)
     ends: tuple[int, ...] = field(default=(), metadata=AT_DEFAULT)
@@ -42,7 +43,7 @@ BASE, MOST_BASE = 10000.0, 1e9  # of rotary positions
 
 
 def ends(f: Fields) -> tuple[int, ...]:
-    """Tokens that end a text: none, one, or several."""
+    """Reads the tokens that end a text: none, one, or several."""
     value = f.data.get("eos_token_id")
     listed = value if isinstance(value, list) else [] if value is None else [value]
     if not all(type(token) is int and 0 <= token < MAX_VOCAB for token in listed) or len(listed) > MOST_ENDS:
@@ -67,7 +68,7 @@ def positions(f: Fields, kind: str) -> int:
 
 
 def base(f: Fields) -> float:
-    """Newer files keep it in a field of fields."""
+    """Reads the base of the rotary positions; newer files keep it in a field of fields."""
     of = f.part("rope_parameters") or f
     of.only("rope_type", "default")
     return of.number("rope_theta", f.number("rope_theta", BASE, 1.0, MOST_BASE), 1.0, MOST_BASE)

@@ -99,21 +99,21 @@ class Fields:
         return value
 
     def number(self, field: str, default: float, low: float, high: float) -> float:
-        """A number from `low` to `high`, as a float."""
+        """Returns a number from `low` to `high`, as a float."""
         value = self.data.get(field, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             raise self.refused(field, f"it must be a number from {low:g} to {high:g}")
         return float(value)
 
     def flag(self, field: str, default: bool) -> bool:
-        """True or false."""
+        """Returns true or false."""
         value = self.data.get(field, default)
         if not isinstance(value, bool):
             raise self.refused(field, "it must be true or false")
         return value
 
     def name(self, field: str, known: Collection[str], default: str) -> str:
-        """One of `known`; `default`, which need not be one, where the field is absent or null."""
+        """Returns one of `known`; `default`, which need not be one, where the field is absent or null."""
         value = self.data.get(field)
         if value is None:
             return default
@@ -128,19 +128,19 @@ class Fields:
             raise self.refused(field, f"only {value!r} is supported")
 
     def layers(self, field: str) -> int:
-        """Number of layers."""
+        """Reads the number of layers."""
         return self.integer(field, MAX_LAYERS)
 
     def width(self, field: str) -> int:
-        """Features of hidden states."""
+        """Reads the number of features of hidden states."""
         return self.integer(field, MAX_HIDDEN)
 
     def wide(self, field: str) -> int:
-        """Features inside a feed-forward block."""
+        """Reads the number of features inside a feed-forward block."""
         return self.integer(field, 4 * MAX_HIDDEN)
 
     def heads(self, field: str, width: str) -> int:
-        """Heads that divide the width, which is another field."""
+        """Reads the number of heads that divide the width, which is another field."""
         heads, features = self.integer(field, MAX_HIDDEN), self.width(width)
         if features % heads:
             raise CheckpointError(
@@ -150,19 +150,20 @@ class Fields:
         return heads
 
     def vocab(self, field: str) -> int:
-        """Rows of the table of words."""
+        """Counts the rows of the table of words."""
         return self.integer(field, MAX_VOCAB)
 
     def positions(self, field: str, first: int = 0) -> int:
-        """Tokens that there are positions for, up to the most that a plan has: a longer table is cut."""
+        """Counts the tokens that there are positions for, up to the most that a plan has: a longer table is
+        cut."""
         return min(self.integer(field, MAX_STATED, least=first + 1) - first, MAX_POSITIONS)
 
     def types(self, field: str, default: int) -> int:
-        """Rows of the table of token types; 0 without one."""
+        """Counts the rows of the table of token types; 0 without one."""
         return self.integer(field, MAX_TYPES, default, least=0)
 
     def activation(self, field: str, default: str) -> str:
-        """Our name of it."""
+        """Returns our name of the activation."""
         return BY_NAME[self.name(field, BY_NAME, default)]
 
     def epsilon(self, field: str, default: float) -> float:
@@ -170,7 +171,7 @@ class Fields:
         return self.number(field, default, 0.0, 0.1)
 
     def labels(self) -> tuple[str, ...]:
-        """id2label in id order; num_labels (default 2) when it is absent."""
+        """Returns id2label in id order; num_labels (default 2) names when it is absent."""
         names = self.data.get("id2label")
         if not isinstance(names, dict):
             count = self.integer("num_labels", MAX_CLASSES, default=2)
@@ -218,7 +219,7 @@ class Fields:
         raise self.refused(field, hint)
 
     def refused(self, field: str, hint: str) -> CheckpointError:
-        """The error that names a field and its value."""
+        """Returns the error that names a field and its value."""
         return CheckpointError(f"{self.path}: {field} is {self.data.get(field)!r:.200}", hint=hint)
 
 
@@ -229,9 +230,9 @@ RESAMPLE = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 
 
 def read_image(f: Fields, extra: int, *, any_size: bool = False) -> ImageConfig:
-    """f: of config.json. extra: tokens before the patches. any_size: of a model that takes images of other
-    sizes than it was trained on; the other file says then which. Without the other file, ViT's own defaults.
-    Raises CheckpointError naming file and field."""
+    """Reads what a client makes of an image. f: of config.json. extra: tokens before the patches. any_size:
+    of a model that takes images of other sizes than it was trained on; the other file says then which.
+    Without the other file, ViT's own defaults. Raises CheckpointError naming file and field."""
     size, patch = f.integer("image_size", MAX_PIXELS), f.integer("patch_size", MAX_PIXELS)
     if size % patch:
         raise f.refused("image_size", f"it must be a multiple of patch_size, {patch}")
@@ -273,7 +274,7 @@ def _prepared(f: Fields, image: ImageConfig) -> ImageConfig:
 
 
 def _side(f: Fields, field: str, default: int) -> int:
-    """Pixels: a number, or an object with equal height and width, or with the shortest edge."""
+    """Reads pixels a side: a number, or an object with equal height and width, or with the shortest edge."""
     if not isinstance(f.data.get(field), dict):
         return f.integer(field, MAX_PIXELS, default)
     of = Fields(f.path, f.data[field])

@@ -53,7 +53,7 @@ def layer_rows(m: EncoderConfig, i: int, all_rows: bool) -> int | None:
 
 
 def post_norm(b: Blocks[T, A], m: EncoderConfig, x: T, declare: Declare, *, all_rows: bool) -> T:
-    """norm2(y + feed_forward(y)) with y = norm1(x + attention(x)), layer by layer."""
+    """Computes norm2(y + feed_forward(y)) with y = norm1(x + attention(x)), layer by layer."""
     for i in range(m.layers):
         p, at, rows = declare(i), f"layer{i}", layer_rows(m, i, all_rows)
         y = b.add(b.take(x, rows), b.attention(x, p.attention, f"{at}.attention", rows))
@@ -64,7 +64,8 @@ def post_norm(b: Blocks[T, A], m: EncoderConfig, x: T, declare: Declare, *, all_
 
 
 def pre_norm(b: Blocks[T, A], m: EncoderConfig, x: T, declare: Declare, *, all_rows: bool) -> T:
-    """y + feed_forward(norm2(y)) with y = x + attention(norm1(x)), layer by layer; without the final norm."""
+    """Computes y + feed_forward(norm2(y)) with y = x + attention(norm1(x)), layer by layer; without the final
+    norm."""
     for i in range(m.layers):
         p, at, rows = declare(i), f"layer{i}", layer_rows(m, i, all_rows)
         y = b.attention(_norm(b, x, p.norm1, f"{at}.norm1"), p.attention, f"{at}.attention", rows)
@@ -90,8 +91,8 @@ class Carried:
 
     @staticmethod
     def of(lambdas: tuple[float, ...], mus: tuple[float, ...], layers: int) -> Carried:
-        """One a layer; none stand for ones and zeros. Raises CheckpointError for others, and for values out
-        of range."""
+        """Computes the scales of `layers` layers; empty tuples stand for ones and zeros. Raises
+        CheckpointError for others than one a layer, and for values out of range."""
         scales, added = lambdas or (1.0,) * layers, mus or (0.0,) * layers
         if len(scales) != layers or len(added) != layers or not all(LEAST <= v <= MOST for v in scales):
             raise CheckpointError(
@@ -155,7 +156,7 @@ def answer(b: Blocks[T, A], m: EncoderConfig, x: T, steps: Sequence[Step]) -> A:
 
 
 def pooled(b: Blocks[T, A], m: EncoderConfig, x: T) -> T:
-    """(1, hidden), or every row. The pooler's own map is a step of the family (`pooler`)."""
+    """Returns (1, hidden), or every row. The pooler's own map is a step of the family (`pooler`)."""
     match m.pooling:
         case "pooler" | "cls":
             return b.take(x, 1)
@@ -181,7 +182,8 @@ def classifier(m: EncoderConfig, name: str = "classifier") -> Sequence[Step]:
 
 
 def words(m: EncoderConfig, at: tuple[str, str, str], function: str) -> Sequence[Step]:
-    """Scores of every word of the vocabulary. at: names of the dense map, of the norm and of the decoder."""
+    """Returns the steps to scores of every word of the vocabulary. at: names of the dense map, of the norm
+    and of the decoder."""
     dense, norm, decoder = at
     width = m.embedding_size or m.hidden
     return [

@@ -26,7 +26,8 @@ MOST_POWER = 15
 
 @dataclass(frozen=True)
 class Retrained:
-    """attention_variant: "softmax" or "bpmax"; norm_variant: "layer" or "batch".
+    """Options of a retrained model. attention_variant: "softmax" or "bpmax"; norm_variant: "layer" or
+    "batch".
 
     power, offset, denominators (by layer): of bpmax. deviations: of batch, by layer, after attention and
     after feed-forward.
@@ -73,7 +74,7 @@ ORDINARY = Retrained()  # softmax and LayerNorm
 
 
 def read_retrained(f: Fields) -> Retrained:
-    """Our own fields of config.json: a Hugging Face model has none of them. Raises CheckpointError."""
+    """Reads our own fields of config.json: a Hugging Face model has none of them. Raises CheckpointError."""
     data = f.data
     bpmax, batch = data.get("attention_variant") == "bpmax", data.get("norm_variant") == "batch"
     try:

@@ -31,7 +31,7 @@ from tacita.blocks.base import (
     Rotary,
     Softmax,
 )
-from tacita.blocks.floats import FloatTensors, See, unseen
+from tacita.blocks.floats import FloatTensors, See, record_nothing
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.shapes import CAUSAL as AHEAD
 from tacita.blocks.shapes import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED, Shapes
@@ -62,7 +62,7 @@ class Task:
     hidden: Array
     mask: Array
 
-    def floats(self, see: See = unseen) -> Array:
+    def floats(self, see: See = record_nothing) -> Array:
         """Returns the answer that floats compute."""
         result: Array = self.forward(
             Meaning(FloatTensors(Weights(self.tensors), self.mask, see)), self.hidden

@@ -35,7 +35,7 @@ FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {
 }
 
 
-def unseen(name: str, value: Array) -> None:
+def record_nothing(name: str, value: Array) -> None:
     """Records nothing."""
 
 
@@ -45,7 +45,7 @@ class FloatTensors:
     that goes on (`blocks.sequence`); its tokens are the first of the mask."""
 
     def __init__(
-        self, weights: Weights, mask: Array, see: See = unseen, past: Past[Array] | None = None
+        self, weights: Weights, mask: Array, see: See = record_nothing, past: Past[Array] | None = None
     ) -> None:
         self._weights, self._mask, self._see = weights, np.asarray(mask, np.float64), see
         self._keeper = Keeper(past)

@@ -1,8 +1,8 @@
 """What each block means, written once on the operations of `tensors`.
 
-The last product of a block is put off (`Later`) until it is known what is added to it and whether the client
-learns it: on shares a sum inside a product costs nothing and is rounded once, and an opened product must
-hide its noise.
+The last product of a block is put off (`Deferred`) until it is known what is added to it and whether the
+client learns it: on shares a sum inside a product costs nothing and is rounded once, and an opened product
+must hide its noise.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from tacita.blocks.tensors import Operations, T, W
 
 
 @dataclass(frozen=True)
-class Later(Generic[T]):
+class Deferred(Generic[T]):
     """A tensor that is not computed yet. run: (what is added to it or None, whether it is opened) -> it."""
 
     run: Callable[[T | None, bool], T]
 
 
 class Meaning(Generic[T, W]):
-    """The blocks (see `base.Blocks`) on tensors of an interpreter; values are its tensors, or `Later`."""
+    """The blocks (see `base.Blocks`) on tensors of an interpreter; values are its tensors, or `Deferred`."""
 
     def __init__(self, operations: Operations[T, W]) -> None:
         self._ops = operations
 
-    def take(self, x: T | Later[T], rows: int | None) -> T | Later[T]:
+    def take(self, x: T | Deferred[T], rows: int | None) -> T | Deferred[T]:
         return x if rows is None else self._ops.rows(self._compute(x), rows)
 
-    def attention(self, x: T | Later[T], a: Attention, name: str, rows: int | None = None) -> T | Later[T]:
+    def attention(
+        self, x: T | Deferred[T], a: Attention, name: str, rows: int | None = None
+    ) -> T | Deferred[T]:
         """Computes queries, keys and values in one product; queries apart where only the first rows ask."""
         ops, x = self._ops, self._compute(x)
         ops.enter(name, x)
@@ -50,39 +52,39 @@ class Meaning(Generic[T, W]):
         else:
             weights = ops.softmax(scores, name, a.reach)
         mixed = ops.merge(ops.mix(weights, value, name))
-        return self._later(mixed, a.output)
+        return self._deferred(mixed, a.output)
 
-    def feed_forward(self, x: T | Later[T], f: FeedForward, name: str) -> T | Later[T]:
+    def feed_forward(self, x: T | Deferred[T], f: FeedForward, name: str) -> T | Deferred[T]:
         x = self._compute(x)
         self._ops.enter(name, x)
         if f.gate is None:
             inner = self._ops.function(self._ops.linear(x, (f.wide,)), f.function, name)
-            return self._later(inner, f.narrow)
+            return self._deferred(inner, f.narrow)
         gate, wide = self._ops.columns(self._ops.linear(x, (f.gate, f.wide)), _widths(f.gate, f.wide))
         inner = self._ops.times(self._ops.function(gate, f.function, name), wide, name)
-        return self._later(inner, f.narrow)
+        return self._deferred(inner, f.narrow)
 
-    def norm(self, x: T | Later[T], n: Norm, name: str) -> T | Later[T]:
+    def norm(self, x: T | Deferred[T], n: Norm, name: str) -> T | Deferred[T]:
         return self._ops.norm(self._compute(x), n, name)
 
-    def add(self, x: T | Later[T], y: T | Later[T], factor: float = 1.0) -> T | Later[T]:
+    def add(self, x: T | Deferred[T], y: T | Deferred[T], factor: float = 1.0) -> T | Deferred[T]:
         """Adds inside the product, where one of the terms is put off."""
         if factor != 1.0:
             y = self._ops.scaled(self._compute(y), factor)
-        if isinstance(y, Later):
+        if isinstance(y, Deferred):
             return y.run(self._compute(x), False)
-        return x.run(y, False) if isinstance(x, Later) else self._ops.add(x, y)
+        return x.run(y, False) if isinstance(x, Deferred) else self._ops.add(x, y)
 
-    def linear(self, x: T | Later[T], d: Dense, name: str) -> T | Later[T]:
+    def linear(self, x: T | Deferred[T], d: Dense, name: str) -> T | Deferred[T]:
         x = self._compute(x)
         self._ops.enter(name, x)
-        return self._later(x, d)
+        return self._deferred(x, d)
 
-    def function(self, x: T | Later[T], kind: str, name: str) -> T | Later[T]:
+    def function(self, x: T | Deferred[T], kind: str, name: str) -> T | Deferred[T]:
         self._ops.enter(name)
         return self._ops.function(self._compute(x), kind, name)
 
-    def mean(self, x: T | Later[T], name: str) -> T | Later[T]:
+    def mean(self, x: T | Deferred[T], name: str) -> T | Deferred[T]:
         ops, x = self._ops, self._compute(x)  # the rows, once: it is the mean that waits
 
         def run(add: T | None, opened: bool) -> T:
@@ -90,15 +92,15 @@ class Meaning(Generic[T, W]):
             result = ops.mean(x, name, opened=opened)
             return result if add is None else ops.add(result, add)
 
-        return Later(run)
+        return Deferred(run)
 
-    def positions(self, x: T | Later[T], p: Positions, name: str) -> T | Later[T]:
+    def positions(self, x: T | Deferred[T], p: Positions, name: str) -> T | Deferred[T]:
         self._ops.enter(name)
         return self._ops.positions(self._compute(x), p)
 
-    def answer(self, x: T | Later[T]) -> T:
+    def answer(self, x: T | Deferred[T]) -> T:
         """Opens what was put off; what is there already is the answer as it is."""
-        return x.run(None, True) if isinstance(x, Later) else x
+        return x.run(None, True) if isinstance(x, Deferred) else x
 
     def _projections(self, x: T, a: Attention, rows: int | None) -> tuple[T, ...]:
         ops, shrink = self._ops, 1.0 if a.normed else 1.0 / math.sqrt(a.head_size)
@@ -120,11 +122,11 @@ class Meaning(Generic[T, W]):
             query, key = ops.turn(query, a.rotary), ops.turn(key, a.rotary)
         return query, key
 
-    def _later(self, x: T, dense: Dense) -> Later[T]:
-        return Later(lambda add, opened: self._ops.linear(x, (dense,), add, opened=opened))
+    def _deferred(self, x: T, dense: Dense) -> Deferred[T]:
+        return Deferred(lambda add, opened: self._ops.linear(x, (dense,), add, opened=opened))
 
-    def _compute(self, x: T | Later[T]) -> T:
-        return x.run(None, False) if isinstance(x, Later) else x
+    def _compute(self, x: T | Deferred[T]) -> T:
+        return x.run(None, False) if isinstance(x, Deferred) else x
 
 
 def _widths(*maps: Dense) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks.floats import FloatTensors, See, unseen
+from tacita.blocks.floats import FloatTensors, See, record_nothing
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.weights import Weights
 from tacita.errors import InputError
@@ -35,7 +35,7 @@ class Reference:
 
 
 def reference(
-    checkpoint: Checkpoint, hidden: Array, mask: Array, record: See = unseen, *, all_rows: bool = True
+    checkpoint: Checkpoint, hidden: Array, mask: Array, record: See = record_nothing, *, all_rows: bool = True
 ) -> Reference:
     """Runs the forward pass of one input in float64.
 

@@ -1,7 +1,7 @@
 """NanoGuard, a classifier of prompt injections: RMS norms without weights before the blocks, rotary
 positions, normalised queries and keys, squares of ReLU, no biases, and the embedding added again before every
-layer (`encoders.carried`). `config.json` and the names of tensors are as `evaluation/convert_nanoguard.py`
-writes them; the rows of its table of words are normalised."""
+layer (`models.shared.layers`). `config.json` and the names of tensors are as
+`evaluation/convert_nanoguard.py` writes them; the rows of its table of words are normalised."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacita.extras import AT_DEFAULT
 from tacita.models import bert
 from tacita.models.base import TEXT
 from tacita.models.shared.config import EncoderConfig, Names, check_task
-from tacita.models.shared.layers import CLASS, Carried
+from tacita.models.shared.layers import CLASS, ResidualScales
 
 if TYPE_CHECKING:
     from tacita.models.shared.fields import Fields
@@ -29,7 +29,7 @@ MOST = 2.0**10  # of lambdas and mus
 
 @dataclass(frozen=True)
 class NanoGuardConfig(EncoderConfig):
-    """The configuration of a NanoGuard model. lambdas, mus: see `Carried.of`. base: of the rotary
+    """The configuration of a NanoGuard model. lambdas, mus: see `ResidualScales.of`. base: of the rotary
     positions."""
 
     lambdas: tuple[float, ...] = field(default=(), metadata=AT_DEFAULT)
@@ -75,8 +75,8 @@ def classifier_pooling(f: Fields) -> str:
 
 def forward(b: Blocks[T, A], m: NanoGuardConfig, x: T, *, all_rows: bool = False) -> A:
     """Computes the answer from hidden states; see `bert.forward`. Every layer gives every token."""
-    carried, start = Carried.of(m.lambdas, m.mus, m.layers), x
-    for i, (p, factor) in enumerate(zip(carried.divided, (*carried.again[1:], 0.0), strict=True)):
+    scales, start = ResidualScales.of(m.lambdas, m.mus, m.layers), x
+    for i, (p, factor) in enumerate(zip(scales.scale, (*scales.restart[1:], 0.0), strict=True)):
         at, norm = f"layer{i}", _norm(m, p)
         y = b.norm(x, norm, f"{at}.norm1") if i else x
         y = b.add(x, b.attention(y, _attention(m, i, p), f"{at}.attention"))
@@ -84,7 +84,7 @@ def forward(b: Blocks[T, A], m: NanoGuardConfig, x: T, *, all_rows: bool = False
         x = b.add(
             residual, b.feed_forward(b.norm(y, norm, f"{at}.norm2"), _mlp(m, i, p), f"{at}.feed_forward")
         )
-    x = b.mean(b.norm(x, _norm(m, carried.divided[-1]), "final_norm"), "mean")
+    x = b.mean(b.norm(x, _norm(m, scales.scale[-1]), "final_norm"), "mean")
     x = b.norm(x, Norm("cls_norm", m.hidden, CLASSIFIER_EPSILON), "mean.norm")
     return b.answer(b.linear(x, Dense("cls_head", m.hidden, len(m.labels)), "classifier"))
 
@@ -95,7 +95,7 @@ front = bert.front
 def check(m: NanoGuardConfig) -> None:
     """Raises CheckpointError for another task than classification, and for numbers out of range."""
     check_task(m)
-    Carried.of(m.lambdas, m.mus, m.layers)
+    ResidualScales.of(m.lambdas, m.mus, m.layers)
     if m.task != TEXT or not m.labels or not 1.0 <= m.base <= MOST_BASE:
         raise CheckpointError(f"task {m.task!r}, {len(m.labels)} labels", hint="NanoGuard is a classifier")
 

@@ -28,7 +28,7 @@ Split: TypeAlias = Literal["auto", "baby", "giant"] | int
 BABY_COST = 0.35  # a hoisted rotation, in full rotations
 HOIST_COST = 0.65  # the decomposition that an input's babies share
 PRODUCT_COST = 0.025  # a product by a plaintext vector, in rotations
-KEPT = 64  # choices, by their places
+CACHE_SIZE = 64  # choices, by their places
 KEY_COST = 0.25  # memory and traffic of one more rotation key, in rotations
 
 
@@ -178,7 +178,7 @@ def _unit(rotations: Numbers) -> int:
     return int(np.gcd.reduce(rotations)) or 1
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def _step(places: bytes, horner: bool) -> int:
     """The step of least cost for places as bytes: the layers of a model have the same ones."""
     return _choose(np.frombuffer(places, np.int64).reshape(-1, 3), horner)

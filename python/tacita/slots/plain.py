@@ -25,11 +25,11 @@ from tacita.slots.bootstraps import (
 )
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import check_matmul, check_products, lowest, periodic_matmul, sum_of_products
-from tacita.slots.stage import kept_with
+from tacita.slots.stage import cached_weakly
 
 Values = npt.NDArray[Any]
 MAX_INT = 1 << 20
-KEPT = 64  # tables of linear maps
+CACHE_SIZE = 64  # tables of linear maps
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +292,7 @@ def _inner_sums(plan: LinearPlan, rotated: list[Values]) -> Iterator[Values]:
         yield inner.reshape(-1)
 
 
-@kept_with(KEPT)
+@cached_weakly(CACHE_SIZE)
 def _terms_of(plan: LinearPlan) -> dict[tuple[int, int], list[tuple[int, int, int, Any]]]:
     """Maps (output, giant) to its (input, baby, vector, positions at which the vector is not zero)."""
     where = [_positions(v) for v in plan.vectors]
@@ -312,7 +312,7 @@ def _positions(v: Values) -> Any:
     return slice(int(positions[0]), int(positions[-1]) + 1, steps.pop())
 
 
-@kept_with(KEPT)
+@cached_weakly(CACHE_SIZE)
 def _table(plan: LinearPlan) -> Values | None:
     """Returns [period, pairs (output, giant), pairs (input, baby)], or None when that would be too large or
     nearly empty."""

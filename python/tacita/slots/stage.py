@@ -48,12 +48,12 @@ Of = TypeVar("Of")
 Result = TypeVar("Result")
 
 
-def kept_with(most: int) -> Callable[[Callable[[Of], Result]], Callable[[Of], Result]]:
+def cached_weakly(most: int) -> Callable[[Callable[[Of], Result]], Callable[[Of], Result]]:
     """A function of one object, computed once for each of the last `most` objects that are there.
 
     >>> class Map:
     ...     size = 3
-    >>> squared = kept_with(2)(lambda of: of.size**2)
+    >>> squared = cached_weakly(2)(lambda of: of.size**2)
     >>> squared(Map())
     9
     """

@@ -26,7 +26,7 @@ from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError
 from tacita.models.nanoguard import NanoGuardConfig
 from tacita.models.registry import tensor_shapes
-from tacita.models.shared.layers import Carried
+from tacita.models.shared.layers import ResidualScales
 from tacita.planning.check_circuit import require_circuit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "evaluation"))
@@ -70,9 +70,9 @@ def test_other_configurations_are_refused(tmp_path: Path, changes: dict[str, Any
 
 def test_the_input_comes_again_where_the_numbers_say_so(tmp_path: Path) -> None:
     config = config_of(tmp_path)
-    carried = Carried.of(config.lambdas, config.mus, config.layers)
-    assert carried.divided == (5.5, 5.5 * 0.875, 5.5 * 0.875 * 1.25)
-    assert carried.again == (0.0, 9.0 / carried.divided[1], -6.0 / carried.divided[2])
+    scales = ResidualScales.of(config.lambdas, config.mus, config.layers)
+    assert scales.scale == (5.5, 5.5 * 0.875, 5.5 * 0.875 * 1.25)
+    assert scales.restart == (0.0, 9.0 / scales.scale[1], -6.0 / scales.scale[2])
 
 
 def model_of(hidden: int = 16) -> Checkpoint:

@@ -100,7 +100,7 @@ class FloatTensors:
         left, right = np.split(x, 2, axis=-1)
         return np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
 
-    def kept(self, name: str, keys: Array, values: Array) -> tuple[Array, Array]:
+    def with_past(self, name: str, keys: Array, values: Array) -> tuple[Array, Array]:
         if before := self._keeper.before(name):
             keys, values = (
                 np.concatenate(pair, axis=-2) for pair in zip(before, (keys, values), strict=True)

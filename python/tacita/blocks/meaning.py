@@ -41,7 +41,7 @@ class Meaning(Generic[T, W]):
         query, *both = self._projections(x, a, rows)
         query, key, value = ops.heads(query, a.heads), *(ops.heads(part, a.key_heads) for part in both)
         query, key = self._placed(query, key, a, name)
-        key, value = ops.kept(name, key, value)
+        key, value = ops.with_past(name, key, value)
         if rows is not None and rows < 0:  # their positions are known now
             query = ops.rows(query, rows)
         scores = ops.scores(query, key, name)

@@ -56,7 +56,7 @@ class Operations(Protocol[T, W]):
     def turn(self, x: T, rotary: Rotary) -> T:
         """Turns each row of (..., heads, rows, d) by its position, which begins behind the past."""
 
-    def kept(self, name: str, keys: T, values: T) -> tuple[T, T]:
+    def with_past(self, name: str, keys: T, values: T) -> tuple[T, T]:
         """Returns keys and values (..., key heads, rows, d) of the node behind those of its past, all of
         which an interpreter that was given a past keeps for the next step; the same two where it was not."""
 

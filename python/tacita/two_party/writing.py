@@ -147,7 +147,7 @@ class Writer:
 
 def begun(model: Model, nodes: Begun, *, own: bool) -> Past[Share]:
     """Returns a party's share of a public beginning's keys and values: the server's are all of them (own),
-    the client's zeros of their shapes. In the formats in which `SharedTensors.kept` keeps them."""
+    the client's zeros of their shapes. In the formats in which `SharedTensors.with_past` keeps them."""
     f, rows = model.formats, next(iter(nodes.values()))[0].shape[-2]
     bounds = model.bounds.attention
 

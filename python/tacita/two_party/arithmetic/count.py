@@ -167,7 +167,7 @@ class CountTensors:
         self._shared(keys[0], *(prod(x) // keys[0] for x in (queries, keys, found)))
         return found
 
-    def kept(self, name: str, keys: Shape, values: Shape) -> tuple[Shape, Shape]:
+    def with_past(self, name: str, keys: Shape, values: Shape) -> tuple[Shape, Shape]:
         """Costs nothing: it is local."""
         longer = keys[1] + self._past
         return (keys[0], longer, keys[2]), (values[0], longer, values[2])

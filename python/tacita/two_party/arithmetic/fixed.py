@@ -137,7 +137,7 @@ class FixedTensors:
         turned = np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
         return self._held(turned, f.fraction + TURN, f.turn_ring)
 
-    def kept(self, name: str, keys: Fixed, values: Fixed) -> tuple[Fixed, Fixed]:
+    def with_past(self, name: str, keys: Fixed, values: Fixed) -> tuple[Fixed, Fixed]:
         """Appends keys and values to the past, at the fraction bits at which they are multiplied."""
         found = [x.at(self._formats.product_fraction) for x in (keys, values)]
         if before := self._keeper.before(name):

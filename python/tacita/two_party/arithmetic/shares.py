@@ -209,7 +209,7 @@ class SharedTensors:
         turned = np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
         return Share(np.ascontiguousarray(reduced(turned, low.ring)), low.ring, low.fraction + TURN)
 
-    def kept(self, name: str, keys: Share, values: Share) -> tuple[Share, Share]:
+    def with_past(self, name: str, keys: Share, values: Share) -> tuple[Share, Share]:
         """Appends keys and values to the past, at the fraction bits and in the rings in which they are
         multiplied: what that takes is done once for every row."""
         if not self._keeps:

@@ -108,7 +108,7 @@ class RecordTensors:
         """Raises PlanError: there is no step for it."""
         raise unknown_option("a program's attention", "rotary positions")
 
-    def kept(self, name: str, keys: Register, values: Register) -> tuple[Register, Register]:
+    def with_past(self, name: str, keys: Register, values: Register) -> tuple[Register, Register]:
         """Keeps nothing: programs read no further rows."""
         return keys, values
 

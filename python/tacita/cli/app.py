@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -27,12 +27,34 @@ from tacita.cli.steps import decrypt, demo, encrypt, evaluate, keygen
 from tacita.cli.tasks import answer, embed, fill, generate, search, tag
 from tacita.cli.two_party import serve
 from tacita.errors import KeyBudgetWarning, TacitaError
+from tacita.version import __version__
 
 INTERRUPTED = 130
 
 app = typer.Typer(
-    help="Classify text that the classifier never sees.", no_args_is_help=True, pretty_exceptions_enable=False
+    help="Classify text that the classifier never sees.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # commands inherit it
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tacita {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the release and exit."),
+    ] = False,
+) -> None:
+    """Takes the options that stand before a command."""
+
+
 app.command("demo")(demo.run)
 app.command("classify")(classify.run)
 app.command("embed")(embed.run)

@@ -10,7 +10,7 @@ import httpx2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from promises import tacita_errors
 
-from tacita.client.http.channel import Reply, refused, told
+from tacita.client.http.channel import Reply, refused, server_failure
 from tacita.errors import TacitaError
 from tacita.plans import files, wire
 from tacita.plans.wire import Keys, KeyState, Models, Offer, Problem, Receipt, State, Status
@@ -45,7 +45,7 @@ def bodies(data: bytes) -> None:
     for kind in READ:
         found = tacita_errors(Reply("GET", 200, httpx2.Headers(), data).read, kind)
         if isinstance(found, Status):
-            assert str(told("request", found.problem))
+            assert str(server_failure("request", found.problem))
 
 
 def receipts(data: bytes) -> None:

@@ -23,7 +23,7 @@ from random_checkpoint import make_random_checkpoint
 
 import tacita
 from tacita.client.blocking import Service
-from tacita.client.http.channel import Patience
+from tacita.client.http.channel import RetryPolicy
 from tacita.plans import wire
 from tacita.plans.plan import Plan
 from tacita.plans.public_folder import MANIFEST
@@ -172,7 +172,7 @@ class Fake:
 FILES = ("request.ct", "response.ct")
 
 
-def patient(waits: list[float] | None = None, attempts: int = 4) -> Patience:
+def patient(waits: list[float] | None = None, attempts: int = 4) -> RetryPolicy:
     """That waits for nothing, and notes how long it would have."""
 
     async def sleep(seconds: float) -> None:
@@ -180,7 +180,7 @@ def patient(waits: list[float] | None = None, attempts: int = 4) -> Patience:
             waits.append(seconds)
         await asyncio.sleep(0)
 
-    return Patience(attempts=attempts, sleep=sleep, chance=lambda: 1.0)
+    return RetryPolicy(attempts=attempts, sleep=sleep, chance=lambda: 1.0)
 
 
 def connected(fake: Fake, data: Path, **how: Any) -> Service:

@@ -17,7 +17,7 @@ from tacita.texts.generation import TOKENS, TextOptions, Token
 
 
 class Service:
-    """As `AsyncService`, each method of which waits. Made by `tacita.connect`; to be closed.
+    """A service whose methods wait for their results. `tacita.connect` makes it; close it after use.
 
     It may be called from several threads, and where a loop runs already, as in a notebook. Ctrl-C cancels the
     call at the server, too.
@@ -33,7 +33,7 @@ class Service:
         self.close()
 
     def close(self) -> None:
-        """Hangs up. Keys stay on this machine and at the server."""
+        """Closes the connections. Keys stay on this machine and at the server."""
         if self._loop.closed:
             return
         try:
@@ -43,11 +43,11 @@ class Service:
 
     @property
     def last(self) -> Cost | None:
-        """What the call that ended last cost."""
+        """The cost of the call that ended last."""
         return self._inner.last
 
     def models(self) -> Models:
-        """See `AsyncService.models`."""
+        """Asks the server what it offers, as `AsyncService.models`."""
         return self._loop.run(self._inner.models())
 
     @overload
@@ -57,7 +57,7 @@ class Service:
     def classify(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
-        """See `AsyncService.classify`."""
+        """Labels a text, a pair, or each of a list, as `AsyncService.classify`."""
         return self._ask("classify", text, model, scheme)
 
     @overload
@@ -67,7 +67,7 @@ class Service:
     def embed(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
-        """See `AsyncService.embed`."""
+        """Embeds texts, as `AsyncService.embed`."""
         return self._ask("embed", text, model, scheme)
 
     @overload
@@ -77,7 +77,7 @@ class Service:
     def search(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
-        """See `AsyncService.search`."""
+        """Scores the model's documents for texts, as `AsyncService.search`."""
         return self._ask("search", text, model, scheme)
 
     @overload
@@ -87,7 +87,7 @@ class Service:
     def tag(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
-        """See `AsyncService.tag`."""
+        """Marks the spans of texts, as `AsyncService.tag`."""
         return self._ask("tag", text, model, scheme)
 
     @overload
@@ -97,13 +97,13 @@ class Service:
     def fill(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
-        """See `AsyncService.fill`."""
+        """Fills the masks of texts, as `AsyncService.fill`."""
         return self._ask("fill", text, model, scheme)
 
     def answer(
         self, question: str, context: str, *, model: str | None = None, scheme: str | None = None
     ) -> Answer:
-        """See `AsyncService.answer`."""
+        """Answers a question by a span of its context, as `AsyncService.answer`."""
         return self._loop.run(self._inner.answer(question, context, model=model, scheme=scheme))
 
     def generate(
@@ -117,20 +117,20 @@ class Service:
         top_k: int = 0,
         stop: str | Sequence[str] = (),
     ) -> Iterator[Token]:
-        """See `AsyncService.generate`."""
+        """Yields the tokens behind a prompt as they come, as `AsyncService.generate`."""
         how: Any = {"model": model, "scheme": scheme, "temperature": temperature, "top_k": top_k}
         return self._loop.each(self._inner.generate(prompt, max_tokens=max_tokens, stop=stop, **how))
 
     def open(
         self, verbs: Sequence[str], model: str | None, scheme: str | None, meter: Meter, texts: int = 1
     ) -> BlockingSession:
-        """One plan, for who asks it request by request; see `AsyncService.open`."""
+        """Opens the session of one plan, for a caller that sends it several requests."""
         return BlockingSession(
             self._loop.run(self._inner.open(verbs, model, scheme, meter=meter, texts=texts)), self._loop
         )
 
     def remove_key(self, key: str) -> None:
-        """See `AsyncService.remove_key`."""
+        """Removes the server's half of a key, as `AsyncService.remove_key`."""
         self._loop.run(self._inner.remove_key(key))
 
     def _ask(
@@ -140,30 +140,30 @@ class Service:
 
 
 class BlockingSession:
-    """A session, each method of which waits."""
+    """A session whose methods wait for their results."""
 
     def __init__(self, inner: Session, loop: LoopThread) -> None:
         self._inner, self._loop = inner, loop
 
     @property
     def plan(self) -> Head:
-        """What both sides agreed on."""
+        """The plan that both sides agreed on."""
         return self._inner.plan
 
     @property
     def offer(self) -> Offer:
-        """What the server says of it."""
+        """The server's offer of this plan."""
         return self._inner.offer
 
     @property
     def front(self) -> Embedder | None:
-        """How a text is embedded."""
+        """The tokenizer and the embedding; None where the model starts from hidden states."""
         return self._inner.front
 
     def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
-        """Of up to plan.batch texts."""
+        """Answers up to plan.batch texts."""
         return self._loop.run(self._inner.answer(texts, meter, report))
 
     def generate(self, prompt: str, options: TextOptions, meter: Meter, report: Report) -> Iterator[Token]:
-        """Gives the tokens behind a prompt as they come; who closes it early ends the text."""
+        """Yields the tokens behind a prompt as they come; closing the iterator early ends the text."""
         return self._loop.each(self._inner.generate(prompt, options, meter, report))

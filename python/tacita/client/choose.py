@@ -1,5 +1,5 @@
-"""Which model and which offer of it a call is about: those that are named, else the only model that answers
-so, and the first of its offers."""
+"""Chooses the model and the offer of a call: those that are named, else the only model that answers so, and
+the first of its offers."""
 
 from __future__ import annotations
 
@@ -12,40 +12,41 @@ from tacita.plans.wire import Model, Models, Offer
 from tacita.texts.task import GIVES, PROBLEMS, SINGLE_LABEL, TASKS, kind_of
 
 BYTES_PER_SECOND = 125e6  # of an upload of keys, 1 Gbit/s
-EITHER = ("classify", "search")  # not told apart by a server that tells no problem; its plan does
+EITHER = ("classify", "search")  # alike where a server states no problem; its plan tells which
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What the list says of a model, as `texts.task` asks for it."""
+class Listed:
+    """The fields of a listed model that `texts.task.kind_of` reads."""
 
     task: str
     labels: tuple[str, ...]
     problem: str
 
 
-def chosen(
+def choose(
     models: Models, verbs: Sequence[str], model: str | None, scheme: str | None, texts: int = 1
 ) -> tuple[Model, Offer]:
-    """verbs: what is asked first, and kinds of models that do as well. scheme: "auto" for the offer by which
-    so many texts are answered soonest, keys included. Raises InputError for names that the
-    server does not offer, for no model or several that would do, and a model of another kind."""
-    found = _model(models, verbs, model)
+    """Chooses a model and one of its offers. verbs: what is asked first, and kinds of models that do as well.
+    scheme: "auto" for the offer by which so many texts are answered soonest, keys included. Raises
+    InputError for names that the server does not offer, for no model or several that would do, and a model
+    of another kind."""
+    selected = _model(models, verbs, model)
     if scheme is None:
-        return found, found.offers[0]
+        return selected, selected.offers[0]
     if scheme == AUTO:
-        return found, min(found.offers, key=lambda offer: seconds_of(offer, texts))
-    for offer in found.offers:
+        return selected, min(selected.offers, key=lambda offer: seconds_of(offer, texts))
+    for offer in selected.offers:
         if offer.scheme == scheme:
-            return found, offer
+            return selected, offer
     raise InputError(
-        f"{found.name}: not offered under scheme {scheme!r:.60}",
-        hint=f"one of {', '.join(offer.scheme for offer in found.offers)}",
+        f"{selected.name}: not offered under scheme {scheme!r:.60}",
+        hint=f"one of {', '.join(offer.scheme for offer in selected.offers)}",
     )
 
 
 def seconds_of(offer: Offer, texts: int) -> float:
-    """What the offer foresees for so many texts: keys made and sent, and as many requests as they fill."""
+    """Estimates the seconds of so many texts: keys made and sent, and as many requests as they fill."""
     once = offer.keygen_seconds + offer.keys_bytes / BYTES_PER_SECOND
     return once + -(-texts // offer.batch) * offer.seconds
 
@@ -86,7 +87,7 @@ def _suits(model: Model, verbs: Sequence[str]) -> bool:
 
 
 def _kind(model: Model) -> str:
-    """A key of `GIVES`, or nothing for a task or a problem that is not known here."""
+    """Returns a key of `GIVES`, or "" for a task or a problem that this release does not know."""
     problem = model.problem or SINGLE_LABEL
-    known = model.task in TASKS and problem in PROBLEMS
-    return kind_of(Seen(model.task, model.labels, problem)) if known else ""
+    supported = model.task in TASKS and problem in PROBLEMS
+    return kind_of(Listed(model.task, model.labels, problem)) if supported else ""

@@ -1,6 +1,6 @@
-"""`tacita.connect`: a service at an address, as one who holds a token.
+"""Connects to a service at an address, with a token: `tacita.connect` and `tacita.connect_async`.
 
-What HTTP and signatures need is an extra of this package, and imported only here, when somebody connects.
+HTTP and signatures need an extra of this package; what it brings is imported only here, on connecting.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tacita.progress import Progress
 
 if TYPE_CHECKING:
     from tacita.client.blocking import Service
-    from tacita.client.http.channel import Patience
+    from tacita.client.http.channel import RetryPolicy
     from tacita.client.service import AsyncService
     from tacita.client.threads import Report
     from tacita.two_party.protocol.party import Party
@@ -35,19 +35,19 @@ class How(TypedDict, total=False):
     timeout: float
     threads: int
     allow_insecure: bool
-    patience: Patience
+    patience: RetryPolicy
 
 
 @dataclass(frozen=True)
 class WebSockets:
-    """Connections of connected schemes. context: None for plain ones."""
+    """Dials the WebSockets of connected schemes. context: None for connections without TLS."""
 
     context: ssl.SSLContext | None
     timeout: float
     threads: int
 
     def __call__(self, url: str, token: str | None) -> Party:
-        """Dials a wss:// address as the holder of the token. Raises PeerError."""
+        """Dials a wss:// address with this token. Raises PeerError."""
         from tacita.client.websocket import dial
 
         return dial(
@@ -61,7 +61,7 @@ class WebSockets:
 
 
 def connect(url: str, **how: Unpack[How]) -> Service:
-    """The service at an https:// address; nothing is sent before the first call.
+    """Returns the service at an https:// address; nothing is sent before the first call.
 
     token: as the operator gave it; without one, where the server answers such callers, a visitor's for a day,
     which this object alone knows. trust: a PEM file of the server's certificate or its signer's;
@@ -70,7 +70,7 @@ def connect(url: str, **how: Unpack[How]) -> Service:
     `$XDG_DATA_HOME/tacita`). progress: called with reports, also from other threads. timeout: seconds of
     silence after which the server is given up. threads: of a connected scheme, 0 for all cores.
     allow_insecure: admits plain HTTP to other machines, and parameters below 128 bits; for tests. patience:
-    when what failed is tried again.
+    how often and after how long a failed request is sent again.
 
     Raises InputError for an address or options that cannot be, or where the extra `client` is not installed,
     TypeError for a keyword that there is not.
@@ -81,26 +81,26 @@ def connect(url: str, **how: Unpack[How]) -> Service:
 
 
 def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
-    """As `connect`: a service whose methods are coroutines."""
+    """Returns a service whose methods are coroutines; arguments and errors are those of `connect`."""
     if unknown := how.keys() - How.__annotations__.keys():
         raise TypeError(f"connect: no keyword {', '.join(sorted(unknown))}")
-    given: dict[str, Any] = {"token": None, "trust": None, "fingerprint": None, "data": None, **how}
-    insecure = bool(given.get("allow_insecure", False))
+    keywords: dict[str, Any] = {"token": None, "trust": None, "fingerprint": None, "data": None, **how}
+    insecure = bool(keywords.get("allow_insecure", False))
     address = address_of(url, allow_insecure=insecure)
     with needing("client", "connect"):
         from tacita.client.cost import Meter
-        from tacita.client.http.channel import Channel, Patience, client_of
+        from tacita.client.http.channel import Channel, RetryPolicy, client_of
         from tacita.client.http.trust import context_of
         from tacita.client.service import AsyncService, Options
         from tacita.client.store import Store, default_folder
-    timeout, patience = given.get("timeout", TIMEOUT), given.get("patience") or Patience()
-    context = context_of(given["trust"], given["fingerprint"])
-    client = client_of(context, given["token"], timeout)
-    store = Store(Path(given["data"]) if given["data"] else default_folder())
-    dial = WebSockets(context if address.secure else None, timeout, given.get("threads", 0))
-    options = Options(dial, given.get("progress") or _silent, insecure)
+    timeout, patience = keywords.get("timeout", TIMEOUT), keywords.get("patience") or RetryPolicy()
+    context = context_of(keywords["trust"], keywords["fingerprint"])
+    client = client_of(context, keywords["token"], timeout)
+    store = Store(Path(keywords["data"]) if keywords["data"] else default_folder())
+    dial = WebSockets(context if address.secure else None, timeout, keywords.get("threads", 0))
+    options = Options(dial, keywords.get("progress") or _silent, insecure)
     return AsyncService(Channel(address, client, patience, Meter(patience.clock)), store, options)
 
 
 def _silent(_: Progress) -> None:
-    """A report that nobody reads."""
+    """Ignores a report."""

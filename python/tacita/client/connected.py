@@ -1,7 +1,7 @@
-"""What is asked of a connected scheme: the two-party protocol, carried by a WebSocket of the same service.
+"""Asks a connected scheme: the two-party protocol, carried by a WebSocket of the same service.
 
 A connection stays for the next texts, so that its keys are set up once. This is the one part of the remote
-client that walks over a model's blocks; weights it has none either.
+client that runs a model's blocks; it has no weights either.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Steps:
 
 
 class Connected:
-    """Texts over one connection as long as they are asked one by one. One step is computed at a time: answers
-    to some texts, or a token of one that is written; each text that is written meanwhile has a connection of
-    its own.
+    """A session that sends texts one by one over one connection. It computes one step at a time: answers to
+    some texts, or a token of a generated one; each text that is generated meanwhile has a connection of its
+    own.
 
-    dial: a new connection. Made by `connected`, in a thread.
+    dial: makes a new connection. `connected` makes the session, in a thread.
     """
 
     def __init__(self, dial: Dial, offer: Offer, cache: PublicCache) -> None:
@@ -60,28 +60,28 @@ class Connected:
 
     @property
     def plan(self) -> TwoPartyPlan:
-        """The agreed one."""
+        """The plan that both sides agreed on."""
         return self.part.plan
 
     @property
     def offer(self) -> Offer:
-        """What the server says of it."""
+        """The server's offer of this plan."""
         return self._offer
 
     @property
     def front(self) -> Embedder:
-        """Tokenizer, and the embedding where it is published."""
+        """The tokenizer, and the embedding where it is published."""
         return self.part.front
 
     async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
-        """One after the other. Raises InputError, RefusedError, PeerError."""
-        return await self._step(lambda told: self._answers(texts, meter, told), meter, report)
+        """Answers the texts one after the other. Raises InputError, RefusedError, PeerError."""
+        return await self._step(lambda now: self._answers(texts, meter, now), meter, report)
 
     async def generate(
         self, prompt: str, options: TextOptions, meter: Meter, report: Report
     ) -> AsyncGenerator[Token, None]:
-        """Gives tokens as they come; who closes it early ends the text. Raises InputError before anything is
-        sent, RefusedError, PeerError."""
+        """Yields tokens as they come; closing the iterator early ends the text. Raises InputError before
+        anything is sent, RefusedError, PeerError."""
         steps = Steps(report, time.monotonic())
         tokens = self._tokens(prompt, options, meter, steps)
 
@@ -96,7 +96,7 @@ class Connected:
             await self._step(lambda _: tokens.close(), meter, report)
 
     async def close(self) -> None:
-        """Says goodbye and hangs up; a text that is being written goes on no further."""
+        """Ends the sessions and closes their connections; a text that is being generated stops."""
         async with self._turn:
             await in_thread(lambda _: self._close())
 
@@ -117,7 +117,7 @@ class Connected:
 
     @contextmanager
     def _lent(self, meter: Meter) -> Iterator[RenewableSession]:
-        """A session that nobody else uses, whose bytes are counted. One of them rests for the next text."""
+        """Lends a session that no other text uses, and counts its bytes. One session is kept for the next."""
         session = self._resting.pop() if self._resting else self._new()
         self._all.add(session)
         before = session.cost
@@ -138,10 +138,10 @@ class Connected:
             session.close(politely=session in self._resting)
 
     def _new(self) -> RenewableSession:
-        return RenewableSession(self._dial, self._greeted)
+        return RenewableSession(self._dial, self._handshake)
 
-    def _greeted(self, party: Party) -> TwoPartyClient:
-        """Raises PeerError where its plan is not what was offered."""
+    def _handshake(self, party: Party) -> TwoPartyClient:
+        """Returns a client after the handshake. Raises PeerError where its plan is not what was offered."""
         client = TwoPartyClient(party, self._cache)
         if client.plan.hash != self._offer.plan:
             raise PeerError(
@@ -152,5 +152,6 @@ class Connected:
 
 
 async def connected(dial: Dial, offer: Offer, cache: Path) -> Connected:
-    """A session that has greeted. cache: folder of public parts. Raises PeerError, RefusedError."""
+    """Opens a session: connects and shakes hands. cache: folder of public parts. Raises PeerError,
+    RefusedError."""
     return await in_thread(lambda _: Connected(dial, offer, PublicCache(cache)))

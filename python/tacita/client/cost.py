@@ -1,4 +1,4 @@
-"""What a call cost: seconds of each step, and bytes of what was sent and received.
+"""Measures the cost of a call: seconds of each step, and bytes sent and received.
 
 >>> meter = Meter(iter([0.0, 2.5]).__next__)
 >>> with meter.step("encrypt"):
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Cost:
-    """seconds: by step, in the order in which they began. sent, received: bytes of bodies, without headers
-    and TLS."""
+    """The cost of a call. seconds: by step, in the order in which they began. sent, received: bytes of
+    bodies, without headers and TLS."""
 
     seconds: Mapping[str, float]
     sent: int
@@ -27,7 +27,7 @@ class Cost:
 
 @dataclass
 class Meter:
-    """Counts during a call. clock: seconds."""
+    """Counts seconds and bytes during a call. clock: seconds."""
 
     clock: Callable[[], float] = time.monotonic
     seconds: dict[str, float] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Meter:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Around a step; one of the same name adds to it."""
+        """Measures the seconds of a step; another step of the same name adds to them."""
         began = self.clock()
         try:
             yield
@@ -45,5 +45,5 @@ class Meter:
 
     @property
     def cost(self) -> Cost:
-        """So far."""
+        """The cost so far."""
         return Cost(dict(self.seconds), self.sent, self.received)

@@ -1,5 +1,5 @@
-"""Key generation and the secret key's file: mode 0600, written here, read here, sent nowhere; and beside it
-how many answers it has decrypted."""
+"""Generates keys and keeps the secret key's file: mode 0600, written here, read here, sent nowhere. A count
+of the answers that it has decrypted is kept beside it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def generate(
 
 
 def load_secret(plan: Plan, work: Workdir, *, allow_insecure: bool = False) -> SecretKey:
-    """The secret key of this folder. Raises FileError: missing, readable by others, damaged, of other
-    parameters."""
+    """Loads the secret key of this folder. Raises FileError for one that is missing, readable by others,
+    damaged, or of other parameters."""
     path = require(work.secret_key, "keygen")
     _require_private(path)
     params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
@@ -69,7 +69,8 @@ def count_answers(work: Workdir, key: str, more: int) -> int:
 
 
 def _answers_so_far(path: Path, key: str) -> int:
-    """None of a new key, whose id is another."""
+    """Reads the count of a key's answers: 0 without a file, or where it counts for another key. Raises
+    FileError."""
     if not path.exists():
         return 0
     try:
@@ -89,7 +90,7 @@ def _require_private(path: Path) -> None:
 
 
 class _Adapter:
-    """The engine's (done, total) calls as Progress reports."""
+    """Turns the engine's (done, total) calls into Progress reports."""
 
     def __init__(self, progress: Callable[[Progress], None], predicted: float) -> None:
         import time
@@ -99,5 +100,5 @@ class _Adapter:
 
     def __call__(self, done: int, total: int) -> None:
         spent = self._now() - self._began
-        left = spent * (total - done) / done if done else self._predicted
-        self._progress(Progress("evaluation keys", done, total, spent, left))
+        remaining = spent * (total - done) / done if done else self._predicted
+        self._progress(Progress("evaluation keys", done, total, spent, remaining))

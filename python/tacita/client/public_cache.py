@@ -1,8 +1,6 @@
-"""Public parts of models that this user has met, by their sha256: `$XDG_CACHE_HOME/tacita/public`, by default
-under ~/.cache.
+"""Caches public parts of models by their sha256: `$XDG_CACHE_HOME/tacita/public`, by default under ~/.cache.
 
-They are public and can be deleted at any time. A file that does not match its name is not used and fetched
-again.
+They can be deleted at any time. A file that does not match its name is not used, and is fetched again.
 """
 
 from __future__ import annotations
@@ -16,20 +14,20 @@ from tacita.two_party.protocol.public_part import MAX_BYTES, digest
 
 
 def default_folder(name: str = "public") -> Path:
-    """Where parts (or other things of this name) are kept, by the XDG base directory rules."""
+    """Returns the folder of cached parts (or other things of this name), by the XDG base directory rules."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
     return root / "tacita" / name
 
 
 class PublicCache:
-    """Files named by hash. Failing to keep one is no error: the part is fetched the next time again."""
+    """A folder of files named by hash. A failed write is no error: the part is fetched again next time."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or default_folder()
 
     def get(self, name: bytes) -> bytes | None:
-        """The part of this sha256, or None."""
+        """Returns the part of this sha256, or None."""
         path = self._path(name)
         try:
             if path.stat().st_size > MAX_BYTES:

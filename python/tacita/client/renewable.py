@@ -25,10 +25,11 @@ TRIES = 3  # connections for one text: others may use a new key up first
 
 
 class RenewableSession:
-    """connect: dials. greet: a client of that connection. Raises what these raise."""
+    """A two-party session that connects again when it has to. connect: dials. handshake: agrees over that
+    connection and returns its client. Methods raise what these raise."""
 
-    def __init__(self, connect: Callable[[], Party], greet: Callable[[Party], TwoPartyClient]) -> None:
-        self._connect, self._greet = connect, greet
+    def __init__(self, connect: Callable[[], Party], handshake: Callable[[Party], TwoPartyClient]) -> None:
+        self._connect, self._handshake = connect, handshake
         self._earlier: dict[str, float] = {}
         self._operations: list[Mapping[str, Any]] = []
         self._client: TwoPartyClient | None = None
@@ -38,22 +39,22 @@ class RenewableSession:
 
     @property
     def part(self) -> PublicPart:
-        """What the server published."""
+        """The public part of the server's model."""
         return self._part or self.client.part
 
     @property
     def plan(self) -> TwoPartyPlan:
-        """The agreed one, the same over all connections."""
+        """The plan that both sides agreed on, the same over all connections."""
         return self.part.plan
 
     @property
     def client(self) -> TwoPartyClient:
         """The client of the connection, which is made where there is none. Raises PeerError where the server
-        serves another plan now, InputError behind `close`."""
+        serves another plan now, InputError after `close`."""
         if self._closed:
             raise InputError("the session with the server was closed", hint="connect again")
         if self._client is None:
-            self._client = self._greeted()
+            self._client = self._open_client()
         return self._client
 
     def classify(self, text: Text, watch: Watch) -> Answer:
@@ -73,18 +74,18 @@ class RenewableSession:
         raise AssertionError("the last try returns or raises")
 
     def generate(self, prompt: str, options: TextOptions, watch: Watch) -> Generator[Token, None, None]:
-        """Gives tokens as `two_party.client` does, over as many connections as it takes. Who closes the
+        """Yields tokens as `two_party.client` does, over as many connections as it takes. Closing the
         iterator early ends the text. Raises InputError at once."""
         return self._guarded(connected(self.client, prompt, options, self._again, watch))
 
     @property
     def cost(self) -> dict[str, float]:
-        """Bytes and rounds of all connections."""
+        """The bytes and rounds of all connections."""
         cost = self._client.party.cost if self._client else dict.fromkeys(self._earlier, 0.0)
         return {name: value + self._earlier.get(name, 0.0) for name, value in cost.items()}
 
     def profile(self) -> list[dict[str, Any]]:
-        """What each operation cost, by path, over all connections."""
+        """Returns the cost of each operation, by path, summed over all connections."""
         total: dict[str, dict[str, Any]] = {}
         now = self._client.party.profile() if self._client else []
         for row in (*self._operations, *now):
@@ -94,8 +95,8 @@ class RenewableSession:
         return list(total.values())
 
     def hang_up(self, *, politely: bool = False) -> None:
-        """Closes the connection; the next text makes another. politely: says goodbye first, in vain where the
-        server is gone."""
+        """Closes the connection; the next text makes another. politely: tells the server first, if it is
+        still there."""
         client, self._client, self._rested = self._client, None, False
         if client is None:
             return
@@ -108,12 +109,12 @@ class RenewableSession:
         self._operations += client.party.profile()
 
     def close(self, *, politely: bool = False) -> None:
-        """Hangs up for good."""
+        """Closes the connection for good."""
         self._closed = True
         self.hang_up(politely=politely)
 
     def _guarded(self, tokens: Iterator[Token]) -> Generator[Token, None, None]:
-        """The same tokens. A connection on which a text failed is of no further use."""
+        """Yields the same tokens, and closes the connection if the text fails."""
         try:
             yield from tokens
         except GeneratorExit:  # the text was ended
@@ -128,10 +129,10 @@ class RenewableSession:
         self.hang_up()
         return self.client
 
-    def _greeted(self) -> TwoPartyClient:
+    def _open_client(self) -> TwoPartyClient:
         party = self._connect()
         try:
-            client = self._greet(party)
+            client = self._handshake(party)
             if self._part and client.plan.hash != self._part.plan.hash:
                 raise PeerError("the server serves another plan now", hint="start again")
         except BaseException:
@@ -141,8 +142,8 @@ class RenewableSession:
 
 
 def _passing(error: BaseException, rested: bool) -> bool:
-    """Whether a new connection may answer: the server's key was used up, or it has closed a connection that
-    lay still since the last answer."""
+    """Tells whether a new connection may answer: the server's key was used up, or the server has closed a
+    connection that was idle since the last answer."""
     if isinstance(error, RefusedError):
         return error.reason == Reason.KEY
     return rested and isinstance(error, GoneError)

@@ -1,4 +1,4 @@
-"""A service as coroutines: ask a model by a verb, whatever scheme answers.
+"""Asks the models of a service by coroutines, one for each verb, whatever scheme answers.
 
 async with tacita.connect_async("https://models.example.org:8443", token=token) as service:
     answers = await asyncio.gather(*(service.classify(text) for text in texts))
@@ -14,10 +14,10 @@ from functools import partial
 from typing import Protocol, overload
 from urllib.parse import quote
 
-from tacita.client.choose import chosen
+from tacita.client.choose import choose
 from tacita.client.cost import Cost, Meter
 from tacita.client.files.keys import Owner
-from tacita.client.files.requests import Ciphertexts, fetched
+from tacita.client.files.requests import Ciphertexts, fetch_public
 from tacita.client.http.channel import Channel
 from tacita.client.session import Client
 from tacita.client.store import Store
@@ -37,7 +37,7 @@ Texts = list[str] | list[tuple[str, str]] | list[Text]
 
 
 class Session(Protocol):
-    """One plan of a server, ready to be asked: `Ciphertexts` or `Connected`."""
+    """A session with one plan of a server: `Ciphertexts` or `Connected`."""
 
     @property
     def plan(self) -> Head: ...
@@ -55,8 +55,8 @@ class Session(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """dial: connects to the WebSocket of a connected scheme, at a URL, with a token. report: called with
-    progress, from several threads. allow_insecure: admits parameters below 128 bits."""
+    """How a service is asked. dial: connects to the WebSocket of a connected scheme, at a URL, with a token.
+    report: called with progress, from several threads. allow_insecure: admits parameters below 128 bits."""
 
     dial: Callable[[str, str | None], Party]
     report: Report
@@ -64,11 +64,11 @@ class Options:
 
 
 class AsyncService:
-    """One server, as one who holds a token. Made by `tacita.connect_async`; to be closed.
+    """A client of one server. `tacita.connect_async` makes it; close it after use.
 
-    last: what the call that ended last cost, None before. Every method raises PeerError where the server is
-    not there, not trusted or breaks the API, RefusedError where it says no, InputError for what it does not
-    offer or a text that does not fit.
+    last: the cost of the call that ended last, None before. Every method raises PeerError where the server
+    is not there, not trusted or breaks the API, RefusedError where it refuses, InputError for what it does
+    not offer or a text that does not fit.
     """
 
     def __init__(self, channel: Channel, store: Store, options: Options) -> None:
@@ -85,7 +85,7 @@ class AsyncService:
         await self.close()
 
     async def close(self) -> None:
-        """Hangs up. Keys stay on this machine and at the server."""
+        """Closes the connections. Keys stay on this machine and at the server."""
         for session in self._sessions.values():
             with suppress(PeerError):
                 await session.close()
@@ -93,15 +93,15 @@ class AsyncService:
         await self._channel.client.aclose()
 
     async def models(self) -> Models:
-        """What the server offers, asked for now. At the first contact with this server its signing key is
-        kept; PeerError where it has another later."""
+        """Asks the server what it offers. Its signing key is kept at the first contact. Raises PeerError
+        where it has another key later."""
         reply = await self._channel.ask("GET", "/models")
-        found = reply.read(Models)
+        offered = reply.read(Models)
         if self._channel.token is None and (token := reply.headers.get(VISITOR)):
             self._channel.take(token)
-        self._store.server(self._channel.address).meet(self._channel.address.url, found.signer)
-        self._models = found
-        return found
+        self._store.server(self._channel.address).meet(self._channel.address.url, offered.signer)
+        self._models = offered
+        return offered
 
     @overload
     async def classify(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
@@ -112,7 +112,7 @@ class AsyncService:
     async def classify(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
-        """The label of a text, of a pair, or of each of a list.
+        """Labels a text, a pair, or each of a list.
 
         model: a name that the server offers (default: the only one that answers so). scheme: one of its
         offers (default: the first), or "auto": the quickest for so many texts by the offers' estimates.
@@ -130,7 +130,7 @@ class AsyncService:
     async def embed(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
-        """As `classify`, of a model without labels: the answer's `vector`."""
+        """Embeds texts by a model without labels: the answer's `vector`. Arguments: as of `classify`."""
         return await self.ask("embed", text, model, scheme)
 
     @overload
@@ -142,7 +142,7 @@ class AsyncService:
     async def search(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
-        """As `classify`, of a model with documents: the answer's `scores`."""
+        """Scores a model's documents for texts: the answer's `scores`. Arguments: as of `classify`."""
         return await self.ask("search", text, model, scheme)
 
     @overload
@@ -154,7 +154,7 @@ class AsyncService:
     async def tag(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
-        """As `classify`, of a token classifier: the answer's `spans`."""
+        """Marks spans of texts by a token classifier: the answer's `spans`. Arguments: as of `classify`."""
         return await self.ask("tag", text, model, scheme)
 
     @overload
@@ -166,15 +166,16 @@ class AsyncService:
     async def fill(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
-        """As `classify`, of a model for masked words: the answer's `masks`."""
+        """Fills the masks of texts by a masked language model: the answer's `masks`. Arguments: as of
+        `classify`."""
         return await self.ask("fill", text, model, scheme)
 
     async def answer(
         self, question: str, context: str, *, model: str | None = None, scheme: str | None = None
     ) -> Answer:
-        """As `classify`, of a model for question answering: the answer's `span` of the context."""
-        (found,) = await self._answers("answer", [(question, context)], model, scheme)
-        return found
+        """Answers a question by a part of its context: the answer's `span`. Arguments: as of `classify`."""
+        (answer,) = await self._answers("answer", [(question, context)], model, scheme)
+        return answer
 
     async def generate(
         self,
@@ -187,10 +188,10 @@ class AsyncService:
         top_k: int = 0,
         stop: str | Sequence[str] = (),
     ) -> AsyncGenerator[Token, None]:
-        """Gives the tokens behind a prompt as they come: see `tacita.generate`. scheme: by default bumblebee,
-        the one that writes over a service.
+        """Yields the tokens behind a prompt as they come. Arguments: as of `tacita.generate`. scheme: by
+        default bumblebee, the one that generates over a service.
 
-        Who closes it early (`contextlib.aclosing`) ends the text; a connection that breaks is made again.
+        Closing it early (`contextlib.aclosing`) ends the text; a connection that breaks is made again.
         """
         options = TextOptions(max_tokens, stop_texts(stop), Choice(temperature, top_k))
         meter = Meter(self._channel.patience.clock)
@@ -205,7 +206,7 @@ class AsyncService:
     async def ask(
         self, verb: str, text: Text | Texts, model: str | None, scheme: str | None
     ) -> Answer | list[Answer]:
-        """By a key of `texts.task.GIVES`: an answer, or a list of them for a list."""
+        """Answers a text, or each of a list. verb: a key of `texts.task.GIVES`."""
         if isinstance(text, list):
             return await self._answers(verb, text, model, scheme)
         return (await self._answers(verb, [text], model, scheme))[0]
@@ -219,19 +220,20 @@ class AsyncService:
         meter: Meter,
         texts: int = 1,
     ) -> Session:
-        """The plan that is asked by these verbs, the first or any other; opened once. Raises InputError."""
+        """Returns the session of the plan that these verbs ask, the first or any other. Sessions are kept for
+        later calls. Raises InputError."""
         models = self._models or await self.models()
-        found, offer = chosen(models, verbs, model, scheme, texts)
-        key = (found.name, offer.scheme, offer.plan)
+        selected, offer = choose(models, verbs, model, scheme, texts)
+        key = (selected.name, offer.scheme, offer.plan)
         async with self._opening:
             if key not in self._sessions:
                 with meter.step("public"):
-                    self._sessions[key] = await self._opened(found, offer, models.signer, meter)
+                    self._sessions[key] = await self._open_session(selected, offer, models.signer, meter)
         require_kind(verbs[0], self._sessions[key].plan, *verbs[1:])
         return self._sessions[key]
 
     async def remove_key(self, key: str) -> None:
-        """The server's half of a key, if it has any."""
+        """Removes the server's half of a key, if it has any."""
         reply = await self._channel.ask("DELETE", f"/keys/{key}")
         if reply.status != 404:
             reply.require()
@@ -250,7 +252,7 @@ class AsyncService:
         finally:
             self.last = meter.cost
 
-    async def _opened(self, model: Model, offer: Offer, signer: str, meter: Meter) -> Session:
+    async def _open_session(self, model: Model, offer: Offer, signer: str, meter: Meter) -> Session:
         self._store.ready()
         if offer.connected:
             from tacita.client.connected import connected
@@ -258,7 +260,7 @@ class AsyncService:
             dial = partial(self._dial, model.name)
             return await connected(dial, offer, self._store.public)
         channel = self._channel.metered(meter)
-        public = await fetched(channel, model.name, offer, self._store.public)
+        public = await fetch_public(channel, model.name, offer, self._store.public)
         engine.require_secure(public.plan.parameters, allow_insecure=self._options.allow_insecure)
         folder = self._store.server(channel.address).plan(offer.plan)
         client = Client(public, folder, allow_insecure=self._options.allow_insecure)

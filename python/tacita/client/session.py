@@ -1,4 +1,4 @@
-"""The client of one plan: keys, encryption of text or hidden states, decryption of the answer."""
+"""The client of one plan: it makes keys, encrypts texts or hidden states, and decrypts answers."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ Array = npt.NDArray[np.float64]
 
 
 class Client:
-    """Holds the secret key of one folder; every method is one step of the protocol and works on its files.
+    """A client with the secret key of one folder; every method is one step of the protocol on its files.
 
-    public: what the server published of its model, or the folder that holds it. It has no weights of the
-    encoder. one_user: the server is this user's own, so that nobody else sees answers and no KeyBudgetWarning
-    is given.
+    public: the public part of the server's model, or the folder that holds it, without weights of the
+    encoder. one_user: the server is this user's own, so that nobody else sees answers and no
+    KeyBudgetWarning is given.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class Client:
         """Writes request.ct from a text, or from hidden states (tokens, hidden) after the embedding
         LayerNorm.
 
-        Of a plan that keeps rows (`Plan.kept`) the request holds the last row alone, and the server must
+        Under a plan that keeps rows (`Plan.kept`) the request holds the last row alone, and the server must
         have those before it. after: sha256 of the request before it in this text, empty for the first.
-        Raises InputError for one under another plan.
+        Raises InputError for `after` under another plan.
         """
         if after and not self.plan.kept:
             raise InputError("encrypt: a request that follows another", hint="the plan asks whole texts")
@@ -92,26 +92,27 @@ class Client:
         return self._encrypt(samples)
 
     def decrypt(self, text: Text | None = None) -> Answer:
-        """The first answer of response.ct. text: the one that was encrypted; where a model answers for every
-        token, the answer is told by its tokens (`understood`). Raises FileError when the file is damaged, of
-        another plan or of another key."""
+        """Decrypts the first answer of response.ct. text: the one that was encrypted, from whose tokens the
+        answer of a model that answers for every token is read (`understood`). Raises FileError when the file
+        is damaged, of another plan or of another key."""
         return self.decrypt_batch(1, [] if text is None else [text])[0]
 
     def decrypt_batch(self, count: int | None = None, texts: Sequence[Text] = ()) -> list[Answer]:
-        """The first `count` answers of response.ct (default: one for each text, or all places of the batch),
-        in the order of the texts. texts: as of `decrypt`. They are counted beside the key (`keystore`), and
-        KeyBudgetWarning is given for more of them than its budget."""
+        """Decrypts the first `count` answers of response.ct (default: one for each text, or all places of the
+        batch), in the order of the texts. texts: as of `decrypt`. They are counted beside the key
+        (`keystore`), and KeyBudgetWarning is given for more of them than its budget."""
         secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
         with engine.translated(FileError, str(self.work.response)):
             slots = list(self._slots(secret, asked := count or len(texts) or self.plan.batch))
         decoded = self.plan.layout.response.read(slots)[:asked]
         return [
-            self._told(one, text) for one, text in zip_longest(decoded, texts[: len(decoded)], fillvalue=None)
+            self._answer(one, text)
+            for one, text in zip_longest(decoded, texts[: len(decoded)], fillvalue=None)
         ]
 
     def _slots(self, secret: SecretKey, asked: int) -> Iterator[npt.NDArray[Any]]:
-        """Decoded ciphertexts of response.ct, each checked against the plan before it is decrypted, for so
-        many answers."""
+        """Yields the decoded ciphertexts of response.ct, each checked against the plan before it is
+        decrypted. asked: how many answers are counted for the key."""
         path, tensors = self.work.response, {tensor.name: tensor for tensor in self.plan.response}
         for number, (name, _, data) in enumerate(envelope.stream(path, "response", self.plan, secret.key_id)):
             ct = compiled.native.Ciphertext.from_bytes(secret.params, data)
@@ -121,12 +122,12 @@ class Client:
             yield np.asarray(secret.decrypt(ct))
 
     def _count(self, key: str, more: int) -> None:
-        """Before they are decrypted."""
+        """Counts answers before they are decrypted, and warns when the key's budget is spent."""
         message = budget_warning(self.plan, keystore.count_answers(self.work, key, more))
         if message and not self.one_user:
             warnings.warn(message, KeyBudgetWarning, stacklevel=4)
 
-    def _told(self, one: Decoded | None, text: Text | None) -> Answer:
+    def _answer(self, one: Decoded | None, text: Text | None) -> Answer:
         assert one is not None  # there are no more texts than answers
         front = self.public.front
         real = length_of(front, text) if front and text else None
@@ -134,7 +135,7 @@ class Client:
         return replace(understood(self.plan, answer, front, text), privacy=self.plan.privacy)
 
     def _encrypt(self, samples: Sequence[tuple[Array, Array]], after: str = "") -> Path:
-        """(hidden states, mask) pairs -> request.ct; one ciphertext at a time is in memory."""
+        """Writes request.ct from (hidden states, mask) pairs; one ciphertext at a time is in memory."""
         require_disk(self.work.path, file_bytes(self.plan)["request"], "the request")
         slots = self.plan.layout.request.pack(samples)
         secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
@@ -148,7 +149,7 @@ class Client:
 def embedded(
     plan: Head, front: Embedder | None, text: Text | None, hidden_states: Array | None
 ) -> tuple[Array, Array]:
-    """(hidden states (tokens, hidden), mask (tokens,)) of either input. Raises InputError."""
+    """Returns (hidden states (tokens, hidden), mask (tokens,)) of either input. Raises InputError."""
     if (text is None) == (hidden_states is None):
         raise InputError("encrypt: give a text or hidden states", hint="exactly one of the two")
     if text is not None:

@@ -1,4 +1,4 @@
-"""What this user keeps of services: `$XDG_DATA_HOME/tacita`, by default `~/.local/share/tacita`.
+"""Keeps this user's keys and data of services: `$XDG_DATA_HOME/tacita`, by default `~/.local/share/tacita`.
 
     servers/<host_port>/server.json           the service's address, and the key that signs its receipts
     servers/<host_port>/<plan>/               plan: the first 16 digits of its hash
@@ -41,10 +41,10 @@ PREFIX = "request-"
 
 @contextmanager
 def request_folder(plan: Path) -> Iterator[Path]:
-    """A new folder in a plan's, for its owner alone, which is gone afterwards."""
+    """Makes a folder in a plan's, readable by its owner alone, and removes it afterwards."""
     with _locked(plan, fcntl.LOCK_SH):
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=plan))
-        held = _opened(folder)
+        held = _open_folder(folder)
         fcntl.flock(held, fcntl.LOCK_EX)
     try:
         yield folder
@@ -54,18 +54,18 @@ def request_folder(plan: Path) -> Iterator[Path]:
 
 
 def remove_stale(plan: Path) -> int:
-    """Removes the folders in a plan's whose clients are gone; how many. None while another client makes one
-    or removes them itself."""
+    """Removes the request folders of a plan whose clients are gone, and returns their number: 0 while another
+    client makes one or removes them itself."""
     try:
         with _locked(plan, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            found = [path for path in plan.glob(f"{PREFIX}*") if path.is_dir() and not path.is_symlink()]
-            return sum(map(_removed, found))
+            stale = [path for path in plan.glob(f"{PREFIX}*") if path.is_dir() and not path.is_symlink()]
+            return sum(map(_removed, stale))
     except OSError:
         return 0
 
 
 def _removed(folder: Path) -> bool:
-    """Whether it was stale, and is gone."""
+    """Removes a folder that is stale, and tells whether it was."""
     try:
         with _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
             shutil.rmtree(folder)
@@ -76,8 +76,8 @@ def _removed(folder: Path) -> bool:
 
 @contextmanager
 def _locked(folder: Path, how: int) -> Iterator[None]:
-    """Raises BlockingIOError where others hold it and LOCK_NB is asked for."""
-    held = _opened(folder)
+    """Locks a folder. Raises BlockingIOError where others hold the lock and `how` has LOCK_NB."""
+    held = _open_folder(folder)
     try:
         fcntl.flock(held, how)
         yield
@@ -85,7 +85,7 @@ def _locked(folder: Path, how: int) -> Iterator[None]:
         os.close(held)
 
 
-def _opened(folder: Path) -> int:
+def _open_folder(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
 
@@ -96,7 +96,7 @@ SERVER, ABOUT = "server.json", "about.json"
 
 
 def default_folder() -> Path:
-    """By the XDG base directory rules."""
+    """Returns the store's folder by the XDG base directory rules."""
     base = os.environ.get("XDG_DATA_HOME", "")
     root = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "share"
     return root / "tacita"
@@ -104,7 +104,7 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True)
 class About:
-    """Of the keys in a folder. key: their id. made: UTC, ISO 8601."""
+    """A description of the keys in a folder. key: their id. made: UTC, ISO 8601."""
 
     model: str
     scheme: str
@@ -115,39 +115,39 @@ class About:
 
 @dataclass(frozen=True)
 class PlanFolder(Workdir):
-    """Keys of one plan at one server."""
+    """A folder of the keys of one plan at one server."""
 
     @property
     def about(self) -> About | None:
-        """None where no keys were made. Raises FileError for a damaged file."""
+        """The description of the keys; None where none were made. Raises FileError for a damaged file."""
         if not (self.path / ABOUT).exists():
             return None
         return About(**_texts(self.path / ABOUT, tuple(About.__annotations__)))
 
-    def tell(self, about: About) -> None:
-        """Writes what is known of the keys."""
+    def write_about(self, about: About) -> None:
+        """Writes the description of the keys."""
         private(self.path)
         _write(self.path / ABOUT, vars(about))
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """The bytes of all files."""
         return sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
 
     def remove(self) -> None:
-        """All of it: what was encrypted with these keys can then be read by nobody."""
+        """Removes the folder: nobody can then read what was encrypted with these keys."""
         shutil.rmtree(self.path)
 
     @contextmanager
-    def errand(self) -> Iterator[Errand]:
-        """A folder for one request, which is gone afterwards."""
+    def request_folder(self) -> Iterator[RequestFolder]:
+        """Makes a folder for one request, and removes it afterwards."""
         with request_folder(private(self.path)) as folder:
-            yield Errand(folder, self.secret_key)
+            yield RequestFolder(folder, self.secret_key)
 
 
 @dataclass(frozen=True)
-class Errand(Workdir):
-    """Of one request; its key is the plan's."""
+class RequestFolder(Workdir):
+    """A folder of the files of one request, with the secret key of the plan's folder."""
 
     key: Path
 
@@ -158,61 +158,61 @@ class Errand(Workdir):
 
 @dataclass(frozen=True)
 class ServerFolder:
-    """Of one address."""
+    """The folder of one server address."""
 
     path: Path
 
     @property
-    def known(self) -> Mapping[str, str] | None:
-        """Its url and signer; None of a server that was not met, or forgotten. Raises FileError."""
+    def record(self) -> Mapping[str, str] | None:
+        """The url and signer of the server; None for one not met, or forgotten. Raises FileError."""
         path = self.path / SERVER
         return _texts(path, ("url", "signer")) if path.exists() else None
 
     def meet(self, url: str, signer: str) -> None:
         """Keeps the signer at the first contact. Raises PeerError where it was another before."""
-        known = self.known
-        if known is None:
+        record = self.record
+        if record is None:
             _write(private(self.path) / SERVER, {"url": url, "signer": signer})
-        elif known["signer"] != signer:
+        elif record["signer"] != signer:
             raise PeerError(
-                f"{url} signs with key {signer[:16]}, it was {known['signer'][:16]} before",
+                f"{url} signs with key {signer[:16]}, it was {record['signer'][:16]} before",
                 hint=f"compare {signer} with the operator's; if it is right: tacita keys forget {url}",
             )
 
     def forget(self) -> bool:
-        """The signer, not the keys; whether there was one."""
-        known = (self.path / SERVER).exists()
+        """Forgets the signer, not the keys, and tells whether there was one."""
+        existed = (self.path / SERVER).exists()
         (self.path / SERVER).unlink(missing_ok=True)
-        return known
+        return existed
 
     def plan(self, plan: str) -> PlanFolder:
-        """Of a plan's hash."""
+        """Returns the folder of a plan's hash, which need not be there."""
         return PlanFolder(self.path / plan[:SHORT])
 
     @property
     def plans(self) -> list[PlanFolder]:
-        """Those that hold keys."""
+        """The folders that hold keys."""
         return [PlanFolder(path) for path in _folders(self.path) if (path / ABOUT).exists()]
 
 
 @dataclass(frozen=True)
 class Store:
-    """root: the folder above."""
+    """The folder of all servers and their published parts. root: `default_folder`, or another."""
 
     root: Path
 
     def server(self, address: Address) -> ServerFolder:
-        """The folder of an address, which need not be there."""
+        """Returns the folder of an address, which need not be there."""
         return ServerFolder(self.root / "servers" / address.name)
 
     @property
     def servers(self) -> list[ServerFolder]:
-        """All that are there."""
+        """The folders of servers that are there."""
         return [ServerFolder(path) for path in _folders(self.root / "servers")]
 
     @property
     def public(self) -> Path:
-        """The cache, made if need be."""
+        """The folder of published parts, made if need be."""
         return private(self.root / "public")
 
     def ready(self) -> None:
@@ -225,7 +225,7 @@ class Store:
 
 
 def private(path: Path) -> Path:
-    """The folder, for its owner alone. Raises FileError."""
+    """Makes a folder that its owner alone can read, and returns it. Raises FileError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=PRIVATE, exist_ok=True)
@@ -246,15 +246,15 @@ def _write(path: Path, content: Mapping[str, str]) -> None:
 
 
 def _texts(path: Path, names: tuple[str, ...]) -> dict[str, str]:
-    """Fields of a small file, all of them texts. Raises FileError for anything else."""
+    """Reads the fields of a small file, all of them texts. Raises FileError for anything else."""
     try:
         with path.open("rb") as file:
             data = file.read(MOST + 1)
-        found: Any = json_fields.loads(data.decode()) if len(data) <= MOST else None
+        content: Any = json_fields.loads(data.decode()) if len(data) <= MOST else None
     except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict) or set(found) != set(names):
+        content = None
+    if not isinstance(content, dict) or set(content) != set(names):
         raise FileError(f"{path}: damaged", hint="remove the file")
-    if not all(isinstance(value, str) for value in found.values()):
+    if not all(isinstance(value, str) for value in content.values()):
         raise FileError(f"{path}: damaged", hint="remove the file")
-    return found
+    return content

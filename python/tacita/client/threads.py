@@ -1,5 +1,5 @@
-"""Between threads and an event loop: long computations leave the loop free, and calls without `await` have a
-loop of their own."""
+"""Connects threads with an event loop: long computations run in a thread and leave the loop free; calls
+without `await` run on a loop of their own."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ class LeftError(Exception):
 
 
 async def in_thread(action: Callable[[Report], T], report: Report = lambda _: None) -> T:
-    """What an action returns that reports how far it is, from a thread. Cancelled, it ends at its next
-    report, and this not before it: nothing goes on in a folder that its caller removes."""
-    left = threading.Event()
+    """Runs an action that reports its progress in a thread, and returns its result. When cancelled, the
+    action ends at its next report, and this waits for it: nothing goes on in a folder that the caller then
+    removes."""
+    cancelled = threading.Event()
 
-    def heard(now: Progress) -> None:
-        if left.is_set():
+    def report_unless_cancelled(now: Progress) -> None:
+        if cancelled.is_set():
             raise LeftError("its caller was cancelled")
         report(now)
 
-    working = asyncio.get_running_loop().run_in_executor(None, action, heard)
+    working = asyncio.get_running_loop().run_in_executor(None, action, report_unless_cancelled)
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:
-        left.set()
+        cancelled.set()
         await asyncio.wait([working])
         working.exception()  # of somebody who left
         raise
@@ -51,8 +52,8 @@ class LoopThread:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Returns its result. An interrupted wait (Ctrl-C) cancels it, and lasts until it has cleaned up.
-        Raises InputError behind `close`."""
+        """Runs a coroutine and returns its result. An interrupted wait (Ctrl-C) cancels it, and lasts until
+        it has cleaned up. Raises InputError after `close`."""
         if self.closed:
             coroutine.close()
             raise InputError("the service was closed", hint="connect again")
@@ -83,7 +84,7 @@ class LoopThread:
             raise
 
     def each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
-        """The items, each computed when it is asked for. Who closes the iterator closes `items`."""
+        """Yields the items, each computed when it is asked for. Closing the iterator closes `items`."""
         self._open.add(items)
         try:
             while (item := self.run(_following(items))) is not None:
@@ -95,11 +96,11 @@ class LoopThread:
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended."""
+        """Whether the loop has ended."""
         return self._loop.is_closed()
 
     def close(self) -> None:
-        """No call may be in progress. Items that nobody has asked for are computed no more."""
+        """Ends the loop and its thread; no call may be in progress. Items not asked for yet are dropped."""
         for items in list(self._open):
             self.run(_ended(items))
         for ending in (self._loop.shutdown_asyncgens(), self._loop.shutdown_default_executor()):
@@ -110,7 +111,7 @@ class LoopThread:
 
 
 def _copy(task: asyncio.Task[T], outcome: Future[T]) -> None:
-    """What became of a task, for who waits in another thread."""
+    """Copies the outcome of a task to a future on which another thread waits."""
     if task.cancelled():
         outcome.cancel()
     elif error := task.exception():

@@ -1,4 +1,5 @@
-"""What a connection that did not come about means: the server's own words where it answered in due form."""
+"""Carries the two-party protocol over a WebSocket, and explains connections that fail, in the server's words
+where it sends a problem document."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ OTHERS: dict[int, tuple[str, str]] = {
 
 
 def refusal(error: Exception, host: str) -> TacitaError:
-    """The error to raise. host: as it is named, which says nothing of the token and the query."""
+    """Returns the error to raise for a failed connection. host: without the token and the query."""
     match error:
         case InvalidStatus():
             return of_answer(error.response, host)
@@ -67,7 +68,7 @@ def refusal(error: Exception, host: str) -> TacitaError:
 
 
 def of_answer(response: Response, host: str) -> TacitaError:
-    """An upgrade that was answered with this instead."""
+    """Returns the error for a response that refused the upgrade."""
     status = response.status_code
     text, hint = (REFUSALS | OTHERS).get(
         status, (f"the server answered {status}", "is it a tacita server? look at the URL")
@@ -81,7 +82,7 @@ def of_answer(response: Response, host: str) -> TacitaError:
 
 
 def problem_of(response: Response) -> Problem | None:
-    """Its body, if that is a problem in due form."""
+    """Returns the problem document in the body, or None."""
     body = response.body or b""
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != PROBLEM or len(body) > MOST_BODY:
@@ -93,7 +94,7 @@ def problem_of(response: Response) -> Problem | None:
 
 
 def printable(text: str) -> str:
-    """Without what could steer a terminal."""
+    """Replaces each unprintable character, which could steer a terminal, by a space."""
     return "".join(each if each.isprintable() else " " for each in text).strip()
 
 
@@ -116,7 +117,7 @@ FAREWELL = 10.0  # seconds for the server to say goodbye
 
 @dataclass(frozen=True)
 class Target:
-    """url: as the package takes it. host: as errors name it. context: None without TLS."""
+    """Where to connect. url: as `websockets` takes it. host: as errors name it. context: None without TLS."""
 
     url: str
     host: str
@@ -128,37 +129,37 @@ class Target:
 
 
 class Direct(connect):
-    """Goes where it was told: a token is not for where a server sends on."""
+    """Connects without following redirects: a token must not reach another server."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
-        """Takes a redirection as the refusal that it is."""
+        """Returns the redirect as an error."""
         return exc
 
 
 @dataclass(frozen=True)
 class Carrier:
-    """A connection that is open, or was."""
+    """The thread that carries bytes between the engine's socket and a WebSocket."""
 
     thread: threading.Thread
 
     @classmethod
     def started(cls, target: Target, engine: socket.socket, silence: float) -> Carrier:
-        """Connects, and returns once the server has let this client in. engine: the other end of the
-        engine's socket, closed by the carrier. Raises what `refusals.refusal` makes of a failure."""
-        opened: concurrent.futures.Future[None] = concurrent.futures.Future()
+        """Connects, and returns once the server has admitted this client. engine: the other end of the
+        engine's socket, closed by the carrier. Raises what `refusal` makes of a failure."""
+        ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         given_up = threading.Event()
-        arguments = target, engine, silence, opened, given_up.is_set
+        arguments = target, engine, silence, ready, given_up.is_set
         thread = threading.Thread(target=_run, args=arguments, name="tacita-websocket", daemon=True)
         thread.start()
         try:
-            opened.result()
+            ready.result()
         except BaseException:
             given_up.set()  # Ctrl-C: the thread closes what it may still open
             raise
         return cls(thread)
 
     def ended(self) -> None:
-        """Waits until the last bytes have left, or the server has had its time to take them."""
+        """Waits until the last bytes have left, at most twice the time of a closing handshake."""
         self.thread.join(2 * FAREWELL)
 
 
@@ -166,34 +167,34 @@ def _run(
     target: Target,
     engine: socket.socket,
     silence: float,
-    opened: concurrent.futures.Future[None],
+    ready: concurrent.futures.Future[None],
     given_up: Callable[[], bool],
 ) -> None:
     engine.setblocking(False)
     with engine:
-        asyncio.run(_session(target, engine, silence, opened, given_up))
+        asyncio.run(_session(target, engine, silence, ready, given_up))
 
 
 async def _session(
     target: Target,
     engine: socket.socket,
     silence: float,
-    opened: concurrent.futures.Future[None],
+    ready: concurrent.futures.Future[None],
     given_up: Callable[[], bool],
 ) -> None:
     try:
-        websocket = await _connected(target, silence)
+        websocket = await _connect(target, silence)
     except Exception as error:
-        opened.set_exception(refusal(error, target.host))
+        ready.set_exception(refusal(error, target.host))
         return
-    opened.set_result(None)
+    ready.set_result(None)
     if given_up():
         websocket.transport.abort()
     else:
         await _carry(websocket, engine)
 
 
-async def _connected(target: Target, silence: float) -> ClientConnection:
+async def _connect(target: Target, silence: float) -> ClientConnection:
     return await Direct(
         target.url,
         additional_headers={"Authorization": f"Bearer {target.token}"} if target.token else {},
@@ -211,7 +212,7 @@ async def _connected(target: Target, silence: float) -> ClientConnection:
 
 
 async def _carry(websocket: ClientConnection, engine: socket.socket) -> None:
-    """Until either end is over."""
+    """Carries bytes both ways until either end closes."""
     up, down = asyncio.create_task(_up(websocket, engine)), asyncio.create_task(_down(websocket, engine))
     try:
         await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
@@ -226,7 +227,7 @@ async def _carry(websocket: ClientConnection, engine: socket.socket) -> None:
 
 
 async def _up(websocket: ClientConnection, engine: socket.socket) -> None:
-    """The engine's bytes, until it is closed or the server is gone."""
+    """Sends the engine's bytes until its socket is closed or the server is gone."""
     loop = asyncio.get_running_loop()
     with contextlib.suppress(OSError, WebSocketException):
         while data := await loop.sock_recv(engine, CHUNK):
@@ -234,8 +235,8 @@ async def _up(websocket: ClientConnection, engine: socket.socket) -> None:
 
 
 async def _down(websocket: ClientConnection, engine: socket.socket) -> None:
-    """The server's messages, to the last that came before it was gone; once the engine is closed they are
-    dropped. A text is not ours: the connection ends."""
+    """Passes the server's messages to the engine, to the last before the server is gone; once the engine's
+    socket is closed they are dropped. A text message is not ours and ends the connection."""
     loop, open_ = asyncio.get_running_loop(), True
     with contextlib.suppress(WebSocketException):
         while isinstance(message := await websocket.recv(), bytes):
@@ -249,14 +250,14 @@ async def _down(websocket: ClientConnection, engine: socket.socket) -> None:
 # Connecting to `WS /v1/two-party`: a party whose bytes a WebSocket carries.
 #
 # A socket pair lies between: its one end is the engine's, which speaks the two-party protocol over it as over
-# TCP; a thread carries bytes between the other and the WebSocket (see `carrier`). TLS and the bearer token
+# TCP; a thread carries bytes between the other and the WebSocket (`Carrier`). TLS and the bearer token
 # are those of the WebSocket.
 
 SCHEMES = {"https": "wss", "wss": "wss", "http": "ws", "ws": "ws"}
 
 
 class CarriedParty(Party):
-    """A party whose last bytes are on their way when it is closed, and waited for."""
+    """A party over a WebSocket, whose `close` waits until its last bytes are sent."""
 
     def __init__(self, party: Party, carrier: Carrier) -> None:
         super().__init__(party.native)
@@ -280,11 +281,11 @@ def dial(
     """Connects as the client. url: wss:// or https://, with the model in its query. token: None for a server
     that asks for none.
 
-    ssl_context: whom to trust, by default whom the system does. insecure_plain: ws:// and http:// as well, by
-    which whoever is on the way reads the token and every message. timeout: seconds of silence after which the
+    ssl_context: whom to trust, by default whom the system does. insecure_plain: admits ws:// and http://,
+    where anybody on the way reads the token and every message. timeout: seconds of silence after which the
     server is given up. threads: 0 for all cores. Costs this process 2 ms of a core a megabyte and 0.2 ms a
     round beside bare TLS.
-    Raises InputError for what cannot be dialled, RefusedError when the server does not let this client in,
+    Raises InputError for what cannot be dialled, RefusedError when the server does not admit this client,
     LateError, PeerError.
     """
     target = _target(url, token, ssl_context, insecure_plain=insecure_plain)

@@ -17,7 +17,7 @@ from tacita.client.http.channel import (
     Call,
     Channel,
     Meter,
-    Patience,
+    RetryPolicy,
     refused,
     seconds_of,
     told,
@@ -71,11 +71,11 @@ def test_there_is_an_end_to_it(fake: Fake, tmp_path: Path) -> None:
 
 
 def test_delays_grow_are_capped_and_differ() -> None:
-    middle = Patience(attempts=99, chance=lambda: 0.5)
+    middle = RetryPolicy(attempts=99, chance=lambda: 0.5)
     assert [middle.delay(attempt) for attempt in (1, 2, 3)] == [0.375, 0.75, 1.5]
     assert middle.delay(40) == 0.75 * middle.longest
     assert middle.delay(1, 60.0) == 60.0 and middle.delay(1, 301.0) is None and middle.delay(99) is None
-    real = Patience()
+    real = RetryPolicy()
     delays = [found for _ in range(100) if (found := real.delay(3)) is not None]
     assert len(set(delays)) > 50 and min(delays) >= 1.0 and max(delays) <= 2.0
 

@@ -28,15 +28,15 @@ def test_folders_and_files_are_the_owners_alone(tmp_path: Path) -> None:
     store.ready()
     server = store.server(ADDRESS)
     server.meet(ADDRESS.url, SIGNER)
-    server.plan(PLAN).tell(ABOUT)
-    with server.plan(PLAN).errand() as errand:
-        assert errand.secret_key == server.plan(PLAN).secret_key and errand.request.parent == errand.path
-        assert errand.path.parent == server.plan(PLAN).path
+    server.plan(PLAN).write_about(ABOUT)
+    with server.plan(PLAN).request_folder() as folder:
+        assert folder.secret_key == server.plan(PLAN).secret_key and folder.request.parent == folder.path
+        assert folder.path.parent == server.plan(PLAN).path
         paths = [store.root, *store.root.rglob("*")]
         assert len(paths) == 8
         assert {mode(path) for path in paths if path.is_dir()} == {0o700}
         assert {mode(path) for path in paths if path.is_file()} == {0o600}
-    assert not errand.path.exists()
+    assert not folder.path.exists()
     assert server.path == tmp_path / "deep" / "data" / "servers" / "models.example.org_8443"
     assert server.plan(PLAN).path.name == PLAN[:16]
 
@@ -62,10 +62,10 @@ def test_the_first_signer_is_kept_and_another_refused(tmp_path: Path) -> None:
     with pytest.raises(PeerError, match="signs with key dddd") as caught:
         server.meet(ADDRESS.url, "d" * 64)
     assert "d" * 64 in caught.value.hint and f"tacita keys forget {ADDRESS.url}" in caught.value.hint
-    assert server.known == {"url": ADDRESS.url, "signer": SIGNER}
+    assert server.record == {"url": ADDRESS.url, "signer": SIGNER}
     assert server.forget() and not server.forget()
     server.meet(ADDRESS.url, "d" * 64)
-    assert server.known == {"url": ADDRESS.url, "signer": "d" * 64}
+    assert server.record == {"url": ADDRESS.url, "signer": "d" * 64}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "nonsense", '{"url": 1, "signer": ""}', "\0", "x" * 70_000])
@@ -83,7 +83,7 @@ def test_damaged_files_are_told(text: str, tmp_path: Path) -> None:
 def test_keys_are_told_of_and_removed(tmp_path: Path) -> None:
     folder = ServerFolder(tmp_path).plan(PLAN)
     assert folder.about is None and ServerFolder(tmp_path).plans == []
-    folder.tell(ABOUT)
+    folder.write_about(ABOUT)
     folder.secret_key.write_bytes(b"1234")
     (found,) = ServerFolder(tmp_path).plans
     assert isinstance(found, PlanFolder) and found.about == ABOUT

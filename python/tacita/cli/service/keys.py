@@ -95,7 +95,7 @@ def forget(url: Url) -> None:
 
 def _rows(server: ServerFolder) -> list[dict[str, Any]]:
     """Of one service; its name in place of an address that was forgotten."""
-    known = server.known or {"url": server.path.name, "signer": ""}
+    known = server.record or {"url": server.path.name, "signer": ""}
     keys = [{**vars(about), "bytes": folder.size} for folder, about in _kept(server)]
     return [{**known, "keys": keys}] if keys or known["signer"] else []
 

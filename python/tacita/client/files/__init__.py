@@ -1,1 +1,1 @@
-"""What a client sends and receives as files."""
+"""Keys, requests and responses that a client sends and receives as files."""

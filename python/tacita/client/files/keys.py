@@ -1,6 +1,6 @@
-"""Keys of a plan at a server: made here once, the public half sent there once.
+"""Makes the keys of a plan and uploads the public half, once each.
 
-What is sent is evaluation.keys, gigabytes in chunks. The server says how much it has, and an upload goes on
+The upload is evaluation.keys, gigabytes in chunks. The server says how much it has, and an upload goes on
 from there: after a broken connection, in another process, on another day.
 """
 
@@ -38,7 +38,7 @@ AGAIN = "remove the keys and start again: tacita keys remove"
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose keys: of a client's plan, at the server of a channel."""
+    """The owner of keys: a client's plan at the server of a channel, and the folder that holds them."""
 
     channel: Channel
     client: Client
@@ -48,22 +48,22 @@ class Owner:
 
 
 async def ready(owner: Owner, report: Report) -> str:
-    """The id of a key of which the server has all; what is missing is made and sent.
+    """Returns the id of a key that the server has whole, after making and sending what is missing.
 
-    Cost: the first time what the first report says, seconds and bytes, later one request. Raises
+    Cost: the first time as the first report says, seconds and bytes, later one request. Raises
     ResourceError for too small a disk, PeerError, RefusedError where the server keeps no more keys.
     """
     files, meter = owner.folder, owner.channel.meter
     if not files.secret_key.exists():
         with meter.step("keygen"):
-            await in_thread(lambda told: _make(owner, told, new=False), report)
+            await in_thread(lambda progress: _make(owner, progress, new=False), report)
     key = await in_thread(lambda _: key_of(owner))
-    state = await known(owner, key)
+    state = await key_state(owner, key)
     if not (state and state.complete) and not files.evaluation_keys.exists():
         with meter.step("keygen"):  # the server has lost them, and so have we
-            await in_thread(lambda told: _make(owner, told, new=True), report)
+            await in_thread(lambda progress: _make(owner, progress, new=True), report)
         key = await in_thread(lambda _: key_of(owner))
-        state = await known(owner, key)
+        state = await key_state(owner, key)
     if not (state and state.complete):
         with meter.step("upload"):
             await _upload(owner, key, state, report)
@@ -72,13 +72,14 @@ async def ready(owner: Owner, report: Report) -> str:
 
 
 def key_of(owner: Owner) -> str:
-    """The id of the secret key that is here. Raises FileError."""
+    """Returns the id of the secret key in the folder. Raises FileError."""
     client = owner.client
     return keystore.load_secret(client.plan, owner.folder, allow_insecure=client.allow_insecure).key_id
 
 
-async def known(owner: Owner, key: str) -> KeyState | None:
-    """What the server has of a key; None for nothing. Raises PeerError for what cannot be."""
+async def key_state(owner: Owner, key: str) -> KeyState | None:
+    """Asks the server how much of a key it has; None for nothing. Raises PeerError for an impossible
+    reply."""
     reply = await owner.channel.ask("GET", f"/keys/{key}")
     return None if reply.status == 404 else _checked(owner, key, reply.read(KeyState))
 
@@ -90,11 +91,11 @@ def _checked(owner: Owner, key: str, state: KeyState) -> KeyState:
 
 
 def _make(owner: Owner, report: Report, *, new: bool) -> None:
-    """Both files, unless another process made them meanwhile. new: in place of a secret key whose other half
-    is gone."""
+    """Makes both key files, unless another process made them meanwhile. new: replaces a secret key whose
+    other half is gone."""
     files, plan = owner.folder, owner.client.plan
     size, seconds = file_bytes(plan)["evaluation_keys"], owner.offer.keygen_seconds
-    with _alone(files, report):
+    with _exclusive(files, report):
         if files.secret_key.exists() and (not new or files.evaluation_keys.exists()):
             return
         once = f"{'new ' if new else ''}keys, made once: about {seconds:.0f} s"
@@ -102,22 +103,22 @@ def _make(owner: Owner, report: Report, *, new: bool) -> None:
         files.secret_key.unlink(missing_ok=True)
         Client(owner.client.public, files, allow_insecure=owner.client.allow_insecure).keygen(report)
         files.evaluation_keys.chmod(0o600)
-        made = datetime.now(UTC).isoformat(timespec="seconds")
-        files.tell(About(printable(owner.model), plan.scheme, plan.hash, key_of(owner), made))
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        files.write_about(About(printable(owner.model), plan.scheme, plan.hash, key_of(owner), now))
 
 
 @contextmanager
-def _alone(files: PlanFolder, report: Report) -> Iterator[None]:
-    """Of all processes, this one makes keys in the folder; it waits for another, reporting."""
+def _exclusive(files: PlanFolder, report: Report) -> Iterator[None]:
+    """Holds the folder's lock, so that no other process makes keys there; waits for it, reporting."""
     with (private(files.path) / "lock").open("w") as file:
         Path(file.name).chmod(0o600)
-        while not _locked(file):
+        while not _try_lock(file):
             report(Progress("another process makes these keys", 0, 1, 0.0, 0.0))
             time.sleep(LOOK)
         yield
 
 
-def _locked(file: TextIO) -> bool:
+def _try_lock(file: TextIO) -> bool:
     with suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
@@ -131,12 +132,12 @@ async def _upload(owner: Owner, key: str, state: KeyState | None, report: Report
     began, first = clock(), at
     while not (state and state.complete):
         if at == total:
-            state = await _verified(owner, key)
+            state = await _wait_verified(owner, key)
             continue
         report(_progress(owner, at - first, total - first, clock() - began))
         reply = await _send(owner, key, at, total, whole)
         if clash := reply.status == 409:
-            state = await known(owner, key)
+            state = await key_state(owner, key)
         else:
             state = _checked(owner, key, reply.read(KeyState))
         before, at = at, _received(state, total)
@@ -154,8 +155,8 @@ def _received(state: KeyState | None, total: int) -> int:
 
 
 async def _clashed(owner: Owner, reply: Reply, times: int) -> None:
-    """The server takes nothing more, and yet stands where it stood: another call may be writing. Raises
-    RefusedError when that does not end."""
+    """Waits after a chunk that the server refused without having moved on: another call may be writing.
+    Raises RefusedError when that does not end."""
     patience = owner.channel.patience
     if times > CLASHES or (wait := patience.delay(min(times, patience.attempts - 1))) is None:
         reply.require()
@@ -164,7 +165,7 @@ async def _clashed(owner: Owner, reply: Reply, times: int) -> None:
 
 
 async def _send(owner: Owner, key: str, at: int, total: int, whole: str) -> Reply:
-    """One chunk; the reply is 409 where the server goes on from another place."""
+    """Sends one chunk; the reply has status 409 where the server goes on from another place."""
     data = await in_thread(lambda _: _piece(owner.folder.evaluation_keys, at, CHUNK_BYTES))
     headers = {
         "Content-Range": f"bytes {at}-{at + len(data) - 1}/{total}",
@@ -177,10 +178,11 @@ async def _send(owner: Owner, key: str, at: int, total: int, whole: str) -> Repl
     return await owner.channel.ask("PUT", f"/keys/{key}", params=params, headers=headers, body=data)
 
 
-async def _verified(owner: Owner, key: str) -> KeyState:
-    """Of a key whose bytes are all there: once the server has checked them."""
+async def _wait_verified(owner: Owner, key: str) -> KeyState:
+    """Waits until the server has checked a key whose bytes it has all, and returns its state. Raises
+    PeerError when that takes too long."""
     for _ in range(CHECKS):
-        state = await known(owner, key)
+        state = await key_state(owner, key)
         if state and state.complete:
             return state
         await owner.channel.patience.sleep(BETWEEN)
@@ -188,10 +190,10 @@ async def _verified(owner: Owner, key: str) -> KeyState:
 
 
 def _progress(owner: Owner, sent: int, total: int, seconds: float) -> Progress:
-    """Of an upload's chunks, by the speed so far."""
-    left = seconds * (total - sent) / sent if sent else 0.0
+    """Reports an upload in chunks, and estimates the seconds left from the speed so far."""
+    seconds_left = seconds * (total - sent) / sent if sent else 0.0
     what = f"sending keys, {sent / 1e6:.0f} of {total / 1e6:.0f} MB"
-    return Progress(what, sent // CHUNK_BYTES, -(-total // CHUNK_BYTES), seconds, left)
+    return Progress(what, sent // CHUNK_BYTES, -(-total // CHUNK_BYTES), seconds, seconds_left)
 
 
 def _piece(path: Path, at: int, count: int) -> bytes:

@@ -1,9 +1,8 @@
-"""A request of a CKKS scheme: encrypted here, evaluated there, its receipt checked, decrypted here.
+"""Sends a request of a CKKS scheme: encrypted here, evaluated there, its receipt checked, decrypted here.
 
     keys ready -> encrypt -> POST request.ct -> wait -> GET response.ct -> check the receipt -> decrypt
 
-Both files lie in a folder of their own that is gone afterwards, so that several requests can be under way at
-once.
+Both files lie in a temporary folder of their own, so that several requests can be under way at once.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from urllib.parse import quote
 
 from tacita.client.cost import Meter
 from tacita.client.files.keys import Owner, ready
-from tacita.client.http.channel import KEY, Channel, Reply, told
-from tacita.client.http.events import download, ended
+from tacita.client.http.channel import KEY, Channel, Reply, server_failure
+from tacita.client.http.events import download, wait_until_final
 from tacita.client.session import Client, embedded
-from tacita.client.store import Errand
+from tacita.client.store import RequestFolder
 from tacita.client.threads import Report, in_thread
 from tacita.errors import FileError, InputError, PeerError, RefusedError, TacitaError
 from tacita.plans import wire
@@ -40,11 +39,11 @@ from tacita.texts.embedding import Embedder
 from tacita.texts.generation import TextOptions, Token
 
 MISSING = (404, 409, 410, 412)  # of a POST: the server may have lost the key since it was last asked
-DROPPING = 5.0  # seconds that telling the server so may take
+CANCELLING = 5.0  # seconds that a cancellation may take
 
 
 class Ciphertexts:
-    """What is asked of one plan. signer: the server's, for receipts."""
+    """A session that answers by requests of one CKKS plan. signer: the server's key, for receipts."""
 
     def __init__(self, owner: Owner, signer: str) -> None:
         self._owner, self._signer = owner, signer
@@ -53,66 +52,66 @@ class Ciphertexts:
 
     @property
     def plan(self) -> Plan:
-        """The agreed one."""
+        """The plan that both sides agreed on."""
         return self._owner.client.plan
 
     @property
     def offer(self) -> Offer:
-        """What the server says of it."""
+        """The server's offer of this plan."""
         return self._owner.offer
 
     @property
     def front(self) -> Embedder | None:
-        """Tokenizer and embedding."""
+        """The tokenizer and the embedding; None where the model starts from hidden states."""
         return self._owner.client.public.front
 
     def generate(
         self, prompt: str, options: TextOptions, meter: Meter, report: Report
     ) -> AsyncGenerator[Token, None]:
-        """Raises InputError: a text takes a request for every token, which no service offers."""
+        """Raises InputError: generation takes a request for every token, which no service offers."""
         raise InputError(
             f"generate: a service writes no text by scheme {self.plan.scheme}",
             hint=f"scheme {BUMBLEBEE}, if it is offered",
         )
 
     async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
-        """Of 1 to plan.batch texts, in one request. Raises what its steps raise: InputError for texts that do
-        not fit, PeerError, RefusedError, FileError, ResourceError."""
+        """Answers 1 to plan.batch texts by one request. Raises what its steps raise: InputError for texts
+        that do not fit, PeerError, RefusedError, FileError, ResourceError."""
         await in_thread(lambda _: self._require_fitting(texts))  # before keys are made for one that does not
         key = await self._ready(meter, report)
-        with self._owner.folder.errand() as work:
+        with self._owner.folder.request_folder() as work:
             client = Client(self._owner.client.public, work, allow_insecure=self._owner.client.allow_insecure)
-            reply = await self._posted(client, work, texts, key, meter)
+            reply = await self._post(client, work, texts, key, meter)
             if reply.status in MISSING:
                 self._key = ""
                 key = await self._ready(meter, report)
-                reply = await self._posted(client, work, texts, key, meter)
-            status = await self._evaluated(reply.read(Status), meter, report)
-            await self._received(status, work, meter)
+                reply = await self._post(client, work, texts, key, meter)
+            status = await self._wait(reply.read(Status), meter, report)
+            await self._receive(status, work, meter)
             with meter.step("decrypt"):
                 return await in_thread(lambda _: client.decrypt_batch(texts=texts))
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: a session of requests holds no connection."""
 
     def _require_fitting(self, texts: Sequence[Text]) -> None:
         for text in texts:
             embedded(self.plan, self.front, text, None)
 
     async def _ready(self, meter: Meter, report: Report) -> str:
-        """One call at a time makes and sends keys; the others wait for it."""
+        """Returns the key's id. One call at a time makes and sends keys; the others wait for it."""
         async with self._keys:
             if not self._key:
                 owner = self._owner
                 self._key = await ready(replace(owner, channel=owner.channel.metered(meter)), report)
             return self._key
 
-    async def _posted(
-        self, client: Client, work: Errand, texts: Sequence[Text], key: str, meter: Meter
+    async def _post(
+        self, client: Client, work: RequestFolder, texts: Sequence[Text], key: str, meter: Meter
     ) -> Reply:
-        """Encrypted and sent. The key of repetition is this body's alone."""
+        """Encrypts texts and sends them, with an idempotency key that belongs to this body alone."""
         with meter.step("encrypt"):
-            digest = await in_thread(lambda _: _encrypted(client, work, texts))
+            digest = await in_thread(lambda _: _encrypt(client, work, texts))
         headers = {
             SHA256: digest,
             PLAN: self.plan.hash,
@@ -124,8 +123,8 @@ class Ciphertexts:
             channel = self._owner.channel.metered(meter)
             return await channel.ask("POST", "/requests", params=params, headers=headers, body=work.request)
 
-    async def _evaluated(self, status: Status, meter: Meter, report: Report) -> Status:
-        """The status of one that is done. Who stops waiting cancels it at the server."""
+    async def _wait(self, status: Status, meter: Meter, report: Report) -> Status:
+        """Waits for a request and returns its final status. Cancelling the wait cancels it at the server."""
         channel = self._owner.channel.metered(meter)
         began = channel.patience.clock()
 
@@ -134,18 +133,18 @@ class Ciphertexts:
 
         try:
             with meter.step("evaluate"):
-                return status if status.state.final else await ended(channel, status.id, tell)
+                return status if status.state.final else await wait_until_final(channel, status.id, tell)
         except asyncio.CancelledError:
-            await _dropped(channel, status.id)
+            await _cancel_on_server(channel, status.id)
             raise
 
-    async def _received(self, status: Status, work: Errand, meter: Meter) -> None:
-        """response.ct, which is what the server signed. Raises PeerError."""
+    async def _receive(self, status: Status, work: RequestFolder, meter: Meter) -> None:
+        """Downloads response.ct and checks it against the server's receipt. Raises PeerError."""
         what = f"request {status.id[:12]}"
         if status.state is State.cancelled:
             raise RefusedError(f"{what}: was cancelled at the server", hint="ask again")
         if status.state is State.failed or status.receipt is None:
-            raise told(what, status.problem)
+            raise server_failure(what, status.problem)
         channel = self._owner.channel.metered(meter)
         with meter.step("receive"):
             most = most_bytes("response", self.plan)
@@ -153,59 +152,61 @@ class Ciphertexts:
             request, response = await in_thread(lambda _: (sha256_of(work.request), sha256_of(work.response)))
             hashes = {"plan": self.plan.hash, "request": request, "response": response}
             wire.check(status.receipt, self._signer, **hashes)
-            await _dropped(channel, status.id)
+            await _cancel_on_server(channel, status.id)
 
 
-async def _dropped(channel: Channel, request: str) -> None:
-    """The server need not go on with it, or keep it. That it cannot be told so, or not soon, is no error."""
+async def _cancel_on_server(channel: Channel, request: str) -> None:
+    """Asks the server once to stop the request and remove its files; failures are ignored."""
     once = replace(channel, patience=replace(channel.patience, attempts=1))
     with suppress(TacitaError, TimeoutError):
-        await asyncio.wait_for(once.ask("DELETE", f"/requests/{request}"), DROPPING)
+        await asyncio.wait_for(once.ask("DELETE", f"/requests/{request}"), CANCELLING)
 
 
-def _encrypted(client: Client, work: Errand, texts: Sequence[Text]) -> str:
-    """Writes request.ct; its sha256."""
+def _encrypt(client: Client, work: RequestFolder, texts: Sequence[Text]) -> str:
+    """Writes request.ct and returns its sha256."""
     client.encrypt_batch(texts)
     work.request.chmod(0o600)
     return sha256_of(work.request)
 
 
 def _progress(status: Status, seconds: float) -> Progress:
-    left = status.seconds_left or 0.0
+    seconds_left = status.seconds_left or 0.0
     if status.state is State.waiting:
         before = f", {status.place} before this" if status.place else ""
-        return Progress(f"waiting{before}", 0, 1, seconds, left)
-    return Progress(status.stage or status.state.value, status.done or 0, status.total or 1, seconds, left)
+        return Progress(f"waiting{before}", 0, 1, seconds, seconds_left)
+    return Progress(
+        status.stage or status.state.value, status.done or 0, status.total or 1, seconds, seconds_left
+    )
 
 
-# The public folder of a model, fetched once and then kept under its hash.
+# The public folder of a model, fetched once and then cached under its hash.
 
 HINT = "the server offers one thing and sends another: tell its operator"
 
 
-async def fetched(channel: Channel, model: str, offer: Offer, cache: Path) -> Public:
-    """What the server publishes of an offer, from the cache where it is there and whole.
+async def fetch_public(channel: Channel, model: str, offer: Offer, cache: Path) -> Public:
+    """Returns the public folder of an offer, from the cache where it is there and whole.
 
-    cache: folder of folders named by hash. Raises PeerError where it is not what was offered, FileError
-    where it is damaged or no public folder.
+    cache: folder of folders named by hash. Raises PeerError where the folder is not what was offered,
+    FileError where it is damaged or no public folder.
     """
     if offer.public is None:
         raise PeerError(f"{model}, {offer.scheme}: offered without a public folder", hint=HINT)
-    kept = cache / offer.public
+    cached = cache / offer.public
     with suppress(FileError):
-        return agreed(await asyncio.to_thread(open_public, kept), offer)
+        return require_offered(await asyncio.to_thread(open_public, cached), offer)
     with tempfile.TemporaryDirectory(prefix="part-", dir=cache) as folder:
         await _fetch(channel, model, offer, Path(folder))
-        public = agreed(await asyncio.to_thread(open_public, Path(folder)), offer)
-        _keep(Path(folder), kept)
+        public = require_offered(await asyncio.to_thread(open_public, Path(folder)), offer)
+        _keep(Path(folder), cached)
     return public
 
 
-def agreed(public: Public, offer: Offer) -> Public:
-    """The same. Raises PeerError unless it is what was offered."""
+def require_offered(public: Public, offer: Offer) -> Public:
+    """Returns the folder unchanged. Raises PeerError unless it is what was offered."""
     plan = public.plan
-    found = (public.sha256, plan.hash, plan.scheme, plan.batch)
-    if found != (offer.public, offer.plan, offer.scheme, offer.batch):
+    published = (public.sha256, plan.hash, plan.scheme, plan.batch)
+    if published != (offer.public, offer.plan, offer.scheme, offer.batch):
         raise PeerError(f"public folder {public.sha256[:12]}: not the plan that was offered", hint=HINT)
     return public
 
@@ -220,10 +221,10 @@ async def _fetch(channel: Channel, model: str, offer: Offer, folder: Path) -> No
         await download(channel, f"{path}/{name}", folder / name, CAPS[name], params)
 
 
-def _keep(folder: Path, kept: Path) -> None:
-    """Under its own name, in the place of what may be there and was damaged. A cache that cannot be written
-    is no error: the folder is fetched the next time again."""
+def _keep(folder: Path, cached: Path) -> None:
+    """Copies the folder into the cache, in place of a damaged one that may be there. A cache that cannot be
+    written is no error: the folder is fetched again next time."""
     with suppress(OSError):
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(folder, kept.with_name(f"{folder.name}-kept"))
-        kept.with_name(f"{folder.name}-kept").rename(kept)
+        shutil.rmtree(cached, ignore_errors=True)
+        shutil.copytree(folder, cached.with_name(f"{folder.name}-kept"))
+        cached.with_name(f"{folder.name}-kept").rename(cached)

@@ -1,11 +1,11 @@
-"""Requests to one service: with the token, tried again where that is safe, read up to a limit.
+"""Sends requests to one service: with the token, repeated where that is safe, read up to a limit.
 
-Every body is streamed and counted: a server that sends more than it may is hung up on. Redirects are not
-followed, bodies are not decompressed, and no environment variable changes where a request goes.
+Every body is streamed and counted: the connection to a server that sends too much is closed. Redirects are
+not followed, bodies are not decompressed, and no environment variable changes where a request goes.
 
-When a request is sent again: after errors that pass, after a growing and partly random time, a few times.
+A request is sent again after errors that pass, after a growing and partly random time, a few times.
 
->>> [Patience(chance=lambda: 1.0).delay(attempt) for attempt in (1, 2, 3, 6)]
+>>> [RetryPolicy(chance=lambda: 1.0).delay(attempt) for attempt in (1, 2, 3, 6)]
 [0.5, 1.0, 2.0, None]
 """
 
@@ -50,7 +50,8 @@ OTHER = "the server, or something before it, fails: try again later, or ask its 
 
 
 def refused(what: str, status: int, body: bytes) -> TacitaError:
-    """what: was asked. body: problem+json, or anything."""
+    """Returns the error for a status that is no success. what: the request. body: problem+json, or
+    anything."""
     kind, hint = KINDS.get(status, (PeerError, REDIRECT if 300 <= status < 400 else OTHER))
     problem = _problem(body)
     if problem is None:
@@ -60,8 +61,8 @@ def refused(what: str, status: int, body: bytes) -> TacitaError:
     return kind(f"{what}: {problem.title}{detail} (status {status})", hint=better or hint)
 
 
-def told(what: str, problem: Problem | None) -> PeerError:
-    """The error of a request that failed at the server."""
+def server_failure(what: str, problem: Problem | None) -> PeerError:
+    """Returns the error of a request that failed at the server."""
     if problem is None:
         return PeerError(f"{what}: failed at the server", hint=OTHER)
     detail = f": {problem.detail}" if problem.detail else ""
@@ -79,10 +80,11 @@ PASSING = frozenset((429, 502, 503, 504))  # statuses that another attempt may c
 
 
 @dataclass(frozen=True)
-class Patience:
-    """attempts: of one request. first, longest: seconds of the first wait, and of any that is our own choice;
-    each is twice the one before, times a number between 1/2 and 1. most: seconds that a server may ask us to
-    wait. sleep, chance, clock: of the process, or a test's."""
+class RetryPolicy:
+    """How often and after how long a request is sent again. attempts: of one request. first, longest: seconds
+    of the first wait, and of any that is our own choice; each is twice the one before, times a number between
+    1/2 and 1. most: seconds that a server may ask us to wait. sleep, chance, clock: the process's or a
+    test's."""
 
     attempts: int = 6
     first: float = 0.5
@@ -93,8 +95,8 @@ class Patience:
     clock: Callable[[], float] = time.monotonic
 
     def delay(self, attempt: int, wished: float | None = None) -> float | None:
-        """Seconds before the next attempt, after so many; None when there should be none. wished: the
-        server's Retry-After."""
+        """Returns the seconds before the next attempt, after so many; None when there should be none. wished:
+        the server's Retry-After."""
         if attempt >= self.attempts or (wished or 0.0) > self.most:
             return None
         own = min(self.longest, self.first * 2.0 ** (attempt - 1)) * (0.5 + self.chance() / 2)
@@ -102,7 +104,7 @@ class Patience:
 
 
 def seconds_of(header: str | None) -> float | None:
-    """Of a Retry-After that counts seconds; None for a date, or anything else."""
+    """Reads a Retry-After that counts seconds; None for a date, or anything else."""
     text = (header or "").strip()
     return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
 
@@ -119,7 +121,7 @@ Pairs = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Reply:
-    """what: was asked, for errors. Of any status; the body is whole and within its limit."""
+    """A response of any status, whose body is whole and within its limit. what: the request, for errors."""
 
     what: str
     status: int
@@ -127,13 +129,14 @@ class Reply:
     body: bytes = field(repr=False)
 
     def require(self) -> Reply:
-        """Itself. Raises what `problems.refused` makes unless it is a success."""
+        """Returns itself. Raises what `refused` makes unless it is a success."""
         if not 200 <= self.status < 300:
             raise refused(self.what, self.status, self.body)
         return self
 
     def read(self, kind: type[W]) -> W:
-        """The body, checked. Raises PeerError for another, and as `require`."""
+        """Returns the body as an object of this class. Raises PeerError for any other body, and as
+        `require`."""
         try:
             return kind.model_validate_json(self.require().body)
         except ValidationError:
@@ -145,7 +148,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Call:
-    """A request: path below /v1, body in memory or a file."""
+    """A request: a path below /v1, and a body in memory or a file."""
 
     method: str
     path: str
@@ -155,35 +158,35 @@ class Call:
 
     @property
     def repeatable(self) -> bool:
-        """Whether it may be sent again when nobody knows what became of it."""
+        """Whether it may be sent again when its outcome is unknown."""
         return self.method in SAFE or KEY in self.headers
 
 
 @dataclass(frozen=True)
 class Channel:
-    """client: with the token in its headers. meter: counts bytes of bodies. met: set by the first
-    response."""
+    """A client of one address. client: has the token in its headers. meter: counts bytes of bodies. met: set
+    by the first response."""
 
     address: Address
     client: httpx2.AsyncClient = field(repr=False)
-    patience: Patience
+    patience: RetryPolicy
     meter: Meter
     met: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     @property
     def token(self) -> str | None:
-        """That calls show, if any."""
-        said = self.client.headers.get(AUTHORIZATION)
-        return None if said is None else said.removeprefix(BEARER)
+        """The token that calls send, if any."""
+        header = self.client.headers.get(AUTHORIZATION)
+        return None if header is None else header.removeprefix(BEARER)
 
     def take(self, token: str) -> None:
-        """Calls show this token from now on. Raises PeerError for what is no token."""
+        """Sends this token with all later calls. Raises PeerError for what is no token."""
         if not TOKEN.fullmatch(token):
             raise PeerError("connect: the server offers a token that is none", hint="is it a tacita service?")
         self.client.headers[AUTHORIZATION] = f"{BEARER}{token}"
 
     def metered(self, meter: Meter) -> Channel:
-        """The same connection, counted apart."""
+        """Returns the same channel with another meter."""
         return replace(self, meter=meter)
 
     async def ask(
@@ -196,13 +199,13 @@ class Channel:
         body: Body | None = None,
         most: int = JSON_BYTES,
     ) -> Reply:
-        """The reply, of any status, to a request that is repeated while it fails in passing, if it is one
-        that may be. path: below /v1. Raises PeerError: no connection, one that broke, too long a body."""
+        """Returns the reply, of any status, to a request that is repeated, if it may be, while its errors may
+        pass. path: below /v1. Raises PeerError: no connection, one that broke, too long a body."""
         call = Call(method, path, dict(params or {}), dict(headers or {}), body)
         attempt = 0
         while True:
             attempt += 1
-            outcome = await self._tried(call, most)
+            outcome = await self._attempt(call, most)
             if isinstance(outcome, Reply) and outcome.status not in PASSING:
                 return outcome
             wait = self._wait(call, outcome, attempt)
@@ -213,25 +216,25 @@ class Channel:
             await self.patience.sleep(wait)
 
     @asynccontextmanager
-    async def opened(self, call: Call) -> AsyncIterator[httpx2.Response]:
-        """One attempt; the body is not read yet. Raises httpx2.TransportError."""
+    async def stream(self, call: Call) -> AsyncIterator[httpx2.Response]:
+        """Makes one attempt and yields the response before its body is read. Raises httpx2.TransportError."""
         headers, body = dict(call.headers), call.body
         if isinstance(body, Path):
             headers["Content-Length"] = str(body.stat().st_size)
         content = body if isinstance(body, bytes | None) else self._pieces(body)
         url = f"{self.address.url}{API}{call.path}"
-        stream = self.client.stream(call.method, url, params=call.params, headers=headers, content=content)
-        async with stream as response:
+        opening = self.client.stream(call.method, url, params=call.params, headers=headers, content=content)
+        async with opening as response:
             self.meter.sent += len(body) if isinstance(body, bytes) else 0
             self.met.set()
             yield response
 
     def what(self, call: Call) -> str:
-        """A request in the words of an error."""
+        """Names a request for an error."""
         return f"{call.method} {self.address.url}{API}{call.path}"
 
     async def read(self, response: httpx2.Response, most: int, what: str) -> AsyncGenerator[bytes, None]:
-        """Its body, piece by piece. Raises PeerError where it goes on after `most` bytes."""
+        """Yields the body of a response in pieces. Raises PeerError where it is longer than `most` bytes."""
         count = 0
         async with aclosing(response.aiter_raw()) as pieces:
             async for piece in pieces:
@@ -243,11 +246,11 @@ class Channel:
                     )
                 yield piece
 
-    async def _tried(self, call: Call, most: int) -> Reply | PeerError:
-        """The reply, or an error that another attempt may change."""
+    async def _attempt(self, call: Call, most: int) -> Reply | PeerError:
+        """Makes one attempt, and returns the reply, or an error that another attempt may change."""
         what = self.what(call)
         try:
-            async with self.opened(call) as response:
+            async with self.stream(call) as response:
                 async with aclosing(self.read(response, most, what)) as pieces:
                     content = b"".join([piece async for piece in pieces])
                 return Reply(what, response.status_code, response.headers, content)
@@ -255,7 +258,7 @@ class Channel:
             return failure(what, error)
 
     def _wait(self, call: Call, outcome: Reply | PeerError, attempt: int) -> float | None:
-        """Seconds until the next attempt, None where there should be none."""
+        """Returns the seconds until the next attempt, None where there should be none."""
         if isinstance(outcome, UntrustedPeerError) or not call.repeatable:
             return None
         if isinstance(outcome, AbsentPeerError) and not self.met.is_set():
@@ -274,15 +277,15 @@ class Channel:
 
 
 class UntrustedPeerError(PeerError):
-    """The server's certificate is not one that is trusted: no other attempt changes that."""
+    """Raised for a server whose certificate is not trusted: no other attempt changes that."""
 
 
 class AbsentPeerError(PeerError):
-    """Nobody listens at the address."""
+    """Raised where nobody listens at the address."""
 
 
 def failure(what: str, error: httpx2.TransportError) -> PeerError:
-    """Ours for an error of the connection, without anything of the request but its address."""
+    """Returns our error for one of the connection; of the request it names only the address."""
     if cause := _certificate_error(error):
         return UntrustedPeerError(
             f"{what}: the server is not trusted ({cause})",
@@ -298,7 +301,8 @@ def failure(what: str, error: httpx2.TransportError) -> PeerError:
 
 
 def client_of(context: ssl.SSLContext, token: str | None, timeout: float) -> httpx2.AsyncClient:
-    """token: printable characters. timeout: seconds of silence. Raises InputError, without the token."""
+    """Makes an HTTP client. token: printable characters. timeout: seconds of silence. Raises InputError,
+    which does not repeat the token."""
     headers = {"Accept-Encoding": "identity"}
     if token is not None:
         if not TOKEN.fullmatch(token):
@@ -310,10 +314,10 @@ def client_of(context: ssl.SSLContext, token: str | None, timeout: float) -> htt
 
 
 def _certificate_error(error: BaseException | None) -> str:
-    """What was wrong with the certificate, if that is what is behind an error."""
-    seen = 0
-    while error is not None and seen < 10:
+    """Returns what was wrong with the certificate, or "" for an error of another cause."""
+    depth = 0
+    while error is not None and depth < 10:
         if isinstance(error, ssl.SSLCertVerificationError):
             return getattr(error, "verify_message", "") or str(error)
-        error, seen = error.__cause__ or error.__context__, seen + 1
+        error, depth = error.__cause__ or error.__context__, depth + 1
     return ""

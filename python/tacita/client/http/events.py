@@ -1,4 +1,4 @@
-"""The end of a request: told by the server's stream of events, or asked for where there is none."""
+"""Waits for the end of a request, by the server's stream of events, or by polling; and downloads bodies."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ PAUSE, LONGEST = 0.5, 5.0  # seconds between questions: the first, and the most,
 Tell = Callable[[Status], None]
 
 
-async def ended(channel: Channel, request: str, tell: Tell) -> Status:
-    """The final status of a request; `tell` hears of all before it.
+async def wait_until_final(channel: Channel, request: str, tell: Tell) -> Status:
+    """Returns the final status of a request; `tell` is called with it and with each status before it.
 
-    A stream that breaks is opened again after one question; a server without streams is asked again and
-    again. Raises PeerError as `Channel.ask` does, or where the server tells of another request.
+    A stream that breaks is opened again after one poll; a server without streams is polled. Raises PeerError
+    as `Channel.ask` does, or where the server reports another request.
     """
     pause, streams = PAUSE, True
     while True:
@@ -44,17 +44,17 @@ async def ended(channel: Channel, request: str, tell: Tell) -> Status:
                 streams = False
                 async for status in stream:
                     streams = True
-                    if _told(status, request, tell).state.final:
+                    if _checked(status, request, tell).state.final:
                         return status
         reply = await channel.ask("GET", f"/requests/{request}")
-        status = _told(reply.read(Status), request, tell)
+        status = _checked(reply.read(Status), request, tell)
         if status.state.final:
             return status
         await channel.patience.sleep(pause)
         pause = min(LONGEST, 1.5 * pause)
 
 
-def _told(status: Status, request: str, tell: Tell) -> Status:
+def _checked(status: Status, request: str, tell: Tell) -> Status:
     if status.id != request:
         raise PeerError(f"request {request[:12]}: the server tells of another one", hint="ask again")
     tell(status)
@@ -62,10 +62,10 @@ def _told(status: Status, request: str, tell: Tell) -> Status:
 
 
 async def _stream(channel: Channel, request: str) -> AsyncGenerator[Status, None]:
-    """Statuses until the stream ends, breaks, or is none."""
+    """Yields statuses until the stream ends or breaks, none where the server has no stream."""
     call = Call("GET", f"/requests/{request}/events", headers={"Accept": EVENTS})
     with suppress(httpx2.TransportError):
-        async with channel.opened(call) as response:
+        async with channel.stream(call) as response:
             if response.status_code == 200 and EVENTS in response.headers.get("Content-Type", ""):
                 async with aclosing(_lines(channel, response)) as lines:
                     async for line in lines:
@@ -98,10 +98,10 @@ OWN = 0o600
 
 
 async def download(channel: Channel, path: str, target: Path, most: int, params: Pairs | None = None) -> None:
-    """The body of GET `path`, at most so many bytes, into the file `target`, mode 0600.
+    """Downloads the body of GET `path`, at most so many bytes, into the file `target`, mode 0600.
 
     A connection that breaks is made again, and the rest asked for; attempts count from the last that brought
-    bytes. Raises PeerError, what `problems.refused` makes, FileError for a full disk.
+    bytes. Raises PeerError, what `refused` makes, FileError for a full disk.
     """
     attempt, call = 0, Call("GET", path, params or {})
     _begin(target)
@@ -121,11 +121,12 @@ async def download(channel: Channel, path: str, target: Path, most: int, params:
 async def _continued(
     channel: Channel, call: Call, target: Path, most: int
 ) -> tuple[float | None, Exception | None]:
-    """(the server's Retry-After, an error that passes), or two times None when all is there."""
+    """Downloads the rest of a body. Returns (None, None) when all is there, else (the server's Retry-After in
+    seconds, an error that may pass)."""
     got, what = target.stat().st_size, channel.what(call)
     headers = {"Range": f"bytes={got}-"} if got else {}
     try:
-        async with channel.opened(Call("GET", call.path, call.params, headers)) as response:
+        async with channel.stream(Call("GET", call.path, call.params, headers)) as response:
             status = response.status_code
             if status not in (200, 206):
                 async with aclosing(channel.read(response, JSON_BYTES, what)) as pieces:
@@ -133,14 +134,15 @@ async def _continued(
                 if status not in PASSING:
                     raise error
                 return seconds_of(response.headers.get("Retry-After")), error
-            await _written(channel, response, target, most, what)
+            await _write(channel, response, target, most, what)
             return None, None
     except httpx2.TransportError as broken:
         return None, failure(what, broken)
 
 
-async def _written(channel: Channel, response: httpx2.Response, target: Path, most: int, what: str) -> None:
-    """From where the server goes on: the beginning, or the end of what is there."""
+async def _write(channel: Channel, response: httpx2.Response, target: Path, most: int, what: str) -> None:
+    """Writes a response's body: from the file's end for a part (206), else over the whole file. Raises
+    PeerError for another part, FileError."""
     begin = target.stat().st_size if response.status_code == 206 else 0
     if begin and not re.match(rf"bytes {begin}-", response.headers.get("Content-Range", "")):
         raise PeerError(f"{what}: another part than was asked for", hint="ask again")

@@ -1,10 +1,10 @@
-"""Whose certificate is taken: one that this system's authorities signed, one of a file, or exactly one.
+"""Decides which certificates are trusted: those of this system's authorities, of a file, or exactly one.
 
 A pinned certificate is compared by its SHA-256 as soon as the handshake ends, before a byte of a request is
 sent, and nothing else of it is looked at. Sockets (of WebSockets) and memory buffers (of HTTP) have each a
 class of their own for that, which the context makes.
 
-Where a service is: an URL, checked once, and the name of the folder that keeps what belongs to it.
+It also checks the URL of a service, and names the folder that keeps what belongs to it.
 
 >>> address_of("https://Models.example.org").url
 'https://models.example.org:443'
@@ -30,7 +30,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class UntrustedError(ssl.SSLCertVerificationError):
-    """The peer showed another certificate than the pinned one. verify_message: as of the library's own."""
+    """Raised for a certificate that is not the pinned one. verify_message: as of the library's own error."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -38,8 +38,8 @@ class UntrustedError(ssl.SSLCertVerificationError):
 
 
 def context_of(trust: Path | str | None = None, fingerprint: str | None = None) -> ssl.SSLContext:
-    """Of a client that trusts a PEM file (the server's certificate, or its signer's), or the one certificate
-    of this SHA-256, or by default the system's authorities. Raises InputError."""
+    """Makes the TLS context of a client that trusts a PEM file (the server's certificate, or its signer's),
+    or the one certificate of this SHA-256, or by default the system's authorities. Raises InputError."""
     if trust is not None and fingerprint is not None:
         raise InputError(
             "connect: a certificate to trust and a fingerprint", hint="one of them says whom to trust"
@@ -58,12 +58,12 @@ def context_of(trust: Path | str | None = None, fingerprint: str | None = None) 
 
 
 def _digest(fingerprint: str) -> str:
-    found = fingerprint.replace(":", "").strip().lower()
-    if not SHA256.fullmatch(found):
+    digest = fingerprint.replace(":", "").strip().lower()
+    if not SHA256.fullmatch(digest):
         raise InputError(
             "connect: the fingerprint is no SHA-256", hint="64 hex digits, as the server printed them"
         )
-    return found
+    return digest
 
 
 def _pinned(fingerprint: str) -> ssl.SSLContext:
@@ -84,9 +84,9 @@ def _pinned(fingerprint: str) -> ssl.SSLContext:
 
 
 def _require(certificate: bytes | None, fingerprint: str) -> None:
-    found = hashlib.sha256(certificate or b"").hexdigest()
-    if not hmac.compare_digest(found, fingerprint):
-        raise UntrustedError(f"certificate {found}, wanted {fingerprint}")
+    digest = hashlib.sha256(certificate or b"").hexdigest()
+    if not hmac.compare_digest(digest, fingerprint):
+        raise UntrustedError(f"certificate {digest}, wanted {fingerprint}")
 
 
 SCHEMES = {"https": 443, "http": 80}
@@ -98,7 +98,8 @@ HINT = "as in https://models.example.org:8443"
 
 @dataclass(frozen=True)
 class Address:
-    """secure: by TLS. host: lower case, without brackets. path: before `/v1`, empty or as "/team"."""
+    """The address of a service. secure: by TLS. host: lower case, without brackets. path: what stands before
+    `/v1`, empty or as "/team"."""
 
     secure: bool
     host: str
@@ -107,21 +108,21 @@ class Address:
 
     @property
     def url(self) -> str:
-        """With its port, without a slash at its end."""
+        """The URL, with its port and without a slash at its end."""
         return f"{'https' if self.secure else 'http'}://{self._authority}{self.path}"
 
     def socket(self, path: str) -> str:
-        """The URL of a WebSocket at a path of the service."""
+        """Returns the URL of a WebSocket at a path of the service."""
         return f"{'wss' if self.secure else 'ws'}://{self._authority}{self.path}{path}"
 
     @property
     def name(self) -> str:
-        """Of its folder: two addresses never have the same, and none leads out of the folder above."""
+        """The name of its folder: no two addresses share one, and none leads out of the folder above."""
         plain = f"{self.host}_{self.port}"
         if self.secure and not self.path and ":" not in self.host:
             return plain
-        told = re.sub(r"[^a-z0-9.-]", "_", plain.strip("."))
-        return f"{told}_{hashlib.sha256(self.url.encode()).hexdigest()[:8]}"
+        readable = re.sub(r"[^a-z0-9.-]", "_", plain.strip("."))
+        return f"{readable}_{hashlib.sha256(self.url.encode()).hexdigest()[:8]}"
 
     @property
     def _authority(self) -> str:
@@ -129,12 +130,13 @@ class Address:
 
 
 def is_url(text: str) -> bool:
-    """Whether it names a service, and not HOST:PORT of a two-party server."""
+    """Tells whether a text names a service, and not HOST:PORT of a two-party server."""
     return text.lower().startswith(("https://", "http://"))
 
 
 def address_of(url: str, *, allow_insecure: bool = False) -> Address:
-    """Raises InputError: no URL of a service, one with a password in it, or plain HTTP to another machine."""
+    """Parses the URL of a service. Raises InputError for any other text, one with a password in it, or plain
+    HTTP to another machine."""
     try:
         parts = urlsplit(url.strip())
         scheme, port = parts.scheme.lower(), parts.port
@@ -147,15 +149,15 @@ def address_of(url: str, *, allow_insecure: bool = False) -> Address:
     path = parts.path.rstrip("/")
     if not PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
         raise InputError("connect: a path that no service has", hint=HINT)
-    found = Address(scheme == "https", _host(parts), port or SCHEMES[scheme], path)
-    if len(found.url) > LONGEST:
-        raise InputError(f"connect: an address of {len(found.url)} characters", hint=f"at most {LONGEST}")
-    if not (found.secure or allow_insecure or _loopback(found.host)):
+    address = Address(scheme == "https", _host(parts), port or SCHEMES[scheme], path)
+    if len(address.url) > LONGEST:
+        raise InputError(f"connect: an address of {len(address.url)} characters", hint=f"at most {LONGEST}")
+    if not (address.secure or allow_insecure or _loopback(address.host)):
         raise InputError(
-            f"connect: {found.url} is plain HTTP: anyone on the way can read the token and change messages",
+            f"connect: {address.url} is plain HTTP: anyone on the way can read the token and change messages",
             hint="use https://, or allow insecure connections by name for a test",
         )
-    return found
+    return address
 
 
 def _host(parts: SplitResult) -> str:

@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 from tacita.client.store import PlanFolder
 
-with PlanFolder(Path(sys.argv[1])).errand() as errand:
-    errand.request.write_bytes(b"a ciphertext")
-    print(errand.path, flush=True)
+with PlanFolder(Path(sys.argv[1])).request_folder() as folder:
+    folder.request.write_bytes(b"a ciphertext")
+    print(folder.path, flush=True)
     sys.stdin.read()
 """
 
@@ -41,7 +41,7 @@ def busy(plan: PlanFolder) -> tuple[subprocess.Popen[str], Path]:
 def test_only_what_a_killed_client_left_is_removed(tmp_path: Path, plan: PlanFolder) -> None:
     (killed, left), (living, kept) = busy(plan), busy(plan)
     plan.secret_key.touch()
-    with plan.errand() as own:
+    with plan.request_folder() as own:
         Store(tmp_path).ready()
         assert left.exists() and kept.exists() and own.path.exists(), "all of them live"
         killed.kill()

@@ -1,4 +1,4 @@
-"""The options by which commands ask for a plan, declared once: a command takes `asked: Asked` in their place.
+"""Declares the options by which commands ask for a plan; a command takes `asked: Asked` in their place.
 
 >>> import typer
 >>> app = typer.Typer()
@@ -33,7 +33,7 @@ ASKED = "asked"  # the parameter that the options stand for
 
 @dataclass(frozen=True)
 class Asked:
-    """Which model a command is about, and what is wished of its plan."""
+    """The model that a command is about, and the options of its plan."""
 
     folder: Path
     pooling: PoolingName | None
@@ -41,13 +41,13 @@ class Asked:
     documents: Path | None = None
 
     def load(self) -> Checkpoint:
-        """The model, with its documents. Raises what `load_model` raises."""
+        """Loads the model, with its documents. Raises what `load_model` raises."""
         return load_model(self.folder, self.pooling, self.documents)
 
 
 @dataclass(frozen=True)
 class Shared:
-    """An option: its declaration, its default, the wish's field, and how that is read from what was given."""
+    """An option: its declaration, its default, the wish's field, and how that is read from its value."""
 
     declared: Any
     default: Any
@@ -93,8 +93,8 @@ def asking(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 def standing_for(
     parameter: str, declared: Sequence[tuple[str, Any, Any]], build: Callable[[dict[str, Any]], Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a command: options (name, declaration, default) stand in its signature in the place of one
-    parameter, which it gets built from them. build: takes its own out of what was given, by name.
+    """Decorates a command: options (name, declaration, default) replace one parameter in its signature, and
+    the command gets that parameter as `build` makes it of them. build: takes its own options out of a dict.
 
     Typer reads a command's signature, so that is where the options are put.
     """
@@ -120,11 +120,13 @@ def standing_for(
 def _signature(
     command: Callable[..., None], parameter: str, options_: Sequence[inspect.Parameter]
 ) -> inspect.Signature:
-    """The command's own, with the options in the parameter's place; all by keyword, as Typer calls it."""
-    found: list[inspect.Parameter] = []
+    """Returns the command's signature with the options in the parameter's place; all by keyword, as Typer
+    calls it."""
+    parameters: list[inspect.Parameter] = []
     for each in inspect.signature(command, eval_str=True).parameters.values():
-        found += options_ if each.name == parameter else [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-    return inspect.Signature(found)
+        by_keyword = each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        parameters += options_ if each.name == parameter else [by_keyword]
+    return inspect.Signature(parameters)
 
 
 # How an answer looks on screen: what it says, and the first of its numbers.
@@ -133,19 +135,19 @@ FEW = 4  # numbers of an answer that a line has room for
 WORDS = 400  # characters of what an answer says
 
 
-def said(answer: Answer) -> str:
-    """What the answer says, escaped."""
+def summary_of(answer: Answer) -> str:
+    """Returns the answer's summary, escaped."""
     return shown(answer.summary, WORDS)
 
 
 def numbers(values: Sequence[float], most: int = FEW) -> str:
-    """The first values, signed, to three decimals."""
+    """Writes the first values, signed, to three decimals."""
     first = " ".join(f"{value:+.3f}" for value in values[:most])
     return first + (" ..." if len(values) > most else "")
 
 
 def brackets(answer: Answer, most: int = 8) -> str:
-    """The first logits in brackets, as rich prints them; nothing of an answer without any."""
+    """Writes the first logits in brackets, escaped for rich; "" for an answer without any."""
     if not answer.logits:
         return ""
     more = ", ..." if len(answer.logits) > most else ""
@@ -153,19 +155,19 @@ def brackets(answer: Answer, most: int = 8) -> str:
 
 
 def status_of(answers: Iterable[Answer], *, complete: bool = True) -> int:
-    """The exit status (`cli.app`) of a command that gave these answers. complete: whether nothing that was
-    asked for was left out."""
-    given = list(answers)
-    if not all(answer.trusted for answer in given):
+    """Returns the exit status (`cli.app`) of a command that gave these answers. complete: whether nothing
+    that was asked for was left out."""
+    all_answers = list(answers)
+    if not all(answer.trusted for answer in all_answers):
         return UNTRUSTED
-    return 0 if complete and not any(answer.warnings for answer in given) else INCOMPLETE
+    return 0 if complete and not any(answer.warnings for answer in all_answers) else INCOMPLETE
 
 
 def text_of(text: Text, most: int = 200) -> str:
-    """A text or both of a pair, escaped."""
+    """Writes a text, or both of a pair, escaped."""
     return shown(" | ".join(parts_of(text)), most)
 
 
 def as_json(text: Text) -> str | list[str]:
-    """A text, or both of a pair."""
+    """Returns a text, or both of a pair as a list."""
     return text if isinstance(text, str) else list(text)

@@ -1,4 +1,4 @@
-"""What the commands share on screen: foreign text made harmless, a progress bar, one-line errors, JSON
+"""Writes to the screen for all commands: escaped foreign text, a progress bar, one-line errors, JSON
 reports."""
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ UNTRUSTED = 2  # an answer failed its checks and is not shown
 
 
 class Screen(Console):
-    """A console whose reader may leave, as `head` does: the rest of the output goes nowhere, the command goes
-    on."""
+    """A console whose reader may leave, as `head` does: the rest of the output is dropped, and the command
+    goes on."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -41,7 +41,7 @@ MESSAGE = 2000  # characters of an error that are shown: paths can be long
 
 
 def fail(error: TacitaError) -> None:
-    """One line on stderr: what clashed, then what to do."""
+    """Writes an error in one line on stderr: what clashed, then what to do."""
     hint = f" ({error.hint})" if error.hint else ""
     err.print(f"[red]error:[/red] {shown(str(error) + hint, MESSAGE)}", soft_wrap=True)
 
@@ -67,12 +67,12 @@ def reporting(path: Path | None, report: Mapping[str, Any]) -> Iterator[None]:
 
 
 def progress(title: str) -> AbstractContextManager[Callable[[Progress], None]]:
-    """A callback that draws a bar on stderr: `bar`."""
+    """Returns a context whose value is a callback that draws a progress bar on stderr (`tacita.bar`)."""
     return drawn(title, err)
 
 
 def size(count: float) -> str:
-    """Bytes for people, decimal units."""
+    """Writes a number of bytes in decimal units."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -81,5 +81,5 @@ def size(count: float) -> str:
 
 
 def several(count: int, noun: str) -> str:
-    """1 text, 2 texts."""
+    """Writes a count with its noun in the right number, as 1 text, 2 texts."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

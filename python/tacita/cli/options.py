@@ -1,4 +1,4 @@
-"""Options that several commands share, declared once."""
+"""Declares the options that several commands share, and reads their files."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class PackingName(StrEnum):
 
 
 class RevealName(StrEnum):
-    """What a client of a decoder gets."""
+    """Outputs of a decoder that a client may get."""
 
     logits = LOGITS
     token = TOKEN
 
 
 class PoolingName(StrEnum):
-    """How a text's vector is read from the last hidden states."""
+    """Ways to read a text's vector from the last hidden states."""
 
     pooler = "pooler"
     cls = "cls"
@@ -213,15 +213,15 @@ VARIANT_DEFAULT = "tacita"
 
 
 def load_model(folder: Path, pooling: PoolingName | None, documents: Path | None = None) -> Checkpoint:
-    """The model of a folder, with the user's pooling and documents where they were given. Raises
+    """Loads the model of a folder, with the user's pooling and documents where they are given. Raises
     CheckpointError, FileError, InputError for documents of another model."""
     model = load(folder, pooling=pooling.value if pooling else None)
     return with_documents(model, Index.load(documents)) if documents else model
 
 
 def read_texts(path: Path | None) -> Sequence[Text] | None:
-    """The non-empty lines of a file of sentences; of a .tsv file the texts or the pairs that its header names
-    (`columns`)."""
+    """Reads the non-empty lines of a file of sentences, or the texts or pairs of a .tsv file that its header
+    names (`columns`). Returns None without a file. Raises InputError."""
     if path is None:
         return None
     try:
@@ -236,7 +236,7 @@ def read_texts(path: Path | None) -> Sequence[Text] | None:
 
 
 def read_prices(path: Path | None) -> cost.Prices | None:
-    """The price table of a file, the package's, or None."""
+    """Loads the price table of a file, or the package's for the path "shipped"; None without a path."""
     if path == Path(SHIPPED):
         return cost.Prices.shipped(SHIPPED_RING)
     return cost.Prices.load(path) if path else None

@@ -1,4 +1,4 @@
-"""The figures of a run as JSON fields and as a table; the same names in every command that reports a run."""
+"""Reports the figures of a run as JSON fields and as a table, by the same names in every command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from rich.table import Table
 
 from tacita.api import Answer
-from tacita.cli.asked import as_json, numbers, said, text_of
+from tacita.cli.asked import as_json, numbers, summary_of, text_of
 from tacita.cli.console import duration, err, out, several, shown, size
 from tacita.errors import FileError
 from tacita.plans.plan import Plan
@@ -26,7 +26,7 @@ STEPS = ("plan", "keygen", "encrypt", "evaluate", "decrypt")
 
 @dataclasses.dataclass(frozen=True)
 class Classified:
-    """One text with its encrypted (or plain, or simulated) answer beside the float model's.
+    """A text with its encrypted (or plain, or simulated) answer beside the float model's.
 
     seconds: of the steps of its request, which the texts of a batch share. line: in the file, from 1.
     request: from 1.
@@ -41,22 +41,22 @@ class Classified:
 
     @property
     def max_abs_error(self) -> float | None:
-        """Largest distance between an answer's logit and the float model's; None where none is shown."""
+        """The largest distance between a logit and the float model's; None where no answer is shown."""
         if self.answer.empty:
             return None
         return max(abs(a - b) for a, b in zip(self.answer.logits, self.reference, strict=True))
 
     @property
     def agrees(self) -> bool:
-        """Whether the largest logit is the float model's, of an answer about tokens that of each token; not
-        where none is shown."""
+        """Whether the largest logit is the float model's, for an answer about tokens that of each token;
+        False where no answer is shown."""
         if self.answer.empty:
             return False
         rows = self.answer.rows
         return _largest(self.answer.logits, rows) == _largest(self.reference, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields of one result."""
+        """Returns the fields of one result."""
         return {
             "line": self.line,
             "request": self.request,
@@ -78,17 +78,17 @@ def run_report(
     peak_rss_gb: float,
     threads: int,
 ) -> dict[str, Any]:
-    """The report of a whole run: the first result's fields on top, all results below `results`.
+    """Returns the report of a whole run: the first result's fields on top, all results below `results`.
 
     seconds: of what is done once, plan and keygen. In the report they stand beside the sums of the other
-    steps over all requests; wall_seconds is the sum of those. parameters and bootstraps are absent where
+    steps over all requests; wall_seconds is the sum of those. parameters and bootstraps are None where
     nothing was encrypted.
     """
     requests = {result.request: result.seconds for result in results}
-    taken = {step: sum(one.get(step, 0.0) for one in requests.values()) for step in STEPS} | dict(seconds)
+    sums = {step: sum(one.get(step, 0.0) for one in requests.values()) for step in STEPS} | dict(seconds)
     wall = sum(sum(one.values()) for one in requests.values())
     ciphertexts = plan if isinstance(plan, Plan) and backend == "ckks" else None
-    errors = [found for result in results if (found := result.max_abs_error) is not None]
+    errors = [error for result in results if (error := result.max_abs_error) is not None]
     return {
         **results[0].to_json(),
         "backend": backend,
@@ -104,7 +104,7 @@ def run_report(
         "agreement": sum(result.agrees for result in results) / len(results),
         "max_abs_error": max(errors, default=None),
         "plan_hash": plan.hash,
-        "seconds": {step: float(taken[step]) for step in STEPS},
+        "seconds": {step: float(sums[step]) for step in STEPS},
         "bytes": {name: int(sizes.get(name, 0)) for name in ("evaluation_keys", "request", "response")},
         "peak_rss_gb": peak_rss_gb,
         "parameters": parameters(ciphertexts) if ciphertexts else None,
@@ -115,13 +115,13 @@ def run_report(
 
 
 def show_results(results: Sequence[Classified]) -> None:
-    """Answer and logits beside the float model's, one text per row, warnings below."""
+    """Shows answers and logits beside the float model's, one text per row, warnings below."""
     table = Table("text", "answer", "logits", "float model", "error")
     for result in results:
         answer = result.answer
         logits, reference = numbers(answer.logits), numbers(result.reference)
         error = "" if result.max_abs_error is None else f"{result.max_abs_error:.4f}"
-        table.add_row(_short(result.text), said(answer), logits, reference, error)
+        table.add_row(_short(result.text), summary_of(answer), logits, reference, error)
     out.print(table)
     for result in results:
         for warning in result.answer.warnings:
@@ -129,12 +129,12 @@ def show_results(results: Sequence[Classified]) -> None:
 
 
 def show_lines(results: Sequence[Classified]) -> None:
-    """One line for each line of the file: number, answer, logits, warnings; then, of requests that were lost
-    as a whole, why."""
+    """Shows one line for each line of the file: number, answer, logits, warnings; then says why whole
+    requests were lost, if some were."""
     for result in results:
         answer = result.answer
         warnings = "".join(f"   [yellow]warning:[/yellow] {shown(warning)}" for warning in answer.warnings)
-        out.print(f"{result.line}: {said(answer)}   {numbers(answer.logits)}{warnings}", soft_wrap=True)
+        out.print(f"{result.line}: {summary_of(answer)}   {numbers(answer.logits)}{warnings}", soft_wrap=True)
     if lost := lost_requests(results):
         err.print(
             f"[yellow]{several(lost, 'request')} without an answer to trust:[/yellow] one text far outside "
@@ -145,7 +145,7 @@ def show_lines(results: Sequence[Classified]) -> None:
 
 
 def lost_requests(results: Sequence[Classified]) -> int:
-    """Requests of several texts of which every answer failed its checks."""
+    """Counts the requests of several texts of which every answer failed its checks."""
     warned: dict[int, list[bool]] = {}
     for result in results:
         warned.setdefault(result.request, []).append(not result.answer.trusted)
@@ -153,7 +153,7 @@ def lost_requests(results: Sequence[Classified]) -> int:
 
 
 def show_run(report: Mapping[str, Any]) -> None:
-    """Time, memory and bytes of a run; what protected it, if anything did."""
+    """Shows time, memory and bytes of a run, and what protected it, if anything did."""
     table = Table(show_header=False, box=None)
     for step, seconds in report["seconds"].items():
         table.add_row(step, duration(seconds))
@@ -175,7 +175,7 @@ def show_run(report: Mapping[str, Any]) -> None:
 
 
 def security_of(report: Mapping[str, Any]) -> str:
-    """The parameters' line, that of two parties, or that a run in the clear has none."""
+    """Describes the security of a run: by its parameters, by two parties, or none in the clear."""
     if report["encrypted"] and report["parameters"] is None:
         return TWO_PARTIES
     if report["parameters"] is None:
@@ -184,13 +184,13 @@ def security_of(report: Mapping[str, Any]) -> str:
 
 
 def security_line(p: Mapping[str, Any]) -> str:
-    """One line: bits, ring, modulus, secret, failure."""
+    """Describes parameters in one line: bits, ring, modulus, secret, failure."""
     ring = f"N = 2^{p['log_n']}, log2 QP = {p['log_qp']:.0f}, {p['secret']}"
     return f"{p['security_bits']} bits ({ring}; failure <= 2^{p['failure_log2']:.0f})"
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """A JSON report that another step of the same run wrote."""
+    """Reads a JSON report that another step of the same run wrote. Raises FileError."""
     try:
         return dict(json.loads(path.read_text()))
     except (OSError, ValueError) as error:
@@ -198,9 +198,9 @@ def read_report(path: Path) -> dict[str, Any]:
 
 
 def _largest(values: Sequence[float], rows: int) -> list[int]:
-    """Its place in each row."""
-    found: list[int] = np.reshape(values, (rows, -1)).argmax(axis=1).tolist()
-    return found
+    """Returns the place of the largest value in each row."""
+    places: list[int] = np.reshape(values, (rows, -1)).argmax(axis=1).tolist()
+    return places
 
 
 def _short(text: Text) -> str:

@@ -20,7 +20,7 @@ from tacita.client.http.channel import (
     RetryPolicy,
     refused,
     seconds_of,
-    told,
+    server_failure,
 )
 from tacita.client.http.trust import address_of
 from tacita.errors import InputError, PeerError, RefusedError, TacitaError
@@ -173,4 +173,4 @@ def test_words_of_the_server_come_along_where_they_are_in_form() -> None:
     assert (str(error), error.hint) == ("GET x: no: why (status 403)", "do so")
     error = refused("GET x", 403, b"<html>")
     assert str(error) == "GET x: the server answers with status 403" and "ask the operator" in error.hint
-    assert "failed at the server" in str(told("request", None))
+    assert "failed at the server" in str(server_failure("request", None))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tacita.client.choose import chosen, seconds_of
+from tacita.client.choose import choose, seconds_of
 from tacita.client.http.trust import address_of
 from tacita.client.store import About, PlanFolder, ServerFolder, Store, default_folder
 from tacita.errors import FileError, InputError, PeerError
@@ -107,7 +107,7 @@ def test_auto_is_the_offer_that_answers_so_many_texts_soonest() -> None:
     offers = (offer("thor", 1, 10.0, 10.0), offer("arion", 100, 60.0, 20.0), offer("bumblebee", 1, 12.0))
     model = Model(name="one", task="text", labels=("a", "b"), offers=offers)
     found = Models(release="1", signer=SIGNER, models=(model,))
-    schemes = [chosen(found, ["classify"], None, "auto", texts)[1].scheme for texts in (1, 4, 7, 150)]
+    schemes = [choose(found, ["classify"], None, "auto", texts)[1].scheme for texts in (1, 4, 7, 150)]
     assert schemes == ["bumblebee", "bumblebee", "thor", "arion"]
     assert seconds_of(offers[1], 101) == 20.0 + 2 * 60.0
     assert seconds_of(offer("moai", 1, 0.0, 0.0, 10**9), 1) == 8.0
@@ -131,10 +131,10 @@ def test_a_search_is_told_from_labels_before_a_plan_is_fetched(problem: str, sui
     found = Models(release="1", signer=SIGNER, models=(model,))
     for verb in ("classify", "search", "embed"):
         if verb in suits:
-            assert chosen(found, [verb], "one", None)[0] == model
+            assert choose(found, [verb], "one", None)[0] == model
         else:
             with pytest.raises(InputError, match=f"{verb}: the model answers with"):
-                chosen(found, [verb], "one", None)
+                choose(found, [verb], "one", None)
 
 
 def test_a_model_is_the_only_one_or_named() -> None:
@@ -149,11 +149,11 @@ def test_a_model_is_the_only_one_or_named() -> None:
         return Models(release="1", signer=SIGNER, models=each)
 
     both = models(model("one"), model("vectors", labels=()), model("tags", "tokens"), model("new", "dreams"))
-    assert [chosen(both, [verb], None, None)[0].name for verb in ("classify", "embed", "tag", "search")] == [
+    assert [choose(both, [verb], None, None)[0].name for verb in ("classify", "embed", "tag", "search")] == [
         "one", "vectors", "tags", "one",
     ]  # fmt: skip
-    assert chosen(both, ["classify"], "one", "arion")[1].scheme == "arion"
-    assert chosen(both, ["classify", "embed"], "vectors", None)[1].scheme == "thor"
+    assert choose(both, ["classify"], "one", "arion")[1].scheme == "arion"
+    assert choose(both, ["classify", "embed"], "vectors", None)[1].scheme == "thor"
     for verbs, name, match in (
         (["fill"], None, "no model of the server"),
         (["tag"], "new", "something that this release does not know"),
@@ -161,6 +161,6 @@ def test_a_model_is_the_only_one_or_named() -> None:
         (["classify", "embed"], None, "2 models of the server"),
     ):
         with pytest.raises(InputError, match=match):
-            chosen(both, verbs, name, None)
+            choose(both, verbs, name, None)
     with pytest.raises(InputError, match="no model of the server"):
-        chosen(models(model("empty", schemes=0)), ["classify"], None, None)
+        choose(models(model("empty", schemes=0)), ["classify"], None, None)

@@ -1,4 +1,4 @@
-"""`tacita accuracy`: labels, float model and circuit side by side on a labelled file."""
+"""`tacita accuracy` compares labels, float model and circuit on a labelled file."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ Keep = Annotated[
 
 @dataclass(frozen=True)
 class Row:
-    """One sentence: label number (or number), the float model's logits, the circuit's logits, seconds, number
-    of warnings."""
+    """A sentence's figures: label number (or number), the float model's logits, the circuit's logits,
+    seconds, number of warnings."""
 
     label: float
     reference: tuple[float, ...]
@@ -78,7 +78,7 @@ def run(
     Lines that are malformed or over the limit are named and left out; the exit status is then 1.
     """
     checkpoint = asked.load()
-    problem = measured(checkpoint.config)
+    problem = problem_of(checkpoint.config)
     labelled = read_labelled(data, real=problem == REGRESSION)[: limit or None]
     examples = fitted(checkpoint, labelled, asked.wish.tokens)
     spoiled = report_problems(data, [example.line for example in examples])
@@ -117,8 +117,8 @@ def run(
         raise typer.Exit(INCOMPLETE)
 
 
-def measured(model: Model) -> str:
-    """Its problem. Raises InputError for one whose answers no label number or number of a file is about."""
+def problem_of(model: Model) -> str:
+    """Returns a model's problem. Raises InputError unless the labels of a file can be compared with it."""
     require_kind("classify", model)
     if model.problem not in (SINGLE_LABEL, REGRESSION):
         raise InputError(
@@ -129,27 +129,29 @@ def measured(model: Model) -> str:
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """Shares and errors over all sentences."""
-    found = np.array([np.argmax(row.logits) for row in rows])
+    """Returns shares and errors over all sentences."""
+    predicted = np.array([np.argmax(row.logits) for row in rows])
     wanted = np.array([np.argmax(row.reference) for row in rows])
     labels = np.array([row.label for row in rows])
     return {
-        "accuracy": float(np.mean(found == labels)),
+        "accuracy": float(np.mean(predicted == labels)),
         "reference_accuracy": float(np.mean(wanted == labels)),
-        "agreement": float(np.mean(found == wanted)),
+        "agreement": float(np.mean(predicted == wanted)),
         **_errors(rows),
     }
 
 
 def regression(rows: Sequence[Row]) -> dict[str, Any]:
-    """Pearson's correlations of the first number, None where one side does not vary; errors over all
-    sentences."""
-    found, wanted = (np.array([each[0] for each in both]) for both in zip(*map(_numbers, rows), strict=True))
+    """Returns Pearson's correlations of the first number, None where one side does not vary, and errors over
+    all sentences."""
+    predicted, wanted = (
+        np.array([each[0] for each in both]) for both in zip(*map(_numbers, rows), strict=True)
+    )
     labels = np.array([row.label for row in rows])
     return {
-        "correlation": _correlation(found, labels),
+        "correlation": _correlation(predicted, labels),
         "reference_correlation": _correlation(wanted, labels),
-        "correlation_with_reference": _correlation(found, wanted),
+        "correlation_with_reference": _correlation(predicted, wanted),
         **_errors(rows),
     }
 
@@ -159,7 +161,7 @@ def _numbers(row: Row) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _correlation(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float | None:
-    """None where one of both does not vary."""
+    """Returns Pearson's correlation, None where one of both does not vary."""
     return float(np.corrcoef(x, y)[0, 1]) if np.ptp(x) > 0.0 and np.ptp(y) > 0.0 else None
 
 
@@ -178,7 +180,7 @@ def _errors(rows: Sequence[Row]) -> dict[str, Any]:
 def _privately(
     plan: AnyPlan, checkpoint: Checkpoint, texts: Sequence[Text], place: Place
 ) -> Iterator[Iterator[Answered]]:
-    """One text a request, both sides on this machine."""
+    """Yields answers by one text a request, with both sides on this machine."""
     with scheme_of(plan.scheme).private(plan, checkpoint, place) as private:
         yield (_answered(private, plan, checkpoint, text) for text in texts)
 
@@ -194,12 +196,12 @@ def _rows(
     began = time.monotonic()
     rows: list[Row] = []
     report(Progress("sentence", 0, len(examples), 0.0, 2.0 * len(examples)))
-    for example, found in zip(examples, answers, strict=True):
-        reference, answer = tuple(float(v) for v in found.reference), found.answer.anyway
-        rows.append(Row(example.label, reference, answer.logits, found.seconds, len(answer.warnings)))
+    for example, answered in zip(examples, answers, strict=True):
+        reference, answer = tuple(float(v) for v in answered.reference), answered.answer.anyway
+        rows.append(Row(example.label, reference, answer.logits, answered.seconds, len(answer.warnings)))
         spent = time.monotonic() - began
-        left = spent / len(rows) * (len(examples) - len(rows))
-        report(Progress("sentence", len(rows), len(examples), spent, left))
+        remaining = spent / len(rows) * (len(examples) - len(rows))
+        report(Progress("sentence", len(rows), len(examples), spent, remaining))
     return rows
 
 

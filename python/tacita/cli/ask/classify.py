@@ -1,4 +1,4 @@
-"""`tacita classify`: texts or pairs of texts in, labels out, on the interpreter of choice."""
+"""`tacita classify` labels texts or pairs of texts, on the interpreter of choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Which columns of a file of tabs hold what, by the names in its first line.
+r"""Reads files of texts, by line or by columns that the names in the first line tell.
 
 >>> columns_of("sentence\tlabel")
 Columns(texts=(0,), label=1)
@@ -43,25 +43,25 @@ FIRSTS = ("text", "text1", "sentence1", "text_a", "premise", "question", "query"
 
 @dataclass(frozen=True)
 class Columns:
-    """texts: of a text, or of both of a pair. label: None without one."""
+    """The columns of a file. texts: of a text, or of both of a pair. label: None without one."""
 
     texts: tuple[int, ...]
     label: int | None
 
     def text(self, line: str) -> Text | None:
-        """The text or the pair of a line; None where a cell is missing or empty."""
+        """Returns the text or the pair of a line; None where a cell is missing or empty."""
         cells = [cell.strip() for cell in line.split("\t")]
-        found = tuple(cells[at] for at in self.texts if at < len(cells) and cells[at])
-        if len(found) < len(self.texts):
+        parts = tuple(cells[at] for at in self.texts if at < len(cells) and cells[at])
+        if len(parts) < len(self.texts):
             return None
-        return found[0] if len(found) == 1 else (found[0], found[1])
+        return parts[0] if len(parts) == 1 else (parts[0], parts[1])
 
 
 PAIR = Columns((0, 1), None)  # of a file without a header
 
 
 def columns_of(header: str) -> Columns:
-    """By the names of a header. Raises InputError where these leave no text, or more than two."""
+    """Returns the columns by the names of a header. Raises InputError for no text column or more than two."""
     names = [name.strip().lower() for name in header.split("\t")]
     label = next((at for at, name in enumerate(names) if name in LABELS), None)
     if label is None and len(names) == 2 and names[1] not in SECONDS:
@@ -76,26 +76,26 @@ def columns_of(header: str) -> Columns:
 
 
 def is_header(line: str) -> bool:
-    """Whether a line of a file of pairs names its columns."""
+    """Tells whether a line of a file of pairs names its columns."""
     names = [name.strip().lower() for name in line.split("\t")]
     return len(names) > 1 and set(names) <= {*FIRSTS, *SECONDS, *LABELS, *COUNTERS}
 
 
 def texts_of(lines: Sequence[str]) -> list[Text]:
-    """Texts or pairs of the lines of a file with a header; those without are left out."""
+    """Returns the texts or pairs of a file with a header; lines without are left out. lines: header first."""
     columns = columns_of(lines[0])
     return [text for line in lines[1:] if (text := columns.text(line)) is not None]
 
 
-# A file of texts or pairs, one a line: what can be classified, and by number what cannot.
+# A file of texts or pairs, one a line; lines that cannot be classified are named by number.
 
 MAX_BYTES = 1 << 28  # of a file of texts
 
 
 @dataclass(frozen=True)
 class Line:
-    """number: from 1, as editors count. text: stripped, or both of a pair; empty when `problem` says why it
-    cannot be classified."""
+    """A line of a file. number: from 1, as editors count. text: stripped, or both of a pair; empty when
+    `problem` says why it cannot be classified."""
 
     number: int
     text: Text
@@ -103,7 +103,8 @@ class Line:
 
 
 def read_lines(path: Path) -> list[Line]:
-    """The lines of a file ("-": standard input) that are not blank; one that is not UTF-8 has a problem.
+    """Reads the lines of a file ("-": standard input) that are not blank; one that is not UTF-8 has a
+    problem.
 
     Raises InputError for a file that cannot be read, is huge, or holds no text.
     """
@@ -115,8 +116,8 @@ def read_lines(path: Path) -> list[Line]:
 
 
 def read_pairs(path: Path) -> list[Line]:
-    """As `read_lines`, of a file of two texts a line with a tab between; a first line that names columns says
-    which (`columns`)."""
+    """Reads a file of two texts a line with a tab between; a first line that names columns says which two.
+    Raises InputError as `read_lines`, and for a header of one column of texts."""
     lines = read_lines(path)
     first, columns = str(lines[0].text), PAIR
     if is_header(first):
@@ -127,7 +128,7 @@ def read_pairs(path: Path) -> list[Line]:
 
 
 def in_pairs(texts: Sequence[str]) -> list[Line]:
-    """Texts of a command line, two by two. Raises InputError for an odd number."""
+    """Pairs the texts of a command line, two by two. Raises InputError for an odd number."""
     if len(texts) % 2:
         raise InputError(f"--pair: {len(texts)} texts", hint="two texts for each pair")
     pairs = zip(texts[::2], texts[1::2], strict=True)
@@ -135,16 +136,17 @@ def in_pairs(texts: Sequence[str]) -> list[Line]:
 
 
 def checked(model: Embedder, lines: Sequence[Line], tokens: int) -> list[Line]:
-    """The same lines, those over `tokens` tokens or the model's positions, or without a known word with a
-    problem."""
+    """Returns the same lines; those over `tokens` tokens or the model's positions, or without a known word,
+    have a problem."""
     return [line if line.problem else _fitted(model, line, tokens) for line in lines]
 
 
 def admitted(
     model: Embedder, tokens: int, lines: Sequence[Line], file: Path | None
 ) -> tuple[list[Line], bool]:
-    """Lines that fit a server's plan, and whether others were left out: of a file those are named, of the
-    command line they are an error. Raises InputError, and typer.Exit where nothing of a file is left."""
+    """Returns the lines that fit a server's plan, and whether others were left out. Those of a file are named
+    on stderr; one of the command line is an error. Raises InputError, and typer.Exit where nothing of a file
+    fits."""
     if file is None:
         for line in lines:
             if (count := length_of(model, line.text)) > tokens:
@@ -158,7 +160,7 @@ def admitted(
 
 
 def report_problems(path: Path, lines: Sequence[Line]) -> bool:
-    """Names each line that cannot be classified on stderr; whether there was one."""
+    """Names each line that cannot be classified on stderr, and tells whether there was one."""
     bad = [line for line in lines if line.problem]
     for line in bad:
         err.print(f"[red]{shown(str(path))}:{line.number}:[/red] {shown(line.problem)}", soft_wrap=True)
@@ -197,13 +199,13 @@ def _paired(line: Line, columns: Columns) -> Line:
 
 def _fitted(model: Embedder, line: Line, tokens: int) -> Line:
     try:
-        found = length_of(model, line.text)
+        count = length_of(model, line.text)
     except InputError as error:
         return Line(line.number, "", str(error))
     positions = model.config.positions
-    if found > min(tokens, positions):
+    if count > min(tokens, positions):
         limit = f"the plan {tokens}" if tokens <= positions else f"the model {positions} positions"
-        return Line(line.number, "", f"the text has {found} tokens, {limit}")
+        return Line(line.number, "", f"the text has {count} tokens, {limit}")
     return line
 
 
@@ -213,7 +215,7 @@ def _fitted(model: Embedder, line: Line, tokens: int) -> Line:
 
 @dataclass(frozen=True)
 class Labelled:
-    """A text and its label number, of a regression the number; -1 when `line.problem` says why there is
+    """A text and its label number, or the number of a regression; -1 when `line.problem` says why there is
     none."""
 
     line: Line
@@ -221,8 +223,8 @@ class Labelled:
 
 
 def read_labelled(path: Path, *, real: bool = False) -> list[Labelled]:
-    """All lines but the header and blank ones; malformed ones and those that are not UTF-8 with a problem.
-    real: the labels are numbers of a regression.
+    """Reads all lines but the header and blank ones; malformed ones and those that are not UTF-8 have a
+    problem. real: the labels are numbers of a regression.
 
     Raises InputError for a file that cannot be read, is huge, or holds no text.
     """
@@ -234,14 +236,14 @@ def read_labelled(path: Path, *, real: bool = False) -> list[Labelled]:
 
 
 def fitted(model: Checkpoint, examples: list[Labelled], tokens: int) -> list[Labelled]:
-    """The same, those over `tokens` tokens or the model's positions with a problem."""
+    """Returns the same; those over `tokens` tokens or the model's positions have a problem."""
     lines = checked(model, [example.line for example in examples], tokens)
     return [Labelled(line, example.label) for line, example in zip(lines, examples, strict=True)]
 
 
 def read_examples(path: Path) -> list[tuple[Text, int]]:
-    """(text, label) pairs of a file that is expected to be whole. Raises InputError naming the first line
-    that is not."""
+    """Reads the (text, label) pairs of a file without malformed lines. Raises InputError naming the first
+    that is malformed."""
     examples = read_labelled(path)
     for example in examples:
         if example.line.problem:
@@ -267,6 +269,6 @@ def _number(cell: str) -> float | None:
 
 def _real(cell: str) -> float | None:
     try:
-        return found if math.isfinite(found := float(cell)) else None
+        return number if math.isfinite(number := float(cell)) else None
     except ValueError:
         return None

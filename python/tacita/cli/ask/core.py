@@ -1,5 +1,5 @@
-"""What all commands that ask a model have in common: from lines of texts to answers, on the interpreter of
-choice or with a server, shown and reported."""
+"""Asks a model for all commands: takes lines of texts, on the interpreter of choice or with a server, and
+shows and reports the answers."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ Answerer = Callable[
 
 @dataclass(frozen=True)
 class Question:
-    """verb: the command, a key of `texts.task.GIVES`. lines: texts. file: they are from, if any. others:
-    kinds of models that the command takes besides its own. suits: called with the model's name and sha256
-    (empty of a server's) before anything is asked, to refuse it. show_anyway: answers that failed their
-    checks, too.
+    """The texts of a command. verb: the command, a key of `texts.task.GIVES`. file: where the lines are from,
+    if from one. others: kinds of models that the command takes besides its own. suits: called with the
+    model's name and sha256 (empty for a server's) before anything is asked, to refuse it. show_anyway: shows
+    answers that failed their checks, too.
     """
 
     verb: str
@@ -61,14 +61,14 @@ class Question:
     show_anyway: bool = False
 
     def visible(self, answer: api.Answer) -> api.Answer:
-        """What of an answer may be seen."""
+        """Returns the answer as it may be shown: whole with `show_anyway`, even where checks failed."""
         return answer.anyway if self.show_anyway else answer
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """answers: beside their lines. model: name, and sha256 where the model is here. complete: whether every
-    line has an answer."""
+    """The outcome of a command. answers: beside their lines. model, sha256: the model's name, and its hash
+    where the model is on this machine. complete: whether every line has an answer."""
 
     answers: Sequence[tuple[Line, api.Answer]]
     model: str
@@ -76,13 +76,14 @@ class Outcome:
     complete: bool
 
     def end(self) -> None:
-        """Ends the command, with its exit status (`cli.app`) where that is not 0."""
+        """Ends the command by typer.Exit where its exit status (`cli.app`) is not 0."""
         if status := status_of((answer for _, answer in self.answers), complete=self.complete):
             raise typer.Exit(status)
 
 
 def lines_of(verb: str, texts: Sequence[str], file: Path | None, *, pair: bool = False) -> list[Line]:
-    """Texts of the command line or of a file. Raises InputError for both or none, or an empty text."""
+    """Reads the texts of the command line or of a file. Raises InputError for both or none, or an empty
+    text."""
     if bool(texts) == (file is not None):
         raise InputError(f"{verb}: give texts or a --file of them", hint="exactly one of the two")
     if file is not None:
@@ -93,8 +94,8 @@ def lines_of(verb: str, texts: Sequence[str], file: Path | None, *, pair: bool =
 
 
 def ask(question: Question, asked: Asked, running: Running) -> Outcome:
-    """All answers, shown and reported. Raises typer.Exit where no line can be asked; what planning and
-    running raise."""
+    """Asks, shows and reports all texts, and returns their answers. Raises typer.Exit where no line can be
+    asked, and what planning and running raise."""
     require_spread(running)
     question = replace(question, show_anyway=running.show_anyway)
     if service := running.served:
@@ -115,15 +116,16 @@ def ask(question: Question, asked: Asked, running: Running) -> Outcome:
     seconds = {"plan": time.monotonic() - began}
     if isinstance(plan, TwoPartyPlan) and running.backend is BackendName.ckks and not running.ray:
         with _own_server(plan, checkpoint, running.threads) as (target, whom):
-            found = _connected(replace(question, lines=good), running.connected(target, whom), running.json)
-        return replace(found, sha256=checkpoint.sha256, complete=found.complete and not spoiled)
+            own = running.connection_to(target, whom)
+            outcome = _connected(replace(question, lines=good), own, running.json)
+        return replace(outcome, sha256=checkpoint.sha256, complete=outcome.complete and not spoiled)
     results = _on_this_machine(plan, checkpoint, lines, question, running, seconds, asked.wish.link)
     answers = [(line, result.answer) for line, result in zip(good, results, strict=True)]
     return Outcome(answers, checkpoint.name, checkpoint.sha256, not spoiled)
 
 
 def _wish(wish: Wish, lines: Sequence[Line], *, several: bool) -> Wish:
-    """For so many texts."""
+    """Returns the wish for these texts: calibrated for them, and with their number where it matters."""
     wish = wish.calibrated_for([line.text for line in lines])
     return replace(wish, inputs=len(lines) if several or wish.scheme else None)
 
@@ -147,15 +149,16 @@ def _on_this_machine(
     seconds: Seconds,
     link: LinkSpeed | None,
 ) -> list[Classified]:
-    """Answers beside the float model's; shows them and the run's figures."""
+    """Answers on this machine, beside the float model; shows the answers and the run's figures."""
     work, backend, more = running.work, running.backend, dict[str, Any]()
     good = [line for line in lines if not line.problem]
     texts = [line.text for line in good]
     with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
         place = Place(Path(folder), running.threads, running.memory, running.allow_insecure, bar=progress)
         save(plan, Workdir(Path(folder)).plan) if work else None
-        here, given = _answerer(backend, plan, checkpoint, place, seconds), (plan, checkpoint, place, running)
-        with by_ray(*given, texts, link, seconds, more) if running.ray else here as answerer:
+        here = _answerer(backend, plan, checkpoint, place, seconds)
+        ray = (plan, checkpoint, place, running, texts, link, seconds, more)
+        with by_ray(*ray) if running.ray else here as answerer:
             results = _answered(plan, checkpoint, good, answerer, question.visible)
         sizes = _sizes(Workdir(Path(folder)))
     figures = run_report(
@@ -182,7 +185,7 @@ def _answered(
     answerer: Answerer,
     visible: Callable[[api.Answer], api.Answer],
 ) -> list[Classified]:
-    """The texts, as many a request as the plan holds. visible: see `Question.visible`."""
+    """Answers the texts, as many a request as the plan holds. visible: `Question.visible`."""
     groups = [lines[at : at + plan.batch] for at in range(0, len(lines), plan.batch)]
     results: list[Classified] = []
     for index, group in enumerate(groups, 1):
@@ -198,7 +201,7 @@ def _answered(
 def _own_server(
     plan: TwoPartyPlan, checkpoint: Checkpoint, threads: int
 ) -> Iterator[tuple[str, connection.Trusted]]:
-    """A server on this machine, for want of one to connect to, and whom to trust there."""
+    """Starts a two-party server on this machine, and yields its HOST:PORT and whom to trust there."""
     with listening(scheme_of(plan.scheme).server(plan, checkpoint), threads) as address:
         target = f"{address.host}:{address.port}"
         out.print(
@@ -213,7 +216,8 @@ def _own_server(
 def _answerer(
     backend: BackendName, plan: AnyPlan, checkpoint: Checkpoint, place: Place, seconds: Seconds
 ) -> Iterator[Answerer]:
-    """In the clear, or with both sides on this machine; what is done once is added to the seconds."""
+    """Yields what answers a request: in the clear, or with both sides on this machine. The seconds of what is
+    done once are added to `seconds`."""
     if backend is not BackendName.ckks:
         yield lambda texts, title: _locally(backend, plan, checkpoint, texts, title)
         return
@@ -232,6 +236,6 @@ def _locally(
 
 
 def _sizes(files: Workdir) -> dict[str, int]:
-    """Bytes of the files that pass between the parties; 0 where none was made."""
+    """Returns the bytes of the files that pass between the parties; 0 where none was made."""
     paths = {"evaluation_keys": files.evaluation_keys, "request": files.request, "response": files.response}
     return {name: path.stat().st_size if path.exists() else 0 for name, path in paths.items()}

@@ -1,5 +1,5 @@
-"""How a command that asks a model runs: options that all of them have, declared once. A command takes
-`running: Running` in their place."""
+"""Declares the options of a run that all commands have that ask a model. A command takes `running: Running`
+in their place."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ Name = Annotated[
 
 @dataclass(frozen=True)
 class Running:
-    """backend, threads, memory (GB), work, json, allow_insecure: of a run on this machine; ray, ray_nodes,
-    ray_cores: on others. show_anyway: answers that failed their checks, too. The rest: of a connection to a
-    server."""
+    """The options of a run. backend, threads, memory (GB), work, json, allow_insecure: on this machine; ray,
+    ray_nodes, ray_cores: on others. show_anyway: shows answers that failed their checks, too. The rest
+    describes a connection to a server."""
 
     backend: BackendName
     threads: int
@@ -111,11 +111,11 @@ class Running:
 
     @property
     def connection(self) -> Connection | None:
-        """To the server that --connect names. Raises InputError for half an identity."""
+        """The connection to the server that --connect names. Raises InputError for half an identity."""
         return connection_of(vars(self))
 
-    def connected(self, target: str, whom: Trusted, *, own: bool = False) -> Connection:
-        """To another one. own: with the identity that the options name."""
+    def connection_to(self, target: str, whom: Trusted, *, own: bool = False) -> Connection:
+        """Returns a connection to another server. own: with the identity that the options name."""
         identity = identity_of(self.certificate, self.key) if own else None
         return Connection(target, whom, identity, self.timeout, self.threads, self.profile)
 
@@ -170,7 +170,8 @@ def _reached(given: dict[str, Any]) -> Connection | Served | None:
 
 
 def served_of(options: Mapping[str, Any]) -> Served | None:
-    """The service that --connect names by an URL. Raises InputError for options that are for others."""
+    """Returns the service that --connect names by an URL; None for HOST:PORT, or without one. Raises
+    InputError for options that are for others."""
     target = options["connect"]
     if target is None or not is_url(target):
         if options["token_file"]:
@@ -185,7 +186,7 @@ def served_of(options: Mapping[str, Any]) -> Served | None:
 
 
 def connection_of(options: Mapping[str, Any]) -> Connection | None:
-    """To the server that --connect names. Raises InputError for half an identity."""
+    """Returns the connection to the server that --connect names. Raises InputError for half an identity."""
     if options["connect"] is None:
         return None
     whom = Trusted(options["trust"], options["fingerprint"], options["name"], options["insecure_plain_tcp"])
@@ -214,20 +215,20 @@ class Answered:
 def answered_locally(
     plan: AnyPlan, model: Path, pooling: str | None, texts: Sequence[Text], *, backend: str, processes: int
 ) -> Iterator[Iterator[Answered]]:
-    """Answers in the order of the texts, as they come. The processes end with the block."""
+    """Yields the answers in the order of the texts, as they come. The processes end with the block."""
     work = partial(_answered, plan, str(model), pooling, backend)
     with ProcessPoolExecutor(min(processes, len(texts)), mp_context=get_context("spawn")) as workers:
         yield workers.map(work, enumerate(texts))
 
 
-_opened = lru_cache(maxsize=1)(load)  # the model of a process
+_load_once = lru_cache(maxsize=1)(load)  # the model of a process
 
 
 def _answered(
     plan: AnyPlan, model: str, pooling: str | None, backend: str, numbered: tuple[int, Text]
 ) -> Answered:
     seed, text = numbered
-    checkpoint = _opened(model, pooling=pooling)
+    checkpoint = _load_once(model, pooling=pooling)
     began = time.monotonic()
     answer = api.classify_locally(plan, checkpoint, text, backend=backend, seed=seed)
     seconds = time.monotonic() - began

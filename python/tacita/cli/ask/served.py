@@ -1,4 +1,4 @@
-"""`tacita classify --connect https://...` and its like: texts that a service answers, whatever the scheme."""
+"""Asks a service, whatever the scheme: `tacita classify --connect https://...` and its like."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tacita.cli.ask.columns import Line, admitted
-from tacita.cli.asked import brackets, said, text_of
+from tacita.cli.asked import brackets, summary_of, text_of
 from tacita.cli.console import duration, err, out, progress, reporting, several, shown, size, write_report
 from tacita.cli.options import option
 from tacita.cli.two_party.connect import Asking
@@ -41,7 +41,8 @@ TokenFile = Annotated[
 
 
 def token_of(path: Path | None) -> str | None:
-    """The token, or None where nobody gave one. Raises InputError, without what the file holds."""
+    """Returns the token of the file or the environment, or None. Raises InputError, which does not repeat
+    what the file holds."""
     if path is None:
         return os.environ.get(VARIABLE, "").strip() or None
     try:
@@ -58,7 +59,7 @@ def token_of(path: Path | None) -> str | None:
 
 @dataclass(frozen=True)
 class Served:
-    """A service, and whom to trust there; see `tacita.connect`."""
+    """A service, and whom to trust there: the arguments of `tacita.connect`."""
 
     url: str
     trust: Path | None
@@ -69,7 +70,7 @@ class Served:
     allow_insecure: bool
 
     def connect(self) -> Service:
-        """Nothing is sent yet. Raises InputError."""
+        """Makes the client; nothing is sent yet. Raises InputError."""
         return connect(
             self.url,
             token=token_of(self.token),
@@ -83,7 +84,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Result:
-    """One text's answer. request: from 1; cost: of all texts of that request."""
+    """A text's answer. request: its number, from 1. cost: of all texts of that request."""
 
     line: Line
     answer: Answer
@@ -94,12 +95,12 @@ class Result:
 def ask(
     question: Asking, how: Served, folder: Path, scheme: str | None, json: Path | None
 ) -> tuple[list[Result], bool, str]:
-    """Asks every text and shows what it cost: all answers, whether there is one for each line, and
-    the model's name. folder: as --model gives it, a name at the service. Raises InputError for
-    what is not offered."""
+    """Asks every text and shows what it cost. Returns all answers, whether there is one for each line, and
+    the model's name. folder: as --model gives it, a name at the service. Raises InputError for what is not
+    offered."""
     began = time.monotonic()
     with how.connect() as service:
-        session, opening = _opened(service, question, named(service, folder), scheme)
+        session, opening = _open_priced(service, question, named(service, folder), scheme)
         question.suits(session.plan.name, "")
         good, spoiled = admitted(_front(session), session.plan.tokens, question.lines, question.file)
         results = _answered(session, question, good, opening, json, began)
@@ -112,7 +113,7 @@ def ask(
 
 
 def named(service: Service, folder: Path) -> str | None:
-    """The model to ask for: none where the option was left out and the service has none of that name."""
+    """Returns the model to ask for: None where the option was left out and the service has no such model."""
     if folder != DEFAULT_MODEL:
         return str(folder)
     offered = {each.name for each in service.models().models}
@@ -122,7 +123,8 @@ def named(service: Service, folder: Path) -> str | None:
 def report(
     session: BlockingSession, results: Sequence[Result], opening: Cost, seconds: float
 ) -> dict[str, Any]:
-    """The figures of `--json`. Bytes and seconds of steps are sums over requests and what came before."""
+    """Returns the figures of `--json`. Bytes and seconds of steps are sums over all requests and what came
+    before them. opening: the cost of opening the session; seconds: of everything."""
     plan, costs = session.plan, {0: opening, **{result.request: result.cost for result in results}}
     steps = dict.fromkeys(step for cost in costs.values() for step in cost.seconds)
     return {
@@ -143,12 +145,12 @@ def report(
     }
 
 
-def _opened(
+def _open_priced(
     service: Service, question: Asking, model: str | None, scheme: str | None
 ) -> tuple[BlockingSession, Cost]:
-    """The plan to ask, which it shows, with what it will take; and what it cost to fetch."""
+    """Opens a session and shows its plan and what a request will take. Returns also what opening cost."""
     verbs, meter = [question.verb, *question.others], Meter()
-    session = opened(service, verbs, model, scheme, meter, len(question.lines))
+    session = open_session(service, verbs, model, scheme, meter, len(question.lines))
     offer = session.offer
     sent = size(offer.traffic_bytes or offer.request_bytes + offer.response_bytes)
     keys = f", and {size(offer.keys_bytes)} of keys, made and sent once" if offer.keys_bytes else ""
@@ -156,7 +158,7 @@ def _opened(
     return session, meter.cost
 
 
-def opened(
+def open_session(
     service: Service,
     verbs: Sequence[str],
     model: str | None,
@@ -164,7 +166,7 @@ def opened(
     meter: Meter,
     texts: int = 1,
 ) -> BlockingSession:
-    """The plan to ask, which it shows."""
+    """Opens a session and shows its plan."""
     session = service.open(verbs, model, scheme, meter, texts)
     plan, bits = session.plan, session.offer.security_bits
     secure = f", {bits} bits" if bits else ""
@@ -177,7 +179,7 @@ def opened(
 
 
 def _front(session: BlockingSession) -> Embedder:
-    """Raises InputError for a model that has none."""
+    """Returns the tokenizer and the embedding. Raises InputError for a model without."""
     if session.front is None:
         raise InputError("the model starts from hidden states", hint="ask it from Python")
     return session.front
@@ -191,8 +193,8 @@ def _answered(
     json: Path | None,
     began: float,
 ) -> list[Result]:
-    """As many texts a request as the plan holds. When one fails, the answers that came are written before the
-    error goes on."""
+    """Asks as many texts a request as the plan holds. When one fails, the answers that came are written to
+    the report before the error goes on."""
     batch, results = session.plan.batch, list[Result]()
     groups = [lines[at : at + batch] for at in range(0, len(lines), batch)]
     try:
@@ -211,8 +213,8 @@ def _one(
     session: BlockingSession, question: Asking, group: Sequence[Line], number: int, title: str
 ) -> list[Result]:
     meter = Meter()
-    with progress(title) as told:
-        answers = map(question.visible, session.answer([line.text for line in group], meter, told))
+    with progress(title) as bar:
+        answers = map(question.visible, session.answer([line.text for line in group], meter, bar))
     results = [Result(*pair, number, meter.cost) for pair in zip(group, answers, strict=True)]
     for result in results:
         _show(result)
@@ -221,7 +223,9 @@ def _one(
 
 def _show(result: Result) -> None:
     answer = result.answer
-    out.print(f"[bold]{said(answer)}[/bold]{brackets(answer)}  {text_of(result.line.text)}", soft_wrap=True)
+    out.print(
+        f"[bold]{summary_of(answer)}[/bold]{brackets(answer)}  {text_of(result.line.text)}", soft_wrap=True
+    )
     for warning in answer.warnings:
         err.print(f"[yellow]warning:[/yellow] {shown(warning)}", soft_wrap=True)
 

@@ -1,5 +1,5 @@
-"""`--ray`: a command's requests spread over machines, what that will take said before, and beside it what it
-took."""
+"""Spreads a command's requests over machines (`--ray`), and shows the predicted time before and beside the
+measured one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ RAY = (("ray", Ray, None), ("ray_nodes", Nodes, None), ("ray_cores", Cores, None
 
 
 def require_spread(running: Running) -> None:
-    """Before a plan is made. Raises InputError for options that do not go together, or without Ray."""
+    """Checks the options before a plan is made. Raises InputError for those that do not go together, or
+    without Ray."""
     if running.ray is None:
         if running.ray_nodes or running.ray_cores:
             raise InputError("--ray-nodes or --ray-cores without --ray", hint="--ray local")
@@ -70,8 +71,8 @@ def by_ray(
     seconds: Seconds,
     figures: dict[str, Any],
 ) -> Iterator[Answerer]:
-    """Answers request after request, which are evaluated side by side. Afterwards `seconds` has those of what
-    was done once, and `figures` what the report says of the machines. Raises as `spreading`."""
+    """Yields what answers request after request, which are evaluated side by side. Afterwards `seconds` has
+    those of what was done once, and `figures` what the report says of the machines. Raises as `spreading`."""
     groups = [texts[at : at + plan.batch] for at in range(0, len(texts), plan.batch)]
     with spreading(plan, model, place, _where(running), link=link) as run:
         first = run.forecast(len(groups))
@@ -89,7 +90,7 @@ def _where(running: Running) -> Where:
 
 
 def _figures(run: Spread, groups: Sequence[Group], measured: float, seconds: Seconds) -> dict[str, Any]:
-    """In place of the sums over requests, which took place side by side."""
+    """Returns the figures of a run side by side, which replace the sums over its requests."""
     wall, count = measured - seconds.get("keygen", 0.0), sum(map(len, groups))
     cluster = {
         "nodes": run.cluster.nodes,

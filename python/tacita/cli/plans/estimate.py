@@ -1,4 +1,4 @@
-"""`tacita estimate`: time, memory, bytes, error and security of a plan, stage by stage, without running
+"""`tacita estimate` shows time, memory, bytes, error and security of a plan, stage by stage, without running
 it."""
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ PlanFile = Annotated[Path | None, option("--plan", help="An existing plan; witho
 @asking()
 def run(asked: Asked, plan: PlanFile = None, memory: Memory = MEMORY_GB, json: Json = None) -> None:
     """Say what a run would cost."""
-    found = load(plan) if plan is not None else planned(asked.load(), asked.wish)
+    priced = load(plan) if plan is not None else planned(asked.load(), asked.wish)
     inputs, link = asked.wish.inputs, asked.wish.link
-    with reporting(json, scheme_of(found.scheme).estimate(found, inputs, link=link, memory=memory)):
-        if isinstance(found, Plan):
-            show_stages(found, memory)
-        show_estimate(found, inputs, memory, link)
-        tell_connection(found)
+    with reporting(json, scheme_of(priced.scheme).estimate(priced, inputs, link=link, memory=memory)):
+        if isinstance(priced, Plan):
+            show_stages(priced, memory)
+        show_estimate(priced, inputs, memory, link)
+        tell_connection(priced)
 
 
 def show_stages(plan: Plan, memory: float = MEMORY_GB) -> None:
-    """One line per stage, wide enough for its name."""
+    """Shows one line per stage, wide enough for its name."""
     width = max(len(shown(stage.name)) for stage in plan.stages)
     head = (
         f"{'seconds':>9} {'a text':>9} {'bootstraps':>10} {'switches':>8} {'products':>8} {'memory':>9} "
@@ -57,16 +57,16 @@ def show_stages(plan: Plan, memory: float = MEMORY_GB) -> None:
 def show_estimate(
     plan: AnyPlan, inputs: int | None = None, memory: float = MEMORY_GB, link: LinkSpeed | None = None
 ) -> None:
-    """The estimate of a whole run as a table."""
-    found = scheme_of(plan.scheme).estimate(plan, inputs, link=link, memory=memory)
+    """Shows the estimate of a whole run as a table."""
+    figures = scheme_of(plan.scheme).estimate(plan, inputs, link=link, memory=memory)
     if isinstance(plan, Plan):
-        _show_ciphertexts(plan, found)
+        _show_ciphertexts(plan, figures)
     else:
-        _show_two_parties(plan, found)
+        _show_two_parties(plan, figures)
 
 
-def _show_ciphertexts(plan: Plan, found: dict[str, Any]) -> None:
-    p, memory = plan.prediction, found["memory_limit_gb"]
+def _show_ciphertexts(plan: Plan, figures: dict[str, Any]) -> None:
+    p, memory = plan.prediction, figures["memory_limit_gb"]
     table = Table(show_header=False, box=None)
     table.add_row("machine", f"{shown(p.machine)}, {p.threads} threads")
     request = f"{several(plan.batch, 'text')} of up to {plan.tokens} tokens a request"
@@ -74,40 +74,42 @@ def _show_ciphertexts(plan: Plan, found: dict[str, Any]) -> None:
     for step in ("keygen", "evaluate"):
         table.add_row(step, duration(p.seconds[step]))
     if "touch" in p.seconds:
-        table.add_row("new memory, first request", duration(found["touch_seconds"]))
-        table.add_row("to disk and back, a request", duration(found["spill_seconds"]))
-    counts = f"{several(found['inputs'], 'text')} in {several(found['requests'], 'request')}"
-    texts = f"{counts}, {found['seconds_per_input']:.2f} s a text"
-    table.add_row("all texts", f"{duration(found['wall_seconds'])}: {texts}")
+        table.add_row("new memory, first request", duration(figures["touch_seconds"]))
+        table.add_row("to disk and back, a request", duration(figures["spill_seconds"]))
+    counts = f"{several(figures['inputs'], 'text')} in {several(figures['requests'], 'request')}"
+    texts = f"{counts}, {figures['seconds_per_input']:.2f} s a text"
+    table.add_row("all texts", f"{duration(figures['wall_seconds'])}: {texts}")
     for name, count in p.bytes.items():
         table.add_row(shown(name.replace("_", " ")), size(count))
     table.add_row(
-        "disk for spilled ciphertexts", f"{found['spill_gb']:.2f} GB at most, within {memory:g} GB of memory"
+        "disk for spilled ciphertexts",
+        f"{figures['spill_gb']:.2f} GB at most, within {memory:g} GB of memory",
     )
     table.add_row("rotation keys", str(len(plan.rotations)))
     table.add_row("bootstraps", str(plan.bootstraps))
     table.add_row("error of the logits", f"{p.error}, shown in steps of {plan.logit_step:g}")
     table.add_row("security", security_line(parameters(plan)))
     out.print(table)
-    for line in found["too_large"]:
+    for line in figures["too_large"]:
         out.print(f"[yellow]warning:[/yellow] {shown(line)}", soft_wrap=True)
 
 
-def _show_two_parties(plan: TwoPartyPlan, found: dict[str, Any]) -> None:
+def _show_two_parties(plan: TwoPartyPlan, figures: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None)
     table.add_row(
         "model",
         f"{shown(plan.name)}, {several(plan.config.layers, 'layer')}, {plan.tokens} tokens, two parties",
     )
-    for link, seconds in found["seconds_per_input"].items():
+    for link, seconds in figures["seconds_per_input"].items():
         table.add_row(f"a text, {link}", duration(seconds))
-    if found["inputs"] > 1:
-        table.add_row(several(found["inputs"], "text"), duration(found["wall_seconds"]))
+    if figures["inputs"] > 1:
+        table.add_row(several(figures["inputs"], "text"), duration(figures["wall_seconds"]))
     table.add_row(
-        "sent, both directions", f"{size(found['bytes_per_input'])} a text, {size(found['setup_bytes'])} once"
+        "sent, both directions",
+        f"{size(figures['bytes_per_input'])} a text, {size(figures['setup_bytes'])} once",
     )
-    table.add_row("correlated transfers", f"{found['transfers_per_input']:,} a text")
+    table.add_row("correlated transfers", f"{figures['transfers_per_input']:,} a text")
     table.add_row("security", TWO_PARTIES)
-    failure = found["failure_log2"]
+    failure = figures["failure_log2"]
     table.add_row("wrong by chance", in_words(-math.inf if failure is None else failure))
     out.print(table)

@@ -1,4 +1,4 @@
-"""Planning with a progress bar, and the line that says why this scheme and no other."""
+"""Plans with a progress bar, and says in one line why this scheme was chosen."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CONNECTED = "needs a connection: `tacita serve` answers, `tacita classify --conn
 
 
 def planned(model: Checkpoint, wish: Wish) -> AnyPlan:
-    """Plans by this machine's prices unless others are wished, and says which; and in one line why, when the
-    scheme or its packing was ours to choose. Raises what `choose_plan` raises, FileError for damaged prices.
-    """
+    """Makes a plan by this machine's prices unless others are wished, and says which; and in one line why,
+    when the scheme or its packing was ours to choose. Raises what `choose_plan` raises, FileError for damaged
+    prices."""
     wish = replace(wish, prices=wish.prices or prices_here(wish.preset))
     with progress("plan") as report:
         choice = api.choose_plan(model, wish, progress=report, processes=threads())
@@ -37,23 +37,24 @@ def planned(model: Checkpoint, wish: Wish) -> AnyPlan:
 
 
 def tell_connection(plan: AnyPlan) -> None:
-    """Says of a scheme that needs a connection how to have one."""
+    """Says how to connect, for a plan of a scheme that needs a connection."""
     if scheme_of(plan.scheme).connected:
         out.print(f"{plan.scheme} {CONNECTED}", soft_wrap=True)
 
 
 def why(choice: Choice, what: str = "scheme") -> str:
-    """scheme auto: arion (4 texts: arion 12 s in 1 request; thor 2 min 28 s in 4 requests; by throughput).
+    """Explains a choice in a line, as
+    "scheme auto: arion (4 texts: arion 12 s in 1 request; thor 2 min 28 s in 4 requests; by throughput)".
 
     what: was to be chosen.
     """
     first, *others = choice.options
     texts = several(first.inputs, "text")
-    numbers = "; ".join(_told(option, choice.objective) for option in (first, *others))
+    numbers = "; ".join(_option_cost(option, choice.objective) for option in (first, *others))
     return f"{what} auto: {first.name} ({texts}: {numbers}; by {choice.objective.value})"
 
 
-def _told(option: Option, objective: Objective) -> str:
+def _option_cost(option: Option, objective: Objective) -> str:
     if option.refused == UNWEIGHED:
         return f"{option.scheme}: {UNWEIGHED}"
     if option.plan is None:
@@ -75,28 +76,30 @@ MADE_BY = {
 
 
 def population_line(plan: Plan) -> Iterator[str]:
-    """One line for texts, one for what they do to others in the same request."""
-    found = plan.population
-    if found.method == NOT_ESTIMATED:
+    """Yields a line about texts outside the intervals, and one about what they do to others in the same
+    request."""
+    population = plan.population
+    if population.method == NOT_ESTIMATED:
         yield (
             f"texts outside the intervals: not estimated: too few texts (under {FEW}); give more with --texts"
         )
     else:
         yield (
-            f"texts outside the intervals: {found.outside} of {found.texts} {MADE_BY[found.method]}: "
-            f"{_rates(found.per_text, found.per_text_bound)} of texts; their own answers may be off"
+            f"texts outside the intervals: {population.outside} of {population.texts} "
+            f"{MADE_BY[population.method]}: {_rates(population.per_text, population.per_text_bound)} of "
+            "texts; their own answers may be off"
         )
     if plan.batch > 1:
-        yield _others(plan, found)
+        yield _others(plan, population)
 
 
-def _others(plan: Plan, found: Population) -> str:
+def _others(plan: Plan, population: Population) -> str:
     where = f"a text further than {FAR:g} half-widths out can spoil every answer of its request"
-    if found.method == NOT_ESTIMATED:
+    if population.method == NOT_ESTIMATED:
         return f"requests: {where}; how often is not known"
-    rates = _rates(found.per_request, found.per_request_bound)
+    rates = _rates(population.per_request, population.per_request_bound)
     return (
-        f"requests of {plan.batch} texts: {where}; {found.far} texts did, which makes {rates} of full "
+        f"requests of {plan.batch} texts: {where}; {population.far} texts did, which makes {rates} of full "
         "requests"
     )
 

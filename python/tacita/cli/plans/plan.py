@@ -1,4 +1,4 @@
-"""`tacita plan`: calibrate, place, price, write plan.json; `tacita plan show`: read it."""
+"""`tacita plan` calibrates, places, prices and writes plan.json; `tacita plan show` shows it."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def run(context: typer.Context, asked: Asked, work: Work = WORK_DEFAULT, json: J
         timed.fields |= {"plan_hash": plan.hash, "scheme": plan.scheme, **_figures(plan)}
     texts_in = f" for a batch of {plan.batch}" if plan.batch > 1 else ""
     should = f"evaluate should take {duration(plan.predicted_seconds())}{texts_in}"
-    made = f"{shown(str(path))} ({plan.hash[:12]}) in {duration(timed.seconds)}"
-    out.print(f"plan: {made}; {should}", soft_wrap=True)
+    written = f"{shown(str(path))} ({plan.hash[:12]}) in {duration(timed.seconds)}"
+    out.print(f"plan: {written}; {should}", soft_wrap=True)
     tell_connection(plan)
     _tell_population(plan)
 
 
 def _figures(plan: AnyPlan) -> dict[str, Any]:
-    """What a report has of a plan of ciphertexts alone."""
+    """Returns the fields that a report has only for a plan of ciphertexts."""
     if not isinstance(plan, Plan):
         return {}
     return {"bootstraps": plan.bootstraps, "population": to_json(plan.population)}
@@ -73,7 +73,7 @@ def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAU
 
 
 def _stages(plan: Plan) -> Iterator[str]:
-    """One line per stage; counts are key switches (rotations, products, conjugations) and ciphertext
+    """Yields one line per stage; counts are key switches (rotations, products, conjugations) and ciphertext
     products."""
     yield f"{'stage':<22} {'bootstraps':<14} {'levels':<40} {'switches':>8} {'products':>8} {'seconds':>8}"
     for placed, seconds in zip(plan.stages, plan.prediction.stage_seconds, strict=True):

@@ -1,4 +1,4 @@
-"""`tacita publish`: a plan, and the folder that clients get; the server's own files stay in its work
+"""`tacita publish` makes a plan, and the folder that clients get; the server's own files stay in its work
 folder."""
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ def run(
         if planned_before:
             plan, checkpoint, _ = opened(work, asked.folder, asked.documents)
         else:
-            plan, checkpoint = _made(asked, Workdir(work).plan)
+            plan, checkpoint = _make(asked, Workdir(work).plan)
         whole = api.publish(plan, checkpoint, output)
         timed.fields |= {"plan_hash": plan.hash, "public_hash": whole, "scheme": plan.scheme}
         timed.fields["bytes"] = {"public": sum(path.stat().st_size for path in output.iterdir())}
     _tell(plan, output, Workdir(work), whole, timed.seconds)
 
 
-def _made(asked: Asked, path: Path) -> tuple[Plan, Checkpoint]:
-    """A plan that can be published, in its file. Raises InputError for one of two parties."""
+def _make(asked: Asked, path: Path) -> tuple[Plan, Checkpoint]:
+    """Makes a plan that can be published, and writes its file. Raises InputError for one of two parties."""
     if asked.wish.scheme == BUMBLEBEE:
         raise unpublished(BUMBLEBEE)
     checkpoint = asked.load()

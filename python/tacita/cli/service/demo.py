@@ -1,4 +1,4 @@
-"""`tacita demo-service`: a server and two clients here, one by ciphertexts and one by two parties."""
+"""`tacita demo-service` runs a server and two clients here, one by ciphertexts and one by two parties."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(
 
 
 def _ask(server: Started, scheme: str, text: str, data: Path, *, insecure: bool) -> None:
-    """One client, whose token, keys and cache are its own."""
+    """Asks as one client, whose token, keys and cache are its own."""
     from tacita.client.connect import connect
 
     token, trust, began = server.token(scheme), server.certificate, time.monotonic()

@@ -1,5 +1,5 @@
-"""`tacita keys`: what this user keeps of services, and how to get rid of it; with `--data`, what a server has
-of its clients."""
+"""`tacita keys` lists and removes this user's keys of services; with `--data`, a server's keys of its
+clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacita.cli.ask.running import Fingerprint, Trust
 from tacita.cli.ask.served import Served, TokenFile
 from tacita.cli.console import err, out, reporting, shown, size
 from tacita.cli.options import Insecure, Json, option
-from tacita.cli.service.kept import list_kept, remove_kept
+from tacita.cli.service import operator
 from tacita.cli.two_party.connect import TIMEOUT_DEFAULT
 from tacita.client.http.trust import address_of
 from tacita.client.store import About, PlanFolder, ServerFolder, Store, default_folder
@@ -44,7 +44,7 @@ Data = Annotated[
 def list_keys(json: Json = None, data: Data = None) -> None:
     """Show services that were asked, and the keys that are kept for them."""
     if data is not None:
-        list_kept(data, json)
+        operator.list_keys(data, json)
         return
     store = Store(default_folder())
     rows = [row for server in store.servers for row in _rows(server)]
@@ -52,9 +52,9 @@ def list_keys(json: Json = None, data: Data = None) -> None:
         table = Table(Column("service", overflow="fold"), "plan", "model", "scheme", "size", "made")
         for row in rows:
             for key in row["keys"] or [None]:
-                told = (key["plan"][:12], key["model"], key["scheme"]) if key else ("none", "", "")
+                first = (key["plan"][:12], key["model"], key["scheme"]) if key else ("none", "", "")
                 more = (size(key["bytes"]), key["made"]) if key else ("", "")
-                table.add_row(shown(row["url"]), *map(shown, told), *map(shown, more))
+                table.add_row(shown(row["url"]), *map(shown, first), *map(shown, more))
         out.print(table)
 
 
@@ -72,7 +72,7 @@ def remove(
     if data is not None:
         if connect:
             raise InputError("keys remove: --data and --connect", hint="one of the two")
-        remove_kept(data, plan)
+        operator.remove_key(data, plan)
         return
     address = address_of(connect, allow_insecure=allow_insecure) if connect else None
     store = Store(default_folder())
@@ -94,29 +94,31 @@ def forget(url: Url) -> None:
 
 
 def _rows(server: ServerFolder) -> list[dict[str, Any]]:
-    """Of one service; its name in place of an address that was forgotten."""
-    known = server.record or {"url": server.path.name, "signer": ""}
-    keys = [{**vars(about), "bytes": folder.size} for folder, about in _kept(server)]
-    return [{**known, "keys": keys}] if keys or known["signer"] else []
+    """Returns the row of one service, none without keys and signer; its folder's name stands for an address
+    that was forgotten."""
+    record = server.record or {"url": server.path.name, "signer": ""}
+    keys = [{**vars(about), "bytes": folder.size} for folder, about in _key_folders(server)]
+    return [{**record, "keys": keys}] if keys or record["signer"] else []
 
 
-def _kept(server: ServerFolder) -> list[tuple[PlanFolder, About]]:
+def _key_folders(server: ServerFolder) -> list[tuple[PlanFolder, About]]:
     return [(folder, about) for folder in server.plans if (about := folder.about)]
 
 
 def _only(plan: str, servers: list[ServerFolder]) -> tuple[PlanFolder, About]:
-    """The one folder of these digits. Raises InputError for too few, none or several."""
+    """Returns the one folder whose plan begins with these digits. Raises InputError for too few digits, and
+    for none or several folders."""
     hint = "tacita keys list; --connect URL says at which service"
     if len(plan) < FEWEST:
         raise InputError(f"keys: {len(plan)} digits of a plan", hint=f"at least {FEWEST}")
-    found = [pair for server in servers for pair in _kept(server) if pair[1].plan.startswith(plan)]
-    if len(found) != 1:
-        raise InputError(f"keys: {len(found) or 'no'} keys of a plan {plan[:64]!r}", hint=hint)
-    return found[0]
+    matches = [pair for server in servers for pair in _key_folders(server) if pair[1].plan.startswith(plan)]
+    if len(matches) != 1:
+        raise InputError(f"keys: {len(matches) or 'no'} keys of a plan {plan[:64]!r}", hint=hint)
+    return matches[0]
 
 
 def _remove_there(how: Served, key: str) -> None:
-    """As far as the service can be reached: here the key is gone already."""
+    """Removes the server's half of a key; says so where the service cannot be reached, or refuses."""
     try:
         with how.connect() as service:
             service.remove_key(key)

@@ -1,4 +1,4 @@
-"""`tacita serve --https`: a model behind HTTPS, by any scheme, for many clients whose keys stay."""
+"""`tacita serve --https` serves a model by any scheme, for many clients whose keys stay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tacita.cli.ask.spread import RAY
 from tacita.cli.asked import Asked, standing_for
 from tacita.cli.console import duration, out, progress, shown, size
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Preset, option
-from tacita.cli.service.kept import machines, require_machines
+from tacita.cli.service.operator import machines, require_machines
 from tacita.cli.steps.evaluate import Memory
 from tacita.cli.two_party.connect import address
 from tacita.cli.two_party.identity import beyond_loopback
@@ -92,7 +92,7 @@ Drain = Annotated[
 
 @dataclass(frozen=True)
 class Serving:
-    """What `--https` and the options beside it say. where: the machines that evaluate; None for this one."""
+    """The options of `--https`, and those beside it. where: the machines that evaluate; None for this one."""
 
     https: str
     data: Path
@@ -110,7 +110,7 @@ class Serving:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port. Raises InputError."""
+        """The host and port to listen on. Raises InputError."""
         return address(self.https, "--https", 0)
 
 
@@ -168,9 +168,9 @@ async def _serve(
     async with machines(where, offers, settings.threads, settings.memory) as fleet:
         from tacita.server.core.service import Service
 
-        found = Service(offers, settings, fleet)
+        service = Service(offers, settings, fleet)
         port = listener.getsockname()[1]
-        await _listen(found, listener, own, lambda: _announce(offers, host, port, own))
+        await _listen(service, listener, own, lambda: _announce(offers, host, port, own))
 
 
 async def _listen(
@@ -197,7 +197,8 @@ async def _listen(
 
 
 def _built(given: dict[str, Any]) -> Serving | None:
-    """Raises InputError for an option that goes with --https, without it."""
+    """Takes the options of `--https` out of `given`; returns None without it. Raises InputError for one that
+    goes with --https, without it, and for values that cannot be."""
     own = {name: given.pop(name) for name, *_ in DECLARED}
     if own["https"] is None:
         for name, _, default in DECLARED:
@@ -232,7 +233,7 @@ def _schemes(given: str | None) -> tuple[str, ...]:
 
 
 def _ip_address(given: str) -> str:
-    """Raises InputError for a text that is no IP address."""
+    """Returns an IP address in its canonical form. Raises InputError for a text that is none."""
     try:
         return str(ipaddress.ip_address(given))
     except ValueError:
@@ -276,7 +277,7 @@ def _settings(service: Serving, threads: int, sessions: int) -> Settings:
 
 
 def _callers(service: Serving, own: Identity | None, names: Sequence[str]) -> dict[str, Any]:
-    """Settings of whose pages may call, and by which names. Raises InputError."""
+    """Returns the settings that say whose pages may call, and by which names. Raises InputError."""
     from tacita.server.http.connections import hosts_of, origin_of
     from tacita.server.http.listening import is_self_signed
 

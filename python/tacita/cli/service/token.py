@@ -1,4 +1,4 @@
-"""`tacita token add|list|rotate|revoke`: who may ask a `tacita serve --https`."""
+"""`tacita token add|list|rotate|revoke` manages who may ask a `tacita serve --https`."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def add(
 ) -> None:
     """Make a client's token. It is shown once; the server keeps its hash."""
     with needing("service", "token"):
-        from tacita.server.store import tokens as known
+        from tacita.server.store import tokens as registry
         from tacita.server.store.tables import Quota
     most = None if megabytes is None else megabytes * 10**6
     quota = Quota(texts, most, seconds, keys, per_minute, tokens)
     valid = None if days is None else days * DAY
-    _show(name, output, lambda: known.add(_ledger(data), name, quota, operator=operator, seconds=valid))
+    _show(name, output, lambda: registry.add(_ledger(data), name, quota, operator=operator, seconds=valid))
 
 
 @app.command()
@@ -113,7 +113,7 @@ def _ledger(data: Path) -> Ledger:
 
 
 def _show(name: str, output: Path | None, make: Callable[[], str]) -> None:
-    """A new token, on the terminal or in a new file."""
+    """Makes a token and writes it to the terminal or to a new file."""
     if output is None:
         out.print(make(), soft_wrap=True)
         return
@@ -124,7 +124,7 @@ def _show(name: str, output: Path | None, make: Callable[[], str]) -> None:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[TextIO]:
-    """Of mode 0600; there before a token is made, and gone where none is. Raises FileError."""
+    """Opens a new file of mode 0600 before a token is made, and removes it if none is. Raises FileError."""
     try:
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
     except OSError as error:
@@ -156,7 +156,7 @@ def _cells(who: Who, used: Used) -> list[str]:
 
 
 def _of(used: float, most: float | None) -> str:
-    """Both, in whole numbers."""
+    """Writes used and allowed, in whole numbers."""
     return f"{used:.0f}/{'any' if most is None else f'{most:.0f}'}"
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tacita.cli.asked import numbers, said, status_of
+from tacita.cli.asked import numbers, status_of, summary_of
 from tacita.cli.console import err, out, shown
 from tacita.cli.options import (
     PUBLIC_DEFAULT,
@@ -86,6 +86,6 @@ def _show(answer: Answer, place: str) -> None:
     logits = (
         "" if answer.empty or isinstance(answer, Chosen) else f"   {which}: {numbers(answer.logits, SHOWN)}"
     )
-    out.print(f"{place}{what}: {said(answer)}{logits}", soft_wrap=True)
+    out.print(f"{place}{what}: {summary_of(answer)}{logits}", soft_wrap=True)
     for warning in answer.warnings:
         err.print(f"[yellow]warning:[/yellow] {place}{shown(warning)}", soft_wrap=True)

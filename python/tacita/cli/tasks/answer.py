@@ -1,4 +1,4 @@
-"""`tacita answer`: a question and a context in, the part of the context that answers it out."""
+"""`tacita answer` answers a question by a part of its context."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def run(
     """Answer a question by a part of a context, neither of which the server sees."""
     if not question.strip():
         raise InputError("answer: the question is empty", hint="pass at least one word")
-    found = ask(Question("answer", [Line(1, (question, read_context(context)))]), asked, running)
-    for _, answer in found.answers:
+    outcome = ask(Question("answer", [Line(1, (question, read_context(context)))]), asked, running)
+    for _, answer in outcome.answers:
         if isinstance(answer, Extract):
             show(answer)
-    found.end()
+    outcome.end()
 
 
 def read_context(given: str) -> str:
-    """The content of a file of this name, else the text itself. Raises InputError for a file that cannot be
-    read, is huge, or is empty."""
+    """Reads the file of this name, or returns the text itself where there is none. Raises InputError for a
+    file that cannot be read, is huge, or is empty."""
     path = Path(given)
     try:
         if not path.is_file():
@@ -59,7 +59,7 @@ def read_context(given: str) -> str:
 
 
 def show(answer: Extract) -> None:
-    """The span, where it stands, and how sure the model is."""
+    """Shows the span, where it stands, and how sure the model is."""
     span = answer.span
     where = f"characters {span.start} to {span.end} of the context"
     out.print(f"[bold]{shown(span.text)}[/bold]   {where}, score {span.score:.3f}", soft_wrap=True)

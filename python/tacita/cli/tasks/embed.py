@@ -1,4 +1,4 @@
-"""`tacita embed`: texts in, vectors out, into a file of vectors or an index to search."""
+"""`tacita embed` turns texts into vectors, in a file of vectors or an index to search."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Output = Annotated[
     Path | None,
     option("--output", help="Write the vectors here: .npy (texts, numbers), or .json (a list of lists)."),
 ]
-Made = Annotated[
+NewIndex = Annotated[
     Path | None,
     option("--index", help="Write vectors and texts here, for `tacita search --index`."),
 ]
@@ -41,42 +41,43 @@ def run(
     file: TextFile = None,
     pair: Pair = False,
     output: Output = None,
-    index: Made = None,
+    index: NewIndex = None,
 ) -> None:
     """Turn texts into vectors, with a model that has no classifier."""
     if output and output.suffix not in SUFFIXES:
         raise InputError(f"--output {output}: neither .npy nor .json", hint="name the file by its format")
-    found = ask(Question("embed", lines_of("embed", texts or [], file, pair=pair), file), asked, running)
+    outcome = ask(Question("embed", lines_of("embed", texts or [], file, pair=pair), file), asked, running)
     if output:
-        write_vectors(output, found)
+        write_vectors(output, outcome)
     if index:
-        made = index_of(found)
-        made.save(index)
-        out.print(f"index: {shown(str(index))}, {several(len(made.texts), 'document')}", soft_wrap=True)
-    found.end()
+        documents = index_of(outcome)
+        documents.save(index)
+        out.print(f"index: {shown(str(index))}, {several(len(documents.texts), 'document')}", soft_wrap=True)
+    outcome.end()
 
 
-def write_vectors(path: Path, found: Outcome) -> None:
-    """The file of `--output`, whole or not at all: a vector for each text, NaN (in JSON null) in place of one
-    that failed its checks. Raises FileError."""
-    given = [answer.vector if answer.logits else None for _, answer in found.answers]
-    width = max((len(vector) for vector in given if vector is not None), default=0)
-    vectors = np.stack([np.full(width, np.nan) if vector is None else vector for vector in given])
+def write_vectors(path: Path, outcome: Outcome) -> None:
+    """Writes the file of `--output`, whole or not at all: a vector for each text, NaN (in JSON null) in place
+    of one that failed its checks. Raises FileError."""
+    answers = [answer.vector if answer.logits else None for _, answer in outcome.answers]
+    width = max((len(vector) for vector in answers if vector is not None), default=0)
+    vectors = np.stack([np.full(width, np.nan) if vector is None else vector for vector in answers])
     try:
         with replacing(path) as temporary, temporary.open("wb") as file:
             if path.suffix == ".npy":
                 np.save(file, vectors)
             else:
-                rows = [None if vector is None else vector.tolist() for vector in given]
+                rows = [None if vector is None else vector.tolist() for vector in answers]
                 file.write(json.dumps(rows).encode())
     except OSError as error:
         raise FileError(f"{path}: cannot be written ({error})", hint="choose another file") from error
 
 
-def index_of(found: Outcome) -> Index:
-    """Documents and vectors of an outcome; those of an answer that must not be trusted are left out."""
-    kept = [(line, answer) for line, answer in found.answers if not answer.warnings]
-    if not kept:
+def index_of(outcome: Outcome) -> Index:
+    """Makes an index of the texts and vectors of an outcome; those of an answer with warnings are left out.
+    Raises InputError where none is left."""
+    trusted = [(line, answer) for line, answer in outcome.answers if not answer.warnings]
+    if not trusted:
         raise InputError("embed: no vector can be trusted", hint="see the warnings above")
-    texts = tuple(" | ".join(parts_of(line.text)) for line, _ in kept)
-    return Index(found.model, found.sha256, texts, np.stack([answer.vector for _, answer in kept]))
+    texts = tuple(" | ".join(parts_of(line.text)) for line, _ in trusted)
+    return Index(outcome.model, outcome.sha256, texts, np.stack([answer.vector for _, answer in trusted]))

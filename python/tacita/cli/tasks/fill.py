@@ -1,4 +1,4 @@
-"""`tacita fill`: the likeliest words where a text has its mask token, for small vocabularies."""
+"""`tacita fill` shows the likeliest words where a text has its mask token, for small vocabularies."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def run(
     top: Top = 5,
 ) -> None:
     """Fill the masks of texts, which the tokenizer writes [MASK] or <mask>."""
-    found = ask(Question("fill", lines_of("fill", texts or [], file), file), asked, running)
-    for line, answer in found.answers:
+    outcome = ask(Question("fill", lines_of("fill", texts or [], file), file), asked, running)
+    for line, answer in outcome.answers:
         if isinstance(answer, Fill):
             show(line.text, answer, top)
-    found.end()
+    outcome.end()
 
 
 def show(text: Text, answer: Fill, top: int) -> None:
-    """The candidates of each mask, the likeliest first; below them the filled text."""
+    """Shows the candidates of each mask, the likeliest first, and below them the filled text."""
     for mask in answer.masks:
         table = Table(text_of(text, 60), "score")
         for each in mask.best(top):

@@ -1,4 +1,4 @@
-"""`tacita generate`: a text goes on, token by token, as a decoder says."""
+"""`tacita generate` continues a text, token by token, by a decoder."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tacita.texts.generation import TOKENS, Choice, Token
 
 
 class OneText(StrEnum):
-    """Schemes that go on behind a text."""
+    """Schemes that continue a text."""
 
     thor = "thor"
     leaf = "leaf"
@@ -51,7 +51,7 @@ class OneText(StrEnum):
 
 @dataclass
 class Timed:
-    """Tokens as they came, and the seconds that each took: of the first, those of the prompt, too. ended:
+    """The tokens as they came, and the seconds that each took; those of the first include the prompt. ended:
     whether all of them came."""
 
     tokens: list[Token] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Timed:
     ended: bool = False
 
     def watch(self, tokens: Iterator[Token]) -> Iterator[Token]:
-        """The same tokens."""
+        """Yields the same tokens, and notes each with its seconds."""
         began = time.monotonic()
         for token in tokens:
             self.tokens.append(token)
@@ -69,7 +69,7 @@ class Timed:
         self.ended = True
 
     def report(self) -> dict[str, Any]:
-        """Of `--json`."""
+        """Returns the figures of `--json`."""
         later = self.seconds[1:]
         return {
             "text": "".join(token.text for token in self.tokens),
@@ -81,7 +81,7 @@ class Timed:
         }
 
     def warn(self) -> None:
-        """Says which tokens are in doubt. Raises typer.Exit for them."""
+        """Warns of tokens that are in doubt, and raises typer.Exit if there are any."""
         if not all(token.sound for token in self.tokens):
             err.print("[yellow]values left the calibrated ranges: do not trust these tokens[/yellow]")
             raise typer.Exit(UNTRUSTED)
@@ -156,13 +156,13 @@ def run(
     stops, calibration = tuple(stop or ()), read_texts(texts)
     named = scheme.value if scheme else None
     of = tokens, calibration, begin, named, preset, allow_insecure
-    asked = Request(max_tokens, stops, choice, backend.value, *of)
-    asked = replace(asked, reveal=reveal.value if reveal else None, gap=gap, cache=cache)
-    asked = replace(asked, show_anyway=show_anyway)
-    asked = replace(asked, prices=prices_here(preset)) if asked.on_ciphertexts else asked
+    request = Request(max_tokens, stops, choice, backend.value, *of)
+    request = replace(request, reveal=reveal.value if reveal else None, gap=gap, cache=cache)
+    request = replace(request, show_anyway=show_anyway)
+    request = replace(request, prices=prices_here(preset)) if request.on_ciphertexts else request
     if connection is None:
         try:
-            _told(timed, _here(model or DEFAULT_DECODER, prompt, asked))
+            _show_all(timed, _here(model or DEFAULT_DECODER, prompt, request))
         finally:
             if timed.tokens:
                 write_report(json, timed.report())
@@ -170,35 +170,41 @@ def run(
         if isinstance(connection, Served):  # which has several models, and maybe schemes
             model, name, scheme = None, model, None if scheme is OneText.bumblebee else scheme
         _require_nothing(model, backend, scheme, begin, texts, reveal)
-        _connected(timed, prompt, asked, connection, str(name) if name else None, json)
+        _connected(timed, prompt, request, connection, str(name) if name else None, json)
     timed.warn()
 
 
-def _told(timed: Timed, tokens: Iterator[Token]) -> None:
-    """Shows each as it comes."""
+def _show_all(timed: Timed, tokens: Iterator[Token]) -> None:
+    """Shows each token as it comes."""
     for token in timed.watch(tokens):
         _show(token.text)
     out.print()
 
 
 def _connected(
-    timed: Timed, prompt: str, asked: Request, how: Connection | Served, model: str | None, json: Path | None
+    timed: Timed,
+    prompt: str,
+    request: Request,
+    how: Connection | Served,
+    model: str | None,
+    json: Path | None,
 ) -> None:
-    """What came before a connection broke for good, or Ctrl-C, is reported too."""
+    """Generates with a server. Tokens that came before the connection broke for good, or Ctrl-C, are reported
+    too."""
     with writing(how, model) as session:
         try:
-            _told(timed, session.tokens(prompt, asked))
+            _show_all(timed, session.tokens(prompt, request))
         finally:
             if timed.tokens:
                 write_report(json, timed.report() | session.cost())
         out.print(f"session: {cost_line(session.cost(), sum(timed.seconds))}", soft_wrap=True)
 
 
-def _here(model: Path, prompt: str, asked: Request) -> Iterator[Token]:
-    """On this machine. On ciphertexts the cost is said, and bars show the work."""
+def _here(model: Path, prompt: str, request: Request) -> Iterator[Token]:
+    """Generates on this machine. On ciphertexts it says the cost, and shows bars of the work."""
     with progress("plan") as report:
-        told = Shown(report, lambda now: err.print(now.stage, soft_wrap=True), progress)
-        return started(model, prompt, asked, told)
+        screen = Shown(report, lambda now: err.print(now.stage, soft_wrap=True), progress)
+        return started(model, prompt, request, screen)
 
 
 def _require_nothing(
@@ -209,16 +215,16 @@ def _require_nothing(
     texts: Path | None,
     reveal: RevealName | None,
 ) -> None:
-    """Raises InputError for what the server decides."""
+    """Raises InputError for options that the server decides."""
     chosen = backend is not BackendName.plain
-    given = {"--model": model, "--backend": chosen, "--scheme": scheme, "--begin": begin, "--texts": texts}
-    if named := [name for name, value in {**given, "--reveal": reveal}.items() if value]:
+    options = {"--model": model, "--backend": chosen, "--scheme": scheme, "--begin": begin, "--texts": texts}
+    if named := [name for name, value in {**options, "--reveal": reveal}.items() if value]:
         raise InputError(
             f"generate: {', '.join(named)} with --connect", hint="the server has them: leave it out"
         )
 
 
 def _show(text: str) -> None:
-    """At once, and harmless; a model may end a line."""
+    """Shows a text at once, escaped but for its line ends."""
     lines = [shown(line, len(line)) for line in text.split("\n")]
     out.print("\n".join(lines), end="", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`tacita search`: the documents nearest to a query.
+"""`tacita search` shows the documents nearest to a query.
 
 With `--index` the documents are the client's: the server turns an encrypted query into an encrypted vector,
 and this side decrypts it and scores its own vectors. Without, they are the server's (`tacita serve
@@ -47,27 +47,28 @@ def run(
         raise InputError("--index with --documents", hint="one of the two: whose documents are searched")
     mine = Index.load(index) if index else None
     lines, verb = lines_of("search", queries or [], file), "embed" if mine else "search"
-    found = ask(Question(verb, lines, file, suits=mine.require if mine else allowed), asked, running)
-    for line, answer in found.answers:
+    outcome = ask(Question(verb, lines, file, suits=mine.require if mine else accept_any), asked, running)
+    for line, answer in outcome.answers:
         if mine and answer.logits:
             show(str(line.text), mine.nearest(answer.vector, top))
         elif isinstance(answer, Search):
-            show(str(line.text), named(answer.best(top), asked.documents))
-    found.end()
+            show(str(line.text), with_texts(answer.best(top), asked.documents))
+    outcome.end()
 
 
-def allowed(name: str, sha256: str) -> None:
-    """A server's documents need no model of ours."""
+def accept_any(name: str, sha256: str) -> None:
+    """Accepts any model: a server's documents need none of ours."""
 
 
-def named(found: Sequence[Score], documents: Path | None) -> list[Score]:
-    """A server's documents are numbers; of a file that is here they have their texts."""
+def with_texts(scores: Sequence[Score], documents: Path | None) -> list[Score]:
+    """Returns the scores with the documents' texts as labels, from a file of them; without one the labels
+    stay numbers."""
     texts = Index.load(documents).texts if documents else None
-    return [Score(texts[int(each.label)] if texts else each.label, each.score) for each in found]
+    return [Score(texts[int(each.label)] if texts else each.label, each.score) for each in scores]
 
 
 def show(query: str, nearest: Sequence[Score]) -> None:
-    """One line a document, the nearest first."""
+    """Shows one line a document, the nearest first."""
     table = Table("", "score", shown(query, 60))
     for rank, each in enumerate(nearest, 1):
         table.add_row(str(rank), f"{each.score:.4f}", shown(each.label))

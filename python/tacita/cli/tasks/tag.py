@@ -1,4 +1,4 @@
-"""`tacita tag`: the spans of a text that a token classifier marks, names and places for example."""
+"""`tacita tag` shows the spans of a text that a token classifier marks, names and places for example."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def run(
     file: TextFile = None,
 ) -> None:
     """Mark the spans of texts, each with its characters and score."""
-    found = ask(Question("tag", lines_of("tag", texts or [], file), file), asked, running)
-    for line, answer in found.answers:
+    outcome = ask(Question("tag", lines_of("tag", texts or [], file), file), asked, running)
+    for line, answer in outcome.answers:
         if isinstance(answer, Tags):
             show(line.text, answer)
-    found.end()
+    outcome.end()
 
 
 def show(text: Text, answer: Tags) -> None:
-    """One line a span."""
+    """Shows one line a span."""
     table = Table(text_of(text, 60), "label", "characters", "score")
     for span in answer.spans:
         where = f"{span.start} to {span.end}"

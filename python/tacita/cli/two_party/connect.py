@@ -1,5 +1,5 @@
-"""What `serve` and `classify --connect` share: options of the connection, progress by step, what a session
-cost."""
+"""Asks a two-party server by its port, and declares what `serve` and `classify --connect` share: options of
+the connection, progress by step, the cost of a session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 
 from tacita.cli.ask.columns import Line, admitted
-from tacita.cli.asked import brackets, said, text_of
+from tacita.cli.asked import brackets, summary_of, text_of
 from tacita.cli.console import duration, err, out, progress, reporting, several, shown, size, write_report
 from tacita.cli.options import option
 from tacita.client.public_cache import PublicCache
@@ -52,14 +52,14 @@ DEPTH = 2  # path components of an operation that --profile shows
 
 
 def identity_of(certificate: Path | None, key: Path | None) -> Identity | None:
-    """Both files or neither. Raises InputError."""
+    """Returns the identity of both files, None without them. Raises InputError for one of the two."""
     if (certificate is None) != (key is None):
         raise InputError("--certificate and --key go together", hint="give both files, or neither")
     return Identity(certificate, key) if certificate and key else None
 
 
 def address(text: str, option: str = "--connect", least: int = 1) -> tuple[str, int]:
-    """HOST:PORT, also [::1]:PORT. least: 0 where any free port may be meant. Raises InputError."""
+    """Parses HOST:PORT, also [::1]:PORT. least: 0 where any free port may be meant. Raises InputError."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not least <= int(port) < 1 << 16:
         raise InputError(f"{option} {text}: not HOST:PORT", hint="for example 127.0.0.1:7007")
@@ -67,7 +67,7 @@ def address(text: str, option: str = "--connect", least: int = 1) -> tuple[str, 
 
 
 def steps(plan: TwoPartyPlan) -> list[str]:
-    """The steps of one text, or of a prompt, in the order in which they are told."""
+    """Returns the steps of one text, or of a prompt, in the order in which they begin."""
     last = ["choose"] if plan.task == NEXT else []
     return ["set-up", *dict.fromkeys(counted(plan).nodes), *last]
 
@@ -86,26 +86,26 @@ class Stopwatch:
 
     @cached_property
     def names(self) -> list[str]:
-        """All steps: counted once, not at every step."""
+        """The names of all steps, counted once."""
         return steps(self.plan)
 
     def __call__(self, step: str) -> None:
-        """A step begins."""
+        """Ends the last step and begins this one."""
         self.stop()
         self._step, self._began = step, time.monotonic()
         names = self.names
         index = names.index(step) if step in names else 0
         spent = sum(self.seconds.values())
-        self.report(Progress(step, index, len(names), spent, self._left(names[index:], spent, index)))
+        self.report(Progress(step, index, len(names), spent, self._seconds_left(names[index:], spent, index)))
 
     def stop(self) -> None:
-        """The last step is over."""
+        """Ends the last step."""
         if self._step:
             self.seconds[self._step] = self.seconds.get(self._step, 0.0) + time.monotonic() - self._began
         self._step = ""
 
-    def _left(self, names: Sequence[str], spent: float, index: int) -> float:
-        """By an earlier text where there was one, else as if all steps were alike."""
+    def _seconds_left(self, names: Sequence[str], spent: float, index: int) -> float:
+        """Estimates the seconds left by an earlier text if there was one, else as if all steps were alike."""
         if self.expected:
             return sum(self.expected.get(name, 0.0) for name in names)
         return spent / index * len(names) if index else 0.0
@@ -113,7 +113,7 @@ class Stopwatch:
 
 @contextmanager
 def watching(plan: TwoPartyPlan, title: str, expected: Mapping[str, float]) -> Iterator[Stopwatch]:
-    """A stopwatch with a progress bar."""
+    """Yields a stopwatch with a progress bar."""
     with progress(title) as report:
         watch = Stopwatch(plan, report, expected)
         yield watch
@@ -121,8 +121,8 @@ def watching(plan: TwoPartyPlan, title: str, expected: Mapping[str, float]) -> I
 
 
 def writing_expectation(plan: TwoPartyPlan, prompt: int, temperature: float = 0.0, top_k: int = 0) -> str:
-    """What a text that is written will take, in words. prompt: its tokens with their padding. temperature,
-    top_k: of what is drawn, as asked for."""
+    """Describes what a generated text will take. prompt: its tokens with their padding. temperature, top_k:
+    of the draw."""
     writing = Writing.of(plan, prompt, temperature, top_k)
     seconds = [
         f"{first:.1f} s and {then:.2f} s on {where}"
@@ -137,7 +137,7 @@ def writing_expectation(plan: TwoPartyPlan, prompt: int, temperature: float = 0.
 
 
 def expectation(plan: TwoPartyPlan) -> str:
-    """What a text will send, in words; of one that is written, with a prompt of half the plan's tokens."""
+    """Describes what a text will send; for a generated one, with a prompt of half the plan's tokens."""
     if plan.task == NEXT:
         return writing_expectation(plan, max(1, plan.tokens // 2))
     text, once = size(plan.predicted_bytes()), size(SET_UP)
@@ -146,7 +146,7 @@ def expectation(plan: TwoPartyPlan) -> str:
 
 
 def show_profile(rows: Sequence[Mapping[str, Any]]) -> None:
-    """One line an operation; inner ones are part of the outer."""
+    """Shows one line an operation; inner ones are part of the outer."""
     table = Table("operation", "calls", "seconds", "CPU seconds", "sent", "received", "rounds")
     for row in rows:
         depth = row["path"].count("/")
@@ -158,7 +158,7 @@ def show_profile(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def cost_line(cost: Mapping[str, float], seconds: float) -> str:
-    """Time, bytes, and rounds where they are known, in words."""
+    """Writes time, bytes, and rounds where they are known."""
     sent, received = cost["bytes_sent"], cost["bytes_received"]
     rounds = f", {cost['rounds']:.0f} rounds" if "rounds" in cost else ""
     return (
@@ -166,14 +166,13 @@ def cost_line(cost: Mapping[str, float], seconds: float) -> str:
     )
 
 
-# `tacita classify --connect` and its like: texts answered together with a server that does not see them.
+# `tacita classify --connect` and its like answer texts together with a server that does not see them.
 
 
 @dataclass(frozen=True)
 class Trusted:
-    """Who may be the server: one of this certificate file, for a name or the dialled host; the one of this
-    hash; anybody.
-    """
+    """The servers that are trusted: those of this certificate file, for a name or the dialled host; the one
+    of this hash; or any."""
 
     certificate: Path | None
     fingerprint: str | None
@@ -195,7 +194,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Result:
-    """One text's answer, its seconds by step, and bytes and rounds of it alone."""
+    """A text's answer, its seconds by step, and bytes and rounds of it alone."""
 
     line: Line
     answer: Answer
@@ -204,12 +203,12 @@ class Result:
 
     @property
     def seconds(self) -> float:
-        """All steps."""
+        """The seconds of all steps."""
         return sum(self.steps.values())
 
 
 class Asking(Protocol):
-    """What is asked: see `cli.ask.core.Question`."""
+    """The texts of a command, as `cli.ask.core.Question`."""
 
     @property
     def verb(self) -> str: ...
@@ -225,10 +224,10 @@ class Asking(Protocol):
 
 
 def ask(question: Asking, how: Connection, json: Path | None) -> tuple[list[Result], bool, str]:
-    """Connects, asks every text and shows what it cost: all answers, whether there is one for each line, and
-    the model's name. Raises InputError for a model of another kind."""
+    """Connects, asks every text and shows what it cost. Returns all answers, whether there is one for each
+    line, and the model's name. Raises InputError for a model of another kind."""
     began = time.monotonic()
-    session = RenewableSession(lambda: dialled(how), greeted)
+    session = RenewableSession(lambda: dial_server(how), open_client)
     try:
         plan = session.plan
         require_kind(question.verb, plan, *question.others)
@@ -246,8 +245,8 @@ def ask(question: Asking, how: Connection, json: Path | None) -> tuple[list[Resu
     return results, not spoiled, plan.name
 
 
-def dialled(how: Connection) -> Party:
-    """A connection as the options say. Raises InputError, PeerError."""
+def dial_server(how: Connection) -> Party:
+    """Connects as the options say. Raises InputError, PeerError."""
     host, port = address(how.target)
     return dial(
         host,
@@ -262,8 +261,8 @@ def dialled(how: Connection) -> Party:
     )
 
 
-def greeted(party: Party) -> TwoPartyClient:
-    """The client of a connection, with the public part of the model, which it shows. Raises PeerError."""
+def open_client(party: Party) -> TwoPartyClient:
+    """Shakes hands over a connection and shows the server's model. Returns the client. Raises PeerError."""
     began = time.monotonic()
     with progress("public part of the model") as report:
 
@@ -286,12 +285,13 @@ def greeted(party: Party) -> TwoPartyClient:
 def _classified(
     session: RenewableSession, question: Asking, lines: Sequence[Line], json: Path | None, began: float
 ) -> list[Result]:
-    """All answers. When the session breaks, those that came are written before the error goes on."""
+    """Asks all texts. When the session breaks, the answers that came are written to the report before the
+    error goes on."""
     results: list[Result] = []
     try:
         for line in lines:
-            found = _answered(session, line, len(lines), results)
-            results.append(replace(found, answer=question.visible(found.answer)))
+            result = _answered(session, line, len(lines), results)
+            results.append(replace(result, answer=question.visible(result.answer)))
             _show(results[-1])
     except (TacitaError, KeyboardInterrupt):
         if results:
@@ -312,7 +312,9 @@ def _answered(session: RenewableSession, line: Line, count: int, earlier: Sequen
 
 def _show(result: Result) -> None:
     answer = result.answer
-    out.print(f"[bold]{said(answer)}[/bold]{brackets(answer)}  {text_of(result.line.text)}", soft_wrap=True)
+    out.print(
+        f"[bold]{summary_of(answer)}[/bold]{brackets(answer)}  {text_of(result.line.text)}", soft_wrap=True
+    )
     out.print(f"  {cost_line(result.cost, result.seconds)}", soft_wrap=True)
     for warning in answer.warnings:
         err.print(f"[yellow]warning:[/yellow] {shown(warning)}", soft_wrap=True)
@@ -345,5 +347,5 @@ def _row(result: Result) -> dict[str, Any]:
 
 
 def party_cost(figures: dict[str, Any]) -> dict[str, float]:
-    """Bytes and rounds of a report."""
+    """Returns the bytes and rounds of a report."""
     return {name: figures[name] for name in ("bytes_sent", "bytes_received", "rounds")}

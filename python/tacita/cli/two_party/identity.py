@@ -1,6 +1,5 @@
-"""Whose certificate `tacita serve` shows: files that are given, or a self-signed one for every name that
-clients may dial.
-"""
+"""Finds the certificate that `tacita serve` shows: the files that are given, or a self-signed one for every
+name that clients may dial; and logs its connections."""
 
 from __future__ import annotations
 
@@ -28,7 +27,8 @@ ELSEWHERE = (
 def identity(
     host: str, given: Identity | None, folder: Path | None, names: Sequence[str], *, plain: bool
 ) -> Identity | None:
-    """Exactly one of a certificate, a folder for a new one, and plain TCP. Raises InputError, PeerError."""
+    """Returns the server's identity, None for plain TCP: exactly one of a given certificate, a folder for a
+    new one, and plain TCP is asked for. Raises InputError, PeerError."""
     if sum((given is not None, folder is not None, plain)) != 1:
         raise InputError(
             "serve: say how the connection is secured",
@@ -40,57 +40,57 @@ def identity(
         )
     if folder is None:
         return given
-    made = Identity(folder / "certificate.pem", folder / "key.pem")
-    if not (made.certificate.is_file() and made.key.is_file()):
+    own = Identity(folder / "certificate.pem", folder / "key.pem")
+    if not (own.certificate.is_file() and own.key.is_file()):
         return new_identity(folder, certificate_names(host, names))
-    _require_valid(made, [*names, *([] if everywhere(host) else [host])] or LOCAL[:1])
+    _require_valid(own, [*names, *([] if everywhere(host) else [host])] or LOCAL[:1])
     if everywhere(host):
-        _warn_of(made, own_name())
-    return made
+        _warn_of(own, own_name())
+    return own
 
 
 def certificate_names(host: str, names: Sequence[str]) -> list[str]:
-    """All names that clients may reach this server by: those asked for, the address that it listens on or,
-    where that is every address, the machine's names and addresses; and the loopback's.
-    """
+    """Returns all names by which clients may reach this server: those asked for, the address that it listens
+    on or, where that is every address, the machine's names and addresses; and the loopback's."""
     mine = _machine() if everywhere(host) else [host]
     return list(dict.fromkeys([*names, *mine, *LOCAL]))
 
 
 def everywhere(host: str) -> bool:
-    """Whether listening on this address means every address of the machine."""
+    """Tells whether listening on this address means every address of the machine."""
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_unspecified
     return host == ""
 
 
 def beyond_loopback(host: str) -> bool:
-    """Whether others than this machine can reach this address."""
+    """Tells whether others than this machine can reach this address."""
     with suppress(ValueError):
         return not ipaddress.ip_address(host).is_loopback
     return host != "localhost"
 
 
 def own_name() -> str:
-    """The machine's name, as it may stand in a certificate."""
+    """Returns the machine's name, as it may stand in a certificate."""
     name = socket.gethostname()
     return name if _is_name(name) else "localhost"
 
 
-def _require_valid(made: Identity, names: Sequence[str]) -> None:
+def _require_valid(own: Identity, names: Sequence[str]) -> None:
     """Raises InputError for a certificate that clients would refuse today, under one of these names."""
     for name in names:
-        if problem := certificate_problem(made.certificate, name):
+        if problem := certificate_problem(own.certificate, name):
             raise InputError(
-                f"{made.certificate}: clients that dial {name} would refuse it: {problem}",
+                f"{own.certificate}: clients that dial {name} would refuse it: {problem}",
                 hint="name another folder, or remove certificate.pem and key.pem; clients need the new one "
                 "then",
             )
 
 
-def _warn_of(made: Identity, name: str) -> None:
-    """The machine's own name is no reason to refuse: a container that is made anew has another each time."""
-    if problem := certificate_problem(made.certificate, name):
+def _warn_of(own: Identity, name: str) -> None:
+    """Warns of a certificate that does not hold under the machine's own name. That is no reason to refuse: a
+    container that is made anew has another name each time."""
+    if problem := certificate_problem(own.certificate, name):
         err.print(
             f"[yellow]warning:[/yellow] clients that dial {shown(name)} would refuse the certificate: "
             f"{problem} (--name says which names they dial)",
@@ -104,18 +104,18 @@ def _machine() -> list[str]:
 
 
 def _addresses() -> list[str]:
-    """This machine's addresses as its routes to elsewhere have them."""
-    found = []
+    """Returns this machine's addresses by which it would reach other networks."""
+    addresses = []
     for target in ELSEWHERE:
         kind = socket.AF_INET6 if ":" in target else socket.AF_INET
         with suppress(OSError), socket.socket(kind, socket.SOCK_DGRAM) as probe:
             probe.connect((target, 9))
-            found.append(str(probe.getsockname()[0]))
-    return found
+            addresses.append(str(probe.getsockname()[0]))
+    return addresses
 
 
 def _is_name(text: str) -> bool:
-    """Whether it is made as host names are."""
+    """Tells whether a text has the form of a host name."""
     labels = text.split(".")
     return all(
         0 < len(label) < 64 and label.isascii() and label.replace("-", "a").isalnum() for label in labels
@@ -132,7 +132,8 @@ MOST = (
 
 
 class ServeLog:
-    """For threads. profile: show the operations of every admitted session. clock: seconds."""
+    """Writes a line for each connection of a server; threads may share it. profile: shows the operations of
+    every admitted session. clock: seconds."""
 
     def __init__(self, *, profile: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._profile, self._clock = profile, clock
@@ -140,7 +141,7 @@ class ServeLog:
         self._began, self._lines, self._left_out = clock(), 0, 0
 
     def visit(self, visit: Visit) -> None:
-        """A connection is over."""
+        """Logs a connection that is over."""
         with self._lock:
             if visit.admitted or self._room():
                 self._show(visit)
@@ -148,7 +149,7 @@ class ServeLog:
                 self._left_out += 1
 
     def accepting(self, error: PeerError | None) -> None:
-        """Accepting connections fails from now on, or works again."""
+        """Logs that accepting connections fails from now on or, without an error, works again."""
         with self._lock:
             if error is None:
                 err.print("accepting connections again", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`tacita serve`: a model that two-party clients can ask, some at the same time."""
+"""`tacita serve` serves a model to two-party clients, some at the same time."""
 
 from __future__ import annotations
 
@@ -204,15 +204,15 @@ def _texts_of_a_key(plan: TwoPartyPlan, given: int | None) -> int | None:
 def _receive(
     server: TwoPartyServer, caps: Caps, listener: Listener, timeout: float, *, profile: bool, once: bool
 ) -> None:
-    """Accepts until Ctrl-C, or with `once` until the first session that was admitted is over."""
+    """Accepts connections until Ctrl-C, or with `once` until the first admitted session is over."""
     over, log = threading.Event(), ServeLog(profile=profile)
 
-    def told(visit: Visit) -> None:
+    def on_visit(visit: Visit) -> None:
         log.visit(visit)
         if once and visit.admitted:
             over.set()
 
-    reception = Reception(server, Admission(caps), timeout, told)
+    reception = Reception(server, Admission(caps), timeout, on_visit)
     accept_until(over.is_set, listener, reception.receive, log.accepting)
 
 
@@ -240,7 +240,7 @@ def _announce(server: TwoPartyServer, caps: Caps, host: str, port: int, own: Ide
 
 
 def _warn(plan: TwoPartyPlan, host: str, client_ca: Path | None) -> None:
-    """Says what an operator may not have meant."""
+    """Warns of options that an operator may not have meant."""
     if beyond_loopback(host) and client_ca is None:
         err.print(
             "[yellow]warning:[/yellow] whoever reaches this address is served, and one that deviates from "

@@ -1,5 +1,5 @@
-"""`tacita generate --connect`: a text written together with a server that sees neither the prompt nor what
-comes behind it, over its port or by a service."""
+"""Generates a text with a server that sees neither the prompt nor what comes behind it, over its port or by a
+service: `tacita generate --connect`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tacita.cli.ask.served import Served, opened
+from tacita.cli.ask.served import Served, open_session
 from tacita.cli.console import out
-from tacita.cli.two_party.connect import Connection, dialled, greeted, watching, writing_expectation
+from tacita.cli.two_party.connect import Connection, dial_server, open_client, watching, writing_expectation
 from tacita.client.cost import Meter
 from tacita.client.renewable import RenewableSession
 from tacita.planning.generation import ids_of
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Writing:
-    """A session with a server that writes. generate: tokens behind a prompt, with a call as each step begins.
-    cost: bytes so far, and rounds over a port."""
+    """A generation session with a server. generate: yields tokens behind a prompt, and calls its watch as
+    each step begins. cost: bytes so far, and rounds over a port."""
 
     plan: TwoPartyPlan
     front: Embedder
@@ -37,7 +37,8 @@ class Writing:
     cost: Callable[[], dict[str, float]]
 
     def tokens(self, prompt: str, options: TextOptions) -> Iterator[Token]:
-        """Token by token; says first what they will cost. Raises InputError, PeerError, RefusedError."""
+        """Yields token by token, after saying what they will cost. Raises InputError, PeerError,
+        RefusedError."""
         with watching(self.plan, "prompt", {}) as watch:
             tokens = self.generate(prompt, options, watch)
             count = len(ids_of(self.front, prompt, begun=bool(self.plan.begin)))
@@ -51,15 +52,15 @@ class Writing:
 
 @contextmanager
 def writing(how: Connection | Served, model: str | None) -> Iterator[Writing]:
-    """A session, hung up at the block's end. model: a name at a service. Raises InputError, PeerError,
-    RefusedError."""
-    with _by_a_service(how, model) if isinstance(how, Served) else _over_a_port(how) as found:
-        yield found
+    """Opens a session, and closes it at the block's end. model: a name at a service. Raises InputError,
+    PeerError, RefusedError."""
+    with _by_a_service(how, model) if isinstance(how, Served) else _over_a_port(how) as session:
+        yield session
 
 
 @contextmanager
 def _over_a_port(how: Connection) -> Iterator[Writing]:
-    session = RenewableSession(lambda: dialled(how), greeted)
+    session = RenewableSession(lambda: dial_server(how), open_client)
     try:
         yield Writing(session.plan, session.part.front, session.generate, lambda: session.cost)
     finally:
@@ -70,7 +71,7 @@ def _over_a_port(how: Connection) -> Iterator[Writing]:
 def _by_a_service(how: Served, model: str | None) -> Iterator[Writing]:
     with how.connect() as service:
         meter = Meter()
-        session = opened(service, ["generate"], model, BUMBLEBEE, meter)
+        session = open_session(service, ["generate"], model, BUMBLEBEE, meter)
         assert isinstance(session.plan, TwoPartyPlan) and session.front is not None  # by its scheme
         yield Writing(session.plan, session.front, partial(_written, session, meter), partial(_cost, meter))
 

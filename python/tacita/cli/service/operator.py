@@ -1,4 +1,5 @@
-"""`tacita keys list|remove --data DIR`: keys that a server keeps of its clients, for its operator."""
+"""Serves a service's operator: `tacita keys list|remove --data DIR` manages clients' keys, and `tacita serve
+--ray` opens the machines that evaluate."""
 
 from __future__ import annotations
 
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 FEWEST = 4  # digits that name a key
 
 
-def list_kept(data: Path, json: Json) -> None:
+def list_keys(data: Path, json: Json) -> None:
     """Shows all clients' keys, those that were used last in front."""
     ledger = _ledger(data)
     rows = [(row, _name(ledger, row)) for row in reversed(_rows(ledger))]
-    told = [{**vars(row), "client": name} for row, name in rows]
-    with reporting(json, {"folder": str(data), "keys": told}):
+    fields = [{**vars(row), "client": name} for row, name in rows]
+    with reporting(json, {"folder": str(data), "keys": fields}):
         table = Table("client", "key", "model", "scheme", "size", "last used (UTC)", "")
         for row, name in rows:
             used = datetime.fromtimestamp(row.used, UTC).strftime("%Y-%m-%d %H:%M")
@@ -51,7 +52,7 @@ def list_kept(data: Path, json: Json) -> None:
         out.print(table)
 
 
-def remove_kept(data: Path, digits: str) -> None:
+def remove_key(data: Path, digits: str) -> None:
     """Removes one client's keys, also beside a server that runs. Raises InputError for digits that name none
     or several, and for keys of a request that is not finished."""
     from tacita.server.store import key_files as files
@@ -59,12 +60,12 @@ def remove_kept(data: Path, digits: str) -> None:
     from tacita.server.store.bodies import Layout
 
     ledger = _ledger(data)
-    found = [row for row in _rows(ledger) if row.id.startswith(digits)]
-    if len(digits) < FEWEST or len(found) != 1:
+    matches = [row for row in _rows(ledger) if row.id.startswith(digits)]
+    if len(digits) < FEWEST or len(matches) != 1:
         raise InputError(
-            f"keys: {len(found) or 'no'} keys begin with {digits[:64]!r}", hint=f"{FEWEST} digits or more"
+            f"keys: {len(matches) or 'no'} keys begin with {digits[:64]!r}", hint=f"{FEWEST} digits or more"
         )
-    (row,) = found
+    (row,) = matches
     if requests.open_of(ledger, row.client, row.id):
         raise InputError(f"keys: a request of {row.id[:12]} is not finished", hint="wait for it")
     asyncio.run(files.remove(row, ledger, Layout(data)))
@@ -72,7 +73,7 @@ def remove_kept(data: Path, digits: str) -> None:
 
 
 def _ledger(data: Path) -> Ledger:
-    """Raises InputError where no server keeps anything."""
+    """Opens the ledger of a server's data folder. Raises InputError for a folder without one."""
     with needing("service", "keys"):
         from tacita.server.store import Ledger
         from tacita.server.store.ledger import NAME
@@ -100,8 +101,8 @@ MOVING = 64 << 20  # bytes of pieces of keys that are on their way to a node
 
 
 def require_machines(where: Where, schemes: Sequence[str], connected: str) -> None:
-    """Before plans are made. Raises InputError where no scheme could use them and without Ray, PeerError
-    where nobody listens."""
+    """Checks the machines before plans are made. Raises InputError where no scheme could use them and without
+    Ray, PeerError where nobody listens."""
     if all(scheme == connected for scheme in schemes):
         raise InputError(
             f"--ray: {connected} answers over a connection, on this machine", hint="--schemes thor, too"
@@ -113,7 +114,8 @@ def require_machines(where: Where, schemes: Sequence[str], connected: str) -> No
 async def machines(
     where: Where | None, offers: Offers, threads: int, memory: float
 ) -> AsyncIterator[RayFleet | None]:
-    """The nodes, for as long as the block lasts; said in a line for each scheme. None without `where`."""
+    """Opens the nodes for as long as the block lasts, and describes them for each scheme. Yields None without
+    `where`."""
     if where is None:
         yield None
         return
@@ -137,13 +139,13 @@ async def machines(
 
 
 def _store(plans: Sequence[Plan]) -> int:
-    """Bytes of a node's store: of what is on its way."""
+    """Returns the bytes of a node's store: room for data on its way to and from the node."""
     sizes = [file_bytes(plan) for plan in plans]
     return LEAST_STORE + MOVING + 2 * sum(each["request"] + each["response"] for each in sizes)
 
 
 def _words(scheme: str, plan: object, sites: Sequence[Site], memory: float) -> str:
-    """What the machines are for one scheme."""
+    """Describes what the machines do for one scheme."""
     if not isinstance(plan, Plan):
         return f"{shown(scheme)}: on this machine, since it answers over a connection"
     each = costs_of(plan, 0, min(site.cores for site in sites), memory).each

@@ -47,7 +47,7 @@ from tacita.plans.presets import candidates
 from tacita.plans.public_folder import Public, open_public, public_of, write_public
 from tacita.schemes.base import AnyPlan, Report, silent
 from tacita.schemes.choose import Choice
-from tacita.schemes.choose import choose_plan as chosen
+from tacita.schemes.choose import choose_plan as choose
 from tacita.schemes.registry import scheme_of
 from tacita.texts.embed import Text
 from tacita.two_party.client import TwoPartyClient
@@ -86,7 +86,7 @@ Files = Literal["thor", "leaf", "arion", "moai"]
 def load(
     folder: Path | str = DEFAULT_MODEL, *, pooling: str | None = None, embeddings: bool = True
 ) -> Checkpoint:
-    """The model of a Hugging Face folder, or of a name that comes with the package ("sst2-tiny", the
+    """Loads the model of a Hugging Face folder, or of a name that comes with the package ("sst2-tiny", the
     default; "austen-tiny").
 
     pooling: what an embedding is read from: "pooler", "cls" or "mean" (default: what the folder says).
@@ -95,8 +95,8 @@ def load(
     return checkpoint.load(folder, pooling=pooling, embeddings=embeddings)
 
 
-class Making(Fields, total=False):
-    """Keywords of a call that plans, beside the fields of a wish; see `choose_plan`."""
+class PlanKeywords(Fields, total=False):
+    """The keywords of a call that plans: the fields of a wish, and those that `choose_plan` describes."""
 
     progress: Report | None
     processes: int
@@ -104,25 +104,27 @@ class Making(Fields, total=False):
 
 @overload
 def plan(
-    model: Model = ..., wish: None = ..., *, scheme: Literal["bumblebee"], **how: Unpack[Making]
+    model: Model = ..., wish: None = ..., *, scheme: Literal["bumblebee"], **how: Unpack[PlanKeywords]
 ) -> TwoPartyPlan: ...
 @overload
-def plan(model: Model = ..., wish: None = ..., *, scheme: Files = ..., **how: Unpack[Making]) -> Plan: ...
+def plan(
+    model: Model = ..., wish: None = ..., *, scheme: Files = ..., **how: Unpack[PlanKeywords]
+) -> Plan: ...
 @overload
 def plan(
-    model: Model = ..., wish: Wish | None = ..., *, scheme: str | None = ..., **how: Unpack[Making]
+    model: Model = ..., wish: Wish | None = ..., *, scheme: str | None = ..., **how: Unpack[PlanKeywords]
 ) -> AnyPlan: ...
 def plan(
     model: Model = DEFAULT_MODEL,
     wish: Wish | None = None,
     *,
     scheme: str | None = None,
-    **how: Unpack[Making],
+    **how: Unpack[PlanKeywords],
 ) -> AnyPlan:
     """Calibrates, places and prices a run of `model`.
 
     The keywords are the fields of `Wish`, and change those of a wish that is given; without both the scheme
-    is thor. Returns a Plan, or a TwoPartyPlan where the scheme is bumblebee. Cost, errors: see
+    is thor. Returns a Plan, or a TwoPartyPlan where the scheme is bumblebee. Cost and errors are those of
     `choose_plan`.
     """
     return choose_plan(model, wish or Wish(scheme="thor"), scheme=scheme, **how).plan
@@ -133,25 +135,26 @@ def choose_plan(
     wish: Wish | None = None,
     *,
     scheme: str | None = None,
-    **how: Unpack[Making],
+    **how: Unpack[PlanKeywords],
 ) -> Choice:
-    """As `plan`, beside the numbers that decided; see `schemes.choose.choose_plan` for cost and errors.
+    """Makes a plan as `plan`, and returns it with the numbers that decided. Cost and errors are those of
+    `schemes.choose.choose_plan`.
 
     progress: called with reports; by default they move a bar on stderr where that is a terminal or a
-    notebook. processes: that calibrate on many texts; a script that asks for more than
-    one needs `if __name__ == "__main__"`. Raises TypeError for a keyword that there is not.
+    notebook. processes: how many calibrate on many texts; a script that asks for more than one needs
+    `if __name__ == "__main__"`. Raises TypeError for an unknown keyword.
     """
-    given: dict[str, Any] = {"progress": None, "processes": 1, **how}
-    progress, processes = given.pop("progress"), given.pop("processes")
-    require_fields(given, ("progress", "processes", "scheme"))
-    given |= {} if scheme is None else {"scheme": scheme}
+    fields: dict[str, Any] = {"progress": None, "processes": 1, **how}
+    progress, processes = fields.pop("progress"), fields.pop("processes")
+    require_fields(fields, ("progress", "processes", "scheme"))
+    fields |= {} if scheme is None else {"scheme": scheme}
     loaded = model if isinstance(model, Checkpoint) else load(model)
     with reporting(progress, "plan") as report:
-        return chosen(loaded, replace(wish or Wish(), **given), report, processes)
+        return choose(loaded, replace(wish or Wish(), **fields), report, processes)
 
 
 def publish(plan: AnyPlan, model: Checkpoint, folder: Path | str) -> str:
-    """Writes what clients of this plan get: plan, tokenizer, embedding tables; returns the folder's sha256,
+    """Writes what clients of this plan get: plan, tokenizer, embedding tables. Returns the folder's sha256 in
     hex.
 
     Everything in the folder is given away. Raises FileError for a folder that holds other files,
@@ -165,7 +168,7 @@ def publish(plan: AnyPlan, model: Checkpoint, folder: Path | str) -> str:
 
 
 def unpublished(scheme: str) -> InputError:
-    """The error for publishing what two parties need."""
+    """Returns the error for publishing a plan of two parties."""
     return InputError(
         f"publish: {scheme} answers over a connection, and its server sends clients the public part itself",
         hint="tacita serve, and tacita classify --connect",
@@ -173,20 +176,19 @@ def unpublished(scheme: str) -> InputError:
 
 
 def describe(preset: str) -> ParameterInfo:
-    """A preset's figures, from the table that the tests hold equal to the engine. Raises InputError for an
-    unknown name.
-    """
+    """Returns a preset's figures, from the table that the tests hold equal to the engine. Raises InputError
+    for an unknown name."""
     return candidates(preset)[0]
 
 
 def reference_logits(
     plan: AnyPlan, model: Checkpoint, text: Text | None = None, *, hidden_states: Array | None = None
 ) -> Array:
-    """The float64 model's answer, shape (outputs,), or of a model that answers for every token (real tokens,
-    outputs)."""
+    """Runs the float64 model and returns its answer, shape (outputs,), or (real tokens, outputs) where the
+    model answers for every token."""
     hidden, mask = embedded(plan, model, text, hidden_states)
-    found = reference(in_slots(model) if plan.backwards else model, hidden, mask).logits
-    return found[: int(mask.sum())] if found.ndim > 1 else found
+    logits = reference(in_slots(model) if plan.backwards else model, hidden, mask).logits
+    return logits[: int(mask.sum())] if logits.ndim > 1 else logits
 
 
 def classify_locally(
@@ -199,7 +201,7 @@ def classify_locally(
     seed: int = 0,
     progress: Report = silent,
 ) -> Answer:
-    """The plan on `plain` (its meaning) or `sim` (with the engine's noise); nothing is encrypted.
+    """Runs the plan on `plain` (exact slots) or `sim` (with the engine's noise); nothing is encrypted.
 
     Raises InputError for another backend: on `ckks`, where the text is a secret, `Client` and `Server` run
     the steps.
@@ -219,7 +221,8 @@ def classify_batch_locally(
     seed: int = 0,
     progress: Report = silent,
 ) -> list[Answer]:
-    """As `classify_locally`, for up to plan.batch texts or hidden states in one run."""
+    """Runs the plan on up to plan.batch texts or hidden states at once. Arguments: as of
+    `classify_locally`."""
     samples = [embedded(plan, model, text, None) for text in texts]
     samples += [embedded(plan, model, None, states) for states in hidden_states]
     if not 1 <= len(samples) <= plan.batch:
@@ -227,10 +230,10 @@ def classify_batch_locally(
             f"classify: {len(samples)} texts, a batch holds 1 to {plan.batch}", hint="split them"
         )
     answers = _locally(plan, model, samples, backend, seed, progress)
-    told = [*texts, *[None] * len(hidden_states)]
+    sources = [*texts, *[None] * len(hidden_states)]
     return [
         _in_the_clear(understood(plan, answer, model, text), backend)
-        for answer, text in zip(answers, told, strict=True)
+        for answer, text in zip(answers, sources, strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Answers in one line: the plan is made at the first call and kept for the next ones.
+"""Answers texts in one line of Python: the plan is made at the first call and cached for the next ones.
 
 >>> import tacita
 >>> texts = ["a film of quiet beauty", "a waste of time"]
@@ -8,8 +8,8 @@ Classes('positive', privacy='none: sim encrypts nothing')
 >>> [answer.label for answer in tacita.classify(texts, backend="plain", **small)]
 ['positive', 'negative']
 
-Kept are the last few plans, in the memory of the process, by the hash of the model and the wish. No file: a
-plan has a salt that belongs into its server's folder, and what nobody keeps nobody need clean up.
+The last few plans stay in the memory of the process, by the hash of the model and the wish. They are written
+to no file: a plan has a salt that belongs into its server's folder, and a file would have to be removed.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from tacita.texts.spans import Extract, Tags
 from tacita.texts.task import require_kind
 from tacita.texts.vectors import Embedding, Search
 
-KEPT = 4  # plans
+CACHED_PLANS = 4
 A = TypeVar("A", bound=Answer)
 Labelled: TypeAlias = Classes | Several | Regression  # by the problem that the model's folder names
 Texts = list[str] | list[tuple[str, str]] | list[Text]
 
 
 class How(Fields, total=False):
-    """Keywords of a call, beside the fields of a wish; see `classify`."""
+    """The keywords of a call: the fields of a wish, and those that `classify` describes."""
 
     scheme: str
     backend: str
@@ -70,13 +70,13 @@ def classify(text: Texts, *, model: Model = ..., **how: Unpack[How]) -> list[Lab
 def classify(
     text: Text | Texts, *, model: Model = DEFAULT_MODEL, **how: Unpack[How]
 ) -> Labelled | list[Labelled]:
-    """The label of a text, or of each text of a list. Nothing is encrypted unless the backend is "ckks": an
-    answer's `privacy` says what protected it, and a call that names no backend warns (`PrivacyWarning`).
+    """Labels a text, or each text of a list. Nothing is encrypted unless the backend is "ckks": an answer's
+    `privacy` says what protected it, and a call that names no backend warns (`PrivacyWarning`).
 
-    backend: "sim" (default) computes what encryption would answer, noise included, and "plain" what the
-    circuit means. "ckks" is the real thing, both sides on this machine: keys are made in a temporary folder
-    for the call, or under bumblebee a server of its own is asked over TLS. To ask another machine's server:
-    `tacita.connect`.
+    backend: "sim" (default) computes what encryption would answer, noise included, and "plain" the circuit
+    without noise. "ckks" encrypts, with both sides on this machine: keys are made in a temporary folder for
+    the call, or under bumblebee a server of its own is asked over TLS. `tacita.connect` asks another
+    machine's server.
     allow_insecure: admits presets below 128 bits there. scheme: default thor; it and the other keywords are
     the fields of `Wish`. progress: called with reports, of which under "ckks" the first says what the
     call will take; by default they move a bar on stderr where that is a terminal or a notebook.
@@ -86,7 +86,7 @@ def classify(
     Raises InputError (also for a model without labels: see `embed`), PlanError for insecure presets,
     ResourceError.
     """
-    return cast(Labelled | list[Labelled], _asked(Answer, "classify", model, text, how))
+    return cast(Labelled | list[Labelled], _ask(Answer, "classify", model, text, how))
 
 
 @overload
@@ -94,10 +94,9 @@ def embed(text: Text, *, model: Model, **how: Unpack[How]) -> Embedding: ...
 @overload
 def embed(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Embedding]: ...
 def embed(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Embedding | list[Embedding]:
-    """As `classify`, of a model without labels: the embedding of a text is the answer's `vector`,
-    (outputs,), and `similarity` compares two answers.
-    """
-    return _asked(Embedding, "embed", model, text, how)
+    """Embeds texts by a model without labels: an answer's `vector` has shape (outputs,), and `similarity`
+    compares two answers. Keywords and errors are those of `classify`."""
+    return _ask(Embedding, "embed", model, text, how)
 
 
 @overload
@@ -105,10 +104,9 @@ def search(text: Text, *, model: Model, **how: Unpack[How]) -> Search: ...
 @overload
 def search(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Search]: ...
 def search(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Search | list[Search]:
-    """As `classify`, of a model with documents (`tacita.documents`): the answer's `scores`, the nearest
-    first.
-    """
-    return _asked(Search, "search", model, text, how)
+    """Scores the documents of a model (`checkpoint.documents`) for texts: the answer's `scores`, the nearest
+    first. Keywords and errors are those of `classify`."""
+    return _ask(Search, "search", model, text, how)
 
 
 @overload
@@ -116,15 +114,17 @@ def tag(text: Text, *, model: Model, **how: Unpack[How]) -> Tags: ...
 @overload
 def tag(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Tags]: ...
 def tag(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Tags | list[Tags]:
-    """As `classify`, of a token classifier: the answer's `spans`, and all its `tokens`."""
-    return _asked(Tags, "tag", model, text, how)
+    """Marks spans of texts by a token classifier: the answer's `spans`, and all its `tokens`. Keywords and
+    errors are those of `classify`."""
+    return _ask(Tags, "tag", model, text, how)
 
 
 def answer(question: str, context: str, *, model: Model, **how: Unpack[How]) -> Extract:
-    """As `classify`, of a model for extractive question answering: the answer's `span` of the context."""
-    found = _asked(Extract, "answer", model, (question, context), how)
-    assert not isinstance(found, list)  # one pair was asked
-    return found
+    """Answers a question by a part of its context: the answer's `span`. model: for extractive question
+    answering. Keywords and errors are those of `classify`."""
+    extract = _ask(Extract, "answer", model, (question, context), how)
+    assert not isinstance(extract, list)  # one pair was asked
+    return extract
 
 
 @overload
@@ -132,13 +132,14 @@ def fill(text: Text, *, model: Model, **how: Unpack[How]) -> Fill: ...
 @overload
 def fill(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Fill]: ...
 def fill(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Fill | list[Fill]:
-    """As `classify`, of a model for masked words: the answer's `masks`, each with its `best` pieces."""
-    return _asked(Fill, "fill", model, text, how)
+    """Fills the masks of texts by a masked language model: the answer's `masks`, each with its `best` pieces.
+    Keywords and errors are those of `classify`."""
+    return _ask(Fill, "fill", model, text, how)
 
 
 @dataclass(frozen=True)
 class _Call:
-    """Equal to another where weights, configuration and wish are: then its plan is."""
+    """A call, equal to another where weights, configuration and wish are: then its plan is."""
 
     sha256: str
     wish: Wish
@@ -149,16 +150,17 @@ class _Call:
 
     @staticmethod
     def of(model: Model, how: How) -> _Call:
-        """Raises CheckpointError, InputError, TypeError for a keyword that there is not."""
-        found = model if isinstance(model, Checkpoint) else load(model)
-        given: dict[str, Any] = {"backend": "sim", "allow_insecure": False, "progress": None, **how}
-        own = {name: given.pop(name) for name in ("backend", "allow_insecure", "progress")}
-        require_fields(given, own)
-        return _Call(found.sha256, Wish(**{"scheme": "thor", **given}), found, **own)
+        """Makes a call of a model and keywords. Raises CheckpointError, InputError, TypeError for an unknown
+        keyword."""
+        loaded = model if isinstance(model, Checkpoint) else load(model)
+        fields: dict[str, Any] = {"backend": "sim", "allow_insecure": False, "progress": None, **how}
+        own = {name: fields.pop(name) for name in ("backend", "allow_insecure", "progress")}
+        require_fields(fields, own)
+        return _Call(loaded.sha256, Wish(**{"scheme": "thor", **fields}), loaded, **own)
 
 
-def _asked(kind: type[A], verb: str, model: Model, text: Text | Texts, how: How) -> A | list[A]:
-    """kind: what `texts.task` makes of the answers of a model that this verb admits."""
+def _ask(kind: type[A], verb: str, model: Model, text: Text | Texts, how: How) -> A | list[A]:
+    """Asks a text, or each of a list. kind: the class of answers that `texts.task` gives for this verb."""
     if "backend" not in how:
         warn_unprotected(verb, "sim", 4)
     answers = cast(list[A], ask_all(verb, model, text if isinstance(text, list) else [text], how))
@@ -166,8 +168,8 @@ def _asked(kind: type[A], verb: str, model: Model, text: Text | Texts, how: How)
 
 
 def ask_all(verb: str, model: Model, texts: Sequence[Text], how: How) -> list[Answer]:
-    """Answers of a model that can be asked with this verb, a key of `texts.task.GIVES`. Raises InputError
-    for a model of another kind, or no text; and see `classify`."""
+    """Answers texts by a model that can be asked with this verb, a key of `texts.task.GIVES`. Raises
+    InputError for a model of another kind, or no text, and what `classify` raises."""
     call = _Call.of(model, how)
     require_kind(verb, call.model.config)
     if not texts:
@@ -191,15 +193,14 @@ def _answered(call: _Call, texts: Sequence[Text], report: Report) -> list[Answer
 
 
 def _require_allowed(call: _Call) -> None:
-    """Before the plan is made. Raises InputError for a backend that there is not, PlanError: see
-    `classify`.
-    """
+    """Checks a call before its plan is made. Raises InputError for an unknown backend, PlanError for an
+    insecure preset."""
     if call.backend not in (*CLEAR, REAL):
         raise InputError(f"no backend {call.backend!r}", hint=f"one of {', '.join((*CLEAR, REAL))}")
     require_allowed(call.wish, call.backend, allow_insecure=call.allow_insecure)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHED_PLANS)
 def _planned(call: _Call) -> AnyPlan:
     return choose_plan(call.model, call.wish, progress=call.progress).plan
 

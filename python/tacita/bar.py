@@ -1,4 +1,5 @@
-"""A progress bar, in a terminal or a notebook: what runs, how far it is, the time so far and the time left.
+"""Draws a progress bar in a terminal or a notebook: what runs, how far it is, the time so far and the time
+left.
 
 >>> with reporting(None, "plan") as report:    # nothing is drawn where nobody looks
 ...     report(Progress("calibrate rows", 0, 4, 0.0, 15.0))
@@ -31,8 +32,7 @@ JOINERS = "\u200c\u200d"  # format characters that scripts and emoji need, and t
 
 
 def shown(text: str, most: int = 200) -> str:
-    """Text of anybody, as it may stand in what `out` and `err` print: it can neither command the terminal nor
-    rich.
+    """Escapes anybody's text for what `out` and `err` print: it can command neither the terminal nor rich.
 
     Control characters (escape sequences, C1, line ends, bidirectional overrides, lone surrogates) and
     backslashes come out as in a Python literal, opening brackets as rich wants them. Text over `most`
@@ -43,7 +43,7 @@ def shown(text: str, most: int = 200) -> str:
 
 
 def _harmless(character: str) -> str:
-    """Doubled backslashes keep what follows, a tag of our own or an escaped bracket, what it is."""
+    """Escapes a character. A doubled backslash keeps what follows, a tag of our own or an escaped bracket."""
     if character == "[":
         return r"\["
     if character == "\\" or (unicodedata.category(character) in ACTING and character not in JOINERS):
@@ -53,7 +53,7 @@ def _harmless(character: str) -> str:
 
 @contextmanager
 def reporting(report: Report | None, title: str) -> Iterator[Report]:
-    """The caller's own report, or a bar on stderr."""
+    """Yields the caller's own report, or a callback that draws a bar on stderr."""
     if report is not None:
         yield report
         return
@@ -63,10 +63,11 @@ def reporting(report: Report | None, title: str) -> Iterator[Report]:
 
 @contextmanager
 def drawn(title: str, console: Console) -> Iterator[Report]:
-    """A callback that draws a bar once the step has run for two seconds and its end is not near."""
+    """Yields a callback that draws a bar once more than two seconds have passed, or are predicted to
+    remain."""
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeLeft()
-    seen = console.is_terminal or console.is_jupyter
-    bar = Bar(*columns, console=console, transient=True, disable=not seen)
+    interactive = console.is_terminal or console.is_jupyter
+    bar = Bar(*columns, console=console, transient=True, disable=not interactive)
     task = bar.add_task(title, total=None, end=time.monotonic())
     began, started = time.monotonic(), False
 
@@ -91,13 +92,13 @@ class TimeLeft(ProgressColumn):
     """Counts down between reports, to what the last one predicted. A step that takes longer says so."""
 
     def render(self, task: Task) -> Text:
-        """Called several times a second."""
-        left = task.fields["end"] - time.monotonic()
-        return Text(f"{duration(left)} left" if left > 0 else "longer than predicted")
+        """Draws the time left; rich calls this several times a second."""
+        remaining = task.fields["end"] - time.monotonic()
+        return Text(f"{duration(remaining)} left" if remaining > 0 else "longer than predicted")
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: 0.4 s, 12 s, 3 min 05 s."""
+    """Writes seconds for people: 0.4 s, 12 s, 3 min 05 s."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     return f"{seconds:.0f} s" if seconds < 90 else f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"

@@ -1,5 +1,5 @@
-"""The error for a command or a call whose packages were not installed with this one: extras of
-`pip install`."""
+"""Explains a command or a call whose packages are not installed, extras of `pip install`; and leaves fields
+out of files at their default."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacita.errors import InputError
 
 @contextmanager
 def needing(extra: str, command: str) -> Iterator[None]:
-    """Around the imports of a command or a call. extra: the name in pyproject.toml that brings what they
+    """Wraps the imports of a command or a call. extra: the name in pyproject.toml that brings what they
     import. Raises InputError where it is not installed."""
     try:
         yield
@@ -24,7 +24,7 @@ def needing(extra: str, command: str) -> Iterator[None]:
 
 
 def how_to_install(extra: str) -> str:
-    """The hint for what an extra brings. It names no package of an index: this one is on none."""
+    """Returns the hint for installing an extra. It names no package of an index: this one is on none."""
     return f"pip install '.[{extra}]' in a clone, or 'FILE[{extra}]' of a wheel"
 
 
@@ -36,7 +36,7 @@ AT_DEFAULT = {"left out": "at its default"}  # metadata of such a field
 
 
 def omitted(field: dataclasses.Field[Any], value: Any) -> bool:
-    """Whether a file that holds this value leaves the field out."""
+    """Tells whether a file that holds this value leaves the field out."""
     return field.metadata == AT_DEFAULT and bool(value == _default(field))
 
 

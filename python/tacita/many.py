@@ -1,4 +1,4 @@
-"""Many texts on many machines in one call.
+"""Answers many texts on many machines in one call.
 
 >>> import tacita
 >>> tacita.classify_many(["a film of quiet beauty"], ray="ray://10.0.0.5:10001")
@@ -45,7 +45,7 @@ def classify_many(
     scheme: str = "thor",
     **wish: Unpack[Fields],
 ) -> list[Answer]:
-    """The label of each text, in order: encrypted here, evaluated on the machines of a Ray cluster.
+    """Labels each text, in order: encrypted here, evaluated on the machines of a Ray cluster.
 
     asked: texts, or pairs of texts. ray: "local", which starts a cluster on this machine and ends it, or
     HOST:PORT of one that this machine has joined. nodes: to start here (of one core each), or to use there at
@@ -63,12 +63,12 @@ def classify_many(
     for ring in wished.rings:
         require_secure(ring, allow_insecure=allow_insecure)
     imported()  # refused before minutes of planning
-    found = model if isinstance(model, Checkpoint) else load(model)
-    require_kind("classify", found.config)
-    plan = choose_plan(found, wished, progress=progress).plan
+    loaded = model if isinstance(model, Checkpoint) else load(model)
+    require_kind("classify", loaded.config)
+    plan = choose_plan(loaded, wished, progress=progress).plan
     groups = [asked[at : at + plan.batch] for at in range(0, len(asked), plan.batch)]
     with tempfile.TemporaryDirectory(prefix="tacita-") as folder:
         place = Place(Path(folder), threads, memory, allow_insecure, bar=lambda _: nullcontext(progress))
-        with spreading(plan, found, place, where, link=wished.link) as run:
+        with spreading(plan, loaded, place, where, link=wished.link) as run:
             progress(run.forecast(len(groups)).report())
             return [answer for answers, _ in run.answers(groups) for answer in answers]

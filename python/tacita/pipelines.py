@@ -1,5 +1,5 @@
-"""Inference under the names and with the answers that users of transformers' `pipeline` know. It is private
-with `backend="ckks"`.
+"""Runs inference under the names and with the answers that users of transformers' `pipeline` know. It is
+private with `backend="ckks"`.
 
 >>> import tacita
 >>> small = {"tokens": 16, "preset": "insecure_toy_n11", "texts": ["a fine film", "so dull"]}
@@ -7,8 +7,8 @@ with `backend="ckks"`.
 >>> classifier("a film of quiet beauty")[0]["label"]
 'positive'
 
-What differs: the keywords are those of `tacita.classify`, a word of a span is spelled as in the text, not as
-in the vocabulary, and None stands in the place of an answer that failed its checks.
+Three things differ: the keywords are those of `tacita.classify`, a word of a span is spelled as in the text,
+not as in the vocabulary, and None stands in the place of an answer that failed its checks.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A model and how it is asked. Call it with an input or a list of inputs; see the module for what of
-    transformers' keywords a task takes.
+    """A model and how it is asked. Call it with an input or a list of inputs, and with these of transformers'
+    keywords:
 
     text-classification: a text or {"text", "text_pair"}; top_k (1; None: all).
     token-classification: a text; aggregation_strategy ("simple", or "none": every token).
@@ -50,23 +50,25 @@ class Pipeline:
     how: How = field(default_factory=How, repr=False)
 
     def __call__(self, inputs: Any = None, **options: Any) -> Any:
-        """Raises what `tacita.classify` raises, TypeError for an option that the task does not have."""
+        """Answers an input, or each of a list. Raises what `tacita.classify` raises, TypeError for an option
+        that the task does not have."""
         task = TASKS[self.task]
         if inputs is None:  # question= and context=
             inputs = {name: options.pop(name) for name in task.named if name in options}
         many = isinstance(inputs, list)
         texts = [task.text(one) for one in (inputs if many else [inputs])]
         answers = ask_all(task.verb, self.model, texts, self.how)
-        found = [None if answer.empty else task.row(answer, **options) for answer in answers]
+        results = [None if answer.empty else task.row(answer, **options) for answer in answers]
         if many and task.joined and not options:  # the best label of each text: one list
-            return [row for rows in found for row in (rows or [None])]
-        return found if many else found[0]
+            return [row for rows in results for row in (rows or [None])]
+        return results if many else results[0]
 
 
 @dataclass(frozen=True)
 class _Task:
-    """verb: of `texts.task`. row: an answer as transformers gives it. text: what is asked of an input.
-    named: keywords that stand for the input. joined: whether a list of inputs gives one list of rows."""
+    """A task of transformers. verb: of `texts.task`. row: turns an answer into what transformers returns.
+    text: turns an input into what is asked. named: keywords that stand for the input. joined: whether a list
+    of inputs gives one list of rows."""
 
     verb: str
     row: Callable[..., Any]
@@ -76,8 +78,8 @@ class _Task:
 
 
 def pipeline(task: str, model: Model = DEFAULT_MODEL, **how: Unpack[How]) -> Pipeline:
-    """A callable for a task, one of `TASKS`. how: the keywords of `tacita.classify` (scheme, backend, tokens,
-    ...).
+    """Returns a callable for a task, one of `TASKS`. how: the keywords of `tacita.classify` (scheme, backend,
+    tokens, ...).
 
     Raises InputError for an unknown task or a model of another one, CheckpointError.
     """
@@ -91,7 +93,8 @@ def pipeline(task: str, model: Model = DEFAULT_MODEL, **how: Unpack[How]) -> Pip
 
 
 def _text(given: Any) -> Text:
-    """A text, a pair, or a dict of both as transformers takes it."""
+    """Reads a text, a pair, or a dict of both as transformers takes it. Raises InputError for anything
+    else."""
     if isinstance(given, dict) and set(given) <= {"text", "text_pair"} and "text" in given:
         second = given.get("text_pair")
         return str(given["text"]) if second is None else (str(given["text"]), str(second))
@@ -110,7 +113,7 @@ def _question(given: Any) -> Text:
 
 
 def _labels(answer: Answer, *, top_k: int | None = 1) -> list[Row]:
-    """The likeliest labels; of a regression every number, under its name."""
+    """Returns the likeliest labels; for a regression every number, under its name."""
     if isinstance(answer, Regression):
         return [{"label": name, "score": value} for name, value in answer.values.items()]
     assert isinstance(answer, Classes | Several)  # the other kinds of a classifier
@@ -122,7 +125,7 @@ def _images(answer: Answer, *, top_k: int | None = 5) -> list[Row]:
 
 
 def _name(given: Any) -> Text:
-    """The name of an image's file."""
+    """Reads the name of an image's file. Raises InputError for anything else."""
     if isinstance(given, str | Path):
         return str(given)
     raise InputError(f"pipeline: an input of type {type(given).__name__}", hint="the name of an image's file")
@@ -151,19 +154,19 @@ def _span(answer: Answer) -> Row:
 
 
 def _vector(answer: Answer) -> list[list[float]]:
-    """One row, where transformers has one for each token unless it pools."""
+    """Returns one row, where transformers has one for each token unless it pools."""
     return [list(answer.logits)]
 
 
 def _words(answer: Answer, *, top_k: int = CANDIDATES) -> Any:
-    """A list of candidates, of several masks a list for each."""
+    """Returns a list of candidates, for several masks a list for each."""
     assert isinstance(answer, Fill)  # what `fill` answers
     masks = [[_word(answer, mask, one) for one in mask.best(top_k)] for mask in answer.masks]
     return masks[0] if len(masks) == 1 else masks
 
 
 def _word(answer: Fill, mask: Mask, one: Candidate) -> Row:
-    """With the text in which it stands in the place of its mask."""
+    """Returns a candidate, with the text in which it stands in the place of its mask."""
     sequence = answer.filled([(mask, one)])
     return {"score": one.score, "token": one.token, "token_str": one.label, "sequence": sequence}
 

@@ -1,4 +1,4 @@
-"""How far a long operation is."""
+"""Tells how far a long operation is."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Progress:
-    """Reported before each stage and once at the end. index counts finished stages; left: predicted
-    seconds."""
+    """A report before each stage and once at the end. index: number of finished stages. seconds: spent so
+    far. left: predicted seconds."""
 
     stage: str
     index: int

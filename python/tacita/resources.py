@@ -1,4 +1,4 @@
-"""Memory and disk of this machine: checked before a run starts, measured after it."""
+"""Checks this machine's memory and disk before a run starts, and measures them after it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # numpy r
 
 
 def available_memory() -> int | None:
-    """Bytes that can be taken without swapping, the container's limit included; None where the system does
-    not say."""
-    found = [value for value in (_meminfo(), _cgroup()) if value is not None]
-    return min(found) if found else None
+    """Returns the bytes that can be taken without swapping, the container's limit included; None where the
+    system does not say."""
+    limits = [value for value in (_meminfo(), _cgroup()) if value is not None]
+    return min(limits) if limits else None
 
 
 def require_memory(need: int, what: str) -> None:
@@ -47,15 +47,14 @@ def require_disk(folder: Path, need: int, what: str) -> None:
 
 
 def peak_memory_gb(*, children: bool = False) -> float:
-    """Largest resident set of this process so far (or of its finished children), in GB."""
+    """Returns the largest resident set of this process so far (or of its finished children), in GB."""
     who = resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF
     return resource.getrusage(who).ru_maxrss * 1024 / GB
 
 
 def raise_descriptors() -> int:
-    """Lets this process have as many file descriptors as the system allows it; returns how many. Programs are
-    often started with 1,024, and each connection takes one or two.
-    """
+    """Lets this process have as many file descriptors as the system allows it, and returns how many. Programs
+    are often started with 1,024, and each connection takes one or two."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -65,7 +64,7 @@ def raise_descriptors() -> int:
 
 
 def resident_bytes() -> int | None:
-    """Of this process now; None where the system does not say."""
+    """Returns the resident set of this process now, in bytes; None where the system does not say."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except (OSError, IndexError, ValueError):
@@ -73,9 +72,8 @@ def resident_bytes() -> int | None:
 
 
 def trim() -> None:
-    """Gives the system back what this process freed and the C library keeps for later: after planning
-    BERT-base that is about 1 GB. Nothing where the library has no such call. Some 10 ms a GB.
-    """
+    """Returns memory to the system that this process freed and the C library keeps for later: after planning
+    BERT-base about 1 GB, at some 10 ms a GB. Does nothing where the library has no such call."""
     try:
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
     except (OSError, AttributeError):
@@ -83,14 +81,14 @@ def trim() -> None:
 
 
 def threads() -> int:
-    """Cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def one_blas_thread() -> dict[str, str]:
-    """Environment for processes whose numpy shall use one thread; what the user has set stays. Several
-    threads wait for each other by spinning: beside eight busy processes a plan takes six times the processor
-    seconds."""
+    """Returns the environment for processes whose numpy shall use one thread; what the user has set stays.
+    Several threads wait for each other by spinning: beside eight busy processes a plan takes six times the
+    processor seconds."""
     return {name: os.environ.get(name, "1") for name in BLAS}
 
 
@@ -115,7 +113,7 @@ def _cgroup() -> int | None:
         return None
 
 
-# Which processor this is: its name for people, and a key by which prices measured on it are found again.
+# The processor of this machine: its name for people, and the key of prices measured on it.
 #
 # Many cloud machines of different speed share one name ("AMD EPYC"), so the key has family and model too.
 
@@ -125,7 +123,8 @@ UNKNOWN = "unknown processor"
 
 @dataclass(frozen=True)
 class Processor:
-    """name: as the system has it. family, model: its numbers, empty where the system has none."""
+    """A processor. name: as the system has it. family, model: its numbers, empty where the system has
+    none."""
 
     name: str
     family: str = ""
@@ -134,18 +133,18 @@ class Processor:
 
     @property
     def key(self) -> str:
-        """16 hexadecimal digits."""
+        """A key for prices: 16 hexadecimal digits of a hash of all fields."""
         return hashlib.sha256("\n".join(asdict(self).values()).encode()).hexdigest()[:16]
 
 
 def processor(cpuinfo: Path = CPUINFO) -> Processor:
-    """Of this machine. cpuinfo: as Linux writes it; where there is none, what Python knows."""
+    """Returns this machine's processor. cpuinfo: a file as Linux writes it; without it, what Python knows."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         lines = []
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, _, value in (line.partition(":") for line in lines):
-        found.setdefault(name.strip(), value.strip())
-    name = found.get("model name") or platform.processor() or UNKNOWN
-    return Processor(name, found.get("cpu family", ""), found.get("model", ""), platform.machine())
+        fields.setdefault(name.strip(), value.strip())
+    name = fields.get("model name") or platform.processor() or UNKNOWN
+    return Processor(name, fields.get("cpu family", ""), fields.get("model", ""), platform.machine())

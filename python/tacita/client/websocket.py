@@ -143,12 +143,12 @@ class Carrier:
     thread: threading.Thread
 
     @classmethod
-    def started(cls, target: Target, engine: socket.socket, silence: float) -> Carrier:
+    def started(cls, target: Target, engine: socket.socket, idle_timeout: float) -> Carrier:
         """Connects, and returns once the server has admitted this client. engine: the other end of the
         engine's socket, closed by the carrier. Raises what `refusal` makes of a failure."""
         ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         given_up = threading.Event()
-        arguments = target, engine, silence, ready, given_up.is_set
+        arguments = target, engine, idle_timeout, ready, given_up.is_set
         thread = threading.Thread(target=_run, args=arguments, name="tacita-websocket", daemon=True)
         thread.start()
         try:
@@ -166,24 +166,24 @@ class Carrier:
 def _run(
     target: Target,
     engine: socket.socket,
-    silence: float,
+    idle_timeout: float,
     ready: concurrent.futures.Future[None],
     given_up: Callable[[], bool],
 ) -> None:
     engine.setblocking(False)
     with engine:
-        asyncio.run(_session(target, engine, silence, ready, given_up))
+        asyncio.run(_session(target, engine, idle_timeout, ready, given_up))
 
 
 async def _session(
     target: Target,
     engine: socket.socket,
-    silence: float,
+    idle_timeout: float,
     ready: concurrent.futures.Future[None],
     given_up: Callable[[], bool],
 ) -> None:
     try:
-        websocket = await _connect(target, silence)
+        websocket = await _connect(target, idle_timeout)
     except Exception as error:
         ready.set_exception(refusal(error, target.host))
         return
@@ -194,16 +194,16 @@ async def _session(
         await _carry(websocket, engine)
 
 
-async def _connect(target: Target, silence: float) -> ClientConnection:
+async def _connect(target: Target, idle_timeout: float) -> ClientConnection:
     return await Direct(
         target.url,
         additional_headers={"Authorization": f"Bearer {target.token}"} if target.token else {},
         user_agent_header=f"tacita/{__version__}",
         compression=None,
-        open_timeout=min(CONNECTING, silence),
+        open_timeout=min(CONNECTING, idle_timeout),
         close_timeout=FAREWELL,
         ping_interval=KEEPALIVE,
-        ping_timeout=silence,  # a server that computes does not read
+        ping_timeout=idle_timeout,  # a server that computes does not read
         max_size=FRAME_BYTES,
         max_queue=1,
         write_limit=CHUNK,

@@ -18,7 +18,7 @@ import pytest
 from tacita.api import Answer, plan
 from tacita.cli import console, report
 from tacita.cli.ask import accuracy, columns
-from tacita.cli.asked import numbers, said, status_of
+from tacita.cli.asked import numbers, status_of, summary_of
 from tacita.cli.bench import batch as bench_batch
 from tacita.cli.console import Screen, reporting
 from tacita.cli.plans import estimate
@@ -121,9 +121,9 @@ def test_a_run_in_the_clear_claims_no_protection(backend: str, made: Plan, scree
 
 def test_an_embedding_is_shown_by_its_norm_and_first_values() -> None:
     values = (3.0, 4.0, 0.0, 0.0, 0.0, 0.0)
-    assert said(Answer(None, values, ())) == "6 numbers, norm 5.000"
+    assert summary_of(Answer(None, values, ())) == "6 numbers, norm 5.000"
     assert numbers(values) == "+3.000 +4.000 +0.000 +0.000 ..."
-    assert said(Answer("", values, ())) == ""
+    assert summary_of(Answer("", values, ())) == ""
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "unit")]
-INSTRUMENTED = ("protocol", "plans", "server", "checkpoint", "front", "remote", "service", "two_party")
+INSTRUMENTED = ("plans", "server", "evaluate", "checkpoint", "models", "texts", "client", "two_party")
 EVERY = {
     "two_party_plan": 2,
     "ckks_plan": 4,

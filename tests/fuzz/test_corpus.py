@@ -8,7 +8,6 @@ import decoders
 import pytest
 import service_decoders
 import trees
-from tacita.protocol import text_wish
 
 CORPUS = Path(__file__).parent / "corpus"
 MOST_BYTES = 1 << 20
@@ -40,7 +39,10 @@ def test_the_honest_inputs_are_accepted() -> None:
     decoders.require_circuit(short)
     assert decoders.public_part.decode(decoders.PUBLIC_PART).plan == decoders.TWO_PARTY_PLAN
     for wish in decoders.seeds("text_wish"):
-        assert text_wish.received(decoders.Scripted(wish), decoders.TWO_PARTY_PLAN).to_bytes() == wish[:36]
+        assert (
+            decoders.text_wish.received(decoders.Scripted(wish), decoders.TWO_PARTY_PLAN).to_bytes()
+            == wish[:36]
+        )
     for kind in ("request", "response"):
         file = decoders.File(decoders.seeds(f"{kind}_file")[0])
         assert decoders.envelope.read(file, kind, decoders.PLAN, decoders.KEY).kind == kind

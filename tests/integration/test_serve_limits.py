@@ -89,7 +89,7 @@ def test_a_byte_now_and_then_does_not_renew_the_limit(tmp_path: Path) -> None:
 
 
 def test_who_asks_for_the_part_and_does_not_read_it_holds_little_for_a_short_time(tmp_path: Path) -> None:
-    server = make_server(greeting=SHORT, loading=0.0)
+    server = make_server(greeting=5 * SHORT, loading=0.0)  # the part is asked for within it
     publication = server._publisher.current()
     publication.data = bytes(100 << 20)
     with service(server, tmp_path) as serving:

@@ -251,7 +251,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 
     def decrypt(ct: Any) -> Any:
         with be.pool.pinned([ct]):
-            return secret.decrypt(ct.slot.value)
+            return secret.decrypt(ct.entry.value)
 
     yield Harness(be, encrypt, decrypt, tolerance=2e-5)
     store.close(keep=False)

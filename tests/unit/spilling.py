@@ -45,4 +45,4 @@ def encrypt(be: SpillingBackend, values: Any, level: int | None = None) -> Handl
 
 def decrypt(be: SpillingBackend, ct: Handle) -> Any:
     with be.pool.pinned([ct]):
-        return ct.slot.value.values.astype(np.complex128)
+        return ct.entry.value.values.astype(np.complex128)

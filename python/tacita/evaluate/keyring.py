@@ -119,7 +119,7 @@ def _working(plan: Plan) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class ClientKeys:
     """One client's evaluator. key_id: random, in all files of the client. nbytes: of the keys."""
 
     key_id: str
@@ -138,7 +138,7 @@ class KeyRing:
     def __init__(self, plan: Plan, *, memory: float, threads: int = 0, allow_insecure: bool = False) -> None:
         self.params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
         self._plan, self._threads, self._memory = plan, threads, memory
-        self._held: OrderedDict[str, Held] = OrderedDict()
+        self._held: OrderedDict[str, ClientKeys] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -148,7 +148,7 @@ class KeyRing:
         """Bytes of the keys beyond the first client's."""
         return sum(held.nbytes for held in list(self._held.values())[1:])
 
-    def held(self, key_id: str) -> Held | None:
+    def held(self, key_id: str) -> ClientKeys | None:
         """A client's evaluator, if it is here."""
         if key_id in self._held:
             self._held.move_to_end(key_id)
@@ -158,7 +158,7 @@ class KeyRing:
         """Lets go of a client's evaluator, if it is here: the next request reads a file again."""
         self._held.pop(key_id, None)
 
-    def load(self, path: Path) -> Held:
+    def load(self, path: Path) -> ClientKeys:
         """Reads a file of evaluation keys. Cost: about 5 s a GB; the first keys also make what all requests
         share, and have the memory that one works in provided.
 
@@ -176,7 +176,7 @@ class KeyRing:
             require_memory(need, "evaluation")
         keys = self._read(path)
         self._make_room()
-        self._held[keys.key_id] = entry = Held(keys.key_id, self._evaluator(keys), keys.nbytes)
+        self._held[keys.key_id] = entry = ClientKeys(keys.key_id, self._evaluator(keys), keys.nbytes)
         return entry
 
     def _make_room(self) -> None:

@@ -102,7 +102,7 @@ class Checkpoints:
         return ResumePoint(self._run, reached.index, stage, tuple(sorted(reached.complex_names)), tensors)
 
     def _saved(self, ct: Handle) -> Saved:
-        return Saved(self._be.pool.persist(ct), ct.level, ct.slot.nbytes)
+        return Saved(self._be.pool.persist(ct), ct.level, ct.entry.nbytes)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from tacita.errors import FileError, PlanError
 from tacita.evaluate import resume
 from tacita.evaluate.kept import KeptRows, forget, kept_bytes, kept_rows
 from tacita.evaluate.keyring import (
-    Held,
+    ClientKeys,
     KeyRing,
     ciphertext_budget,
     measured_budget,
@@ -150,13 +150,13 @@ class Server:
     def _circuit(self) -> Circuit:
         return circuit_of(self.plan, self.model)
 
-    def _keys_of(self, request: Path) -> Held:
+    def _keys_of(self, request: Path) -> ClientKeys:
         """Returns the keys that the request was made with, where they are in memory; else loads those of the
         work folder."""
         held = self.ring.held(envelope.key_of(request, "request"))
         return held or self.ring.load(require(self.work.evaluation_keys, "keygen"))
 
-    def _backend(self, held: Held, store: SpillStore) -> SpillingBackend:
+    def _backend(self, held: ClientKeys, store: SpillStore) -> SpillingBackend:
         memory = self.memory - self.ring.further_bytes / GB
         _ = self._circuit  # so that it is there when memory is measured
         in_use = taken_bytes(held.evaluator)

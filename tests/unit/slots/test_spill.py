@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Iterator[SpillStore]:
 
 
 def in_memory(*handles: Handle) -> list[bool]:
-    return [handle.slot.value is not None for handle in handles]
+    return [handle.entry.value is not None for handle in handles]
 
 
 @pytest.mark.parametrize("room", [0, 1, 1000])

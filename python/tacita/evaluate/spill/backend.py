@@ -132,7 +132,7 @@ class SpillingBackend:
         and once, while the engine would keep a copy of each beside it, for every group of outputs."""
         lowest = min((x.level for x in xs), default=0)
         xs = [self.drop_to(x, lowest) for x in xs]
-        largest = max((x.slot.nbytes for x in xs), default=1)
+        largest = max((x.entry.nbytes for x in xs), default=1)
         step = max(MATMUL_GROUP, self.pool.budget // RESULTS // largest)
         groups = [slice(i, i + step) for i in range(0, max(len(weights), 1), step)]
         biases = [None if bias is None else bias[group] for group in groups]
@@ -147,13 +147,13 @@ class SpillingBackend:
         results, in ciphertexts like the smallest operand, for which room is made before, beyond what a budget
         keeps free anyway. Errors: its own, and those of the store."""
         handles = list(_handles(arguments))
-        results = count * min((handle.slot.nbytes for handle in handles), default=0)
+        results = count * min((handle.entry.nbytes for handle in handles), default=0)
         with self.pool.pinned(handles, room=max(0, results - self.pool.budget // RESULTS)):
             result = getattr(self._inner, name)(*(_values(argument) for argument in arguments))
-            by_value = {id(handle.slot.value): handle for handle in handles if handle.slot.spillable}
+            by_value = {id(handle.entry.value): handle for handle in handles if handle.entry.spillable}
             for handle in handles:
-                if not handle.slot.spillable:
-                    self.pool.give_up(handle)
+                if not handle.entry.spillable:
+                    self.pool.consume(handle)
             return self._wrap(result, by_value, spillable)
 
     def _wrap(self, result: Any, by_value: dict[int, Handle], spillable: bool) -> Any:
@@ -177,7 +177,7 @@ def _handles(argument: Any) -> Iterator[Handle]:
 def _values(argument: Any) -> Any:
     """The argument with the inner backend's ciphertexts in place of handles."""
     if isinstance(argument, Handle):
-        return argument.slot.value
+        return argument.entry.value
     if isinstance(argument, list | tuple):
         return [_values(item) for item in argument]
     return argument

@@ -28,7 +28,7 @@ class Codec:
 
 
 @dataclass(eq=False)
-class Slot:
+class Entry:
     """What a handle stands for. value: None while only `file` has it. nbytes: in memory. pins: operations
     using it."""
 
@@ -44,10 +44,10 @@ class Handle:
     """A ciphertext (or an accumulator of products) of the inner backend, in memory or on disk. Level is known
     anyway."""
 
-    __slots__ = ("__weakref__", "level", "slot")
+    __slots__ = ("__weakref__", "entry", "level")
 
-    def __init__(self, level: int, slot: Slot) -> None:
-        self.level, self.slot = level, slot
+    def __init__(self, level: int, entry: Entry) -> None:
+        self.level, self.entry = level, entry
 
 
 class Pool:
@@ -56,104 +56,104 @@ class Pool:
     def __init__(self, store: SpillStore, budget: int, codec: Codec) -> None:
         self.store, self.budget, self.codec = store, budget, codec
         self.resident = self.peak = 0
-        self._recent: OrderedDict[int, Slot] = OrderedDict()  # in memory, least recently used first
+        self._recent: OrderedDict[int, Entry] = OrderedDict()  # in memory, least recently used first
 
     def adopt(self, value: Any, level: int, *, spillable: bool = True) -> Handle:
         """A handle for a new value. Raises ResourceError when room must be made and the disk is full."""
-        slot = Slot(self.codec.size_of(value), value, spillable=spillable)
-        handle = self._handle(level, slot)
-        self._enter(slot)
+        entry = Entry(self.codec.size_of(value), value, spillable=spillable)
+        handle = self._handle(level, entry)
+        self._enter(entry)
         self._shrink()
         return handle
 
     def revive(self, file: SpillFile, level: int, nbytes: int) -> Handle:
         """A handle for a file of the store; nbytes: what it will take in memory."""
-        return self._handle(level, Slot(nbytes, None, file))
+        return self._handle(level, Entry(nbytes, None, file))
 
     def persist(self, handle: Handle) -> SpillFile:
         """The handle's file, written now if it has none; the value stays where it is."""
-        slot = handle.slot
-        if slot.file is None:
-            slot.file = self.store.write(self.codec.dump(slot.value))
-        return slot.file
+        entry = handle.entry
+        if entry.file is None:
+            entry.file = self.store.write(self.codec.dump(entry.value))
+        return entry.file
 
     def packed(self, handle: Handle) -> bytes:
         """The packed ciphertext, from memory or from disk."""
-        slot = handle.slot
-        return self.codec.dump(slot.value) if slot.file is None else self.store.load(slot.file)
+        entry = handle.entry
+        return self.codec.dump(entry.value) if entry.file is None else self.store.load(entry.file)
 
     @contextmanager
     def pinned(self, handles: Sequence[Handle], *, room: int = 0) -> Iterator[None]:
         """All these are in memory inside the block; others make room first, for these and for `room` bytes
         that will be made of them. Raises FileError, ResourceError."""
-        slots = list({id(handle.slot): handle.slot for handle in handles}.values())
-        for slot in slots:
-            slot.pins += 1
+        entries = list({id(handle.entry): handle.entry for handle in handles}.values())
+        for entry in entries:
+            entry.pins += 1
         try:
-            absent = [slot for slot in slots if slot.value is None]
-            self._shrink(room=room + sum(slot.nbytes for slot in absent))
-            for slot in absent:
-                self._fetch(slot)
-            for slot in slots:
-                self._recent.move_to_end(id(slot))
+            absent = [entry for entry in entries if entry.value is None]
+            self._shrink(room=room + sum(entry.nbytes for entry in absent))
+            for entry in absent:
+                self._fetch(entry)
+            for entry in entries:
+                self._recent.move_to_end(id(entry))
             yield
         finally:
-            for slot in slots:
-                slot.pins -= 1
+            for entry in entries:
+                entry.pins -= 1
         self._shrink()
 
-    def _handle(self, level: int, slot: Slot) -> Handle:
-        handle = Handle(level, slot)
-        weakref.finalize(handle, self._release, slot).atexit = False
+    def _handle(self, level: int, entry: Entry) -> Handle:
+        handle = Handle(level, entry)
+        weakref.finalize(handle, self._release, entry).atexit = False
         return handle
 
-    def give_up(self, handle: Handle) -> None:
+    def consume(self, handle: Handle) -> None:
         """The operation that just ended took this accumulator over: it counts no more and cannot be used
         again."""
-        self._leave(handle.slot)
+        self._leave(handle.entry)
 
-    def _fetch(self, slot: Slot) -> None:
-        if slot.file is None:
+    def _fetch(self, entry: Entry) -> None:
+        if entry.file is None:
             raise ShapeError(
                 "accumulators of products that an earlier operation took over", hint="use its result"
             )
-        slot.value = self.codec.load(self.store.load(slot.file))
-        slot.nbytes = self.codec.size_of(slot.value)
-        self._enter(slot)
+        entry.value = self.codec.load(self.store.load(entry.file))
+        entry.nbytes = self.codec.size_of(entry.value)
+        self._enter(entry)
 
-    def _enter(self, slot: Slot) -> None:
-        self._recent[id(slot)] = slot
-        self.resident += slot.nbytes
+    def _enter(self, entry: Entry) -> None:
+        self._recent[id(entry)] = entry
+        self.resident += entry.nbytes
         self.peak = max(self.peak, self.resident)
 
     def _shrink(self, room: int = 0) -> None:
         """Drops the least recently used until `room` more bytes fit, as far as pins allow."""
         if self.resident + room <= self.budget:
             return
-        for slot in list(self._recent.values()):
+        for entry in list(self._recent.values()):
             if self.resident + room <= self.budget:
                 return
-            if slot.spillable and not slot.pins and not slot.dead:
-                self._spill(slot)
+            if entry.spillable and not entry.pins and not entry.dead:
+                self._spill(entry)
 
-    def _spill(self, slot: Slot) -> None:
+    def _spill(self, entry: Entry) -> None:
         """Writes before it drops: a full disk loses nothing."""
-        if slot.file is None:
-            slot.file = self.store.write(self.codec.dump(slot.value))
-        if slot.dead:  # its handle died while it was written
-            self.store.remove(slot.file)
+        if entry.file is None:
+            entry.file = self.store.write(self.codec.dump(entry.value))
+        if entry.dead:  # its handle died while it was written
+            self.store.remove(entry.file)
         else:
-            self._leave(slot)
+            self._leave(entry)
 
-    def _leave(self, slot: Slot) -> None:
-        del self._recent[id(slot)]
-        self.resident -= slot.nbytes
-        slot.value = None
+    def _leave(self, entry: Entry) -> None:
+        del self._recent[id(entry)]
+        self.resident -= entry.nbytes
+        entry.value = None
 
-    def _release(self, slot: Slot) -> None:
+    def _release(self, entry: Entry) -> None:
         """The handle is gone: memory and disk are free."""
-        slot.dead = True
-        if slot.value is not None:
-            self._leave(slot)
-        if slot.file is not None:
-            self.store.remove(slot.file)
+        entry.dead = True
+        if entry.value is not None:
+            self._leave(entry)
+        if entry.file is not None:
+            self.store.remove(entry.file)

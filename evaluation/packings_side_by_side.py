@@ -42,7 +42,7 @@ from tacita.packings.multidiagonal import linear
 from tacita.planning.build import Placed, place_circuit
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import fit_circuit
-from tacita.planning.place.rehearsal import rehearse
+from tacita.planning.place.dry_run import dry_run
 from tacita.plans.presets import PRESETS
 from tacita.plans.prices.cost import Prices
 from tacita.plans.prices.formulas import MemorySim
@@ -111,7 +111,7 @@ def placed_layer(circuit: Circuit) -> tuple[Placed, MemorySim]:
     with patch.object(linear, "vectors_of", without_vectors), patch.object(sim, "_linear_noise", no_noise):
         placed = place_circuit(circuit, PRESETS[PRESET], prices())
         be = MemorySim(placed.parameters.slots, placed.parameters.max_level, prices())
-        rehearse(be, circuit, placed.stages, {**placed.placement.request, **placed.fixed_levels})
+        dry_run(be, circuit, placed.stages, {**placed.placement.request, **placed.fixed_levels})
     linear.plan_of.cache_clear()
     return placed, be
 

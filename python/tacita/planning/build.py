@@ -21,7 +21,7 @@ from tacita.models.registry import forward
 from tacita.packings.base import Circuit
 from tacita.packings.executor import RESPONSE as RESPONSE
 from tacita.planning.place.placement import Placement, place
-from tacita.planning.place.rehearsal import rehearse, simulated
+from tacita.planning.place.dry_run import dry_run, simulated
 from tacita.planning.place.simulate import StageSimulator
 from tacita.plans.answers import CHOICE_DECIMALS, decimals_for
 from tacita.plans.error import MOST_DECIMALS, UNKNOWN, Population
@@ -69,7 +69,7 @@ def place_circuit(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -
     )
     levels = _fixed_levels(circuit, parameters, placement, stages)
     be = MemorySim(parameters.slots, parameters.max_level, prices)
-    rehearse(be, circuit, stages, {**placement.request, **levels})
+    dry_run(be, circuit, stages, {**placement.request, **levels})
     rotations = tuple(sorted(be.rotation_levels.items()))
     memory = tuple(be.stage_bytes[stage.name] for stage in stages)
     return Placed(circuit, parameters, placement, stages, levels, rotations, memory)
@@ -178,7 +178,7 @@ def _counts(
     circuit: Circuit, parameters: ParameterInfo, stages: Sequence[PlacedStage], levels: Mapping[str, int]
 ) -> Counts:
     be = simulated(parameters)
-    rehearse(be, circuit, stages, levels)
+    dry_run(be, circuit, stages, levels)
     return be.counts
 
 

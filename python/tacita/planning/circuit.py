@@ -27,7 +27,7 @@ from tacita.planning.calibrate.excesses import held_out
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.fitting import fit_circuit
-from tacita.planning.place.rehearsal import require_agreement
+from tacita.planning.place.dry_run import require_agreement
 from tacita.planning.trial import Phases, approximation_errors, decided, phase_label, run_trial, stated_error
 from tacita.planning.wish import Wish
 from tacita.plans.answers import CHOSEN, stated_noise

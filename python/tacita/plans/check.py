@@ -3,7 +3,7 @@ anything acts on one.
 
 `check` needs the file alone, and is all that a client can check. What a circuit is built from is checked by
 `check_circuit`, and what follows from the weights when the model is at hand: `circuit.require_model` (sizes,
-labels) and `rehearsal.require_agreement` (layouts, stages, tensors, bootstraps, exactly the rotation keys
+labels) and `dry_run.require_agreement` (layouts, stages, tensors, bootstraps, exactly the rotation keys
 that the circuit takes).
 """
 

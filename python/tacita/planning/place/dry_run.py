@@ -25,7 +25,7 @@ def simulated(parameters: ParameterInfo) -> SimBackend:
     return SimBackend(parameters.slots, parameters.max_level)
 
 
-def rehearse(
+def dry_run(
     be: SimBackend, circuit: Circuit, stages: Sequence[PlacedStage], levels: Mapping[str, int]
 ) -> Live:
     """The tensors after the last stage of the placed circuit on a counting `sim`. levels: of the tensors that
@@ -48,7 +48,7 @@ def require_agreement(plan: Plan, circuit: Circuit) -> None:
     _same("ciphertexts that are kept", {t.name: t.count for t in plan.kept}, kept_counts)
     be = simulated(plan.parameters)
     try:
-        out = rehearse(be, circuit, plan.stages, {t.name: t.level for t in (*plan.request, *plan.kept)})
+        out = dry_run(be, circuit, plan.stages, {t.name: t.level for t in (*plan.request, *plan.kept)})
     except (LevelError, ShapeError, LookupError, ValueError) as error:
         raise PlanError(f"the plan's circuit cannot run ({error!s:.200})", hint=REMAKE) from error
     for stage in plan.stages:

@@ -27,7 +27,7 @@ from tacita.layouts.registry import Shape
 from tacita.measure.shapes import SHAPES, random_inputs, shaped_model
 from tacita.packings.base import Circuit
 from tacita.packings.lowering import build
-from tacita.planning import trial
+from tacita.planning import simulation
 from tacita.planning.build import Placed, place_circuit
 from tacita.planning.calibrate.calibrate import Sample, load_texts, survey
 from tacita.planning.calibrate.temper import tempered
@@ -107,9 +107,9 @@ def row(case: Case, levels: int, bits: int, bootstrap: float) -> dict[str, float
 def error(case: Case, levels: int, scale_bits: float, bootstrap_bits: float) -> float:
     """Largest distance of an answer from the float model's, with this noise."""
     noise = NoiseModel(INFO.slots, scale_bits, 2.0**-bootstrap_bits)
-    with patch.object(trial, "noise_of", lambda _info: noise):
+    with patch.object(simulation, "noise_of", lambda _info: noise):
         run = placed(case, levels, prices(LIMB_BITS, 1.0))
-        return max(trial.run_trial(case.model, run, case.circuit, case.shape, case.samples).errors)
+        return max(simulation.run_simulation(case.model, run, case.circuit, case.shape, case.samples).errors)
 
 
 def main() -> None:

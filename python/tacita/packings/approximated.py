@@ -4,7 +4,8 @@ forward passes a text, where `plain` runs the whole packed circuit.
     approximated(model, specs, hidden, mask).answer    # beside reference(model, hidden, mask).logits
 
 Errors have a long tail: of 50 reactions that a trained classifier was asked, most were off by less than 0.01
-and one by 0.21, so that two texts say little of the largest of many. Noise is not in it (`planning.trial`).
+and one by 0.21, so that two texts say little of the largest of many. Noise is not in it
+(`planning.simulation`).
 """
 
 from __future__ import annotations

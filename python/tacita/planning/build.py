@@ -20,8 +20,8 @@ from tacita.layouts.registry import Shape, layout_of
 from tacita.models.registry import forward
 from tacita.packings.base import Circuit
 from tacita.packings.executor import RESPONSE as RESPONSE
-from tacita.planning.place.placement import Placement, place
 from tacita.planning.place.dry_run import dry_run, simulated
+from tacita.planning.place.placement import Placement, place
 from tacita.planning.place.simulate import StageSimulator
 from tacita.plans.answers import CHOICE_DECIMALS, decimals_for
 from tacita.plans.error import MOST_DECIMALS, UNKNOWN, Population

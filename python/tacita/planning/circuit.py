@@ -28,7 +28,14 @@ from tacita.planning.calibrate.temper import tempered
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.fitting import fit_circuit
 from tacita.planning.place.dry_run import require_agreement
-from tacita.planning.trial import Phases, approximation_errors, decided, phase_label, run_trial, stated_error
+from tacita.planning.simulation import (
+    Phases,
+    approximation_errors,
+    decided,
+    phase_label,
+    run_simulation,
+    stated_error,
+)
 from tacita.planning.wish import Wish
 from tacita.plans.answers import CHOSEN, stated_noise
 from tacita.plans.commitment import SALT_FILE, commit, draw
@@ -112,7 +119,7 @@ class Calibrated:
     @property
     def error_inputs(self) -> Iterator[Sample]:
         """Inputs on which the error by approximations is predicted; none where the answer is a word, or
-        steps, which the trial tells alone."""
+        steps, which the simulation tells alone."""
         if self.wish.told_gap or self.wish.cache:
             return iter(())
         if states := self.wish.hidden_states:
@@ -183,8 +190,8 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
     phases.enter("predict", label)
     samples = calibrated.samples[: BATCHED if shape.texts > 1 else TRIALS]
     small = shape.shrunk(len(samples))
-    trial = circuit if small == shape else build(soft, specs, small)
-    outcome = run_trial(model, placed, trial, small, samples, gap=wish.told_gap)
+    small_circuit = circuit if small == shape else build(soft, specs, small)
+    outcome = run_simulation(model, placed, small_circuit, small, samples, gap=wish.told_gap)
     bound = CHOSEN if wish.told_gap else calibration.answer
     salt = wish.salt or calibrated.salt
     commitment = commit(salt, model.sha256)

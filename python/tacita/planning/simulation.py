@@ -1,12 +1,12 @@
-"""What a placed circuit will get wrong: a trial on `sim`, with the engine's noise, beside `plain` and the
+"""What a placed circuit will get wrong: a simulation on `sim` with the engine's noise, beside `plain` and the
 float model.
 
 The distance from `plain`, which runs the same circuit without noise, is noise alone; the distance from the
 float model is noise and approximations. What a client may show depends on the first (`decimals`), how good a
 plan is on the second.
 
-What approximations get wrong depends on the text and takes two forward passes to find. So the stated error
-is that of approximations on many texts, to each of which the noise of the trial's noisiest and half a step of
+What approximations get wrong depends on the text and takes two forward passes to find. So the stated error is
+that of approximations on many texts, to each of which the simulation's largest noise and half a step of
 rounding are added.
 """
 
@@ -46,7 +46,7 @@ NOISE = 5.0  # deviations that noise may reach: of 384 numbers one does in a tex
 
 
 @dataclass(frozen=True)
-class Trial:
+class Simulation:
     """errors: of each answer, the largest distance of its numbers from the float model's. noise: the standard
     deviation of their distance from `plain`'s, in the noisiest answer and token, before a client divides a
     vector by its length; shown_noise: the same after it.
@@ -60,7 +60,7 @@ class Trial:
     shown_noise: float
 
 
-def run_trial(
+def run_simulation(
     model: Checkpoint,
     placed: Placed,
     circuit: Circuit,
@@ -68,7 +68,7 @@ def run_trial(
     samples: Sequence[Sample],
     *,
     gap: float = 0.0,
-) -> Trial:
+) -> Simulation:
     """The samples' answers on `sim` and on `plain`. Raises PlanError without a sample.
 
     circuit: the placed one, or the same one with fewer sequences (shape), which takes seconds where hundreds
@@ -97,7 +97,7 @@ def run_trial(
     )
     ended, still = ([finished(v, model.config.normalise) for v in values] for values in (noisy, quiet))
     errors = tuple(float(np.max(rows)) for rows in distances(ended, wanted, masks))
-    return Trial(errors, up(deviation(noisy, quiet, masks)), up(deviation(ended, still, masks)))
+    return Simulation(errors, up(deviation(noisy, quiet, masks)), up(deviation(ended, still, masks)))
 
 
 def decided(model: Checkpoint, samples: Iterable[Sample], gap: float) -> list[Sample]:
@@ -188,15 +188,19 @@ def approximation_errors(
             yield TextError(float(np.max(rows)), float(np.linalg.norm(wanted.trace["answer"])))
 
 
-def stated_error(plan: Plan, texts_errors: Sequence[TextError], trial: Trial) -> ErrorBound:
+def stated_error(plan: Plan, texts_errors: Sequence[TextError], simulation: Simulation) -> ErrorBound:
     """Returns the bound over the texts that were tried; where approximations were tried on none, over the
-    trial's answers."""
-    noise = NOISE * trial.shown_noise
+    simulated answers."""
+    noise = NOISE * simulation.shown_noise
     errors = [error.distance + noise + _rounding(plan, error.length) for error in texts_errors]
-    trial_errors = [error + (0.0 if plan.normalise else _rounding(plan, 1.0)) for error in trial.errors]
-    texts = len(errors or trial_errors)
+    simulated_errors = [
+        error + (0.0 if plan.normalise else _rounding(plan, 1.0)) for error in simulation.errors
+    ]
+    texts = len(errors or simulated_errors)
     share = share_of(texts, plan.batch)
-    return ErrorBound(up(max(tolerance_bound(errors or trial_errors, share), *trial_errors)), texts, share)
+    return ErrorBound(
+        up(max(tolerance_bound(errors or simulated_errors, share), *simulated_errors)), texts, share
+    )
 
 
 def _rounding(plan: Plan, length: float) -> float:

@@ -133,15 +133,15 @@ class Plan:
     data: the server's, a client reads nothing of it. layout: where the request takes its input and the
     response leaves its answers. answer: bound of an answer's magnitude, by calibration.
 
-    rotations: (step, highest level at which the key is used), conjugation excluded.
-    noise: of a logit after decryption, the largest that the trial saw (see `trial`). decimals: the most
-    whose step stays far above it; logits are rounded before anyone sees them, to that step or to a half or
-    fifth of it that is as far above (see `logit_step` and docs/threat-model.md).
-    population: how often texts leave the calibrated intervals. gap: where the client
-    gets the likeliest word and no logits, the distance from which two logits are told apart; 0 where it gets
-    the logits. kept: of a text that is asked row by row, what the server keeps of one request for the next,
-    at the level at which every step takes it and leaves it; none where a request is a whole text.
-    salt: opens the commitment to the weights; no part of the file, and empty at a client.
+    rotations: (step, highest level at which the key is used), conjugation excluded. noise: of a logit after
+    decryption, the largest that the simulation saw (`planning.simulation`). decimals: the most whose step
+    stays far above it; logits are rounded before anyone sees them, to that step or to a half or fifth of it
+    that is as far above (see `logit_step` and docs/threat-model.md). population: how often texts leave the
+    calibrated intervals. gap: where the client gets the likeliest word and no logits, the distance from which
+    two logits are told apart; 0 where it gets the logits. kept: of a text that is asked row by row, what the
+    server keeps of one request for the next, at the level at which every step takes it and leaves it; none
+    where a request is a whole text. salt: opens the commitment to the weights; no part of the file, and empty
+    at a client.
     """
 
     model: ModelInfo

@@ -16,7 +16,7 @@ from tacita.approx.fit import FitError
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, InputError, PlanError, ShapeError
 from tacita.planning.circuit import Calibrated
-from tacita.planning.trial import Phases, phase_label
+from tacita.planning.simulation import Phases, phase_label
 from tacita.planning.wish import Objective, Wish, objective_of
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.scheme import AUTO
@@ -86,8 +86,8 @@ def choose_plan(model: Checkpoint, wish: Wish, progress: Report = silent, proces
     """Plans the wish's scheme, or with "auto" every one that can be weighed, and keeps the quickest.
 
     Calibrates once for each packing. processes: that calibrate on many texts; a script that asks for more
-    than one needs `if __name__ == "__main__"`. Cost: see `planning.trial`; a minute at full size for all.
-    Raises CheckpointError, InputError, ShapeError (sizes that the scheme does not admit), PlanError.
+    than one needs `if __name__ == "__main__"`. Cost: see `planning.simulation`; a minute at full size for
+    all. Raises CheckpointError, InputError, ShapeError (sizes that the scheme does not admit), PlanError.
     """
     if model.config.image is not None and not (wish.texts or wish.hidden_states):
         raise InputError("a model of images is calibrated on images", hint="--texts with a file name a line")

@@ -14,7 +14,7 @@ from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibration import Calibration
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.circuit import TRIED, _spread
-from tacita.planning.trial import approximation_errors
+from tacita.planning.simulation import approximation_errors
 from tacita.plans.error import OF_BATCHES, SHARE
 
 TOKENS, COUNT = 8, 24

@@ -26,7 +26,7 @@ from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import Shape
 from tacita.measure.two_party.pair import Pair, _take
 from tacita.models.shared.config import Names
-from tacita.planning.trial import Phases
+from tacita.planning.simulation import Phases
 from tacita.planning.wish import Wish, objective_of
 from tacita.plans import envelope
 from tacita.plans.plan import Plan

@@ -108,7 +108,7 @@ class Calibrated:
     def samples(self) -> Sequence[Sample]:
         """The first inputs that fit, on which `sim` predicts the error of the answer; for a choice the first
         that have one, BATCHED at most. Of a text that is asked row by row, its beginning."""
-        states, gap = self.wish.hidden_states, self.wish.told_gap
+        states, gap = self.wish.hidden_states, self.wish.token_gap
         if gap:
             candidates = states or _embedded(in_slots(self.model), self._texts, self.wish.tokens)
             candidates = map(self._shortened, islice(candidates, SEARCHED))
@@ -120,7 +120,7 @@ class Calibrated:
     def error_inputs(self) -> Iterator[Sample]:
         """Inputs on which the error by approximations is predicted; none where the answer is a word, or
         steps, which the simulation tells alone."""
-        if self.wish.told_gap or self.wish.cache:
+        if self.wish.token_gap or self.wish.cache:
             return iter(())
         if states := self.wish.hidden_states:
             return iter(_spread(states))
@@ -155,7 +155,7 @@ def make_plan(
 def plan_scheme(calibrated: Calibrated, scheme: str) -> Plan:
     """Fits, places and predicts one scheme on the first ring of the wish that it fits; raises the last one's
     ShapeError or PlanError, and FitError."""
-    if calibrated.wish.told_gap and calibrated.model.config.task != NEXT:
+    if calibrated.wish.token_gap and calibrated.model.config.task != NEXT:
         raise InputError("a plan that reveals a token", hint="the model is no decoder: leave --reveal out")
     if calibrated.wish.cache and calibrated.model.config.task != NEXT:
         raise InputError("a plan with a cache", hint="the model is no decoder: leave --cache out")
@@ -178,7 +178,7 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
     calibration = survey.calibration
     phases.enter("fit", label)
     specs = fit_circuit(
-        calibration, model.config, wish.accuracy, wish.variants, tokens=wish.tokens, gap=wish.told_gap
+        calibration, model.config, wish.accuracy, wish.variants, tokens=wish.tokens, gap=wish.token_gap
     )
     soft = tempered(model, calibration.temperatures)
     shape, circuit = _first_admitted(soft, specs, wanted)
@@ -191,8 +191,8 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
     samples = calibrated.samples[: BATCHED if shape.texts > 1 else TRIALS]
     small = shape.shrunk(len(samples))
     small_circuit = circuit if small == shape else build(soft, specs, small)
-    outcome = run_simulation(model, placed, small_circuit, small, samples, gap=wish.told_gap)
-    bound = CHOSEN if wish.told_gap else calibration.answer
+    outcome = run_simulation(model, placed, small_circuit, small, samples, gap=wish.token_gap)
+    bound = CHOSEN if wish.token_gap else calibration.answer
     salt = wish.salt or calibrated.salt
     commitment = commit(salt, model.sha256)
     data = {"calibration": replace(calibration, sha256=commitment).to_dict(), "specs": specs.to_dict()}
@@ -207,7 +207,7 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
         scheme=scheme,
         shape=shape,
         population=survey.counts.population(shape.texts),
-        gap=wish.told_gap,
+        gap=wish.token_gap,
     )
     error = stated_error(plan, [*approximation_errors(model, soft, specs, calibrated.error_inputs)], outcome)
     return _readable(replace(plan, salt=salt, prediction=replace(plan.prediction, error=error)))

@@ -156,7 +156,7 @@ class Wish:
         return AUTO if self._several and self.packing is None else "thor"
 
     @property
-    def told_gap(self) -> float:
+    def token_gap(self) -> float:
         """The gap where the client gets a token alone; 0 where it gets logits."""
         return self.gap if self.reveal == TOKEN else 0.0
 

@@ -16,7 +16,7 @@ from tacita.checkpoint import embed, from_tensors, pad_hidden
 from tacita.checkpoint.reference import reference
 from tacita.errors import InputError, PlanError
 from tacita.planning.calibrate.calibrate import calibrate, load_texts, survey
-from tacita.planning.calibrate.calibration import AttentionCalibration, Calibration, outwards, up
+from tacita.planning.calibrate.calibration import AttentionCalibration, Calibration, round_outward, up
 from tacita.planning.calibrate.excesses import BOUNDS, INTERVALS, excesses
 from tacita.planning.calibrate.temper import LIMIT, tempered
 from tacita.planning.calibrate.walk import walk
@@ -72,7 +72,7 @@ def test_means_are_of_the_real_keys_and_do_not_grow_with_length(checkpoint):
     scores = trace_of(checkpoint, TEXTS[0], 12)["layer0.attention.scores"][:, :, :5]
     for k, interval in enumerate(layer.means):
         means = np.exp((scores - layer.shift) / 2**k).mean(axis=-1)
-        assert interval == outwards((means.min(), means.max()))
+        assert interval == round_outward((means.min(), means.max()))
     assert layer.sums == pytest.approx(tuple(5.0 * m for m in layer.means[0]), rel=2.0**-6)
     assert layer.mixed == pytest.approx(5.0 * layer.mixed_mean, rel=2.0**-6)
 
@@ -142,9 +142,11 @@ def test_margin_widens_by_the_documented_amounts(checkpoint):
     )
     wide = calibrate(checkpoint, 16, TEXTS, margin=0.2)
     pad = 0.2 * np.ptp(inner)
-    assert wide.function("layer0.feed_forward").argument == outwards((inner.min() - pad, inner.max() + pad))
+    assert wide.function("layer0.feed_forward").argument == round_outward(
+        (inner.min() - pad, inner.max() + pad)
+    )
     factor = math.exp(0.2 * max(2.0, math.log(variance.max() / variance.min())))
-    widened = outwards((variance.min() / factor, variance.max() * factor))
+    widened = round_outward((variance.min() / factor, variance.max() * factor))
     assert wide.norm("layer0.norm1").variance == pytest.approx(widened)
     attention = wide.attention("layer0.attention")
     assert wide.entry == attention.input == up(1.4 * np.abs(given).max())

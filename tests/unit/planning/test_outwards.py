@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
-from tacita.planning.calibrate.calibration import BITS, down, nearest, outwards, share, up
+from tacita.planning.calibrate.calibration import BITS, down, nearest, round_outward, share, up
 from tacita.planning.wish import Wish
 from tacita.two_party.planning import make_two_party_plan
 
@@ -31,12 +31,12 @@ def has_eight_bits(value: float) -> bool:
 @given(VALUES, VALUES)
 def test_intervals_grow_outwards_by_little_and_once(a: float, b: float) -> None:
     lo, hi = min(a, b), max(a, b)
-    found = outwards((lo, hi))
+    found = round_outward((lo, hi))
     assert found[0] <= lo and hi <= found[1]
     for end, value in zip(found, (lo, hi), strict=True):
         assert abs(end - value) <= 2.0**-7 * abs(value)
         assert has_eight_bits(end)
-    assert outwards(found) == found
+    assert round_outward(found) == found
     assert (found[0] > 0.0) == (lo > 0.0), "a positive interval stays positive"
 
 

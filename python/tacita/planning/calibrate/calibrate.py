@@ -37,7 +37,7 @@ from tacita.models.registry import Config, attentions, front, nodes, shapes
 from tacita.packings.lowering import inputs_of_sums
 from tacita.packings.specs import approximated
 from tacita.planning.calibrate.calibration import Calibration as Calibration
-from tacita.planning.calibrate.calibration import outwards, up
+from tacita.planning.calibrate.calibration import round_outward, up
 from tacita.planning.calibrate.excesses import NO_REACHES, Counts, counted, folds, held_out, largest_excess
 from tacita.planning.calibrate.intervals import INPUT, Interval, Intervals, Ranges
 from tacita.planning.calibrate.row_estimates import Rows, RowSamples, predictable
@@ -284,16 +284,18 @@ def hidden_embedding(
 ) -> tuple[EmbeddingBounds, dict[str, NormBounds], list[Sample]]:
     """Bounds of the tables, of each norm after them by its node, and (hidden states, mask) of the first
     `MOST_SAMPLES` texts with padding."""
-    words, walk = checkpoint.tensors[WORDS], _Fronts(checkpoint)
+    words, walk = checkpoint.tensors[WORDS], _EmbeddingStage(checkpoint)
     rows = [padded_words(checkpoint, text, tokens) for text in texts[:MOST_SAMPLES]]
     samples = [(walk.hidden(words[ids]), mask) for ids, mask in rows]
     nodes = shapes(checkpoint.config, tokens, hidden_embedding=True).nodes
     norms = {name: walk.bounds(name, node, margin) for name, node in nodes.items() if name in walk.norms}
-    entry = float(np.abs(words).max()) + _Fronts(checkpoint).largest(np.zeros((tokens, words.shape[1])))
+    entry = float(np.abs(words).max()) + _EmbeddingStage(checkpoint).largest(
+        np.zeros((tokens, words.shape[1]))
+    )
     return EmbeddingBounds(power_above(np.array(entry))), norms, samples
 
 
-class _Fronts:
+class _EmbeddingStage:
     """The part of a model before its hidden states, walked in floats; it remembers what its norms saw."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -322,7 +324,7 @@ class _Fronts:
         assert isinstance(norm, Norm)  # or it would have recorded no sum
         wider = 1.0 + 4.0 * margin
         centred, variance = (np.stack(self._seen[f"{name}.{part}"]) for part in ("centred", "variance"))
-        interval = outwards((float(variance.min()) / wider, float(variance.max()) * wider))
+        interval = round_outward((float(variance.min()) / wider, float(variance.max()) * wider))
         gamma, _ = self._weights.norm(norm)
         return NormBounds(up(float(np.abs(centred).max()) * wider), interval, power_above(gamma))
 

@@ -53,7 +53,7 @@ def nearest(value: float) -> float:
     return math.ldexp(round(math.ldexp(mantissa, BITS)), exponent - BITS)
 
 
-def outwards(interval: Interval) -> Interval:
+def round_outward(interval: Interval) -> Interval:
     """The least interval with ends of 8 bits around this one; a positive one stays positive."""
     return down(interval[0]), up(interval[1])
 

@@ -20,7 +20,7 @@ from tacita.planning.calibrate.calibration import (
     FunctionCalibration,
     NodeCalibration,
     NormCalibration,
-    outwards,
+    round_outward,
     share,
     up,
 )
@@ -165,7 +165,7 @@ class Watch:
         self._seen[name] = (float(value.min()), float(value.max()))
 
     def _means(self, node: str, scores: Array) -> None:
-        for t, logs in zip(TEMPERATURES, cooled(scores), strict=True):
+        for t, logs in zip(TEMPERATURES, scaled_log_means(scores), strict=True):
             for head, values in enumerate(logs):
                 self._keep(f"{node}.log_mean.{t}.{head}", values)
 
@@ -188,7 +188,7 @@ class Watch:
         return np.asarray(np.log(np.maximum(largest, np.finfo(np.float64).tiny)) + self._log_sums.T)
 
 
-def cooled(scores: Array) -> Array:
+def scaled_log_means(scores: Array) -> Array:
     """(heads, queries, keys) -> (factors, heads, queries): logs of the means over keys of exp(factor *
     score), for all TEMPERATURES."""
     top = scores.max(axis=-1, keepdims=True)
@@ -263,9 +263,9 @@ class Intervals:
         name = f"{node}.scores"
         if row is None or not row.is_linear:
             low, high = self._signed(name, FALL if row else 0.0)
-            return outwards((low, max(high, self.ranges.interval(name)[1] + self._beyond(node)[1])))
+            return round_outward((low, max(high, self.ranges.interval(name)[1] + self._beyond(node)[1])))
         low, high = self._signed(name, FALL_LINEAR)[0], self.ranges.interval(name)[1]
-        return outwards((low, high + self.margin * (RATIO[1] + RISE_LINEAR)))
+        return round_outward((low, high + self.margin * (RATIO[1] + RISE_LINEAR)))
 
     def _norm(self, node: str) -> NormCalibration:
         return NormCalibration(
@@ -293,7 +293,7 @@ class Intervals:
         interval = self._exp(node, self.ranges.log_mean(node, 0.5**k), shift, 0.5**k)
         if row is None or not row.is_linear:
             return positive(interval, self.margin, RISE if row else 0.0)
-        return outwards((interval[0], positive(interval, self.margin, RISE_LINEAR)[1]))
+        return round_outward((interval[0], positive(interval, self.margin, RISE_LINEAR)[1]))
 
     def _exp(self, node: str, logs: Interval, shift: float, factor: float = 1.0) -> Interval:
         """Returns the exponentials of the logs, widened as far as other samples lie beyond them, less the
@@ -315,7 +315,7 @@ def signed(interval: Interval, margin: float, fall: float = 0.0) -> Interval:
     margins of the widened interval."""
     lo, hi = interval
     pad = margin * max(hi - lo, np.finfo(np.float64).eps)
-    return outwards((lo - pad - fall * margin * (hi - lo + 2.0 * pad), hi + pad))
+    return round_outward((lo - pad - fall * margin * (hi - lo + 2.0 * pad), hi + pad))
 
 
 def positive(interval: Interval, margin: float, rise: float = 0.0) -> Interval:
@@ -323,4 +323,4 @@ def positive(interval: Interval, margin: float, rise: float = 0.0) -> Interval:
     nats, by which the upper end rises besides."""
     lo, hi = interval
     factor = math.exp(margin * min(max(RATIO[0], math.log(hi) - math.log(lo)), RATIO[1]))
-    return outwards((lo / factor, hi * factor * math.exp(rise * margin)))
+    return round_outward((lo / factor, hi * factor * math.exp(rise * margin)))

@@ -33,7 +33,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.layouts.registry import LINEAR, NONE, Estimates
 from tacita.models.registry import attentions
 from tacita.planning.calibrate.calibration import nearest
-from tacita.planning.calibrate.intervals import TEMPERATURES, Estimate, Interval, cooled
+from tacita.planning.calibrate.intervals import TEMPERATURES, Estimate, Interval, scaled_log_means
 
 Array = NDArray[np.float64]
 Rows = Mapping[str, RowEstimate]  # by attention, for those that have one
@@ -90,8 +90,8 @@ class RowSamples:
         x, target.alone = self._input[: len(rows)], len(rows) < len(real)
         queries, padding = (scaled_queries(model, a, x[which]) for which in (rows, ~rows))
         target.add(queries, padding, project(model, a.key, a.heads, self._input[real]))
-        each = cooled(scores[:, :, real])
-        target.cooled += [each[:, :, which].astype(np.float32) for which in (rows, ~rows)]
+        each = scaled_log_means(scores[:, :, real])
+        target.scaled_logs += [each[:, :, which].astype(np.float32) for which in (rows, ~rows)]
 
     def take(self, more: Mapping[str, AttentionRows]) -> None:
         """Appends the rows of further samples of the same model; drops attentions that have none there."""
@@ -161,7 +161,7 @@ class LogMeans:
     def log_mean(self, node: str, temperature: float, head: int | None = None) -> Interval:
         """Returns what `Ranges.log_mean` would."""
         logs = np.concatenate(
-            [one[TEMPERATURES.index(temperature)] for one in self._rows[node].cooled], axis=1
+            [one[TEMPERATURES.index(temperature)] for one in self._rows[node].scaled_logs], axis=1
         )
         logs = logs - temperature * self._taken[node] if node in self._taken else logs
         chosen = logs if head is None else logs[head]
@@ -173,15 +173,15 @@ class AttentionRows:
     """Rows of one attention. beyond: after `fit` of a quadratic estimate, nats by which log means of samples
     that fitted nothing lie below and above those that did. alone: they are the first of each sample, of an
     attention that computes no others: too few to fit a query's part to, but of alike queries, for which a
-    constant a head is enough. logs: log means (heads, tokens) of each sample; cooled: the same with factors
-    of the scores (factors, heads, tokens), for real tokens and then for padding; keys' second moments as they
-    come."""
+    constant a head is enough. logs: log means (heads, tokens) of each sample; scaled_logs: the same with
+    factors of the scores (factors, heads, tokens), for real tokens and then for padding; keys' second moments
+    as they come."""
 
     def __init__(self, attention: Attention) -> None:
         heads, size = attention.heads, attention.head_size
         self.attention, self.alone, self.beyond = attention, False, (0.0, 0.0)
         self.logs: list[NDArray[np.float32]] = []
-        self.cooled: list[NDArray[np.float32]] = []
+        self.scaled_logs: list[NDArray[np.float32]] = []
         self._queries: list[NDArray[np.float32]] = []  # of real tokens and of padding, by turns
         self._sum, self._square = np.zeros((heads, size)), np.zeros((heads, size, size))
 
@@ -194,7 +194,7 @@ class AttentionRows:
         """Appends the rows of further samples."""
         self.alone = self.alone or more.alone
         self.logs += more.logs
-        self.cooled += more.cooled
+        self.scaled_logs += more.scaled_logs
         self._queries += more._queries
         self._sum, self._square = self._sum + more._sum, self._square + more._square
 
@@ -205,7 +205,7 @@ class AttentionRows:
 
     @property
     def all_queries(self) -> Array:
-        """Queries of real tokens and of padding, in the order of `cooled`."""
+        """Queries of real tokens and of padding, in the order of `scaled_logs`."""
         return np.concatenate(self._queries).astype(np.float64)
 
     def fit(self, kind: Estimates) -> RowEstimate | None:

@@ -8,7 +8,7 @@ from typing import Any, overload
 from tacita.client.cost import Cost, Meter
 from tacita.client.service import AsyncService, Session, Texts
 from tacita.client.threads import LoopThread, Report
-from tacita.plans.scheme import Head
+from tacita.plans.scheme import PlanHeader
 from tacita.plans.wire import Models, Offer
 from tacita.texts.answer import Answer
 from tacita.texts.embed import Text
@@ -146,7 +146,7 @@ class BlockingSession:
         self._inner, self._loop = inner, loop
 
     @property
-    def plan(self) -> Head:
+    def plan(self) -> PlanHeader:
         """The plan that both sides agreed on."""
         return self._inner.plan
 

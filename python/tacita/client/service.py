@@ -24,7 +24,7 @@ from tacita.client.store import Store
 from tacita.client.threads import Report
 from tacita.errors import InputError, PeerError
 from tacita.plans import engine
-from tacita.plans.scheme import BUMBLEBEE, Head
+from tacita.plans.scheme import BUMBLEBEE, PlanHeader
 from tacita.plans.wire import API, VISITOR, Model, Models, Offer
 from tacita.texts.answer import Answer
 from tacita.texts.embed import Text
@@ -40,7 +40,7 @@ class Session(Protocol):
     """A session with one plan of a server: `Ciphertexts` or `Connected`."""
 
     @property
-    def plan(self) -> Head: ...
+    def plan(self) -> PlanHeader: ...
     @property
     def offer(self) -> Offer: ...
     @property

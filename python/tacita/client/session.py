@@ -22,7 +22,7 @@ from tacita.plans.files import Workdir
 from tacita.plans.key_budget import budget_warning
 from tacita.plans.prices.predict import file_bytes
 from tacita.plans.public_folder import Public, open_public
-from tacita.plans.scheme import Head
+from tacita.plans.scheme import PlanHeader
 from tacita.progress import Progress
 from tacita.resources import require_disk
 from tacita.texts.embed import Text, arranged, embed, length_of
@@ -147,7 +147,7 @@ class Client:
 
 
 def embedded(
-    plan: Head, front: Embedder | None, text: Text | None, hidden_states: Array | None
+    plan: PlanHeader, front: Embedder | None, text: Text | None, hidden_states: Array | None
 ) -> tuple[Array, Array]:
     """Returns (hidden states (tokens, hidden), mask (tokens,)) of either input. Raises InputError."""
     if (text is None) == (hidden_states is None):

@@ -25,7 +25,7 @@ from tacita.errors import InputError, PlanError
 from tacita.plans.error import MOST_DECIMALS, quiet
 from tacita.plans.plan import ParameterInfo
 from tacita.plans.presets import noise_of
-from tacita.plans.scheme import Head, shown_step
+from tacita.plans.scheme import PlanHeader, shown_step
 from tacita.texts.answer import Answer as Answer
 from tacita.texts.answer import withhold_failed
 from tacita.texts.embed import Text
@@ -73,7 +73,7 @@ def least_noise(parameters: ParameterInfo, answer: float) -> float:
 LARGEST = 1e280  # that is shown; dividing it by a step stays finite
 
 
-def rounded(plan: Head, values: NDArray[np.float64]) -> tuple[float, ...]:
+def rounded(plan: PlanHeader, values: NDArray[np.float64]) -> tuple[float, ...]:
     """values: finite, (outputs,), as decrypted -> the answer, in multiples of `rounding_step`.
 
     Decryption leaves noise that depends on the key, and rounding covers it, so a step must stay as large
@@ -90,7 +90,7 @@ def rounded(plan: Head, values: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(round(float(v) * step, places) + 0.0 for v in steps)
 
 
-def rounding_step(plan: Head, values: NDArray[np.float64]) -> float:
+def rounding_step(plan: PlanHeader, values: NDArray[np.float64]) -> float:
     """Returns the step of `rounded`."""
     return shown_step(plan, _size(values))
 
@@ -104,7 +104,9 @@ UNREADABLE = "the model's tokenizer knows nothing of this text: any other such t
 STEPS = 10  # of rounding that an answer should span at least
 
 
-def judge(plan: Head, values: NDArray[np.float64], *, sound: bool = True, real: int | None = None) -> Answer:
+def judge(
+    plan: PlanHeader, values: NDArray[np.float64], *, sound: bool = True, real: int | None = None
+) -> Answer:
     """Rounds an answer, (outputs,) or (rows, outputs), reads it by the model's task, and says whether it can
     be trusted.
 
@@ -127,7 +129,7 @@ def judge(plan: Head, values: NDArray[np.float64], *, sound: bool = True, real: 
     return withhold_failed(replace(answer, trusted=answer.trusted and not untrue))
 
 
-def understood(plan: Head, answer: Answer, front: Embedder | None, text: Text | None) -> Answer:
+def understood(plan: PlanHeader, answer: Answer, front: Embedder | None, text: Text | None) -> Answer:
     """An answer about tokens, told by the text's; any other as it is, and any without a text. Of one that
     failed its checks what is behind it is told so.
 
@@ -160,7 +162,7 @@ def _doubts(bound: float, size: float, sound: bool) -> Iterator[str]:
         yield f"{outside}: an answer beyond its calibrated bound of {bound:.1f}; do not trust the answer"
 
 
-def _coarse(plan: Head, values: NDArray[np.float64]) -> Iterator[str]:
+def _coarse(plan: PlanHeader, values: NDArray[np.float64]) -> Iterator[str]:
     """The step is above a tenth of the largest answer or, of a vector, above a tenth of its mean entry."""
     step, size, what = rounding_step(plan, values), plan.answer, "no answer exceeds"
     if is_vector(plan):

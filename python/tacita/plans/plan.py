@@ -213,7 +213,7 @@ class Plan:
 
     @property
     def backwards(self) -> bool:
-        """Whether a text's rows are in reverse; see `plans.scheme.Head`."""
+        """Whether a text's rows are in reverse; see `plans.scheme.PlanHeader`."""
         return bool(self.model.embeddings and self.model.embeddings.backwards)
 
     @property

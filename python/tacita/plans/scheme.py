@@ -99,7 +99,7 @@ def shape_of(plan: Plan) -> Shape:
     return Shape(plan.packing, scheme.rotations, *sizes, step=bool(plan.kept))
 
 
-class Head(Protocol):
+class PlanHeader(Protocol):
     """scheme: a name in `plans.scheme`. name, family, hidden (its width): of the model. labels: none for a
     model without a classifier.
 
@@ -158,7 +158,7 @@ class Head(Protocol):
         """Returns the bytes sent for a request, both directions together."""
 
 
-def shown_step(plan: Head, length: float) -> float:
+def shown_step(plan: PlanHeader, length: float) -> float:
     """What the numbers of an answer are rounded to multiples of. length: of the vector, above zero; it counts
     where the client divides by it."""
     return finer(plan.step / length) if plan.normalise else plan.logit_step

@@ -9,16 +9,16 @@ from random_checkpoint import make_random_checkpoint
 from tacita.errors import InputError
 from tacita.planning.wish import Wish
 from tacita.plans.commitment import LINKS, LinkSpeed, link_of
-from tacita.plans.scheme import Head
+from tacita.plans.scheme import PlanHeader
 from tacita.two_party.planning import make_two_party_plan
 
 MODEL = make_random_checkpoint()
 TWO_PARTIES = make_two_party_plan(MODEL, Wish(tokens=16, texts=["a fine film", "the plot is dull"]))
-HEADS: list[Head] = [real_plan(), TWO_PARTIES]
+HEADS: list[PlanHeader] = [real_plan(), TWO_PARTIES]
 
 
 @pytest.mark.parametrize("plan", HEADS, ids=["ciphertexts", "two parties"])
-def test_a_plan_says_whose_it_is_and_what_a_request_takes(plan: Head) -> None:
+def test_a_plan_says_whose_it_is_and_what_a_request_takes(plan: PlanHeader) -> None:
     assert plan.family == "bert" and len(plan.labels) == 2 and not plan.normalise
     assert plan.batch == 1 and plan.tokens in (8, 16) and plan.decimals == 3
     assert len(plan.hash) == 64 and plan.answer > 0.0

@@ -37,7 +37,6 @@ from tacita.texts.embedding import table_shapes, to_bytes
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.protocol import handshake, public_part
-from tacita.two_party.protocol import handshake as text_wish
 from tacita.two_party.protocol.handshake import TextWish
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
@@ -107,10 +106,10 @@ def text_wishes(data: bytes) -> None:
     link = Scripted(data)
 
     def serve() -> None:
-        wish = text_wish.received(link, TWO_PARTY_PLAN)
+        wish = handshake.received(link, TWO_PARTY_PLAN)
         assert wish.held + wish.rows + wish.most - 1 <= TWO_PARTY_PLAN.room
-        assert wish.to_bytes() == data[: text_wish.WISH.size]
-        while text_wish.more_wanted(link):
+        assert wish.to_bytes() == data[: handshake.WISH.size]
+        while handshake.more_wanted(link):
             pass
 
     tacita_errors(serve)
@@ -241,7 +240,7 @@ def seeds(name: str) -> list[bytes]:
         return [hello + asked + agreed + wishes for asked in (handshake.HAVE, handshake.SEND)]
     if name == "text_wish":
         wishes = TextWish(5, 4), TextWish(1, 2, 0.8, 2, held=9, key=bytes(range(16)))
-        words = text_wish.MORE + text_wish.MORE + text_wish.ENOUGH
+        words = handshake.MORE + handshake.MORE + handshake.ENOUGH
         return [wish.to_bytes() + words for wish in wishes]
     if name == "public_part":
         return [PUBLIC_PART]

@@ -40,7 +40,7 @@ def test_the_honest_inputs_are_accepted() -> None:
     assert decoders.public_part.decode(decoders.PUBLIC_PART).plan == decoders.TWO_PARTY_PLAN
     for wish in decoders.seeds("text_wish"):
         assert (
-            decoders.text_wish.received(decoders.Scripted(wish), decoders.TWO_PARTY_PLAN).to_bytes()
+            decoders.handshake.received(decoders.Scripted(wish), decoders.TWO_PARTY_PLAN).to_bytes()
             == wish[:36]
         )
     for kind in ("request", "response"):
@@ -52,7 +52,7 @@ def test_the_honest_inputs_are_accepted() -> None:
         assert service_decoders.control.encode(service_decoders.control.decode(message)) == message
     for read, body in zip(("Models", "Keys", "KeyState"), decoders.seeds("http_bodies"), strict=False):
         assert getattr(service_decoders, read).model_validate_json(body)
-    assert service_decoders.key_file.owner_of(decoders.seeds("key_head")[0]) == service_decoders.ID
+    assert service_decoders.files.owner_of(decoders.seeds("key_head")[0]) == service_decoders.ID
     manifest = decoders.Store(decoders.seeds("resume_manifest")[0])
     assert decoders.resume.find(manifest, decoders.RUN) is not None
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from large_models import SHAPES, random_inputs, random_model
 
+from tacita import compiled
 from tacita.checkpoint import Checkpoint
 from tacita.layouts.columns import BatchShape, Columns
 from tacita.models.registry import attentions
@@ -30,7 +31,6 @@ from tacita.packings.specs import AttentionSpecs
 from tacita.packings.weights import AttentionWeights
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import fit_circuit
-from tacita.plans.engine import native
 from tacita.plans.prices.cost import Prices
 from tacita.resources import peak_memory_gb
 from tacita.slots.base import Backend, Ct
@@ -59,7 +59,7 @@ def main() -> None:
     args = options.parse_args()
     prices = Prices.shipped(16)
     assert prices is not None
-    params = native().Parameters.preset("n16")
+    params = compiled.native.Parameters.preset("n16")
     pieces = _pieces(args.shape, BatchShape(params.slots, args.tokens))
     sims = [_simulated(piece, params.slots) for piece in pieces]
     rotations: dict[int, int] = {}
@@ -152,17 +152,17 @@ def _simulated(piece: Piece, slots: int) -> SimBackend:
 
 def _engine(params: Any, rotations: list[tuple[int, int]], folder: Path) -> tuple[CkksBackend, Any]:
     paths = [str(folder / name) for name in ("secret.key", "evaluation.keys")]
-    native().keygen(params, rotations, *paths, lambda _done, _total: None)
-    secret = native().SecretKey.load(paths[0], params)
+    compiled.native.keygen(params, rotations, *paths, lambda _done, _total: None)
+    secret = compiled.native.SecretKey.load(paths[0], params)
     return CkksBackend(
-        native().Evaluator(params, native().EvaluationKeys.load(paths[1], params, rotations), 0)
+        compiled.native.Evaluator(params, compiled.native.EvaluationKeys.load(paths[1], params, rotations), 0)
     ), secret
 
 
 def _measured(piece: Piece, sim: SimBackend, be: CkksBackend, secret: Any, prices: Prices) -> dict[str, Any]:
     rng = np.random.default_rng(1)
     slots = (rng.uniform(-0.1, 0.1, be.slots).astype(complex) for _ in range(DISTINCT))
-    fresh = [native().encrypt(secret, v, piece.level) for v in slots]
+    fresh = [compiled.native.encrypt(secret, v, piece.level) for v in slots]
     inputs = [fresh[i % DISTINCT] for i in range(piece.count)]
     began = time.monotonic()
     piece.run(be, inputs)

@@ -25,7 +25,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.layouts.columns import BatchShape, Columns
 from tacita.models.registry import attentions
 from tacita.packings.columns.attention import BatchAttention, BatchAttentionSpecs, Split
-from tacita.packings.columns.linear import BatchNorm, ColumnMap, Meaning
+from tacita.packings.columns.linear import BatchNorm, ColumnMap, Encoding
 from tacita.packings.executor import refresh
 from tacita.packings.specs import AttentionSpecs
 from tacita.packings.weights import AttentionWeights
@@ -136,7 +136,7 @@ def _one_head(model: Checkpoint, columns: Columns, s: AttentionSpecs, norm: Batc
         AttentionWeights(*arrays),
         columns,
         a.head_size,
-        Meaning.bounded(3.0, columns.size),
+        Encoding.bounded(3.0, columns.size),
         specs,
         split,
         split,

@@ -15,7 +15,7 @@ from tacita.blocks.weights import Weights
 from tacita.errors import InputError, PlanError
 from tacita.layouts.arrays import refuse
 from tacita.layouts.base import Answer, Sample
-from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, refuse_node
+from tacita.packings.base import Block, Operation, Probe, Readers, Target, Tensor, refuse_node
 from tacita.packings.conformance import CASES, Case, check, counts
 from tacita.packings.specs import CircuitSpecs
 from tacita.slots.base import Backend, Ct
@@ -24,7 +24,7 @@ from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Live
 
 Array = NDArray[np.float64]
-Made = tuple[list[Operation], Held[None]]  # operations, and the tensor that they leave
+Made = tuple[list[Operation], Tensor[None]]  # operations, and the tensor that they leave
 
 
 # layout.py: which slot holds what
@@ -120,9 +120,9 @@ class TinyParts:
         self._layout, self._weights, self._specs = Layout(slots, tokens, size), weights, specs
         self._outputs = graph.steps[-1].output.shape[1]
 
-    def entry(self) -> Held[None]:
+    def entry(self) -> Tensor[None]:
         """The hidden states of the request."""
-        return Held("hidden", self._layout.tokens, None)
+        return Tensor("hidden", self._layout.tokens, None)
 
     def request(self) -> Request:
         """Its layout."""
@@ -136,7 +136,7 @@ class TinyParts:
         """None: there is nothing between request and response."""
         return {}
 
-    def answer(self, x: Held[None], dense: Dense | None, mean: str) -> list[Operation]:
+    def answer(self, x: Tensor[None], dense: Dense | None, mean: str) -> list[Operation]:
         """The mean of a dense map, which is the dense map of the mean. Two levels."""
         if dense is None or not mean:
             raise refuse_node("tiny", "answer", "no dense map of a mean")
@@ -155,19 +155,19 @@ class TinyParts:
         what = "a feed-forward" if isinstance(block.node, FeedForward) else "attention"
         raise refuse_node("tiny", block.name, what)
 
-    def stored(self, target: Target, block: Block[None]) -> Held[None]:
+    def stored(self, target: Target, block: Block[None]) -> Tensor[None]:
         """Refused."""
         raise refuse_node("tiny", target.live, "a sum")
 
-    def centre(self, x: Held[None], norm: str) -> list[Operation]:
+    def centre(self, x: Tensor[None], norm: str) -> list[Operation]:
         """Refused."""
         raise refuse_node("tiny", norm, "a norm")
 
-    def sum(self, name: str, x: Held[None], y: Held[None], factor: float) -> Made:
+    def sum(self, name: str, x: Tensor[None], y: Tensor[None], factor: float) -> Made:
         """Refused."""
         raise refuse_node("tiny", name, "a sum")
 
-    def mean(self, x: Held[None], name: str) -> Made:
+    def mean(self, x: Tensor[None], name: str) -> Made:
         """Refused."""
         raise refuse_node("tiny", name, "a norm behind it")
 
@@ -175,7 +175,7 @@ class TinyParts:
         """Refused."""
         raise refuse_node("tiny", name, "a norm")
 
-    def function(self, x: Held[None], dense: Dense, name: str, kind: str) -> Made:
+    def function(self, x: Tensor[None], dense: Dense, name: str, kind: str) -> Made:
         """Refused."""
         raise refuse_node("tiny", name, f"the function {kind}")
 

@@ -30,7 +30,7 @@ Cts = tuple[Ct, ...]
 
 
 @dataclass(frozen=True)
-class Turn:
+class Transposition:
     """Moves numbers between rows of this shape and coefficients. Errors: ShapeError for windows shorter than
     half of the tokens."""
 

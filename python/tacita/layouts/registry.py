@@ -17,7 +17,7 @@ from typing import Literal
 
 from tacita.errors import PlanError
 from tacita.layouts.base import Request, Response
-from tacita.layouts.coefficients import CoefficientRequest, CoefficientResponse, Turn
+from tacita.layouts.coefficients import CoefficientRequest, CoefficientResponse, Transposition
 from tacita.layouts.columns import ROTATIONS, BatchRequest, BatchResponse, BatchShape
 from tacita.layouts.multidiagonal import DiagonalRequest, DiagonalResponse, MultiDiagonal
 from tacita.layouts.row_requests import RowsRequest, RowsResponse, StepRequest
@@ -96,7 +96,7 @@ RULES: Mapping[str, Rules] = {
         two_phases=False,
         refreshes=True,
         steps=False,
-        check=lambda slots, tokens, lanes: Turn(RowsShape(slots, tokens)),
+        check=lambda slots, tokens, lanes: Transposition(RowsShape(slots, tokens)),
         texts=lambda slots, tokens, lanes: 1,
     ),
     "multidiagonal": Rules(

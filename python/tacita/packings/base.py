@@ -60,7 +60,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Held(Generic[F]):
+class Tensor(Generic[F]):
     """A tensor between blocks. live: its name among the live tensors. rows: tokens. form: the packing's
     own."""
 
@@ -79,8 +79,8 @@ class Block(Generic[F]):
     name: str
     node: Attention | FeedForward
     rows: int
-    x: Held[F]
-    residual: Held[F]
+    x: Tensor[F]
+    residual: Tensor[F]
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Parts(Protocol[F]):
         """Tensors of the request that pass through every stage as they came."""
         ...
 
-    def entry(self) -> Held[F]:
+    def entry(self) -> Tensor[F]:
         """The hidden states of the request."""
         ...
 
@@ -187,31 +187,31 @@ class Parts(Protocol[F]):
         """Operations that leave residual + block in the target."""
         ...
 
-    def stored(self, target: Target, block: Block[F]) -> Held[F]:
+    def stored(self, target: Target, block: Block[F]) -> Tensor[F]:
         """The sum of a target without a norm."""
         ...
 
-    def centre(self, x: Held[F], target: Target) -> list[Operation]:
+    def centre(self, x: Tensor[F], target: Target) -> list[Operation]:
         """A tensor that others read too -> the target, `NORM.centred`, as its norm takes it."""
         ...
 
-    def sum(self, name: str, x: Held[F], y: Held[F], factor: float) -> tuple[list[Operation], Held[F]]:
+    def sum(self, name: str, x: Tensor[F], y: Tensor[F], factor: float) -> tuple[list[Operation], Tensor[F]]:
         """x + factor * y of two tensors that are there, within the sum of their bounds."""
         ...
 
-    def mean(self, x: Held[F], name: str) -> tuple[list[Operation], Held[F]]:
+    def mean(self, x: Tensor[F], name: str) -> tuple[list[Operation], Tensor[F]]:
         """The mean over the real tokens as a tensor of one row, for a norm."""
         ...
 
-    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Held[F]]:
+    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Tensor[F]]:
         """`NORM.centred` -> the normalised tensor."""
         ...
 
-    def function(self, x: Held[F], dense: Dense, name: str, kind: str) -> tuple[list[Operation], Held[F]]:
+    def function(self, x: Tensor[F], dense: Dense, name: str, kind: str) -> tuple[list[Operation], Tensor[F]]:
         """A function of a dense map: the tanh pooler of one row, or of every row."""
         ...
 
-    def answer(self, x: Held[F], dense: Dense | None, mean: str) -> list[Operation]:
+    def answer(self, x: Tensor[F], dense: Dense | None, mean: str) -> list[Operation]:
         """The response: x, or a dense map of it, of one row or of every row. mean: the node by which x is
         averaged first; empty for rows that are there."""
         ...

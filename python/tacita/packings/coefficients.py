@@ -17,7 +17,7 @@ import numpy as np
 from tacita.approx.fourier import FourierSpec
 from tacita.blocks.base import FeedForward
 from tacita.layouts.arrays import Array, IntArray
-from tacita.layouts.coefficients import CoefficientRequest, CoefficientResponse, Cts, Turn
+from tacita.layouts.coefficients import CoefficientRequest, CoefficientResponse, Cts, Transposition
 from tacita.layouts.one_text import OneTextRequest, OneTextResponse
 from tacita.layouts.rows import FeatureLayout
 from tacita.packings.base import Block, Ending, Operation, Target
@@ -29,7 +29,7 @@ from tacita.packings.weights import summed
 from tacita.slots.base import Backend
 from tacita.slots.bootstraps import INPUT_LEVEL, CoefficientMatrix
 
-Places = tuple[IntArray, IntArray, int]  # of `Turn.features`
+Places = tuple[IntArray, IntArray, int]  # of `Transposition.features`
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +58,10 @@ class CoefficientForward:
     divided by its largest value, its argument the domain as [-1, 1].
 
     first: from turned rows to inner features; second: from turned rows and those to half of the turned sum,
-    which `Turn.back` doubles.
+    which `Transposition.back` doubles.
     """
 
-    turn: Turn
+    transposition: Transposition
     linear: Linear[FeatureLayout]
     harmonics: Array
     first: CoefficientMatrix
@@ -78,8 +78,8 @@ class CoefficientForward:
         ending: Ending,
     ) -> CoefficientForward:
         """Builds both products. ending: how the sum is left."""
-        turn, bound = Turn(linear.layout.shape), output_bound(activation)
-        tokens, places = turn.shape.tokens, turn.features(linear.layout)
+        transposition, bound = Transposition(linear.layout.shape), output_bound(activation)
+        tokens, places = transposition.shape.tokens, transposition.features(linear.layout)
         (low, high) = activation.domain
         middle, reach = 0.5 * (low + high), 0.5 * (high - low)
         wide = _inputs(weights.up * (bounds.entry / reach), places)
@@ -88,7 +88,7 @@ class CoefficientForward:
         both, shift = summed(both, weights.down_bias / bounds.exit, centred=ending.centred)
         narrow, bias = _outputs(both, shift, places, linear.layout)
         return CoefficientForward(
-            turn,
+            transposition,
             linear,
             activation.harmonics / bound,
             CoefficientMatrix(tokens, wide, (weights.up_bias - middle) / reach),
@@ -98,7 +98,7 @@ class CoefficientForward:
 
     def arrange(self, be: Backend, y: Cts) -> Cts:
         """Rows -> turned. One level."""
-        return self.turn.forward(be, y)
+        return self.transposition.forward(be, y)
 
     def activate(self, be: Backend, turned: Cts) -> Cts:
         """f(inner) / its largest value, at the level that the next product takes. From level 1."""
@@ -110,7 +110,7 @@ class CoefficientForward:
 
     def restore(self, be: Backend, total: Cts) -> Cts:
         """The sum in rows: as a norm takes it, or complete. One level."""
-        back = self.turn.back(be, total)
+        back = self.transposition.back(be, total)
         return self.linear.complete(be, back, self.linear.layout) if self.ending.complete else back
 
     def operations(self, name: str, x: str, residual: str, target: str) -> list[Operation]:

@@ -35,12 +35,12 @@ from tacita.packings.base import (
     Block,
     Circuit,
     F,
-    Held,
     Kept,
     Operation,
     Parts,
     Readers,
     Target,
+    Tensor,
     refuse_node,
     stages_of,
 )
@@ -55,12 +55,12 @@ class Mapped(Generic[F]):
     """A dense map of rows that is not computed yet. mean: the node that gives the one row; empty for rows
     that are there."""
 
-    x: Held[F]
+    x: Tensor[F]
     dense: Dense | None
     mean: str = ""
 
 
-Value = Held[F] | Block[F] | Mapped[F]
+Value = Tensor[F] | Block[F] | Mapped[F]
 
 
 def lower(graph: Graph, parts: Parts[F], specs: CircuitSpecs, kept: tuple[Kept, ...] = ()) -> Circuit:
@@ -95,25 +95,25 @@ class _Lowering(Generic[F]):
         self._values[step.name] = self._value(step, 0)
 
     def _attention(self, step: Step) -> None:
-        x, node = self._held(step, 0), typing.cast(Attention, step.node)
+        x, node = self._tensor(step, 0), typing.cast(Attention, step.node)
         if isinstance(node.weights, Powers) and node.reach != EVERYWHERE:
             raise refuse_node(self._parts.packing, step.name, f"{REACH} of powers")
         self._values[step.name] = Block(step.name, node, step.output.shape[0], x, x)
 
     def _feed_forward(self, step: Step) -> None:
-        x, node = self._held(step, 0), typing.cast(FeedForward, step.node)
+        x, node = self._tensor(step, 0), typing.cast(FeedForward, step.node)
         self._values[step.name] = Block(step.name, node, step.output.shape[0], x, x)
 
     def _add(self, step: Step) -> None:
         """A block and the tensor that it is added to, in either order, or two tensors that are there."""
         values = [self._value(step, i) for i in (0, 1)]
-        if isinstance(values[0], Held) and isinstance(values[1], Held):
-            operations, held = self._parts.sum(step.name, values[0], values[1], step.factor)
+        if isinstance(values[0], Tensor) and isinstance(values[1], Tensor):
+            operations, tensor = self._parts.sum(step.name, values[0], values[1], step.factor)
             self.operations += operations
-            self._values[step.name] = held
+            self._values[step.name] = tensor
             return
         blocks = [v for v in values if isinstance(v, Block)]
-        others = [v for v in values if isinstance(v, Held)]
+        others = [v for v in values if isinstance(v, Tensor)]
         whole = step.factor == 1.0 and len(blocks) == len(others) == 1
         if not whole or self._uses[blocks[0].name] != 1:
             raise self._unknown(step)
@@ -133,19 +133,19 @@ class _Lowering(Generic[F]):
         target = Target(f"{step.name}.centred", norm=step.name, centred=node.centred)
         if isinstance(x, Block) and step.inputs[0].step != x.name:
             self.operations += self._parts.block(x, target)
-        elif isinstance(x, Held):
+        elif isinstance(x, Tensor):
             self.operations += self._parts.centre(x, target)
         else:
             raise self._unknown(step)
-        operations, held = self._parts.norm(step.name, node, x.rows, self._readers(step))
+        operations, tensor = self._parts.norm(step.name, node, x.rows, self._readers(step))
         self.operations += operations
-        self._values[step.name] = held
+        self._values[step.name] = tensor
 
     def _linear(self, step: Step) -> None:
         x, dense = self._value(step, 0), typing.cast(Dense, step.node)
         if isinstance(x, Mapped) and x.dense is None:
             self._values[step.name] = Mapped(x.x, dense, x.mean)
-        elif isinstance(x, Held) and x.rows == step.output.shape[0]:
+        elif isinstance(x, Tensor) and x.rows == step.output.shape[0]:
             self._values[step.name] = Mapped(x, dense)
         else:
             raise self._unknown(step)
@@ -154,16 +154,16 @@ class _Lowering(Generic[F]):
         x, node = self._value(step, 0), typing.cast(Function, step.node)
         if not isinstance(x, Mapped) or x.dense is None or x.mean or self._uses[step.inputs[0].step] != 1:
             raise self._unknown(step)
-        operations, held = self._parts.function(x.x, x.dense, step.name, node.kind)
+        operations, tensor = self._parts.function(x.x, x.dense, step.name, node.kind)
         self.operations += operations
-        self._values[step.name] = held
+        self._values[step.name] = tensor
 
     def _mean(self, step: Step) -> None:
-        self._values[step.name] = Mapped(self._held(step, 0), None, step.name)
+        self._values[step.name] = Mapped(self._tensor(step, 0), None, step.name)
 
     def _answer(self, step: Step) -> None:
         x = self._value(step, 0)
-        if isinstance(x, Block) or (isinstance(x, Held) and x.rows != step.output.shape[0]):
+        if isinstance(x, Block) or (isinstance(x, Tensor) and x.rows != step.output.shape[0]):
             raise self._unknown(step)
         mapped = x if isinstance(x, Mapped) else Mapped(x, None)
         self.operations += self._parts.answer(mapped.x, mapped.dense, mapped.mean)
@@ -186,9 +186,9 @@ class _Lowering(Generic[F]):
     def _value(self, step: Step, number: int) -> Value[F]:
         return self._values[step.inputs[number].step]
 
-    def _held(self, step: Step, number: int) -> Held[F]:
+    def _tensor(self, step: Step, number: int) -> Tensor[F]:
         value = self._value(step, number)
-        if not isinstance(value, Held):
+        if not isinstance(value, Tensor):
             raise self._unknown(step)
         return value
 

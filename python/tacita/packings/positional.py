@@ -21,7 +21,7 @@ from tacita.slots.base import Backend, Ct
 
 
 @dataclass(frozen=True, eq=False)
-class Turns:
+class RotaryAngles:
     """Rotary angles: cos, sin of (tokens, head size / 2); feature i of a head turns with feature i + half."""
 
     cos: Array
@@ -33,9 +33,9 @@ class Turns:
         return np.asarray(self.cos + 1j * self.sin)
 
     @property
-    def back(self) -> Turns:
+    def back(self) -> RotaryAngles:
         """The other way round, for a query that meets keys which stay where they are."""
-        return Turns(self.cos, -self.sin)
+        return RotaryAngles(self.cos, -self.sin)
 
     def of_features(self, features: Array, tokens: Array) -> tuple[Array, Array]:
         """(cosines, sines) for these features at these tokens, which broadcast; zero for feature -1."""
@@ -46,25 +46,25 @@ class Turns:
 
 @dataclass(frozen=True, eq=False)
 class Positional:
-    """What the positions of tokens give to one attention. turns: rotary angles. added: (heads, queries,
-    keys), to scaled scores. seen: (queries, keys) of 0 and 1. None for what it does not have."""
+    """What the positions of tokens give to one attention. rotary: rotary angles. added: (heads, queries,
+    keys), to scaled scores. visible: (queries, keys) of 0 and 1. None for what it does not have."""
 
-    turns: Turns | None = None
+    rotary: RotaryAngles | None = None
     added: Array | None = None
-    seen: Array | None = None
+    visible: Array | None = None
 
     def kept_from(self, query: int) -> bool:
         """Whether a limited reach keeps any key from this query: not from the first of reversed rows."""
-        return self.seen is not None and not self.seen[query].all()
+        return self.visible is not None and not self.visible[query].all()
 
     @staticmethod
     def of(weights: Weights, a: Attention, tokens: int) -> Positional:
         """Builds what the attention's declaration names, for so many tokens."""
         square = tokens, tokens
-        turns = Turns(*sequence.angles(a.rotary, (tokens, a.head_size))) if a.rotary else None
+        rotary = RotaryAngles(*sequence.angles(a.rotary, (tokens, a.head_size))) if a.rotary else None
         added = weights.relative(a.relative, square) if a.relative else None
         return Positional(
-            turns, added, sequence.reach_mask(square, a.reach) if a.reach != EVERYWHERE else None
+            rotary, added, sequence.reach_mask(square, a.reach) if a.reach != EVERYWHERE else None
         )
 
 

@@ -235,9 +235,9 @@ def test_logits_of_a_batch(make: Make) -> None:
 
 def test_a_reach_that_keeps_nothing_from_the_query() -> None:
     square = (TOKENS, TOKENS)
-    behind = Positional(seen=reach_mask(square, BEHIND))
+    behind = Positional(visible=reach_mask(square, BEHIND))
     assert not behind.kept_from(0) and behind.kept_from(1)
-    assert Positional(seen=reach_mask(square, (2, 2))).kept_from(0) and not Positional().kept_from(0)
+    assert Positional(visible=reach_mask(square, (2, 2))).kept_from(0) and not Positional().kept_from(0)
 
 
 def test_a_plan_with_rows_as_they_are_is_refused(plan: Plan) -> None:

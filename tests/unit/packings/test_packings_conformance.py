@@ -13,7 +13,7 @@ from tacita.approx.fourier import fit
 from tacita.approx.spec import Spec
 from tacita.blocks.base import Powers
 from tacita.errors import PlanError, ShapeError
-from tacita.layouts.coefficients import Turn
+from tacita.layouts.coefficients import Transposition
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.rows import RowsShape
 from tacita.packings.coefficients import CoefficientParts
@@ -76,7 +76,7 @@ def test_feed_forward_blocks_of_all_tokens_are_coefficient_products() -> None:
 
 def test_windows_shorter_than_half_of_the_tokens_are_refused() -> None:
     with pytest.raises(ShapeError, match="coefficients packing does not admit 64 tokens in 1024 slots"):
-        Turn(RowsShape(1024, 64))
+        Transposition(RowsShape(1024, 64))
 
 
 def refreshed(specs: CircuitSpecs) -> CircuitSpecs:

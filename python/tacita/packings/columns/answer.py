@@ -8,7 +8,7 @@ import numpy as np
 
 from tacita.layouts.columns import Array, BatchResponse, Cells, Columns, token_total
 from tacita.packings.columns.cells import CellMap
-from tacita.packings.columns.linear import ColumnMap, Cts, Meaning
+from tacita.packings.columns.linear import ColumnMap, Cts, Encoding
 from tacita.slots.base import Backend, Ct
 
 
@@ -21,9 +21,9 @@ class CellAnswering:
 
     @staticmethod
     def build(
-        weight: Array, bias: Array, cells: Cells, entry: Meaning, response: BatchResponse
+        weight: Array, bias: Array, cells: Cells, entry: Encoding, response: BatchResponse
     ) -> CellAnswering:
-        """Builds the map. weight (answer, hidden). entry: meaning of the pooled cells."""
+        """Builds the map. weight (answer, hidden). entry: encoding of the pooled cells."""
         matrix, offset = entry.fold(weight, bias)
         zero = np.zeros((1, cells.size))
         both = np.concatenate([matrix, matrix, zero]) / response.bound
@@ -54,10 +54,10 @@ class MeanAnswering:
 
     @staticmethod
     def build(
-        weight: Array, bias: Array, columns: Columns, entry: Meaning, response: BatchResponse
+        weight: Array, bias: Array, columns: Columns, entry: Encoding, response: BatchResponse
     ) -> MeanAnswering:
         """Builds both maps. weight (answer, hidden), or the identity for a model without classifier. entry:
-        meaning of the columns."""
+        encoding of the columns."""
         size, lanes = len(bias), columns.shape.lanes
         matrix, offset = entry.fold(weight, bias)
         answers = Columns.dense(columns.shape, size)
@@ -113,9 +113,9 @@ class TokenAnswering:
 
     @staticmethod
     def build(
-        weight: Array, bias: Array, columns: Columns, entry: Meaning, response: BatchResponse
+        weight: Array, bias: Array, columns: Columns, entry: Encoding, response: BatchResponse
     ) -> TokenAnswering:
-        """Builds the map. weight (answer, hidden). entry: meaning of the columns."""
+        """Builds the map. weight (answer, hidden). entry: encoding of the columns."""
         matrix, offset = entry.fold(weight, bias)
         both, twice = (np.concatenate([side, side]) / response.bound for side in (matrix, offset))
         return TokenAnswering(ColumnMap.build([(both, columns)], twice, response.columns))

@@ -30,7 +30,7 @@ from tacita.layouts.arrays import ceil_power
 from tacita.layouts.base import doubled_parts, doubled_real, joined
 from tacita.layouts.columns import Array, Columns, IntArray, shifted
 from tacita.packings.columns.cells import RowSquares
-from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, Sum, dot
+from tacita.packings.columns.linear import ColumnMap, Cts, Encoding, Sum, dot
 from tacita.packings.positional import Positional
 from tacita.packings.stored import Normed, Side, Stored, apply, output_bound
 from tacita.packings.weights import AttentionWeights
@@ -97,12 +97,12 @@ class BatchAttention:
         weights: AttentionWeights,
         columns: Columns,
         head_size: int,
-        entry: Meaning,
+        entry: Encoding,
         specs: BatchAttentionSpecs,
         scores_split: Split,
         mix_split: Split,
     ) -> BatchAttention:
-        """Builds all maps. columns: of x, context and result, by heads. entry: meaning of x."""
+        """Builds all maps. columns: of x, context and result, by heads. entry: encoding of x."""
         scale, rows = Stored.input_of(specs.exp).scale, specs.rows
         f = float(np.sqrt(0.5 * scale / np.sqrt(head_size)))  # 0.5: real parts come doubled
         query = entry.fold(weights.query * f, weights.query_bias * f)
@@ -200,13 +200,13 @@ class BatchAttention:
             ours, theirs = self._betas()
             queries = completed(be, queries, roots[0], ours[first : first + len(queries)])
             keys = completed(be, keys, roots[1], theirs[first : first + len(keys)])
-        if self.positional.turns is None:
+        if self.positional.rotary is None:
             return queries, keys
-        phases = self.positional.turns.phases[:, first : first + len(keys)].T
-        turns = [self.columns.shape.at_tokens(row) for row in phases]
+        phases = self.positional.rotary.phases[:, first : first + len(keys)].T
+        vectors = [self.columns.shape.at_tokens(row) for row in phases]
         return (
-            [be.mul_vector(q, v.conj()) for q, v in zip(queries, turns, strict=True)],
-            [be.mul_vector(k, v) for k, v in zip(keys, turns, strict=True)],
+            [be.mul_vector(q, v.conj()) for q, v in zip(queries, vectors, strict=True)],
+            [be.mul_vector(k, v) for k, v in zip(keys, vectors, strict=True)],
         )
 
     def _betas(self) -> tuple[list[complex], list[complex]]:
@@ -239,7 +239,7 @@ class BatchAttention:
 
     def _exponentials(self, be: Backend, scores: list[list[Ct]]) -> list[list[Ct]]:
         """Replaces each score by its exponential in place, so that it is freed as soon as it is used."""
-        spec, visible = self.specs.exp, self.positional.seen
+        spec, visible = self.specs.exp, self.positional.visible
         for giant, row in enumerate(scores):
             for i, ct in enumerate(row):
                 row[i] = spec.evaluate(be, ct, Stored.input_of(spec).scale)
@@ -296,7 +296,7 @@ class BatchAttention:
         return acc
 
 
-def _squared(normed: Normed, entry: Meaning, src: Columns, group: IntArray) -> tuple[ColumnMap, ColumnMap]:
+def _squared(normed: Normed, entry: Encoding, src: Columns, group: IntArray) -> tuple[ColumnMap, ColumnMap]:
     """Columns of a group of heads whose squares add up to variances, of queries and of keys."""
     ours, theirs = (_part(*entry.fold(*side.squared), src, group) for side in (normed.queries, normed.keys))
     return ours, theirs
@@ -323,7 +323,7 @@ def variance(be: Backend, side: Side, columns: Sequence[Ct]) -> Ct:
 def _pairing(head_size: int, positional: Positional) -> IntArray:
     """The order in which columns are joined two by two: with rotary positions those that turn together."""
     order = np.arange(head_size)
-    return order if positional.turns is None else order.reshape(2, -1).T.reshape(-1)
+    return order if positional.rotary is None else order.reshape(2, -1).T.reshape(-1)
 
 
 def _chunks(items: Sequence[Ct], size: int) -> Iterator[Sequence[Ct]]:

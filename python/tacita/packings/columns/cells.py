@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tacita.approx.row_estimate import RowEstimate
 from tacita.layouts.columns import BatchShape, Cells, Columns
-from tacita.packings.columns.linear import ColumnMap, Meaning
+from tacita.packings.columns.linear import ColumnMap, Encoding
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 
@@ -141,7 +141,7 @@ class RowSquares:
 
     @staticmethod
     def build(
-        rows: RowEstimate, query: Array, query_bias: Array, columns: Columns, entry: Meaning, scale: float
+        rows: RowEstimate, query: Array, query_bias: Array, columns: Columns, entry: Encoding, scale: float
     ) -> RowSquares:
         """Builds the maps. query (hidden, hidden), query_bias: as in the model. columns, entry: of x. scale:
         of the scores' stored form."""

@@ -18,7 +18,7 @@ from tacita.approx.spec import Spec
 from tacita.layouts.columns import Array, Cells, Columns, token_total
 from tacita.packings.columns.attention import BatchAttentionSpecs, completed, variance
 from tacita.packings.columns.cells import CellMap, RowSquares
-from tacita.packings.columns.linear import BatchNorm, ColumnMap, Cts, Meaning, Sum, dot
+from tacita.packings.columns.linear import BatchNorm, ColumnMap, Cts, Encoding, Sum, dot
 from tacita.packings.positional import Positional, turned
 from tacita.packings.stored import Normed, Side, Stored, apply, output_bound
 from tacita.packings.weights import AttentionWeights, ForwardWeights, Gate
@@ -38,14 +38,14 @@ class BatchFirstToken:
     projection: CellMap
     squares: RowSquares | None
     positional: Positional
-    entry: Meaning
+    entry: Encoding
     normed: Normed | None
 
     @staticmethod
     def build(
-        weights: AttentionWeights, columns: Columns, heads: int, entry: Meaning, specs: BatchAttentionSpecs
+        weights: AttentionWeights, columns: Columns, heads: int, entry: Encoding, specs: BatchAttentionSpecs
     ) -> BatchFirstToken:
-        """Builds all maps. columns: of x. entry: its meaning. specs.sum: of the result in cells."""
+        """Builds all maps. columns: of x. entry: its encoding. specs.sum: of the result in cells."""
         size = columns.size
         scale, rows = Stored.input_of(specs.exp).scale, specs.rows
         f = float(np.sqrt(scale / np.sqrt(size // heads)))
@@ -118,11 +118,11 @@ class BatchFirstToken:
         return tuple(be.sub(s, self.squares.apply(be, first, head)) for head, s in enumerate(scores))
 
     def _turned(self, be: Backend, queries: Cts) -> Cts:
-        if self.positional.turns is None:
+        if self.positional.rotary is None:
             return queries
         features, tokens = self.columns.index[:, :1], np.arange(self.columns.shape.tokens)
-        turns = self.positional.turns.back.of_features(features % (len(queries) // self.heads), tokens)
-        cos, sin = ([self.columns.shape.at_tokens(row) for row in side] for side in turns)
+        angles = self.positional.rotary.back.of_features(features % (len(queries) // self.heads), tokens)
+        cos, sin = ([self.columns.shape.at_tokens(row) for row in side] for side in angles)
         return tuple(turned(be, queries, self._crossed(be, queries), cos, sin))
 
     def _crossed(self, be: Backend, queries: Cts) -> list[Ct]:
@@ -146,7 +146,7 @@ class BatchFirstToken:
     @property
     def visible(self) -> list[Array] | None:
         """A mask for each head, 1 at the keys that the query sees; None without a limited reach."""
-        visible = self.positional.seen
+        visible = self.positional.visible
         return None if visible is None else [self.columns.shape.at_tokens(visible[0])] * self.heads
 
     def weigh(self, be: Backend, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
@@ -202,7 +202,7 @@ class CellForward:
     def build(
         weights: ForwardWeights,
         cells: Cells,
-        entry: Meaning,
+        entry: Encoding,
         activation: Spec,
         stored: Sum,
         gate: Gate | None = None,

@@ -1,7 +1,7 @@
 """Linear layers on interleaved columns, and what the numbers in a column mean.
 
 Columns cross layers without their LayerNorm's gamma and beta: those are folded into whatever reads them next,
-so that normalising takes one product. `Meaning` carries them along.
+so that normalising takes one product. `Encoding` carries them along.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Cts = tuple[Ct, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Meaning:
+class Encoding:
     """How stored numbers encode features: value of feature f = scale[f] * stored + offset[f]; stored lies in
     [-1, 1]. Arrays of length (features,)."""
 
@@ -30,15 +30,15 @@ class Meaning:
     offset: Array
 
     @staticmethod
-    def bounded(bound: float, size: int) -> Meaning:
-        """The meaning of numbers stored as value / bound."""
-        return Meaning(np.full(size, bound), np.zeros(size))
+    def bounded(bound: float, size: int) -> Encoding:
+        """The encoding of numbers stored as value / bound."""
+        return Encoding(np.full(size, bound), np.zeros(size))
 
     @staticmethod
-    def normalised(gamma: Array, beta: Array) -> Meaning:
-        """The meaning of a norm's result stored without gamma and beta, divided by sqrt(features), which
+    def normalised(gamma: Array, beta: Array) -> Encoding:
+        """The encoding of a norm's result stored without gamma and beta, divided by sqrt(features), which
         bounds it whatever the input."""
-        return Meaning(gamma * np.sqrt(len(gamma)), beta)
+        return Encoding(gamma * np.sqrt(len(gamma)), beta)
 
     @property
     def even(self) -> bool:
@@ -59,11 +59,11 @@ def centring(size: int) -> Array:
 class Sum:
     """How residual + block is stored: value / exit, without its mean over features if centred.
 
-    residual: meaning of the residual's stored numbers.
+    residual: encoding of the residual's stored numbers.
     """
 
     exit: float
-    residual: Meaning
+    residual: Encoding
     centred: bool = True
 
     def matrix(self, size: int) -> Array:
@@ -133,7 +133,7 @@ class BatchForward:
     def build(
         weights: ForwardWeights,
         columns: Columns,
-        entry: Meaning,
+        entry: Encoding,
         activation: Spec,
         stored: Sum,
         gate: Gate | None = None,
@@ -196,7 +196,7 @@ def _pieces(columns: Columns, size: int) -> Iterator[tuple[int, Columns]]:
 # LayerNorm on interleaved columns: no rotation, one product per column.
 #
 # The input arrives centred and scaled so that the sum of its squares is the variance in the stored form of
-# 1/sqrt; the result leaves without gamma and beta (see `linear.Meaning`), divided by sqrt(features), which
+# 1/sqrt; the result leaves without gamma and beta (see `linear.Encoding`), divided by sqrt(features), which
 # bounds it. MOAI section 4.3 and ARION section 4.3 spend one level and 2 d plaintext products more on the
 # mean, gamma and beta.
 

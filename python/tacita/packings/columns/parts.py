@@ -30,12 +30,12 @@ from tacita.layouts.columns import (
     Cells,
     Columns,
 )
-from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, heads_of, refuse_node
+from tacita.packings.base import Block, Operation, Probe, Readers, Target, Tensor, heads_of, refuse_node
 from tacita.packings.columns.answer import CellAnswering, MeanAnswering, MeanCells, TokenAnswering
 from tacita.packings.columns.attention import BatchAttention, BatchAttentionSpecs, Split
 from tacita.packings.columns.cells import CellMap
 from tacita.packings.columns.first_token import BatchFirstToken, CellForward, CellNorm
-from tacita.packings.columns.linear import BatchForward, BatchNorm, ColumnMap, Cts, Meaning, Sum
+from tacita.packings.columns.linear import BatchForward, BatchNorm, ColumnMap, Cts, Encoding, Sum
 from tacita.packings.operations import (
     ANSWER,
     Of,
@@ -56,13 +56,13 @@ from tacita.slots.base import Backend
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """How columns hold a tensor. meaning: of stored numbers, by feature. cells: in cells, the first token
+    """How columns hold a tensor. encoding: of stored numbers, by feature. cells: in cells, the first token
     alone; else in columns.
 
     weighed: stored numbers come times the mask, for a mean.
     """
 
-    meaning: Meaning
+    encoding: Encoding
     cells: bool = False
     weighed: bool = False
 
@@ -112,10 +112,10 @@ class ColumnParts:
         """The mask."""
         return frozenset({MASK})
 
-    def entry(self) -> Held[Form]:
+    def entry(self) -> Tensor[Form]:
         """The hidden states of the request, in columns."""
-        meaning = Meaning.bounded(self._specs.entry, self._columns.size)
-        return Held(HIDDEN, self._shape.tokens, Form(meaning))
+        encoding = Encoding.bounded(self._specs.entry, self._columns.size)
+        return Tensor(HIDDEN, self._shape.tokens, Form(encoding))
 
     def request(self) -> BatchRequest:
         """The layout of the request."""
@@ -143,17 +143,19 @@ class ColumnParts:
             return self._first_token(block, block.node, target)
         raise refuse_node("columns", block.name, f"{block.rows} of {self._shape.tokens} rows")
 
-    def stored(self, target: Target, block: Block[Form]) -> Held[Form]:
+    def stored(self, target: Target, block: Block[Form]) -> Tensor[Form]:
         """The sum of a target without a norm, in cells where one row is left."""
         cells = block.rows == 1 or block.x.form.cells
-        return Held(target.live, block.rows, Form(Meaning.bounded(target.bound, self._columns.size), cells))
+        return Tensor(
+            target.live, block.rows, Form(Encoding.bounded(target.bound, self._columns.size), cells)
+        )
 
-    def centre(self, x: Held[Form], target: Target) -> list[Operation]:
+    def centre(self, x: Tensor[Form], target: Target) -> list[Operation]:
         """One product of a matrix with all columns, or of cells: one level."""
-        name, meaning = f"{target.norm}.centre", x.form.meaning
-        form = self._sum(target, meaning)
+        name, encoding = f"{target.norm}.centre", x.form.encoding
+        form = self._sum(target, encoding)
         matrix = form.matrix(self._columns.size)
-        parts = matrix * meaning.scale / form.exit, matrix @ meaning.offset / form.exit
+        parts = matrix * encoding.scale / form.exit, matrix @ encoding.offset / form.exit
         if x.form.cells:
             cells = CellMap.build(*parts, self._cells, self._cells)
             return [Operation.of(name, (x.live,), target.live, cells.apply)]
@@ -161,10 +163,10 @@ class ColumnParts:
         return [Operation.of(name, (x.live,), target.live, columns.apply)]
 
     def sum(
-        self, name: str, x: Held[Form], y: Held[Form], factor: float
-    ) -> tuple[list[Operation], Held[Form]]:
+        self, name: str, x: Tensor[Form], y: Tensor[Form], factor: float
+    ) -> tuple[list[Operation], Tensor[Form]]:
         """A product by a number each: one level."""
-        first, second = x.form.meaning, y.form.meaning
+        first, second = x.form.encoding, y.form.encoding
         if x.form.cells != y.form.cells or x.rows != y.rows or not (first.even and second.even):
             raise refuse_node("columns", name, "a sum of tensors in different forms")
         left, right = first.scale[0], factor * second.scale[0]
@@ -174,10 +176,10 @@ class ColumnParts:
             mine = [be.mul_const(ct, left / bound) for ct in xs]
             return tuple(be.add(a, be.mul_const(b, right / bound)) for a, b in zip(mine, ys, strict=True))
 
-        held = Held(name, x.rows, Form(Meaning.bounded(bound, self._columns.size), x.form.cells))
-        return [Operation.of(name, (x.live, y.live), name, run)], held
+        tensor = Tensor(name, x.rows, Form(Encoding.bounded(bound, self._columns.size), x.form.cells))
+        return [Operation.of(name, (x.live, y.live), name, run)], tensor
 
-    def mean(self, x: Held[Form], name: str) -> tuple[list[Operation], Held[Form]]:
+    def mean(self, x: Tensor[Form], name: str) -> tuple[list[Operation], Tensor[Form]]:
         """Averages columns into cells: log2(tokens) rotations a column, and two levels, or one of what comes
         weighed."""
         if self._shape.lanes > 1:
@@ -188,58 +190,58 @@ class ColumnParts:
             return pooled.apply(be, cts if x.form.weighed else tuple(be.mul(ct, mask[0]) for ct in cts))
 
         operation = Operation.of(name, (x.live, MASK), name, average)
-        return [operation], Held(name, 1, Form(x.form.meaning, cells=True))
+        return [operation], Tensor(name, 1, Form(x.form.encoding, cells=True))
 
-    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Held[Form]]:
-        """Gamma and beta stay with the numbers' meaning, and what reads them next applies both.
+    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Tensor[Form]]:
+        """Gamma and beta stay with the numbers' encoding, and what reads them next applies both.
 
         Weighed by the mask, where only a mean reads the result: the mask multiplies 1/sqrt, one ciphertext,
         and not the answers, which would take a level more.
         """
         cells, weighed = rows == 1, readers.averaged
-        norm, meaning = self._norm_of(name, n, cells=cells), Meaning.normalised(*self._weights.norm(n))
+        norm, encoding = self._norm_of(name, n, cells=cells), Encoding.normalised(*self._weights.norm(n))
         if not weighed:
-            self._probe(name, meaning, cells=cells)
+            self._probe(name, encoding, cells=cells)
         # what `norm.root` leaves 1/sqrt(variance) multiplied by
         factor = norm.entry / norm.size**0.5
         check = norm_check(self._response.check_cell[1], norm.rsqrt, factor) if readers.last else None
         operations = norm_operations(norm, name, check, MASK if weighed else "")
-        return operations, Held(name, rows, Form(meaning, cells, weighed))
+        return operations, Tensor(name, rows, Form(encoding, cells, weighed))
 
     def function(
-        self, x: Held[Form], dense: Dense, name: str, kind: str
-    ) -> tuple[list[Operation], Held[Form]]:
+        self, x: Tensor[Form], dense: Dense, name: str, kind: str
+    ) -> tuple[list[Operation], Tensor[Form]]:
         """Applies a function of a dense map in cells or columns, as x comes. Raises PlanError for a map that
         changes the number of features."""
         spec, (weight, bias) = self._specs.function(name).function, self._weights.dense(dense)
         if dense.outputs != self._columns.size:
             raise refuse_node("columns", name, f"a function of {dense.outputs} features")
         form = Stored.input_of(spec)
-        folded = x.form.meaning.fold(weight * form.scale, bias * form.scale + form.offset)
+        folded = x.form.encoding.fold(weight * form.scale, bias * form.scale + form.offset)
         if x.form.cells:
             mapped: Of = CellMap.build(*folded, self._cells, self._cells).apply
         else:
             mapped = ColumnMap.build([(folded[0], self._columns)], folded[1], self._columns).apply
-        meaning = Meaning.bounded(output_bound(spec), self._columns.size)
-        held = Held(name, x.rows, Form(meaning, x.form.cells))
-        return function_operations(mapped, spec, name, x.live), held
+        encoding = Encoding.bounded(output_bound(spec), self._columns.size)
+        tensor = Tensor(name, x.rows, Form(encoding, x.form.cells))
+        return function_operations(mapped, spec, name, x.live), tensor
 
-    def answer(self, x: Held[Form], dense: Dense | None, mean: str) -> list[Operation]:
+    def answer(self, x: Tensor[Form], dense: Dense | None, mean: str) -> list[Operation]:
         """Lowers the response. A mean classifies every token and then adds up the answers, which are fewer
         than the features."""
         size = self._columns.size
         affine = self._weights.dense(dense) if dense else (np.eye(size), np.zeros(size))
         if mean:
             return self._mean(x, affine, mean)
-        form = x.form.meaning, self._response
+        form = x.form.encoding, self._response
         if x.form.cells:
             return [answer_operation(CellAnswering.build(*affine, self._cells, *form), x.live)]
         if x.rows != self._shape.tokens:
             raise refuse_node("columns", ANSWER, f"{x.rows} of {self._shape.tokens} rows")
         return [answer_operation(TokenAnswering.build(*affine, self._columns, *form), x.live)]
 
-    def _mean(self, x: Held[Form], affine: tuple[Array, Array], mean: str) -> list[Operation]:
-        answering = MeanAnswering.build(*affine, self._columns, x.form.meaning, self._response)
+    def _mean(self, x: Tensor[Form], affine: tuple[Array, Array], mean: str) -> list[Operation]:
+        answering = MeanAnswering.build(*affine, self._columns, x.form.encoding, self._response)
 
         def average(be: Backend, cts: Cts, mask: Cts) -> Cts:
             return answering.mean(be, cts if x.form.weighed else tuple(be.mul(ct, mask[0]) for ct in cts))
@@ -255,7 +257,7 @@ class ColumnParts:
             self._attention_weights(name, a),
             self._columns,
             a.head_size,
-            block.x.form.meaning,
+            block.x.form.encoding,
             self._attention_specs(block, target),
             *self._splits,
         )
@@ -278,8 +280,8 @@ class ColumnParts:
     def _first_token(self, block: Block[Form], a: Attention, target: Target) -> list[Operation]:
         """One query for each sequence; the result is in cells."""
         name, x, specs = block.name, block.x.live, self._attention_specs(block, target)
-        weights, meaning = self._attention_weights(name, a), block.x.form.meaning
-        attention = BatchFirstToken.build(weights, self._columns, self._heads, meaning, specs)
+        weights, encoding = self._attention_weights(name, a), block.x.form.encoding
+        attention = BatchFirstToken.build(weights, self._columns, self._heads, encoding, specs)
         parts = ("scores", "exponentials", "weighed", "sums", "weights")
         scores, exps, weighed, sums, shares = (f"{name}.{part}" for part in parts)
         chosen = selected(name, x, block.residual.live, attention.select, attention.select)
@@ -297,22 +299,22 @@ class ColumnParts:
         ]
 
     def _feed_forward(self, block: Block[Form], f: FeedForward, target: Target) -> list[Operation]:
-        name, y, meaning = block.name, block.x.live, block.x.form.meaning
+        name, y, encoding = block.name, block.x.live, block.x.form.encoding
         specs, residual = self._specs.function(name), block.residual.live
         gate, weights = Gate.of(specs) if f.gate else None, ForwardWeights.of(self._weights, f)
-        form = self._sum(target, block.residual.form.meaning)
+        form = self._sum(target, block.residual.form.encoding)
         if block.x.form.cells:
-            cells = CellForward.build(weights, self._cells, meaning, specs.function, form, gate)
+            cells = CellForward.build(weights, self._cells, encoding, specs.function, form, gate)
             operations = gated_operations if gate else forward_operations
             return operations(cells, name, y, residual, target.live)
-        columns = BatchForward.build(weights, self._columns, meaning, specs.function, form, gate)
+        columns = BatchForward.build(weights, self._columns, encoding, specs.function, form, gate)
         return [Operation.of(name, (y, residual), target.live, columns.apply)]
 
     def _attention_specs(self, block: Block[Form], target: Target) -> BatchAttentionSpecs:
-        s, form = self._specs.attention(block.name), self._sum(target, block.residual.form.meaning)
+        s, form = self._specs.attention(block.name), self._sum(target, block.residual.form.encoding)
         return BatchAttentionSpecs(s.exp, s.inverse, s.context, s.attended, form, s.rows)
 
-    def _sum(self, target: Target, residual: Meaning) -> Sum:
+    def _sum(self, target: Target, residual: Encoding) -> Sum:
         """How a sum is stored: as its only norm takes it, or within its bound."""
         if not target.norm:
             return Sum(target.bound, residual, centred=False)
@@ -325,14 +327,14 @@ class ColumnParts:
         fields = (s.rsqrt, n.epsilon, s.centred, n.size, self._shape.lanes)
         return CellNorm(*fields, self._cells) if cells else BatchNorm(*fields)
 
-    def _probe(self, name: str, meaning: Meaning, *, cells: bool) -> None:
+    def _probe(self, name: str, encoding: Encoding, *, cells: bool) -> None:
         def first_rows(slots: Sequence[Array]) -> Array:
             return self._cells.unpack(slots)[:, None, : self._cells.size]
 
         unpack = first_rows if cells else self._columns.unpack
-        self._probes[name] = Probe(name, partial(_valued, unpack, meaning), f"{name}.result")
+        self._probes[name] = Probe(name, partial(_valued, unpack, encoding), f"{name}.result")
 
 
-def _valued(unpack: Callable[[Sequence[Array]], Array], meaning: Meaning, slots: Sequence[Array]) -> Array:
+def _valued(unpack: Callable[[Sequence[Array]], Array], encoding: Encoding, slots: Sequence[Array]) -> Array:
     """Decoded ciphertexts -> (sequences, tokens or 1, hidden)."""
-    return np.asarray(unpack(slots) * meaning.scale + meaning.offset)
+    return np.asarray(unpack(slots) * encoding.scale + encoding.offset)

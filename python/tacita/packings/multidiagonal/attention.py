@@ -23,7 +23,7 @@ from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
 from tacita.packings.multidiagonal.products import Product, transpose
 from tacita.packings.multidiagonal.row_sums import RowSums, real_heads
 from tacita.packings.one_text.attention import AttentionSpecs
-from tacita.packings.positional import Positional, Turns, crossed, turned
+from tacita.packings.positional import Positional, RotaryAngles, crossed, turned
 from tacita.packings.stored import Normed, Side, normalised, output_bound
 from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct
@@ -42,7 +42,7 @@ def query_key(weights: AttentionWeights, layout: Features, specs: AttentionSpecs
     factor = float(np.sqrt(specs.score_scale / np.sqrt(layout.width)))
     maps = [weights.query, weights.key]
     biases = [weights.query_bias, specs.key_bias(weights.key_bias)]
-    if weights.positional.turns is not None:
+    if weights.positional.rotary is not None:
         maps += [crossed(w, layout.heads) for w in maps]
         biases += [crossed(b, layout.heads) for b in biases]
     weight, bias = np.concatenate(maps) * (factor * specs.entry), np.concatenate(biases) * factor
@@ -68,10 +68,10 @@ def variance(be: Backend, side: Side, squares: Sequence[Ct], layout: Features) -
     return (be.add_vector(total, real_heads(layout, side.offset)),)
 
 
-def turns_of(turns: Turns, layout: Features) -> tuple[list[Array], list[Array]]:
+def rotary_of(angles: RotaryAngles, layout: Features) -> tuple[list[Array], list[Array]]:
     """Cosines and sines for each ciphertext of a tensor, of one period."""
     _, t, _ = layout.shape.coordinates
-    cos, sin = zip(*(turns.of_features(row, t) for row in layout.index), strict=True)
+    cos, sin = zip(*(angles.of_features(row, t) for row in layout.index), strict=True)
     return list(cos), list(sin)
 
 
@@ -112,7 +112,7 @@ class Attention:
             projection=Affine(*summed(*output, centred=specs.ending.centred), layout, layout),
             positional=weights.positional,
             normed=weights.normed,
-            betas=betas_of(weights.normed, layout, specs, crossing=weights.positional.turns is not None),
+            betas=betas_of(weights.normed, layout, specs, crossing=weights.positional.rotary is not None),
         )
 
     @cached_property
@@ -146,9 +146,9 @@ class Attention:
 
     def _turned(self, be: Backend, cts: Sequence[Ct]) -> Sequence[Ct]:
         """Queries and keys at their positions."""
-        if self.positional.turns is None:
+        if self.positional.rotary is None:
             return cts
-        (cos, sin), half = turns_of(self.positional.turns, self.layout), len(cts) // 2
+        (cos, sin), half = rotary_of(self.positional.rotary, self.layout), len(cts) // 2
         return turned(be, cts[:half], cts[half:], cos * 2, sin * 2)
 
     def _added(self, count: int) -> list[Array]:
@@ -162,11 +162,11 @@ class Attention:
     @property
     def visible(self) -> list[Array] | None:
         """A mask in the layout of the scores, 1 where a query sees the key; None without a limited reach."""
-        if self.positional.seen is None:
+        if self.positional.visible is None:
             return None
         tokens = self.layout.shape.columns
         return by_pair(
-            self.layout, np.broadcast_to(self.positional.seen, (self.layout.heads, tokens, tokens))
+            self.layout, np.broadcast_to(self.positional.visible, (self.layout.heads, tokens, tokens))
         )
 
     def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:

@@ -17,7 +17,7 @@ from tacita.approx.spec import Spec
 from tacita.layouts.arrays import Array
 from tacita.layouts.multidiagonal import Features
 from tacita.layouts.vector import CyclicMap, VectorLayout
-from tacita.packings.multidiagonal.attention import betas_of, sum_tokens, turns_of, variance
+from tacita.packings.multidiagonal.attention import betas_of, rotary_of, sum_tokens, variance
 from tacita.packings.multidiagonal.linear import Affine, totals
 from tacita.packings.multidiagonal.row_sums import RowSums, dots
 from tacita.packings.one_text.attention import AttentionSpecs
@@ -96,13 +96,13 @@ class FirstTokenAttention:
         one below both with roots of normalised queries and keys."""
         queries, keys = self.query.apply(be, first), self.key.apply(be, x)
         if roots:
-            count, turning = len(keys), self.positional.turns is not None
+            count, turning = len(keys), self.positional.rotary is not None
             betas = betas_of(self.normed, self.layout, self.specs, crossing=turning)
             further = betas[2 * count : 3 * count]  # of the query's crossed rows
             queries = tuple(normalised(be, queries, roots[0] * len(queries), betas[:count] + further))
             keys = tuple(normalised(be, keys, roots[1] * count, betas[count : 2 * count]))
-        if self.positional.turns is not None:
-            (cos, sin), half = turns_of(self.positional.turns.back, self.layout), len(queries) // 2
+        if self.positional.rotary is not None:
+            (cos, sin), half = rotary_of(self.positional.rotary.back, self.layout), len(queries) // 2
             queries = tuple(turned(be, queries[:half], queries[half:], cos, sin))
         total = totals(be, [dots(be, queries, keys)], self.layout)
         offset, added = self.specs.score_offsets(self.layout.heads)[:, None], self.positional.added
@@ -112,7 +112,7 @@ class FirstTokenAttention:
     @property
     def visible(self) -> list[Array] | None:
         """A mask, 1 at the keys that query 0 sees; None where it sees all."""
-        visible = self.positional.seen
+        visible = self.positional.visible
         return (
             None
             if visible is None or not self.positional.kept_from(0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
 from tacita.layouts.multidiagonal import HIDDEN, MASK, DiagonalRequest, DiagonalResponse, Features
-from tacita.packings.base import Block, Held, Operation, Target, heads_of
+from tacita.packings.base import Block, Operation, Target, Tensor, heads_of
 from tacita.packings.multidiagonal.attention import Attention
 from tacita.packings.multidiagonal.first_token import FirstTokenAttention, Mean, selection
 from tacita.packings.multidiagonal.linear import linear_of, over_heads, totals
@@ -59,9 +59,9 @@ class DiagonalParts(OneTextParts[Features]):
         """The masks."""
         return frozenset({MASK})
 
-    def entry(self) -> Held[Form]:
+    def entry(self) -> Tensor[Form]:
         """The hidden states of the request, on diagonals."""
-        return Held(HIDDEN, self._tokens, Form(self._specs.entry))
+        return Tensor(HIDDEN, self._tokens, Form(self._specs.entry))
 
     def request(self) -> DiagonalRequest:
         """The layout of the request."""
@@ -71,11 +71,11 @@ class DiagonalParts(OneTextParts[Features]):
     def _norm(self, fields: NormFields, *, carry: bool) -> Norm:
         return Norm(self._layout, *fields)
 
-    def _mean(self, x: Held[Form], dense: Pair | None, name: str) -> tuple[Operation, Answering]:
+    def _mean(self, x: Tensor[Form], dense: Pair | None, name: str) -> tuple[Operation, Answering]:
         """A mean becomes a vector before it is mapped."""
         return self._averaged(x, name), self._of_vector(dense, x.form.bound)
 
-    def _averaged(self, x: Held[Form], name: str) -> Operation:
+    def _averaged(self, x: Tensor[Form], name: str) -> Operation:
         return Operation.of(name, (x.live, MASK), name, Mean(self._layout).apply)
 
     def _token_response(self, size: int, bound: float) -> DiagonalResponse:

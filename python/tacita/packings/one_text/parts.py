@@ -24,7 +24,7 @@ from tacita.blocks.weights import Weights
 from tacita.layouts.arrays import Array
 from tacita.layouts.one_text import OneTextResponse
 from tacita.layouts.vector import VectorLayout
-from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, heads_of, refuse_node
+from tacita.packings.base import Block, Operation, Probe, Readers, Target, Tensor, heads_of, refuse_node
 from tacita.packings.one_text.attention import AttentionSpecs, TokenAnswering
 from tacita.packings.one_text.linear import Cts, FeedForward, L, Linear, TextNorm
 from tacita.packings.operations import (
@@ -102,11 +102,11 @@ class OneTextParts(ABC, Generic[L]):
         """Makes a norm of tokens. fields: those of `TextNorm` after the layout."""
 
     @abstractmethod
-    def _mean(self, x: Held[Form], dense: Pair | None, name: str) -> tuple[Operation, Answering]:
+    def _mean(self, x: Tensor[Form], dense: Pair | None, name: str) -> tuple[Operation, Answering]:
         """The mean over tokens, and the response of it or of a dense map of it."""
 
     @abstractmethod
-    def _averaged(self, x: Held[Form], name: str) -> Operation:
+    def _averaged(self, x: Tensor[Form], name: str) -> Operation:
         """The mean over tokens as a vector."""
 
     def response(self) -> OneTextResponse:
@@ -132,12 +132,12 @@ class OneTextParts(ABC, Generic[L]):
         lower = self._all_tokens if block.rows == self._tokens else self._first_token
         return lower(block.name, block, target, built)
 
-    def stored(self, target: Target, block: Block[Form]) -> Held[Form]:
+    def stored(self, target: Target, block: Block[Form]) -> Tensor[Form]:
         """The sum of a target without a norm: a vector where one row is left."""
         vector = block.x.form.vector or block.rows == 1
-        return Held(target.live, block.rows, Form(target.bound, vector=vector))
+        return Tensor(target.live, block.rows, Form(target.bound, vector=vector))
 
-    def centre(self, x: Held[Form], target: Target) -> list[Operation]:
+    def centre(self, x: Tensor[Form], target: Target) -> list[Operation]:
         """Takes off the mean by rotations and scales for the target's norm. Levels: one, or two where
         `Linear.residual` says so. What is bare goes through a map."""
         linear = self._linear_of(x.form)
@@ -155,8 +155,8 @@ class OneTextParts(ABC, Generic[L]):
         return [Operation.of(f"{target.norm}.centre", (x.live,), target.live, run)]
 
     def sum(
-        self, name: str, x: Held[Form], y: Held[Form], factor: float
-    ) -> tuple[list[Operation], Held[Form]]:
+        self, name: str, x: Tensor[Form], y: Tensor[Form], factor: float
+    ) -> tuple[list[Operation], Tensor[Form]]:
         """A product by numbers each: one level."""
         if x.form.vector != y.form.vector or x.form.bare or y.form.bare or x.rows != y.rows:
             raise refuse_node(self.packing, name, "a sum of tensors in different layouts")
@@ -171,15 +171,15 @@ class OneTextParts(ABC, Generic[L]):
             return linear.complete(be, total, linear.layout)
 
         operation = Operation.of(name, (x.live, y.live), name, run)
-        return [operation], Held(name, x.rows, Form(bound, vector=x.form.vector))
+        return [operation], Tensor(name, x.rows, Form(bound, vector=x.form.vector))
 
-    def mean(self, x: Held[Form], name: str) -> tuple[list[Operation], Held[Form]]:
+    def mean(self, x: Tensor[Form], name: str) -> tuple[list[Operation], Tensor[Form]]:
         """Averages the tokens into a vector."""
         if x.form.bare:
             raise refuse_node(self.packing, name, "a function of all tokens as its input")
-        return [self._averaged(x, name)], Held(name, 1, Form(x.form.bound, vector=True))
+        return [self._averaged(x, name)], Tensor(name, 1, Form(x.form.bound, vector=True))
 
-    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Held[Form]]:
+    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Tensor[Form]]:
         """Gamma and beta are applied here."""
         specs, carry = self._specs.norm(name), readers.first_row and self._carries
         form = Form(specs.result, vector=rows == 1, carried=carry)
@@ -188,11 +188,11 @@ class OneTextParts(ABC, Generic[L]):
         norm = VectorNorm(self._vector, *fields) if form.vector else self._norm(fields, carry=carry)
         check = norm_check(at_first(self._slots), specs.rsqrt, 1.0 / output_bound(specs.rsqrt))
         self._probes[name] = Probe(name, lambda slots: self._values(form, slots), f"{name}.result")
-        return norm_operations(norm, name, check if readers.last else None), Held(name, rows, form)
+        return norm_operations(norm, name, check if readers.last else None), Tensor(name, rows, form)
 
     def function(
-        self, x: Held[Form], dense: Dense, name: str, kind: str
-    ) -> tuple[list[Operation], Held[Form]]:
+        self, x: Tensor[Form], dense: Dense, name: str, kind: str
+    ) -> tuple[list[Operation], Tensor[Form]]:
         """Applies a function of a dense map to the vector or to all tokens, as x comes. Raises PlanError for
         a map that changes the number of features."""
         if dense.outputs != self._layout.size:
@@ -205,10 +205,10 @@ class OneTextParts(ABC, Generic[L]):
         mapped = linear.affine(matrix, shift, src, linear.bare)
         bare = not x.form.vector or self._vector.period > self._vector.size  # where no feature is: anything
         form_of = Form(output_bound(spec), vector=x.form.vector, bare=bare)
-        result = Held(name, x.rows, form_of)
+        result = Tensor(name, x.rows, form_of)
         return function_operations(mapped.apply, spec, name, x.live, specs.refreshed), result
 
-    def answer(self, x: Held[Form], dense: Dense | None, mean: str) -> list[Operation]:
+    def answer(self, x: Tensor[Form], dense: Dense | None, mean: str) -> list[Operation]:
         """Lowers the response: a choice of one word, or x, or a dense map of it, of the mean, the vector or
         every token."""
         weights = self._weights.dense(dense) if dense else None
@@ -225,7 +225,7 @@ class OneTextParts(ABC, Generic[L]):
             self._answering = self._of_tokens(x, weights)
         return [answer_operation(self._answering, x.live)]
 
-    def _choice(self, x: Held[Form], dense: Pair | None, comparison: Comparison) -> list[Operation]:
+    def _choice(self, x: Tensor[Form], dense: Pair | None, comparison: Comparison) -> list[Operation]:
         """The likeliest of a vocabulary, and not its logits."""
         if dense is None or not x.form.vector:
             raise refuse_node(self.packing, ANSWER, "a choice of something else than one row's words")
@@ -233,7 +233,7 @@ class OneTextParts(ABC, Generic[L]):
         self._answering = choice = Choice.build(self.answered, dense, self._vector, bounds, comparison)
         return choice.operations(x.live)
 
-    def _of_tokens(self, x: Held[Form], dense: Pair | None) -> TokenAnswering:
+    def _of_tokens(self, x: Tensor[Form], dense: Pair | None) -> TokenAnswering:
         """Every token's own answer."""
         if x.rows != self._tokens:
             raise refuse_node(self.packing, ANSWER, f"{x.rows} of {self._tokens} rows")

@@ -75,7 +75,7 @@ class Attention:
     ) -> Attention:
         """Builds all plans. layout: of x, with copies. windows: from `head_windows`."""
         query_key, query_key_bias = _query_key(weights, layout, windows, specs)
-        early = Early.of(specs, MIXING, limited=weights.positional.seen is not None)
+        early = Early.of(specs, MIXING, limited=weights.positional.visible is not None)
         specs = early.specs(specs) if early else specs
         factor = context_scale(specs) * (early.context if early else 1.0)
         value, value_bias = _value(weights, layout, windows, factor * specs.entry, factor)
@@ -134,9 +134,9 @@ class Attention:
 
     def visible(self, positional: Positional) -> list[Array] | None:
         """A mask in the layout of the scores, 1 where a query sees the key; None without a limited reach."""
-        if positional.seen is None:
+        if positional.visible is None:
             return None
-        table = np.broadcast_to(positional.seen, (self._heads, *positional.seen.shape))
+        table = np.broadcast_to(positional.visible, (self._heads, *positional.visible.shape))
         return [v for window in self.windows for v in placed(window, table)]
 
     @property
@@ -240,11 +240,11 @@ class Attention:
 
 def _phases(positional: Positional, windows: tuple[HeadWindow, ...]) -> tuple[Array, ...]:
     """What folded Q and then folded, conjugated K are multiplied by; none without rotary positions."""
-    if positional.turns is None:
+    if positional.rotary is None:
         return ()
     half = windows[0].half
     angles = np.zeros((windows[0].shape.tokens, half), np.complex128)
-    angles[:, : positional.turns.cos.shape[1]] = positional.turns.phases
+    angles[:, : positional.rotary.cos.shape[1]] = positional.rotary.phases
     factors = [np.where(row >= 0, angles[:, row % half], 0.0).ravel() for row in folded_layout(windows).home]
     return (*factors, *(v.conj() for v in factors))
 
@@ -275,7 +275,7 @@ def _query_key(
     part of the product plus its conjugate is the score in stored form."""
     query = weights.query, weights.query_bias
     key = weights.key, specs.key_bias(weights.key_bias)
-    halves, factor = weights.positional.turns is not None, query_key_factor(specs, windows, len(query[1]))
+    halves, factor = weights.positional.rotary is not None, query_key_factor(specs, windows, len(query[1]))
     return folded_maps(query, key, layout, windows, scale=factor, entry=specs.entry, halves=halves)
 
 

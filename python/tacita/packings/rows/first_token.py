@@ -130,7 +130,7 @@ class FirstTokenAttention:
         context = context_layout(self.windows, size)
         factor = float(np.sqrt(Stored.input_of(self.specs.exp).scale / np.sqrt(size)))
         ours, theirs = self.normed.queries.beta * factor, self.normed.keys.beta * factor
-        further = context.vectors(crossed(ours, heads)) if self.positional.turns else []
+        further = context.vectors(crossed(ours, heads)) if self.positional.rotary else []
         copies = len(queries) // len(roots[0])
         whole_queries = normalised(be, queries, roots[0] * copies, [*context.vectors(ours), *further])
         return tuple(whole_queries), tuple(normalised(be, keys, roots[1], context.vectors(theirs)))
@@ -147,11 +147,11 @@ class FirstTokenAttention:
 
     def _turned(self, be: Backend, queries: Cts) -> Cts:
         """The one query turned back by each token's angles, so that keys stay as they are."""
-        if self.positional.turns is None:
+        if self.positional.rotary is None:
             return queries
         window, tokens = self.layout.shape.window, np.arange(self.layout.shape.tokens)[:, None]
         home = context_layout(self.windows, self.layout.size // self._heads_of_model).home
-        sides = [self.positional.turns.back.of_features(row, tokens) for row in home]
+        sides = [self.positional.rotary.back.of_features(row, tokens) for row in home]
         cos, sin = ([side[i].reshape(tokens.size * window) for side in sides] for i in (0, 1))
         half = len(queries) // 2
         return tuple(turned(be, queries[:half], queries[half:], cos, sin))
@@ -160,9 +160,9 @@ class FirstTokenAttention:
     def visible(self) -> list[Array] | None:
         """A mask for each window, 1 at the keys that query 0 sees, the same in all; None where it sees
         all."""
-        if self.positional.seen is None or not self.positional.kept_from(0):
+        if self.positional.visible is None or not self.positional.kept_from(0):
             return None
-        return [np.repeat(self.positional.seen[0], self.layout.shape.window)] * len(self.windows)
+        return [np.repeat(self.positional.visible[0], self.layout.shape.window)] * len(self.windows)
 
     @property
     def _heads_of_model(self) -> int:

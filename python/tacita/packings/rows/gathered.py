@@ -149,7 +149,7 @@ class Normalising:
         assert weights.normed is not None
         sides = weights.normed.queries, weights.normed.keys
         halves, factor = (
-            weights.positional.turns is not None,
+            weights.positional.rotary is not None,
             query_key_factor(specs, windows, len(weights.query)),
         )
         pairs = sides[0].squared, sides[1].squared

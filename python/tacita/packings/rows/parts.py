@@ -11,7 +11,7 @@ from tacita.blocks.weights import Weights
 from tacita.layouts.row_requests import HIDDEN, MASK, MEAN, RowsRequest, RowsResponse, StepRequest
 from tacita.layouts.rows import FeatureLayout, RowsShape, can_carry
 from tacita.layouts.windows import head_windows
-from tacita.packings.base import Block, Held, Operation, Target, attentions
+from tacita.packings.base import Block, Operation, Target, Tensor, attentions
 from tacita.packings.one_text.parts import Built, Form, NormFields, OneTextParts, Pair, roots_of
 from tacita.packings.operations import selected
 from tacita.packings.rows.attention import Attention
@@ -46,9 +46,9 @@ class RowParts(OneTextParts[FeatureLayout]):
         """The masks."""
         return frozenset({MASK, MEAN})
 
-    def entry(self) -> Held[Form]:
+    def entry(self) -> Tensor[Form]:
         """The hidden states of the request, in rows."""
-        return Held(HIDDEN, self._tokens, Form(self._specs.entry, carried=self._entry_carried()))
+        return Tensor(HIDDEN, self._tokens, Form(self._specs.entry, carried=self._entry_carried()))
 
     def request(self) -> RowsRequest | StepRequest:
         """The layout of the request."""
@@ -68,7 +68,7 @@ class RowParts(OneTextParts[FeatureLayout]):
         """Makes a norm that restores the copies: gamma and beta are products by a vector already."""
         return Norm(self._layout, *fields, carry=carry)
 
-    def _mean(self, x: Held[Form], dense: Pair | None, name: str) -> tuple[Operation, Answering]:
+    def _mean(self, x: Tensor[Form], dense: Pair | None, name: str) -> tuple[Operation, Answering]:
         def average(be: Backend, cts: Cts, weights: Cts) -> Cts:
             return mean(be, cts, weights[0], self._layout)
 
@@ -77,7 +77,7 @@ class RowParts(OneTextParts[FeatureLayout]):
             return operation, row_features(self._layout, bound)
         return operation, row_logits(*dense, self._layout, bound, self._specs.answer)
 
-    def _averaged(self, x: Held[Form], name: str) -> Operation:
+    def _averaged(self, x: Tensor[Form], name: str) -> Operation:
         """Two levels: it is in every token, of which one is taken."""
 
         def average(be: Backend, cts: Cts, weights: Cts) -> Cts:

@@ -20,7 +20,7 @@ import numpy as np
 from tacita.blocks.shapes import NORMED
 from tacita.layouts.row_requests import HIDDEN, MASK, StepRequest
 from tacita.layouts.rows import FeatureLayout
-from tacita.packings.base import Block, Held, Kept, Operation, Target
+from tacita.packings.base import Block, Kept, Operation, Target, Tensor
 from tacita.packings.one_text.parts import Built, Form
 from tacita.packings.rows.exponentials import Exponentials
 from tacita.packings.rows.first_token import FirstTokenAttention
@@ -45,9 +45,9 @@ class StepParts(RowParts):
         nodes = (step.name for step in self._graph.steps if step.op == "attention")
         return tuple(kept_of(node, self._layout.count) for node in nodes)
 
-    def entry(self) -> Held[Form]:
+    def entry(self) -> Tensor[Form]:
         """The hidden state of the new row, as a vector."""
-        return Held(HIDDEN, 1, Form(self._specs.entry, vector=True))
+        return Tensor(HIDDEN, 1, Form(self._specs.entry, vector=True))
 
     def request(self) -> StepRequest:
         """The layout of the request: one new row."""

@@ -165,7 +165,7 @@ def asking(
     """The query's map into these places; with rotary positions then that of its `crossed` rows. scales: of
     weight and bias."""
     weight, bias = weights.query * scales[0], weights.query_bias * scales[1]
-    if weights.positional.turns is None:
+    if weights.positional.rotary is None:
         return CyclicMap.build(weight, bias, [src], places)
     weight, bias = (np.concatenate([side, crossed(side, heads)]) for side in (weight, bias))
     further = [np.where(row >= 0, row + len(weights.query_bias), -1) for row in places]

@@ -39,10 +39,10 @@ class Reader:
     def __call__(self, rows: Array) -> Answer:
         """Asks for each row that was not read yet and returns the last answer, with the warnings of all.
         rows: of the whole text so far, at least one of them new."""
-        found = [self._step(rows[: count + 1]) for count in range(self._read, len(rows))]
+        answers = [self._step(rows[: count + 1]) for count in range(self._read, len(rows))]
         self._read = len(rows)
-        doubts = dict.fromkeys(doubt for answer in found for doubt in answer.warnings)
-        last, trusted = found[-1].anyway, all(answer.trusted for answer in found)
+        doubts = dict.fromkeys(doubt for answer in answers for doubt in answer.warnings)
+        last, trusted = answers[-1].anyway, all(answer.trusted for answer in answers)
         return withhold_failed(replace(last, warnings=tuple(doubts), trusted=trusted))
 
 
@@ -63,7 +63,7 @@ def cached_privately(client: Any, server: Any, place: Place) -> Ask:
         with place.bar(f"row {len(rows)}") as report:
             server.evaluate(report)
         after = digest_of(request)
-        found: Answer = client.decrypt()
-        return found
+        answer: Answer = client.decrypt()
+        return answer
 
     return Reader(step)

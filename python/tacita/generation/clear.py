@@ -53,9 +53,9 @@ class Floats:
 
     def logits(self, rows: Array, mask: Array) -> Array:
         ops = FloatTensors(self._weights, mask, past=self._past)
-        found: Array = forward(Meaning(ops), self._model.config, rows)[0]
+        logits: Array = forward(Meaning(ops), self._model.config, rows)[0]
         self._past = ops.past
-        return found
+        return logits
 
 
 class Whole:
@@ -68,18 +68,18 @@ class Whole:
     def begin(self, ids: Sequence[int]) -> None:
         """Starts the text with keys and values that the party with the model computes in floats and
         encodes."""
-        found, bits = beginning(self._model, ids), self._plan.formats.product_fraction
+        past, bits = beginning(self._model, ids), self._plan.formats.product_fraction
         nodes = {
             n: (Fixed(encode(k, bits), bits), Fixed(encode(v, bits), bits))
-            for n, (k, v) in found.nodes.items()
+            for n, (k, v) in past.nodes.items()
         }
-        self._past = Past(found.rows, nodes)
+        self._past = Past(past.rows, nodes)
 
     def logits(self, rows: Array, mask: Array) -> Array:
         ops = FixedTensors(self._plan.formats, self._plan.bounds, self._weights, mask, self._past)
-        found = self._plan.run(ops, ops.input(rows)).floats
+        logits = self._plan.run(ops, ops.input(rows)).floats
         self._past, self.sound = ops.past, self.sound and not ops.overflows
-        return np.asarray(found[0])
+        return np.asarray(logits[0])
 
 
 class Clear:
@@ -98,7 +98,7 @@ class Clear:
     ) -> None:
         self._model, self._walker, self._choice, self._slots = model, walker, choice, slots
         self._begin, self._chance = begin, np.random.default_rng(choice.seed)
-        self._mask, self._told = np.ones(len(begin)), len(begin)
+        self._mask, self._position = np.ones(len(begin)), len(begin)
 
     @property
     def sound(self) -> bool:
@@ -108,16 +108,16 @@ class Clear:
         if self._begin:
             self._walker.begin(self._begin)
         rows, mask = pad_hidden(self._embedded(prompt), self._slots or len(prompt), left=True)
-        return self._chosen(rows, mask)
+        return self._choose(rows, mask)
 
     def next(self, token: int) -> int:
-        return self._chosen(self._embedded([token]), np.ones(1))
+        return self._choose(self._embedded([token]), np.ones(1))
 
     def _embedded(self, ids: Sequence[int]) -> Array:
-        rows = embedded(self._model, list(ids), [0] * len(ids), self._told)
-        self._told += len(ids)
+        rows = embedded(self._model, list(ids), [0] * len(ids), self._position)
+        self._position += len(ids)
         return rows
 
-    def _chosen(self, rows: Array, mask: Array) -> int:
+    def _choose(self, rows: Array, mask: Array) -> int:
         self._mask = np.concatenate([self._mask, mask])
         return self._choice.of(self._walker.logits(rows, self._mask), self._chance)

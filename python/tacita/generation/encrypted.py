@@ -62,13 +62,13 @@ class Encrypted:
 
     def first(self, prompt: Sequence[int]) -> int:
         self._ids = list(prompt)
-        return self._chosen()
+        return self._choose()
 
     def next(self, token: int) -> int:
         self._ids.append(token)
-        return self._chosen()
+        return self._choose()
 
-    def _chosen(self) -> int:
+    def _choose(self) -> int:
         answer = self._ask(embedded(self._model, self._ids, [0] * len(self._ids)))
         self.sound = self.sound and answer.trusted
         logits = answer.anyway.vector
@@ -78,18 +78,18 @@ class Encrypted:
 
 
 @contextmanager
-def asking(plan: Plan, model: Checkpoint, asked: Request, shown: Shown) -> Iterator[Ask]:
+def asking(plan: Plan, model: Checkpoint, request: Request, shown: Shown) -> Iterator[Ask]:
     """Yields an `Ask` for one text after another on the plan's circuit; ckks works in a temporary folder.
     With a cache each text must begin with the one before it. Raises ResourceError."""
-    if asked.backend in CLEAR:
+    if request.backend in CLEAR:
         yield (
-            cached_in_the_clear(plan, model, asked.backend)
+            cached_in_the_clear(plan, model, request.backend)
             if plan.kept
-            else partial(_in_the_clear, plan, model, asked.backend)
+            else partial(_in_the_clear, plan, model, request.backend)
         )
         return
     with tempfile.TemporaryDirectory(prefix="tacita-") as folder:
-        place = Place(Path(folder), allow_insecure=asked.allow_insecure, bar=shown.bar)
+        place = Place(Path(folder), allow_insecure=request.allow_insecure, bar=shown.bar)
         yield _privately(plan, model, place)
 
 
@@ -112,7 +112,7 @@ def _privately(plan: Plan, model: Checkpoint, place: Place) -> Ask:
         client.encrypt(hidden_states=rows)
         with place.bar("evaluate") as report:
             server.evaluate(report)
-        found: Answer = client.decrypt()
-        return found
+        answer: Answer = client.decrypt()
+        return answer
 
     return ask

@@ -84,94 +84,94 @@ def generate(
         warn_unprotected("generate", "plain", 3)
     backend = backend or "plain"
     choice = Choice(temperature, top_k, seed)
-    asked = Request(
+    request = Request(
         max_tokens, stop_texts(stop), choice, backend, tokens, texts, begin, scheme, preset, allow_insecure
     )
-    asked = replace(asked, reveal=reveal, gap=gap, cache=cache, show_anyway=show_anyway)
+    request = replace(request, reveal=reveal, gap=gap, cache=cache, show_anyway=show_anyway)
     if isinstance(model, TwoPartyClient):
-        _require_plain(asked)
-        return connected(model, prompt, asked)
-    return started(model, prompt, asked)
+        _require_plain(request)
+        return connected(model, prompt, request)
+    return started(model, prompt, request)
 
 
-def _require_plain(asked: Request) -> None:
+def _require_plain(request: Request) -> None:
     """Raises InputError for what a server has decided."""
-    if asked.backend != "plain" or asked.begin or asked.texts is not None or asked.scheme is not None:
+    if request.backend != "plain" or request.begin or request.texts is not None or request.scheme is not None:
         raise InputError(
             "generate: a backend, a scheme, a beginning or texts with a server",
             hint="leave them to the server",
         )
 
 
-def started(model: Model, prompt: str, asked: Request, shown: Shown = SILENT) -> Iterator[Token]:
+def started(model: Model, prompt: str, request: Request, shown: Shown = SILENT) -> Iterator[Token]:
     """Generates as `generate` does, by options in a `Request`. shown: callbacks for a scheme on
     ciphertexts."""
-    tokens = _tokens(model, prompt, asked, shown)
-    return tokens if asked.show_anyway else require_sound(tokens)
+    tokens = _tokens(model, prompt, request, shown)
+    return tokens if request.show_anyway else require_sound(tokens)
 
 
-def _tokens(model: Model, prompt: str, asked: Request, shown: Shown) -> Iterator[Token]:
+def _tokens(model: Model, prompt: str, request: Request, shown: Shown) -> Iterator[Token]:
     loaded = model if isinstance(model, Checkpoint) else load(model)
     require_kind("generate", loaded.config)
-    begin = tokenize(loaded, asked.begin, special=False)[0] if asked.begin else []
-    ids, spell = _prompt(loaded, prompt, asked, len(begin)), speller(loaded)
-    if asked.on_ciphertexts:
-        return _encrypted(_planned(loaded, asked, shown, len(ids)), loaded, ids, asked, shown)
-    source = _source(loaded, asked, begin, len(ids))
-    return generated(source, ids, spell, ends_of(loaded.config, asked))
+    begin = tokenize(loaded, request.begin, special=False)[0] if request.begin else []
+    ids, spell = _prompt(loaded, prompt, request, len(begin)), speller(loaded)
+    if request.on_ciphertexts:
+        return _encrypted(_make_plan(loaded, request, shown, len(ids)), loaded, ids, request, shown)
+    source = _source(loaded, request, begin, len(ids))
+    return generated(source, ids, spell, ends_of(loaded.config, request))
 
 
-def _planned(model: Checkpoint, asked: Request, shown: Shown, count: int) -> Plan:
+def _make_plan(model: Checkpoint, request: Request, shown: Shown, count: int) -> Plan:
     """Makes the plan for ciphertexts and a prompt of `count` tokens, and reports what all tokens will
     cost."""
     wish = Wish(
-        scheme=asked.scheme,
-        tokens=asked.tokens,
-        texts=asked.texts,
-        preset=asked.preset,
-        prices=asked.prices,
-        reveal=asked.reveal or LOGITS,
-        gap=asked.gap,
-        cache=asked.cache,
+        scheme=request.scheme,
+        tokens=request.tokens,
+        texts=request.texts,
+        preset=request.preset,
+        prices=request.prices,
+        reveal=request.reveal or LOGITS,
+        gap=request.gap,
+        cache=request.cache,
     )
-    require_allowed(wish, asked.backend, allow_insecure=asked.allow_insecure)
+    require_allowed(wish, request.backend, allow_insecure=request.allow_insecure)
     plan = choose_plan(model, wish, progress=shown.plan).plan
     assert isinstance(plan, Plan)  # of a scheme on ciphertexts
-    read = count - 1 if asked.cache else 0  # rows that are asked one by one before the first token
-    shown.cost(cost_of(plan, read + asked.max_tokens))
+    read = count - 1 if request.cache else 0  # rows that are asked one by one before the first token
+    shown.cost(cost_of(plan, read + request.max_tokens))
     return plan
 
 
 def _encrypted(
-    plan: Plan, model: Checkpoint, ids: list[int], asked: Request, shown: Shown
+    plan: Plan, model: Checkpoint, ids: list[int], request: Request, shown: Shown
 ) -> Iterator[Token]:
     """Yields tokens from ciphertexts. Keys are made when the first token is asked for and deleted after the
     last."""
-    with asking(plan, model, asked, shown) as ask:
-        source = Encrypted(model, ask, asked.choice, plan.logit_step)
-        yield from generated(source, ids, speller(model), ends_of(model.config, asked))
+    with asking(plan, model, request, shown) as ask:
+        source = Encrypted(model, ask, request.choice, plan.logit_step)
+        yield from generated(source, ids, speller(model), ends_of(model.config, request))
 
 
-def _source(model: Checkpoint, asked: Request, begin: Sequence[int], count: int) -> Source:
+def _source(model: Checkpoint, request: Request, begin: Sequence[int], count: int) -> Source:
     """Returns the model in the clear, by its backend, for a prompt of `count` tokens."""
-    if asked.backend == "plain":
-        return Clear(model, Floats(model), asked.choice, begin)
-    wish = Wish(scheme=BUMBLEBEE, tokens=asked.tokens, texts=asked.texts, begin=asked.begin)
+    if request.backend == "plain":
+        return Clear(model, Floats(model), request.choice, begin)
+    wish = Wish(scheme=BUMBLEBEE, tokens=request.tokens, texts=request.texts, begin=request.begin)
     plan = make_two_party_plan(model, wish)
-    slots = padded_slots(plan, count, asked.max_tokens)
-    return Clear(model, Whole(model, plan), asked.choice, plan.begin, slots)
+    slots = padded_slots(plan, count, request.max_tokens)
+    return Clear(model, Whole(model, plan), request.choice, plan.begin, slots)
 
 
-def _prompt(model: Checkpoint, prompt: str, asked: Request, before: int) -> list[int]:
+def _prompt(model: Checkpoint, prompt: str, request: Request, before: int) -> list[int]:
     """Returns the prompt's token ids. Raises InputError where it does not fit, with all that follows, into
     the model's positions, or into what is planned."""
     ids = ids_of(model, prompt, begun=before > 0)
-    floats = asked.backend == "plain" and not asked.on_ciphertexts
-    room = model.config.positions if floats else min(asked.tokens + before, model.config.positions)
-    if before + len(ids) + asked.max_tokens > room + 1:  # what is written last is not read
+    floats = request.backend == "plain" and not request.on_ciphertexts
+    room = model.config.positions if floats else min(request.tokens + before, model.config.positions)
+    if before + len(ids) + request.max_tokens > room + 1:  # what is written last is not read
         raise InputError(
-            f"generate: a prompt of {len(ids)} tokens, {before} before and {asked.max_tokens} behind it, in "
-            f"{room} positions",
+            f"generate: a prompt of {len(ids)} tokens, {before} before and {request.max_tokens} behind it, "
+            f"in {room} positions",
             hint="shorten the prompt, or ask for fewer tokens",
         )
     return ids

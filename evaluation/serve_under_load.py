@@ -194,8 +194,8 @@ class Held:
             print(f"not held: {error}", flush=True)
 
     def _fetch(self) -> None:
-        self.party.send(handshake.HELLO.pack(handshake.MAGIC, handshake.VERSION))
-        self.party.receive(handshake.WELCOME.size)
+        self.party.send(handshake.CLIENT_HELLO.pack(handshake.MAGIC, handshake.VERSION))
+        self.party.receive(handshake.SERVER_HELLO.size)
         self.party.send(handshake.SEND)
 
     def _ask(self) -> None:

@@ -31,7 +31,7 @@ from typing import Any
 from tacita import api
 from tacita.client.public_cache import PublicCache
 from tacita.errors import GoneError
-from tacita.two_party.admission import Admission, Caps
+from tacita.two_party.admission import SessionLimiter, SessionLimits
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.protocol.party import Identity, Listener, Party, dial, new_identity
@@ -206,7 +206,7 @@ def bare(place: Place) -> None:
     server = TwoPartyServer(parse_plan(place.plan.read_bytes()), api.load(place.model))
     listener = Listener(HOST, 0, identity=place.identity)
     print(listener.port, flush=True)
-    reception = Reception(server, Admission(Caps()), SILENCE, lambda visit: None)
+    reception = Reception(server, SessionLimiter(SessionLimits()), SILENCE, lambda visit: None)
     accept_until(lambda: False, listener, reception.receive, lambda error: None)
 
 

@@ -37,7 +37,7 @@ from tacita.texts.embedding import table_shapes, to_bytes
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.protocol import handshake, public_part
-from tacita.two_party.protocol.handshake import TextWish
+from tacita.two_party.protocol.handshake import GenerateRequest
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 
@@ -81,7 +81,7 @@ def client_greeting(data: bytes) -> None:
     link = Scripted(_fitted(data[0], data[1:]))
 
     def ask() -> None:
-        handshake.greet(link, NO_CACHE)
+        handshake.run_client(link, NO_CACHE)
         handshake.ask(link)
 
     tacita_errors(ask)
@@ -93,8 +93,8 @@ def server_greeting(data: bytes) -> None:
     link = Scripted(data)
 
     def serve() -> None:
-        handshake.welcome(link, b"the public part", PLAN.hash)
-        while handshake.asked(link):
+        handshake.run_server(link, b"the public part", PLAN.hash)
+        while handshake.another_wanted(link):
             pass
 
     tacita_errors(serve)
@@ -106,9 +106,9 @@ def text_wishes(data: bytes) -> None:
     link = Scripted(data)
 
     def serve() -> None:
-        wish = handshake.received(link, TWO_PARTY_PLAN)
+        wish = handshake.receive_request(link, TWO_PARTY_PLAN)
         assert wish.held + wish.rows + wish.most - 1 <= TWO_PARTY_PLAN.room
-        assert wish.to_bytes() == data[: handshake.WISH.size]
+        assert wish.to_bytes() == data[: handshake.REQUEST.size]
         while handshake.more_wanted(link):
             pass
 
@@ -229,17 +229,17 @@ def seeds(name: str) -> list[bytes]:
     if name in service_decoders.DECODERS:
         return service_decoders.seeds(name, TWO_PARTY_PLAN)
     if name == "client_greeting":
-        head = handshake.WELCOME.pack(handshake.MAGIC, handshake.VERSION, 0, bytes(32))
-        refusal = handshake.WELCOME.pack(handshake.REFUSAL, 1, 5, bytes(32))
+        head = handshake.SERVER_HELLO.pack(handshake.MAGIC, handshake.VERSION, 0, bytes(32))
+        refusal = handshake.SERVER_HELLO.pack(handshake.REFUSAL, 1, 5, bytes(32))
         granted = handshake.PERMISSION.pack(0, 0)
         return [b"\3" + head + b"not a part" + handshake.AGREED, b"\0" + refusal, granted]
     if name == "server_greeting":
-        hello = handshake.HELLO.pack(handshake.MAGIC, handshake.VERSION)
+        hello = handshake.CLIENT_HELLO.pack(handshake.MAGIC, handshake.VERSION)
         wishes = handshake.CLASSIFY + handshake.CLASSIFY + handshake.END
         agreed = bytes.fromhex(PLAN.hash)
         return [hello + asked + agreed + wishes for asked in (handshake.HAVE, handshake.SEND)]
     if name == "text_wish":
-        wishes = TextWish(5, 4), TextWish(1, 2, 0.8, 2, held=9, key=bytes(range(16)))
+        wishes = GenerateRequest(5, 4), GenerateRequest(1, 2, 0.8, 2, held=9, key=bytes(range(16)))
         words = handshake.MORE + handshake.MORE + handshake.ENOUGH
         return [wish.to_bytes() + words for wish in wishes]
     if name == "public_part":
@@ -329,14 +329,14 @@ def _fitted(which: int, script: bytes) -> bytes:
 
     The part is all but the last byte, which is the answer about the plan.
     """
-    size = handshake.WELCOME.size
+    size = handshake.SERVER_HELLO.size
     if len(script) < size:
         return script
-    magic, version, length, digest = handshake.WELCOME.unpack_from(script)
+    magic, version, length, digest = handshake.SERVER_HELLO.unpack_from(script)
     part = script[size:-1] if len(script) > size else b""
     length = len(part) if which & 1 else length
     digest = hashlib.sha256(part).digest() if which & 2 else digest
-    return handshake.WELCOME.pack(magic, version, length, digest) + script[size:]
+    return handshake.SERVER_HELLO.pack(magic, version, length, digest) + script[size:]
 
 
 def _parsed(data: bytes | str) -> Any:

@@ -12,7 +12,7 @@ from service import CHECKPOINT, TEXTS, Service, make_server, service
 from tacita.client.public_cache import PublicCache
 from tacita.client.renewable import RenewableSession
 from tacita.errors import GoneError, RefusedError
-from tacita.two_party.admission import Caps
+from tacita.two_party.admission import SessionLimits
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.protocol import handshake
 from tacita.two_party.protocol.party import new_identity
@@ -43,7 +43,7 @@ def refused(serving: Service) -> Reason:
 def test_hundreds_of_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
     identity = new_identity(tmp_path / "pem", ["127.0.0.1"])
     with (
-        service(make_server(greeting=600.0), tmp_path, identity=identity) as serving,
+        service(make_server(handshake=600.0), tmp_path, identity=identity) as serving,
         contextlib.ExitStack() as held,
     ):
         for _ in range(200):
@@ -61,7 +61,7 @@ def test_hundreds_of_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
 
 def test_whoever_says_nothing_is_given_up(tmp_path: Path) -> None:
     identity = new_identity(tmp_path / "pem", ["127.0.0.1"])
-    serving_it = service(make_server(greeting=SHORT), tmp_path, identity=identity)
+    serving_it = service(make_server(handshake=SHORT), tmp_path, identity=identity)
     with serving_it as serving, serving.silent() as one, serving.silent_tls() as other:
         visits = serving.wait(lambda visits: len(visits) == 2)
         assert sorted(visit.ending for visit in visits) == ["not let in", "too late"]
@@ -71,7 +71,7 @@ def test_whoever_says_nothing_is_given_up(tmp_path: Path) -> None:
 
 
 def test_a_byte_now_and_then_does_not_renew_the_limit(tmp_path: Path) -> None:
-    with service(make_server(greeting=SHORT), tmp_path) as serving, serving.silent() as dripping:
+    with service(make_server(handshake=SHORT), tmp_path) as serving, serving.silent() as dripping:
         gone = threading.Event()
 
         def drip() -> None:
@@ -89,13 +89,13 @@ def test_a_byte_now_and_then_does_not_renew_the_limit(tmp_path: Path) -> None:
 
 
 def test_who_asks_for_the_part_and_does_not_read_it_holds_little_for_a_short_time(tmp_path: Path) -> None:
-    server = make_server(greeting=5 * SHORT, loading=0.0)  # the part is asked for within it
+    server = make_server(handshake=5 * SHORT, loading=0.0)  # the part is asked for within it
     publication = server._publisher.current()
     publication.data = bytes(100 << 20)
     with service(server, tmp_path) as serving:
         party = serving.party()
-        party.send(handshake.HELLO.pack(handshake.MAGIC, handshake.VERSION))
-        party.receive(handshake.WELCOME.size)
+        party.send(handshake.CLIENT_HELLO.pack(handshake.MAGIC, handshake.VERSION))
+        party.receive(handshake.SERVER_HELLO.size)
         party.send(handshake.SEND)
         (visit,) = serving.wait(lambda visits: len(visits) == 1)
         assert visit.ending == "too late"
@@ -104,7 +104,7 @@ def test_who_asks_for_the_part_and_does_not_read_it_holds_little_for_a_short_tim
 
 
 def test_a_full_server_says_so_and_goes_on_when_it_is_not(tmp_path: Path) -> None:
-    with service(make_server(), tmp_path, Caps(sessions=1)) as serving:
+    with service(make_server(), tmp_path, SessionLimits(sessions=1)) as serving:
         with serving.client() as early, serving.client() as late:
             handshake.ask(early._party)  # and then nothing: the place is taken
             with pytest.raises(RefusedError, match=r"full \(1 session\)"):
@@ -116,7 +116,7 @@ def test_a_full_server_says_so_and_goes_on_when_it_is_not(tmp_path: Path) -> Non
 
 def test_one_address_does_not_take_all_places_when_told_so(tmp_path: Path) -> None:
     with (
-        service(make_server(), tmp_path, Caps(sessions=4, per_address=1)) as serving,
+        service(make_server(), tmp_path, SessionLimits(sessions=4, per_address=1)) as serving,
         serving.client() as early,
     ):
         handshake.ask(early._party)
@@ -125,7 +125,7 @@ def test_one_address_does_not_take_all_places_when_told_so(tmp_path: Path) -> No
 
 def test_a_text_has_a_deadline_and_then_the_place_is_free(tmp_path: Path) -> None:
     with (
-        service(make_server(greeting=600.0, text=SHORT), tmp_path, Caps(sessions=1)) as serving,
+        service(make_server(handshake=600.0, text=SHORT), tmp_path, SessionLimits(sessions=1)) as serving,
         serving.client() as stalling,
     ):
         handshake.ask(stalling._party)
@@ -136,7 +136,7 @@ def test_a_text_has_a_deadline_and_then_the_place_is_free(tmp_path: Path) -> Non
 
 
 def test_a_client_does_not_keep_its_place_between_texts(tmp_path: Path) -> None:
-    with service(make_server(greeting=600.0, idle=SHORT), tmp_path) as serving, serving.client() as client:
+    with service(make_server(handshake=600.0, idle=SHORT), tmp_path) as serving, serving.client() as client:
         client.classify(TEXTS[0])
         (visit,) = serving.wait(lambda visits: len(visits) == 1)
         assert (visit.served.texts, visit.ending) == (1, "too late")
@@ -145,7 +145,7 @@ def test_a_client_does_not_keep_its_place_between_texts(tmp_path: Path) -> None:
 
 
 def test_every_address_has_its_number_of_texts(tmp_path: Path) -> None:
-    with service(make_server(), tmp_path, Caps(texts=2)) as serving:
+    with service(make_server(), tmp_path, SessionLimits(texts=2)) as serving:
         with serving.client() as client:
             for text in TEXTS[:2]:
                 client.classify(text)
@@ -158,7 +158,7 @@ def test_clients_with_certificates_are_counted_by_them(tmp_path: Path) -> None:
     own, first, second = (new_identity(tmp_path / name, ["127.0.0.1"]) for name in ("own", "first", "second"))
     known = tmp_path / "known.pem"
     known.write_text(first.certificate.read_text() + second.certificate.read_text())
-    with service(make_server(), tmp_path, Caps(texts=1), identity=own, client_ca=known) as serving:
+    with service(make_server(), tmp_path, SessionLimits(texts=1), identity=own, client_ca=known) as serving:
         for identity in (first, second):
             with serving.client(identity) as client:
                 client.classify(TEXTS[0])
@@ -194,7 +194,10 @@ def test_a_session_costs_few_threads_and_one_file(tmp_path: Path) -> None:
         return [len(list(Path("/proc/self", name).iterdir())) for name in ("task", "fd")]
 
     count = 20
-    with service(make_server(), tmp_path, Caps(sessions=count)) as serving, contextlib.ExitStack() as held:
+    with (
+        service(make_server(), tmp_path, SessionLimits(sessions=count)) as serving,
+        contextlib.ExitStack() as held,
+    ):
         answered(serving)  # which starts the threads that all sessions share
         before = counts()
         for _ in range(count):
@@ -209,7 +212,7 @@ def test_a_session_costs_few_threads_and_one_file(tmp_path: Path) -> None:
 def test_a_client_of_an_older_release_is_noted(tmp_path: Path) -> None:
     with service(make_server(), tmp_path) as serving:
         party = serving.party()
-        party.send(handshake.HELLO.pack(handshake.MAGIC, 1))
+        party.send(handshake.CLIENT_HELLO.pack(handshake.MAGIC, 1))
         (visit,) = serving.wait(lambda visits: len(visits) == 1)
         assert "version 1" in str(visit.served.problem) and visit.ending == "damaged"
         party.close()

@@ -245,8 +245,8 @@ def test_a_client_that_stalls_keeps_nobody_waiting(server: Served, tmp_path: Pat
 
 def test_a_client_with_another_plan_is_told(server: Served, tmp_path: Path) -> None:
     party = dial("127.0.0.1", server.port, trust=server.certificate, timeout=SECONDS)
-    party.send(handshake.HELLO.pack(handshake.MAGIC, handshake.VERSION))
-    party.receive(handshake.WELCOME.size)
+    party.send(handshake.CLIENT_HELLO.pack(handshake.MAGIC, handshake.VERSION))
+    party.receive(handshake.SERVER_HELLO.size)
     party.send(handshake.HAVE)
     party.send(bytes(32))
     assert party.receive(1) == handshake.REFUSED

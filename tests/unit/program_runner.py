@@ -10,7 +10,7 @@ import numpy as np
 
 from tacita.blocks import tensors
 from tacita.blocks.sequence import visible
-from tacita.two_party.arithmetic.residues import Words, from_floats, opened, reduced, zeros
+from tacita.two_party.arithmetic.residues import Words, from_floats, reconstruct, reduced, zeros
 from tacita.two_party.program.steps import Program
 
 Numbers = Mapping[str, Any]
@@ -29,7 +29,7 @@ def run_program(program: Program, party: Any, hidden: np.ndarray, mask: np.ndarr
     mine = registers[program.answer]
     total = party.receive_revealed(mine, program.answered.ring)
     share = zeros(program.shape, program.answered.fraction, program.answered.ring)
-    return opened(share, total)
+    return reconstruct(share, total)
 
 
 def _hide(party: Any, mask: np.ndarray, n: Numbers, x: Words) -> Words:

@@ -16,7 +16,7 @@ from random_checkpoint import make_random_checkpoint
 from tacita.checkpoint import Checkpoint
 from tacita.client.public_cache import PublicCache
 from tacita.planning.wish import Wish
-from tacita.two_party.admission import Admission, Caps
+from tacita.two_party.admission import SessionLimiter, SessionLimits
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.limits import limits_of
 from tacita.two_party.planning import make_two_party_plan
@@ -95,7 +95,7 @@ class Service:
 def service(
     server: TwoPartyServer,
     folder: Path,
-    caps: Caps | None = None,
+    caps: SessionLimits | None = None,
     identity: Identity | None = None,
     client_ca: Path | None = None,
 ) -> Iterator[Service]:
@@ -103,7 +103,7 @@ def service(
         "127.0.0.1", 0, identity=identity, client_ca=client_ca, insecure_plain=identity is None
     )
     serving, over = Service(listener, identity, folder), threading.Event()
-    reception = Reception(server, Admission(caps or Caps()), SECONDS, serving.note)
+    reception = Reception(server, SessionLimiter(caps or SessionLimits()), SECONDS, serving.note)
     arguments = over.is_set, listener, reception.receive, lambda error: None
     accepting = threading.Thread(target=accept_until, args=arguments)
     accepting.start()

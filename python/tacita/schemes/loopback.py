@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacita.two_party.admission import Admission, Caps
+from tacita.two_party.admission import SessionLimiter, SessionLimits
 from tacita.two_party.protocol.party import Listener, Party, dial, fingerprint, new_identity, share_threads
 from tacita.two_party.reception import Reception, accept_until
 from tacita.two_party.server import TwoPartyServer
@@ -37,7 +37,7 @@ def listening(server: TwoPartyServer, threads: int = 0, sessions: int = 1) -> It
     with tempfile.TemporaryDirectory(prefix="tacita-server-") as folder:
         identity = new_identity(Path(folder) / "identity", [HOST])
         listener, over = Listener(HOST, 0, identity=identity), threading.Event()
-        reception = Reception(server, Admission(Caps(sessions)), SILENCE, lambda visit: None)
+        reception = Reception(server, SessionLimiter(SessionLimits(sessions)), SILENCE, lambda visit: None)
         arguments = (over.is_set, listener, reception.receive, lambda error: None)
         accepting = threading.Thread(target=accept_until, args=arguments, daemon=True)
         accepting.start()

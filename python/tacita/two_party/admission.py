@@ -19,7 +19,7 @@ SUBNET = 64  # bits of an IPv6 address that a subscriber cannot change
 
 
 @dataclass(frozen=True)
-class Caps:
+class SessionLimits:
     """Bounds of what a server serves. sessions: at the same time.
 
     per_address: of these, one address's; None: all but one, and all for loopback, where tunnels and proxies
@@ -43,22 +43,22 @@ def network(address: str) -> str:
 
     Raises ValueError for a text that is no address.
     """
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is None:
-            bits = 128 if found.is_loopback else SUBNET
-            return str(ipaddress.ip_network((found, bits), strict=False))
-        found = found.ipv4_mapped
-    return str(ipaddress.ip_network(found))
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is None:
+            bits = 128 if ip.is_loopback else SUBNET
+            return str(ipaddress.ip_network((ip, bits), strict=False))
+        ip = ip.ipv4_mapped
+    return str(ipaddress.ip_network(ip))
 
 
-class Admission:
+class SessionLimiter:
     """Counts the sessions and texts of all clients and refuses those beyond the caps. Thread-safe.
 
     Its memory grows with clients that were granted a text, not with connections.
     """
 
-    def __init__(self, caps: Caps) -> None:
+    def __init__(self, caps: SessionLimits) -> None:
         self.caps = caps
         self._lock = threading.Lock()
         self._sessions: Counter[str] = Counter()
@@ -114,7 +114,9 @@ class Guest:
     are counted by. texts: that were admitted, also one that was broken off; tokens: of texts that are
     written."""
 
-    def __init__(self, admission: Admission, network: str, client: str, entered: Callable[[], None]) -> None:
+    def __init__(
+        self, admission: SessionLimiter, network: str, client: str, entered: Callable[[], None]
+    ) -> None:
         self._admission, self.network, self.client, self.entered = admission, network, client, entered
         self.inside, self.texts, self.tokens = False, 0, 0
 
@@ -147,7 +149,7 @@ class Guest:
 def anybody() -> Guest:
     """Returns a guest of a server that serves one session without bounds: for tests and programs that made
     the connection themselves."""
-    return Admission(Caps(sessions=1)).guest("127.0.0.1", None)
+    return SessionLimiter(SessionLimits(sessions=1)).guest("127.0.0.1", None)
 
 
 # Connections of a server: a bounded number in all and of one address, those that wait for a bounded time.

@@ -26,11 +26,11 @@ from tacita.two_party.arithmetic.shares import Known, SharedTensors, Watch
 from tacita.two_party.arithmetic.text_steps import settled
 from tacita.two_party.plan.plan import TwoPartyPlan, words_ring
 from tacita.two_party.protocol import handshake
-from tacita.two_party.protocol.handshake import KEY_BYTES, MOST_TEMPERATURE, NO_KEY, TextWish, say
-from tacita.two_party.protocol.party import Party, received_table
+from tacita.two_party.protocol.handshake import KEY_BYTES, MOST_TEMPERATURE, NO_KEY, GenerateRequest, say
+from tacita.two_party.protocol.party import Party, receive_table
 from tacita.two_party.protocol.public_part import PublicPart
 from tacita.two_party.protocol.refusal import Reason
-from tacita.two_party.writing import Writer, begun
+from tacita.two_party.writing import Writer, share_prefix
 
 if TYPE_CHECKING:
     from tacita._native import TableClient
@@ -48,8 +48,8 @@ class TwoPartyClient:
     ) -> None:
         self._party = party
         with talking("greeting"):
-            self.part: PublicPart = handshake.greet(party, cache, loaded)
-        self._table = self._received_table()
+            self.part: PublicPart = handshake.run_client(party, cache, loaded)
+        self._table = self._receive_table()
         self._ready = False
 
     @property
@@ -63,44 +63,44 @@ class TwoPartyClient:
         return self.part.plan
 
     def classify(self, text: Text, watch: Watch = lambda stage: None) -> Answer:
-        """Runs the server's model on a text that the server does not see. For a decoder see `Dictation`.
+        """Runs the server's model on a text that it does not see. For a decoder see `GenerationClient`.
 
         Raises InputError before anything is sent, RefusedError.
         """
         plan = self.plan
         if plan.task == NEXT:
             raise InputError("classify: the model writes texts", hint="tacita.generate(model=client)")
-        given, mask = self._given(text)
+        inputs, mask = self._model_input(text)
         with talking("classification"):
             handshake.ask(self._party)
             self.set_up(watch)
             known = Known(plan.formats, plan.bounds, plan.tokens, mask=mask)
             ops = SharedTensors(self._party.native, known, watch)
-            shared = plan.run(ops, self.entered(ops, given))
+            shared = plan.run(ops, self.input_share(ops, inputs))
             answer = judge(plan, ops.reveal(shared), real=int(mask.sum()))
         return replace(understood(plan, answer, self.part.front, text), privacy=plan.privacy)
 
-    def _given(self, text: Text) -> tuple[Array | list[int], Array]:
+    def _model_input(self, text: Text) -> tuple[Array | list[int], Array]:
         """Returns hidden states, or the rows to look up, and the mask. Raises InputError for a text that does
         not fit."""
         if self._table is None:
             return embed(self.part.front, text, self.plan.tokens)
         return rows_of(self.part.front, text, self.plan.tokens)
 
-    def entered(self, ops: SharedTensors, given: Array | list[int]) -> Share:
+    def input_share(self, ops: SharedTensors, inputs: Array | list[int]) -> Share:
         """Returns this party's share of what the model starts from."""
-        if isinstance(given, list):
+        if isinstance(inputs, list):
             assert self._table is not None  # or there would be no rows to look up
-            return ops.words(self._party.native.lookup(self._table, given), words_ring(self.plan))
-        return ops.own(given)
+            return ops.words(self._party.native.lookup(self._table, inputs), words_ring(self.plan))
+        return ops.own(inputs)
 
-    def _received_table(self) -> TableClient | None:
+    def _receive_table(self) -> TableClient | None:
         """Returns the hidden word table, if the plan hides it."""
         config = self.plan.config
         if self.plan.embedding is None:
             return None
         shape = (config.vocab, self.plan.word_size)
-        return received_table(self.part.encrypted, shape, words_ring(self.plan))
+        return receive_table(self.part.encrypted, shape, words_ring(self.plan))
 
     def set_up(self, watch: Watch) -> None:
         """Exchanges keys and correlations, once a session."""
@@ -140,14 +140,14 @@ def talking(step: str) -> Iterator[None]:
 # tokens and not their logits, the server how many there are.
 #
 #     with dial("host", 7007, fingerprint=...) as party:
-#         dictation = Dictation(TwoPartyClient(party, cache), most=20)
-#         token = dictation.first(prompt)          # ids of the tokenizer
-#         token = dictation.next(token)
+#         generation = GenerationClient(TwoPartyClient(party, cache), most=20)
+#         token = generation.first(prompt)          # ids of the tokenizer
+#         token = generation.next(token)
 
 ROUND = 16  # a prompt is padded to a multiple of so many tokens, which the server learns
 
 
-class Dictation:
+class GenerationClient:
     """One text that the server's model writes: a `texts.generation.Source`. most: tokens at most.
     temperature: 0 for the likeliest token; above, tokens by chance, which the server draws, told apart by
     thousandths. top_k: of so many likeliest alone, which the server learns; 0 for all. again: connects anew,
@@ -177,18 +177,18 @@ class Dictation:
         self._client, self._left, self._again, self._watch = client, most, again, watch
         self._chance, self._key = settled(round(temperature, 3), top_k, client.plan.vocab), NO_KEY
         self._writer: Writer | None = None
-        self._past, self._mask = _begun(client.plan), np.ones(len(client.plan.begin))
-        self._told = len(client.plan.begin)
+        self._past, self._mask = _prefix_share(client.plan), np.ones(len(client.plan.begin))
+        self._position = len(client.plan.begin)
 
     def first(self, prompt: Sequence[int]) -> int:
         """Returns the token behind a prompt, which is padded on its left: the server learns its length to 16
         tokens. Raises InputError for one that does not fit."""
         slots = padded_slots(self._client.plan, len(prompt), self._left)
-        return self._safely(self._entering(list(prompt), slots), slots)
+        return self._safely(self._next_input(list(prompt), slots), slots)
 
     def next(self, token: int) -> int:
         """Returns the token behind the one that it returned last."""
-        return self._safely(self._entering([token], 1), 1)
+        return self._safely(self._next_input([token], 1), 1)
 
     def end(self) -> None:
         """Ends the text: the server turns to what the client asks next."""
@@ -197,45 +197,45 @@ class Dictation:
                 say(self._client.party, more=False)
         self._left = 0
 
-    def _entering(self, ids: list[int], slots: int) -> Array | list[int]:
+    def _next_input(self, ids: list[int], slots: int) -> Array | list[int]:
         """Returns hidden states, or the rows of a table to look up."""
-        padding, told = slots - len(ids), self._told
+        padding, position = slots - len(ids), self._position
         self._mask = np.concatenate([self._mask, np.zeros(padding), np.ones(len(ids))])
-        self._told += len(ids)
+        self._position += len(ids)
         if self._client.plan.embedding is not None:
             return [ids[0]] * padding + ids
         front = self._client.part.front
-        return pad_hidden(embedded(front, ids, [0] * len(ids), told), slots, left=True)[0]
+        return pad_hidden(embedded(front, ids, [0] * len(ids), position), slots, left=True)[0]
 
-    def _safely(self, given: Array | list[int], rows: int) -> int:
+    def _safely(self, inputs: Array | list[int], rows: int) -> int:
         """Returns one token; where the connection breaks, or others have used up the key of the server's
         table, it tries once more over a new one."""
         try:
-            return self._token(given, rows)
+            return self._token(inputs, rows)
         except (GoneError, LateError, RefusedError) as error:
             final = isinstance(error, RefusedError) and error.reason != Reason.KEY
             if self._again is None or final:
                 raise
         self._client, self._writer = self._again(), None
-        return self._token(given, rows)
+        return self._token(inputs, rows)
 
-    def _token(self, given: Array | list[int], rows: int) -> int:
-        entered = self._client.entered
+    def _token(self, inputs: Array | list[int], rows: int) -> int:
+        input_share = self._client.input_share
         with talking("generation"):
-            writer = self._writer or self._opened(rows)
+            writer = self._writer or self._request_text(rows)
             say(self._client.party, more=True)
-            found = writer.read(lambda ops: entered(ops, given), rows, self._mask, ahead=self._left)
-            token = writer.learn(writer.choose(found, *self._chance))
+            logits = writer.read(lambda ops: input_share(ops, inputs), rows, self._mask, ahead=self._left)
+            token = writer.learn(writer.choose(logits, *self._chance))
         self._past, self._left = writer.past, self._left - 1
         return token
 
-    def _opened(self, rows: int) -> Writer:
+    def _request_text(self, rows: int) -> Writer:
         """Sends the request: for a new text, unless a token of this one is known here."""
         party, plan = self._client.party, self._client.plan
         written = self._past.rows > len(plan.begin)
         held, key = (self._past.rows, self._key) if written else (0, NO_KEY)
-        wish = TextWish(rows, self._left, *self._chance, held, key)
-        handshake.ask(party, handshake.WRITE, wish.to_bytes())
+        request = GenerateRequest(rows, self._left, *self._chance, held, key)
+        handshake.ask(party, handshake.WRITE, request.to_bytes())
         self._client.set_up(self._watch)
         self._key = party.receive(KEY_BYTES)
         self._writer = Writer(party.native, plan, watch=self._watch, past=self._past)
@@ -252,22 +252,22 @@ def padded_slots(plan: TwoPartyPlan, count: int, most: int) -> int:
             f"a prompt of {count} tokens and {most} behind it, the server takes {plan.tokens}",
             hint="shorten the prompt, or ask for fewer tokens",
         )
-    turned = any(found.rotary for found in attentions(plan.config).values())
+    turned = any(attention.rotary for attention in attentions(plan.config).values())
     return count if plan.begin and turned else min(room, -(-count // ROUND) * ROUND)
 
 
-def _begun(plan: TwoPartyPlan) -> Past[Share]:
+def _prefix_share(plan: TwoPartyPlan) -> Past[Share]:
     """Returns the client's share, zeros, of the public beginning."""
     if not plan.begin:
         return Past()
     shapes = {
         name: tuple(
-            np.zeros((found.key_heads, len(plan.begin), part.outputs // found.key_heads))
-            for part in (found.key, found.value)
+            np.zeros((attention.key_heads, len(plan.begin), part.outputs // attention.key_heads))
+            for part in (attention.key, attention.value)
         )
-        for name, found in attentions(plan.config).items()
+        for name, attention in attentions(plan.config).items()
     }
-    return begun(plan, {name: (keys, values) for name, (keys, values) in shapes.items()}, own=False)
+    return share_prefix(plan, {name: (keys, values) for name, (keys, values) in shapes.items()}, own=False)
 
 
 # A text that a server writes: the prompt stays with the client, the model with the server.
@@ -297,11 +297,11 @@ def connected(
     ids, spell = ids_of(front, prompt, begun=bool(plan.begin)), speller(front)
     padded_slots(plan, len(ids), options.max_tokens)  # or it is refused
     choice = options.choice
-    source = Dictation(client, options.max_tokens, choice.temperature, choice.top_k, again, watch)
-    return _told(source, generated(source, ids, spell, ends_of(plan.config, options)))
+    source = GenerationClient(client, options.max_tokens, choice.temperature, choice.top_k, again, watch)
+    return _until_left(source, generated(source, ids, spell, ends_of(plan.config, options)))
 
 
-def _told(source: Dictation, tokens: Iterator[Token]) -> Iterator[Token]:
+def _until_left(source: GenerationClient, tokens: Iterator[Token]) -> Iterator[Token]:
     """Yields the same tokens. A reader that leaves after one of them ends the text at the server, too."""
     try:
         yield from tokens
@@ -311,6 +311,6 @@ def _told(source: Dictation, tokens: Iterator[Token]) -> Iterator[Token]:
     _end(source)
 
 
-def _end(source: Dictation) -> None:
+def _end(source: GenerationClient) -> None:
     with suppress(PeerError):  # the text is here; a server that is gone by now changes nothing
         source.end()

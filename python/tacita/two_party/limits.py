@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from tacita._native import TableServer
 
 
-GREETING = 10.0  # seconds from the connection to the choice of a plan, TLS included
+HANDSHAKE = 10.0  # seconds from the connection to the choice of a plan, TLS included
 LOADING = 1e-6  # seconds a byte of the public part, in addition: 8 Mbit/s, whatever the link is said to be
 IDLE = 30.0  # seconds between two texts
 FAREWELL = 2.0  # seconds for the last bytes to leave
 FLOOR, FACTOR = 60.0, 10.0  # seconds of a text: a floor, and a multiple of the estimate
-GREETING_QUEUE = 1 << 20  # bytes that may wait before a plan is agreed: a chunk of the public part
+HANDSHAKE_QUEUE = 1 << 20  # bytes that may wait before a plan is agreed: a chunk of the public part
 LEAST_QUEUE = 16_000_000  # bytes that may wait later: the set-up of a session and a half more
 
 
@@ -42,14 +42,14 @@ class Limits:
 
     text: float
     queue: int
-    greeting: float = GREETING
+    handshake: float = HANDSHAKE
     loading: float = LOADING
     idle: float = IDLE
     farewell: float = FAREWELL
 
     def part(self, size: int) -> float:
         """Returns the seconds to fetch a public part of so many bytes and to choose the plan."""
-        return self.greeting + self.loading * size
+        return self.handshake + self.loading * size
 
 
 def limits_of(plan: TwoPartyPlan, *, bits_per_second: float, crowding: float = 1.0) -> Limits:
@@ -109,7 +109,7 @@ class Publisher:
     def __init__(self, plan: TwoPartyPlan, checkpoint: Checkpoint, most: int | None = None) -> None:
         self._plan, self._checkpoint, self._most = plan, checkpoint, most
         self._lock = threading.Lock()
-        self._current = self._made()
+        self._current = self._make()
 
     @property
     def renewing(self) -> bool:
@@ -120,7 +120,7 @@ class Publisher:
         """Returns what a new client is given: under a new key once the last is spent."""
         with self._lock:
             if self._current.spent:
-                self._current = self._made()
+                self._current = self._make()
             return self._current
 
     def take(self, publication: Publication) -> Refusal | None:
@@ -131,7 +131,7 @@ class Publisher:
             publication.texts += 1
             return None
 
-    def _made(self) -> Publication:
+    def _make(self) -> Publication:
         if self._plan.embedding is None:
             return Publication(encode(public_part(self._plan, self._checkpoint)))
         values = integers(self._checkpoint.tensors[WORDS], self._plan.formats.table)

@@ -51,7 +51,7 @@ def make_two_party_plan(checkpoint: Checkpoint, wish: Wish, progress: Progress |
     require_ordinary(checkpoint.config)
     _require_tokens(checkpoint.config, wish.tokens)
     begin = _beginning(checkpoint, wish)
-    embedding, found, norms = _calibrated(checkpoint, wish, begin, progress)
+    embedding, calibration, norms = _calibrated(checkpoint, wish, begin, progress)
     plan = TwoPartyPlan(
         name=printable(checkpoint.name),
         family=family_of(checkpoint.config),
@@ -60,9 +60,9 @@ def make_two_party_plan(checkpoint: Checkpoint, wish: Wish, progress: Progress |
         embeddings=wish.embeddings,
         formats=wish.formats or Formats(),
         embedding=embedding,
-        bounds=node_bounds(checkpoint, found, norms),
-        magnitudes=magnitudes(checkpoint.config, found),
-        answer=found.answer,
+        bounds=node_bounds(checkpoint, calibration, norms),
+        magnitudes=magnitudes(checkpoint.config, calibration),
+        answer=calibration.answer,
         decimals=DECIMALS,
         begin=begin,
         pace=wish.prices.pace if wish.prices else 1.0,
@@ -82,21 +82,21 @@ def _calibrated(
     """Returns what is public of a hidden embedding, the intervals of all nodes, and the bounds of the
     embedding's norm."""
     if wish.embeddings == "published":
-        given = wish.hidden_states
-        found = calibrate(
+        hidden_states = wish.hidden_states
+        calibration = calibrate(
             checkpoint,
             wish.tokens,
             wish.texts,
-            hidden_states=given,
+            hidden_states=hidden_states,
             progress=progress,
             temper=False,
             behind=begin,
         )
-        return None, found, {}
+        return None, calibration, {}
     texts = texts_for(checkpoint) if wish.texts is None else wish.texts
     embedding, norms, samples = hidden_embedding(checkpoint, wish.tokens, list(texts), MARGIN)
-    found = calibrate(checkpoint, wish.tokens, hidden_states=samples, progress=progress, temper=False)
-    return embedding, found, norms
+    calibration = calibrate(checkpoint, wish.tokens, hidden_states=samples, progress=progress, temper=False)
+    return embedding, calibration, norms
 
 
 def _beginning(checkpoint: Checkpoint, wish: Wish) -> tuple[int, ...]:
@@ -114,9 +114,9 @@ def _beginning(checkpoint: Checkpoint, wish: Wish) -> tuple[int, ...]:
 def require_ordinary(config: Config) -> None:
     """Raises CheckpointError for models with replaced softmax or LayerNorm, or with a function that has no
     protocol."""
-    if found := lacking(config):
+    if problem := lacking(config):
         raise CheckpointError(
-            f"two-party mode: {found}",
+            f"two-party mode: {problem}",
             hint=f"supported are softmax, LayerNorm and RMSNorm, and the functions {', '.join(KINDS)}; "
             "use `tacita classify` without --connect",
         )
@@ -131,7 +131,7 @@ def _require_tokens(config: Config, tokens: int) -> None:
 
 
 def node_bounds(
-    checkpoint: Checkpoint, found: Calibration, norms: Mapping[str, NormBounds] | None = None
+    checkpoint: Checkpoint, calibration: Calibration, norms: Mapping[str, NormBounds] | None = None
 ) -> Bounds:
     """Returns what the two-party mode publishes of calibrated nodes. norms: of a hidden embedding."""
     attention, functions, normed, gates = {}, {}, dict(norms or {}), {}
@@ -139,31 +139,31 @@ def node_bounds(
     for name, node in nodes(checkpoint.config).items():
         match node:
             case Attention():
-                scored = found.attention(name)
+                scored = calibration.attention(name)
                 attention[name] = AttentionBounds(scored.scores, scored.context)
             case Norm():
-                c, gamma = found.norm(name), power_above(weights.norm(node)[0])
+                c, gamma = calibration.norm(name), power_above(weights.norm(node)[0])
                 normed[name] = NormBounds(c.centred, c.variance, gamma)
             case FeedForward() | Function():
-                functions[name] = found.function(name).argument
+                functions[name] = calibration.function(name).argument
                 if has_gate(node):
-                    gates[name] = found.function(name).product or 0.0
+                    gates[name] = calibration.function(name).product or 0.0
     return Bounds(attention, functions, normed, gates)
 
 
-def magnitudes(config: Config, found: Calibration) -> dict[str, float]:
+def magnitudes(config: Config, calibration: Calibration) -> dict[str, float]:
     """Returns the largest value that an attention, a norm or a feed-forward takes or gives to a linear
     map."""
     largest: dict[str, float] = {}
     for name, node in nodes(config).items():
         match node:
             case Attention():
-                largest[name] = max(found.attention(name).input, found.attention(name).context)
+                largest[name] = max(calibration.attention(name).input, calibration.attention(name).context)
             case Norm():
-                largest[name] = max(found.norm(name).sum, found.norm(name).result)
+                largest[name] = max(calibration.norm(name).sum, calibration.norm(name).result)
             case FeedForward():
-                seen = found.function(name)
-                largest[name] = (seen.product if has_gate(node) else seen.result) or 0.0
+                function = calibration.function(name)
+                largest[name] = (function.product if has_gate(node) else function.result) or 0.0
     return largest
 
 
@@ -202,5 +202,5 @@ def program_of(plan: TwoPartyPlan) -> Program:
 
 def reading_of(plan: TwoPartyPlan) -> Reading:
     """Returns how the plan's answers are read."""
-    said = plan.name, plan.task, plan.problem, plan.labels
-    return Reading(*said, plan.decimals, float(plan.answer), plan.normalise)
+    fields = plan.name, plan.task, plan.problem, plan.labels
+    return Reading(*fields, plan.decimals, float(plan.answer), plan.normalise)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tacita.errors import PeerError
-from tacita.two_party.admission import Admission, Guest, Lobby
 from tacita.two_party.admission import Arrival as Waiting
+from tacita.two_party.admission import Guest, Lobby, SessionLimiter
 from tacita.two_party.protocol.party import Party
 from tacita.two_party.server import Served, TwoPartyServer
 
@@ -62,25 +62,25 @@ class Listening(Protocol):
 class Reception:
     """Serves connections, each in a thread of its own. server: who answers.
 
-    timeout: longest silence of a client at any time. told: called once for each connection, in its thread.
+    timeout: longest silence of a client at any time. on_end: called once for each connection, in its thread.
     """
 
     server: TwoPartyServer
-    admission: Admission
+    admission: SessionLimiter
     timeout: float
-    told: Callable[[Visit], None]
+    on_end: Callable[[Visit], None]
     lobby: Lobby = field(default_factory=Lobby)
 
     def receive(self, arrival: Arrival) -> None:
         """Serves this connection in a thread of its own, or closes it at once when there are too many."""
         if self.lobby.enter(arrival):
-            threading.Thread(target=lambda: self.told(self.visit(arrival)), daemon=True).start()
+            threading.Thread(target=lambda: self.on_end(self.visit(arrival)), daemon=True).start()
 
     def visit(self, arrival: Arrival) -> Visit:
         """Serves one connection, which has entered the lobby, to its end."""
         began = time.monotonic()
         try:
-            party = arrival.secure(self.server.limits.greeting, self.timeout)
+            party = arrival.secure(self.server.limits.handshake, self.timeout)
             return self._session(arrival, party, began)
         except PeerError as error:
             seconds = time.monotonic() - began

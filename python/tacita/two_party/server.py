@@ -19,16 +19,15 @@ from tacita.texts.task import NEXT
 from tacita.two_party.admission import Guest, anybody
 from tacita.two_party.arithmetic.residues import Share
 from tacita.two_party.arithmetic.shares import Known, SharedTensors, Watch
-from tacita.two_party.limits import GREETING_QUEUE, Limits, Publication, Publisher, limits_of
+from tacita.two_party.limits import HANDSHAKE_QUEUE, Limits, Publication, Publisher, limits_of
 from tacita.two_party.plan.plan import TwoPartyPlan, words_ring
 from tacita.two_party.planning import require_ordinary
 from tacita.two_party.protocol import handshake
-from tacita.two_party.protocol import handshake as text_wish
 from tacita.two_party.protocol.handshake import CLASSIFY, WRITE
 from tacita.two_party.protocol.party import Party
 from tacita.two_party.protocol.refusal import Refusal
-from tacita.two_party.sessions import Desk
-from tacita.two_party.writing import begun
+from tacita.two_party.sessions import GenerationSessions
+from tacita.two_party.writing import share_prefix
 
 BITS_PER_SECOND = 1e9
 
@@ -69,7 +68,11 @@ class TwoPartyServer:
         self.plan = plan
         self.limits = limits or limits_of(plan, bits_per_second=BITS_PER_SECOND)
         self._weights = Weights(checkpoint.tensors)
-        self._desk = Desk(plan, self._weights, _begun(plan, checkpoint)) if plan.task == NEXT else None
+        self._generations = (
+            GenerationSessions(plan, self._weights, _prefix_share(plan, checkpoint))
+            if plan.task == NEXT
+            else None
+        )
         self._publisher = Publisher(plan, checkpoint, most)
 
     @property
@@ -91,8 +94,8 @@ class TwoPartyServer:
         guest, texts = guest or anybody(), 0
         try:
             with engine.translated(PeerError, "session"):
-                publication = self._agreed(party, guest)
-                while answer := self._permitted(party, guest, publication):
+                publication = self._run_handshake(party, guest)
+                while answer := self._next_request(party, guest, publication):
                     if not texts:
                         watch("set-up")
                         party.set_up(self.plan.correlations)
@@ -103,59 +106,59 @@ class TwoPartyServer:
             return Served(texts, error)
         return Served(texts, None)
 
-    def _agreed(self, party: Party, guest: Guest) -> Publication:
+    def _run_handshake(self, party: Party, guest: Guest) -> Publication:
         """Makes the handshake with the client, which has as long as its connection was given, and longer only
         to fetch the public part."""
-        party.hold(GREETING_QUEUE)
+        party.hold(HANDSHAKE_QUEUE)
         renewing = self._publisher.renewing
         publication = self._publisher.current()
         if renewing:  # which was our time, not the client's
-            party.limit(self.limits.greeting)
+            party.limit(self.limits.handshake)
         data, seconds = publication.data, self.limits.part(len(publication.data))
 
         def load() -> None:
             guest.fetch(len(data))
             party.limit(seconds)
 
-        handshake.welcome(party, data, self.plan.hash, refuse=guest.refusal, loading=load)
+        handshake.run_server(party, data, self.plan.hash, refuse=guest.refusal, loading=load)
         return publication
 
-    def _permitted(
+    def _next_request(
         self, party: Party, guest: Guest, publication: Publication
     ) -> Callable[[Watch], None] | None:
         """Returns how the client's next request is answered; None where it has none. Raises RefusedError."""
         party.limit(self.limits.idle)
-        if not self._asked(party):
+        if not self._has_request(party):
             return None
         answer: Callable[[Watch], None] = partial(self._classify, party, publication)
-        if self._desk:
-            answer = self._written(self._desk, party, guest, publication)
+        if self._generations:
+            answer = self._generation(self._generations, party, guest, publication)
         else:
             handshake.answer(party, guest.admit() or self._publisher.take(publication))
         party.limit(self.limits.text)
         party.hold(self.limits.queue)
         return answer
 
-    def _asked(self, party: Party) -> bool:
+    def _has_request(self, party: Party) -> bool:
         """Whether the client has a request. One that hangs up here, as after a text of its own that is too
         long, has none."""
         try:
             with engine.translated(PeerError, "session"):
-                return handshake.asked(party, CLASSIFY if self._desk is None else WRITE)
+                return handshake.another_wanted(party, CLASSIFY if self._generations is None else WRITE)
         except GoneError:
             return False
 
-    def _written(
-        self, desk: Desk, party: Party, guest: Guest, publication: Publication
+    def _generation(
+        self, sessions: GenerationSessions, party: Party, guest: Guest, publication: Publication
     ) -> Callable[[Watch], None]:
         """Returns how a text that the client requests is written, token by token. Raises RefusedError."""
-        wish = text_wish.received(party, self.plan)
-        refusal = desk.refusal(wish) or guest.admit(wish.most) or self._publisher.take(publication)
-        text = refusal or desk.open(wish)
+        request = handshake.receive_request(party, self.plan)
+        refusal = sessions.refusal(request) or guest.admit(request.most) or self._publisher.take(publication)
+        text = refusal or sessions.open(request)
         handshake.answer(party, text if isinstance(text, Refusal) else None)
         assert not isinstance(text, Refusal)  # or it was raised
-        enter = partial(self._entered, party, publication)
-        return lambda watch: desk.serve(party, wish, text, enter, self.limits, watch, guest)
+        enter = partial(self._input_share, party, publication)
+        return lambda watch: sessions.serve(party, request, text, enter, self.limits, watch, guest)
 
     def _classify(self, party: Party, publication: Publication, watch: Watch) -> None:
         """Classifies one text: this party's shares of the input are zero, its shares of the answer go to the
@@ -163,9 +166,9 @@ class TwoPartyServer:
         plan = self.plan
         known = Known(plan.formats, plan.bounds, plan.tokens, weights=self._weights)
         ops = SharedTensors(party.native, known, watch)
-        ops.give(plan.run(ops, self._entered(party, publication, ops, plan.tokens)))
+        ops.give(plan.run(ops, self._input_share(party, publication, ops, plan.tokens)))
 
-    def _entered(self, party: Party, publication: Publication, ops: SharedTensors, rows: int) -> Share:
+    def _input_share(self, party: Party, publication: Publication, ops: SharedTensors, rows: int) -> Share:
         """Returns this party's share of what so many rows of the model start from."""
         plan = self.plan
         if publication.table is None:
@@ -173,8 +176,8 @@ class TwoPartyServer:
         return ops.words(party.native.lookup_served(publication.table, rows), words_ring(plan))
 
 
-def _begun(plan: TwoPartyPlan, checkpoint: Checkpoint) -> Past[Share]:
+def _prefix_share(plan: TwoPartyPlan, checkpoint: Checkpoint) -> Past[Share]:
     """Returns this party's share of the plan's public beginning, which it computes in floats."""
     if not plan.begin:
         return Past()
-    return begun(plan, beginning(checkpoint, plan.begin).nodes, own=True)
+    return share_prefix(plan, beginning(checkpoint, plan.begin).nodes, own=True)

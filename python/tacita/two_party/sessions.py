@@ -19,10 +19,10 @@ from tacita.two_party.arithmetic.shares import SharedTensors, Watch
 from tacita.two_party.limits import Limits
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.protocol import handshake
-from tacita.two_party.protocol.handshake import KEY_BYTES, NO_KEY, TextWish
+from tacita.two_party.protocol.handshake import KEY_BYTES, NO_KEY, GenerateRequest
 from tacita.two_party.protocol.party import Party
 from tacita.two_party.protocol.refusal import Reason, Refusal
-from tacita.two_party.writing import Writer, until
+from tacita.two_party.writing import Writer, first_rows
 
 KEPT_SECONDS = 300
 MOST_BYTES = 1 << 30  # of all texts; where they are more, the oldest of the client with most bytes goes
@@ -49,40 +49,40 @@ class Text:
         return sum(share.values.nbytes for node in self.past.nodes.values() for share in node)
 
 
-class Desk:
-    """Writes texts, and keeps those whose connection broke. Thread-safe. begun: this party's share of the
+class GenerationSessions:
+    """Writes texts, and keeps those whose connection broke. Thread-safe. prefix: this party's share of the
     plan's public beginning. clock: seconds."""
 
     def __init__(
         self,
         plan: TwoPartyPlan,
         weights: Weights,
-        begun: Past[Share],
+        prefix: Past[Share],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._plan, self._weights, self._begun, self._clock = plan, weights, begun, clock
+        self._plan, self._weights, self._prefix, self._clock = plan, weights, prefix, clock
         self._lock, self._kept = threading.Lock(), dict[bytes, Text]()
 
-    def refusal(self, wish: TextWish) -> Refusal | None:
+    def refusal(self, request: GenerateRequest) -> Refusal | None:
         """Returns why the text cannot be gone on with, or None."""
         with self._lock:
-            return None if wish.key == NO_KEY or self._standing(wish) else FORGOTTEN
+            return None if request.key == NO_KEY or self._standing(request) else FORGOTTEN
 
-    def open(self, wish: TextWish) -> Text | Refusal:
+    def open(self, request: GenerateRequest) -> Text | Refusal:
         """Returns a new text, or the one of the key, whose key is void from now on: another session may have
         used it since `refusal` was called."""
-        if wish.key == NO_KEY:
-            return Text(self._begun, 0, wish.most)
+        if request.key == NO_KEY:
+            return Text(self._prefix, 0, request.most)
         with self._lock:
-            if (text := self._standing(wish)) is None:
+            if (text := self._standing(request)) is None:
                 return FORGOTTEN
-            del self._kept[wish.key]
-        return Text(until(text.past, wish.held), 0, wish.most)
+            del self._kept[request.key]
+        return Text(first_rows(text.past, request.held), 0, request.most)
 
     def serve(
         self,
         party: Party,
-        wish: TextWish,
+        request: GenerateRequest,
         text: Text,
         enter: Enter,
         limits: Limits,
@@ -94,14 +94,14 @@ class Desk:
         key = token_bytes(KEY_BYTES)
         party.send(key)
         writer = Writer(party.native, self._plan, self._weights, watch, text.past)
-        rows = wish.rows
+        rows = request.rows
         while text.left:
             party.limit(limits.idle)
             if not handshake.more_wanted(party):
                 break
             party.limit(limits.text)
-            found = writer.read(partial(_of_rows, enter, rows), rows, ahead=text.left)
-            chosen = writer.choose(found, wish.temperature, wish.top_k)
+            logits = writer.read(partial(_of_rows, enter, rows), rows, ahead=text.left)
+            chosen = writer.choose(logits, request.temperature, request.top_k)
             text = Text(writer.past, text.past.rows, text.left - 1, self._clock(), guest.client)
             rows = 1
             self._keep(key, text)  # before it is told, so that no client is ahead
@@ -109,13 +109,13 @@ class Desk:
             writer.tell(chosen)
         self._forget(key)
 
-    def _standing(self, wish: TextWish) -> Text | None:
+    def _standing(self, request: GenerateRequest) -> Text | None:
         """Returns the text of this key, where it stands as the client does and may go on so far."""
         self._drop_old()
-        if (text := self._kept.get(wish.key)) is None:
+        if (text := self._kept.get(request.key)) is None:
             return None
-        back = text.past.rows - wish.held
-        fits = wish.held in (text.past.rows, text.before) and wish.most <= text.left + (back > 0)
+        back = text.past.rows - request.held
+        fits = request.held in (text.past.rows, text.before) and request.most <= text.left + (back > 0)
         return text if fits else None
 
     def _keep(self, key: bytes, text: Text) -> None:

@@ -25,9 +25,9 @@ from tacita.two_party.arithmetic.base import CHOICE_FRACTION, Array, Bounds, For
 from tacita.two_party.arithmetic.masked import AT_ONCE, Maps, PreparedMaps
 from tacita.two_party.arithmetic.residues import Share, from_floats
 from tacita.two_party.arithmetic.shares import Known, SharedTensors, Watch
-from tacita.two_party.arithmetic.text_steps import MOST_NOISE, NOISE_SPREAD, kept, settled
+from tacita.two_party.arithmetic.text_steps import MOST_NOISE, NOISE_SPREAD, keep_likeliest, settled
 
-Begun = Mapping[str, tuple[Array, Array]]  # keys and values of a public beginning, by node
+PublicPast = Mapping[str, tuple[Array, Array]]  # keys and values of a public beginning, by node
 
 
 class Model(Protocol):
@@ -129,7 +129,7 @@ class Writer:
         """Moves all but the k likeliest so far down that no chance brings them back. bound: half of the
         distance that numbers may have then, chance included."""
         coarse = logits.scaled(CHOICE_FRACTION, client=bool(self._party.is_client))
-        return kept(self._party, coarse.reduced(choice_ring(bound)), k, self._model.answer, fall)
+        return keep_likeliest(self._party, coarse.reduced(choice_ring(bound)), k, self._model.answer, fall)
 
     def tell(self, chosen: Share) -> None:
         """Reveals the token to the client; called at the server."""
@@ -145,7 +145,7 @@ class Writer:
         return token
 
 
-def begun(model: Model, nodes: Begun, *, own: bool) -> Past[Share]:
+def share_prefix(model: Model, nodes: PublicPast, *, own: bool) -> Past[Share]:
     """Returns a party's share of a public beginning's keys and values: the server's are all of them (own),
     the client's zeros of their shapes. In the formats in which `SharedTensors.with_past` keeps them."""
     f, rows = model.formats, next(iter(nodes.values()))[0].shape[-2]
@@ -166,7 +166,7 @@ def begun(model: Model, nodes: Begun, *, own: bool) -> Past[Share]:
     )
 
 
-def until(past: Past[Share], rows: int) -> Past[Share]:
+def first_rows(past: Past[Share], rows: int) -> Past[Share]:
     """Returns what was there when the first `rows` tokens were read."""
 
     def cut(x: Share) -> Share:

@@ -13,7 +13,7 @@ from tacita.cli.console import err, out
 from tacita.cli.two_party.identity import MOST, ServeLog
 from tacita.errors import PeerError
 from tacita.planning.wish import Wish
-from tacita.two_party.admission import Admission, Caps, Guest, Lobby, network
+from tacita.two_party.admission import Guest, Lobby, SessionLimiter, SessionLimits, network
 from tacita.two_party.limits import LONGEST_SAFE, limits_of, texts_of_a_key
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.protocol.refusal import Reason, Refusal
@@ -24,14 +24,14 @@ TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 HERE, THERE = "127.0.0.1", "192.0.2.1"
 
 
-def admitted(admission: Admission, address: str = THERE, certificate: str | None = None) -> Guest:
+def admitted(admission: SessionLimiter, address: str = THERE, certificate: str | None = None) -> Guest:
     guest = admission.guest(address, certificate)
     assert guest.refusal() is None and guest.admit() is None
     return guest
 
 
 def test_places_are_taken_by_texts_and_given_back() -> None:
-    admission = Admission(Caps(sessions=2, per_address=2))
+    admission = SessionLimiter(SessionLimits(sessions=2, per_address=2))
     first, second = admitted(admission), admitted(admission)
     idle = admission.guest(THERE, None)
     assert idle.refusal() == idle.admit() == Refusal(Reason.FULL, 2)
@@ -45,16 +45,16 @@ def test_places_are_taken_by_texts_and_given_back() -> None:
 @pytest.mark.parametrize(
     ("caps", "address", "most"),
     [
-        (Caps(4), THERE, 3),
-        (Caps(4), HERE, 4),
-        (Caps(4), "::1", 4),
-        (Caps(1), THERE, 1),
-        (Caps(4, 1), HERE, 1),
-        (Caps(4, 2), THERE, 2),
+        (SessionLimits(4), THERE, 3),
+        (SessionLimits(4), HERE, 4),
+        (SessionLimits(4), "::1", 4),
+        (SessionLimits(1), THERE, 1),
+        (SessionLimits(4, 1), HERE, 1),
+        (SessionLimits(4, 2), THERE, 2),
     ],
 )
-def test_an_address_leaves_a_place_to_others(caps: Caps, address: str, most: int) -> None:
-    admission = Admission(caps)
+def test_an_address_leaves_a_place_to_others(caps: SessionLimits, address: str, most: int) -> None:
+    admission = SessionLimiter(caps)
     for _ in range(most):
         admitted(admission, address)
     refusal = admission.guest(address, None).refusal()
@@ -71,7 +71,7 @@ def test_addresses_of_one_subscriber_are_one() -> None:
 
 
 def test_texts_are_counted_by_certificate_or_address_over_sessions() -> None:
-    admission = Admission(Caps(4, texts=2))
+    admission = SessionLimiter(SessionLimits(4, texts=2))
     for _ in range(2):
         admitted(admission).leave()
     spent = admission.guest(THERE, None)
@@ -82,7 +82,7 @@ def test_texts_are_counted_by_certificate_or_address_over_sessions() -> None:
 
 
 def test_places_are_never_more_than_there_are_whatever_threads_do() -> None:
-    admission, inside = Admission(Caps(3, per_address=3)), []
+    admission, inside = SessionLimiter(SessionLimits(3, per_address=3)), []
 
     def come() -> None:
         guest = admission.guest(THERE, None)
@@ -155,7 +155,7 @@ def test_limits_follow_the_estimate() -> None:
         8 * (usual.text - 60)
     )
     assert usual.queue >= small.predicted_bytes() / small.config.layers
-    assert usual.part(10**8) == usual.greeting + 100.0
+    assert usual.part(10**8) == usual.handshake + 100.0
     assert limits_of(small, bits_per_second=8e6).part(10**8) == pytest.approx(1010.0)
 
 

@@ -17,8 +17,8 @@ from tacita.plans.commitment import LINKS
 from tacita.texts.answer import softmax
 from tacita.texts.generation import Choice
 from tacita.two_party.arithmetic.base import CHOICE_FRACTION, Bounds, Formats, choice_ring
-from tacita.two_party.arithmetic.residues import opened
-from tacita.two_party.arithmetic.text_steps import NOISE_SPREAD, kept, marks, settled
+from tacita.two_party.arithmetic.residues import reconstruct
+from tacita.two_party.arithmetic.text_steps import NOISE_SPREAD, keep_likeliest, marks, settled
 from tacita.two_party.plan.writing_cost import Writing, likeliest_bits, likeliest_rounds
 from tacita.two_party.protocol.party import Party, pair
 
@@ -54,9 +54,9 @@ def spread(session: Session, x: np.ndarray, k: int, bound: float, fall: float) -
     halves = shared.shared(x[None], choice_ring(bound + fall), CHOICE_FRACTION)
     ours, theirs = shared.both(
         session,
-        lambda party: kept(party.native, halves[0 if party is session[0] else 1], k, bound, fall),
+        lambda party: keep_likeliest(party.native, halves[0 if party is session[0] else 1], k, bound, fall),
     )
-    return np.asarray(opened(ours, theirs.values)[0])
+    return np.asarray(reconstruct(ours, theirs.values)[0])
 
 
 def drawn(session: Session, logits: np.ndarray, answer: float, count: int, *chance: Any) -> list[int]:
@@ -166,7 +166,8 @@ def test_what_is_counted_is_what_is_sent(session: Session, count: int, answer: f
         before = party.cost["bytes_sent"] + party.cost["bytes_received"], party.native.rounds
         halves = shared.shared(x[None], wide, CHOICE_FRACTION)
         shared.both(
-            session, lambda p: kept(p.native, halves[0 if p is party else 1], k, answer, NOISE_SPREAD)
+            session,
+            lambda p: keep_likeliest(p.native, halves[0 if p is party else 1], k, answer, NOISE_SPREAD),
         )
         after = party.cost["bytes_sent"] + party.cost["bytes_received"], party.native.rounds
         return int(after[0] - before[0]), after[1] - before[1]

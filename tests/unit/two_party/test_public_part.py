@@ -88,11 +88,11 @@ def test_a_bad_tokenizer_is_the_servers_fault(part: PublicPart) -> None:
 
 
 def greeting(cache: PublicCache):
-    return lambda link: handshake.greet(link, cache)
+    return lambda link: handshake.run_client(link, cache)
 
 
 def welcoming(part: PublicPart, plan_hash: str | None = None):
-    return lambda link: handshake.welcome(link, encode(part), plan_hash or part.plan.hash)
+    return lambda link: handshake.run_server(link, encode(part), plan_hash or part.plan.hash)
 
 
 def test_the_part_travels_once(part: PublicPart, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_refusal_stands_in_place_of_the_welcome(part: PublicPart, tmp_path: Pa
     full = Refusal(Reason.FULL, 4)
 
     def refusing(link: SocketLink) -> None:
-        handshake.welcome(link, encode(part), part.plan.hash, refuse=lambda: full)
+        handshake.run_server(link, encode(part), part.plan.hash, refuse=lambda: full)
 
     for said in both(greeting(PublicCache(tmp_path)), refusing):
         assert isinstance(said, RefusedError) and (said.reason, str(said)) == (Reason.FULL, str(full.error()))
@@ -128,7 +128,7 @@ def test_a_refusal_stands_in_place_of_the_welcome(part: PublicPart, tmp_path: Pa
 @pytest.mark.parametrize("refusal", [None, Refusal(Reason.CLIENT, 7), Refusal(12, 0)])
 def test_every_text_is_permitted_or_refused(refusal: Refusal | None) -> None:
     def answering(link: SocketLink) -> None:
-        assert handshake.asked(link)
+        assert handshake.another_wanted(link)
         handshake.answer(link, refusal)
 
     for said in both(handshake.ask, answering):
@@ -187,8 +187,8 @@ def test_a_server_that_lies_about_its_part_is_found_out(part: PublicPart, tmp_pa
 
     def lie(length: int, told: bytes, given: bytes):
         def run(link: SocketLink) -> None:
-            link.receive(handshake.HELLO.size)
-            link.send(handshake.WELCOME.pack(handshake.MAGIC, handshake.VERSION, length, told))
+            link.receive(handshake.CLIENT_HELLO.size)
+            link.send(handshake.SERVER_HELLO.pack(handshake.MAGIC, handshake.VERSION, length, told))
             link.receive(1)
             link.send(given)
 
@@ -208,7 +208,7 @@ def test_a_server_that_lies_about_its_part_is_found_out(part: PublicPart, tmp_pa
 
 def test_another_version_is_named() -> None:
     def old(link: SocketLink) -> None:
-        link.send(handshake.HELLO.pack(handshake.MAGIC, 7))
+        link.send(handshake.CLIENT_HELLO.pack(handshake.MAGIC, 7))
 
-    _, server = both(old, lambda link: handshake.welcome(link, b"x", "00" * 32))
+    _, server = both(old, lambda link: handshake.run_server(link, b"x", "00" * 32))
     assert isinstance(server, PeerError) and "version 7" in str(server)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacita.two_party.arithmetic.base import Fixed, encode, matmul
-from tacita.two_party.arithmetic.residues import Share, from_floats, opened, reduced
+from tacita.two_party.arithmetic.residues import Share, from_floats, reconstruct, reduced
 
 RNG = np.random.default_rng(0)
 
@@ -23,7 +23,7 @@ def test_splitting_and_opening_are_inverse(ring: int) -> None:
     below = top - 2.0 ** max(-18, ring - 1 - 18 - 53)  # the next double
     x = np.concatenate([RNG.normal(size=100), [0.0, -(2.0**-18), 2.0**-18, -top, below]])
     ours, theirs = split(x, 18, ring)
-    np.testing.assert_allclose(opened(ours, theirs.values), x, atol=2.0**-19)
+    np.testing.assert_allclose(reconstruct(ours, theirs.values), x, atol=2.0**-19)
 
 
 @pytest.mark.parametrize(("ring", "to"), [(64, 8), (64, 0), (50, 11), (32, 10)])
@@ -31,7 +31,7 @@ def test_dropping_bits_is_local_and_right_on_average(ring: int, to: int) -> None
     x = RNG.normal(size=10_000) * 2.0 ** (ring - 2 - 18 - 3)
     ours, theirs = (share.scaled(to, client=client) for client, share in enumerate(split(x, 18, ring)))
     assert ours.ring == ring - 18 + to
-    error = opened(ours, theirs.values) - x
+    error = reconstruct(ours, theirs.values) - x
     assert np.abs(error).max() <= 2.0**-to + 2.0**-18
     assert np.abs(error.mean()) < 0.03 * 2.0**-to + 2.0**-20
 
@@ -40,7 +40,7 @@ def test_scaling_up_makes_the_ring_grow_to_64() -> None:
     x = RNG.normal(size=100)
     ours, theirs = (share.scaled(32, client=False) for share in split(x, 18, 30))
     assert ours.ring == 44
-    np.testing.assert_allclose(opened(ours, theirs.values), x, atol=2.0**-19)
+    np.testing.assert_allclose(reconstruct(ours, theirs.values), x, atol=2.0**-19)
     assert split(x, 18, 60)[0].scaled(32, client=True).ring == 64
 
 

@@ -13,7 +13,7 @@ from tacita.blocks.base import Dense
 from tacita.blocks.weights import Weights
 from tacita.two_party.arithmetic.base import Bounds, Formats
 from tacita.two_party.arithmetic.masked import PreparedMaps
-from tacita.two_party.arithmetic.residues import Share, opened, reduced
+from tacita.two_party.arithmetic.residues import Share, reconstruct, reduced
 from tacita.two_party.arithmetic.shares import Known, SharedTensors
 from tacita.two_party.protocol.party import Party, pair
 
@@ -76,7 +76,7 @@ def test_rows_one_after_the_other_and_then_at_once(session: Session) -> None:
         expected = np.concatenate(
             [row @ WEIGHTS.stacked((d,))[0].T + WEIGHTS.stacked_bias((d,)) for d in (MAP, OTHER)], 1
         )
-        assert np.abs(opened(mine, other.values) - expected).max() < 1e-3
+        assert np.abs(reconstruct(mine, other.values) - expected).max() < 1e-3
     assert max(ours[1][:ROWS]) < 24 * 8 + 64 and max(theirs[1][:ROWS]) == 0
     assert min(ours[1][ROWS], theirs[1][ROWS]) > 10_000
     assert ours[2] == theirs[2] == [2, 1, 0, 0]

@@ -29,7 +29,7 @@ from tacita.server.sessions.worker import Worker
 from tacita.server.store import Ledger, tokens, usage
 from tacita.server.store.tables import Quota, Used, Who
 from tacita.server.watch.metrics import Metrics
-from tacita.two_party.client import Dictation, TwoPartyClient
+from tacita.two_party.client import GenerationClient, TwoPartyClient
 from tacita.two_party.protocol.party import over_socket
 from tacita.two_party.protocol.refusal import Reason
 from tacita.two_party.server import TwoPartyServer
@@ -117,7 +117,7 @@ def refused(reason: Reason) -> Iterator[None]:
 def written(client: TwoPartyClient, count: int, most: int = 8) -> None:
     """So many tokens of a text of more, and then the client hangs up."""
     try:
-        text = Dictation(client, most)
+        text = GenerationClient(client, most)
         token = text.first(PROMPT)
         for _ in range(count - 1):
             token = text.next(token)
@@ -145,7 +145,7 @@ def test_tokens_are_reserved_and_given_back(tmp_path: Path) -> None:
 
     async def test(sessions: Sessions) -> None:
         first, second = [await stage.greeted(sessions) for _ in range(2)]
-        text = Dictation(first, 8)
+        text = GenerationClient(first, 8)
         token = await asyncio.to_thread(text.first, PROMPT)
         assert stage.used.tokens == 8, "as many as it may have"
         with refused(Reason.QUOTA):

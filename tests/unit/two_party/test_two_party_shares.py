@@ -23,7 +23,7 @@ from tacita.planning.wish import Wish
 from tacita.texts.embed import tokenize
 from tacita.two_party.arithmetic.base import BUMPED, AttentionBounds, Bounds, Formats, NormBounds
 from tacita.two_party.arithmetic.fixed import FixedTensors
-from tacita.two_party.arithmetic.residues import Share, opened, reduced
+from tacita.two_party.arithmetic.residues import Share, reconstruct, reduced
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.plan.correlations import failure_log2
 from tacita.two_party.plan.plan import TwoPartyPlan, counted
@@ -94,7 +94,7 @@ def run(
 
     ours, theirs = both(session, work)
     assert (ours.ring, ours.fraction) == (theirs.ring, theirs.fraction)
-    return opened(ours, theirs.values)
+    return reconstruct(ours, theirs.values)
 
 
 def fixed(

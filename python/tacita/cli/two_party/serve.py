@@ -32,7 +32,7 @@ from tacita.plans.commitment import LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.resources import raise_descriptors
 from tacita.schemes.registry import scheme_of
-from tacita.two_party.admission import Admission, Caps
+from tacita.two_party.admission import SessionLimiter, SessionLimits
 from tacita.two_party.limits import LONGEST_SAFE, limits_of, texts_of_a_key
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.protocol.party import Identity, Listener, fingerprint, share_threads
@@ -158,7 +158,7 @@ def run(
     with progress("calibrate") as report:
         plan = api.plan(checkpoint, wish, progress=report)
     assert isinstance(plan, TwoPartyPlan)  # as its scheme says
-    caps = Caps(1 if once else clients, clients_per_address, max_texts)
+    caps = SessionLimits(1 if once else clients, clients_per_address, max_texts)
     limits = limits_of(plan, bits_per_second=1e6 * bandwidth, crowding=caps.sessions / cores)
     server = TwoPartyServer(plan, checkpoint, limits, _texts_of_a_key(plan, max_texts_per_key))
     listener = Listener(host, port, identity=own, client_ca=client_ca, insecure_plain=insecure_plain_tcp)
@@ -202,7 +202,13 @@ def _texts_of_a_key(plan: TwoPartyPlan, given: int | None) -> int | None:
 
 
 def _receive(
-    server: TwoPartyServer, caps: Caps, listener: Listener, timeout: float, *, profile: bool, once: bool
+    server: TwoPartyServer,
+    caps: SessionLimits,
+    listener: Listener,
+    timeout: float,
+    *,
+    profile: bool,
+    once: bool,
 ) -> None:
     """Accepts connections until Ctrl-C, or with `once` until the first admitted session is over."""
     over, log = threading.Event(), ServeLog(profile=profile)
@@ -212,11 +218,13 @@ def _receive(
         if once and visit.admitted:
             over.set()
 
-    reception = Reception(server, Admission(caps), timeout, on_visit)
+    reception = Reception(server, SessionLimiter(caps), timeout, on_visit)
     accept_until(over.is_set, listener, reception.receive, log.accepting)
 
 
-def _announce(server: TwoPartyServer, caps: Caps, host: str, port: int, own: Identity | None) -> None:
+def _announce(
+    server: TwoPartyServer, caps: SessionLimits, host: str, port: int, own: Identity | None
+) -> None:
     plan, limits = server.plan, server.limits
     layers = several(plan.config.layers, "layer")
     out.print(f"{shown(plan.name)}: {layers}, {plan.tokens} tokens, plan {plan.hash[:12]}")
@@ -225,7 +233,7 @@ def _announce(server: TwoPartyServer, caps: Caps, host: str, port: int, own: Ide
     out.print(f"sent to every new client: {part}", soft_wrap=True)
     out.print(f"traffic: {expectation(plan)}", soft_wrap=True)
     out.print(
-        f"limits: {several(caps.sessions, 'session')}; {duration(limits.greeting)} to agree and "
+        f"limits: {several(caps.sessions, 'session')}; {duration(limits.handshake)} to agree and "
         f"{duration(limits.part(server.public_bytes))} with the part, {duration(limits.text)} a text, "
         f"{duration(limits.idle)} between texts, {size(limits.queue)} unread",
         soft_wrap=True,

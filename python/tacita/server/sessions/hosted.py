@@ -19,7 +19,7 @@ from tacita.errors import GoneError, LateError
 from tacita.server.sessions import control
 from tacita.server.sessions.control import Answered, Finished, Message, Open, Ready, SoFar, Wanted
 from tacita.server.store.tables import Used
-from tacita.two_party.admission import Admission, Caps, Guest, Lobby
+from tacita.two_party.admission import Guest, Lobby, SessionLimiter, SessionLimits
 from tacita.two_party.plan.cost import SET_UP
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.protocol.handshake import GRANTED
@@ -66,7 +66,7 @@ class HostedGuest(Guest):
 
     def __init__(
         self,
-        admission: Admission,
+        admission: SessionLimiter,
         hosted: Hosted,
         entered: Callable[[], None],
         party: Party,
@@ -182,6 +182,6 @@ class Host(Reception):
 def host_of(server: TwoPartyServer, sessions: int, silence: float, speaking: socket.socket) -> Host:
     """Returns the host of so many sessions at the same time, of which one client has at most all but one.
     silence: seconds after which a client that says nothing is given up."""
-    caps = Caps(sessions, max(1, sessions - 1))
+    caps = SessionLimits(sessions, max(1, sessions - 1))
     lobby = Lobby(LOBBY, SHARE, group=str)
-    return Host(server, Admission(caps), silence, lambda _: None, lobby, speaking=speaking)
+    return Host(server, SessionLimiter(caps), silence, lambda _: None, lobby, speaking=speaking)

@@ -254,8 +254,8 @@ def weight_integers(weights: Weights, maps: tuple[Dense, ...], fraction: int) ->
     def make() -> Integers:
         return np.ascontiguousarray(encode(weights.stacked(maps)[0].T, fraction))
 
-    found: Integers = weights.cache((maps, fraction), make)
-    return found
+    matrix: Integers = weights.cache((maps, fraction), make)
+    return matrix
 
 
 def matmul(x: Integers, y: Integers) -> Integers:

@@ -163,9 +163,9 @@ class CountTensors:
 
     def scores(self, queries: Shape, keys: Shape, name: str) -> Shape:
         """Counts one product of shared matrices for each head of keys."""
-        found = (queries[0], queries[1], keys[1])
-        self._shared(keys[0], *(prod(x) // keys[0] for x in (queries, keys, found)))
-        return found
+        scores = (queries[0], queries[1], keys[1])
+        self._shared(keys[0], *(prod(x) // keys[0] for x in (queries, keys, scores)))
+        return scores
 
     def with_past(self, name: str, keys: Shape, values: Shape) -> tuple[Shape, Shape]:
         """Costs nothing: it is local."""
@@ -209,11 +209,11 @@ class CountTensors:
     def mix(self, weights: Unnormalised[Shape], values: Shape, name: str) -> Shape:
         """Counts one product of shared matrices for each head of values, and one of numbers for the rows'
         inverses."""
-        left = weights.numerators
-        found = (left[0], left[1], values[2])
-        self._shared(values[0], *(prod(x) // values[0] for x in (left, values, found)))
-        self._quotient(found, name)
-        return found
+        numerators = weights.numerators
+        mixed = (numerators[0], numerators[1], values[2])
+        self._shared(values[0], *(prod(x) // values[0] for x in (numerators, values, mixed)))
+        self._quotient(mixed, name)
+        return mixed
 
     def function(self, x: Shape, kind: str, name: str) -> Shape:
         """Counts a function of every element. Raises PlanError for one that has no protocol."""
@@ -222,10 +222,10 @@ class CountTensors:
         form, primes = self._formats.gelu, self._square_primes(name) if kind == "relu2" else 0
         bits = {"relu": RELU, "relu2": RELU_SQUARED + PRIME * (primes - 1), "tanh": TANH}
         responses = {"relu": 0, "relu2": primes, "tanh": TANH_RESPONSES}
-        found = BUMPED[kind][form] if kind in BUMPED else bits[kind]
+        element_bits = BUMPED[kind][form] if kind in BUMPED else bits[kind]
         count = SQUARES[kind][form] if kind in SQUARES else responses[kind]
         few = count if prod(x) < FEW else 0
-        self.cost.bits += found * prod(x)
+        self.cost.bits += element_bits * prod(x)
         self.cost.transfers += (TRANSFERS[kind] + FEW_SQUARE_TRANSFERS * few) * prod(x)
         self._respond(count * _lattice(prod(x)), 1)
         return x
@@ -279,15 +279,15 @@ class CountTensors:
         self._respond(NORM_PRIMES * blocks, 3)
         self._respond(ROW_VALUE * _ciphertexts(rows), 2)
 
-    def _quotient(self, found: Shape, name: str) -> None:
+    def _quotient(self, mixed: Shape, name: str) -> None:
         """Counts mixed values times their rows' inverses."""
         f = self._formats
         slack = _quotient_slack(f, self._bounds.attention[name].context)
-        if prod(found) < FEW:
-            self._short(prod(found[:-1]), prod(found), f.inverse + 3, f.normal_ring, slack)
+        if prod(mixed) < FEW:
+            self._short(prod(mixed[:-1]), prod(mixed), f.inverse + 3, f.normal_ring, slack)
             return
-        self.cost.bits += QUOTIENT * _whole(prod(found))
-        self._respond(_primes(2 * f.normal_ring - slack) * _ciphertexts(prod(found)), 2)
+        self.cost.bits += QUOTIENT * _whole(prod(mixed))
+        self._respond(_primes(2 * f.normal_ring - slack) * _ciphertexts(prod(mixed)), 2)
 
     def _shared(self, count: int, left: int, right: int, result: int) -> None:
         """Counts `count` products of two shared matrices of so many values."""

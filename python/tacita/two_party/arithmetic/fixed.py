@@ -139,11 +139,11 @@ class FixedTensors:
 
     def with_past(self, name: str, keys: Fixed, values: Fixed) -> tuple[Fixed, Fixed]:
         """Appends keys and values to the past, at the fraction bits at which they are multiplied."""
-        found = [x.at(self._formats.product_fraction) for x in (keys, values)]
+        factors = [x.at(self._formats.product_fraction) for x in (keys, values)]
         if before := self._keeper.before(name):
-            joined = [(old.values, new.values) for old, new in zip(before, found, strict=True)]
-            found = [Fixed(np.concatenate(pair, axis=-2), found[0].fraction) for pair in joined]
-        return self._keeper.keep(name, found[0], found[1])
+            joined = [(old.values, new.values) for old, new in zip(before, factors, strict=True)]
+            factors = [Fixed(np.concatenate(pair, axis=-2), factors[0].fraction) for pair in joined]
+        return self._keeper.keep(name, factors[0], factors[1])
 
     def biased(self, scores: Fixed, relative: Relative, name: str) -> Fixed:
         """Adds the table at the scores' fraction."""
@@ -159,8 +159,8 @@ class FixedTensors:
     def softmax(self, scores: Fixed, name: str, reach: Reach = EVERYWHERE) -> Unnormalised[Fixed]:
         """Moves the scores of padded keys and of those out of reach out of the range of exp first."""
         f, bounds = self._formats, self._bounds.attention[name]
-        seen = sequence.visible(self._mask[..., None, :], scores.values.shape[-2:], reach)
-        away = np.where(seen == 0.0, constant(bounds.hiding, scores.fraction), 0)
+        visible = sequence.visible(self._mask[..., None, :], scores.values.shape[-2:], reach)
+        away = np.where(visible == 0.0, constant(bounds.hiding, scores.fraction), 0)
         hidden, bits = Fixed(scores.values - away, scores.fraction), bounds.score_range
         self._bounded(hidden, bits)
         return Unnormalised(*functions.softmax_parts(hidden, f.score_ring(bounds), bits, f.inverse))

@@ -90,11 +90,11 @@ def bumped(x: Fixed, ring: int, range_bits: int, bump: Bump) -> Fixed:
 
 def exp(x: Fixed, ring: int, range_bits: int) -> Fixed:
     """Computes exp(x) for x up to 0.25, 0 below `EXP_LEAST`; `POWER` fraction bits."""
-    kept = coarse(x, ring, EXP_COARSE, range_bits) >= constant(EXP_LEAST, EXP_COARSE)
+    in_range = coarse(x, ring, EXP_COARSE, range_bits) >= constant(EXP_LEAST, EXP_COARSE)
     scaled = rescaled(x.values, Format(ring, x.fraction), residues.ROOT_EXP.sigma, narrow(NARROW))
-    scaled = np.where(kept, scaled, 0)  # its value is not used
+    scaled = np.where(in_range, scaled, 0)  # its value is not used
     half = residues.ROOT_EXP.evaluate(scaled, NARROW, squared=True)
-    return Fixed(np.where(kept, half.values, 0), POWER)
+    return Fixed(np.where(in_range, half.values, 0), POWER)
 
 
 def tanh(x: Fixed, ring: int, range_bits: int) -> Fixed:
@@ -181,11 +181,11 @@ def norm_layout(size: int, bounds: NormBounds) -> NormLayout:
     ratio = max(1, math.ceil(math.log2(2.0**up / size / math.sqrt(bounds.variance[0]))))
     value = min(max(13 + ratio, 16), 22)
     largest = max(0, math.ceil(math.log2(min(math.sqrt(size), 2.0**ratio) * bounds.gamma)))
-    left = NORM_RING - 2 - value - largest
-    if left < 20 or ratio > 13:
+    spare = NORM_RING - 2 - value - largest
+    if spare < 20 or ratio > 13:
         raise ValueError(f"deviations over 2^{ratio}, results up to 2^{largest}")
     high = math.floor(math.log2(size)) + 1
-    return NormLayout(up, value, left // 2, left - left // 2, (high - 1 - 2 * ratio, high))
+    return NormLayout(up, value, spare // 2, spare - spare // 2, (high - 1 - 2 * ratio, high))
 
 
 def layer_norm(x: Fixed, affine: tuple[Array, Array], norm: Norm, bounds: NormBounds, fraction: int) -> Fixed:

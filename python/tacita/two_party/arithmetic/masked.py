@@ -35,7 +35,7 @@ class Exchange:
     def __init__(self, party: Any) -> None:
         self._party, self.client = party, bool(party.is_client)
 
-    def opened(self, shares: Sequence[Words], ring: int) -> list[Words]:
+    def open(self, shares: Sequence[Words], ring: int) -> list[Words]:
         """Reveals the values to both parties, by one message each way of whole bytes a number. What is sent
         is reduced first: the borrow of a difference would tell more of a share than its residue."""
         flat, width = reduced(np.concatenate([each.ravel() for each in shares]), ring), -(-ring // BYTE)
@@ -53,8 +53,8 @@ class Exchange:
         """Multiplies shares (groups, k, m) by (groups, m, n)."""
         shape = (*left.shape, right.shape[-1])
         x, y = np.ascontiguousarray(left), np.ascontiguousarray(right)
-        found: Words = self._party.share_times_share(x, y, shape, ring, opened=False)
-        return found
+        result: Words = self._party.share_times_share(x, y, shape, ring, opened=False)
+        return result
 
 
 @dataclass
@@ -81,13 +81,13 @@ class MaskedProduct:
         ring = old.ring
         new = list(old.values.shape)
         new[axis] = rows
-        known = np.concatenate([old.values, _random(tuple(new), ring)], axis=axis)
-        groups, inner = known.shape[0], known.shape[-2]
+        slices = np.concatenate([old.values, _random(tuple(new), ring)], axis=axis)
+        groups, inner = slices.shape[0], slices.shape[-2]
         masks = _random((groups, group, rows, inner), ring)
         if axis == -2:  # a row meets the slices up to its own
             masks *= np.tri(rows, inner, inner - rows, dtype=np.uint64)
-        products = exchange.product(masks.reshape(groups, group * rows, inner), known, ring)
-        return MaskedProduct(exchange, masks, known, products.reshape(*masks.shape[:-1], -1), ring, axis)
+        products = exchange.product(masks.reshape(groups, group * rows, inner), slices, ring)
+        return MaskedProduct(exchange, masks, slices, products.reshape(*masks.shape[:-1], -1), ring, axis)
 
     def __post_init__(self) -> None:
         self._opened = np.zeros_like(self.known)
@@ -105,12 +105,12 @@ class MaskedProduct:
         there = first + number + 1
         at = _slice(self.axis, first + number)
         r = self.masks[:, :, number, : x.shape[-1]]
-        e, f = self.exchange.opened([x - r, new - self.known[at]], self.ring)
+        e, f = self.exchange.open([x - r, new - self.known[at]], self.ring)
         self._opened[at] = f
         upto = (slice(None), slice(0, x.shape[-1]), slice(0, there if self.axis == -1 else None))
         public, secret = self._opened[upto], self.known[upto]
-        found = self.products[:, :, number, upto[2]] + e @ secret + r @ public
-        return reduced(found + e @ public if self.exchange.client else found, self.ring)
+        total = self.products[:, :, number, upto[2]] + e @ secret + r @ public
+        return reduced(total + e @ public if self.exchange.client else total, self.ring)
 
 
 @dataclass
@@ -193,8 +193,8 @@ class PreparedMaps:
         prepared = self._found.get(maps)
         if len(x) != 1 or prepared is None or not prepared.left:
             return None
-        found: Words = self._party.times_prepared(x, prepared, self._integers(maps))
-        return found
+        result: Words = self._party.times_prepared(x, prepared, self._integers(maps))
+        return result
 
     def _integers(self, maps: Maps) -> Integers | None:
         return None if self._weights is None else weight_integers(self._weights, maps, self._formats.weight)

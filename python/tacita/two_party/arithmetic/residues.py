@@ -83,7 +83,7 @@ def zeros(shape: tuple[int, ...], fraction: int, ring: int) -> Share:
     return Share(np.zeros(shape, np.uint64), ring, fraction)
 
 
-def opened(share: Share, other: Words) -> Array:
+def reconstruct(share: Share, other: Words) -> Array:
     """Returns the value, from both shares."""
     total = reduced(share.values + other, share.ring)
     signed = (total << np.uint64(WORD - share.ring)).view(np.int64) >> (WORD - share.ring)
@@ -116,16 +116,16 @@ class Chain:
 
     def evaluate(self, scaled: Integers, fraction: int, *, squared: bool = False) -> Fixed:
         """Returns the value, or its square, from sigma x with so many fraction bits."""
-        known = [scaled + constant(self.shift, fraction)]
+        terms = [scaled + constant(self.shift, fraction)]
         stages = (*self.stages, Stage(1, (), 0.0)) if squared else self.stages
         for stage in stages:
-            last = known[-1]
+            last = terms[-1]
             total = stage.sign * last * last + constant(stage.constant, 2 * fraction)
-            for weight, t in zip(stage.mix, known, strict=False):
+            for weight, t in zip(stage.mix, terms, strict=False):
                 total = total + constant(weight, fraction) * t
-            known.append(rounded(total, fraction))
+            terms.append(rounded(total, fraction))
         exponent = 2 * self.exponent if squared else self.exponent
-        return Fixed(known[-1], fraction - exponent)
+        return Fixed(terms[-1], fraction - exponent)
 
 
 GELU = Chain(

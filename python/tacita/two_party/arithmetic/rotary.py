@@ -58,11 +58,11 @@ def _whole(x: Decimal) -> int:
 
 def _column(first: tuple[int, int], tokens: int, drop: int) -> list[tuple[int, int]]:
     """Returns cosines and sines of the multiples 0, 1, ... of an angle, without the last `drop` bits."""
-    (c, s), (cos, sin), found = first, (1 << GUARD, 0), []
+    (c, s), (cos, sin), pairs = first, (1 << GUARD, 0), []
     for _ in range(tokens):
-        found.append((_rounded(cos, drop), _rounded(sin, drop)))
+        pairs.append((_rounded(cos, drop), _rounded(sin, drop)))
         cos, sin = _rounded(cos * c - sin * s, GUARD), _rounded(sin * c + cos * s, GUARD)
-    return found
+    return pairs
 
 
 def _rounded(x: int, bits: int) -> int:

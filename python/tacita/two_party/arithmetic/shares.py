@@ -39,7 +39,7 @@ from tacita.two_party.arithmetic.base import (
     weight_integers,
 )
 from tacita.two_party.arithmetic.masked import MaskedProduct, PreparedMaps
-from tacita.two_party.arithmetic.residues import Share, Words, from_floats, opened, reduced, zeros
+from tacita.two_party.arithmetic.residues import Share, Words, from_floats, reconstruct, reduced, zeros
 from tacita.two_party.arithmetic.rotary import turned_from
 
 Watch = Callable[[str], None]
@@ -118,7 +118,7 @@ class SharedTensors:
         """Returns the value of an answer whose other share the other party sends."""
         mine = self._answer(x)
         total = self._party.receive_revealed(mine.values, mine.ring)
-        return opened(mine.like(total), np.zeros_like(total))
+        return reconstruct(mine.like(total), np.zeros_like(total))
 
     def largest(self, x: Share, bound: float) -> Share:
         """Maps x (1, n), values up to `bound`, to (1,): the number of the largest, of equal ones the
@@ -195,10 +195,10 @@ class SharedTensors:
         turned = right.like(np.swapaxes(right.values, -1, -2))
         if ahead := self._ahead(name, queries, "scores"):
             values = ahead.times(stacked.values, turned.values[..., -1:])
-            found = Share(values, ring, left.fraction + right.fraction)
+            scored = Share(values, ring, left.fraction + right.fraction)
         else:
-            found = self._product(stacked, turned)
-        return found.like(tensors.regrouped(found.values, left.values.shape[-3]))
+            scored = self._product(stacked, turned)
+        return scored.like(tensors.regrouped(scored.values, left.values.shape[-3]))
 
     def turn(self, x: Share, rotary: Rotary) -> Share:
         """Runs locally: both parties know the angles. `fraction` bits leave the ring room for `TURN` more."""
@@ -217,12 +217,12 @@ class SharedTensors:
         f = self._formats
         bounds = self._bounds.attention[name]
         rings = f.score_ring(bounds), f.mix_ring(bounds, self._room)
-        found = [
+        factors = [
             self._factor(x, f.product_fraction, ring) for x, ring in zip((keys, values), rings, strict=True)
         ]
         if before := self._keeper.before(name):
-            found = [old.behind(new) for old, new in zip(before, found, strict=True)]
-        return self._keeper.keep(name, found[0], found[1])
+            factors = [old.behind(new) for old, new in zip(before, factors, strict=True)]
+        return self._keeper.keep(name, factors[0], factors[1])
 
     def biased(self, scores: Share, relative: Relative, name: str) -> Share:
         """Runs locally: the server adds its table to its own share."""
@@ -246,8 +246,8 @@ class SharedTensors:
         of the range of exp in its own share."""
         f, bounds = self._formats, self._bounds.attention[name]
         if self._mask is not None:
-            seen = sequence.visible(self._mask, scores.values.shape[-2:], reach)
-            gap = np.where(seen == 0.0, float(bounds.hiding), 0.0)
+            visible = sequence.visible(self._mask, scores.values.shape[-2:], reach)
+            gap = np.where(visible == 0.0, float(bounds.hiding), 0.0)
             scores = scores.minus(from_floats(gap, scores.fraction, scores.ring))
         ring, columns = f.mix_ring(bounds, self._room), scores.values.shape[-1]
         flat = np.ascontiguousarray(scores.values.reshape(-1, columns))
@@ -270,8 +270,8 @@ class SharedTensors:
         right = self._factor(values, f.product_fraction, left.ring)
         grouped = left.like(tensors.regrouped(left.values, right.values.shape[-3]))
         if ahead := self._ahead(name, left, "mix"):
-            found = ahead.times(grouped.values, right.values[..., -1:, :])
-            stacked = Share(found, left.ring, left.fraction + right.fraction)
+            mixed_values = ahead.times(grouped.values, right.values[..., -1:, :])
+            stacked = Share(mixed_values, left.ring, left.fraction + right.fraction)
         else:
             stacked = self._product(grouped, right)
         mixed = stacked.like(tensors.regrouped(stacked.values, left.values.shape[-3]))
@@ -339,8 +339,8 @@ class SharedTensors:
     def _ahead(self, name: str, x: Share, product: str) -> MaskedProduct | None:
         """Returns what was prepared for one row of this attention's product, if there is anything left of
         it."""
-        found = self._prepared.attention.get(name) if self._prepared and x.values.shape[-2] == 1 else None
-        ahead: MaskedProduct | None = getattr(found, product) if found else None
+        attended = self._prepared.attention.get(name) if self._prepared and x.values.shape[-2] == 1 else None
+        ahead: MaskedProduct | None = getattr(attended, product) if attended else None
         return ahead if ahead and ahead.left else None
 
     def _relu(self, x: Share) -> Share:
@@ -368,10 +368,10 @@ class SharedTensors:
         """Multiplies in the ring of y by factors x of so few bits, one for every y or for every row of
         them."""
         left, right = (np.ascontiguousarray(t.values) for t in (x, y))
-        found: Words = self._party.scaled(
+        product: Words = self._party.scaled(
             left, right, held=x.ring, short=min(short, x.ring), bits=y.ring, slack=slack
         )
-        return found
+        return product
 
     def _scaled(self, x: Share, fraction: int) -> Share:
         return x.scaled(fraction, client=self._client)

@@ -41,7 +41,7 @@ def settled(temperature: float, top_k: int, count: int) -> tuple[float, int]:
     return temperature, top_k if top_k < count else 0
 
 
-def kept(party: Any, x: Share, k: int, bound: float, fall: float) -> Share:
+def keep_likeliest(party: Any, x: Share, k: int, bound: float, fall: float) -> Share:
     """Moves those of x (1, n), values up to `bound`, that are below the k-th largest down by `fall`.
 
     party: the engine's `TwoParty`. x: with CHOICE_FRACTION bits, in a ring that holds what comes out. k: from
@@ -58,11 +58,11 @@ def kept(party: Any, x: Share, k: int, bound: float, fall: float) -> Share:
 def marks(ring: int) -> Iterator[tuple[int, list[int]]]:
     """Yields (weight, marks above the threshold) of every step of a search in so many bits, from the top: all
     bits but one, which differences take."""
-    left = ring - 1
-    while left:
-        digit = left % DIGIT or DIGIT
-        left -= digit
-        yield 1 << left, [at << left for at in range(1, 1 << digit)]
+    remaining = ring - 1
+    while remaining:
+        digit = remaining % DIGIT or DIGIT
+        remaining -= digit
+        yield 1 << remaining, [at << remaining for at in range(1, 1 << digit)]
 
 
 def count_ring(count: int) -> int:
@@ -72,7 +72,7 @@ def count_ring(count: int) -> int:
 
 def _kth(party: Any, x: Share, k: int) -> Words:
     """Returns the k-th largest, shared in the ring of x: (1,)."""
-    least = _known(party, -(1 << (x.ring - 2)), x.ring)
+    least = _public_share(party, -(1 << (x.ring - 2)), x.ring)
     for weight, above in marks(x.ring):
         apart = x.like(reduced(x.values - least, x.ring))
         reached = _reached(party, party.below(apart.values, x.ring, above), k, x.ring)
@@ -86,13 +86,13 @@ def _reached(party: Any, below: Sequence[Any], k: int, ring: int) -> Words:
     count = below[0].size
     narrow = count_ring(count)
     ones = party.to_arithmetic(np.stack([bits.reshape(-1) for bits in below]), narrow)
-    more = ones.sum(axis=1, dtype=np.uint64) - _known(party, count - k + 1, narrow)
+    more = ones.sum(axis=1, dtype=np.uint64) - _public_share(party, count - k + 1, narrow)
     enough = party.negative(np.ascontiguousarray(reduced(more, narrow)), narrow)
-    found: Words = reduced(party.to_arithmetic(enough, ring).sum(keepdims=True, dtype=np.uint64), ring)
-    return found
+    total: Words = reduced(party.to_arithmetic(enough, ring).sum(keepdims=True, dtype=np.uint64), ring)
+    return total
 
 
-def _known(party: Any, value: int, ring: int) -> Words:
+def _public_share(party: Any, value: int, ring: int) -> Words:
     """Returns a public integer as a share: the client's is all of it."""
     return reduced(np.array([value if party.is_client else 0], np.int64).view(np.uint64), ring)
 
@@ -124,24 +124,24 @@ class StepCount(CountTensors):
     def scores(self, queries: Shape, keys: Shape, name: str) -> Shape:
         """Counts query and new key less their masks."""
         ring = self._formats.score_ring(self._bounds.attention[name])
-        self._opened(prod(queries) + keys[0] * keys[2], ring)
-        self._prepared(queries[0], keys[0], keys[2], self._past + AT_ONCE)
+        self._count_opening(prod(queries) + keys[0] * keys[2], ring)
+        self._count_preparing(queries[0], keys[0], keys[2], self._past + AT_ONCE)
         return queries[0], 1, keys[1]
 
     def mix(self, weights: Unnormalised[Shape], values: Shape, name: str) -> Shape:
         """Counts numerators and new value less their masks, and one product of numbers for the rows'
         inverses."""
         ring = self._formats.mix_ring(self._bounds.attention[name], self._room)
-        self._opened(prod(weights.numerators) + values[0] * values[2], ring)
-        self._prepared(weights.numerators[0], values[0], self._past + AT_ONCE, values[2])
-        found = (weights.numerators[0], 1, values[2])
-        self._quotient(found, name)
-        return found
+        self._count_opening(prod(weights.numerators) + values[0] * values[2], ring)
+        self._count_preparing(weights.numerators[0], values[0], self._past + AT_ONCE, values[2])
+        mixed = (weights.numerators[0], 1, values[2])
+        self._quotient(mixed, name)
+        return mixed
 
-    def _opened(self, numbers: int, ring: int) -> None:
+    def _count_opening(self, numbers: int, ring: int) -> None:
         """Counts so many numbers both ways, in whole bytes."""
         self.cost.bits += 2 * BYTE * -(-ring // BYTE) * numbers
 
-    def _prepared(self, heads: int, groups: int, inner: int, outer: int) -> None:
+    def _count_preparing(self, heads: int, groups: int, inner: int, outer: int) -> None:
         rows = heads // groups * AT_ONCE
         self.ahead.bits += groups * shared_bits(rows * inner, inner * outer, rows * outer)

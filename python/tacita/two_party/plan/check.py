@@ -49,9 +49,9 @@ def parse_plan(data: bytes) -> TwoPartyPlan:
     """Parses and checks the peer's bytes. Raises FileError."""
     try:
         fields: Any = json.loads(data)
-        known = isinstance(fields, dict) and (fields.pop("format", None), fields.pop("version", None))
-        if known != (FORMAT, VERSION):
-            raise FileError(f"two-party plan: found {known}, expected {(FORMAT, VERSION)}", hint=REMAKE)
+        header = isinstance(fields, dict) and (fields.pop("format", None), fields.pop("version", None))
+        if header != (FORMAT, VERSION):
+            raise FileError(f"two-party plan: found {header}, expected {(FORMAT, VERSION)}", hint=REMAKE)
         plan = typing.cast(TwoPartyPlan, from_json(TwoPartyPlan, fields))
         if plan.family not in FAMILIES:
             raise FileError(
@@ -86,7 +86,7 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     yield "types", 0 <= config.types <= MAX_TYPES
     yield "activation", plan.family in FAMILIES and unknown_option(plan.family, config) is None
     yield from limits(config)  # before the family is asked for its nodes
-    yield "options", _known(config) and not lacking(config)
+    yield "options", _options_known(config) and not lacking(config)
     yield "numbers of an answer", 1 <= config.outputs <= (MAX_VOCAB if config.task == NEXT else MAX_CLASSES)
     yield "epsilon", 0.0 <= config.norm_eps <= 0.1
     yield (
@@ -99,8 +99,8 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     yield "decimals", 0 <= plan.decimals <= 9 and 0.0 < plan.answer <= MOST
     yield "embedding", (plan.embedding is not None) == (plan.embeddings == "hidden")
     room = config.positions - plan.tokens
-    known = all(0 <= token < config.vocab for token in plan.begin)
-    yield "beginning", not plan.begin or (config.last_token and known and len(plan.begin) < room)
+    in_vocabulary = all(0 <= token < config.vocab for token in plan.begin)
+    yield "beginning", not plan.begin or (config.last_token and in_vocabulary and len(plan.begin) < room)
     # padded on its left, a text begins at a place that only its client knows
     yield "rows in reverse", not config.backwards
     yield "hidden positions", not (plan.embedding and config.last_token and config.position_table)
@@ -113,7 +113,7 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     yield f"chance of a wrong answer 2^{failure:.1f}", failure <= MOST_FAILURE
 
 
-def _known(config: Config) -> bool:
+def _options_known(config: Config) -> bool:
     """Whether the family takes the options, so that its nodes can be listed."""
     try:
         check_config(config)
@@ -139,31 +139,31 @@ def has_gate(node: Node) -> bool:
 
 def _node_rules(plan: TwoPartyPlan) -> Rules:
     """Requires that every node of the model has its bounds, and nothing else has."""
-    known = shapes(plan.config, plan.tokens, hidden_embedding=plan.embedding is not None).nodes
+    expected = shapes(plan.config, plan.tokens, hidden_embedding=plan.embedding is not None).nodes
     bounds, formats = plan.bounds, plan.formats
-    yield "bounds of attention", set(bounds.attention) == _of(known, Attention)
-    yield "bounds of norms", set(bounds.norms) == _of(known, Norm)
-    yield "bounds of functions", set(bounds.functions) == _of(known, FeedForward, Function)
-    yield "bounds of gates", set(bounds.gates) == {name for name in known if has_gate(known[name])}
+    yield "bounds of attention", set(bounds.attention) == _of(expected, Attention)
+    yield "bounds of norms", set(bounds.norms) == _of(expected, Norm)
+    yield "bounds of functions", set(bounds.functions) == _of(expected, FeedForward, Function)
+    yield "bounds of gates", set(bounds.gates) == {name for name in expected if has_gate(expected[name])}
     yield "magnitudes", set(plan.magnitudes) == _of(nodes(plan.config), Attention, FeedForward, Norm)
     room = 2.0 ** (formats.ring - 2 - formats.fraction - formats.weight)
     for name, magnitude in plan.magnitudes.items():
         yield f"{name}: magnitude {magnitude:.3g}", 0.0 < magnitude < room
-    for name, node in known.items():
+    for name, node in expected.items():
         if isinstance(node, Attention):
             yield from _position_rules(name, node, formats)
     for name, attention in bounds.attention.items():
         yield from _attention_rules(name, attention, formats)
     for name, interval in bounds.functions.items():
-        yield from _function_rules(name, interval, function_of(known[name]), formats)
+        yield from _function_rules(name, interval, function_of(expected[name]), formats)
     for name, bound in bounds.gates.items():
         held = 0.0 < bound <= MOST**2 and formats.gate_ring(bound) <= formats.ring
         yield f"{name}: product {bound:.3g}", held
     for name, norm in bounds.norms.items():
-        yield from _norm_rules(name, norm, typing.cast(Norm, known[name]).size)
-    if _of(known, Mean):
-        before = list(known)[: [isinstance(node, Mean) for node in known.values()].index(True)]
-        last = plan.magnitudes[[name for name in before if isinstance(known[name], Norm)][-1]]
+        yield from _norm_rules(name, norm, typing.cast(Norm, expected[name]).size)
+    if _of(expected, Mean):
+        before = list(expected)[: [isinstance(node, Mean) for node in expected.values()].index(True)]
+        last = plan.magnitudes[[name for name in before if isinstance(expected[name], Norm)][-1]]
         yield "mean", last < MOST_MEAN
 
 

@@ -147,7 +147,7 @@ class TwoPartyPlan:
     @cached_property
     def groups(self) -> Mapping[str, int]:
         """How many heads of queries share one of keys, for each attention."""
-        return {name: found.shared for name, found in attentions(self.config).items()}
+        return {name: attention.shared for name, attention in attentions(self.config).items()}
 
     @property
     def choice_ring(self) -> int:

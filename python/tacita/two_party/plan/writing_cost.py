@@ -73,7 +73,7 @@ def _argmax_bits(count: int, ring: int) -> float:
 
 def likeliest_bits(count: int, ring: int, wide: int) -> float:
     """Counts the bits of looking for the k-th largest of so many numbers in this ring, whatever k is, and of
-    moving those below it in a wider one, both directions together: `two_party.arithmetic.text_steps.kept`."""
+    moving those below it in a wider one, both directions together (`text_steps.keep_likeliest`)."""
     bits = BELOW * ring + wide + ENTERED
     for weight, above in marks(ring):
         apart = ring - weight.bit_length() if len(above) > 1 else 0

@@ -128,10 +128,10 @@ class Tape:
         self, op: str, inputs: Sequence[Register], made: Sequence[Made], /, **parameters: Value
     ) -> tuple[Register, ...]:
         """Writes a step with several results."""
-        found = tuple(self.first(*each) for each in made)
-        numbers = tuple(r.number for r in inputs), tuple(r.number for r in found)
+        registers = tuple(self.first(*each) for each in made)
+        numbers = tuple(r.number for r in inputs), tuple(r.number for r in registers)
         self.steps.append(Step(op, *numbers, parameters))
-        return found
+        return registers
 
     def scaled(self, x: Register, fraction: int) -> Register:
         """Converts to so many fraction bits; the ring moves along, up to 64 bits."""
@@ -173,9 +173,9 @@ class Tape:
     def product(self, x: Register, y: Register, *, opened: bool = False) -> Register:
         """Multiplies (heads, k, m) by (heads, m, n) in x's ring."""
         (heads, rows, inner), columns = x.shape, y.shape[-1]
-        made = (heads, rows, columns), Format(x.ring, x.fraction + y.fraction)
+        result = (heads, rows, columns), Format(x.ring, x.fraction + y.fraction)
         sizes = {"heads": heads, "rows": rows, "inner": inner, "columns": columns}
-        return self.write("product", (x, y), made, **sizes, ring=x.ring, opened=opened)
+        return self.write("product", (x, y), result, **sizes, ring=x.ring, opened=opened)
 
     def times(self, x: Register, short: int, y: Register, slack: int, fraction: int) -> Register:
         """Multiplies number by number in y's ring; factors x of so few bits, one for every y or for every

@@ -117,8 +117,8 @@ class RecordTensors:
         f, t = self._formats, self.tape
         ring = f.score_ring(self._bounds.attention[name])
         left, right = (t.factor(x, f.product_fraction, ring) for x in (queries, keys))
-        found = t.product(regrouped(t, left, right.shape[-3]), t.transposed(right))
-        return regrouped(t, found, left.shape[-3])
+        product = t.product(regrouped(t, left, right.shape[-3]), t.transposed(right))
+        return regrouped(t, product, left.shape[-3])
 
     def biased(self, scores: Register, relative: Relative, name: str) -> Register:
         """Writes nothing: the server adds its table."""
@@ -194,7 +194,7 @@ class RecordTensors:
         f, t, bounds = self._formats, self.tape, self._bounds.norms[name]
         x = t.factor(x, x.fraction, max(x.ring, f.ring))
         to, flat = Format(f.ring, f.fraction), (prod(x.shape) // norm.size, norm.size)
-        found = t.write(
+        normalised = t.write(
             "norm",
             (t.reshaped(x, flat),),
             (flat, to),
@@ -205,7 +205,7 @@ class RecordTensors:
             gamma=float(bounds.gamma),
             epsilon=float(norm.epsilon),
         )
-        return t.reshaped(found, x.shape)
+        return t.reshaped(normalised, x.shape)
 
     def mean(self, x: Register, name: str, *, opened: bool = False) -> Register:
         """Multiplies the client's weights of the real rows by the shared rows."""

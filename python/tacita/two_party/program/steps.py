@@ -91,15 +91,15 @@ class Step:
     def check(self, written: int) -> None:
         """Raises FileError unless it is a known operation on registers below `written` that writes the next
         ones."""
-        known = OPERATIONS.get(self.op)
-        if known is None:
+        operation = OPERATIONS.get(self.op)
+        if operation is None:
             raise FileError(f"program: operation {self.op!r:.40}", hint=HINT)
-        kinds = known.parameters
+        kinds = operation.parameters
         typed = set(kinds) == set(self.parameters) and all(
             type(value) in kinds[name] for name, value in self.parameters.items()
         )
-        count = len(self.outputs) if known.outputs == MANY else known.outputs
-        reads = len(self.inputs) == known.inputs and all(0 <= x < written for x in self.inputs)
+        count = len(self.outputs) if operation.outputs == MANY else operation.outputs
+        reads = len(self.inputs) == operation.inputs and all(0 <= x < written for x in self.inputs)
         if not (typed and reads and self.outputs == tuple(range(written, written + count))):
             raise FileError(f"program: a step {self.op} with other registers or numbers", hint=HINT)
 

@@ -7,7 +7,7 @@ secures.
     client: sha256 of the plan        server: 1 if it is its own
     client: 1 to classify, 0 to end   server: permission, or a refusal   (the protocol runs)   server: its
     share of the answer
-    client: 3 to have a text written, of a decoder: see `text_wish` (2 was a wish that knew no top_k)
+    client: 3 to have a text written, of a decoder: see `GenerateRequest` (2 was a request that knew no top_k)
 
 Every length is fixed or capped, so that a peer that is not one of ours is told by its first bytes. A refusal
 is as long as what it stands for.
@@ -30,8 +30,8 @@ from tacita.two_party.protocol.refusal import Refusal
 MAGIC = b"TACITA-2PC"
 REFUSAL = b"TACITA-NO!"  # in place of the magic: then reason and number stand where version and length do
 VERSION = 3
-HELLO = struct.Struct("<10sH")
-WELCOME = struct.Struct("<10sHQ32s")
+CLIENT_HELLO = struct.Struct("<10sH")
+SERVER_HELLO = struct.Struct("<10sHQ32s")
 CHUNK = 1 << 20
 END, CLASSIFY, WRITE = b"\0", b"\1", b"\3"
 HAVE, SEND = b"\0", b"\1"
@@ -63,13 +63,13 @@ class Cache(Protocol):
 Loaded = Callable[[int, int], None]  # bytes received, bytes in all
 
 
-def greet(link: Link, cache: Cache, loaded: Loaded = lambda done, total: None) -> PublicPart:
+def run_client(link: Link, cache: Cache, loaded: Loaded = lambda done, total: None) -> PublicPart:
     """Makes the client's side of the handshake, up to the agreed plan.
 
     Raises PeerError, RefusedError, FileError (a part that fails its checks).
     """
-    link.send(HELLO.pack(MAGIC, VERSION))
-    magic, version, length, digest = WELCOME.unpack(link.receive(WELCOME.size))
+    link.send(CLIENT_HELLO.pack(MAGIC, VERSION))
+    magic, version, length, digest = SERVER_HELLO.unpack(link.receive(SERVER_HELLO.size))
     if magic == REFUSAL:
         raise Refusal(version, length).error()
     _require("server", magic, version)
@@ -77,13 +77,13 @@ def greet(link: Link, cache: Cache, loaded: Loaded = lambda done, total: None) -
         raise PeerError(
             f"the server announces a public part of {length} bytes", hint="is it a tacita server?"
         )
-    known = cache.get(digest)
-    link.send(HAVE if known else SEND)
-    data = known or _load(link, length, loaded)
+    cached = cache.get(digest)
+    link.send(HAVE if cached else SEND)
+    data = cached or _load(link, length, loaded)
     if not hmac.compare_digest(public_part.digest(data), digest):
         raise PeerError("the server's public part does not match its hash", hint="try again")
     part = public_part.decode(data)
-    if not known:
+    if not cached:
         cache.put(digest, data)
     link.send(bytes.fromhex(part.plan.hash))
     if link.receive(1) != AGREED:
@@ -93,7 +93,7 @@ def greet(link: Link, cache: Cache, loaded: Loaded = lambda done, total: None) -
     return part
 
 
-def welcome(
+def run_server(
     link: Link,
     data: bytes,
     plan_hash: str,
@@ -107,18 +107,18 @@ def welcome(
     refuse: asked once the client has said hello; what it returns is sent and raised as RefusedError. loading:
     called before the part is sent, and may raise to send nothing.
     """
-    magic, version = HELLO.unpack(link.receive(HELLO.size))
+    magic, version = CLIENT_HELLO.unpack(link.receive(CLIENT_HELLO.size))
     _require("client", magic, version)
     if refusal := refuse():
-        link.send(WELCOME.pack(REFUSAL, refusal.reason, refusal.number, bytes(32)))
+        link.send(SERVER_HELLO.pack(REFUSAL, refusal.reason, refusal.number, bytes(32)))
         raise refusal.error()
-    link.send(WELCOME.pack(MAGIC, VERSION, len(data), public_part.digest(data)))
-    asked = link.receive(1)
-    if asked not in (HAVE, SEND):
+    link.send(SERVER_HELLO.pack(MAGIC, VERSION, len(data), public_part.digest(data)))
+    reply = link.receive(1)
+    if reply not in (HAVE, SEND):
         raise PeerError(
-            f"the client answered {asked!r} to the offer of the public part", hint="another release?"
+            f"the client answered {reply!r} to the offer of the public part", hint="another release?"
         )
-    if asked == SEND:
+    if reply == SEND:
         loading()
         for at in range(0, len(data), CHUNK):
             link.send(data[at : at + CHUNK])
@@ -128,7 +128,7 @@ def welcome(
         raise PeerError("the client holds another plan", hint="it must connect again")
 
 
-def asked(link: Link, kind: bytes = CLASSIFY) -> bool:
+def another_wanted(link: Link, kind: bytes = CLASSIFY) -> bool:
     """Receives whether the client wants another answer, of the kind that the model gives. Raises PeerError
     for anything but yes or no."""
     word = link.receive(1)
@@ -137,10 +137,10 @@ def asked(link: Link, kind: bytes = CLASSIFY) -> bool:
     return word == kind
 
 
-def ask(link: Link, *wish: bytes) -> None:
+def ask(link: Link, *request: bytes) -> None:
     """Sends the client's request, by default to have a text classified, in so many messages, and receives the
     server's permission. Raises RefusedError."""
-    for message in wish or (CLASSIFY,):
+    for message in request or (CLASSIFY,):
         link.send(message)
     refusal = Refusal(*PERMISSION.unpack(link.receive(PERMISSION.size)))
     if refusal != GRANTED:
@@ -149,8 +149,8 @@ def ask(link: Link, *wish: bytes) -> None:
 
 def answer(link: Link, refusal: Refusal | None) -> None:
     """Sends the server's permission or refusal. Raises the refusal as RefusedError once it is sent."""
-    said = refusal or GRANTED
-    link.send(PERMISSION.pack(said.reason, said.number))
+    message = refusal or GRANTED
+    link.send(PERMISSION.pack(message.reason, message.number))
     if refusal:
         raise refusal.error()
 
@@ -173,23 +173,23 @@ def _require(who: str, magic: bytes, version: int) -> None:
         )
 
 
-# What a client says that has a text written: its wish, and before each token whether it wants another.
+# What a client says that has a text written: its request, and before each token whether it wants another.
 #
-#     client: 3 and the wish     server: permission, or a refusal      (set-up, once a session)
+#     client: 3 and the request     server: permission, or a refusal      (set-up, once a session)
 #                                server: the key of the text
 #     client: 1 for a token      (the protocol runs)                   server: its share of the token
-#     client: 0 to end; neither once all tokens of the wish are there
+#     client: 0 to end; neither once all tokens of the request are there
 #
-# Who knows the key goes on with the text when the connection broke: a wish that names it, once.
+# Who knows the key goes on with the text when the connection broke: a request that names it, once.
 
-WISH = struct.Struct("<IIIII16s")
+REQUEST = struct.Struct("<IIIII16s")
 KEY_BYTES, NO_KEY = 16, bytes(16)
 MOST_TEMPERATURE = 8.0
 ENOUGH, MORE = b"\0", b"\1"
 
 
 @dataclass(frozen=True)
-class TextWish:
+class GenerateRequest:
     """A client's request for a text. rows: that are read first, padding included: a prompt's, or 1 of a text
     that goes on. most: tokens to be written at most. temperature, in thousandths on the way, and top_k: see
     `two_party.writing.Writer.choose`. held: rows that were read before of the text of this key."""
@@ -204,23 +204,23 @@ class TextWish:
     def to_bytes(self) -> bytes:
         """Encodes the request as the client sends it, behind its kind."""
         thousandths = round(1000 * self.temperature)
-        return WISH.pack(self.rows, self.most, thousandths, self.top_k, self.held, self.key)
+        return REQUEST.pack(self.rows, self.most, thousandths, self.top_k, self.held, self.key)
 
 
-def received(link: Link, plan: TwoPartyPlan) -> TextWish:
+def receive_request(link: Link, plan: TwoPartyPlan) -> GenerateRequest:
     """Receives a client's request, behind its kind. Raises PeerError for one that does not fit the plan."""
-    rows, most, thousandths, top_k, held, key = WISH.unpack(link.receive(WISH.size))
+    rows, most, thousandths, top_k, held, key = REQUEST.unpack(link.receive(REQUEST.size))
     room = plan.room if held else plan.tokens
-    known = key != NO_KEY and rows == 1 if held else key == NO_KEY
+    keyed = key != NO_KEY and rows == 1 if held else key == NO_KEY
     fits = rows >= 1 and most >= 1 and held + rows + most - 1 <= room
     drawn = thousandths <= 1000 * MOST_TEMPERATURE and top_k <= (plan.vocab if thousandths else 0)
-    if not (fits and known and drawn):
+    if not (fits and keyed and drawn):
         raise PeerError(
             f"the client asks for {most} tokens behind {held} and {rows} rows, of {room}, at temperature "
             f"{thousandths / 1000:g} of the {top_k} likeliest",
             hint="another release?",
         )
-    return TextWish(rows, most, thousandths / 1000, top_k, held, key)
+    return GenerateRequest(rows, most, thousandths / 1000, top_k, held, key)
 
 
 def say(link: Link, *, more: bool) -> None:

@@ -156,7 +156,7 @@ def encrypt_table(values: NDArray[np.int64], ring: int) -> TableServer:
         return compiled.native.TableServer(np.ascontiguousarray(values), ring)
 
 
-def received_table(message: bytes, shape: tuple[int, int], ring: int) -> TableClient:
+def receive_table(message: bytes, shape: tuple[int, int], ring: int) -> TableClient:
     """Makes the client half from the server's message. Raises PeerError for one that is not of this shape."""
     with engine.translated(PeerError, "embedding table"):
         return compiled.native.TableClient(message, *shape, ring)

@@ -29,7 +29,7 @@ from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
-from tacita.two_party.writing import Writer, begun
+from tacita.two_party.writing import Writer, share_prefix
 
 # Jane Austen, Pride and Prejudice, 1813
 TEXT = """It is a truth universally acknowledged, that a single man in possession of a good fortune, must be
@@ -88,7 +88,7 @@ class Generate(Case):
         plan, prompt = _shared(options), self.prompt(model, options)
         nodes = beginning(model, plan.begin).nodes if plan.begin else {}
         weights = None if party.is_client else Weights(model.tensors)
-        past = begun(plan, nodes, own=not party.is_client) if nodes else None
+        past = share_prefix(plan, nodes, own=not party.is_client) if nodes else None
         tables = table_shapes(model.config, model.config.hidden)
         front = Front(model.config, {name: model.tensors[name] for name in tables}, None)
         del model  # the client of a measured run has no weights

@@ -23,10 +23,10 @@ from tacita.schemes.loopback import Address, dialled, listening
 from tacita.texts.embed import tokenize
 from tacita.two_party import sessions
 from tacita.two_party.arithmetic.residues import Share
-from tacita.two_party.client import Dictation, TwoPartyClient, padded_slots
+from tacita.two_party.client import GenerationClient, TwoPartyClient, padded_slots
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.protocol import handshake
-from tacita.two_party.protocol.handshake import TextWish
+from tacita.two_party.protocol.handshake import GenerateRequest
 from tacita.two_party.server import TwoPartyServer
 
 MODEL = MODELS["two"]
@@ -51,7 +51,7 @@ def served(tmp_path: Path, name: str = "two") -> Iterator[Any]:
                 each.__exit__(None, None, None)
 
 
-def tokens_of(dictation: Dictation, count: int) -> list[int]:
+def tokens_of(dictation: GenerationClient, count: int) -> list[int]:
     """So many, greedily."""
     found = [dictation.first(PROMPT)]
     while len(found) < count:
@@ -62,16 +62,16 @@ def tokens_of(dictation: Dictation, count: int) -> list[int]:
 @pytest.mark.parametrize("name", ["two", "gpt2"])
 def test_a_server_writes_what_floats_say(tmp_path: Path, name: str) -> None:
     with served(tmp_path, name) as client:
-        assert tokens_of(Dictation(client(), 8), 8) == greedy(MODELS[name], 8)
+        assert tokens_of(GenerationClient(client(), 8), 8) == greedy(MODELS[name], 8)
 
 
 def test_a_text_may_end_early_and_another_follows(tmp_path: Path) -> None:
     with served(tmp_path) as client:
         one = client()
-        first = Dictation(one, 8)
+        first = GenerationClient(one, 8)
         assert tokens_of(first, 2) == WANTED[:2]
         first.end()
-        second = Dictation(one, 3)
+        second = GenerationClient(one, 3)
         assert tokens_of(second, 3) == WANTED[:3]
         second.end()  # all tokens of the wish are there: nothing is said
 
@@ -79,12 +79,12 @@ def test_a_text_may_end_early_and_another_follows(tmp_path: Path) -> None:
 def test_tokens_by_chance_are_those_of_their_weights(tmp_path: Path) -> None:
     """At a low temperature the likeliest; at a high one others too, all of the vocabulary."""
     with served(tmp_path) as client:
-        assert tokens_of(Dictation(client(), 4, temperature=0.001), 4) == WANTED[:4]
+        assert tokens_of(GenerationClient(client(), 4, temperature=0.001), 4) == WANTED[:4]
     with served(tmp_path) as client:
         one = client()
         found = set()
         for _ in range(6):
-            dictation = Dictation(one, 1, temperature=8.0)
+            dictation = GenerationClient(one, 1, temperature=8.0)
             found.add(dictation.first(PROMPT))
         assert len(found) > 1
         assert all(0 <= token < 41 for token in found)
@@ -95,7 +95,7 @@ def test_tokens_of_the_likeliest_alone(tmp_path: Path) -> None:
     few, ids = 3, list(PROMPT)
     with served(tmp_path) as client:
         first = client()
-        dictation = Dictation(first, 8, 8.0, few, again=client)
+        dictation = GenerationClient(first, 8, 8.0, few, again=client)
         for number in range(8):
             if number == 4:
                 first.party.close()
@@ -104,11 +104,11 @@ def test_tokens_of_the_likeliest_alone(tmp_path: Path) -> None:
             assert given[ids[-1]] > np.sort(given)[-few] - 2 * ERROR
     with served(tmp_path) as client:
         one = client()
-        assert tokens_of(Dictation(one, 4, 8.0, 1), 4) == WANTED[:4]
-        assert tokens_of(Dictation(one, 4, 0.0, few), 4) == WANTED[:4]
-        assert Dictation(one, 1, 0.5, 1000)._chance == (0.5, 0)
+        assert tokens_of(GenerationClient(one, 4, 8.0, 1), 4) == WANTED[:4]
+        assert tokens_of(GenerationClient(one, 4, 0.0, few), 4) == WANTED[:4]
+        assert GenerationClient(one, 1, 0.5, 1000)._chance == (0.5, 0)
         with pytest.raises(InputError, match="top_k -1"):
-            Dictation(one, 1, 0.5, -1)
+            GenerationClient(one, 1, 0.5, -1)
 
 
 @pytest.mark.parametrize("step", [1, 3])
@@ -116,7 +116,7 @@ def test_a_broken_connection_costs_no_token(tmp_path: Path, step: int) -> None:
     """The one that breaks before the server has told a token, and the one that breaks behind it."""
     with served(tmp_path) as client:
         first = client()
-        dictation = Dictation(first, 8, again=client)
+        dictation = GenerationClient(first, 8, again=client)
         found = tokens_of(dictation, step)
         first.party.close()
         while len(found) < 8:
@@ -130,7 +130,7 @@ def test_a_connection_that_breaks_in_a_token_costs_none_either(
     """The server has told the token; the client did not learn it, and goes back."""
     with served(tmp_path) as client:
         first = client()
-        dictation = Dictation(first, 8, again=client)
+        dictation = GenerationClient(first, 8, again=client)
         found = tokens_of(dictation, 2)
         learn, broken = dictation._writer.learn, []  # type: ignore[union-attr]
 
@@ -148,7 +148,7 @@ def test_a_connection_that_breaks_in_a_token_costs_none_either(
 def test_without_another_connection_the_error_is_told(tmp_path: Path) -> None:
     with served(tmp_path) as client:
         first = client()
-        dictation = Dictation(first, 8)
+        dictation = GenerationClient(first, 8)
         dictation.first(PROMPT)
         first.party.close()
         with pytest.raises(PeerError):
@@ -158,18 +158,20 @@ def test_without_another_connection_the_error_is_told(tmp_path: Path) -> None:
 def test_a_key_serves_once_and_a_text_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(tmp_path) as client:
         first = client()
-        dictation = Dictation(first, 8, again=client)
+        dictation = GenerationClient(first, 8, again=client)
         found = tokens_of(dictation, 2)
         key = dictation._key
         first.party.close()
         found.append(dictation.next(found[-1]))
         assert found == WANTED[:3]
         for _ in range(2):
-            stolen = Dictation(client(), 6, again=client)
+            stolen = GenerationClient(client(), 6, again=client)
             stolen._key, stolen._past, stolen._mask = key, dictation._past, dictation._mask
             with pytest.raises(RefusedError, match="no longer has"):
                 stolen.next(found[-1])
-            monkeypatch.setattr(sessions.Desk, "refusal", lambda *_: None)  # where both ask at the same time
+            monkeypatch.setattr(
+                sessions.GenerationSessions, "refusal", lambda *_: None
+            )  # where both ask at the same time
         monkeypatch.setattr(sessions, "KEPT_SECONDS", 0)
         dictation._client.party.close()
         with pytest.raises(RefusedError, match="no longer has"):
@@ -181,12 +183,12 @@ def test_texts_whose_connection_broke_are_bounded_in_bytes_and_by_client(
 ) -> None:
     now, rows = [0.0], Share(np.zeros((50, 1), np.uint64), 64, 0)
     monkeypatch.setattr(sessions, "MOST_BYTES", 4000)
-    made = sessions.Desk(None, None, Past(), lambda: now[0])  # type: ignore[arg-type]
+    made = sessions.GenerationSessions(None, None, Past(), lambda: now[0])  # type: ignore[arg-type]
 
-    def keep(client: str, number: int) -> TextWish:
+    def keep(client: str, number: int) -> GenerateRequest:
         key = bytes([number]) * 16
         made._keep(key, sessions.Text(Past(3, {"node": (rows, rows)}), 2, 4, now[0], client))
-        return TextWish(1, 4, held=3, key=key)
+        return GenerateRequest(1, 4, held=3, key=key)
 
     bob, *alice = [keep("bob" if number == 1 else "alice", number) for number in range(1, 20)]
     assert made.refusal(bob) is None, "another's texts do not push it out"
@@ -222,29 +224,29 @@ class Sent:
 @pytest.mark.parametrize(
     "wish",
     [
-        TextWish(0, 4),
-        TextWish(4, 0),
-        TextWish(30, 4),
-        TextWish(5, 4, temperature=8.5),
-        TextWish(5, 4, temperature=0.5, top_k=42),
-        TextWish(5, 4, temperature=0.5, top_k=2**32 - 1),  # or -1
-        TextWish(5, 4, top_k=3),
-        TextWish(5, 4, temperature=0.0004, top_k=3),
-        TextWish(5, 4, held=3),
-        TextWish(5, 4, held=3, key=b"k" * 16),
-        TextWish(1, 4, key=b"k" * 16),
-        TextWish(1, 4, held=30, key=b"k" * 16),
-        TextWish(2**32 - 1, 2**32 - 1),
+        GenerateRequest(0, 4),
+        GenerateRequest(4, 0),
+        GenerateRequest(30, 4),
+        GenerateRequest(5, 4, temperature=8.5),
+        GenerateRequest(5, 4, temperature=0.5, top_k=42),
+        GenerateRequest(5, 4, temperature=0.5, top_k=2**32 - 1),  # or -1
+        GenerateRequest(5, 4, top_k=3),
+        GenerateRequest(5, 4, temperature=0.0004, top_k=3),
+        GenerateRequest(5, 4, held=3),
+        GenerateRequest(5, 4, held=3, key=b"k" * 16),
+        GenerateRequest(1, 4, key=b"k" * 16),
+        GenerateRequest(1, 4, held=30, key=b"k" * 16),
+        GenerateRequest(2**32 - 1, 2**32 - 1),
     ],
 )
-def test_wishes_that_do_not_fit_are_refused(wish: TextWish) -> None:
+def test_wishes_that_do_not_fit_are_refused(wish: GenerateRequest) -> None:
     with pytest.raises(PeerError, match="the client asks for"):
-        handshake.received(Sent(wish.to_bytes()), plan_of(MODEL))
+        handshake.receive_request(Sent(wish.to_bytes()), plan_of(MODEL))
 
 
 def test_a_wish_arrives_as_it_was_made() -> None:
-    wish = TextWish(1, 4, 0.75, 41, 9, bytes(range(16)))
-    assert handshake.received(Sent(wish.to_bytes()), plan_of(MODEL)) == wish
+    wish = GenerateRequest(1, 4, 0.75, 41, 9, bytes(range(16)))
+    assert handshake.receive_request(Sent(wish.to_bytes()), plan_of(MODEL)) == wish
     assert np.isclose(wish.temperature, 0.75)
 
 
@@ -270,7 +272,7 @@ def test_a_server_may_hide_its_table_of_words(tmp_path: Path) -> None:
     wish = Wish(scheme="bumblebee", tokens=32, texts=texts, embeddings="hidden")
     server = TwoPartyServer(make_two_party_plan(MODEL, wish), MODEL)
     with listening(server, threads=1) as address, dialled(address, threads=1) as party:
-        dictation = Dictation(TwoPartyClient(party, PublicCache(tmp_path)), 3)
+        dictation = GenerationClient(TwoPartyClient(party, PublicCache(tmp_path)), 3)
         assert dictation._client.part.tables == {}
         prompt = tokenize(MODEL, texts[0])[0]
         found = [dictation.first(prompt)]
@@ -289,9 +291,9 @@ def test_a_key_that_another_client_used_up_costs_a_connection(tmp_path: Path) ->
             return TwoPartyClient(party, PublicCache(tmp_path))
 
         late = client()
-        first = Dictation(client(), 1).first(PROMPT)
+        first = GenerationClient(client(), 1).first(PROMPT)
         with pytest.raises(RefusedError, match="has served its 1 text"):
-            Dictation(late, 1).first(PROMPT)
+            GenerationClient(late, 1).first(PROMPT)
         late = client()
-        assert Dictation(client(), 1).first(PROMPT) == first
-        assert Dictation(late, 1, again=client).first(PROMPT) == first
+        assert GenerationClient(client(), 1).first(PROMPT) == first
+        assert GenerationClient(late, 1, again=client).first(PROMPT) == first

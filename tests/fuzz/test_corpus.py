@@ -40,7 +40,7 @@ def test_the_honest_inputs_are_accepted() -> None:
     assert decoders.public_part.decode(decoders.PUBLIC_PART).plan == decoders.TWO_PARTY_PLAN
     for wish in decoders.seeds("text_wish"):
         assert (
-            decoders.handshake.received(decoders.Scripted(wish), decoders.TWO_PARTY_PLAN).to_bytes()
+            decoders.handshake.receive_request(decoders.Scripted(wish), decoders.TWO_PARTY_PLAN).to_bytes()
             == wish[:36]
         )
     for kind in ("request", "response"):

@@ -256,8 +256,9 @@ def test_a_client_is_a_model_to_generate(tmp_path: Path) -> None:
         found = list(tacita.generate("a film of quiet beauty", model=one, max_tokens=4))
         wanted = list(tacita.generate("a film of quiet beauty", model=MODEL, max_tokens=4))
         assert found == wanted
-        again = list(tacita.generate("a film", model=one, max_tokens=3, temperature=0.001))
-        assert [t.id for t in again] == [t.id for t in tacita.generate("a film", model=MODEL, max_tokens=3)]
+        again = list(tacita.generate("the plot is dull", model=one, max_tokens=3, temperature=0.001))
+        greedy_tokens = tacita.generate("the plot is dull", model=MODEL, max_tokens=3)
+        assert [t.id for t in again] == [t.id for t in greedy_tokens]  # gaps of logits: 0.46 at least
         drawn = list(tacita.generate("a film", model=one, max_tokens=3, temperature=0.8, top_k=2))
         assert len(drawn) == 3
         with pytest.raises(InputError, match="writes texts"):

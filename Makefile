@@ -181,6 +181,7 @@ lint-python: setup
 	MYPYPATH=python $(BIN)/mypy --strict tests/typing
 	MYPYPATH=python PYTHONPATH=python $(BIN)/stubtest tacita._native
 	PYTHONPATH=python $(BIN)/lint-imports
+	$(BIN)/python .ci/words.py
 
 fmt: $(DEPS)
 	$(CARGO) fmt --all

@@ -167,7 +167,7 @@ def _words(answer: Answer, *, top_k: int = CANDIDATES) -> Any:
 
 def _word(answer: Fill, mask: Mask, one: Candidate) -> Row:
     """Returns a candidate, with the text in which it stands in the place of its mask."""
-    sequence = answer.filled([(mask, one)])
+    sequence = answer.fill_in([(mask, one)])
     return {"score": one.score, "token": one.token, "token_str": one.label, "sequence": sequence}
 
 

@@ -62,7 +62,7 @@ def interpolate(f: Function, domain: Interval, degree: int, weight: Function | N
     values = f(from_unit(nodes, domain))
     coefficients = 2.0 / (degree + 1) * chebyshev.chebvander(nodes, degree).T @ values
     coefficients[0] /= 2.0
-    return _measured(f, domain, coefficients, weight)
+    return _measure(f, domain, coefficients, weight)
 
 
 def least_squares(f: Function, domain: Interval, degree: int, weight: Function | None = None) -> Fit:
@@ -74,7 +74,7 @@ def least_squares(f: Function, domain: Interval, degree: int, weight: Function |
     w = np.ones_like(x) if weight is None else weight(x)
     matrix = chebyshev.chebvander(u, degree) * w[:, None]
     coefficients = np.asarray(np.linalg.lstsq(matrix, w * f(x), rcond=None)[0], dtype=np.float64)
-    return _measured(f, domain, coefficients, weight)
+    return _measure(f, domain, coefficients, weight)
 
 
 def remez(
@@ -153,7 +153,7 @@ def check_interval(operation: str, interval: Interval, *, positive: bool = False
         )
 
 
-def _measured(f: Function, domain: Interval, coefficients: Array, weight: Function | None) -> Fit:
+def _measure(f: Function, domain: Interval, coefficients: Array, weight: Function | None) -> Fit:
     u = _grid(len(coefficients) - 1)
     x = from_unit(u, domain)
     residual = np.abs(f(x) - evaluate_series(coefficients, u))

@@ -78,7 +78,7 @@ class GoldschmidtSpec(Spec):
         factor.
         """
         alpha, steps = self._start(be, ct, input_scale)
-        return _multiplied(be, numerators, alpha, steps)
+        return _multiply(be, numerators, alpha, steps)
 
     def divide_factor(self, input_scale: float = 1.0) -> float:
         """Returns the constant that `divide` leaves in its results, about hi; fold it into the next
@@ -95,7 +95,7 @@ class GoldschmidtSpec(Spec):
         What is left to do is to divide by a, which `after` does. a spans 4^early times less than x.
         """
         alpha, steps = self._start(be, ct, input_scale)
-        return _multiplied(be, numerators, alpha, steps[:early])
+        return _multiply(be, numerators, alpha, steps[:early])
 
     def begin_factor(self, early: int, input_scale: float = 1.0) -> float:
         """Returns the constant by which `begin` divides: between 0.6 and 1.5 to the power of early."""
@@ -144,7 +144,7 @@ def _rest(steps: Sequence[_Step]) -> float:
     return math.prod(step.b_factor / step.b_integer for step in steps)
 
 
-def _multiplied(be: Backend, numerators: Sequence[Ct], alpha: Ct, steps: Sequence[_Step]) -> list[Ct]:
+def _multiply(be: Backend, numerators: Sequence[Ct], alpha: Ct, steps: Sequence[_Step]) -> list[Ct]:
     quotients = list(numerators)
     for i, step in enumerate(steps):
         alpha = _next(be, alpha, steps[i - 1]) if i else alpha
@@ -222,12 +222,12 @@ def newton_spec(interval: Interval, domain: Interval, degree: int, steps: int) -
     start = chebyshev_spec("rsqrt", lambda x: 1.0 / np.sqrt(x), interval, domain, degree, np.sqrt)
     error, pairs = start.error, []
     for _ in range(steps):
-        alpha, beta, error = _relaxed(error)
+        alpha, beta, error = _relax(error)
         pairs.append((alpha, beta))
     return NewtonSpec("rsqrt", interval, domain, max(error, ROUNDING), True, start, tuple(pairs))
 
 
-def _relaxed(error: float) -> tuple[float, float, float]:
+def _relax(error: float) -> tuple[float, float, float]:
     """Returns (alpha, beta, new error) with z (alpha - beta z^2) equioscillating about 1 for z in [1 - error,
     1 + error].
 

@@ -110,7 +110,7 @@ def even_spec(
     """slope*x + minimax fit of the even function on [-bound, bound] by a series of `degree` in T_2
     (2*degree in x).
     """
-    fit = fitting.remez(_folded(even, bound), (-1.0, 1.0), degree)
+    fit = fitting.remez(_fold(even, bound), (-1.0, 1.0), degree)
     domain = (-bound, bound)
     return EvenSpec(function, interval, domain, fit.error, False, slope * half_width(domain), fit.floats)
 
@@ -171,6 +171,6 @@ def _reduce(
     return best
 
 
-def _folded(even: Function, bound: float) -> Function:
+def _fold(even: Function, bound: float) -> Function:
     """The even function of x as a function of t = T_2(x / bound)."""
     return lambda t: even(bound * np.sqrt(np.maximum(0.0, 0.5 * (t + 1.0))))

@@ -101,7 +101,7 @@ def from_dict(data: Mapping[str, Any]) -> Spec:
             f"spec from_dict: kind {kind!r} needs {sorted(names)} but got {sorted(keys)}",
             hint="the plan was written by another version: make it again",
         )
-    return cls(**{name: _frozen(data[name]) for name in names})
+    return cls(**{name: _freeze(data[name]) for name in names})
 
 
 def free_depth(spec: Spec) -> int:
@@ -205,7 +205,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _frozen(value: Any) -> Any:
+def _freeze(value: Any) -> Any:
     if isinstance(value, Mapping):
         return from_dict(value)
-    return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value
+    return tuple(_freeze(item) for item in value) if isinstance(value, list | tuple) else value

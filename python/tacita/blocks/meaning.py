@@ -40,7 +40,7 @@ class Meaning(Generic[T, W]):
         ops.enter(name, x)
         query, *both = self._projections(x, a, rows)
         query, key, value = ops.heads(query, a.heads), *(ops.heads(part, a.key_heads) for part in both)
-        query, key = self._placed(query, key, a, name)
+        query, key = self._apply_positions(query, key, a, name)
         key, value = ops.with_past(name, key, value)
         if rows is not None and rows < 0:  # their positions are known now
             query = ops.rows(query, rows)
@@ -52,17 +52,17 @@ class Meaning(Generic[T, W]):
         else:
             weights = ops.softmax(scores, name, a.reach)
         mixed = ops.merge(ops.mix(weights, value, name))
-        return self._deferred(mixed, a.output)
+        return self._defer(mixed, a.output)
 
     def feed_forward(self, x: T | Deferred[T], f: FeedForward, name: str) -> T | Deferred[T]:
         x = self._compute(x)
         self._ops.enter(name, x)
         if f.gate is None:
             inner = self._ops.function(self._ops.linear(x, (f.wide,)), f.function, name)
-            return self._deferred(inner, f.narrow)
+            return self._defer(inner, f.narrow)
         gate, wide = self._ops.columns(self._ops.linear(x, (f.gate, f.wide)), _widths(f.gate, f.wide))
         inner = self._ops.times(self._ops.function(gate, f.function, name), wide, name)
-        return self._deferred(inner, f.narrow)
+        return self._defer(inner, f.narrow)
 
     def norm(self, x: T | Deferred[T], n: Norm, name: str) -> T | Deferred[T]:
         return self._ops.norm(self._compute(x), n, name)
@@ -78,7 +78,7 @@ class Meaning(Generic[T, W]):
     def linear(self, x: T | Deferred[T], d: Dense, name: str) -> T | Deferred[T]:
         x = self._compute(x)
         self._ops.enter(name, x)
-        return self._deferred(x, d)
+        return self._defer(x, d)
 
     def function(self, x: T | Deferred[T], kind: str, name: str) -> T | Deferred[T]:
         self._ops.enter(name)
@@ -111,7 +111,7 @@ class Meaning(Generic[T, W]):
         queries = ops.linear(ops.rows(x, rows), (query,))
         return queries, *ops.columns(ops.linear(x, (a.key, a.value)), _widths(a.key, a.value))
 
-    def _placed(self, query: T, key: T, a: Attention, name: str) -> tuple[T, T]:
+    def _apply_positions(self, query: T, key: T, a: Attention, name: str) -> tuple[T, T]:
         """Normalises queries and keys, then turns them by their positions, where the attention says so."""
         ops = self._ops
         if a.normed:
@@ -122,7 +122,7 @@ class Meaning(Generic[T, W]):
             query, key = ops.turn(query, a.rotary), ops.turn(key, a.rotary)
         return query, key
 
-    def _deferred(self, x: T, dense: Dense) -> Deferred[T]:
+    def _defer(self, x: T, dense: Dense) -> Deferred[T]:
         return Deferred(lambda add, opened: self._ops.linear(x, (dense,), add, opened=opened))
 
     def _compute(self, x: T | Deferred[T]) -> T:

@@ -116,13 +116,13 @@ class Latest(Generic[T, A]):
 
     def take(self, x: T, rows: int | None) -> T:
         """Takes as many first rows where the last are asked for, and the reverse."""
-        return self._blocks.take(x, _reversed(rows))
+        return self._blocks.take(x, _negate(rows))
 
     def attention(self, x: T, a: Attention, name: str, rows: int | None = None) -> T:
         if a.reach != CAUSAL or a.relative:
             raise PlanError(f"node {name}: reversed rows", hint="only of causal attention, without a table")
         rotary = replace(a.rotary, back=True) if a.rotary else None
-        return self._blocks.attention(x, replace(a, reach=BEHIND, rotary=rotary), name, _reversed(rows))
+        return self._blocks.attention(x, replace(a, reach=BEHIND, rotary=rotary), name, _negate(rows))
 
     def feed_forward(self, x: T, f: FeedForward, name: str) -> T:
         return self._blocks.feed_forward(x, f, name)
@@ -150,7 +150,7 @@ class Latest(Generic[T, A]):
         return self._blocks.answer(x)
 
 
-def _reversed(rows: int | None) -> int | None:
+def _negate(rows: int | None) -> int | None:
     return rows if rows is None else -rows
 
 

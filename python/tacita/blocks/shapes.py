@@ -147,17 +147,17 @@ def options(node: Node | None) -> frozenset[str]:
     """Names the options that a node has."""
     match node:
         case Norm():
-            return _named({UNCENTRED: not node.centred})
+            return _names_of({UNCENTRED: not node.centred})
         case FeedForward():
-            return _named({GATE: node.gate is not None})
+            return _names_of({GATE: node.gate is not None})
         case Attention():
             parts = {NORMED: node.normed, ROTARY: node.rotary, RELATIVE: node.relative}
             causal = node.reach[1] == 0
             heads = {CAUSAL: causal, REACH: node.reach != EVERYWHERE and not causal, GROUPED: node.shared > 1}
-            return _named({name: value is not None for name, value in parts.items()}) | _named(heads)
+            return _names_of({name: value is not None for name, value in parts.items()}) | _names_of(heads)
         case _:
             return frozenset()
 
 
-def _named(present: dict[str, bool]) -> frozenset[str]:
+def _names_of(present: dict[str, bool]) -> frozenset[str]:
     return frozenset(name for name, there in present.items() if there)

@@ -36,7 +36,7 @@ def read_config(
     """
     file = gguf_of(folder)
     fields = fields_of(file) if file else Fields(folder / "config.json", read_json(folder / "config.json"))
-    family, head = _named(fields)
+    family, head = _family_and_head(fields)
     if fields.data.get("quantization_config") is not None:
         fields.refuse("quantization_config", "take the model in single, half or brain precision")
     if head == FILL and (pooling is not None or (folder / MODULES).is_file()):
@@ -50,7 +50,7 @@ def read_config(
     return _unpooled(folder, config, pooling)
 
 
-def _named(fields: Fields) -> tuple[str, str]:
+def _family_and_head(fields: Fields) -> tuple[str, str]:
     """Returns family and head."""
     architectures = fields.data.get("architectures")
     name = architectures[0] if isinstance(architectures, list) and len(architectures) == 1 else architectures
@@ -109,13 +109,14 @@ def _encoder(
     folder: Path,
     config: Any,
     pooling: str | None,
-    known: Collection[str],
+    poolings: Collection[str],
     stored: Callable[[], Collection[str]],
 ) -> Config:
     """The user's word, else the folder's files, else the family's own (`vector_pooling`), which is the pooler
     if its weights are stored."""
-    if pooling is not None and pooling not in (known := [name for name in known if name != EVERY_TOKEN]):
-        raise CheckpointError(f"{folder}: pooling {pooling!r}", hint=f"supported: {', '.join(known)}")
+    names = [name for name in poolings if name != EVERY_TOKEN]
+    if pooling is not None and pooling not in names:
+        raise CheckpointError(f"{folder}: pooling {pooling!r}", hint=f"supported: {', '.join(names)}")
     own = getattr(FAMILIES[family_of(config)].module, "vector_pooling", lambda _: "pooler")(config)
     sentences = read_sentences(folder, config.hidden, pooling) or Sentences(pooling or own, normalise=False)
     pooled: Config = replace(config, pooling=sentences.pooling, normalise=sentences.normalise)

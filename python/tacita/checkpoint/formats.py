@@ -40,14 +40,14 @@ class SafetensorsFile:
         with self.path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if not 2 <= length <= min(MAX_HEAD_BYTES, self.path.stat().st_size - 8):
-                raise self._damaged(f"a head of {length} bytes")
+                raise self._damage_error(f"a head of {length} bytes")
             head = file.read(length)
         try:
             entries = json.loads(head)
         except (UnicodeDecodeError, ValueError, RecursionError) as error:
-            raise self._damaged(f"{error!s:.80}") from None
+            raise self._damage_error(f"{error!s:.80}") from None
         if not isinstance(entries, dict):
-            raise self._damaged("its head is no object")
+            raise self._damage_error("its head is no object")
         return frozenset(entries) - {"__metadata__"}
 
     def read(self, names: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -56,7 +56,7 @@ class SafetensorsFile:
         raw = parse_raw(self.path.read_bytes(), str(self.path))
         return {name: raw[name] for name in names}
 
-    def _damaged(self, what: str) -> CheckpointError:
+    def _damage_error(self, what: str) -> CheckpointError:
         return CheckpointError(f"{self.path}: not a safetensors file ({what})", hint="truncated download?")
 
 
@@ -103,7 +103,7 @@ class TorchFile:
             with zipfile.ZipFile(self.path) as file:
                 return {name: self._entry(file, name) for name in names}
         except DAMAGE as error:
-            raise self._damaged(f"{error!s:.80}") from None
+            raise self._damage_error(f"{error!s:.80}") from None
 
     @cached_property
     def _tensors(self) -> Mapping[str, Described]:
@@ -112,7 +112,7 @@ class TorchFile:
             with zipfile.ZipFile(self.path) as file:
                 data = self._content(file, "data.pkl", MAX_PICKLE_BYTES)
         except DAMAGE as error:
-            raise self._damaged(f"{error!s:.80}") from None
+            raise self._damage_error(f"{error!s:.80}") from None
         return described(data, str(self.path))
 
     def _entry(self, file: zipfile.ZipFile, name: str) -> Mapping[str, Any]:
@@ -120,7 +120,7 @@ class TorchFile:
         size = ITEMS[tensor.storage.dtype]
         data = self._content(file, f"data/{tensor.storage.key}", MAX_WEIGHT_BYTES)
         if len(data) != size * tensor.storage.count:
-            raise self._damaged(f"tensor {name}: {len(data)} bytes for {tensor.storage.count} numbers")
+            raise self._damage_error(f"tensor {name}: {len(data)} bytes for {tensor.storage.count} numbers")
         numbers = np.frombuffer(data, np.dtype(f"V{size}"))[tensor.offset :]
         strides = tuple(size * step for step in tensor.strides)
         view = np.lib.stride_tricks.as_strided(numbers, tensor.shape, strides, writeable=False)
@@ -128,20 +128,20 @@ class TorchFile:
 
     def _content(self, file: zipfile.ZipFile, name: str, most: int) -> bytes:
         """Returns the bytes of an entry in the archive's one folder, checked before it is read."""
-        matches = [info for info in self._listed(file) if info.filename.partition("/")[2] == name]
+        matches = [info for info in self._list(file) if info.filename.partition("/")[2] == name]
         if len(matches) != 1:
-            raise self._damaged(f"{len(matches)} entries {name!r:.40}")
+            raise self._damage_error(f"{len(matches)} entries {name!r:.40}")
         (info,) = matches
         if info.compress_type != zipfile.ZIP_STORED or info.file_size > most:
-            raise self._damaged(f"entry {name!r:.40}: compressed, or of {info.file_size} bytes")
+            raise self._damage_error(f"entry {name!r:.40}: compressed, or of {info.file_size} bytes")
         return file.read(info)
 
-    def _listed(self, file: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    def _list(self, file: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
         if len(infos := file.infolist()) > MOST_ENTRIES:
-            raise self._damaged(f"{len(infos)} entries")
+            raise self._damage_error(f"{len(infos)} entries")
         return infos
 
-    def _damaged(self, what: str) -> CheckpointError:
+    def _damage_error(self, what: str) -> CheckpointError:
         return CheckpointError(f"{self.path}: not a file of torch.save ({what})", hint=HINT)
 
 

@@ -75,11 +75,11 @@ class _Reader:
     def header(self) -> Header:
         """Parses the head, from the first byte of the file."""
         if self._data[:4] != MAGIC:
-            raise self._refused("its first bytes", self._data[:4])
+            raise self._error("its first bytes", self._data[:4])
         self._at = 4
         if (version := self._number("I")) not in VERSIONS:
-            raise self._refused("version", version)
-        tensors, fields = self._counted(MOST_TENSORS, "tensors"), self._counted(MOST_FIELDS, "fields")
+            raise self._error("version", version)
+        tensors, fields = self._read_count(MOST_TENSORS, "tensors"), self._read_count(MOST_FIELDS, "fields")
         values = self._unique("field", [self._field() for _ in range(fields)])
         described = [self._tensor() for _ in range(tensors)]
         start = self._start(values)
@@ -94,7 +94,7 @@ class _Reader:
             return self._text()
         if kind != ARRAY:
             return self._number(SCALARS[kind])
-        inner, count = self._number("I"), self._counted(MAX_VOCAB, "elements")
+        inner, count = self._number("I"), self._read_count(MAX_VOCAB, "elements")
         if inner == STRING:
             return [self._text() for _ in range(count)]
         scalars = struct.Struct(f"<{count}{SCALARS[inner]}")
@@ -104,7 +104,7 @@ class _Reader:
         """Parses a tensor's name and description, whose offset counts from the end of the head."""
         name, count = self._text(), self._number("I")
         if not 1 <= count <= MOST_SIZES:
-            raise self._refused(f"sizes of {name:.80}", count)
+            raise self._error(f"sizes of {name:.80}", count)
         sizes = tuple(self._number("Q") for _ in range(count))
         return name, TensorInfo(sizes[::-1], self._number("I"), self._number("Q"))
 
@@ -112,15 +112,15 @@ class _Reader:
         """Where tensors begin."""
         step = fields.get(ALIGNMENT, 32)
         if type(step) is not int or not 1 <= step <= 1 << 16 or step & (step - 1):
-            raise self._refused(ALIGNMENT, step)
+            raise self._error(ALIGNMENT, step)
         return -(-self._at // step) * step
 
     def _text(self) -> str:
-        return self._bytes(self._counted(MOST_TEXT, "bytes of a text")).decode()
+        return self._bytes(self._read_count(MOST_TEXT, "bytes of a text")).decode()
 
-    def _counted(self, most: int, what: str) -> int:
+    def _read_count(self, most: int, what: str) -> int:
         if (count := self._number("Q")) > most:
-            raise self._refused(f"number of {what}", count, f"at most {most}")
+            raise self._error(f"number of {what}", count, f"at most {most}")
         return int(count)
 
     def _number(self, code: str) -> Any:
@@ -129,17 +129,17 @@ class _Reader:
 
     def _bytes(self, count: int) -> bytes:
         if count > len(self._data) - self._at:
-            raise self._refused("its head", f"{len(self._data)} bytes", "truncated?")
+            raise self._error("its head", f"{len(self._data)} bytes", "truncated?")
         self._at += count
         return self._data[self._at - count : self._at]
 
     def _unique(self, what: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         named = dict(pairs)
         if len(named) < len(pairs):
-            raise self._refused(f"names of {what}s", f"{len(pairs) - len(named)} of them twice")
+            raise self._error(f"names of {what}s", f"{len(pairs) - len(named)} of them twice")
         return named
 
-    def _refused(self, what: str, value: object, hint: str = "another or a damaged file?") -> CheckpointError:
+    def _error(self, what: str, value: object, hint: str = "another or a damaged file?") -> CheckpointError:
         return CheckpointError(f"{self._path}: {what} {value!r:.80}", hint=hint)
 
 
@@ -191,9 +191,9 @@ class GgufFile:
     def _stored(self) -> Mapping[str, str]:
         """Maps Hugging Face's names to the file's. Raises CheckpointError for a tensor that the families
         lack."""
-        return {self._spelled(name): name for name in self.header.tensors}
+        return {self._translate(name): name for name in self.header.tensors}
 
-    def _spelled(self, name: str) -> str:
+    def _translate(self, name: str) -> str:
         stem, _, kind = name.rpartition(".")
         if stem in WHOLE and kind == "weight":
             return f"{WHOLE[stem]}.weight"
@@ -204,15 +204,15 @@ class GgufFile:
 
     def _entry(self, name: str, data: NDArray[np.uint8]) -> Mapping[str, Any]:
         info = self.header.tensors[self._stored[name]]
-        values = self._dequantised(name, info, data)
+        values = self._dequantise(name, info, data)
         arch, part = self.header.fields.get("general.architecture"), name.split(".")[-2]
         if arch in PERMUTED and part in TURNED:
             fields = self.header.fields
             heads = fields.get(f"{arch}.{TURNED[part]}", fields.get(f"{arch}.{TURNED['q_proj']}"))
-            values = self._halved(name, values, heads)
+            values = self._split_pairs(name, values, heads)
         return {"dtype": "F32", "shape": values.shape, "data": np.ascontiguousarray(values).tobytes()}
 
-    def _dequantised(self, name: str, info: TensorInfo, data: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def _dequantise(self, name: str, info: TensorInfo, data: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Raises CheckpointError for a type that the library cannot, for a size that is no multiple of its
         blocks, and for bytes beyond the file's."""
         gguf = library()
@@ -220,19 +220,19 @@ class GgufFile:
             kind = gguf.GGMLQuantizationType(info.kind)
             block, size = gguf.GGML_QUANT_SIZES[kind]
         except (ValueError, KeyError):
-            raise self._refused(name, info, "a type that is not known") from None
+            raise self._error(name, info, "a type that is not known") from None
         count = prod(info.shape)
         stop = info.offset + count // block * size
         if count == 0 or info.shape[-1] % block or stop > len(data):
-            raise self._refused(name, info, f"{len(data)} bytes in the file")
+            raise self._error(name, info, f"{len(data)} bytes in the file")
         stored = data[info.offset : stop].reshape(*info.shape[:-1], -1)
         try:
             with np.errstate(all="ignore"):  # what is not finite is refused with the other checks
                 return np.asarray(gguf.quants.dequantize(stored, kind), np.float32).reshape(info.shape)
         except NotImplementedError:
-            raise self._refused(name, info, f"{kind.name} is not dequantised by the library") from None
+            raise self._error(name, info, f"{kind.name} is not dequantised by the library") from None
 
-    def _halved(self, name: str, values: NDArray[np.float32], heads: object) -> NDArray[np.float32]:
+    def _split_pairs(self, name: str, values: NDArray[np.float32], heads: object) -> NDArray[np.float32]:
         """Moves pairs of neighbouring rows of each head apart, into its halves."""
         rows = len(values)
         if type(heads) is not int or heads < 1 or rows % (2 * heads):
@@ -240,7 +240,7 @@ class GgufFile:
         pairs = values.reshape(heads, rows // heads // 2, 2, *values.shape[1:])
         return np.asarray(pairs.swapaxes(1, 2).reshape(values.shape))
 
-    def _refused(self, name: str, info: TensorInfo, why: str) -> CheckpointError:
+    def _error(self, name: str, info: TensorInfo, why: str) -> CheckpointError:
         tensor = f"{self.path}: tensor {name} of type {info.kind} and shape {info.shape} at {info.offset}"
         return CheckpointError(f"{tensor}: {why}", hint="another or a damaged file?")
 
@@ -300,7 +300,7 @@ def fields_of(file: GgufFile) -> Fields:
     header, where = file.header.fields, file.path
     arch = header.get("general.architecture")
     if not isinstance(arch, str) or arch not in ARCHITECTURES:
-        raise _refused(where, "general.architecture", arch, ", ".join(ARCHITECTURES))
+        raise _error(where, "general.architecture", arch, ", ".join(ARCHITECTURES))
     config: dict[str, Any] = {
         "architectures": [ARCHITECTURES[arch]],
         "model_type": arch,
@@ -311,7 +311,7 @@ def fields_of(file: GgufFile) -> Fields:
             continue
         theirs = NAMES.get(name, "")
         if not theirs or config.get(theirs, value) != value:
-            raise _refused(where, f"{arch}.{name}", value, f"read are {', '.join(NAMES)}")
+            raise _error(where, f"{arch}.{name}", value, f"read are {', '.join(NAMES)}")
         config[theirs] = value
     words = header.get(TOKENS)
     config.setdefault("vocab_size", len(words) if isinstance(words, list) else None)
@@ -326,5 +326,5 @@ def _own(fields: Mapping[str, Any], arch: str) -> dict[str, Any]:
     return {name.removeprefix(f"{arch}."): v for name, v in fields.items() if name.startswith(f"{arch}.")}
 
 
-def _refused(path: Path, field: str, value: object, supported: str) -> CheckpointError:
+def _error(path: Path, field: str, value: object, supported: str) -> CheckpointError:
     return CheckpointError(f"{path}: {field} is {value!r:.80}", hint=f"supported: {supported}")

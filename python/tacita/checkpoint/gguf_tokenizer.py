@@ -34,7 +34,7 @@ def tokenizer_of(header: Header) -> Tokenizer:
 
     fields = header.fields
     if (kind := fields.get(f"{AT}model")) != "gpt2":
-        raise _refused(header, "model", kind, f"byte-level BPE alone is read; {BESIDE}")
+        raise _error(header, "model", kind, f"byte-level BPE alone is read; {BESIDE}")
     pieces, types = _pieces(header)
     ids = {piece: i for i, piece in enumerate(pieces)}
     joined = fields.get(f"{AT}pre") == "llama-bpe"  # a word that is a piece is not put together
@@ -53,12 +53,12 @@ def _pieces(header: Header) -> tuple[list[str], list[int]]:
     """Returns the pieces of the vocabulary and the type of each."""
     pieces, types = header.fields.get(f"{AT}tokens"), header.fields.get(f"{AT}token_type")
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-        raise _refused(header, "tokens", type(pieces), "a list of texts")
+        raise _error(header, "tokens", type(pieces), "a list of texts")
     if len(set(pieces)) < len(pieces):
-        raise _refused(header, "tokens", f"{len(pieces) - len(set(pieces))} of them twice", BESIDE)
+        raise _error(header, "tokens", f"{len(pieces) - len(set(pieces))} of them twice", BESIDE)
     types = types if isinstance(types, list) else [1] * len(pieces)
     if len(types) != len(pieces):
-        raise _refused(header, "token_type", f"{len(types)} of {len(pieces)} tokens", BESIDE)
+        raise _error(header, "token_type", f"{len(types)} of {len(pieces)} tokens", BESIDE)
     return pieces, types
 
 
@@ -67,11 +67,11 @@ def _merges(header: Header, ids: dict[str, int]) -> list[tuple[str, str]]:
     number."""
     lines = header.fields.get(f"{AT}merges")
     if not isinstance(lines, list):
-        raise _refused(header, "merges", type(lines), BESIDE)
+        raise _error(header, "merges", type(lines), BESIDE)
     pairs = [tuple(str(line).split(" ")) for line in lines]
     for number, pair in enumerate(pairs):
         if len(pair) != 2 or not {*pair, "".join(pair)} <= ids.keys():
-            raise _refused(header, f"merges[{number}]", "pieces that are no tokens", BESIDE)
+            raise _error(header, f"merges[{number}]", "pieces that are no tokens", BESIDE)
     return [(left, right) for left, right in pairs]
 
 
@@ -81,7 +81,7 @@ def _cut(header: Header) -> Any:
 
     way = header.fields.get(f"{AT}pre", "default")
     if not isinstance(way, str) or way not in CUTS:
-        raise _refused(header, "pre", way, f"known are {', '.join(CUTS)}; {BESIDE}")
+        raise _error(header, "pre", way, f"known are {', '.join(CUTS)}; {BESIDE}")
     if way in SINGLE_DIGITS:
         return Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
     if not CUTS[way]:
@@ -96,12 +96,12 @@ def _bos_template(header: Header, pieces: list[str]) -> Any:
 
     first = header.fields.get(f"{AT}bos_token_id")
     if type(first) is not int or not 0 <= first < len(pieces):
-        raise _refused(header, "bos_token_id", first, "a token of the file")
+        raise _error(header, "bos_token_id", first, "a token of the file")
     piece = pieces[first].replace("\\", "\\\\")
     return TemplateProcessing(
         single=[piece, "$A"], pair=[piece, "$A", "$B:1"], special_tokens=[(piece, first)]
     )
 
 
-def _refused(header: Header, field: str, value: object, hint: str) -> CheckpointError:
+def _error(header: Header, field: str, value: object, hint: str) -> CheckpointError:
     return CheckpointError(f"{header.path}: {AT}{field} is {value!r:.80}", hint=hint)

@@ -95,12 +95,12 @@ def from_tensors(
     check(config)
     shapes = tensor_shapes(config)
     check_tensors(where, tensors, shapes)
-    copies = {id(tensors[key]): _frozen(tensors[key]) for key in shapes}  # one of layers that share it
+    copies = {id(tensors[key]): _freeze(tensors[key]) for key in shapes}  # one of layers that share it
     frozen = {key: copies[id(tensors[key])] for key in shapes}
     return Checkpoint(name, config, MappingProxyType(frozen), tokenizer, _hash(config, frozen))
 
 
-def _frozen(tensor: Array) -> Array:
+def _freeze(tensor: Array) -> Array:
     copy = np.array(tensor, dtype=np.float64)
     copy.flags.writeable = False
     return copy

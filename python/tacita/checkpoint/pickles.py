@@ -178,14 +178,14 @@ class _Machine:
             case "mark":
                 stack.append(_Mark())
             case "tuple":
-                stack.append(tuple(self._marked()))
+                stack.append(tuple(self._pop_to_mark()))
             case "name":
-                stack.append(_named(f"{self._line()} {self._line()}"))
+                stack.append(_parse_name(f"{self._line()} {self._line()}"))
             case "name of two texts":
                 attribute, module = stack.pop(), stack.pop()
-                stack.append(_named(f"{module:.100} {attribute:.100}"))
+                stack.append(_parse_name(f"{module:.100} {attribute:.100}"))
             case "set" | "set all":
-                self._set(self._marked() if name == "set all" else [stack.pop(), stack.pop()][::-1])
+                self._set(self._pop_to_mark() if name == "set all" else [stack.pop(), stack.pop()][::-1])
             case "storage":
                 stack.append(_storage(stack.pop()))
             case "call":
@@ -204,7 +204,7 @@ class _Machine:
         line = self._stream.readline()
         return line.removesuffix(b"\n").decode()
 
-    def _marked(self) -> list[Any]:
+    def _pop_to_mark(self) -> list[Any]:
         """What lies above the last mark, which goes too."""
         at = max(i for i, item in enumerate(self._stack) if isinstance(item, _Mark))
         items = self._stack[at + 1 :]
@@ -219,7 +219,7 @@ class _Machine:
         target.update(zip(names, items[1::2], strict=True))
 
 
-def _named(name: str) -> Named:
+def _parse_name(name: str) -> Named:
     if name not in (REBUILD, ORDERED, *STORAGES):
         raise CheckpointError(f"the name {name!r:.120}")
     return Named(name)

@@ -63,12 +63,12 @@ class LinearPlan:
     def babies(self) -> dict[int, tuple[int, ...]]:
         """Maps an input to its non-zero hoisted rotations."""
         pairs = _rows(self.terms[self.terms[:, 3] != 0][:, [2, 3]])
-        return _grouped(pairs)
+        return _group(pairs)
 
     @cached_property
     def giants(self) -> dict[int, tuple[int, ...]]:
         """Maps an output to its giants, zero included."""
-        grouped = _grouped(_rows(self.terms[:, [0, 1]]))
+        grouped = _group(_rows(self.terms[:, [0, 1]]))
         return {j: grouped.get(j, ()) for j in range(self.n_outputs)}
 
     @cached_property
@@ -121,7 +121,7 @@ class LinearPlan:
         table = diagonals if isinstance(diagonals, Halves) else Diagonals.of(diagonals)
         nonzero = table.nonzero()
         outputs, inputs, rotations = nonzero.places.T
-        step = _step(nonzero.places.tobytes(), horner) if split == "auto" else _fixed(rotations, split)
+        step = _step(nonzero.places.tobytes(), horner) if split == "auto" else _fixed_step(rotations, split)
         counts = (
             int(inputs.max()) + 1 if n_inputs is None else n_inputs,
             int(outputs.max()) + 1 if n_outputs is None else n_outputs,
@@ -149,7 +149,7 @@ def _rows(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return table[np.unique(codes(table), return_index=True)[1]] if len(table) else table
 
 
-def _grouped(pairs: npt.NDArray[Any]) -> dict[int, tuple[int, ...]]:
+def _group(pairs: npt.NDArray[Any]) -> dict[int, tuple[int, ...]]:
     """Maps each first number to its second ones, in order."""
     groups: dict[int, list[int]] = {}
     for first, second in pairs.tolist():
@@ -163,7 +163,7 @@ def _split(rotations: Numbers, step: int) -> tuple[Numbers, Numbers]:
     return rotations - babies, babies
 
 
-def _fixed(rotations: Numbers, split: Split) -> int:
+def _fixed_step(rotations: Numbers, split: Split) -> int:
     if split == "baby":
         return 0
     if split == "giant":
@@ -218,7 +218,7 @@ def _build(
     giants, babies = _split(rotations, step)
     use_horner = horner and step > 0
     post = int(giants.min()) if use_horner else 0
-    stored, names = _stored(diagonals.turned(giants))
+    stored, names = _deduplicate(diagonals.turned(giants))
     # Horner runs from the largest giant of an output down to zero; sorted terms let an executor stream
     order = np.lexsort((babies, inputs, -giants, outputs))
     table = np.stack([outputs, giants - post, inputs, babies, names], axis=1)[order].astype(np.int32)
@@ -226,7 +226,7 @@ def _build(
     return LinearPlan(n_inputs, n_outputs, stored, table, step_used, post)
 
 
-def _stored(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Numbers]:
+def _deduplicate(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Numbers]:
     """Returns (the distinct rows in order of their first use, for each row which of these it is): masks
     repeat."""
     first, names = first_uses(_marks(rows))

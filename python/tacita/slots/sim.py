@@ -193,7 +193,7 @@ class SimBackend:
         self._use(steps, a.level)
         self._count("hoist", a.level)
         self._count("rotate_shared", a.level, len(steps))
-        return [self._hoisted(a, k) for k in ks]
+        return [self._rotate_hoisted(a, k) for k in ks]
 
     def linear(self, xs: Sequence[SimCt], plan: LinearPlan) -> list[SimCt]:
         plan.check_inputs(len(xs))
@@ -345,7 +345,7 @@ class SimBackend:
             self.rotation_levels[step] = max(level, self.rotation_levels.get(step, 0))
             self.used[self._stage, level].add(step)
 
-    def _hoisted(self, a: SimCt, k: int) -> SimCt:
+    def _rotate_hoisted(self, a: SimCt, k: int) -> SimCt:
         if k % self.slots == 0:
             return a
         return self._out(a.level, a.noise, self.model.key_switch, self._run("rotate", a, k))

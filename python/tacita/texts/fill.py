@@ -49,20 +49,20 @@ class Mask:
 
 @dataclass(frozen=True, repr=False)
 class Fill(Rows):
-    """The masks of a text with their candidates. masks: of the text, in its order. given: the text with them.
-    label: None."""
+    """The masks of a text with their candidates. masks: of the text, in its order. masked: the text with
+    them. label: None."""
 
     masks: tuple[Mask, ...] = ()
-    given: str = ""
+    masked: str = ""
 
     @property
     def text(self) -> str:
         """The text with the likeliest piece in place of each mask."""
-        return self.filled([(mask, mask.scores[0]) for mask in self.masks])
+        return self.fill_in([(mask, mask.scores[0]) for mask in self.masks])
 
-    def filled(self, chosen: Sequence[tuple[Mask, Candidate]]) -> str:
+    def fill_in(self, chosen: Sequence[tuple[Mask, Candidate]]) -> str:
         """Returns the text with these pieces in place of their masks."""
-        text = self.given
+        text = self.masked
         for mask, one in reversed(chosen):  # from the end, so that earlier places stay where they are
             text = text[: mask.start] + one.label.removeprefix("##") + text[mask.end :]
         return text

@@ -67,29 +67,29 @@ def pixels(image: Image, config: ImageConfig) -> Array:
     """Returns pixels (3, size, size), shifted and divided by colour."""
     size = config.size
     if config.shortest:
-        image = _cropped(_resized(image, _scaled(image.size, config.shortest), config), size)
+        image = _crop(_resize(image, _scaled_size(image.size, config.shortest), config), size)
     else:
-        image = _resized(image, (size, size), config)
+        image = _resize(image, (size, size), config)
     values = np.moveaxis(np.asarray(image, np.float64) / 255.0, -1, 0)
     mean, spread = (np.asarray(each)[:, None, None] for each in (config.mean, config.spread))
     return np.asarray((values - mean) / spread)
 
 
-def _scaled(size: tuple[int, int], shortest: int) -> tuple[int, int]:
+def _scaled_size(size: tuple[int, int], shortest: int) -> tuple[int, int]:
     """Computes width and height with this shorter side."""
     short, long = sorted(size)
     longer = int(shortest * long / short)
     return (shortest, longer) if size[0] <= size[1] else (longer, shortest)
 
 
-def _resized(image: Image, size: tuple[int, int], config: ImageConfig) -> Image:
+def _resize(image: Image, size: tuple[int, int], config: ImageConfig) -> Image:
     from PIL.Image import Resampling
 
     kinds = {"bilinear": Resampling.BILINEAR, "bicubic": Resampling.BICUBIC}
     return image.resize(size, resample=kinds[config.resample])
 
 
-def _cropped(image: Image, size: int) -> Image:
+def _crop(image: Image, size: int) -> Image:
     """Cuts out the middle; black where the image is smaller."""
     left, top = (image.width - size) // 2, (image.height - size) // 2
     return image.crop((left, top, left + size, top + size))

@@ -100,7 +100,7 @@ def tags(answer: Rows, labels: tuple[str, ...], about: Tokens) -> Tags:
     """Turns rows of logits, one a token, into their labels and spans."""
     scores = softmax(answer.table)
     rows = [(token, row) for token, row in zip(about.tokens, scores, strict=True) if token.part is not None]
-    tokens = tuple(_tagged(token, row, labels) for token, row in rows)
+    tokens = tuple(_tag(token, row, labels) for token, row in rows)
     return Tags(
         None,
         answer.logits,
@@ -111,7 +111,7 @@ def tags(answer: Rows, labels: tuple[str, ...], about: Tokens) -> Tags:
     )
 
 
-def _tagged(token: Token, scores: np.ndarray, labels: tuple[str, ...]) -> TaggedToken:
+def _tag(token: Token, scores: np.ndarray, labels: tuple[str, ...]) -> TaggedToken:
     best = int(np.argmax(scores))
     where = token.start, token.end, token.part or 0
     return TaggedToken(labels[best], float(scores[best]), token.piece, *where)
@@ -119,7 +119,7 @@ def _tagged(token: Token, scores: np.ndarray, labels: tuple[str, ...]) -> Tagged
 
 def _spans(tokens: Sequence[TaggedToken], parts: Sequence[str]) -> Iterator[Span]:
     for group in _groups(tokens):
-        label, part = _marked(group[0].label)[1], group[0].part
+        label, part = _split_label(group[0].label)[1], group[0].part
         if label != NOTHING:
             start, end = group[0].start, group[-1].end
             score = float(np.mean([token.score for token in group]))
@@ -130,9 +130,9 @@ def _groups(tokens: Sequence[TaggedToken]) -> Iterator[list[TaggedToken]]:
     """Yields neighbours of one label and one part; a B- always begins a new group."""
     group: list[TaggedToken] = []
     for token in tokens:
-        mark, label = _marked(token.label)
+        mark, label = _split_label(token.label)
         here = (label, token.part)
-        if group and (mark == "B" or here != (_marked(group[-1].label)[1], group[-1].part)):
+        if group and (mark == "B" or here != (_split_label(group[-1].label)[1], group[-1].part)):
             yield group
             group = []
         group.append(token)
@@ -140,7 +140,7 @@ def _groups(tokens: Sequence[TaggedToken]) -> Iterator[list[TaggedToken]]:
         yield group
 
 
-def _marked(label: str) -> tuple[str, str]:
+def _split_label(label: str) -> tuple[str, str]:
     """Splits a label: ("B", "PER") of B-PER; a label without a mark goes on."""
     return (label[0], label[2:]) if label[:2] in ("B-", "I-") else ("I", label)
 

@@ -1,8 +1,8 @@
 """Where each token stands in a text: what an answer about tokens is told by.
 
 >>> import tacita
->>> found = tokens_of(tacita.load(), "Quiet beauty")
->>> [(token.piece, token.start, token.end) for token in found.tokens if token.part is not None]
+>>> text = tokens_of(tacita.load(), "Quiet beauty")
+>>> [(token.piece, token.start, token.end) for token in text.tokens if token.part is not None]
 [('quiet', 0, 5), ('beauty', 6, 12)]
 """
 

@@ -133,10 +133,10 @@ class Index:
             vectors = decode(str(path), "vectors", raw["vectors"])
         except (OSError, CheckpointError, KeyError, ValueError) as error:
             raise FileError(f"{path}: not an index ({error!s:.200})", hint=REMAKE) from None
-        return _checked(path, head, vectors)
+        return _check(path, head, vectors)
 
 
-def _checked(path: Path, head: Any, vectors: Array) -> Index:
+def _check(path: Path, head: Any, vectors: Array) -> Index:
     version = (head.get("format"), head.get("version")) if isinstance(head, dict) else None
     if version != (FORMAT, VERSION):
         raise FileError(f"{path}: found {version!s:.80}, expected {(FORMAT, VERSION)}", hint=REMAKE)

@@ -35,9 +35,9 @@ class Refreshed:
         FitError when max_depth levels do not suffice."""
         low, high = fitting.widen(interval, SPARE)
         domain = min(low, WIDE[0]), max(high, WIDE[1])
-        return _fitted(self, interval, domain, error, max_depth)
+        return _fit(self, interval, domain, error, max_depth)
 
 
 @lru_cache(maxsize=64)
-def _fitted(of: Refreshed, interval: Interval, domain: Interval, error: float, max_depth: int) -> Spec:
+def _fit(of: Refreshed, interval: Interval, domain: Interval, error: float, max_depth: int) -> Spec:
     return fourier.fit(of.name, of.exact, interval, domain, error, max_depth=max_depth, outside=OUTSIDE)

@@ -28,7 +28,7 @@ def limit(interval: Interval, squarings: int, *, shift: float | None = None) -> 
     moved, power = interval[1] if shift is None else shift, 2.0**squarings
     line = (1.0 + (0.5 * (domain[0] + domain[1]) - moved) / power, half_width(domain) / power)
     spec = PowerSpec("exp", interval, domain, 0.0, False, moved, squarings, line)
-    return PowerSpec("exp", interval, domain, _measured(spec), False, moved, squarings, line)
+    return PowerSpec("exp", interval, domain, _measure(spec), False, moved, squarings, line)
 
 
 def fit(interval: Interval, error: float, *, shift: float | None = None, max_depth: int = LAST + 1) -> Spec:
@@ -43,15 +43,15 @@ def candidates(interval: Interval, *, shift: float | None = None, max_depth: int
 
 
 def _all(interval: Interval, shift: float | None, max_depth: int) -> Iterator[Spec]:
-    return (_refitted(interval, shift, squarings) for squarings in range(FIRST, max_depth))
+    return (_refit(interval, shift, squarings) for squarings in range(FIRST, max_depth))
 
 
-def _refitted(interval: Interval, shift: float | None, squarings: int) -> Spec:
+def _refit(interval: Interval, shift: float | None, squarings: int) -> Spec:
     """The better of the paper's line and the one of least error."""
     both = (exp.power_spec(interval, shift, 1, squarings), limit(interval, squarings, shift=shift))
     return min(both, key=lambda spec: spec.error)
 
 
-def _measured(spec: PowerSpec) -> float:
+def _measure(spec: PowerSpec) -> float:
     x: Array = np.linspace(*spec.domain, 4001)
     return float(np.max(np.abs(spec.numpy(x) - exact(x, spec.shift))))

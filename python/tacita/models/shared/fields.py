@@ -34,7 +34,7 @@ def read_json(path: Path, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """A JSON object from a file of at most max_bytes. Errors: CheckpointError (absent, too large, not an
     object).
     """
-    data = _parsed(path, max_bytes)
+    data = _parse(path, max_bytes)
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: holds a {type(data).__name__}, not an object", hint="wrong file?")
     return data
@@ -42,7 +42,7 @@ def read_json(path: Path, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
 
 def read_objects(path: Path, max_bytes: int = MAX_JSON_BYTES) -> list[dict[str, Any]]:
     """A JSON list of objects, likewise. Errors: CheckpointError."""
-    data = _parsed(path, max_bytes)
+    data = _parse(path, max_bytes)
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         raise CheckpointError(f"{path}: holds no list of objects", hint="wrong file?")
     return data
@@ -66,7 +66,7 @@ def check_size(path: Path, max_bytes: int) -> None:
             raise CheckpointError(f"{path}: a pointer of Git LFS, not the file", hint="git lfs pull")
 
 
-def _parsed(path: Path, max_bytes: int) -> Any:
+def _parse(path: Path, max_bytes: int) -> Any:
     check_size(path, max_bytes)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -240,10 +240,10 @@ def read_image(f: Fields, extra: int, *, any_size: bool = False) -> ImageConfig:
     other = f.beside(NAME)
     if other is None:
         return image
-    return _prepared(other, _as_prepared(other, image) if any_size else image)
+    return _read_preparation(other, _with_prepared_size(other, image) if any_size else image)
 
 
-def _as_prepared(f: Fields, image: ImageConfig) -> ImageConfig:
+def _with_prepared_size(f: Fields, image: ImageConfig) -> ImageConfig:
     """Returns the configuration with the size that images are cut or squeezed to."""
     field = "crop_size" if f.flag("do_center_crop", False) else "size"
     size = _side(f, field, image.size)
@@ -252,7 +252,7 @@ def _as_prepared(f: Fields, image: ImageConfig) -> ImageConfig:
     return replace(image, size=size)
 
 
-def _prepared(f: Fields, image: ImageConfig) -> ImageConfig:
+def _read_preparation(f: Fields, image: ImageConfig) -> ImageConfig:
     """Returns the configuration with what the preprocessor's file says."""
     for name in ("do_resize", "do_rescale", "do_normalize"):
         f.only(name, True)

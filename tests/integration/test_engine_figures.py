@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tacita.cli import main
-from tacita.measure import measure_prices
 from tacita.plans import engine
 from tacita.plans.presets import PRESETS
 from tacita.plans.prices.cost import Prices
+from tacita.schemes.measured.bench import measure_prices
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 

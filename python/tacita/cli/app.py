@@ -19,7 +19,7 @@ import typer
 from tacita.cli.ask import accuracy, classify
 from tacita.cli.bench import engine as bench
 from tacita.cli.console import MESSAGE, err, fail, shown
-from tacita.cli.plans import estimate, publish
+from tacita.cli.plans import estimate, prices, publish
 from tacita.cli.plans import plan as plan_command
 from tacita.cli.service import demo as demo_service
 from tacita.cli.service import keys, token
@@ -74,6 +74,7 @@ app.add_typer(token.app, name="token")
 app.command("demo-service")(demo_service.run)
 app.add_typer(keys.app, name="keys")
 app.command("estimate")(estimate.run)
+app.command("prices")(prices.run)
 app.command("accuracy")(accuracy.run)
 app.add_typer(bench.app, name="bench")
 

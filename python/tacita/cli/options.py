@@ -138,8 +138,8 @@ Prices = Annotated[
     option(
         "--prices",
         metavar=f"[FILE|{SHIPPED}]",
-        help="Price table of `tacita bench engine`, or the package's as it is, by which plans are the same "
-        "on every machine (default: what `tacita bench prices` measured here, else the package's, scaled).",
+        help="Price table of `tacita prices --json`, or the package's as it is, by which plans are the same "
+        "on every machine (default: what `tacita prices` measured here, else the package's, scaled).",
     ),
 ]
 TextFile = Annotated[

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from tacita import compiled
-from tacita.measure.clock import best_ms
 from tacita.plans import engine
 from tacita.progress import Progress
 from tacita.resources import peak_memory_gb, threads
+from tacita.schemes.measured.clock import best_ms
 
 PRESET, LIMBS = "n16_leveled", 10
 SHAPES = ((128, 128), (768, 768), (768, 3072))  # inputs, outputs

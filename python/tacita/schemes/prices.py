@@ -34,7 +34,7 @@ MOST_BYTES = 1 << 20
 MOST = 1e12  # of any number in a table; bytes are the largest
 YARDSTICKS, TRANSFORMS = 5, 4  # the best of so many runs of so many transforms; 20 ms
 BOOTSTRAP_PRICES = {(kind, how) for kind in ("complex", "real") for how in ("alone", "each")}
-AGAIN = "measure again: `tacita bench prices`; or delete the file; or pass --prices shipped"
+AGAIN = "measure again: `tacita prices`; or delete the file; or pass --prices shipped"
 
 
 def prices_here(preset: str) -> Prices | None:
@@ -56,7 +56,7 @@ def describe_prices(prices: Prices) -> str:
     'prices: AMD EPYC, 2 threads'
     """
     if prices.scale != 1.0:
-        return f"prices: {prices.origin} by this machine's yardstick; `tacita bench prices` measures its own"
+        return f"prices: {prices.origin} by this machine's yardstick; `tacita prices` measures its own"
     return f"prices: {prices.origin or f'{prices.machine}, {prices.threads} threads'}"
 
 

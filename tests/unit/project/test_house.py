@@ -35,7 +35,7 @@ LINES = {
     "packings": 7950,
     "planning": 4400,
     "plans": 3500,
-    "schemes": 1200,
+    "schemes": 1550,
     "server": 8600,
     "slots": 2600,
     "texts": 1950,

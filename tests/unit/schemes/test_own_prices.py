@@ -77,7 +77,7 @@ def test_damaged_prices_are_refused_and_say_so(
     path.write_text(json.dumps(data))
     with pytest.raises(FileError, match=message) as caught:
         measured_prices(16, tmp_path)
-    assert "tacita bench prices" in caught.value.hint
+    assert "tacita prices" in caught.value.hint
 
 
 def redone(data: dict[str, Any], change: Callable[[Any], None]) -> None:
@@ -111,7 +111,7 @@ def test_until_then_shipped_prices_are_scaled_and_plans_are_the_same(monkeypatch
     monkeypatch.setattr(own_prices.compiled, "native", engine, raising=False)
     here = scaled(shipped)
     assert here is not None and (here.scale, here.origin) == (0.5, "shipped, scaled by 0.50")
-    assert here.pace == 2.0 and "`tacita bench prices`" in describe_prices(here)
+    assert here.pace == 2.0 and "`tacita prices`" in describe_prices(here)
     plan = real_plan()
     circuit, parameters = circuit_of(plan, model()), PRESETS["insecure_toy_n10"]
     ours, theirs = (place_circuit(circuit, parameters, prices) for prices in (here, shipped))

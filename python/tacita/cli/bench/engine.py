@@ -13,7 +13,6 @@ from tacita.cli.bench import batch as bench_batch
 from tacita.cli.bench import generate as bench_generate
 from tacita.cli.bench import leaf as bench_leaf
 from tacita.cli.bench import one as bench_one
-from tacita.cli.bench import prices as bench_prices
 from tacita.cli.bench import service as bench_service
 from tacita.cli.bench import two_party as bench_two_party
 from tacita.cli.console import out, progress, reporting
@@ -28,7 +27,6 @@ app.command("dashformer")(bench_batch.dashformer)
 app.command("generate")(bench_generate.generate)
 app.command("leaf")(bench_leaf.leaf)
 app.command("one")(bench_one.one)
-app.command("prices")(bench_prices.prices)
 app.command("service")(bench_service.service)
 app.command("two-party")(bench_two_party.two_party)
 PriceFile = Annotated[

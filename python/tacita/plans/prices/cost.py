@@ -1,4 +1,4 @@
-"""Seconds of a circuit: operation counts of `sim` times a price table measured by `tacita bench engine`.
+"""Seconds of a circuit: operation counts of `sim` times a price table measured by `tacita prices`.
 
 A count is keyed by (operation, level, stage). A price is milliseconds by operation and number of limbs L =
 level + the limbs below level 0 (base prime and slots-to-coefficients primes); between measured limbs it is
@@ -121,12 +121,12 @@ class Prices:
 
     @staticmethod
     def load(path: Path) -> Prices:
-        """Reads a table written by `tacita bench engine`."""
+        """Reads a table written by `tacita prices`."""
         try:
             return Prices.from_json(json.loads(path.read_text()))
         except (OSError, ValueError) as error:
             raise PlanError(
-                f"{path}: not a price table ({error})", hint="write one with `tacita bench engine`"
+                f"{path}: not a price table ({error})", hint="write one with `tacita prices --json FILE`"
             ) from error
 
     @staticmethod
@@ -156,7 +156,7 @@ class Prices:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PlanError(
                 f"price table: a field is missing or unknown ({error})",
-                hint="write one with `tacita bench engine`",
+                hint="write one with `tacita prices --json FILE`",
             ) from error
 
     @cached_property
@@ -187,7 +187,7 @@ class Prices:
             return (alone + more * level) * self.bootstrap_ms["complex"]["each"] / 1e3
         if op not in self._curves:
             raise PlanError(
-                f"price table {self.source} has no operation {op!r}", hint="rerun `tacita bench engine`"
+                f"price table {self.source} has no operation {op!r}", hint="rerun `tacita prices`"
             )
         limbs, ms = self._curves[op]
         return _interpolate(level + self.limbs_at_level_0, limbs, ms) / 1e3

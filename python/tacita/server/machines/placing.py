@@ -161,7 +161,7 @@ def costs_of(plan: Plan, weights: int, cores: int, memory: float = MEMORY_GB) ->
     """Returns the costs of a plan on evaluators of so many cores. weights: their bytes.
 
     Fewer cores than the prices were measured on take as much longer; of more no gain is promised, since that
-    is for prices of such a machine to say (`tacita bench prices`).
+    is for prices of such a machine to say (`tacita prices`).
     """
     predicted = plan.prediction
     slower = max(1.0, predicted.threads / cores)

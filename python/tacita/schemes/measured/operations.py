@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacita import compiled
-from tacita.measure.clock import best_ms
-from tacita.measure.memory import spill_seconds_per_gb, touch_seconds_per_gb
 from tacita.plans.prices.cost import Sizes
 from tacita.resources import processor
+from tacita.schemes.measured.clock import best_ms
+from tacita.schemes.measured.memory import spill_seconds_per_gb, touch_seconds_per_gb
 
 if TYPE_CHECKING:
-    from tacita.measure.engine import Bench
+    from tacita.schemes.measured.bench import Bench
 
 HOIST_STEPS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
 LEVELS = (1, 4, 7, 10, 13)
@@ -41,7 +41,7 @@ def price_table(
     yardstick_ms: float,
     bootstrap_ms: dict[str, dict[str, float]],
     *,
-    source: str = "tacita bench engine",
+    source: str = "tacita prices",
     part: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, Any]:
     """The JSON content of a table that `tacita.plans.prices.cost.Prices` reads. part: told of each level.

@@ -1,4 +1,4 @@
-"""`tacita bench prices`: the machine's own prices, in a minute. From then on plans and estimates use them."""
+"""`tacita prices`: the machine's own prices, in a minute. From then on plans and estimates use them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from rich.table import Table
 from tacita.cli.console import out, progress, reporting, shown
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
 from tacita.errors import PlanError
-from tacita.measure import measure_prices
 from tacita.plans import engine as door
 from tacita.plans.presets import can_bootstrap
 from tacita.plans.prices.cost import Prices
+from tacita.schemes.measured.bench import measure_prices
 from tacita.schemes.prices import describe_prices, keep, measured_prices
 
 LEVEL = 9  # 12 limbs, as in the engine's figures
 
 
-def prices(preset: Preset = PRESET_DEFAULT, json: Json = None, allow_insecure: Insecure = False) -> None:
+def run(preset: Preset = PRESET_DEFAULT, json: Json = None, allow_insecure: Insecure = False) -> None:
     """Measure what operations cost here; plan, estimate and scheme auto use it from then on. A minute, 5 GB.
 
     Kept in the user's cache, for this processor, thread count and release. Anything else that runs beside it
@@ -27,8 +27,8 @@ def prices(preset: Preset = PRESET_DEFAULT, json: Json = None, allow_insecure: I
     info = door.describe(preset)
     door.require_secure(info, allow_insecure=allow_insecure)
     if not can_bootstrap(info):
-        raise PlanError(f"bench prices: {preset} has no bootstrapping", hint="formulas price its operations")
-    with progress("bench") as report:
+        raise PlanError(f"prices: {preset} has no bootstrapping", hint="formulas price its operations")
+    with progress("prices") as report:
         table = measure_prices(preset, allow_insecure=allow_insecure, progress=report)
     path = keep(table)
     with reporting(json, table):

@@ -1,0 +1,1 @@
+"""Measuring what plans and estimates need of this machine: `tacita prices`."""

@@ -26,7 +26,7 @@ BUILD_DIR := build
 # Processes of the unit tests, each of which takes a core and 1 GB, and of the other tests: 2 GB, but for the
 # one at full security, which takes 9. Those start processes of their own, and wait for them.
 TEST_WORKERS ?= 2
-PYTHON_CODE := .ci python tests evaluation fuzz training deploy docs/examples
+PYTHON_CODE := .ci bench python tests evaluation fuzz training deploy docs/examples
 
 # Of `make two-party`: labelled sentences for its accuracy, which is left out where the file is absent.
 SENTENCES ?= $(wildcard ../shared/data/sst2/validation.tsv)
@@ -190,7 +190,7 @@ fmt: $(DEPS)
 
 bench: setup
 	mkdir -p $(BUILD_DIR)
-	$(BIN)/tacita bench engine --json $(BUILD_DIR)/engine.json --prices $(BUILD_DIR)/prices.json
+	$(BIN)/python -m bench engine --json $(BUILD_DIR)/engine.json --prices $(BUILD_DIR)/prices.json
 
 figures: bench
 	$(BIN)/tacita demo --json $(BUILD_DIR)/demo.json
@@ -198,7 +198,7 @@ figures: bench
 
 two-party: setup
 	mkdir -p $(BUILD_DIR)
-	$(BIN)/tacita bench two-party --json $(BUILD_DIR)/two-party.json $(if $(SENTENCES),--data $(SENTENCES))
+	$(BIN)/python -m bench two-party --json $(BUILD_DIR)/two-party.json $(if $(SENTENCES),--data $(SENTENCES))
 	$(BIN)/python evaluation/two_party_figures.py --bench $(BUILD_DIR)/two-party.json
 
 $(CARGO_FUZZ):

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PYTHON = (".ci", "python", "tests", "evaluation", "fuzz", "training", "deploy", "docs/examples")
-SOURCES, UNIT = Path("python"), Path("tests/unit")
+PYTHON = (".ci", "bench", "python", "tests", "evaluation", "fuzz", "training", "deploy", "docs/examples")
+SOURCES, BENCH, UNIT = Path("python"), Path("bench"), Path("tests/unit")
 ALWAYS = UNIT / "project" / "test_docs_shape.py"
 TOY = ("--preset", "insecure_toy_n11", "--allow-insecure", "--tokens", "16")
 Graph = Mapping[str, frozenset[str]]  # module -> those that it imports
@@ -41,10 +41,10 @@ def git(root: Path, *words: str) -> list[str]:
 
 
 def graph_of(root: Path) -> Graph:
-    """Imports of the package and of the unit tests, also those within functions."""
+    """Imports of the package, the benches and the unit tests, also those within functions."""
     files = {
         module_of(path.relative_to(root)): path
-        for folder in (SOURCES, UNIT)
+        for folder in (SOURCES, BENCH, UNIT)
         for path in (root / folder).rglob("*.py")
     }
     return {
@@ -58,6 +58,8 @@ def module_of(path: Path) -> str:
 
     >>> module_of(Path("python/tacita/slots/__init__.py")), module_of(Path("tests/unit/tiny.py"))
     ('tacita.slots', 'tiny')
+    >>> module_of(Path("bench/leaf.py"))
+    'bench.leaf'
     """
     if path.is_relative_to(UNIT):  # whose folders are all in the path
         return path.stem
@@ -103,9 +105,14 @@ def nearest(module: str, graph: Graph) -> set[str]:
 def with_helpers(ring: set[str], graph: Graph) -> set[str]:
     """These and all files of tests that reach them through files of tests alone."""
     found = set(ring)
-    while more := {n for n, uses in graph.items() if "." not in n and n != "tacita" and uses & found} - found:
+    while more := {n for n, uses in graph.items() if helps(n) and uses & found} - found:
         found |= more
     return found
+
+
+def helps(name: str) -> bool:
+    """Whether it is a file of tests, none of which lies in a package."""
+    return "." not in name and name not in {"tacita", "bench"}
 
 
 def tests_of(files: Iterable[Path], root: Path) -> list[Path]:

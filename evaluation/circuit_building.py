@@ -17,7 +17,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tacita.measure.shapes import SHAPES, random_inputs, shaped_model
+import bench_on_path  # noqa: F401
+
+from bench.shapes import SHAPES, random_inputs, shaped_model
 from tacita.packings.base import Circuit
 from tacita.packings.lowering import build
 from tacita.planning.calibrate.calibrate import survey

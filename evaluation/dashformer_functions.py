@@ -16,12 +16,13 @@ import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import bench_on_path  # noqa: F401
 import numpy as np
 
+from bench.batch import probabilities
+from bench.dashformer import split
 from tacita.approx.spec import Spec, free_depth
 from tacita.checkpoint import Checkpoint, embed, load
-from tacita.measure.batch import probabilities
-from tacita.measure.dashformer import split
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import Accuracy, fit_circuit
 

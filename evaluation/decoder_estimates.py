@@ -17,13 +17,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import bench_on_path  # noqa: F401
 import numpy as np
 
+from bench.two_party.cases.case import Options
+from bench.two_party.cases.decoders import GPT2, LLAMA, SMOL
+from bench.two_party.cases.generate import Shape
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.measure.two_party.cases.case import Options
-from tacita.measure.two_party.cases.decoders import GPT2, LLAMA, SMOL
-from tacita.measure.two_party.cases.generate import Shape
 from tacita.packings.lowering import in_slots
 from tacita.plans.plan import Plan
 from tacita.plans.prices.cost import Prices

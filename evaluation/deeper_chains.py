@@ -21,10 +21,12 @@ from math import ceil
 from typing import Any
 from unittest.mock import patch
 
+import bench_on_path  # noqa: F401
+
+from bench.shapes import SHAPES, random_inputs, shaped_model
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.data import DEFAULT_MODEL
 from tacita.layouts.registry import Shape
-from tacita.measure.shapes import SHAPES, random_inputs, shaped_model
 from tacita.packings.base import Circuit
 from tacita.packings.lowering import build
 from tacita.planning import simulation

@@ -22,15 +22,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import bench_on_path  # noqa: F401
 import numpy as np
 from family_runs import MEMORY_GB, RUNS, SCHEMES, Run
 
 import tacita
+from bench.one import unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.errors import TacitaError
 from tacita.evaluate.keyring import fixed_bytes
-from tacita.measure.one import unrounded
 from tacita.models.base import WORDS
 from tacita.planning.calibrate.calibrate import load_texts
 from tacita.plans.answers import rounded

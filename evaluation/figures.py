@@ -1,4 +1,4 @@
-"""Writes the first tables of docs/benchmarks.md from the JSON files of `tacita bench engine` and
+"""Writes the first tables of docs/benchmarks.md from the JSON files of `python -m bench engine` and
 `tacita demo`.
 
     python evaluation/figures.py --engine engine.json [avx2.json scalar.json] --demo demo.json [--accuracy

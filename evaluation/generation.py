@@ -17,11 +17,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import bench_on_path  # noqa: F401
 import numpy as np
 
+from bench.two_party.cases.generate import TEXT
 from tacita.checkpoint import Checkpoint, load
 from tacita.generation.clear import Floats, Walker, Whole
-from tacita.measure.two_party.cases.generate import TEXT
 from tacita.planning.wish import Wish
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.texts.answer import softmax

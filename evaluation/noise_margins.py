@@ -21,14 +21,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import bench_on_path  # noqa: F401
 import numpy as np
 from families import LENGTHS, divided, length, lines_of, short, texts_of
 
 import tacita
+from bench.one import unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference
-from tacita.measure.one import unrounded
 from tacita.packings.approximated import approximated
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibration import Calibration

@@ -25,14 +25,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import bench_on_path  # noqa: F401
 import numpy as np
 
+from bench.batch import StageClock
 from tacita import _native
 from tacita.approx.variants.functions import Functions
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.checkpoint.reference import reference
 from tacita.layouts.registry import Shape
-from tacita.measure.batch import StageClock
 from tacita.models.bert import BertConfig
 from tacita.models.registry import tensor_shapes
 from tacita.packings.base import Circuit

@@ -1,6 +1,6 @@
 """Writes the two-party tables of docs/benchmarks.md and docs/benchmarks/two-party.md from measured JSON.
 
-    tacita bench two-party --json two-party.json
+    python -m bench two-party --json two-party.json
     python evaluation/two_party_peer.py --python DIR/bin/python --json peer.json
     python evaluation/two_party_figures.py --bench two-party.json [--peer peer.json]
 

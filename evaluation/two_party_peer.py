@@ -134,13 +134,12 @@ def best_trial(script: Path, case: str, options: argparse.Namespace) -> tuple[di
 
 
 def ours(pair: Pairing, options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, float]]:
-    """(the figures of `tacita bench two-party`, counted and loopback megabytes of the whole session)."""
+    """(the figures of `python -m bench two-party`, counted and loopback megabytes of the whole session)."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         words: list[Any] = [
             sys.executable,
             "-m",
-            "tacita",
             "bench",
             "two-party",
             "--plain",

@@ -5,9 +5,9 @@
 Two layers of width 128, two heads, 512 wide, 64 tokens kept as shares, 2,048 words; the largest logit is
 found on shares. The peer runs a case that is put into its script (`two_party_peer.py` says how to make PEER):
 one row through both layers, keys and values of 64 tokens as secret inputs, GELU in four segments, arg-max by
-its own operation. Ours is `tacita bench generate --shape gpt2-tiny`: a token behind a prompt of 64, with its
-part of what is prepared for 32, by `--new-tokens 33`. Both over bare TCP in a network namespace of their own,
-a core each; bytes are the loopback's for the peer and the channels' for ours.
+its own operation. Ours is `python -m bench generate --shape gpt2-tiny`: a token behind a prompt of 64, with
+its part of what is prepared for 32, by `--new-tokens 33`. Both over bare TCP in a network namespace of their
+own, a core each; bytes are the loopback's for the peer and the channels' for ours.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def ours(options: argparse.Namespace) -> dict[str, Any]:
     """The mean of the tokens behind the prompt."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        words: list[Any] = [sys.executable, "-m", "tacita", "bench", "generate", "--plain"]
+        words: list[Any] = [sys.executable, "-m", "bench", "generate", "--plain"]
         words += ["--shape", "gpt2-tiny", "--prompt-tokens", KEPT, "--new-tokens", NEW, "--json", report]
         namespaced(words, options.timeout)
         found = json.loads(report.read_text())

@@ -1,6 +1,6 @@
-"""Shared test settings: test folders can import each other's helpers, and nothing that this user keeps in a
-cache (prices of the machine, public parts) or as data (keys at services) is read or written. Linear algebra
-has one thread, as in commands: the processes of a run share the cores."""
+"""Shared test settings: test folders can import each other's helpers and `bench`, and nothing that this user
+keeps in a cache (prices of the machine, public parts) or as data (keys at services) is read or written.
+Linear algebra has one thread, as in commands: the processes of a run share the cores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tacita.resources import one_blas_thread
 
 os.environ.update(one_blas_thread())  # before numpy is imported
 UNIT = Path(__file__).parent / "unit"
-sys.path[:0] = [str(UNIT), *(str(folder) for folder in sorted(UNIT.iterdir()) if folder.is_dir())]
+FOLDERS = [UNIT.parents[1], UNIT, *(folder for folder in sorted(UNIT.iterdir()) if folder.is_dir())]
+sys.path[:0] = [str(folder) for folder in FOLDERS]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,19 +18,20 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import bench_on_path  # noqa: F401
 import numpy as np
 from large_models import SHAPES, random_tensors
 
+from bench.commands.batch import DASHFORMER_TOKENS
+from bench.dashformer import split
 from tacita import api
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.dashformer import SEQUENCES, convert
 from tacita.checkpoint.reference import reference
 from tacita.cli.ask.columns import read_examples
-from tacita.cli.bench.batch import DASHFORMER_TOKENS
 from tacita.client.public_cache import PublicCache
 from tacita.data import DEFAULT_MODEL
-from tacita.measure.dashformer import split
 from tacita.models.bert import BertConfig
 from tacita.packings import executor
 from tacita.planning.build import RESPONSE
@@ -107,7 +108,7 @@ def minilm_plan(scheme: str) -> Plan:
 
 
 def dashformer_plan(data: Path, scheme: str) -> Plan:
-    """As `tacita bench dashformer` makes it: sequences 257 to 456 calibrate, the others are the inputs."""
+    """As `python -m bench dashformer` makes it: sequences 257 to 456 calibrate, the others are the inputs."""
     with tempfile.TemporaryDirectory() as folder:
         made = convert(data, Path(folder) / "dashformer")
         model, examples = load(made), read_examples(made / SEQUENCES)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.__main__ import main
 from tacita.approx.fourier import FourierSpec, fit
-from tacita.cli import main
 from tacita.errors import KeyMissingError
 from tacita.slots.bootstraps import PHASE, RATIO, CoefficientLayout, CoefficientMatrix
 from tacita.slots.ckks import CkksBackend
@@ -176,8 +176,8 @@ def test_products_of_other_tokens_have_no_keys(engine: Engine) -> None:
 def test_the_bench_reports_both_routes(tmp_path: Path) -> None:
     sizes = "--tokens", "8", "--hidden", "96", "--inner", "200"
     out = tmp_path / "leaf.json"
-    assert main(["bench", "leaf", "--preset", PRESET, *sizes, "--json", str(out)]) == 2
-    assert main(["bench", "leaf", "--preset", PRESET, "--allow-insecure", *sizes, "--json", str(out)]) == 0
+    assert main(["leaf", "--preset", PRESET, *sizes, "--json", str(out)]) == 2
+    assert main(["leaf", "--preset", PRESET, "--allow-insecure", *sizes, "--json", str(out)]) == 0
     found = json.loads(out.read_text())
     assert found["poster"]["fc1_gelu_seconds"] == 53.4
     for route in ("leaf", "slots"):

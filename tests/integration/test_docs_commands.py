@@ -23,6 +23,7 @@ import typer
 from random_checkpoint import make_random_checkpoint, write_folder
 from test_cli import run
 
+from bench.commands.app import app as benches
 from tacita.cli.app import app
 from tacita.data import DEFAULT_DECODER
 
@@ -34,7 +35,8 @@ PORTS = ("7007", "7008", "8443")  # of the commands that are shown
 PORT = re.compile("|".join(PORTS))
 COMMAND = re.compile(r"^    tacita (.*)$", re.MULTILINE)
 CONTINUED = re.compile(r" \\\n +")
-INLINE = re.compile(r"`tacita ([^`]*)`")
+INLINE = re.compile(r"`(tacita|python -m bench) ([^`]*)`")
+PROGRAMS = {"tacita": app, "python -m bench": benches}
 TEXTS = [
     "a fine film",
     "the plot is dull",
@@ -105,10 +107,10 @@ def test_commands_run(
 
 @pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))
 def test_options_in_sentences_and_tables_exist(page: Path) -> None:
-    for command in INLINE.findall(page.read_text(encoding="utf-8")):
+    for program, command in INLINE.findall(page.read_text(encoding="utf-8")):
         words = shlex.split(command)
         given = {word for word in words if word.startswith("--")}
-        assert given <= options(*words), f"{page.name}: tacita {command}"
+        assert given <= options(*words, of=PROGRAMS[program]), f"{page.name}: {program} {command}"
 
 
 @contextlib.contextmanager
@@ -174,9 +176,9 @@ def without(words: list[str], names: dict[str, str]) -> Iterator[str]:
             yield word
 
 
-def options(*words: str) -> set[str]:
+def options(*words: str, of: typer.Typer = app) -> set[str]:
     """All options of the command, or the command of a group, that the words begin with."""
-    found = typer.main.get_command(app)
+    found = typer.main.get_command(of)
     for word in words:
         found = getattr(found, "commands", {}).get(word, found)
     return {name for option in found.params for name in (*option.opts, *option.secondary_opts)}

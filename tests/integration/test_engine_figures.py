@@ -1,4 +1,4 @@
-"""`tacita bench engine` writes the fields that it promises, and presets are what the engine says."""
+"""`python -m bench engine` writes the fields that it promises, and presets are what the engine says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tacita.cli import main
+from bench.__main__ import main
 from tacita.plans import engine
 from tacita.plans.presets import PRESETS
 from tacita.plans.prices.cost import Prices
@@ -32,7 +32,7 @@ def test_the_figures_and_the_price_table(tmp_path: Path) -> None:
         "--prices",
         str(table),
     ]
-    assert main(["bench", "engine", *options]) == 0
+    assert main(["engine", *options]) == 0
     found = json.loads(report.read_text())
     assert {"yardstick_ms", "ntt_ms", "rotate_ms", "mul_relin_ms", "rescale_ms", "threads"} <= set(found)
     wanted = {"seconds", "bits_average", "bits_worst", "levels_left", "log_qp", "keys_gb", "peak_rss_gb"}
@@ -61,4 +61,4 @@ def test_the_quick_prices() -> None:
 
 
 def test_insecure_benchmarks_must_be_asked_for() -> None:
-    assert main(["bench", "engine", "--preset", "insecure_toy_n11"]) == 2
+    assert main(["engine", "--preset", "insecure_toy_n11"]) == 2

@@ -23,9 +23,10 @@ import pytest
 from websockets.sync.client import connect as dial
 
 import tacita
+from bench.service.processes import family
+from tacita.cli.service.started import PATIENCE, Started, ended, started
 from tacita.client.connect import connect
 from tacita.errors import InputError, PeerError, RefusedError
-from tacita.measure.service.started import PATIENCE, Started, ended, family, started
 from tacita.plans import envelope, wire
 from tacita.plans import wire as receipt
 from tacita.two_party.protocol.party import new_identity
@@ -271,7 +272,7 @@ def test_the_demo_asks_by_both_schemes_and_leaves_nothing(tmp_path: Path) -> Non
 def test_under_load_all_is_right_and_in_turn(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     words = ["--clients", "2", "--callers", "6", "--asked", "3", "--waiting", "10", "--no-thor"]
-    run = [sys.executable, "-m", "tacita", "bench", "service", *words, "--json", str(report)]
+    run = [sys.executable, "-m", "bench", "service", *words, "--json", str(report)]
     done = subprocess.run(run, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     found = json.loads(report.read_text())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tacita.measure.service.started import Started, started
+from tacita.cli.service.started import Started, started
 from tacita.resources import raise_descriptors
 
 pytestmark = pytest.mark.native

@@ -17,7 +17,7 @@ from test_cluster import HASTE, MARK, children, require_nothing_left, running
 from test_service import TOY, Caller, started
 
 from tacita import api
-from tacita.measure.service.started import Started, ended
+from tacita.cli.service.started import Started, ended
 from tacita.plans import wire
 from tacita.schemes import base
 

@@ -19,8 +19,8 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 import tacita
+from tacita.cli.service.started import PATIENCE, Started, started
 from tacita.data import WEB
-from tacita.measure.service.started import PATIENCE, Started, started
 from tacita.texts.classes import Classes
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]

@@ -71,6 +71,14 @@ def test_the_wheel_holds_every_file_of_the_package_as_it_is_now(wheel: Path) -> 
             assert archive.read(name) == path.read_bytes(), f"{name} is another in the wheel: make wheel"
 
 
+def test_the_benches_stay_outside(wheel: Path, installed: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        inside = {name.split("/")[0] for name in archive.namelist()}
+    assert {name for name in inside if not name.endswith((".dist-info", ".libs"))} == {"tacita"}
+    found = run(installed, "python", "-c", "import importlib.util as u; print(u.find_spec('bench'))")
+    assert found.stdout.strip() == "None", found.stdout + found.stderr
+
+
 def test_it_is_imported_from_there_with_its_models(installed: Path) -> None:
     found = run(
         installed,

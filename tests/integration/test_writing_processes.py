@@ -26,9 +26,9 @@ from tiny_decoders import llama, logits
 import tacita
 from tacita.checkpoint import load
 from tacita.checkpoint.texts import FILE
+from tacita.cli.service.started import Started, started
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
-from tacita.measure.service.started import Started, started
 from tacita.texts.embed import tokenize
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

@@ -1,4 +1,4 @@
-"""A world for `tacita.measure.two_party` without the engine: parties that exchange bytes over a socket and
+"""A world for `bench.two_party` without the engine: parties that exchange bytes over a socket and
 count them."""
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from bench.two_party.cases.case import Array, Case, Options, Prepared, Report, decode, errors, mine
+from bench.two_party.child import Order, Reading
+from bench.two_party.cost import Cost
 from tacita.errors import InputError
-from tacita.measure.two_party.cases.case import Array, Case, Options, Prepared, Report, decode, errors, mine
-from tacita.measure.two_party.child import Order, Reading
-from tacita.measure.two_party.cost import Cost
 
 LENGTH = 100
 REFILLS = {"prepare/cot": Cost(0.5, 0.25, 1000, 3000, 1, 1)}  # of a session: 2,000 COTs

@@ -63,7 +63,7 @@ impl Split {
         }
     }
 
-    /// In units of a tenth of a relinearisation: what `tacita bench engine` measures at 10 limbs, rounded.
+    /// In units of a tenth of a relinearisation: what `python -m bench engine` measures at 10 limbs, rounded.
     fn price(&self) -> usize {
         10 * self.relinearisations + 3 * self.rescalings + 2 * self.products
     }

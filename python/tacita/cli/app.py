@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import typer
 
 from tacita.cli.ask import accuracy, classify
-from tacita.cli.bench import engine as bench
 from tacita.cli.console import MESSAGE, err, fail, shown
 from tacita.cli.plans import estimate, prices, publish
 from tacita.cli.plans import plan as plan_command
@@ -76,24 +75,24 @@ app.add_typer(keys.app, name="keys")
 app.command("estimate")(estimate.run)
 app.command("prices")(prices.run)
 app.command("accuracy")(accuracy.run)
-app.add_typer(bench.app, name="bench")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs one command and returns its exit status. What the package warns of is shown in one line each."""
+def main(arguments: list[str] | None = None, commands: typer.Typer = app) -> int:
+    """Runs one command and returns its exit status. What the package warns of is shown in one line each.
+    commands: `tacita`'s, or others that are to end as they do."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", KeyBudgetWarning)
         warnings.showwarning = _show_warning
-        return _run(arguments)
+        return _run(arguments, commands)
 
 
 def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
     err.print(f"[yellow]warning:[/yellow] {shown(str(message), MESSAGE)}", soft_wrap=True)
 
 
-def _run(arguments: list[str] | None) -> int:
+def _run(arguments: list[str] | None, commands: typer.Typer) -> int:
     try:
-        status = app(arguments if arguments is not None else sys.argv[1:], standalone_mode=False)
+        status = commands(arguments if arguments is not None else sys.argv[1:], standalone_mode=False)
     except TacitaError as error:
         fail(error)
         return 2

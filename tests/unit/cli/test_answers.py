@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from bench.commands import batch as bench_batch
 from tacita.api import Answer, plan
 from tacita.cli import console, report
 from tacita.cli.ask import accuracy, columns
 from tacita.cli.asked import numbers, status_of, summary_of
-from tacita.cli.bench import batch as bench_batch
 from tacita.cli.console import Screen, reporting
 from tacita.cli.plans import estimate
 from tacita.cli.plans import plan as plan_command

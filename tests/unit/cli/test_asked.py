@@ -101,7 +101,6 @@ def test_options_become_a_wish(tmp_path: Path) -> None:
         (["publish", "--scheme", "bumblebee"], "bumblebee answers over a connection"),
         (["demo", "--scheme", "bumblebee"], "bumblebee passes no files"),
         (["serve", "--scheme", "thor", "--insecure-plain-tcp"], "a server of thor waits for no connection"),
-        (["bench", "batch", "--scheme", "bumblebee", "--inputs", "1"], "bumblebee has no requests"),
         (["accuracy", "--data", "x.tsv", "--functions", "arion"], "--functions"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from plans import real_plan
 
+from bench.shapes import random_inputs, shaped_model
 from tacita.errors import ResourceError
 from tacita.evaluate.keyring import (
     IN_CIRCUIT,
@@ -20,7 +21,6 @@ from tacita.evaluate.keyring import (
     predicted_memory,
     server_bytes,
 )
-from tacita.measure.shapes import random_inputs, shaped_model
 from tacita.packings.lowering import build
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import fit_circuit

@@ -12,14 +12,14 @@ from circuits import build_batch_circuit, build_circuit
 from greedy import run_greedily
 from random_checkpoint import WORDS, make_random_checkpoint
 
+from bench.__main__ import main
+from bench.commands import batch as bench_batch
+from bench.dashformer import split
 from tacita import api
 from tacita.checkpoint import Checkpoint, pad_hidden
 from tacita.checkpoint.reference import reference
-from tacita.cli.app import main
-from tacita.cli.bench import batch as bench_batch
 from tacita.errors import InputError
 from tacita.layouts.columns import BatchShape
-from tacita.measure.dashformer import split
 from tacita.planning.calibrate.calibrate import Calibration, calibrate
 from tacita.planning.calibrate.excesses import largest_excess
 from tacita.planning.calibrate.samples import Sample
@@ -79,7 +79,7 @@ def test_a_batch_of_the_shipped_sentences_is_measured_on_others_than_calibrate(
         raise InputError("enough is known", hint="")
 
     monkeypatch.setattr(bench_batch, "_measured", measured)
-    assert main(["bench", "batch", "--inputs", "64", "--backend", "sim"]) == 2
+    assert main(["batch", "--inputs", "64", "--backend", "sim"]) == 2
     task = seen[0]
     assert task.calibration and len(task.texts) == 64
     assert not set(task.texts) & set(task.calibration)

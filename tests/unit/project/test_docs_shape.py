@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 WIDEST, LONGEST, MOST_FILES = 110, 400, 14
-FOLDERS = ("docs", "evaluation", "python", "requirements", "training")
+FOLDERS = ("bench", "docs", "evaluation", "python", "requirements", "training")
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *(page for name in FOLDERS for page in sorted((ROOT / name).rglob("*.md"))),
@@ -24,7 +24,7 @@ NAMED = re.compile(
     r"(?<![\w/:.$~<-])[\w.{][\w{},.-]+(?:/[\w{},.-]+)*(?:/|/[\w{},-]+\.(?:py|rs|md|toml))(?![\w/*])"
 )
 MADE = {"build/"}  # while it runs
-CODE = ("crates", "deploy", "docs", "evaluation", "fuzz", "python", "tests", "training", ".ci")
+CODE = ("bench", "crates", "deploy", "docs", "evaluation", "fuzz", "python", "tests", "training", ".ci")
 KINDS = ("*.py", "*.pyi", "*.rs", "Cargo.toml", "run")
 BUILT = {"target", "__pycache__"}
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

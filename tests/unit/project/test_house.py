@@ -30,7 +30,6 @@ LINES = {
     "evaluate": 2000,
     "generation": 650,
     "layouts": 2150,
-    "measure": 4350,
     "models": 2300,
     "packings": 7950,
     "planning": 4400,

@@ -1,19 +1,18 @@
-"""Code that no command or API call reaches is not a feature: every module of the package hangs on one of
-them."""
+"""Code that no command or API call reaches is not a feature: every module of the package, and of
+the benches, hangs on one of them."""
 
 from __future__ import annotations
 
 import grimp
 
-ENTRIES = ("tacita", "tacita.__main__", "tacita.cli")
+ENTRIES = ("tacita", "tacita.__main__", "tacita.cli", "bench", "bench.__main__")
 # Why a module may stand alone.
 ALONE = {
     "tacita.blocks.conformance": "exported suite of interpreters",
     "tacita.packings.conformance": "exported suite of packings",
     "tacita.slots.conformance": "exported suite of backends",
-    "tacita.measure.two_party.cases.catalogue": "`bench two-party` names it in its orders to its two "
-    "processes",
-    "tacita.measure.two_party.cases.decoders": "`bench generate` names it in its orders to its processes",
+    "bench.two_party.cases.catalogue": "`bench two-party` names it in its orders to its two processes",
+    "bench.two_party.cases.decoders": "`bench generate` names it in its orders to its processes",
     "tacita.server.workers.__main__": "the service starts it as a process that evaluates",
     "tacita.server.machines.serving.__main__": "the service starts it as a process that hands on to a node",
     "tacita.server.sessions.process": "the service starts it as a process of sessions",
@@ -21,7 +20,7 @@ ALONE = {
 
 
 def test_every_module_is_reached() -> None:
-    graph = grimp.build_graph("tacita")
+    graph = grimp.build_graph("tacita", "bench")
     seen, waiting = set[str](), [*ENTRIES, *ALONE]
     while waiting:
         name = waiting.pop()
@@ -39,4 +38,4 @@ def test_what_stands_alone_is_still_there() -> None:
 
 
 def graph_has(names: dict[str, str]) -> bool:
-    return set(names) <= set(grimp.build_graph("tacita").modules)
+    return set(names) <= set(grimp.build_graph("tacita", "bench").modules)

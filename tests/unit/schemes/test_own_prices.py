@@ -14,9 +14,9 @@ import pytest
 from plans import model, real_plan
 from test_cli import run
 
+from bench.worst import by_worst, compared
 from tacita.errors import FileError
 from tacita.evaluate.keyring import fixed_bytes
-from tacita.measure.worst import by_worst, compared
 from tacita.planning.build import place_circuit
 from tacita.planning.circuit import circuit_of
 from tacita.plans.presets import PRESETS

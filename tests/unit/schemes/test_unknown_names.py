@@ -14,6 +14,7 @@ from circuits import build_batch_circuit, build_circuit
 from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file
 
+from bench.two_party.pair import Pair, _take
 from tacita import api
 from tacita.approx.variants.functions import Functions
 from tacita.blocks.floats import FloatTensors
@@ -24,7 +25,6 @@ from tacita.checkpoint.weights import read_tensors
 from tacita.errors import CheckpointError, FileError, InputError, PlanError, ShapeError, TacitaError
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import Shape
-from tacita.measure.two_party.pair import Pair, _take
 from tacita.models.shared.config import Names
 from tacita.planning.simulation import Phases
 from tacita.planning.wish import Wish, objective_of

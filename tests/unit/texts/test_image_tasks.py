@@ -12,11 +12,11 @@ from random_checkpoint import random_tensors
 from test_families import folder_of
 
 import tacita
+from bench.one import unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint, from_tensors, load
 from tacita.checkpoint.reference import reference
 from tacita.errors import FileError, InputError
-from tacita.measure.one import unrounded
 from tacita.models.vit import ViTConfig
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.calibrate.calibration import AttentionCalibration, NormCalibration

@@ -15,7 +15,7 @@ from tacita.extras import needing
 from tacita.plans.scheme import BUMBLEBEE
 
 if TYPE_CHECKING:
-    from tacita.measure.service.started import Started
+    from tacita.cli.service.started import Started
 
 TEXTS = {"thor": "a film of quiet beauty", BUMBLEBEE: "a waste of time"}
 Text = Annotated[str | None, typer.Option("--text", help="What both clients ask.", show_default=False)]
@@ -29,7 +29,7 @@ def run(
 ) -> None:
     """Start a server, ask it by both of its schemes, and stop it."""
     with needing("service", "demo-service"), needing("client", "demo-service"):
-        from tacita.measure.service.started import started
+        from tacita.cli.service.started import started
     options = ["--schemes", ",".join(TEXTS), "--tokens", str(tokens), "--preset", preset]
     options += ["--allow-insecure"] if allow_insecure else []
     with tempfile.TemporaryDirectory(prefix="tacita-service-") as name:

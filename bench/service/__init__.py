@@ -1,0 +1,1 @@
+"""A service under load."""

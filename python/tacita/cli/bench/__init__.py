@@ -1,1 +1,0 @@
-"""`tacita bench`: measurements of the engine, of batches and of two parties."""

@@ -1,0 +1,101 @@
+"""A `tacita serve --https` of one's own: a process on this machine, for as long as a block lasts."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from tacita.errors import ResourceError
+
+LISTENING = "listening on "
+PATIENCE = 600.0  # seconds for plans, workers and models
+ENDING = 60.0  # seconds for the server to end by itself
+
+
+@dataclass(frozen=True)
+class Started:
+    """url: where it listens. certificate: to trust. data: the server's folder. said: what it printed."""
+
+    url: str
+    certificate: Path
+    data: Path
+    process: subprocess.Popen[str]
+    said: Sequence[str]
+
+    def token(self, name: str, *options: str) -> str:
+        """A new client's, made as an operator makes it."""
+        command = [sys.executable, "-m", "tacita", "token", "add", name, "--data", str(self.data), *options]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@contextmanager
+def started(
+    folder: Path,
+    *options: str,
+    log: IO[str] | None = None,
+    plain: bool = False,
+    descriptors: int | None = None,
+) -> Iterator[Started]:
+    """A server with data and certificate in this folder; a second on the same folder goes on where the first
+    stood. options: of `tacita serve`. log: where its standard error goes (default: this process's). plain:
+    HTTP without TLS, for this machine alone. descriptors: how many the server may have, None for as many as
+    this process.
+
+    Raises ResourceError where it does not come to listen.
+    """
+    tls, data = folder / "tls", folder / "data"
+    secured = ["--insecure-plain-tcp"] if plain else ["--new-certificate", str(tls)]
+    places = ["--https", "127.0.0.1:0", *secured, "--data", str(data)]
+    limited = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh"] if descriptors else []
+    command = [*limited, sys.executable, "-m", "tacita", "serve", *places, *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
+    lines: queue.Queue[str | None] = queue.Queue()
+    reading = threading.Thread(target=_pass_on, args=(process.stdout, lines), daemon=True)
+    reading.start()
+    try:
+        said = _heard(lines)
+        url = said[-1].removeprefix(LISTENING).partition(",")[0]
+        yield Started(url, tls / "certificate.pem", data, process, said)
+    finally:
+        ended(process)
+        reading.join(ENDING)
+
+
+def ended(process: subprocess.Popen[str]) -> int:
+    """Its exit status, once it has been asked to end."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        return process.wait(ENDING)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _heard(lines: queue.Queue[str | None]) -> list[str]:
+    """Those up to the one that says where it listens."""
+    said: list[str] = []
+    while not (said and said[-1].startswith(LISTENING)):
+        try:
+            line = lines.get(timeout=PATIENCE)
+        except queue.Empty:
+            line = None
+        if line is None:
+            raise ResourceError("the server did not start", hint="its standard error says why")
+        said.append(line)
+    return said
+
+
+def _pass_on(output: IO[str] | None, lines: queue.Queue[str | None]) -> None:
+    assert output is not None  # it is a pipe
+    with output:
+        for line in output:
+            lines.put(line.rstrip())
+    lines.put(None)

@@ -1,7 +1,0 @@
-"""`tacita bench two-party`: building blocks and whole models of the two-party mode, each run by two processes
-on this machine."""
-
-from tacita.measure.two_party.bench import measure_case, summary
-from tacita.measure.two_party.links import LINKS, Link
-
-__all__ = ["LINKS", "Link", "measure_case", "summary"]

@@ -1,0 +1,164 @@
+"""`python -m bench batch` and `dashformer`: the fields of their reports, and the figures in them, on plain,
+sim and a toy ring."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import dashformer
+import numpy as np
+import pytest
+from random_checkpoint import make_random_checkpoint, write_folder
+
+from bench.__main__ import main
+from bench.batch import StageClock, quality
+from tacita.progress import Progress
+
+FIELDS = {
+    "scheme", "tokens", "inputs", "wall_seconds", "seconds_per_input", "stages", "agreement", "accuracy",
+    "max_abs_error", "bootstraps", "rotations", "key_switches", "peak_rss_gb", "spill_gb", "parameters",
+    "threads", "bytes",
+}  # fmt: skip
+TOY = ["--preset", "insecure_toy_n10", "--allow-insecure"]
+
+
+def bench(*arguments: str) -> tuple[int, str, str]:
+    """(exit status, stdout, stderr)."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(list(arguments))
+    return status, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.tsv"
+    rows = [("a fine film", 1), ("the plot is dull", 0), ("never boring", 1), ("a very bad film", 0)]
+    path.write_text("sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
+    return path
+
+
+def check(found: dict, inputs: int) -> None:
+    assert set(found) >= FIELDS
+    assert found["inputs"] == inputs
+    assert found["seconds_per_input"] == pytest.approx(found["wall_seconds"] / inputs)
+    assert found["key_switches"] > found["rotations"] > 0
+    assert all(set(row) == {"name", "seconds", "predicted_seconds"} for row in found["stages"])
+    assert sum(row["seconds"] for row in found["stages"]) <= found["seconds"]["evaluate"]
+    assert found["encrypted"] == (found["backend"] == "ckks")
+    assert (found["parameters"] or {}).get("preset") == ("insecure_toy_n10" if found["encrypted"] else None)
+
+
+def test_a_scheme_without_requests_is_refused_before_any_work() -> None:
+    status, out, err = bench("batch", "--scheme", "bumblebee", "--inputs", "1")
+    assert (status, out) == (2, "")
+    assert "bumblebee has no requests (python -m bench two-party" in " ".join(err.split())
+
+
+@pytest.mark.parametrize("scheme", ["arion", "moai"])
+def test_batch_on_plain_reports_every_field(scheme: str, labelled: Path, tmp_path: Path) -> None:
+    model, report = write_folder(make_random_checkpoint(), tmp_path / "model"), tmp_path / "report.json"
+    options = ["--model", str(model), "--tokens", "16", "--backend", "plain", *TOY]
+    status, out, err = bench(
+        "batch",
+        "--scheme",
+        scheme,
+        "--inputs",
+        "5",
+        "--texts",
+        str(labelled),
+        *options,
+        "--json",
+        str(report),
+    )
+    assert status == 0, err
+    found = json.loads(report.read_text())
+    check(found, 5)
+    assert found["scheme"] == scheme
+    assert 0.0 <= found["accuracy"] <= 1.0
+    assert "an input" in out
+
+
+def test_quality_compares_with_reference_and_labels() -> None:
+    reference = np.array([[1.0, 0.0], [0.0, 2.0], [0.5, 0.4]])
+    logits = reference + np.array([[0.01, 0.0], [0.0, -0.02], [0.0, 0.2]])
+    found = quality(logits, reference, [0, 1, 0], softmax=True)
+    assert found["agreement"] == pytest.approx(2 / 3)
+    assert (found["accuracy"], found["reference_accuracy"]) == (pytest.approx(2 / 3), 1.0)
+    assert found["max_abs_error"] == pytest.approx(0.2)
+    shift = 1 / (1 + np.exp(-0.1)) - 1 / (1 + np.exp(0.1))
+    assert found["max_softmax_error"] == pytest.approx(shift, rel=1e-6)
+    assert quality(logits, reference)["accuracy"] is None
+
+
+def test_stage_clock_adds_up_several_runs() -> None:
+    clock = StageClock()
+    for begin in (0.0, 1.0):
+        for index, (name, now) in enumerate([("a", 0.0), ("b", 2.0 + begin), ("done", 5.0)]):
+            clock(Progress(name, index, 2, now, 0.0))
+    assert clock.seconds == {"a": 5.0, "b": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["dashformer", "--model", "/nowhere"], "not a folder"),
+        (
+            ["dashformer"],
+            "bench dashformer: no model (python -m bench dashformer --data DIR, with the DASHformer",
+        ),
+        (
+            ["dashformer", "--data", "/nowhere"],
+            "has neither weights/ and example_AA_sequences.list nor sequences.tsv",
+        ),
+        (["batch", "--texts", "/nowhere.tsv"], "cannot be read"),
+    ],
+)
+def test_errors_are_one_line(arguments: list[str], message: str) -> None:
+    status, _, err = bench(*arguments)
+    assert status == 2
+    assert message in err
+
+
+def test_data_that_only_look_published_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "example_AA_sequences.list").write_text("A L G,3\n")
+    status, _, err = bench("dashformer", "--data", str(tmp_path))
+    assert status == 2
+    assert "not the published DASHformer" in err
+    assert "its folder has weights/*.csv" in err
+
+
+@pytest.mark.skipif(not dashformer.available(), reason=dashformer.MISSING)
+@pytest.mark.parametrize("backend", ["plain", "sim"])
+def test_the_published_data_are_enough(backend: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    options = ["--data", str(dashformer.DATA), "--inputs", "4", "--backend", backend, "--json", str(report)]
+    status, out, err = bench("dashformer", *options)
+    assert status == 0, err
+    found = json.loads(report.read_text())
+    assert (found["model"], found["inputs"], found["agreement"]) == ("dashformer", 4, 1.0)
+    assert found["max_softmax_error"] < 0.02
+    assert f"none: {backend} encrypts nothing" in out
+
+
+@pytest.mark.native
+def test_an_encrypted_batch_goes_through_files_and_equals_plain(labelled: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    model, work = write_folder(make_random_checkpoint(), tmp_path / "model"), tmp_path / "work"
+    options = ["--inputs", "4", "--texts", str(labelled), "--model", str(model), "--tokens", "16", *TOY]
+    found = {}
+    for backend, more in (("plain", []), ("ckks", ["--work", str(work)])):
+        report = tmp_path / f"{backend}.json"
+        status, _, err = bench("batch", *options, "--backend", backend, *more, "--json", str(report))
+        assert status == 0, err
+        found[backend] = json.loads(report.read_text())
+        check(found[backend], 4)
+    assert found["ckks"]["max_abs_error"] == pytest.approx(found["plain"]["max_abs_error"], abs=0.005)
+    assert found["ckks"]["agreement"] == 1.0
+    assert set(found["ckks"]["seconds"]) == {"plan", "keygen", "encrypt", "evaluate", "decrypt"}
+    assert all(found["ckks"]["bytes"][name] > 0 for name in ("evaluation_keys", "request", "response"))
+    assert (work / "plan.json").is_file()

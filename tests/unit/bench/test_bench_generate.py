@@ -1,0 +1,45 @@
+"""`python -m bench generate`: its figures of a shape cut down, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.__main__ import main
+from bench.commands.generate import WORLD
+from bench.two_party import measure_case
+from bench.two_party.bench import Settings, cases
+from bench.two_party.cases.case import Options
+from tacita.two_party.plan.writing_cost import Writing
+
+native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+HOW = Settings(small=True, world=WORLD, prompt=6, new=3, tls=False)
+
+
+@pytest.mark.parametrize("shape", ["gpt2", "smollm2"])
+def test_figures_of_a_prompt_and_of_a_token(shape: str) -> None:
+    found = measure_case(shape, settings=HOW)
+    assert found["agreement"] == 1.0 and found["kl"] < 1e-3 and len(found["peak_rss_gb"]) == 2
+    assert found["prefill"]["steps"] == 1 and found["token"]["steps"] == 2
+    for figures in (found["prefill"], found["token"]):
+        assert figures["wall_seconds"] > 0.0 and figures["rounds"] > 50 and len(figures["cpu_seconds"]) == 2
+    sent = found["prefill"]["megabytes"] + 2 * found["token"]["megabytes"]
+    assert sent == pytest.approx(found["as_measured"]["megabytes"], rel=1e-6)
+
+
+def test_a_model_or_a_shape() -> None:
+    assert main(["generate"]) == 2
+    assert main(["generate", "--shape", "gpt5"]) == 2
+    assert main(["generate", "--shape", "gpt2", "--model", "somewhere"]) == 2
+
+
+@pytest.mark.parametrize("shape", ["gpt2", "smollm2"])
+def test_what_is_counted_is_what_is_sent(shape: str) -> None:
+    """To a quarter, in all: the transfers that are made in one go fall on any step."""
+    found, case = measure_case(shape, settings=HOW), cases(HOW)[shape]
+    options = Options(small=True, prompt=HOW.prompt, new=HOW.new)
+    plan = case.plan(case.checkpoint(options), options)
+    writing = Writing.of(plan, HOW.prompt)
+    ahead = writing.ahead.bits  # once: a ciphertext holds 32 rows as well as two
+    counted = (writing.prompt.bits + ahead + 2 * writing.token.bits) / 8e6
+    assert found["megabytes"] == pytest.approx(counted, rel=0.25)

@@ -1,0 +1,347 @@
+"""`python -m bench two-party`: two processes, their figures, their failures; and the cases' own
+arithmetic."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import two_party_world
+
+from bench.__main__ import main
+from bench.two_party import measure_case
+from bench.two_party.bench import Settings, cases
+from bench.two_party.cases.case import Options, decode, encode, errors, mine
+from bench.two_party.cases.models import BertBaseShape, TinyShape
+from bench.two_party.cost import Cost, Run, difference, refills
+from bench.two_party.links import LAN, LINKS, LOOPBACK, WAN
+from bench.two_party.pair import cores
+from tacita.blocks.meaning import Meaning
+from tacita.blocks.weights import Weights
+from tacita.checkpoint.reference import reference
+from tacita.errors import TacitaError
+from tacita.models.registry import forward
+from tacita.two_party.arithmetic.fixed import FixedTensors
+
+FIELDS = {
+    "wall_seconds", "cpu_seconds", "megabytes", "rounds", "max_abs_error", "peak_rss_gb", "setup_seconds",
+    "setup_megabytes", "operations", "lan_seconds", "wan_seconds", "as_measured", "without_cots", "cots",
+    "link",
+}  # fmt: skip
+REQUIRED = {
+    "matmul_128_768_768", "matmul_1_50257_768", "gelu_65536", "softmax_960_180", "less_65536", "ferret",
+    "default_model", "tiny_shape", "minilm", "bert_base_shape", "bert_large_shape", "vit_base_shape",
+    "accuracy",
+}  # fmt: skip
+FAKE = Settings(world="two_party_world")
+PRICE = two_party_world.REFILLS["prepare/cot"].times(1 / 2000)
+
+
+def bench(*arguments: str) -> tuple[int, str, str]:
+    """(exit status, stdout, stderr)."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(list(arguments))
+    return status, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command on the fake world, without the engine's yardstick."""
+    monkeypatch.setattr("bench.two_party.bench.WORLD", "two_party_world")
+    monkeypatch.setattr(
+        "bench.commands.two_party.Settings", lambda **fields: Settings(**fields, world="two_party_world")
+    )
+    monkeypatch.setattr("bench.commands.two_party.cases", lambda how: cases(how))
+    machine = {"machine": "a test", "threads": 1, "transport": "none", "yardstick_ms": 1.0}
+    monkeypatch.setattr("bench.commands.two_party.summary", lambda how: dict(machine))
+
+
+def test_a_case_reports_what_both_processes_did() -> None:
+    seen: list[tuple[str, str]] = []
+    found = measure_case("swap", settings=FAKE, watch=lambda role, stage, done: seen.append((role, stage)))
+    assert set(found) >= FIELDS
+    assert found["max_abs_error"] <= 2.0**-19
+    size = 8 * two_party_world.LENGTH
+    assert found["as_measured"]["megabytes"] == pytest.approx(2 * size / 1e6)
+    assert found["setup_megabytes"] == pytest.approx(2 * 1008 / 1e6)
+    assert found["megabytes"] == pytest.approx((2 * size + 2 * 500 * PRICE.sent) / 1e6)
+    assert found["cots"]["used"] == 500 and found["cots"]["bytes_per_cot"] == pytest.approx(2 * PRICE.sent)
+    assert found["cpu_seconds"][0] - found["without_cots"]["cpu_seconds"][0] == pytest.approx(500 * PRICE.cpu)
+    assert found["rounds"] == 2  # its own, and a quarter of a refill's, rounded up
+    assert {("client", "set-up"), ("server", "run"), ("client", "warm-up")} <= set(seen)
+    assert all(0.01 < gigabytes < 1.0 for gigabytes in found["peak_rss_gb"])
+    assert found["pid"] != os.getpid()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
+def test_each_party_has_a_core_of_its_own() -> None:
+    assert measure_case("swap", settings=FAKE)["cores"] == cores(1)[:1]
+    assert cores(1)[0] != cores(1)[1]
+    assert cores(2) == [-1, -1]
+
+
+def test_slower_links_are_computed_from_bytes_and_rounds() -> None:
+    assert LAN.seconds(2.0, 125e6, 10) == pytest.approx(2.0 + 1.0 + 0.005)
+    assert WAN.seconds(0.0, 50e6, 1) == pytest.approx(1.0 + 0.004)
+    assert LOOPBACK.seconds(1.5, 1e9, 100) == 1.5
+    found = measure_case("swap", [LINKS["loopback"], LINKS["wan"]], FAKE)
+    assert found["wan_seconds"] >= found["wall_seconds"] + found["rounds"] * WAN.round_trip
+    assert found["wan_measured_seconds"] > 0.0 and "lan_measured_seconds" not in found
+
+
+def test_the_party_that_failed_first_is_quoted() -> None:
+    with pytest.raises(TacitaError, match="server: the weights are not there") as caught:
+        measure_case("failing", settings=FAKE)
+    assert caught.value.hint == "look for them"
+
+
+def test_a_party_that_dies_is_told_from_its_log() -> None:
+    with pytest.raises(TacitaError, match="client: ended with status 9: Killed by a test"):
+        measure_case("crashing", settings=FAKE)
+
+
+def test_parties_end_with_the_command(tmp_path: Path) -> None:
+    code = "from bench.two_party import measure_case; from test_bench_two_party import FAKE\n"
+    code += "measure_case('endless', settings=FAKE)"
+    environment = {**os.environ, "TACITA_TEST_FOLDER": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    files = [tmp_path / f"{role}.pid" for role in ("client", "server")]
+    wait_for(lambda: all(file.exists() and file.read_text() for file in files))
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    wait_for(lambda: not any(alive(int(file.read_text())) for file in files))
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition: object, seconds: float = 20.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < until, "waited too long"
+        time.sleep(0.05)
+
+
+def test_cots_are_booked_at_the_price_of_those_made_in_the_run_or_else_in_the_session() -> None:
+    whole, refilled = Cost(10, 8, 1000, 0, 20, 1), Cost(4, 4, 600, 0, 2, 1)
+    run = Run(
+        whole, refilled, session=Cost(8, 8, 1200, 0, 4, 2), refill=200, made=400, used=100, operations={}
+    )
+    assert run.amortised == Cost(6 + 2, 4 + 2, 400 + 300, 0, 18 + 1, 0.5)
+    assert replace(run, refill=0, refilled=Cost()).amortised == whole + run.session.times(100 / 400)
+    assert replace(run, made=0, refill=0, refilled=Cost()).amortised == whole
+    assert Run.from_dict(json.loads(json.dumps(run.as_dict()))) == run
+
+
+def test_refills_inside_refills_count_once() -> None:
+    costs = {
+        "gelu/less/cot": Cost(wall=1),
+        "cot": Cost(wall=2),
+        "cot/x/cot": Cost(wall=100),
+        "gelu": Cost(wall=50),
+    }
+    assert refills(costs).wall == 3
+    before = {"gelu": Cost(wall=1, calls=2), "less": Cost(calls=1)}
+    after = {"gelu": Cost(wall=3, calls=3), "less": Cost(calls=1), "new": Cost(calls=1)}
+    assert difference(after, before) == {"gelu": Cost(wall=2, calls=1), "new": Cost(calls=1)}
+
+
+def test_shares_add_up_to_fixed_point() -> None:
+    values = np.array([0.0, -1.5, 2.0**44, -(2.0**44), 1 / 3])
+    left, right = (mine(values, np.random.default_rng(1), client=client) for client in (True, False))
+    assert not np.array_equal(left, encode(values))
+    np.testing.assert_allclose(decode(left + right), values, atol=2.0**-19)
+    assert errors(values + np.eye(5)[1] / 2, values) == {
+        "max_abs_error": 0.5,
+        "mean_abs_error": pytest.approx(0.1),
+    }
+
+
+def test_every_case_that_is_asked_for_exists() -> None:
+    assert set(cases()) >= REQUIRED
+
+
+@pytest.mark.usefixtures("fake")
+def test_the_command_writes_a_report_and_a_table(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    status, out, err = bench("two-party", "--case", "swap", "--json", str(report), "--profile")
+    assert status == 0, err
+    found = json.loads(report.read_text())
+    assert set(found["cases"]["swap"]) >= FIELDS
+    assert found["wall_seconds"] == found["cases"]["swap"]["wall_seconds"]  # a single case is at the top too
+    assert "swap, by operation" in out and "a test" in out
+
+
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [("nothing", "one of swap"), ("absent", "no such model"), ("failing", "the weights are not there")],
+)
+def test_errors_are_one_line(case: str, message: str) -> None:
+    status, _, err = bench("two-party", "--case", case)
+    assert status == 2
+    assert message in err and "Traceback" not in err
+
+
+@pytest.mark.usefixtures("fake")
+def test_without_a_case_those_that_cannot_run_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = {name: two_party_world.CASES[name] for name in ("absent", "swap")}
+    monkeypatch.setattr(two_party_world, "CASES", few)
+    report = tmp_path / "report.json"
+    status, _, err = bench("two-party", "--json", str(report))
+    assert status == 0 and "left out: bench: absent" in err
+    assert list(json.loads(report.read_text())["cases"]) == ["swap"]
+
+
+SMALL = Options(small=True)
+
+
+def exact(name: str) -> np.ndarray:
+    """The float result of a small case, computed here."""
+    inputs = cases()[name].inputs(SMALL)  # type: ignore[attr-defined]
+    match name:
+        case "gelu_65536":
+            return np.array([0.5 * x * (1.0 + math.erf(x / math.sqrt(2.0))) for x in inputs])
+        case "softmax_960_180":
+            return np.exp(inputs) / np.exp(inputs).sum(axis=1, keepdims=True)
+        case _:
+            return inputs[0] @ inputs[1]
+
+
+@pytest.mark.parametrize("name", ["gelu_65536", "softmax_960_180", "matmul_128_768_768"])
+def test_cases_score_the_exact_result_zero_and_a_wrong_one_not(name: str) -> None:
+    wanted = exact(name)
+    client = np.random.default_rng(5).integers(0, 2**64, wanted.shape, dtype=np.uint64)
+    judged = cases()[name].judge(client, encode(wanted) - client, SMALL)
+    assert judged["max_abs_error"] <= 2.0**-19
+    wrong = wanted.copy()
+    wrong.flat[-1] += 0.25
+    assert cases()[name].judge(client, encode(wrong) - client, SMALL)["max_abs_error"] == pytest.approx(
+        0.25, abs=1e-5
+    )
+
+
+def test_the_comparison_case_scores_bits() -> None:
+    case = cases()["less_65536"]
+    bits = (case.inputs(SMALL) < 0.1).astype(np.uint8)  # type: ignore[attr-defined]
+    client = np.random.default_rng(5).integers(0, 2, bits.shape, dtype=np.uint8)
+    assert case.judge(client, client ^ bits, SMALL)["max_abs_error"] == 0.0
+    bits[3] ^= 1
+    assert case.judge(client, client ^ bits, SMALL)["max_abs_error"] == 1.0
+
+
+def test_the_transfers_case_scores_those_that_were_wrong() -> None:
+    """What each party holds: transfers made, and how many of those shown were wrong."""
+    case = cases()["ferret"]
+    right = np.array([5_000, 0])
+    assert case.judge(right, right, SMALL)["max_abs_error"] == 0.0
+    assert case.judge(np.array([5_000, 3]), np.array([5_000, 3]), SMALL)["max_abs_error"] == 3.0
+    assert case.judge(right, np.array([4_999, 0]), SMALL)["max_abs_error"] == 1.0
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """evaluation/two_party_figures.py."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "evaluation"))
+    return importlib.import_module("two_party_figures")
+
+
+def measured(**more: object) -> dict[str, object]:
+    found = {
+        "wall_seconds": 1.5,
+        "cpu_seconds": [0.25, 0.75],
+        "megabytes": 3.0,
+        "rounds": 7,
+        "max_abs_error": 1e-3,
+    }
+    return found | {"peak_rss_gb": [0.1, 0.2], "lan_seconds": 1.6, "wan_seconds": 2.0} | more
+
+
+def test_the_tables_hold_what_was_measured_and_nothing_else(figures: ModuleType) -> None:
+    machine = {"machine": "a test", "cores": 2, "threads": 1, "transport": "TLS 1.3", "yardstick_ms": 0.9}
+    ferret = measured(session_cots_per_second=12.3e6, bytes_per_cot=0.17)
+    cases = {"gelu_65536": measured(wan_measured_seconds=2.5), "ferret": ferret}
+    lines = list(figures.ours(machine | {"cases": cases}))
+    rows = [line for line in lines if line.startswith("| GELU") or line.startswith("| softmax")]
+    assert rows == [
+        "| GELU, 2^16 values | 1.50 | 0.25, 0.75 | 3.00 | 7 | 1.0e-03 | 0.10, 0.20 | 1.6, 2.0 / 2.5 | "
+        "1.5 CPU-s a party, 26 MB, 2e-2 |"
+    ]
+    assert "12.3 million a second a core at 0.17 bytes" in lines[-1]
+
+
+def test_the_comparison_divides_cpu_seconds_and_carried_megabytes(figures: ModuleType) -> None:
+    peer = measured(cpu_seconds=[3.0, 2.0], megabytes=12.0)
+    row = {"case": "less_65536", "note": "", "peer": peer, "ours": measured(loopback_megabytes=4.0)}
+    alone = {"case": "gelu_65536", "note": "", "peer": peer, "ours": None}
+    lines = list(figures.beside({"rows": [row, alone]}))
+    assert len(lines) == 3 and lines[-1].endswith("| 5.0 | 3.0 |")
+
+
+def test_the_figures_go_between_their_markers(figures: ModuleType) -> None:
+    page = figures.PAGE.read_text(encoding="utf-8")
+    assert page.count(figures.BEGIN) == page.count(figures.END) == 1
+    assert figures.replaced(
+        f"a\n{figures.BEGIN}old\n{figures.END}b\n", "new\n", figures.BEGIN, figures.END
+    ) == (f"a\n{figures.BEGIN}new\n{figures.END}b\n")
+
+
+@pytest.mark.parametrize("case", [BertBaseShape(), TinyShape()], ids=lambda case: case.name)
+def test_the_measured_input_of_random_weights_keeps_to_its_bounds(case: BertBaseShape) -> None:
+    """It was drawn from the source of the weights: attention met its own numbers and left its ring one run in
+    many."""
+    model = case.checkpoint(Options(small=True))
+    known, (hidden, mask) = case.agreed(model, client=False).known, case.sample(model)
+    ops = FixedTensors(known.formats, known.bounds, Weights(model.tensors), mask)
+    answer = forward(Meaning(ops), model.config, ops.input(hidden))
+    assert not ops.overflows
+    found = errors(answer.values / 2.0**answer.fraction, reference(model, hidden, mask).trace["answer"])
+    assert found["max_abs_error"] < 2e-3
+
+
+@pytest.mark.native
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        # twice what was measured
+        ("matmul_128_768_768", 2e-5),
+        ("matmul_1_50257_768", 2e-5),
+        ("gelu_65536", 4.2e-3),
+        ("softmax_960_180", 5e-4),
+        ("less_65536", 0.0),
+        ("ferret", 0.0),
+        ("bert_base_shape", 1.2e-3),
+        ("bert_large_shape", 3e-3),
+        ("vit_base_shape", 3e-3),
+    ],
+)
+def test_small_shapes_run_over_tls_by_two_processes(name: str, error: float) -> None:
+    native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    if not hasattr(native, "TwoParty"):
+        pytest.skip("the native engine is older than the two-party mode: make setup")
+    found = measure_case(name, settings=Settings(small=True))
+    assert found["max_abs_error"] <= error
+    assert found["wall_seconds"] > 0.0 and found["megabytes"] > 0.0
+    assert found["rounds"] >= (0 if name == "ferret" else 1)  # Ferret's messages go one way
+    assert found["setup_megabytes"] > 0.1
+    assert sum(row["calls"] for row in found["operations"]) > 0

@@ -1,0 +1,64 @@
+"""Bytes moved by an operation, beside counts by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import traffic
+
+RING = traffic.Ring(1 << 16, 7, 16)
+
+
+def test_a_rotation_at_twelve_limbs():
+    """Two digits. In coefficient form 24; conversions: 12 limbs for each of 2 groups of special primes and 3
+    of limbs, 60; own limbs 12; key 2 x 2 x 19 = 76, packed 60; divisions, each half: 7 sources, 8 for their
+    overflow, 3 x 8 for the groups, 78 in all; result 24; c0 12."""
+    assert traffic.rotate(12, 7) == 24 + 60 + 12 + 60 + 78 + 24 + 12
+    assert RING.bytes(traffic.rotate(12, 7)) == 270 * 524_288
+
+
+def test_a_product_at_twelve_limbs():
+    """Operands 48, sum 36, of which 24 are read again; in coefficient form 24; conversions: 8 sources of the
+    division in 2 groups, 11 limbs in 3; own limbs 12, key 60; divisions 2 x (8 + 9 + 3 x 9); result 22."""
+    assert traffic.relinearise(12, 7) == 48 + 36 + 24 + 24 + 60 + 12 + 60 + 88 + 22
+    assert traffic.relinearise(12, 7, products=3, multiples=2) - traffic.relinearise(12, 7) == 8 * 12 + 4 * 12
+
+
+def test_rescaling_and_hoisting():
+    assert traffic.rescale(12) == 2 * (1 + 33)
+    # 12 limbs in coefficient form; read for 5 groups of 19 targets; own limbs; two digits of 19
+    assert traffic.hoist(12, 7) == 24 + 60 + 12 + 38
+
+
+def test_few_special_primes_move_less():
+    assert traffic.rotate(3, 3) < 0.7 * traffic.rotate(3, 7)
+
+
+def test_a_giant_step_at_three_limbs_and_three_special_primes():
+    """c1: 3 sources, 4, 4, then 3 limbs read and written; switched: 6, 2 groups x 3, 3, key 10, c0 6, result
+    12; added: two operands and the sum, 36."""
+    assert traffic.giant_step(3, 3) == (3 + 11 + 6) + (6 + 6 + 3 + 10 + 6 + 12) + 36
+
+
+def test_the_maps_are_those_of_the_engine():
+    """21 hoisted and 17 whole rotations from coefficients to slots, 30 and 30 back."""
+    assert traffic._maps(15, 3) == [(8, 4), (8, 8), (8, 8)]
+    assert traffic._maps(15, 2) == [(16, 16), (16, 16)]
+
+
+def test_a_bootstrap_is_the_sum_of_its_stages():
+    """Two waves of 12 sums, and conjugations, below the maps; and no stage is free."""
+    waves = 2 * traffic.wave(25, 7)
+    turns = traffic.rotate(25, 7) + traffic.rotate(16, 7)
+    assert waves + turns < traffic.bootstrap(RING) < 4 * waves
+    assert 12 * traffic.relinearise(16, 7) < traffic.wave(25, 7) < 14 * traffic.relinearise(25, 7)
+
+
+def test_the_share_of_a_copy():
+    times = {"rotate": 15.0, "multiply": 15.0, "rescale": 5.0, "bootstrap": 3000.0}
+    found = traffic.moved(RING, times, 12, 10**9, copy=20.0)
+    assert found["copy_gb_per_second"] == 20.0
+    rotate = found["operations"]["rotate"]
+    assert rotate["bytes"] == 270 * 524_288
+    assert rotate["share_of_copy"] == pytest.approx(270 * 524_288 / 15e-3 / 20e9)
+    assert found["operations"].keys() == times.keys()

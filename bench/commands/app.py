@@ -7,7 +7,11 @@ import typer
 from bench.commands import batch, engine, generate, leaf, one, service, two_party
 
 app = typer.Typer(
-    help="Measure this machine.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    help="Measure this machine.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("batch")(batch.batch)
 app.command("dashformer")(batch.dashformer)

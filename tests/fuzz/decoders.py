@@ -26,7 +26,7 @@ from random_checkpoint import make_random_checkpoint
 from weights import TORCH_FILE, torch_pickle
 
 from tacita.errors import PeerError
-from tacita.evaluate import desk, resume
+from tacita.evaluate import resume
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.circuit import make_plan
 from tacita.planning.wish import Wish
@@ -183,11 +183,6 @@ def resume_manifest(data: bytes) -> None:
         tacita_errors(resume.find, Store(sealed), RUN)
 
 
-def asked_line(data: bytes) -> None:
-    """What an asker says to a server that stays."""
-    tacita_errors(lambda: desk.asked(desk.parsed(data, desk.ASKED_BYTES)))
-
-
 DECODERS: dict[str, Callable[[bytes], None]] = {
     "client_greeting": client_greeting,
     "server_greeting": server_greeting,
@@ -200,7 +195,6 @@ DECODERS: dict[str, Callable[[bytes], None]] = {
     "request_file": request_file,
     "response_file": response_file,
     "resume_manifest": resume_manifest,
-    "asked_line": asked_line,
     "torch_pickle": torch_pickle,
     **service_decoders.DECODERS,
 }
@@ -218,7 +212,6 @@ MODULES: dict[str, list[str]] = {
     "request_file": ["plans/envelope.py"],
     "response_file": ["plans/envelope.py"],
     "resume_manifest": ["evaluate/resume.py"],
-    "asked_line": ["evaluate/desk.py"],
     "torch_pickle": ["checkpoint/pickles.py"],
     **service_decoders.MODULES,
 }
@@ -258,8 +251,6 @@ def seeds(name: str) -> list[bytes]:
         return [canonical(json.loads(plan.to_text())) for plan in (SHORT_PLAN, PLAN)]
     if name == "resume_manifest":
         return [_manifest()]
-    if name == "asked_line":
-        return [json.dumps({"tacita": desk.VERSION, "evaluate": "/folder"}).encode()]
     if name == "torch_pickle":
         with zipfile.ZipFile(TORCH_FILE) as file:
             return [file.read("state/data.pkl")]

@@ -1,8 +1,7 @@
 """A server that answers many work folders: plan, weights and circuit are read once, clients' keys when they
 first come.
 
-Whoever receives requests, a socket (`desk`) or a service, puts each into a folder below the root and calls
-`evaluate`, one at a time.
+The service puts each request into a folder below the root; a worker process calls `evaluate`, one at a time.
 """
 
 from __future__ import annotations
@@ -69,6 +68,6 @@ class Standing:
         if not good:
             raise InputError(
                 "evaluate: no folder of that name below the one that this server answers",
-                hint="name one below the listening server's --requests",
+                hint="",
             )
         return found

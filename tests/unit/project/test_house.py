@@ -27,7 +27,7 @@ LINES = {
     "cli": 5700,
     "client": 3200,
     "data": 50,
-    "evaluate": 2000,
+    "evaluate": 1700,
     "generation": 650,
     "layouts": 2150,
     "models": 2300,

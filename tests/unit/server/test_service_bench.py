@@ -209,17 +209,26 @@ def test_too_little_memory_is_told_as_such(world: World) -> None:
     assert "keys and process alone need" in failed.detail
 
 
+class Panic(BaseException):
+    """Is raised as the engine raises its own."""
+
+
+@pytest.mark.parametrize("kind", [ArithmeticError, MemoryError, Panic])
 def test_a_defect_is_told_by_its_type(
-    world: World, bench: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    world: World,
+    bench: Bench,
+    kind: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     def evaluate(*_arguments: object) -> SimpleNamespace:
-        raise ArithmeticError("a number of the text: 4711")
+        raise kind("a number of the text: 4711")
 
     monkeypatch.setattr(bench.standing, "evaluate", evaluate)
     job = new(world)
     failed = answer(bench, job)
     assert isinstance(failed, Failed)
-    assert (failed.code, failed.detail) == ("internal", "the evaluation failed (ArithmeticError)")
+    assert (failed.code, failed.detail) == ("internal", f"the evaluation failed ({kind.__name__})")
     log = capfd.readouterr().err
     assert "4711" not in log
     assert f'"job": "{job.id}"' in log and "test_service_bench.evaluate:" in log

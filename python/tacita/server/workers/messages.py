@@ -18,12 +18,11 @@ from types import TracebackType
 from typing import Any, BinaryIO, ClassVar
 
 from tacita.errors import PeerError
-from tacita.evaluate.desk import TOLD_BYTES, parsed
 from tacita.plans.json_fields import from_json, to_json
 from tacita.progress import Progress
 
 ORDER_BYTES = 1 << 16  # of a line to a worker: five paths
-MOST_BYTES = TOLD_BYTES  # of a line from it: the seconds of all stages
+MOST_BYTES = 1 << 20  # of a line from it: the seconds of all stages
 MOST_TEXT = 2000  # characters of an error
 
 
@@ -128,6 +127,20 @@ Told = Ready | Unable | Passed | Done | Failed | Stopped
 def line(message: Order | Told) -> bytes:
     """Returns a message as a line, with its end."""
     return json.dumps(to_json(message)).encode() + b"\n"
+
+
+def parsed(text: bytes, most: int) -> dict[str, Any]:
+    """The object that a line without its end holds. Raises PeerError for a line of more than `most` bytes and
+    for one that is no JSON object."""
+    if len(text) > most:
+        raise PeerError(f"a line of more than {most} bytes", hint="use one release")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PeerError("a line that is no JSON", hint="use one release") from error
+    if not isinstance(found, dict):
+        raise PeerError("a line that is no JSON object", hint="use one release")
+    return found
 
 
 def order(text: bytes) -> Order:

@@ -15,13 +15,12 @@ from collections.abc import Mapping
 from functools import partial
 
 from tacita.errors import PeerError
-from tacita.evaluate.desk import TOLD_BYTES
 from tacita.plans.json_fields import to_json
 from tacita.server.jobs.queue import Lane
 from tacita.server.jobs.worker import Start, Worker, started
 from tacita.server.machines.connect import Site
 from tacita.server.machines.serving.scout import ENDING, TOKEN, Seen, Wish, seen
-from tacita.server.workers.messages import Unable
+from tacita.server.workers.messages import MOST_BYTES, Unable
 
 SCOUT = (sys.executable, "-m", "tacita.server.machines.serving.scout")
 COMMAND = (sys.executable, "-m", "tacita.server.machines.serving")
@@ -109,7 +108,7 @@ class RayFleet:
         """Starts a scout, and returns when it has sent a message. Raises PeerError for what it cannot do."""
         wish = json.dumps(to_json(self._wish))
         self._scout = await asyncio.create_subprocess_exec(
-            *SCOUT, wish, stdin=PIPE, stdout=PIPE, limit=TOLD_BYTES, start_new_session=True
+            *SCOUT, wish, stdin=PIPE, stdout=PIPE, limit=MOST_BYTES, start_new_session=True
         )
         if not await self._hear(self._scout):
             raise PeerError("--ray: its scout ended before it saw a node", hint="its log may say why")

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tacita.errors import PeerError, TacitaError
-from tacita.evaluate.desk import TOLD_BYTES, parsed
 from tacita.plans.json_fields import from_json, to_json
 from tacita.server.child import ignore_signals
 from tacita.server.machines.connect import Cluster, Site, connected, sites_of
 from tacita.server.machines.placing import Where
-from tacita.server.workers.messages import MOST_TEXT, Unable
+from tacita.server.workers.messages import MOST_BYTES, MOST_TEXT, Unable, parsed
 
 LOOKING = 2.0  # seconds between two looks at Ray's list of nodes
 ENDING = 20.0  # seconds for Ray's processes to end
@@ -64,7 +63,7 @@ def line(message: Seen | Unable) -> bytes:
 def seen(text: bytes) -> Seen | Unable:
     """Returns the message of a line without its end. Raises PeerError for what is none."""
     try:
-        return from_json(Seen | Unable, parsed(text, TOLD_BYTES))  # type: ignore[no-any-return]
+        return from_json(Seen | Unable, parsed(text, MOST_BYTES))  # type: ignore[no-any-return]
     except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise PeerError(f"a line of Ray's scout is no message ({error!s:.200})", hint="") from error
 

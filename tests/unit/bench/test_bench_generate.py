@@ -43,3 +43,10 @@ def test_what_is_counted_is_what_is_sent(shape: str) -> None:
     ahead = writing.ahead.bits  # once: a ciphertext holds 32 rows as well as two
     counted = (writing.prompt.bits + ahead + 2 * writing.token.bits) / 8e6
     assert found["megabytes"] == pytest.approx(counted, rel=0.25)
+
+
+def test_short_and_long_options_show_the_same_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["one", "-h"]) == 0
+    shown = capsys.readouterr().out
+    assert "Usage: " in shown and main(["one", "--help"]) == 0
+    assert capsys.readouterr().out == shown

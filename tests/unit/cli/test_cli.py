@@ -146,7 +146,7 @@ def test_wrong_options_show_usage() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["classify"], ["plan"], ["plan", "show"], ["token", "add"], ["bench", "one"]]
+    "command", [[], ["classify"], ["plan"], ["plan", "show"], ["token", "add"], ["prices"]]
 )
 def test_short_and_long_options_show_the_same_help(command: list[str]) -> None:
     status, out, _ = run(*command, "-h")

@@ -216,7 +216,7 @@ def websocket(place: Place) -> None:
 
 
 class Anybody:
-    """A `two_party.lane.Guest` who may have everything."""
+    """A `sessions.spec.Guest` who may have everything."""
 
     name = "anybody"
 
@@ -238,12 +238,12 @@ async def _websocket(place: Place) -> None:
     import uvicorn
     from fastapi import FastAPI
 
-    from tacita.server.sessions.lane import UVICORN, TwoPartyLane
     from tacita.server.sessions.route import router
+    from tacita.server.sessions.spec import UVICORN, SessionSpec
     from tacita.server.sessions.supervisor import Sessions
 
     plan = parse_plan(place.plan.read_bytes())
-    sessions = Sessions(TwoPartyLane("m", Path(place.model), place.plan, 0, 4, plan.hash))
+    sessions = Sessions(SessionSpec("m", Path(place.model), place.plan, 0, 4, plan.hash))
     await sessions.start()
     app = FastAPI()
 

@@ -30,7 +30,7 @@ from tacita.progress import Progress
 from tacita.server.machines.actors import Actors
 from tacita.server.machines.connect import Cluster, connected
 from tacita.server.machines.evaluator import Bytes, kit_of, weights_of
-from tacita.server.machines.flight import Done, Lost, in_order, spread
+from tacita.server.machines.in_flight import Done, Lost, in_order, spread
 from tacita.server.machines.placing import where_of
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

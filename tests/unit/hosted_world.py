@@ -17,7 +17,7 @@ from websockets_world import Known
 from tacita import checkpoint
 from tacita.client.public_cache import PublicCache
 from tacita.planning.wish import Wish
-from tacita.server.sessions.lane import Ended, TwoPartyLane
+from tacita.server.sessions.spec import Ended, SessionSpec
 from tacita.server.sessions.supervisor import Sessions
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.planning import make_two_party_plan
@@ -26,12 +26,12 @@ from tacita.two_party.protocol.party import Party, over_socket
 SECONDS = 180.0
 
 
-def make_lane(folder: Path) -> TwoPartyLane:
+def make_spec(folder: Path) -> SessionSpec:
     """Of a random classifier, two sessions at a time."""
     write_folder(make_random_checkpoint(), folder / "model")
     plan = make_two_party_plan(checkpoint.load(folder / "model"), Wish(tokens=16, texts=TEXTS))
     (folder / "plan.json").write_bytes(plan.to_bytes())
-    return TwoPartyLane("m", folder / "model", folder / "plan.json", 1, 2, plan.hash)
+    return SessionSpec("m", folder / "model", folder / "plan.json", 1, 2, plan.hash)
 
 
 @dataclass
@@ -63,9 +63,9 @@ class Book:
 
 
 @asynccontextmanager
-async def running(lane: TwoPartyLane) -> AsyncIterator[tuple[Sessions, Book]]:
+async def running(spec: SessionSpec) -> AsyncIterator[tuple[Sessions, Book]]:
     book = Book()
-    sessions = Sessions(lane)
+    sessions = Sessions(spec)
     await sessions.start()
     try:
         yield sessions, book

@@ -13,8 +13,8 @@ from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.progress import Progress
 from tacita.schemes import base
-from tacita.server.jobs.queue import Job, Lane
-from tacita.server.workers.messages import Done, Evaluate, Failed, Order, Passed, Stop, Stopped, Told
+from tacita.server.jobs.queue import Job, WorkerSpec
+from tacita.server.workers.messages import Done, Evaluate, Failed, Order, Passed, Reply, Stop, Stopped
 
 PRESET, TOKENS = "insecure_toy_n11", 16
 TEXTS = ["a film of quiet beauty", "a waste of time", "it is neither good nor bad , only long"]
@@ -24,7 +24,7 @@ STAGE = Progress("layer0", 0, 2, 0.0, 1.0)
 
 @dataclass
 class Book:
-    """A watcher that writes down what it hears, and lets a test act at once. at: called with each line."""
+    """A listener that writes down what it hears, and lets a test act at once. at: called with each line."""
 
     lines: list[tuple[str, str]] = field(default_factory=list)
     at: Callable[[str, str], None] = lambda _event, _id: None
@@ -76,12 +76,12 @@ class Puppet:
 
     def __init__(self) -> None:
         self.orders, self.ended = list[Order](), False
-        self._said = asyncio.Queue[Told | None]()
+        self._said = asyncio.Queue[Reply | None]()
 
     def send(self, order: Order) -> None:
         self.orders.append(order)
 
-    async def hear(self) -> Told | None:
+    async def hear(self) -> Reply | None:
         return await self._said.get()
 
     def kill(self) -> None:
@@ -111,7 +111,7 @@ class Puppet:
     def stops(self) -> None:
         self._said.put_nowait(Stopped(self.job, 1))
 
-    def says(self, said: Told) -> None:
+    def says(self, said: Reply) -> None:
         self._said.put_nowait(said)
 
     def die(self) -> None:
@@ -134,9 +134,9 @@ class World:
     clients: Mapping[str, api.Client]
 
     @property
-    def lane(self) -> Lane:
+    def spec(self) -> WorkerSpec:
         plan = self.root / "plan"
-        return Lane("sst2", "thor", api.DEFAULT_MODEL, plan, self.root, 1, 4.0, True, self.sha256)
+        return WorkerSpec("sst2", "thor", api.DEFAULT_MODEL, plan, self.root, 1, 4.0, True, self.sha256)
 
     def job(self, name: str, client: str = "ann", text: str = TEXTS[0]) -> Job:
         """A request of a client in a folder of its own."""

@@ -29,10 +29,10 @@ from tacita.server.core import service as core
 from tacita.server.core.offers import Offers, offers_of
 from tacita.server.core.settings import Settings
 from tacita.server.http.app import app_of
-from tacita.server.jobs.queue import Job, Lane, Watcher
+from tacita.server.jobs.queue import Job, JobListener, WorkerSpec
 from tacita.server.store import tokens
 from tacita.server.store.tables import Quota
-from tacita.server.workers.bench import figures
+from tacita.server.workers.evaluator import figures
 
 TEXTS = ["a film of quiet beauty", "a waste of time"]
 MODEL, SCHEME, KEY, KEYS = "sst2-tiny", "thor", "ab" * 16, b"evaluation keys" * 1000
@@ -49,13 +49,13 @@ class Clock:
         return self.now
 
 
-class PlayedSupervisor:
-    """Takes jobs and does nothing with them: the test calls the watcher."""
+class PlayedManager:
+    """Takes jobs and does nothing with them: the test calls the listener."""
 
     def __init__(
-        self, lanes: Sequence[Lane], watcher: Watcher, *, waiting: int, clock: Callable[[], float]
+        self, specs: Sequence[WorkerSpec], listener: JobListener, *, waiting: int, clock: Callable[[], float]
     ) -> None:
-        self.lanes, self.watcher, self.most = lanes, watcher, waiting
+        self.specs, self.listener, self.most = specs, listener, waiting
         self.jobs: dict[str, Job] = {}
         self.cancelled: list[str] = []
         self.there = True
@@ -82,7 +82,7 @@ class PlayedSupervisor:
     def place(self, id: str) -> int | None:
         return list(self.jobs).index(id) if id in self.jobs else None
 
-    async def left(self, id: str) -> None:
+    async def wait_ended(self, id: str) -> None:
         pass
 
     def ready(self) -> bool:
@@ -100,7 +100,7 @@ class PlayedSupervisor:
         first = plan().stages[0].name
         passed = [Progress(first, 0, 2, 0.0, 2.0), Progress("done", 2, 2, 1.0, 0.0)]
         took = {"keys_loaded": True, "keys_seconds": 0.1, "evaluate": 1.5}
-        self.watcher.finished(id, 1.5, figures(Usage(written=0.5), passed, **took))
+        self.listener.finished(id, 1.5, figures(Usage(written=0.5), passed, **took))
 
 
 @cache
@@ -144,7 +144,7 @@ class World:
     """A service and its callers. token: of the one who calls unless another is named."""
 
     service: core.Service
-    supervisor: PlayedSupervisor
+    manager: PlayedManager
     runner: asyncio.Runner
     folder: Path
     token: str
@@ -212,17 +212,17 @@ class World:
 def world(folder: Path, patch: pytest.MonkeyPatch, **settings: Any) -> Iterator[World]:
     """A service on this data folder, started; a second on the same folder goes on where the first ended. It
     takes any bytes for keys."""
-    patch.setattr(core, "Supervisor", PlayedSupervisor)
+    patch.setattr(core, "PoolManager", PlayedManager)
     patch.setattr(files, "require_keys_of", lambda *_, **__: None)
     settings = {"data": folder, "allow_insecure": True, "clock": Clock(), **settings}
     with asyncio.Runner() as runner:
         service = core.Service(offers(), Settings(**settings))
         runner.run(service.start())
-        supervisor = service.supervisor
-        assert isinstance(supervisor, PlayedSupervisor)
+        manager = service.manager
+        assert isinstance(manager, PlayedManager)
         yield World(
             service,
-            supervisor,
+            manager,
             runner,
             folder,
             tokens.add(service.ledger, f"c{len(tokens.everyone(service.ledger))}", Quota()),

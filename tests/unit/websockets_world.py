@@ -17,8 +17,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from tacita.client.websocket import dial
 from tacita.plans.wire import FRAME_BYTES
-from tacita.server.sessions.lane import UVICORN, Ended, Guest
 from tacita.server.sessions.route import DeniedError, router
+from tacita.server.sessions.spec import UVICORN, Ended, Guest
 from tacita.server.store.tables import Used
 from tacita.two_party.protocol.party import Identity, Party
 from tacita.two_party.protocol.refusal import Refusal

@@ -22,13 +22,13 @@ def test_a_token_is_made_listed_and_taken_back(tmp_path: Path) -> None:
     status, out, _ = run("token", "add", "clinic", "--data", data, *most)
     token = out.strip()
     assert status == 0 and re.fullmatch(r"tacita_[\w-]{43}", token)
-    who = tokens.known(Ledger(Path(data)), token)
+    who = tokens.client_of(Ledger(Path(data)), token)
     assert who is not None and (who.quota.texts, who.quota.bytes, who.quota.tokens) == (5, 3_000_000, 9)
     status, out, _ = run("token", "list", "--data", data)
     assert status == 0 and "clinic" in out and token not in out
     assert run("token", "revoke", "clinic", "--data", data)[0] == 0
     (row,) = json.loads(run("token", "list", "--data", data, "--json")[1])
-    assert row["revoked"] and tokens.known(Ledger(Path(data)), token) is None
+    assert row["revoked"] and tokens.client_of(Ledger(Path(data)), token) is None
 
 
 def test_a_token_can_be_written_where_no_terminal_shows_it(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_list_shows_every_quota_and_what_was_used_today(tmp_path: Path) -> Non
     data, limits = str(tmp_path), ("--texts", "5", "--megabytes", "3", "--seconds", "9", "--per-minute", "7")
     token = run("token", "add", "clinic", "--data", data, *limits, "--days", "2")[1].strip()
     ledger = Ledger(tmp_path)
-    who = tokens.known(ledger, token)
+    who = tokens.client_of(ledger, token)
     assert who is not None and who.expires is not None
     usage.charge(ledger, who.id, texts=1, bytes=2_000_000, seconds=4.0)
     shown = " ".join(run("token", "list", "--data", data)[1].split())
@@ -63,12 +63,12 @@ def test_a_token_is_rotated(tmp_path: Path) -> None:
     first = run("token", "add", "clinic", "--data", data)[1].strip()
     second = run("token", "rotate", "clinic", "--data", data, "--overlap", "0")[1].strip()
     ledger = Ledger(tmp_path)
-    assert tokens.known(ledger, first) is None and tokens.known(ledger, second) is not None
+    assert tokens.client_of(ledger, first) is None and tokens.client_of(ledger, second) is not None
 
 
 def test_an_operator_sees_and_removes_keys(tmp_path: Path) -> None:
     ledger, data = Ledger(tmp_path), str(tmp_path)
-    who = tokens.known(ledger, tokens.add(ledger, "clinic", Quota()))
+    who = tokens.client_of(ledger, tokens.add(ledger, "clinic", Quota()))
     assert who is not None
     for id in ("ab" * 16, "cd" * 16):
         keys.put(ledger, KeyRow(who.id, id, "m", "thor", "c" * 64, 2_000_000, 2_000_000, "", True, 1.8e9))

@@ -30,7 +30,7 @@ from tacita.server.machines.evaluator import (
     own_folder,
     weights_of,
 )
-from tacita.server.machines.flight import DEPTH, MOST_LOSSES, Done, Lost, Ready, in_order, spread
+from tacita.server.machines.in_flight import DEPTH, MOST_LOSSES, Done, Lost, Ready, in_order, spread
 from tacita.server.machines.placing import (
     STARTING,
     Costs,

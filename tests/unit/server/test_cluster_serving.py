@@ -22,7 +22,7 @@ from tacita.server.machines.evaluator import Kit, kit_of, weights_of
 from tacita.server.machines.serving import forward
 from tacita.server.machines.serving.forward import Forward, LostError
 from tacita.server.machines.serving.node import Node
-from tacita.server.workers.bench import EndedError
+from tacita.server.workers.evaluator import EndedError
 from tacita.server.workers.messages import Done, Evaluate, Failed, Log, Stopped
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

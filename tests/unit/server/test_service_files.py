@@ -17,12 +17,12 @@ import pytest
 from tacita.errors import FileError, InputError, LateError, ResourceError
 from tacita.server.store import Ledger, key_files, tokens
 from tacita.server.store import keys as ledger_keys
-from tacita.server.store.bodies import AT_ONCE, Layout, Pace, part, receive, whole
+from tacita.server.store.bodies import AT_ONCE, Layout, MinRate, part, receive, whole
 from tacita.server.store.key_files import Piece
 from tacita.server.store.tables import KeyRow, Quota
 
 ID = "a" * 32
-PACE = Pace(patience=30.0, least_rate=1e3)
+MIN_RATE = MinRate(patience=30.0, least_rate=1e3)
 CONTENT = bytes(range(256)) * 40
 
 
@@ -40,9 +40,9 @@ async def silence(first: bytes) -> AsyncIterator[bytes]:
     await asyncio.Event().wait()
 
 
-def received(*parts: bytes, count: int, pace: Pace = PACE) -> tuple[bytes, str]:
+def received(*parts: bytes, count: int, min_rate: MinRate = MIN_RATE) -> tuple[bytes, str]:
     file = io.BytesIO()
-    found = asyncio.run(receive(pieces(*parts), file, count, pace))
+    found = asyncio.run(receive(pieces(*parts), file, count, min_rate))
     assert found.count == count
     return file.getvalue(), found.sha256
 
@@ -59,7 +59,7 @@ def test_bytes_are_written_beside_the_event_loop() -> None:
             threads.add(threading.get_ident())
             return super().write(data)
 
-    asyncio.run(receive(pieces(bytes(AT_ONCE), b"rest"), File(), AT_ONCE + 4, PACE))
+    asyncio.run(receive(pieces(bytes(AT_ONCE), b"rest"), File(), AT_ONCE + 4, MIN_RATE))
     assert threads and threading.get_ident() not in threads
 
 
@@ -71,11 +71,11 @@ def test_a_body_of_another_size_is_refused(count: int, what: str) -> None:
 
 def test_a_sender_that_falls_silent_is_given_up() -> None:
     with pytest.raises(LateError):
-        asyncio.run(receive(silence(b"ab"), io.BytesIO(), 4, Pace(0.0, 1e3)))
+        asyncio.run(receive(silence(b"ab"), io.BytesIO(), 4, MinRate(0.0, 1e3)))
 
 
 def test_a_body_may_take_what_its_size_needs() -> None:
-    assert Pace(20.0, 1000.0).whole(5000) == 25.0
+    assert MinRate(20.0, 1000.0).whole(5000) == 25.0
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 @pytest.fixture
 def row(ledger: Ledger) -> KeyRow:
-    who = tokens.known(ledger, tokens.add(ledger, "clinic", Quota()))
+    who = tokens.client_of(ledger, tokens.add(ledger, "clinic", Quota()))
     assert who is not None
     found = KeyRow(who.id, ID, "m", "thor", "b" * 64, len(CONTENT), 0, sha256(CONTENT), False, 1.0)
     ledger_keys.put(ledger, found)
@@ -104,7 +104,7 @@ def accepted(_: Path) -> None:
 def sent(row: KeyRow, data: bytes, ledger: Ledger, layout: Layout, *, said: bytes | None = None) -> KeyRow:
     """A piece where the upload stands. said: what its checksum is of."""
     piece = Piece(row.received, len(data), sha256(data if said is None else said))
-    return asyncio.run(key_files.take(row, piece, pieces(data), ledger, layout, PACE, accepted))
+    return asyncio.run(key_files.take(row, piece, pieces(data), ledger, layout, MIN_RATE, accepted))
 
 
 def test_pieces_make_the_whole(row: KeyRow, ledger: Ledger, layout: Layout) -> None:
@@ -112,7 +112,7 @@ def test_pieces_make_the_whole(row: KeyRow, ledger: Ledger, layout: Layout) -> N
     assert (half.received, half.complete) == (5000, False)
     assert not whole(layout.keys(row.client, ID)).exists()
     done = sent(half, CONTENT[5000:], ledger, layout)
-    assert done.complete and ledger_keys.found(ledger, row.client, ID) == done
+    assert done.complete and ledger_keys.get(ledger, row.client, ID) == done
     path = whole(layout.keys(row.client, ID))
     assert path.read_bytes() == CONTENT and path.stat().st_mode & 0o077 == 0
     assert not part(path.parent).exists()
@@ -122,8 +122,8 @@ def test_a_piece_that_breaks_off_is_sent_again(row: KeyRow, ledger: Ledger, layo
     half = sent(row, CONTENT[:5000], ledger, layout)
     piece = Piece(5000, len(CONTENT) - 5000, sha256(CONTENT[5000:]))
     with pytest.raises(InputError, match="announced"):
-        asyncio.run(key_files.take(half, piece, pieces(b"x" * 100), ledger, layout, PACE, accepted))
-    assert ledger_keys.found(ledger, row.client, ID) == half
+        asyncio.run(key_files.take(half, piece, pieces(b"x" * 100), ledger, layout, MIN_RATE, accepted))
+    assert ledger_keys.get(ledger, row.client, ID) == half
     assert sent(half, CONTENT[5000:], ledger, layout).complete
     assert whole(layout.keys(row.client, ID)).read_bytes() == CONTENT
 
@@ -131,14 +131,14 @@ def test_a_piece_that_breaks_off_is_sent_again(row: KeyRow, ledger: Ledger, layo
 def test_a_damaged_piece_does_not_count(row: KeyRow, ledger: Ledger, layout: Layout) -> None:
     with pytest.raises(FileError, match="piece's checksum"):
         sent(row, CONTENT[:5000], ledger, layout, said=b"other")
-    assert ledger_keys.found(ledger, row.client, ID) == row
+    assert ledger_keys.get(ledger, row.client, ID) == row
 
 
 def test_a_whole_of_another_checksum_begins_again(row: KeyRow, ledger: Ledger, layout: Layout) -> None:
     half = sent(row, b"x" * 5000, ledger, layout)
     with pytest.raises(FileError, match="whole file's checksum"):
         sent(half, CONTENT[5000:], ledger, layout)
-    found = ledger_keys.found(ledger, row.client, ID)
+    found = ledger_keys.get(ledger, row.client, ID)
     assert found is not None and (found.received, found.complete, found.sha256) == (0, False, "")
     assert sent(replace(found, sha256=row.sha256), CONTENT, ledger, layout).complete
 

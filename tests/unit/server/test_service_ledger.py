@@ -40,7 +40,7 @@ def ledger(tmp_path: Path, clock: Clock) -> Ledger:
 
 
 def client(ledger: Ledger, name: str = "clinic", quota: Quota | None = None) -> str:
-    found = tokens.known(ledger, tokens.add(ledger, name, quota or Quota()))
+    found = tokens.client_of(ledger, tokens.add(ledger, name, quota or Quota()))
     assert found is not None
     return found.id
 
@@ -51,10 +51,10 @@ def request(client: str, id: str = ID, again: str | None = None) -> RequestRow:
 
 def test_a_token_is_known_until_it_is_revoked(ledger: Ledger) -> None:
     token = tokens.add(ledger, "clinic", Quota(texts=7), operator=True)
-    who = tokens.known(ledger, token)
+    who = tokens.client_of(ledger, token)
     assert who is not None and (who.name, who.quota.texts, who.operator) == ("clinic", 7, True)
     tokens.revoke(ledger, "clinic")
-    assert tokens.known(ledger, token) is None
+    assert tokens.client_of(ledger, token) is None
     assert [each.revoked for each in tokens.everyone(ledger)] == [ledger.clock()]
 
 
@@ -85,18 +85,18 @@ def test_a_name_is_one_clients_and_free_again_when_it_is_revoked(ledger: Ledger)
 @pytest.mark.parametrize("token", ["", "tacita_", "tacita_" + "x" * 43, "x" * 10_000, "tacita_ä"])
 def test_what_is_no_token_is_nobodys(ledger: Ledger, token: str) -> None:
     client(ledger)
-    assert tokens.known(ledger, token) is None
+    assert tokens.client_of(ledger, token) is None
 
 
 def test_a_rotated_token_is_the_same_clients_and_the_one_before_for_a_while(
     ledger: Ledger, clock: Clock
 ) -> None:
     first = tokens.add(ledger, "clinic", Quota())
-    who = tokens.known(ledger, first)
+    who = tokens.client_of(ledger, first)
     second = tokens.rotate(ledger, "clinic", overlap=60.0)
-    assert tokens.known(ledger, first) == tokens.known(ledger, second) == who
+    assert tokens.client_of(ledger, first) == tokens.client_of(ledger, second) == who
     clock.now += 61.0
-    assert tokens.known(ledger, first) is None and tokens.known(ledger, second) == who
+    assert tokens.client_of(ledger, first) is None and tokens.client_of(ledger, second) == who
     with pytest.raises(InputError, match="no client is called"):
         tokens.rotate(ledger, "bank", overlap=60.0)
 
@@ -104,20 +104,20 @@ def test_a_rotated_token_is_the_same_clients_and_the_one_before_for_a_while(
 def test_a_token_expires_and_is_renewed(ledger: Ledger, clock: Clock) -> None:
     token = tokens.add(ledger, "clinic", Quota(), seconds=DAY)
     clock.now += DAY
-    assert tokens.known(ledger, token) is None and not tokens.gone(ledger)
+    assert tokens.client_of(ledger, token) is None and not tokens.gone(ledger)
     with pytest.raises(InputError, match="has expired"):
         tokens.rotate(ledger, "clinic", overlap=0.0)
-    assert tokens.known(ledger, tokens.rotate(ledger, "clinic", overlap=0.0, seconds=DAY)) is not None
+    assert tokens.client_of(ledger, tokens.rotate(ledger, "clinic", overlap=0.0, seconds=DAY)) is not None
 
 
 def test_visitors_are_clients_for_a_day(ledger: Ledger, clock: Clock) -> None:
     token = tokens.new()
     who = tokens.visit(ledger, token, "192.0.2.1", Quota(texts=3))
-    assert tokens.known(ledger, token) == who and tokens.visitors(ledger, "192.0.2.1") == 1
+    assert tokens.client_of(ledger, token) == who and tokens.visitors(ledger, "192.0.2.1") == 1
     assert tokens.everyone(ledger) == [] and tokens.visitors(ledger, "192.0.2.2") == 0
     usage.charge(ledger, who.id, texts=1)
     clock.now += DAY
-    assert tokens.known(ledger, token) is None and tokens.gone(ledger) == {who.id}
+    assert tokens.client_of(ledger, token) is None and tokens.gone(ledger) == {who.id}
     clock.now += DAY + 1
     tokens.drop_visitors(ledger)
     assert tokens.gone(ledger) == set()
@@ -133,7 +133,7 @@ def test_a_ledger_of_an_earlier_release_gets_its_new_columns(ledger: Ledger, tmp
         database.execute("PRAGMA user_version=1")
     database.close()
     again = Ledger(tmp_path)
-    who = tokens.known(again, token)
+    who = tokens.client_of(again, token)
     assert who is not None
     usage.charge(again, who.id, texts=1)
     assert usage.today(again, who.id) == Used(1)
@@ -145,7 +145,7 @@ def test_an_upload_goes_on_after_a_restart(ledger: Ledger, tmp_path: Path, clock
     keys.put(ledger, row)
     ledger.close()
     again = Ledger(tmp_path, clock)
-    assert keys.found(again, who, ID) == row
+    assert keys.get(again, who, ID) == row
     keys.put(again, replace(row, received=100, complete=True))
     keys.touch(again, who, ID)
     assert keys.of_client(again, who) == [replace(row, received=100, complete=True, used=clock.now)]
@@ -162,8 +162,8 @@ def test_more_bytes_than_the_whole_are_never_written_down(ledger: Ledger) -> Non
 def test_a_request_is_its_clients_alone(ledger: Ledger) -> None:
     who, other = client(ledger), client(ledger, "bank")
     requests.add(ledger, request(who))
-    assert requests.found(ledger, who, ID) == request(who)
-    assert requests.found(ledger, other, ID) is None
+    assert requests.get(ledger, who, ID) == request(who)
+    assert requests.get(ledger, other, ID) is None
     assert requests.open_of(ledger, who, ID) == 1 and requests.open_of(ledger, other, ID) == 0
 
 
@@ -192,7 +192,7 @@ def test_what_is_unfinished_is_found_in_its_order(ledger: Ledger) -> None:
 
 def test_quotas_are_a_days(ledger: Ledger, clock: Clock) -> None:
     token = tokens.add(ledger, "clinic", Quota(texts=2, bytes=100, seconds=9.0))
-    who = tokens.known(ledger, token)
+    who = tokens.client_of(ledger, token)
     assert who is not None
     usage.charge(ledger, who.id, texts=1, seconds=4.0)
     assert usage.exceeded(ledger, who) is None and usage.lacking(ledger, who, Used(1)) is None

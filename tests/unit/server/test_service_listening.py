@@ -17,11 +17,11 @@ import pytest
 from fastapi import FastAPI, Request, Response
 
 from tacita.errors import InputError
-from tacita.server.http import listening, pace
+from tacita.server.http import listening, min_rate
 from tacita.server.http.connections import bound_socket, listen
-from tacita.server.http.listening import Listening, config_of, is_self_signed
-from tacita.server.http.pace import PacedTransport
-from tacita.server.store.bodies import Pace
+from tacita.server.http.listening import HttpServer, config_of, is_self_signed
+from tacita.server.http.min_rate import MinRateTransport
+from tacita.server.store.bodies import MinRate
 from tacita.two_party.admission import Lobby
 from tacita.two_party.protocol.party import Identity, new_identity
 
@@ -36,7 +36,7 @@ class Server:
     """go: set by the test, ends `GET /wait`. begun: released by each of them. held: all connections."""
 
     port: int = 0
-    running: Listening = field(init=False)
+    running: HttpServer = field(init=False)
     lobby: Lobby = field(default_factory=lambda: Lobby(8, per_address=4))
     go: threading.Event = field(default_factory=threading.Event)
     held: ExitStack = field(default_factory=ExitStack)
@@ -83,11 +83,11 @@ def identity(request: pytest.FixtureRequest, tmp_path: Path) -> Identity | None:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, identity: Identity | None) -> Iterator[Server]:
-    monkeypatch.setattr(listening, "GREETING", 0.3)
-    monkeypatch.setattr(pace, "LINGER", 0.3)
+    monkeypatch.setattr(listening, "HANDSHAKE_SECONDS", 0.3)
+    monkeypatch.setattr(min_rate, "LINGER", 0.3)
     found = Server()
-    running = found.running = Listening(
-        config_of(app_of(found), identity), lambda: None, found.lobby, Pace(0.4, 1e3)
+    running = found.running = HttpServer(
+        config_of(app_of(found), identity), lambda: None, found.lobby, MinRate(0.4, 1e3)
     )
     with bound_socket("127.0.0.1", 0) as listener:
         listen(listener)
@@ -198,7 +198,7 @@ def secured(connection: socket.socket, identity: Identity | None) -> socket.sock
 def test_a_refusal_arrives_while_the_body_is_still_sent(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "LINGER", PATIENCE)
+    monkeypatch.setattr(min_rate, "LINGER", PATIENCE)
     with server.connect(OVER.replace(b"Host: x", b"Host: x\r\nConnection: close")) as sender:
         assert b" 200 " in answered(sender)
         for _ in range(3):  # none of them meets a connection that was reset
@@ -261,7 +261,7 @@ class Slow:
 )
 def test_answers_have_a_pace(rate: float, aborted: bool, seconds: float) -> None:
     slow = Slow(rate)
-    PacedTransport(slow, slow, Pace(20.0, 32e3), lambda: False).write(b"x" * 10_000_000)
+    MinRateTransport(slow, slow, MinRate(20.0, 32e3), lambda: False).write(b"x" * 10_000_000)
     assert (slow.run(), slow.aborted) == (pytest.approx(seconds, abs=5), aborted)
 
 

@@ -22,9 +22,9 @@ from service_dispatch import PATIENCE, World, make_world
 from tacita.errors import TacitaError
 from tacita.server import confined
 from tacita.server.jobs import worker
-from tacita.server.jobs.queue import Job, Lane
+from tacita.server.jobs.queue import Job, WorkerSpec
 from tacita.server.jobs.worker import setup_of
-from tacita.server.workers.messages import Evaluate, Passed, Ready, line, told
+from tacita.server.workers.messages import Evaluate, Passed, Ready, line, parse_reply
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -57,7 +57,7 @@ def running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[byt
             process.kill()
 
 
-LANE = Lane("m", "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64)
+SPEC = WorkerSpec("m", "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64)
 READY = f"print({line(Ready(1.0)).decode().strip()!r}, flush=True)"
 DEAF = "import signal; signal.pause()"
 
@@ -78,7 +78,7 @@ def test_what_is_no_worker_is_told_and_ended(
     monkeypatch.setattr(worker, "command_of", lambda _: (sys.executable, "-c", program))
     monkeypatch.setattr(worker, "READY_SECONDS", 0.01 if program == DEAF else PATIENCE)
     with pytest.raises(TacitaError, match=said):
-        asyncio.run(worker.start(LANE, 60.0))
+        asyncio.run(worker.start(SPEC, 60.0))
 
 
 def test_a_worker_that_does_not_hear_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_a_worker_that_does_not_hear_is_killed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(worker, "END_SECONDS", 0.01)
 
     async def run() -> int:
-        started = await worker.start(LANE, 60.0)
+        started = await worker.start(SPEC, 60.0)
         await started.end()
         return started.pid
 
@@ -101,7 +101,7 @@ def test_a_worker_gets_what_libraries_look_at_and_no_secret(monkeypatch: pytest.
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
     async def run() -> bytes:
-        started = await worker.start(LANE, 60.0)
+        started = await worker.start(SPEC, 60.0)
         try:
             return Path(f"/proc/{started.pid}/environ").read_bytes()
         finally:
@@ -115,14 +115,14 @@ PARENT = """
     import asyncio, sys
     from pathlib import Path
     from service_dispatch import Book
-    from tacita.server.jobs.queue import Lane
-    from tacita.server.jobs.supervisor import Supervisor
+    from tacita.server.jobs.queue import WorkerSpec
+    from tacita.server.jobs.manager import PoolManager
 
     async def main(folder, plan, root, sha256):
-        lane = Lane("sst2", "thor", Path(folder), Path(plan), Path(root), 1, 4.0, True, sha256)
-        supervisor = Supervisor([lane], Book(), waiting=1)
-        await supervisor.start()
-        print(*supervisor.pids().values(), flush=True)
+        spec = WorkerSpec("sst2", "thor", Path(folder), Path(plan), Path(root), 1, 4.0, True, sha256)
+        manager = PoolManager([spec], Book(), waiting=1)
+        await manager.start()
+        print(*manager.pids().values(), flush=True)
         await asyncio.Event().wait()
 
     asyncio.run(main(*sys.argv[1:]))
@@ -130,9 +130,9 @@ PARENT = """
 
 
 def test_no_worker_outlives_a_killed_service(world: World) -> None:
-    lane = world.lane
+    spec = world.spec
     command = [sys.executable, "-c", textwrap.dedent(PARENT)]
-    command += [str(lane.folder), str(lane.plan), str(lane.root), lane.sha256]
+    command += [str(spec.folder), str(spec.plan), str(spec.root), spec.sha256]
     paths = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     with running(command, env=os.environ | {"PYTHONPATH": paths}) as parent:
         assert parent.stdout is not None
@@ -200,7 +200,7 @@ def test_what_cannot_be_confined_runs_and_says_so(tmp_path: Path) -> None:
 
 def test_a_workers_process_is_confined_and_goes_first_where_memory_is_short(world: World) -> None:
     async def run() -> tuple[str, str]:
-        started = await worker.start(world.lane, 60.0)
+        started = await worker.start(world.spec, 60.0)
         try:
             files = (Path(f"/proc/{started.pid}") / name for name in ("status", "oom_score_adj"))
             status, adjusted = (path.read_text() for path in files)
@@ -243,8 +243,8 @@ def test_a_worker_ends_with_its_parent_though_its_input_stays_open(world: World)
         os.close(sink)
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        os.write(orders, line(setup_of(world.lane, 60.0)))
-        assert isinstance(told(heard.readline()[:-1]), Ready)
+        os.write(orders, line(setup_of(world.spec, 60.0)))
+        assert isinstance(parse_reply(heard.readline()[:-1]), Ready)
         parent.kill()
         assert gone(pid)
     os.close(orders)
@@ -256,13 +256,13 @@ def test_a_worker_heeds_no_signal_and_ends_with_its_input(world: World) -> None:
     command = [sys.executable, "-m", "tacita.server.workers"]
     with running(command, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(line(setup_of(world.lane, 60.0)))
+        process.stdin.write(line(setup_of(world.spec, 60.0)))
         process.stdin.write(line(order_of(job)))
         process.stdin.flush()
-        assert isinstance(told(process.stdout.readline()[:-1]), Ready)
+        assert isinstance(parse_reply(process.stdout.readline()[:-1]), Ready)
         for number in (signal.SIGTERM, signal.SIGINT):
             process.send_signal(number)
-        assert isinstance(told(process.stdout.readline()[:-1]), Passed)
+        assert isinstance(parse_reply(process.stdout.readline()[:-1]), Passed)
         process.stdin.close()
         assert process.wait(PATIENCE) == 0
     assert not (job.folder / "response.ct").exists()

@@ -33,7 +33,7 @@ def small(there: World, **quota: Any) -> str:
 
 
 def used(there: World, token: str) -> Used:
-    who = tokens.known(there.service.ledger, token)
+    who = tokens.client_of(there.service.ledger, token)
     assert who is not None
     return usage.today(there.service.ledger, who.id)
 
@@ -57,9 +57,9 @@ def test_what_a_request_without_an_answer_did_not_use_is_given_back(there: World
     token = small(there, texts=1, seconds=PLANNED)
     before = used(there, token)
     if ends == "refused":
-        there.supervisor.most = 0
+        there.manager.most = 0
         assert there.post(token=token).json()["code"] == "busy"
-        there.supervisor.most = 64
+        there.manager.most = 64
     else:
         first = there.post(token=token).json()["id"]
         assert used(there, token).texts == 1 and used(there, token).seconds == pytest.approx(PLANNED)
@@ -67,7 +67,7 @@ def test_what_a_request_without_an_answer_did_not_use_is_given_back(there: World
         if ends == "cancelled":
             assert there.call("DELETE", f"/v1/requests/{first}", token=token).status_code == 204
         else:
-            there.supervisor.watcher.failed(first, "refused", "damaged", "again")
+            there.manager.listener.failed(first, "refused", "damaged", "again")
     assert used(there, token).texts == before.texts and used(there, token).seconds == pytest.approx(0.0)
     assert there.post(token=token).status_code == 202
 
@@ -79,10 +79,10 @@ def test_a_request_that_ran_is_charged_the_seconds_that_it_took(
     with world(tmp_path / "data", monkeypatch, clock=lambda: now[0]) as there:
         token = small(there, seconds=1000.0)
         first, second = (there.post(token=token).json()["id"] for _ in range(2))
-        there.supervisor.answer(first)  # after 1.5 s, as it says
-        there.supervisor.watcher.started(second)
+        there.manager.answer(first)  # after 1.5 s, as it says
+        there.manager.listener.started(second)
         now[0] += 40.0
-        there.supervisor.watcher.failed(second, "deadline", "", "")
+        there.manager.listener.failed(second, "deadline", "", "")
         assert (used(there, token).texts, used(there, token).seconds) == (1, pytest.approx(41.5))
         third = there.post(token=token).json()["id"]
         now[0] += 20.0
@@ -101,7 +101,7 @@ def test_a_request_that_would_take_more_than_is_left_is_refused(
     data = request_bytes(there.folder, content=bytes(10_000))
     response = there.post(data, token=token)
     assert (response.status_code, response.json()["code"]) == (429, "quota")
-    assert f" {what}, more than" in response.json()["detail"] and not there.supervisor.jobs
+    assert f" {what}, more than" in response.json()["detail"] and not there.manager.jobs
 
 
 def test_a_client_that_is_revoked_loses_its_requests_and_their_events(
@@ -111,7 +111,7 @@ def test_a_client_that_is_revoked_loses_its_requests_and_their_events(
     with world(tmp_path / "data", monkeypatch) as there:
         token, other = small(there), there.client("other")
         waits, runs = (there.post(token=token).json()["id"] for _ in range(2))
-        there.supervisor.watcher.started(runs)
+        there.manager.listener.started(runs)
         there.put_keys(token=other)
         stays = there.post(token=other).json()["id"]
 
@@ -128,5 +128,5 @@ def test_a_client_that_is_revoked_loses_its_requests_and_their_events(
             return [response.status_code for response in responses]
 
         assert there.runner.run(events()) == [200, 200]
-        assert list(there.supervisor.jobs) == [stays]
+        assert list(there.manager.jobs) == [stays]
         assert not there.service.layout.request(waits).exists()

@@ -147,12 +147,12 @@ def test_more_keys_than_the_quota_are_refused(there: World) -> None:
 
 def test_a_request_is_answered_and_the_answer_signed(there: World, asked: str) -> None:
     assert there.call("GET", f"/v1/requests/{asked}").json()["state"] == "waiting"
-    there.supervisor.watcher.started(asked)
-    there.supervisor.watcher.progressed(asked, Progress("attention", 1, 4, 1.0, 3.0))
+    there.manager.listener.started(asked)
+    there.manager.listener.progressed(asked, Progress("attention", 1, 4, 1.0, 3.0))
     running = there.call("GET", f"/v1/requests/{asked}").json()
     assert (running["state"], running["stage"], running["total"]) == ("running", "attention", 4)
     problem(there.call("GET", f"/v1/requests/{asked}/response"), 409, "not-done")
-    there.supervisor.answer(asked)
+    there.manager.answer(asked)
     done = wire.Status.model_validate_json(there.call("GET", f"/v1/requests/{asked}").content)
     response = there.call("GET", f"/v1/requests/{asked}/response")
     assert done.receipt is not None and response.content == b"an answer"
@@ -166,7 +166,7 @@ def test_a_request_is_answered_and_the_answer_signed(there: World, asked: str) -
 
 
 def test_events_end_with_the_request(there: World, asked: str) -> None:
-    there.supervisor.answer(asked)
+    there.manager.answer(asked)
     response = there.call("GET", f"/v1/requests/{asked}/events")
     (event,) = [line for line in response.text.splitlines() if line.startswith("data: ")]
     assert json.loads(event.removeprefix("data: "))["state"] == "done"
@@ -174,13 +174,13 @@ def test_events_end_with_the_request(there: World, asked: str) -> None:
 
 
 def test_a_request_that_failed_says_why(there: World, asked: str) -> None:
-    there.supervisor.watcher.failed(asked, "refused", "the file is damaged", "copy it again")
+    there.manager.listener.failed(asked, "refused", "the file is damaged", "copy it again")
     found = there.call("GET", f"/v1/requests/{asked}").json()
     assert found["state"] == State.failed and found["problem"]["detail"] == "the file is damaged"
 
 
 def test_a_defect_is_told_without_its_words(there: World, asked: str) -> None:
-    there.supervisor.watcher.failed(asked, "internal", "ValueError: a secret", "")
+    there.manager.listener.failed(asked, "internal", "ValueError: a secret", "")
     assert "secret" not in there.call("GET", f"/v1/requests/{asked}").text
 
 
@@ -190,13 +190,13 @@ def test_a_request_is_not_told_to_another_client(there: World, asked: str, path:
     problem(there.call("GET", f"/v1/requests/{asked}{path}", token=other), 404, "not-found")
     problem(there.call("DELETE", f"/v1/requests/{asked}", token=other), 404, "not-found")
     problem(there.call("GET", f"/v1/keys/{KEY}", token=other), 404, "not-found")
-    assert there.supervisor.place(asked) == 0
+    assert there.manager.place(asked) == 0
 
 
 def test_the_same_call_again_is_the_same_request(there: World) -> None:
     there.put_keys()
     first, second = (there.post(**{"Idempotency-Key": "once"}).json()["id"] for _ in range(2))
-    assert first == second and len(there.supervisor.jobs) == 1
+    assert first == second and len(there.manager.jobs) == 1
     other = request_bytes(there.folder, content=b"another")
     problem(there.post(other, **{"Idempotency-Key": "once"}), 422, "other-request")
 
@@ -219,7 +219,7 @@ def test_a_request_that_is_not_as_it_says_leaves_nothing(
     there.put_keys()
     response = there.post(data, **changed)
     assert response.status_code == status and str(there.folder) not in response.text
-    assert not there.supervisor.jobs
+    assert not there.manager.jobs
     requests = there.folder / "requests"
     assert not requests.exists() or not list(requests.iterdir())
 
@@ -242,9 +242,9 @@ def test_a_request_of_keys_that_are_not_there_is_refused(there: World) -> None:
 def test_keys_in_use_are_not_forgotten(there: World, asked: str) -> None:
     problem(there.call("DELETE", f"/v1/keys/{KEY}"), 409, "in-use")
     assert there.call("DELETE", f"/v1/requests/{asked}").status_code == 204
-    assert there.supervisor.cancelled == [asked]
+    assert there.manager.cancelled == [asked]
     assert there.call("DELETE", f"/v1/keys/{KEY}").status_code == 204
-    who = tokens.known(there.service.ledger, there.token)
+    who = tokens.client_of(there.service.ledger, there.token)
     assert who is not None and not there.service.layout.keys(who.id, KEY).exists()
 
 
@@ -265,13 +265,13 @@ def test_what_was_not_finished_goes_on_after_a_restart(
     with world(tmp_path / "data", monkeypatch) as there:
         there.put_keys()
         first, second = there.post().json()["id"], there.post().json()["id"]
-        there.supervisor.watcher.started(first)
+        there.manager.listener.started(first)
         token = there.token
         stray = there.service.layout.request("9" * 32)
         stray.mkdir()
     with world(tmp_path / "data", monkeypatch) as again:
-        assert list(again.supervisor.jobs) == [first, second] and not stray.exists()
-        again.supervisor.answer(first)
+        assert list(again.manager.jobs) == [first, second] and not stray.exists()
+        again.manager.answer(first)
         found = again.call("GET", f"/v1/requests/{first}", token=token).json()
         assert found["state"] == "done" and found["receipt"]["signature"]
 
@@ -286,17 +286,17 @@ def test_a_server_that_ends_takes_nothing_new(there: World) -> None:
 
 def test_a_server_without_a_worker_is_not_ready(there: World) -> None:
     assert there.call("GET", "/readyz", token="").status_code == 200
-    there.supervisor.there = False
+    there.manager.there = False
     problem(there.call("GET", "/readyz", token=""), 503, "not-ready")
 
 
 def test_want_of_room_is_not_the_clients_fault(there: World, asked: str) -> None:
-    there.supervisor.watcher.failed(asked, "resources", "the disk is full", "later")
+    there.manager.listener.failed(asked, "resources", "the disk is full", "later")
     assert there.call("GET", f"/v1/requests/{asked}").json()["problem"]["status"] == 507
 
 
 def test_answers_that_nobody_fetched_go(there: World, asked: str) -> None:
-    there.supervisor.answer(asked)
+    there.manager.answer(asked)
     there.sweep()
     assert there.call("GET", f"/v1/requests/{asked}").status_code == 200
     there.sweep(after=2 * DAY)
@@ -304,22 +304,22 @@ def test_answers_that_nobody_fetched_go(there: World, asked: str) -> None:
 
 
 def test_metrics_are_for_operators(there: World, asked: str) -> None:
-    there.supervisor.answer(asked)
+    there.manager.answer(asked)
     problem(there.call("GET", "/metrics"), 403, "not-operator")
     text = there.call("GET", "/metrics", token=there.client("prometheus", operator=True)).text
     assert 'tacita_requests_total{model="sst2-tiny",scheme="thor",state="done"} 1.0' in text
-    lane, first = 'model="sst2-tiny",scheme="thor"', plan().stages[0].name
-    assert f'tacita_stage_seconds_total{{{lane},stage="{first}"}} 1.0' in text
+    spec, first = 'model="sst2-tiny",scheme="thor"', plan().stages[0].name
+    assert f'tacita_stage_seconds_total{{{spec},stage="{first}"}} 1.0' in text
     planned = plan().prediction.stage_seconds[0]
-    assert f'tacita_stage_estimated_seconds_total{{{lane},stage="{first}"}} {planned!r}' in text
-    assert f"tacita_spilled_bytes_total{{{lane}}} 5e+08" in text
+    assert f'tacita_stage_estimated_seconds_total{{{spec},stage="{first}"}} {planned!r}' in text
+    assert f"tacita_spilled_bytes_total{{{spec}}} 5e+08" in text
     assert "tacita_keys_kept 1.0" in text
 
 
 def test_use_is_written_down(there: World, asked: str) -> None:
-    there.supervisor.answer(asked)
+    there.manager.answer(asked)
     there.call("GET", f"/v1/requests/{asked}/response")
-    who = tokens.known(there.service.ledger, there.token)
+    who = tokens.client_of(there.service.ledger, there.token)
     assert who is not None
     used = usage.today(there.service.ledger, who.id)
     assert used.bytes == len(KEYS) + len(request_bytes(there.folder)) + len(b"an answer")

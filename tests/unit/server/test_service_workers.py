@@ -16,8 +16,8 @@ import pytest
 from service_dispatch import PATIENCE, Book, World, make_world
 
 from tacita.errors import TacitaError
-from tacita.server.jobs.queue import Lane
-from tacita.server.jobs.supervisor import Supervisor
+from tacita.server.jobs.manager import PoolManager
+from tacita.server.jobs.queue import WorkerSpec
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -31,15 +31,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @asynccontextmanager
-async def opened(lane: Lane, book: Book, *, save_every: float = 60.0) -> AsyncIterator[Supervisor]:
-    """A supervisor of this lane, whose workers have gone afterwards."""
-    supervisor = Supervisor([lane], book, waiting=10, save_every=save_every)
+async def opened(spec: WorkerSpec, book: Book, *, save_every: float = 60.0) -> AsyncIterator[PoolManager]:
+    """A manager of this plan, whose workers have gone afterwards."""
+    manager = PoolManager([spec], book, waiting=10, save_every=save_every)
     async with asyncio.timeout(PATIENCE):
-        await supervisor.start()
+        await manager.start()
         try:
-            yield supervisor
+            yield manager
         finally:
-            await supervisor.stop()
+            await manager.stop()
 
 
 def test_clients_are_answered_and_their_keys_stay(world: World, capfd: pytest.CaptureFixture[str]) -> None:
@@ -47,10 +47,10 @@ def test_clients_are_answered_and_their_keys_stay(world: World, capfd: pytest.Ca
     book = Book()
 
     async def run() -> None:
-        async with opened(world.lane, book) as supervisor:
-            assert [supervisor.submit(job) for job in jobs] == [0, 1, 2]
+        async with opened(world.spec, book) as manager:
+            assert [manager.submit(job) for job in jobs] == [0, 1, 2]
             await book.until("finished", 3)
-            assert supervisor.resident() == {NAME: 2}
+            assert manager.resident() == {NAME: 2}
 
     asyncio.run(run())
     assert book.of("started") == ["ann1", "bob1", "ann2"]
@@ -74,17 +74,17 @@ def test_a_killed_worker_is_replaced_and_the_answer_is_the_same(world: World) ->
     book, died = Book(), list[int]()
 
     async def run() -> None:
-        async with opened(world.lane, book, save_every=0.0) as supervisor:
+        async with opened(world.spec, book, save_every=0.0) as manager:
 
             def kill(event: str, id: str) -> None:
                 if event == "progressed" and book.stages[-1].index == 6 and not died:
-                    died.append(end_worker(supervisor))
+                    died.append(end_worker(manager))
 
             book.at = kill
             for job in jobs:
-                supervisor.submit(job)
+                manager.submit(job)
             await book.until("finished", 3)
-            assert died != [supervisor.pids()[NAME]]
+            assert died != [manager.pids()[NAME]]
 
     asyncio.run(run())
     assert book.of("requeued") == ["killed"]
@@ -97,9 +97,9 @@ def test_a_killed_worker_is_replaced_and_the_answer_is_the_same(world: World) ->
     assert not (jobs[0].folder / ".tacita-spill").exists()
 
 
-def end_worker(supervisor: Supervisor) -> int:
+def end_worker(manager: PoolManager) -> int:
     """As the system does when memory is short; the process that it was."""
-    pid = supervisor.pids()[NAME]
+    pid = manager.pids()[NAME]
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     return pid
@@ -109,14 +109,14 @@ def test_workers_that_die_under_a_job_again_and_again(world: World) -> None:
     job, book, died = world.job("poison"), Book(), list[int | None]()
 
     async def run() -> None:
-        async with opened(world.lane, book) as supervisor:
+        async with opened(world.spec, book) as manager:
 
             def kill(event: str, id: str) -> None:
-                if event == "progressed" and supervisor.pids()[NAME] not in died:
-                    died.append(end_worker(supervisor))
+                if event == "progressed" and manager.pids()[NAME] not in died:
+                    died.append(end_worker(manager))
 
             book.at = kill
-            supervisor.submit(job)
+            manager.submit(job)
             await book.until("failed")
 
     asyncio.run(run())
@@ -129,18 +129,18 @@ def test_a_cancelled_job_ends_and_keys_stay(world: World) -> None:
     jobs, book = [world.job("unwanted"), world.job("wanted")], Book()
 
     async def run() -> None:
-        async with opened(world.lane, book) as supervisor:
-            pid = supervisor.pids()[NAME]
+        async with opened(world.spec, book) as manager:
+            pid = manager.pids()[NAME]
 
             def cancel(event: str, id: str) -> None:
                 if event == "progressed" and id == "unwanted":
-                    assert supervisor.cancel(id)
+                    assert manager.cancel(id)
 
             book.at = cancel
             for job in jobs:
-                supervisor.submit(job)
+                manager.submit(job)
             await book.until("finished")
-            assert supervisor.pids()[NAME] == pid
+            assert manager.pids()[NAME] == pid
 
     asyncio.run(run())
     assert not (jobs[0].folder / "response.ct").exists()
@@ -152,14 +152,14 @@ def test_what_a_drain_interrupts_goes_on_afterwards(world: World) -> None:
     job, before, after = world.job("drained"), Book(), Book()
 
     async def first() -> list[str]:
-        async with opened(world.lane, before, save_every=0.0) as supervisor:
-            supervisor.submit(job)
+        async with opened(world.spec, before, save_every=0.0) as manager:
+            manager.submit(job)
             await before.until("progressed", 5)
-            return await supervisor.drain(0.0)
+            return await manager.drain(0.0)
 
     async def second() -> None:
-        async with opened(world.lane, after) as supervisor:
-            supervisor.submit(job)
+        async with opened(world.spec, after) as manager:
+            manager.submit(job)
             await after.until("finished")
 
     assert asyncio.run(first()) == ["drained"]
@@ -182,9 +182,9 @@ def test_what_a_drain_interrupts_goes_on_afterwards(world: World) -> None:
 def test_a_worker_that_cannot_start_is_told_with_its_lane(
     world: World, changes: dict[str, object], said: str
 ) -> None:
-    good = dataclasses.replace(world.lane, model="good")
-    bad = dataclasses.replace(world.lane, model="bad", **changes)  # type: ignore[arg-type]
-    supervisor = Supervisor([bad, good] if "sha256" in changes else [bad], Book(), waiting=1)
+    good = dataclasses.replace(world.spec, model="good")
+    bad = dataclasses.replace(world.spec, model="bad", **changes)  # type: ignore[arg-type]
+    manager = PoolManager([bad, good] if "sha256" in changes else [bad], Book(), waiting=1)
     with pytest.raises(TacitaError, match=rf"the worker of bad \(thor\): .*{said}"):
-        asyncio.run(asyncio.wait_for(supervisor.start(), PATIENCE))
-    assert set(supervisor.pids().values()) == {None}
+        asyncio.run(asyncio.wait_for(manager.start(), PATIENCE))
+    assert set(manager.pids().values()) == {None}

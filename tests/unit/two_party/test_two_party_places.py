@@ -7,11 +7,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from hosted_world import SECONDS, asked, make_lane, run, running
+from hosted_world import SECONDS, asked, make_spec, run, running
 
 from tacita.errors import RefusedError
 from tacita.server.sessions.hosted import SHARE
-from tacita.server.sessions.lane import TwoPartyLane
+from tacita.server.sessions.spec import SessionSpec
 from tacita.two_party.protocol.refusal import Reason
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
@@ -21,11 +21,11 @@ if not hasattr(native, "TwoPartyArrival"):
 
 
 @pytest.fixture(scope="module")
-def lane(tmp_path_factory: pytest.TempPathFactory) -> TwoPartyLane:
-    return make_lane(tmp_path_factory.mktemp("lane"))
+def spec(tmp_path_factory: pytest.TempPathFactory) -> SessionSpec:
+    return make_spec(tmp_path_factory.mktemp("spec"))
 
 
-def test_two_sessions_at_a_time_and_no_third(lane: TwoPartyLane, tmp_path: Path) -> None:
+def test_two_sessions_at_a_time_and_no_third(spec: SessionSpec, tmp_path: Path) -> None:
     """Of which one client has one."""
     meeting = threading.Barrier(3, timeout=SECONDS)
 
@@ -34,7 +34,7 @@ def test_two_sessions_at_a_time_and_no_third(lane: TwoPartyLane, tmp_path: Path)
         meeting.wait()  # the third was refused
 
     async def work() -> None:
-        async with running(lane) as (sessions, book):
+        async with running(spec) as (sessions, book):
             ends = [await sessions.open(book.guest(name)) for name in ("alice", "bob")]
             asking = [asyncio.create_task(asyncio.to_thread(asked, end, tmp_path, meet)) for end in ends]
             await asyncio.to_thread(meeting.wait)
@@ -56,11 +56,11 @@ def test_two_sessions_at_a_time_and_no_third(lane: TwoPartyLane, tmp_path: Path)
 
 
 @pytest.mark.parametrize("count", [4, 40])
-def test_sessions_that_say_nothing_keep_nobody_out(lane: TwoPartyLane, tmp_path: Path, count: int) -> None:
+def test_sessions_that_say_nothing_keep_nobody_out(spec: SessionSpec, tmp_path: Path, count: int) -> None:
     """Of one client, whose own oldest make room beyond its share of the lobby."""
 
     async def work() -> None:
-        async with running(lane) as (sessions, book):
+        async with running(spec) as (sessions, book):
             silent = [await sessions.open(book.guest("alice")) for _ in range(count)]
             for name in ("bob", "carol"):
                 assert await asyncio.to_thread(asked, await sessions.open(book.guest(name)), tmp_path)
@@ -72,9 +72,9 @@ def test_sessions_that_say_nothing_keep_nobody_out(lane: TwoPartyLane, tmp_path:
     run(work)
 
 
-def test_one_client_does_not_have_all_places(lane: TwoPartyLane, tmp_path: Path) -> None:
+def test_one_client_does_not_have_all_places(spec: SessionSpec, tmp_path: Path) -> None:
     async def work() -> None:
-        async with running(lane) as (sessions, book):
+        async with running(spec) as (sessions, book):
             first, go = threading.Event(), threading.Event()
             meet = lambda: (first.set(), go.wait(SECONDS))  # noqa: E731
             end = await sessions.open(book.guest("alice"))

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import uvicorn
 from fastapi import FastAPI, WebSocket
-from hosted_world import SECONDS, Book, asked, asked_of, make_lane, run, running
+from hosted_world import SECONDS, Book, asked, asked_of, make_spec, run, running
 from service import TEXTS
 from websockets_world import TOKEN, Known
 
@@ -27,8 +27,8 @@ from tacita.client.public_cache import PublicCache
 from tacita.client.websocket import dial
 from tacita.errors import GoneError, PeerError, RefusedError, TacitaError
 from tacita.server.sessions import control
-from tacita.server.sessions.lane import UVICORN, TwoPartyLane
 from tacita.server.sessions.route import router
+from tacita.server.sessions.spec import UVICORN, SessionSpec
 from tacita.server.sessions.supervisor import Sessions, pause_after
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.protocol.party import Party
@@ -40,8 +40,8 @@ if not hasattr(native, "TwoPartyArrival"):
 
 
 @pytest.fixture(scope="module")
-def lane(tmp_path_factory: pytest.TempPathFactory) -> TwoPartyLane:
-    return make_lane(tmp_path_factory.mktemp("lane"))
+def spec(tmp_path_factory: pytest.TempPathFactory) -> SessionSpec:
+    return make_spec(tmp_path_factory.mktemp("spec"))
 
 
 def pid_of(sessions: Sessions) -> int:
@@ -49,9 +49,9 @@ def pid_of(sessions: Sessions) -> int:
     return sessions._worker.process.pid
 
 
-def test_clients_that_leave_or_talk_otherwise_are_told_by_their_endings(lane: TwoPartyLane) -> None:
+def test_clients_that_leave_or_talk_otherwise_are_told_by_their_endings(spec: SessionSpec) -> None:
     async def work() -> None:
-        async with running(lane) as (sessions, book):
+        async with running(spec) as (sessions, book):
             (await sessions.open(book.guest("leaver"))).close()
             stranger = await sessions.open(book.guest("stranger"))
             stranger.setblocking(True)
@@ -64,9 +64,9 @@ def test_clients_that_leave_or_talk_otherwise_are_told_by_their_endings(lane: Tw
     run(work)
 
 
-def test_a_process_that_is_killed_is_told_and_started_again(lane: TwoPartyLane, tmp_path: Path) -> None:
+def test_a_process_that_is_killed_is_told_and_started_again(spec: SessionSpec, tmp_path: Path) -> None:
     async def work() -> None:
-        async with running(lane) as (sessions, book):
+        async with running(spec) as (sessions, book):
             first, end = pid_of(sessions), await sessions.open(book.guest("alice"))
             os.kill(first, signal.SIGKILL)
             assert (await book.wait(1))[0].ending == "crashed"
@@ -82,9 +82,9 @@ def test_a_process_that_is_killed_is_told_and_started_again(lane: TwoPartyLane, 
     run(work)
 
 
-def test_draining_waits_for_sessions_and_stopping_ends_them(lane: TwoPartyLane, tmp_path: Path) -> None:
+def test_draining_waits_for_sessions_and_stopping_ends_them(spec: SessionSpec, tmp_path: Path) -> None:
     async def work() -> None:
-        async with running(lane) as (sessions, book):
+        async with running(spec) as (sessions, book):
             answered, silent = [await sessions.open(book.guest(name)) for name in ("alice", "bob")]
             asking = asyncio.create_task(asyncio.to_thread(asked, answered, tmp_path))
             await book.wait(1)
@@ -106,9 +106,9 @@ def test_draining_waits_for_sessions_and_stopping_ends_them(lane: TwoPartyLane, 
     run(work)
 
 
-def test_draining_without_sessions_does_not_wait(lane: TwoPartyLane) -> None:
+def test_draining_without_sessions_does_not_wait(spec: SessionSpec) -> None:
     async def work() -> None:
-        async with running(lane) as (sessions, _), asyncio.timeout(SECONDS):
+        async with running(spec) as (sessions, _), asyncio.timeout(SECONDS):
             await sessions.drain(1e6)
 
     run(work)
@@ -122,21 +122,19 @@ def test_draining_without_sessions_does_not_wait(lane: TwoPartyLane) -> None:
         ({"folder": Path("/nowhere")}, "nowhere"),
     ],
 )
-def test_a_lane_that_cannot_be_served_says_why(
-    lane: TwoPartyLane, changes: dict[str, Any], told: str
-) -> None:
+def test_a_lane_that_cannot_be_served_says_why(spec: SessionSpec, changes: dict[str, Any], told: str) -> None:
     async def work() -> None:
         with pytest.raises(TacitaError, match=told):
-            await Sessions(replace(lane, **changes)).start()
+            await Sessions(replace(spec, **changes)).start()
 
     run(work)
 
 
-def test_a_text_over_a_websocket_to_the_process_and_its_crash(lane: TwoPartyLane, tmp_path: Path) -> None:
+def test_a_text_over_a_websocket_to_the_process_and_its_crash(spec: SessionSpec, tmp_path: Path) -> None:
     """Route, relay, supervisor and process together; the client is told at once."""
 
     async def work() -> None:
-        async with running(lane) as (sessions, book), serving(sessions, book) as dialled:
+        async with running(spec) as (sessions, book), serving(sessions, book) as dialled:
             assert await asyncio.to_thread(asked_of, dialled, tmp_path)
             assert (await book.wait(1))[0].ending == "answered"
             party = await asyncio.to_thread(dialled)
@@ -178,15 +176,15 @@ PARENT = """
 import asyncio, json, sys
 from pathlib import Path
 from types import SimpleNamespace
-from tacita.server.sessions.lane import TwoPartyLane
-from tacita.server.sessions.lane import UVICORN
+from tacita.server.sessions.spec import SessionSpec
+from tacita.server.sessions.spec import UVICORN
 from tacita.server.sessions.route import router
 from tacita.server.sessions.supervisor import Sessions
 
 async def main():
     said = json.loads(sys.argv[1])
-    lane = TwoPartyLane("m", Path(said["folder"]), Path(said["plan"]), 1, 2, said["sha256"])
-    sessions = Sessions(lane)
+    spec = SessionSpec("m", Path(said["folder"]), Path(said["plan"]), 1, 2, said["sha256"])
+    sessions = Sessions(spec)
     await sessions.start()
     await sessions.open(SimpleNamespace(name="alice"))
     print(sessions._worker.process.pid, flush=True)
@@ -196,8 +194,8 @@ asyncio.run(main())
 """
 
 
-def test_no_orphan_is_left_of_a_parent_that_is_killed(lane: TwoPartyLane) -> None:
-    said = json.dumps({"folder": str(lane.folder), "plan": str(lane.plan), "sha256": lane.sha256})
+def test_no_orphan_is_left_of_a_parent_that_is_killed(spec: SessionSpec) -> None:
+    said = json.dumps({"folder": str(spec.folder), "plan": str(spec.plan), "sha256": spec.sha256})
     assert ended_with_its_parent([sys.executable, "-c", PARENT, said])
 
 

@@ -23,7 +23,7 @@ from tacita.server.core.accounts import Account
 from tacita.server.core.jobs import Jobs
 from tacita.server.sessions import control, supervisor
 from tacita.server.sessions.hosted import host_of
-from tacita.server.sessions.lane import TwoPartyLane
+from tacita.server.sessions.spec import SessionSpec
 from tacita.server.sessions.supervisor import Sessions
 from tacita.server.sessions.worker import Worker
 from tacita.server.store import Ledger, tokens, usage
@@ -44,7 +44,7 @@ METRICS, HOUR = Metrics(), 3600.0
 
 CLASSIFIER = make_server()
 WRITER = TwoPartyServer(plan_of(MODELS["two"]), MODELS["two"])
-LANE = TwoPartyLane("m", Path("model"), Path("plan"), 1, 5, "0" * 64)
+SPEC = SessionSpec("m", Path("model"), Path("plan"), 1, 5, "0" * 64)
 
 
 def worker_of(server: TwoPartyServer) -> Worker:
@@ -54,7 +54,7 @@ def worker_of(server: TwoPartyServer) -> Worker:
 
     def listen() -> None:
         with theirs, suppress(ConnectionError):
-            host_of(server, LANE.sessions, SECONDS, theirs).listen()
+            host_of(server, SPEC.sessions, SECONDS, theirs).listen()
 
     threading.Thread(target=listen, daemon=True).start()
     return Worker(SimpleNamespace(kill=lambda: None, wait=lambda: 0), ours)  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ class Stage:
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.folder, lambda: self.now)
         self.jobs = Jobs(self.ledger, None, None, None, METRICS, None)  # type: ignore[arg-type]
-        found = tokens.known(self.ledger, tokens.add(self.ledger, "eve", self.quota, seconds=HOUR))
+        found = tokens.client_of(self.ledger, tokens.add(self.ledger, "eve", self.quota, seconds=HOUR))
         assert found is not None
         self.who = found
 
@@ -93,7 +93,7 @@ class Stage:
 
     def play(self, server: TwoPartyServer, test: Callable[[Sessions], Awaitable[None]]) -> None:
         async def work() -> None:
-            sessions = Sessions(LANE, lambda: self.now)
+            sessions = Sessions(SPEC, lambda: self.now)
             await sessions.start()
             try:
                 await test(sessions)
@@ -103,7 +103,7 @@ class Stage:
                 self.ledger.close()
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(supervisor, "started", lambda lane: worker_of(server))
+            patch.setattr(supervisor, "start_process", lambda spec: worker_of(server))
             run(work)
 
 

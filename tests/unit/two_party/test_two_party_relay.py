@@ -20,7 +20,7 @@ from websockets_world import SECONDS, World, world
 from tacita.client.public_cache import PublicCache
 from tacita.errors import GoneError
 from tacita.plans.wire import FRAME_BYTES
-from tacita.server.sessions import lane
+from tacita.server.sessions import spec
 from tacita.server.sessions.route import relay
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.protocol.party import new_identity, over_socket
@@ -242,7 +242,7 @@ def test_a_connection_that_the_application_is_through_with_is_not_kept() -> None
 
     async def work() -> bool:
         loop = asyncio.get_running_loop()
-        connection = object.__new__(lane.BoundedWebSocket)
+        connection = object.__new__(spec.BoundedWebSocket)
         connection.tasks, connection.loop = set(), loop
         connection.close_timeout, connection.transport = 0.0, Stuck()
         task = loop.create_task(asyncio.sleep(0))
@@ -270,7 +270,7 @@ def test_a_session_that_reads_nothing_holds_the_client_back(plain: World) -> Non
 def test_pings_that_nobody_reads_the_answers_of_are_answered_for_a_while_only(
     plain: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane, "MOST_UNREAD", 64 << 10)
+    monkeypatch.setattr(spec, "MOST_UNREAD", 64 << 10)
     with plain.silent() as raw:
         end = plain.end()
         pings = (b"\x89\xfd" + bytes(4) + bytes(125)) * 100

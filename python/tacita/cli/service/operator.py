@@ -23,7 +23,7 @@ from tacita.server.machines.placing import Where, costs_of
 
 if TYPE_CHECKING:
     from tacita.server.core.offers import Offers
-    from tacita.server.machines.serving.fleet import RayFleet
+    from tacita.server.machines.serving.node_set import RayNodeSet
     from tacita.server.store import Ledger
     from tacita.server.store.tables import KeyRow
 
@@ -113,29 +113,29 @@ def require_machines(where: Where, schemes: Sequence[str], connected: str) -> No
 @asynccontextmanager
 async def machines(
     where: Where | None, offers: Offers, threads: int, memory: float
-) -> AsyncIterator[RayFleet | None]:
+) -> AsyncIterator[RayNodeSet | None]:
     """Opens the nodes for as long as the block lasts, and describes them for each scheme. Yields None without
     `where`."""
     if where is None:
         yield None
         return
     from tacita.resources import threads as all_threads
-    from tacita.server.machines.serving.fleet import RayFleet
-    from tacita.server.machines.serving.scout import Wish
+    from tacita.server.machines.serving.node_set import RayNodeSet
+    from tacita.server.machines.serving.watcher import ClusterRequest
 
     plans = [offered.plan for offered in offers.named.values()]
     files = [plan for plan in plans if isinstance(plan, Plan)]
-    wish = Wish(
+    request = ClusterRequest(
         where.address or "", where.nodes or 0, where.cores or 0, threads or all_threads(), _store(files)
     )
-    fleet = RayFleet(wish, len(files))
-    await fleet.open()
+    nodes = RayNodeSet(request, len(files))
+    await nodes.open()
     try:
         for plan in plans:
-            out.print(_words(plan.scheme, plan, fleet.sites, memory), soft_wrap=True)
-        yield fleet
+            out.print(_words(plan.scheme, plan, nodes.sites, memory), soft_wrap=True)
+        yield nodes
     finally:
-        await fleet.close()
+        await nodes.close()
 
 
 def _store(plans: Sequence[Plan]) -> int:

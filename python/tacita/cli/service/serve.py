@@ -165,10 +165,10 @@ def run(
 async def _serve(
     offers: Offers, settings: Settings, where: Where | None, listener: socket, host: str, own: Identity | None
 ) -> None:
-    async with machines(where, offers, settings.threads, settings.memory) as fleet:
+    async with machines(where, offers, settings.threads, settings.memory) as nodes:
         from tacita.server.core.service import Service
 
-        service = Service(offers, settings, fleet)
+        service = Service(offers, settings, nodes)
         port = listener.getsockname()[1]
         await _listen(service, listener, own, lambda: _announce(offers, host, port, own))
 
@@ -178,13 +178,13 @@ async def _listen(
 ) -> None:
     from tacita.server.http.app import app_of
     from tacita.server.http.connections import listen, lobby_of
-    from tacita.server.http.listening import Listening, config_of
-    from tacita.server.store.bodies import Pace
+    from tacita.server.http.listening import HttpServer, config_of
+    from tacita.server.store.bodies import MinRate
 
     settings = service.settings
     lobby = lobby_of(raise_descriptors(), settings.proxies)
-    pace = Pace(settings.patience, settings.least_rate)
-    listening = Listening(config_of(app_of(service), own), service.close_doors, lobby, pace)
+    min_rate = MinRate(settings.patience, settings.least_rate)
+    listening = HttpServer(config_of(app_of(service), own), service.close_doors, lobby, min_rate)
     await service.start()
     try:
         if own:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tacita.errors import RefusedError, ResourceError
 from tacita.server.core.jobs import Jobs
-from tacita.server.sessions.lane import Ended
+from tacita.server.sessions.spec import Ended
 from tacita.server.store import Ledger, tokens, usage
 from tacita.server.store.tables import Quota, Used, Who
 from tacita.server.watch import logs
@@ -21,7 +21,7 @@ from tacita.two_party.protocol.refusal import Reason, Refusal
 
 
 class Account:
-    """The quota of one session's client: a `sessions.lane.Guest`. who: as the ledger knew the client when it
+    """The quota of one session's client: a `sessions.spec.Guest`. who: as the ledger knew the client when it
     came. A text counts for the day on which it was admitted."""
 
     def __init__(self, jobs: Jobs, who: Who, model: str) -> None:

@@ -1,7 +1,7 @@
 """The life of a request, from when all of it has come: waiting, running, and one of three ends.
 
-The ledger says what is so; the dispatcher's queue and the board follow from it, and are made anew when the
-server starts. So a request survives kill -9 of the server, and goes on from its last resume point.
+The ledger says what is so; the dispatcher's queue and the progress bus follow from it, and are made anew when
+the server starts. So a request survives kill -9 of the server, and goes on from its last resume point.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tacita.plans.files import Workdir, sha256_of
 from tacita.plans.wire import State
 from tacita.progress import Progress
 from tacita.server.core.offers import Offers
+from tacita.server.jobs.manager import PoolManager
 from tacita.server.jobs.queue import DEADLINE, INTERNAL, REFUSED, RESOURCES, WORKER, Job
-from tacita.server.jobs.supervisor import Supervisor
 from tacita.server.store import Ledger, requests, tokens, usage
 from tacita.server.store import keys as ledger_keys
 from tacita.server.store.bodies import Layout, whole
@@ -43,18 +43,18 @@ class _Place:
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Board:
+class ProgressBus:
     """Progress of requests that are not final, or watched, for the event loop's thread."""
 
     def __init__(self) -> None:
         self._places: dict[str, _Place] = {}
 
-    def progress(self, id: str) -> Progress | None:
+    def latest(self, id: str) -> Progress | None:
         """Returns the last report of a request that runs."""
         place = self._places.get(id)
         return place.progress if place else None
 
-    def told(self, id: str, progress: Progress | None) -> None:
+    def publish(self, id: str, progress: Progress | None) -> None:
         """Stores a report of a request and wakes its watchers; None: it does not run."""
         place = self._places.setdefault(id, _Place())
         place.progress = progress
@@ -100,15 +100,15 @@ WORDS = {
 
 @dataclass
 class Jobs:
-    """The life of all requests: a `jobs.queue.Watcher`, in the event loop's thread."""
+    """The life of all requests: a `jobs.queue.JobListener`, in the event loop's thread."""
 
     ledger: Ledger
     layout: Layout
-    board: Board
+    bus: ProgressBus
     offers: Offers
     metrics: Metrics
     signer: Ed25519PrivateKey
-    supervisor: Supervisor | None = None
+    manager: PoolManager | None = None
     since: dict[str, float] = field(default_factory=dict)  # when each that runs was started
 
     def reserved(self, row: RequestRow) -> Used:
@@ -159,8 +159,8 @@ class Jobs:
             logs.say("cancelled", request=row.id)
             self.settle(row, self._ran(row.id))
             self.ledger.insist(partial(requests.drop, self.ledger, row.id))
-            await self._dispatcher.left(row.id)
-            self.board.wake_all()
+            await self._dispatcher.wait_ended(row.id)
+            self.bus.wake_all()
         await self.remove(row.id)
 
     async def remove(self, id: str) -> None:
@@ -172,7 +172,7 @@ class Jobs:
         """Removes everything of a request; files first, whose room a full ledger needs."""
         self.layout.drop_request(id)
         self.ledger.insist(partial(requests.drop, self.ledger, id))
-        self.board.ended(id)
+        self.bus.ended(id)
 
     def status(self, row: RequestRow) -> wire.Status:
         """Returns what the request's client is told."""
@@ -180,7 +180,7 @@ class Jobs:
             case State.waiting:
                 return wire.Status(id=row.id, state=row.state, place=self._dispatcher.place(row.id))
             case State.running:
-                return _running(row.id, self.board.progress(row.id))
+                return _running(row.id, self.bus.latest(row.id))
             case State.done:
                 return self._done(row)
             case _:
@@ -191,17 +191,17 @@ class Jobs:
         """Records that a worker has the request."""
         requests.change(self.ledger, id, state=State.running)
         self.since[id] = self.ledger.clock()
-        self.board.told(id, None)
-        self.board.wake_all()
+        self.bus.publish(id, None)
+        self.bus.wake_all()
 
     def progressed(self, id: str, progress: Progress) -> None:
         """Records a report of the request, which comes between two stages."""
-        self.board.told(id, progress)
+        self.bus.publish(id, progress)
 
     def requeued(self, id: str) -> None:
         """Records that the request's worker died: it waits again, and will go on."""
         requests.change(self.ledger, id, state=State.waiting)
-        self.board.told(id, None)
+        self.bus.publish(id, None)
         logs.warn("requeued", request=id)
 
     def finished(self, id: str, seconds: float, figures: Mapping[str, float]) -> None:
@@ -217,7 +217,7 @@ class Jobs:
         answer = {"response": response, "response_bytes": path.stat().st_size, "signature": signature}
         self._change(id, **end, **answer)
         self._charged(row, seconds, figures)
-        self.board.ended(id)
+        self.bus.ended(id)
 
     def failed(self, id: str, code: str, detail: str, hint: str) -> None:
         """Records that the request has no response and will have none, and charges the time that it ran."""
@@ -236,7 +236,7 @@ class Jobs:
         self.layout.drop_request(id)
         self._change(id, state=State.failed, ended=self.ledger.clock(), problem=problem.model_dump_json())
         self.metrics.ended(row.model, row.scheme, State.failed)
-        self.board.ended(id)
+        self.bus.ended(id)
         logs.warn("failed", request=id, code=code)
 
     def _change(self, id: str, **values: Any) -> None:
@@ -244,9 +244,9 @@ class Jobs:
         self.ledger.insist(partial(requests.change, self.ledger, id, **values))
 
     @property
-    def _dispatcher(self) -> Supervisor:
-        assert self.supervisor is not None  # set before the first call
-        return self.supervisor
+    def _dispatcher(self) -> PoolManager:
+        assert self.manager is not None  # set before the first call
+        return self.manager
 
     def _submit(self, row: RequestRow, *, resumed: bool = False) -> None:
         keys, folder = whole(self.layout.keys(row.client, row.key)), self.layout.request(row.id)

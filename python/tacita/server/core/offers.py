@@ -26,8 +26,8 @@ from tacita.plans.plan import Plan
 from tacita.schemes import base
 from tacita.schemes.base import AnyPlan, Report
 from tacita.schemes.registry import scheme_of
-from tacita.server.jobs.queue import Lane
-from tacita.server.sessions.lane import TwoPartyLane
+from tacita.server.jobs.queue import WorkerSpec
+from tacita.server.sessions.spec import SessionSpec
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import program_of
 from tacita.two_party.program.encoding import encode
@@ -79,15 +79,19 @@ class Offered:
         """Returns the bytes that a request has at most."""
         return most_bytes("request", self.files)
 
-    def lane(self, model: str, root: Path, threads: int, memory: float, *, allow_insecure: bool) -> Lane:
-        """Returns the lane of the worker that answers by this plan."""
+    def worker_spec(
+        self, model: str, root: Path, threads: int, memory: float, *, allow_insecure: bool
+    ) -> WorkerSpec:
+        """Returns what the worker that answers by this plan serves."""
         name = self.plan.scheme
-        return Lane(model, name, self.source, self.folder, root, threads, memory, allow_insecure, self.sha256)
+        return WorkerSpec(
+            model, name, self.source, self.folder, root, threads, memory, allow_insecure, self.sha256
+        )
 
-    def two_party_lane(self, model: str, threads: int, sessions: int) -> TwoPartyLane:
-        """Returns the lane of the process that serves this plan's sessions."""
+    def session_spec(self, model: str, threads: int, sessions: int) -> SessionSpec:
+        """Returns what the process of this plan's sessions serves."""
         plan = Workdir(self.folder).plan
-        return TwoPartyLane(model, self.source, plan, threads, sessions, self.plan.hash)
+        return SessionSpec(model, self.source, plan, threads, sessions, self.plan.hash)
 
 
 @dataclass(frozen=True)

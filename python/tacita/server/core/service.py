@@ -14,13 +14,13 @@ from tacita.errors import RefusedError
 from tacita.plans.plan import Plan
 from tacita.plans.wire import public_hex
 from tacita.server.core.accounts import Rates, Visitors
-from tacita.server.core.jobs import Board, Jobs
+from tacita.server.core.jobs import Jobs, ProgressBus
 from tacita.server.core.offers import Offers
 from tacita.server.core.settings import Settings, signing_key
 from tacita.server.core.sweep import Sweep
-from tacita.server.jobs.queue import Lane
-from tacita.server.jobs.supervisor import Supervisor
-from tacita.server.jobs.worker import Fleet
+from tacita.server.jobs.manager import PoolManager
+from tacita.server.jobs.queue import WorkerSpec
+from tacita.server.jobs.worker import NodeSet
 from tacita.server.sessions.supervisor import Sessions
 from tacita.server.store import Ledger, keys, ledger, requests, tokens
 from tacita.server.store.bodies import Layout
@@ -32,18 +32,19 @@ LOOK_SECONDS = 1.0  # between two looks at what clients may still take
 
 
 class Service:
-    """The service with all its parts. offers: see `core.offers`. fleet: machines that evaluate, opened and
+    """The service with all its parts. offers: see `core.offers`. nodes: machines that evaluate, opened and
     closed by the caller; None for this one alone. It is started, used and stopped in one event loop."""
 
-    def __init__(self, offers: Offers, settings: Settings, fleet: Fleet | None = None) -> None:
-        self.offers, self.settings, self.fleet = offers, settings, fleet
+    def __init__(self, offers: Offers, settings: Settings, nodes: NodeSet | None = None) -> None:
+        self.offers, self.settings, self.nodes = offers, settings, nodes
         self.ledger = Ledger(settings.data, settings.clock)
-        self.layout, self.board, self.metrics, self.rates = Layout(settings.data), Board(), Metrics(), Rates()
+        self.layout, self.bus = Layout(settings.data), ProgressBus()
+        self.metrics, self.rates = Metrics(), Rates()
         signer = signing_key(settings.data)
         self.signer = public_hex(signer)
-        self.jobs = Jobs(self.ledger, self.layout, self.board, offers, self.metrics, signer)
-        self.supervisor = Supervisor(self._lanes(), self.jobs, waiting=settings.waiting, clock=settings.clock)
-        self.jobs.supervisor = self.supervisor
+        self.jobs = Jobs(self.ledger, self.layout, self.bus, offers, self.metrics, signer)
+        self.manager = PoolManager(self._specs(), self.jobs, waiting=settings.waiting, clock=settings.clock)
+        self.jobs.manager = self.manager
         self.sessions = self._sessions()
         self.visitors = Visitors(self.ledger, settings.anybody) if settings.anybody else None
         self.ready, self.ending = False, False
@@ -60,20 +61,20 @@ class Service:
             logs.warn("swept", folders=swept)
         ledger.hold(self.settings.data)
         self._watch()
-        if self.fleet:
-            self.supervisor.spread(self.fleet.starts())
-        await asyncio.gather(self.supervisor.start(), *(each.start() for each in self.sessions.values()))
+        if self.nodes:
+            self.manager.spread(self.nodes.starts())
+        await asyncio.gather(self.manager.start(), *(each.start() for each in self.sessions.values()))
         if resumed := self.jobs.resume():
             logs.say("resumed", requests=resumed)
         self._tasks = [asyncio.create_task(self._sweep_on()), asyncio.create_task(self._look_on())]
-        if self.fleet:
-            self._tasks.append(asyncio.create_task(self._follow(self.fleet)))
+        if self.nodes:
+            self._tasks.append(asyncio.create_task(self._follow(self.nodes)))
         self.ready = True
 
     def close_doors(self) -> None:
         """Takes nothing new from now on, and wakes whoever watches a request."""
         self.ready, self.ending = False, True
-        self.board.wake_all()
+        self.bus.wake_all()
 
     async def stop(self) -> None:
         """Stops everything. Requests may end within `settings.drain` seconds, or go on after a restart."""
@@ -82,9 +83,9 @@ class Service:
             task.cancel()
         drain = self.settings.drain
         sessions = asyncio.gather(*(each.drain(drain) for each in self.sessions.values()))
-        unfinished = await self.supervisor.drain(drain)
+        unfinished = await self.manager.drain(drain)
         await sessions
-        await asyncio.gather(self.supervisor.stop(), *(each.stop() for each in self.sessions.values()))
+        await asyncio.gather(self.manager.stop(), *(each.stop() for each in self.sessions.values()))
         logs.say("stopped", unfinished=len(unfinished))
         self.ledger.close()
 
@@ -105,43 +106,43 @@ class Service:
         if self.ending:
             raise RefusedError("the server is being stopped", hint="ask again when it is back")
 
-    def _lanes(self) -> list[Lane]:
-        """Returns the lanes of all schemes of files."""
+    def _specs(self) -> list[WorkerSpec]:
+        """Returns what the workers of all schemes of files serve."""
         settings = self.settings
         options = (settings.data, settings.threads, settings.memory)
         return [
-            offered.lane(model, *options, allow_insecure=settings.allow_insecure)
+            offered.worker_spec(model, *options, allow_insecure=settings.allow_insecure)
             for (model, _), offered in self.offers.named.items()
             if isinstance(offered.plan, Plan)
         ]
 
     def _watch(self) -> None:
-        for model, scheme in ((lane.model, lane.scheme) for lane in self._lanes()):
+        for model, scheme in ((spec.model, spec.scheme) for spec in self._specs()):
             waiting = partial(requests.waiting, self.ledger, model, scheme)
             states = partial(self._resident, model, scheme), partial(self._workers, model, scheme)
-            self.metrics.watch_lane(model, scheme, waiting, *states)
+            self.metrics.watch_queue(model, scheme, waiting, *states)
         counts = {model: each.count for model, each in self.sessions.items()}
         self.metrics.watch(lambda: keys.count(self.ledger), lambda: self.layout.free, counts)
 
     def _resident(self, model: str, scheme: str) -> int:
-        return self.supervisor.resident().get((model, scheme), 0)
+        return self.manager.resident().get((model, scheme), 0)
 
     def _workers(self, model: str, scheme: str) -> int:
-        return self.supervisor.workers().get((model, scheme), 0)
+        return self.manager.workers().get((model, scheme), 0)
 
     def _sessions(self) -> Mapping[str, Sessions]:
         threads, most, clock = self.settings.threads, self.settings.sessions, self.settings.clock
         return {
-            model: Sessions(offered.two_party_lane(model, threads, most), clock)
+            model: Sessions(offered.session_spec(model, threads, most), clock)
             for (model, _), offered in self.offers.named.items()
             if offered.offer.connected
         }
 
-    async def _follow(self, fleet: Fleet) -> None:
+    async def _follow(self, nodes: NodeSet) -> None:
         """Moves workers to the machines that come, and off those that go."""
         while True:
-            await fleet.changed()
-            self.supervisor.spread(fleet.starts())
+            await nodes.changed()
+            self.manager.spread(nodes.starts())
 
     async def _look_on(self) -> None:
         while True:

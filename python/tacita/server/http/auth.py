@@ -74,7 +74,7 @@ def _spent(service: Service, said: str) -> Fault:
 def _client_of(service: Service, connection: HTTPConnection, address: str) -> Who:
     scheme, _, token = _authorization(connection).partition(" ")
     token = token.strip() if scheme.lower() == "bearer" else ""
-    who = tokens.known(service.ledger, token) if token else None
+    who = tokens.client_of(service.ledger, token) if token else None
     if who is not None:
         return who
     _require_rate(service, f"address {address}", service.settings.address_per_minute)

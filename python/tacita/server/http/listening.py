@@ -22,37 +22,37 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tacita.errors import InputError
 from tacita.server.http.connections import Acceptor, Connection, StrictConnection
-from tacita.server.http.pace import PacedTransport
-from tacita.server.sessions.lane import UVICORN
-from tacita.server.store.bodies import Pace
+from tacita.server.http.min_rate import MinRateTransport
+from tacita.server.sessions.spec import UVICORN
+from tacita.server.store.bodies import MinRate
 from tacita.server.watch import logs
 from tacita.two_party.admission import Lobby
 from tacita.two_party.protocol.party import Identity
 
-GREETING = 20.0  # seconds that a handshake may take, and then a whole head, the first or another
+HANDSHAKE_SECONDS = 20.0  # seconds that a handshake may take, and then a whole head, the first or another
 KEEP_ALIVE = 30  # seconds between two calls of a connection
 GRACE = 5  # seconds that answers on the way get once workers have drained
 
 
-class Patient(H11Protocol):
+class TimeoutProtocol(H11Protocol):
     """Closes a connection that has no call under way and does not begin one: silent from the start, slow with
     a head, or still sending a body that was refused. uvicorn itself closes one that is silent after an
     answer. connection: which is told whether a call is under way."""
 
-    transport: Any  # a PacedTransport, or a WebSocket's
+    transport: Any  # a MinRateTransport, or a WebSocket's
 
     def __init__(
-        self, config: uvicorn.Config, server: uvicorn.Server, connection: Connection, pace: Pace
+        self, config: uvicorn.Config, server: uvicorn.Server, connection: Connection, min_rate: MinRate
     ) -> None:
         super().__init__(config, server.server_state, server.lifespan.state)
         self.conn = StrictConnection()
-        self._connection, self._pace = connection, pace
-        self._giving_up: TimerHandle | None = None
+        self._connection, self._min_rate = connection, min_rate
+        self._timeout: TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Starts the timer of a connection."""
-        paced: Any = PacedTransport(transport, self.loop, self._pace, self._is_sending)
-        super().connection_made(paced)
+        limited: Any = MinRateTransport(transport, self.loop, self._min_rate, self._is_sending)
+        super().connection_made(limited)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -86,13 +86,13 @@ class Patient(H11Protocol):
         self._connection.hold(busy=busy)
         if busy:
             self._stop()
-        elif self._giving_up is None:
-            self._giving_up = self.loop.call_later(GREETING, self._give_up)
+        elif self._timeout is None:
+            self._timeout = self.loop.call_later(HANDSHAKE_SECONDS, self._close_idle)
 
     def _stop(self) -> None:
-        if self._giving_up is not None:
-            self._giving_up.cancel()
-            self._giving_up = None
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
 
     def _busy(self) -> bool:
         cycle: Any = self.cycle  # None before the first call
@@ -101,27 +101,30 @@ class Patient(H11Protocol):
     def _is_sending(self) -> bool:
         return self.conn.their_state is h11.SEND_BODY
 
-    def _give_up(self) -> None:
+    def _close_idle(self) -> None:
         if not self._busy():
             self.transport.close()
 
 
-class Listening(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """A uvicorn server with acceptors of its own. closing: called at SIGTERM and Ctrl-C, before uvicorn waits
-    for open connections. A second signal does not wait. lobby: of its connections. pace: at which answers
+    for open connections. A second signal does not wait. lobby: of its connections. min_rate: at which answers
     must be read."""
 
     servers: Any  # as uvicorn ends them: acceptors
 
-    def __init__(self, config: uvicorn.Config, closing: Callable[[], None], lobby: Lobby, pace: Pace) -> None:
+    def __init__(
+        self, config: uvicorn.Config, closing: Callable[[], None], lobby: Lobby, min_rate: MinRate
+    ) -> None:
         super().__init__(config)
-        self._closing, self._lobby, self._pace = closing, lobby, pace
+        self._closing, self._lobby, self._min_rate = closing, lobby, min_rate
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accepts from these sockets in place of uvicorn."""
         await super().startup(sockets=[])
         self.servers = [
-            Acceptor(each, self._lobby, self.config.ssl, GREETING, self._protocol) for each in sockets or ()
+            Acceptor(each, self._lobby, self.config.ssl, HANDSHAKE_SECONDS, self._protocol)
+            for each in sockets or ()
         ]
         for each in self.servers:
             each.start()
@@ -146,8 +149,8 @@ class Listening(uvicorn.Server):
         self.config.ssl.load_cert_chain(*files)
         logs.say("certificate renewed")
 
-    def _protocol(self, connection: Connection) -> Patient:
-        return Patient(self.config, self, connection, self._pace)
+    def _protocol(self, connection: Connection) -> TimeoutProtocol:
+        return TimeoutProtocol(self.config, self, connection, self._min_rate)
 
 
 def is_self_signed(certificate: Path) -> bool:

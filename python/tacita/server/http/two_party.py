@@ -11,9 +11,9 @@ from tacita.server.core.accounts import Account
 from tacita.server.core.service import Service
 from tacita.server.http.auth import caller, require_quota
 from tacita.server.http.problems import Fault, fault_of, not_found
-from tacita.server.sessions.lane import Guest
 from tacita.server.sessions.route import DeniedError
 from tacita.server.sessions.route import router as route
+from tacita.server.sessions.spec import Guest
 from tacita.server.store.tables import Who
 
 

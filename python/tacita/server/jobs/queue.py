@@ -1,14 +1,14 @@
-"""Lanes and their jobs, who is told of them, whose turn it is, and when a deadline has passed.
+"""Jobs and their workers, who is told of them, whose turn it is, and when a deadline has passed.
 
-`Turns` is a fair queue: one queue for each client, and one item of each in turn. It is plain data, without
-clock and processes.
+`FairQueue` has one queue for each client, and takes one item of each in turn. It is plain data, without clock
+and processes.
 
->>> turns = Turns[str]()
+>>> queue = FairQueue[str]()
 >>> for client, item in [("a", "a1"), ("a", "a2"), ("b", "b1"), ("a", "a3")]:
-...     turns.add(client, item)
->>> turns.place("a3")
+...     queue.add(client, item)
+>>> queue.place("a3")
 3
->>> [turns.take() for _ in range(4)]
+>>> [queue.take() for _ in range(4)]
 ['a1', 'b1', 'a2', 'a3']
 """
 
@@ -28,7 +28,7 @@ REFUSED, DEADLINE, WORKER, RESOURCES, INTERNAL = "refused", "deadline", "worker"
 
 
 @dataclass(frozen=True)
-class Lane:
+class WorkerSpec:
     """One worker process: a plan on ciphertexts of one model.
 
     folder: of the model, or a name that `checkpoint.load` knows. plan: the folder with plan.json and salt.
@@ -71,12 +71,12 @@ class Job:
     deadline: float | None = None
 
     @property
-    def lane(self) -> tuple[str, str]:
-        """Returns the name of the lane that it waits in."""
+    def queue(self) -> tuple[str, str]:
+        """Returns the name of the queue that it waits in."""
         return self.model, self.scheme
 
 
-class Watcher(Protocol):
+class JobListener(Protocol):
     """Is told how jobs go, in the event loop's thread. Each job ends with one of `finished` and `failed`, or
     was cancelled or left behind by `drain`, which its caller knows."""
 
@@ -88,7 +88,7 @@ class Watcher(Protocol):
 
     def finished(self, id: str, seconds: float, figures: Mapping[str, float]) -> None:
         """Is called when response.ct is there. seconds: since it was started last; figures: see
-        `workers.bench.figures`."""
+        `workers.evaluator.figures`."""
 
     def failed(self, id: str, code: str, detail: str, hint: str) -> None:
         """Is called when the job has no response and will have none. code: REFUSED for the client's fault,
@@ -103,7 +103,7 @@ T = TypeVar("T", bound=Hashable)
 ABSENT = object()
 
 
-class Turns(Generic[T]):
+class FairQueue(Generic[T]):
     """A fair queue of clients' items, each item once. The first client of `_queues` is next; one that was
     served goes to the end, and so does one that comes, or comes back."""
 

@@ -10,9 +10,9 @@ from typing import Protocol
 
 from tacita.errors import PeerError, TacitaError
 from tacita.server import confined
-from tacita.server.jobs.queue import Lane
+from tacita.server.jobs.queue import WorkerSpec
 from tacita.server.store.bodies import KEYS, REQUESTS
-from tacita.server.workers.messages import MOST_BYTES, Order, Ready, Setup, Told, Unable, line, told
+from tacita.server.workers.messages import MOST_BYTES, Order, Ready, Reply, Setup, Unable, line, parse_reply
 
 MODULE = "tacita.server.workers"
 READY_SECONDS = 1800.0  # to load a model and build its circuit: minutes for the largest
@@ -20,7 +20,7 @@ END_SECONDS = 5.0  # from the end of its input to the end of the process
 
 
 class Worker(Protocol):
-    """A worker of a station; tests have one without a process."""
+    """A worker of a pool; tests have one without a process."""
 
     @property
     def pid(self) -> int:
@@ -29,7 +29,7 @@ class Worker(Protocol):
     def send(self, order: Order) -> None:
         """Sends an order. Raises nothing: that the process has gone, `hear` tells."""
 
-    async def hear(self) -> Told | None:
+    async def hear(self) -> Reply | None:
         """Returns its next message; None when it has gone. Raises PeerError for what is none."""
 
     def kill(self) -> None:
@@ -39,7 +39,7 @@ class Worker(Protocol):
         """Ends the process and waits for its end. Must not be called while `hear` waits."""
 
 
-Start = Callable[[Lane, float], Awaitable[Worker]]
+Start = Callable[[WorkerSpec, float], Awaitable[Worker]]
 
 
 class ProcessWorker:
@@ -59,7 +59,7 @@ class ProcessWorker:
         """Writes an order to the process."""
         self._input.write(line(order))
 
-    async def hear(self) -> Told | None:
+    async def hear(self) -> Reply | None:
         """Reads the next message; None when it has gone. Raises PeerError for what is none."""
         try:
             text = await self._output.readline()
@@ -67,7 +67,7 @@ class ProcessWorker:
             raise PeerError(f"a worker's line of more than {MOST_BYTES} bytes", hint="") from error
         except OSError:
             return None
-        return told(text[:-1]) if text.endswith(b"\n") else None
+        return parse_reply(text[:-1]) if text.endswith(b"\n") else None
 
     def kill(self) -> None:
         """Kills the process, if it is there."""
@@ -92,29 +92,29 @@ class ProcessWorker:
         await self._process.wait()
 
 
-async def start(lane: Lane, save_every: float) -> Worker:
-    """Starts a worker on this machine and returns it when it is ready. Cost and errors: see `started`."""
-    return await started(command_of(lane), lane, save_every, confined.environment())
+async def start(spec: WorkerSpec, save_every: float) -> Worker:
+    """Starts a worker on this machine. Returns, costs and raises what `start_process` does."""
+    return await start_process(command_of(spec), spec, save_every, confined.environment())
 
 
-def command_of(lane: Lane) -> Sequence[str]:
+def command_of(spec: WorkerSpec) -> Sequence[str]:
     """Returns the command of the process of a worker on this machine, which opens the folders of model, plan,
     keys and requests and nothing else of the data folder."""
-    root = lane.root
-    reads, writes = [lane.folder, lane.plan, root / KEYS], [root / REQUESTS]
+    root = spec.root
+    reads, writes = [spec.folder, spec.plan, root / KEYS], [root / REQUESTS]
     for path in (root / KEYS, root / REQUESTS):
         path.mkdir(mode=0o700, exist_ok=True)
     return confined.command(MODULE, hidden=root, reads=reads, writes=writes)
 
 
-async def started(
-    command: Sequence[str], lane: Lane, save_every: float, environment: Mapping[str, str]
+async def start_process(
+    command: Sequence[str], spec: WorkerSpec, save_every: float, environment: Mapping[str, str]
 ) -> Worker:
     """Starts a worker by the command of its process and returns it when it is ready. environment: the whole
     of it. Call it in the thread that lives as long as the service: the process ends with it. Cost: a second,
     and the loading of the model.
 
-    Raises TacitaError naming the lane for a process that cannot serve it, or says nothing for READY_SECONDS.
+    Raises TacitaError naming the plan for a process that cannot serve it, or says nothing for READY_SECONDS.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -126,55 +126,55 @@ async def started(
     )
     worker = ProcessWorker(process)
     try:
-        worker.send(setup_of(lane, save_every))
-        _require_ready(lane, await asyncio.wait_for(worker.hear(), READY_SECONDS))
+        worker.send(setup_of(spec, save_every))
+        _require_ready(spec, await asyncio.wait_for(worker.hear(), READY_SECONDS))
     except BaseException as error:
         worker.kill()  # while it loads it does not hear
         await worker.end()
         if isinstance(error, TimeoutError):
-            raise _unable(lane, f"not ready after {READY_SECONDS:.0f} s", "") from error
+            raise _unable(spec, f"not ready after {READY_SECONDS:.0f} s", "") from error
         raise
     return worker
 
 
-def setup_of(lane: Lane, save_every: float) -> Setup:
-    """Returns the first message to a worker of the lane. save_every: seconds between resume points."""
-    folder = lane.folder.absolute() if lane.folder.exists() else lane.folder  # else a name
+def setup_of(spec: WorkerSpec, save_every: float) -> Setup:
+    """Returns the first message to a worker. save_every: seconds between resume points."""
+    folder = spec.folder.absolute() if spec.folder.exists() else spec.folder  # else a name
     return Setup(
-        model=lane.model,
-        scheme=lane.scheme,
+        model=spec.model,
+        scheme=spec.scheme,
         folder=str(folder),
-        plan=str(lane.plan.absolute()),
-        root=str(lane.root.absolute()),
-        threads=lane.threads,
-        memory=lane.memory,
-        allow_insecure=lane.allow_insecure,
-        sha256=lane.sha256,
+        plan=str(spec.plan.absolute()),
+        root=str(spec.root.absolute()),
+        threads=spec.threads,
+        memory=spec.memory,
+        allow_insecure=spec.allow_insecure,
+        sha256=spec.sha256,
         save_every=save_every,
     )
 
 
-def _require_ready(lane: Lane, said: Told | None) -> None:
-    match said:
+def _require_ready(spec: WorkerSpec, message: Reply | None) -> None:
+    match message:
         case Ready():
             return
         case Unable(error, hint):
-            raise _unable(lane, error, hint)
+            raise _unable(spec, error, hint)
         case None:
-            raise _unable(lane, "its process ended before it was ready", "its log may say why")
+            raise _unable(spec, "its process ended before it was ready", "its log may say why")
         case _:
-            raise _unable(lane, f"said {said.tag} before it was ready", "use one release")
+            raise _unable(spec, f"said {message.tag} before it was ready", "use one release")
 
 
-def _unable(lane: Lane, why: str, hint: str) -> TacitaError:
-    return TacitaError(f"the worker of {lane.model} ({lane.scheme}): {why}", hint=hint)
+def _unable(spec: WorkerSpec, why: str, hint: str) -> TacitaError:
+    return TacitaError(f"the worker of {spec.model} ({spec.scheme}): {why}", hint=hint)
 
 
 # Machines beside the service's own, as the service sees them; `tacita.server.machines.serving` has those of
 # Ray.
 
 
-class Fleet(Protocol):
+class NodeSet(Protocol):
     """Places for workers, which come and go. One that is gone comes back under another name."""
 
     def starts(self) -> Mapping[str, Start]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from tacita.server.machines.connect import Site
 from tacita.server.machines.evaluator import Bytes, Evaluated, Evaluator, Failed, Kit
-from tacita.server.machines.flight import Done, Lost, Ready
+from tacita.server.machines.in_flight import Done, Lost, Ready
 from tacita.server.machines.placing import Placing
 
 RESTARTS = 2  # of an evaluator at one site
@@ -45,7 +45,7 @@ class _Call:
 
 
 class Actors:
-    """A `flight.Pool` of evaluators on Ray.
+    """A `in_flight.EvaluatorPool` of evaluators on Ray.
 
     ray: the module, connected. keys: a file's bytes, read as they are sent. An evaluator that is lost is
     started again at its site, a few times; on a node that is gone that fails, and its requests are evaluated
@@ -70,11 +70,11 @@ class Actors:
         return self._ray.put(request)
 
     def submit(self, at: str, number: int, request: Any) -> None:
-        """Calls an evaluator with a request, see `flight.Pool.submit`."""
+        """Calls an evaluator with a request, see `in_flight.EvaluatorPool.submit`."""
         self._call(_Call(at, EVALUATE, number), request)
 
     def event(self, *, wait: bool) -> Ready | Done[Evaluated] | Lost | None:
-        """Returns what has happened, see `flight.Pool.event`. Sends on the way what is due of the keys."""
+        """Returns what has happened, see `in_flight.EvaluatorPool.event`. Sends the keys that are due."""
         while self._calls:
             done, _ = self._ray.wait(list(self._calls), num_returns=1, timeout=None if wait else 0)
             if not done:

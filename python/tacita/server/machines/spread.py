@@ -1,7 +1,7 @@
 """The client's side of a run over machines: it encrypts, evaluators answer, it decrypts, in order.
 
 The secret key stays in this process's folder. A request is encrypted when there is room for it on the way
-(`flight`), and its answer is decrypted when it comes back: neither all requests nor all responses are ever
+(`in_flight`), and its answer is decrypted when it comes back: neither all requests nor all responses are ever
 held at once.
 """
 
@@ -30,7 +30,7 @@ from tacita.schemes.base import AnyPlan, Place, Seconds
 from tacita.server.machines.actors import Actors
 from tacita.server.machines.connect import LEAST_STORE, Cluster, connected
 from tacita.server.machines.evaluator import Bytes, kit_of, weights_of
-from tacita.server.machines.flight import DEPTH, in_order, spread
+from tacita.server.machines.in_flight import DEPTH, in_order, spread
 from tacita.server.machines.placing import (
     ON_THE_WAY,
     PIECE,

@@ -35,7 +35,7 @@ class Message(BaseModel):
 
 
 class Begin(Message):
-    """What to serve: the fields of `lane.TwoPartyLane`. parent: the process that must not be outlived."""
+    """What to serve: the fields of `spec.SessionSpec`. parent: the process that must not be outlived."""
 
     kind: Literal["begin"] = "begin"
     parent: int

@@ -13,7 +13,7 @@ from fastapi.responses import Response
 
 from tacita.errors import RefusedError, TacitaError
 from tacita.plans.wire import API, FRAME_BYTES, MOST_TEXT, PROBLEM, Problem
-from tacita.server.sessions.lane import Guest
+from tacita.server.sessions.spec import Guest
 from tacita.two_party.protocol.party import TIMEOUT
 
 # Between a WebSocket and the socket of its session: bytes go over as they come, in both directions at the

@@ -24,8 +24,8 @@ from tacita.server.sessions.control import (
     SoFar,
     Wanted,
 )
-from tacita.server.sessions.lane import CRASHED, STOPPED, Ended, Guest, TwoPartyLane
-from tacita.server.sessions.worker import Worker, started
+from tacita.server.sessions.spec import CRASHED, STOPPED, Ended, Guest, SessionSpec
+from tacita.server.sessions.worker import Worker, start_process
 from tacita.server.store.tables import Used
 from tacita.two_party.protocol.handshake import GRANTED
 
@@ -66,8 +66,8 @@ def pause_after(crashes: int) -> float:
 class Sessions:
     """The two-party sessions of one model, all calls in one event loop's thread. clock: seconds."""
 
-    def __init__(self, lane: TwoPartyLane, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lane, self._clock = lane, clock
+    def __init__(self, spec: SessionSpec, clock: Callable[[], float] = time.monotonic) -> None:
+        self._spec, self._clock = spec, clock
         self._numbers = itertools.count()
         self._running: dict[int, _Running] = {}
         self._entering = 0
@@ -152,14 +152,14 @@ class Sessions:
             since = time.monotonic()
             await self._one(first)
             crashes = 1 if time.monotonic() - since > LONG else crashes + 1
-            log.error("two-party sessions of %s: their process ended; starting it again", self._lane.model)
+            log.error("two-party sessions of %s: their process ended; starting it again", self._spec.model)
             await asyncio.sleep(pause_after(crashes))
 
     async def _one(self, first: asyncio.Future[None]) -> None:
         """Runs one process to its end."""
         ending = STOPPED
         try:
-            self._worker = started(self._lane)
+            self._worker = start_process(self._spec)
             await self._hear(self._worker, first)
             ending = CRASHED
             _fail(
@@ -167,7 +167,7 @@ class Sessions:
             )
         except (OSError, TacitaError) as error:
             ending = CRASHED
-            log.error("two-party sessions of %s: %s", self._lane.model, error)
+            log.error("two-party sessions of %s: %s", self._spec.model, error)
             failure = (
                 error if isinstance(error, TacitaError) else ResourceError(f"two-party: no process ({error})")
             )
@@ -182,7 +182,7 @@ class Sessions:
     async def _hear(self, worker: Worker, first: asyncio.Future[None]) -> None:
         """Handles the process's messages until it is gone. Raises PeerError for what is no message,
         TacitaError when it cannot serve."""
-        while (message := await worker.heard()) is not None:
+        while (message := await worker.hear()) is not None:
             self._note(message)
             if isinstance(message, Ready) and not first.done():
                 first.set_result(None)
@@ -224,7 +224,7 @@ class Sessions:
             if self._worker is not None:
                 self._worker.say(message)
         except OSError:  # it is gone, or does not read: its sessions give up waiting
-            log.error("two-party sessions of %s: their process took no %s", self._lane.model, message)
+            log.error("two-party sessions of %s: their process took no %s", self._spec.model, message)
 
     def _lost(self, ending: str) -> None:
         for number in list(self._running):

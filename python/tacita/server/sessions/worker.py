@@ -13,7 +13,7 @@ from tacita.errors import RefusedError
 from tacita.server.confined import command, environment
 from tacita.server.sessions import control
 from tacita.server.sessions.control import Begin, Message, Open
-from tacita.server.sessions.lane import TwoPartyLane
+from tacita.server.sessions.spec import SessionSpec
 
 MODULE = "tacita.server.sessions.process"
 
@@ -25,7 +25,7 @@ class Worker:
     process: subprocess.Popen[bytes]
     line: socket.socket
 
-    async def heard(self) -> Message | None:
+    async def hear(self) -> Message | None:
         """Returns its next message; None when it is gone. Raises PeerError for what is no message."""
         try:
             data = await asyncio.get_running_loop().sock_recv(self.line, control.MOST)
@@ -54,18 +54,18 @@ class Worker:
         await asyncio.shield(asyncio.to_thread(self.process.wait))
 
 
-def started(lane: TwoPartyLane) -> Worker:
+def start_process(spec: SessionSpec) -> Worker:
     """Starts a process that loads the model. It ends with this thread. Raises OSError."""
     ours, theirs = control.pair()
     try:
         with theirs:
             process = subprocess.Popen(
-                command_of(lane, theirs.fileno()),
+                command_of(spec, theirs.fileno()),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=environment(),
             )
-        ours.send(control.encode(_begin(lane)))
+        ours.send(control.encode(_begin(spec)))
     except OSError:
         ours.close()
         raise
@@ -73,20 +73,20 @@ def started(lane: TwoPartyLane) -> Worker:
     return Worker(process, ours)
 
 
-def command_of(lane: TwoPartyLane, line: int) -> Sequence[str]:
+def command_of(spec: SessionSpec, line: int) -> Sequence[str]:
     """Returns the command of a process that opens model and plan and no other file of the data folder."""
-    return command(MODULE, str(line), hidden=lane.plan.parent, reads=[lane.folder, lane.plan])
+    return command(MODULE, str(line), hidden=spec.plan.parent, reads=[spec.folder, spec.plan])
 
 
-def _begin(lane: TwoPartyLane) -> Begin:
+def _begin(spec: SessionSpec) -> Begin:
     return Begin(
         parent=os.getpid(),
-        folder=str(lane.folder),
-        plan=str(lane.plan),
-        sha256=lane.sha256,
-        threads=lane.threads,
-        sessions=lane.sessions,
-        bits_per_second=lane.bits_per_second,
-        silence=lane.silence,
-        pooling=lane.pooling,
+        folder=str(spec.folder),
+        plan=str(spec.plan),
+        sha256=spec.sha256,
+        threads=spec.threads,
+        sessions=spec.sessions,
+        bits_per_second=spec.bits_per_second,
+        silence=spec.silence,
+        pooling=spec.pooling,
     )

@@ -26,7 +26,7 @@ AT_ONCE = 1 << 20  # bytes that wait in memory until a thread hashes and writes 
 
 
 @dataclass(frozen=True)
-class Pace:
+class MinRate:
     """How fast bodies must move. patience: seconds of silence. least_rate: bytes a second beyond it."""
 
     patience: float
@@ -45,12 +45,12 @@ class Received:
     sha256: str
 
 
-async def receive(body: AsyncIterator[bytes], file: BinaryIO, count: int, pace: Pace) -> Received:
+async def receive(body: AsyncIterator[bytes], file: BinaryIO, count: int, min_rate: MinRate) -> Received:
     """Writes a body of exactly `count` bytes to the file, from where it stands.
 
     Raises InputError for one that is longer or shorter, LateError for one that is too slow.
     """
-    digest, done, end = hashlib.sha256(), 0, time.monotonic() + pace.whole(count)
+    digest, done, end = hashlib.sha256(), 0, time.monotonic() + min_rate.whole(count)
     waiting = bytearray()
 
     def write() -> None:
@@ -58,7 +58,7 @@ async def receive(body: AsyncIterator[bytes], file: BinaryIO, count: int, pace: 
         file.write(waiting)
         waiting.clear()
 
-    async for piece in _timed(body, pace, end):
+    async for piece in _timed(body, min_rate, end):
         done += len(piece)
         if done > count:
             raise InputError(f"body: more than the {count} bytes that were announced", hint="send those")
@@ -71,10 +71,10 @@ async def receive(body: AsyncIterator[bytes], file: BinaryIO, count: int, pace: 
     return Received(done, digest.hexdigest())
 
 
-async def _timed(body: AsyncIterator[bytes], pace: Pace, end: float) -> AsyncIterator[bytes]:
+async def _timed(body: AsyncIterator[bytes], min_rate: MinRate, end: float) -> AsyncIterator[bytes]:
     pieces = aiter(body)
     while True:
-        seconds = min(pace.patience, end - time.monotonic())
+        seconds = min(min_rate.patience, end - time.monotonic())
         try:
             piece = await asyncio.wait_for(anext(pieces), max(0.0, seconds))
         except StopAsyncIteration:
@@ -170,7 +170,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 async def take(
-    id: str, key: str, count: int, sha256: str, body: AsyncIterator[bytes], layout: Layout, pace: Pace
+    id: str, key: str, count: int, sha256: str, body: AsyncIterator[bytes], layout: Layout, min_rate: MinRate
 ) -> Path:
     """Writes a request into a work folder, which is returned; nothing stays where it raises.
 
@@ -181,7 +181,7 @@ async def take(
     folder = layout.request(id)
     folder.mkdir(mode=0o700, parents=True)
     try:
-        await _written(Workdir(folder).request, key, count, sha256, body, pace)
+        await _written(Workdir(folder).request, key, count, sha256, body, min_rate)
     except BaseException:
         layout.drop_request(id)
         raise
@@ -189,10 +189,10 @@ async def take(
 
 
 async def _written(
-    path: Path, key: str, count: int, sha256: str, body: AsyncIterator[bytes], pace: Pace
+    path: Path, key: str, count: int, sha256: str, body: AsyncIterator[bytes], min_rate: MinRate
 ) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        received = await receive(body, file, count, pace)
+        received = await receive(body, file, count, min_rate)
         file.flush()
         await asyncio.to_thread(os.fsync, file.fileno())
     if received.sha256 != sha256:

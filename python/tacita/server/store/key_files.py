@@ -17,7 +17,7 @@ from tacita.errors import FileError
 from tacita.plans.files import sha256_of
 from tacita.server.store import Ledger
 from tacita.server.store import keys as ledger_keys
-from tacita.server.store.bodies import Layout, Pace, part, receive, whole
+from tacita.server.store.bodies import Layout, MinRate, part, receive, whole
 from tacita.server.store.tables import KeyRow
 
 
@@ -36,7 +36,7 @@ async def take(
     body: AsyncIterator[bytes],
     ledger: Ledger,
     layout: Layout,
-    pace: Pace,
+    min_rate: MinRate,
     check: Callable[[Path], None],
 ) -> KeyRow:
     """Adds a piece that begins where the last ended; returns what the ledger says from now on. check: called
@@ -47,7 +47,7 @@ async def take(
     """
     folder = layout.keys(row.client, row.id)
     layout.require_room(row.bytes - row.received)
-    await _written(folder, piece, body, pace)
+    await _written(folder, piece, body, min_rate)
     row = replace(row, received=piece.begin + piece.count, used=ledger.clock())
     if row.received == row.bytes:
         row = await _completed(row, folder, ledger, check)
@@ -67,11 +67,11 @@ def there(row: KeyRow, layout: Layout) -> bool:
     return whole(folder).exists() or part(folder).exists()
 
 
-async def _written(folder: Path, piece: Piece, body: AsyncIterator[bytes], pace: Pace) -> None:
+async def _written(folder: Path, piece: Piece, body: AsyncIterator[bytes], min_rate: MinRate) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with os.fdopen(os.open(part(folder), os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         file.seek(piece.begin)
-        received = await receive(body, file, piece.count, pace)
+        received = await receive(body, file, piece.count, min_rate)
         if received.sha256 != piece.sha256:
             raise FileError("keys: the piece's checksum does not match", hint="send it again")
         file.flush()

@@ -11,7 +11,7 @@ from tacita.server.store.ledger import Ledger
 from tacita.server.store.tables import KeyRow, clients, keys
 
 
-def found(ledger: Ledger, client: str, id: str) -> KeyRow | None:
+def get(ledger: Ledger, client: str, id: str) -> KeyRow | None:
     """Returns a client's keys of this id."""
     with ledger.look() as db:
         row = db.execute(select(keys).where(keys.c.client == client, keys.c.id == id)).one_or_none()

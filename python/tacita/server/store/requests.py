@@ -20,7 +20,7 @@ def add(ledger: Ledger, row: RequestRow) -> None:
         db.execute(insert(requests).values(**vars(row)))
 
 
-def found(ledger: Ledger, client: str, id: str) -> RequestRow | None:
+def get(ledger: Ledger, client: str, id: str) -> RequestRow | None:
     """Returns a client's request of this id."""
     return _one(ledger, requests.c.client == client, requests.c.id == id)
 
@@ -50,7 +50,7 @@ def open_of(ledger: Ledger, client: str, key: str) -> int:
 
 
 def waiting(ledger: Ledger, model: str, scheme: str) -> int:
-    """Returns the number of requests in a lane's queue."""
+    """Returns the number of requests in a queue."""
     named = (requests.c.model == model) & (requests.c.scheme == scheme) & (requests.c.state == State.waiting)
     with ledger.look() as db:
         return int(db.execute(select(func.count()).select_from(requests).where(named)).scalar_one())

@@ -64,7 +64,7 @@ def rotate(ledger: Ledger, name: str, overlap: float, seconds: float | None = No
     return token
 
 
-def known(ledger: Ledger, token: str) -> Who | None:
+def client_of(ledger: Ledger, token: str) -> Who | None:
     """Returns the client of a token, if it is somebody's, and neither revoked nor expired."""
     if not TOKEN.fullmatch(token):
         return None
@@ -81,7 +81,7 @@ def visit(ledger: Ledger, token: str, address: str, quota: Quota) -> Who:
     """Adds a visitor with this token, for a day, and returns it."""
     expires = ledger.clock() + MOST_SECONDS
     _insert(ledger, f"visitor-{secrets.token_hex(16)}", token, quota, expires=expires, address=address)
-    who = known(ledger, token)
+    who = client_of(ledger, token)
     assert who is not None
     return who
 

@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from tacita.plans.plan import Plan
 from tacita.resources import GB
-from tacita.server.workers.bench import SPILL_WRITTEN, STAGE
+from tacita.server.workers.evaluator import SPILL_WRITTEN, STAGE
 
 SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
-LANE = ("model", "scheme")
+LABELS = ("model", "scheme")
 
 
 class Metrics:
@@ -21,22 +21,22 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         named: dict[str, Any] = {"registry": self.registry, "namespace": "tacita"}
-        self._requests = Counter("requests", "Requests by how they ended.", [*LANE, "state"], **named)
-        self._seconds = Histogram("evaluate_seconds", "Of a request.", LANE, buckets=SECONDS, **named)
-        self._estimate = Counter("evaluate_estimated_seconds", "As planned.", LANE, **named)
-        self._stage = Counter("stage_seconds", "By stage, summed.", [*LANE, "stage"], **named)
-        stages = ("stage_estimated_seconds", "As planned, of the same.", [*LANE, "stage"])
+        self._requests = Counter("requests", "Requests by how they ended.", [*LABELS, "state"], **named)
+        self._seconds = Histogram("evaluate_seconds", "Of a request.", LABELS, buckets=SECONDS, **named)
+        self._estimate = Counter("evaluate_estimated_seconds", "As planned.", LABELS, **named)
+        self._stage = Counter("stage_seconds", "By stage, summed.", [*LABELS, "stage"], **named)
+        stages = ("stage_estimated_seconds", "As planned, of the same.", [*LABELS, "stage"])
         self._stage_estimate = Counter(*stages, **named)
-        self._spilled = Counter("spilled_bytes", "Written to disk for want of memory.", LANE, **named)
+        self._spilled = Counter("spilled_bytes", "Written to disk for want of memory.", LABELS, **named)
         self._bytes = Counter("bytes", "Of keys, requests, responses, sessions.", ["what", "way"], **named)
         self._texts = Counter("two_party_texts", "Admitted in sessions.", ["model"], **named)
         self._session = Histogram(
             "two_party_session_seconds", "Of a session.", ["model"], buckets=SECONDS, **named
         )
         self._refused = Counter("refused", "Calls by why they were refused.", ["why"], **named)
-        self._queue = Gauge("queue", "Requests that wait.", LANE, **named)
-        self._resident = Gauge("keys_resident", "Clients' keys in memory, once a worker.", LANE, **named)
-        self._workers = Gauge("workers", "Ready, or at work.", LANE, **named)
+        self._queue = Gauge("queue", "Requests that wait.", LABELS, **named)
+        self._resident = Gauge("keys_resident", "Clients' keys in memory, once a worker.", LABELS, **named)
+        self._workers = Gauge("workers", "Ready, or at work.", LABELS, **named)
         self._kept = Gauge("keys_kept", "Clients' keys on disk.", **named)
         self._free = Gauge("disk_free_bytes", "Of the disk of the data folder.", **named)
         self._sessions = Gauge("two_party_sessions", "Open ones.", ["model"], **named)
@@ -46,18 +46,18 @@ class Metrics:
         self._requests.labels(model, scheme, state).inc()
 
     def evaluated(
-        self, lane: tuple[str, str], seconds: float, figures: Mapping[str, float], plan: Plan
+        self, labels: tuple[str, str], seconds: float, figures: Mapping[str, float], plan: Plan
     ) -> None:
-        """Counts an answered request. lane: (model, scheme). figures: see `workers.bench.figures`."""
-        self._seconds.labels(*lane).observe(seconds)
-        self._estimate.labels(*lane).inc(plan.predicted_seconds())
-        self._spilled.labels(*lane).inc(max(0.0, figures[SPILL_WRITTEN]) * GB)
+        """Counts an answered request. labels: (model, scheme). figures: see `workers.evaluator.figures`."""
+        self._seconds.labels(*labels).observe(seconds)
+        self._estimate.labels(*labels).inc(plan.predicted_seconds())
+        self._spilled.labels(*labels).inc(max(0.0, figures[SPILL_WRITTEN]) * GB)
         planned = zip(plan.stages, plan.prediction.stage_seconds, strict=True)
         estimates = {stage.name: estimate for stage, estimate in planned}
         for name, value in figures.items():
             if name.startswith(STAGE) and (stage := name.removeprefix(STAGE)) in estimates:
-                self._stage.labels(*lane, stage).inc(max(0.0, value))
-                self._stage_estimate.labels(*lane, stage).inc(estimates[stage])
+                self._stage.labels(*labels, stage).inc(max(0.0, value))
+                self._stage_estimate.labels(*labels, stage).inc(estimates[stage])
 
     def carried(self, what: str, way: str, count: int) -> None:
         """Counts bytes of one kind, "in" or "out"."""
@@ -72,7 +72,7 @@ class Metrics:
         """Counts a call that was not answered."""
         self._refused.labels(why).inc()
 
-    def watch_lane(
+    def watch_queue(
         self,
         model: str,
         scheme: str,

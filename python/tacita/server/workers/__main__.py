@@ -7,7 +7,7 @@ import sys
 
 from tacita.errors import PeerError
 from tacita.server.child import die_with_parent, ignore_signals
-from tacita.server.workers.duty import BAD, Duty
+from tacita.server.workers.loop import BAD, WorkerLoop
 from tacita.server.workers.messages import take_standard
 
 
@@ -16,7 +16,7 @@ def main() -> int:
     die_with_parent()
     ignore_signals()
     try:
-        return Duty(take_standard()).serve()
+        return WorkerLoop(take_standard()).serve()
     except BrokenPipeError:  # nobody listens any more
         os._exit(0)
     except PeerError:

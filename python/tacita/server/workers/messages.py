@@ -4,7 +4,7 @@
     from it:        Ready or Unable; for each Evaluate any number of Passed, then Done, Failed or Stopped
 
 Nothing of a request passes, only the names of its files. Paths are whole; `folder`, `plan` and `root` of
-Setup are as in `jobs.queue.Lane`.
+Setup are as in `jobs.queue.WorkerSpec`.
 """
 
 from __future__ import annotations
@@ -121,10 +121,10 @@ class Stopped:
 
 
 Order = Setup | Evaluate | Stop
-Told = Ready | Unable | Passed | Done | Failed | Stopped
+Reply = Ready | Unable | Passed | Done | Failed | Stopped
 
 
-def line(message: Order | Told) -> bytes:
+def line(message: Order | Reply) -> bytes:
     """Returns a message as a line, with its end."""
     return json.dumps(to_json(message)).encode() + b"\n"
 
@@ -135,22 +135,22 @@ def parsed(text: bytes, most: int) -> dict[str, Any]:
     if len(text) > most:
         raise PeerError(f"a line of more than {most} bytes", hint="use one release")
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise PeerError("a line that is no JSON", hint="use one release") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise PeerError("a line that is no JSON object", hint="use one release")
-    return found
+    return document
 
 
-def order(text: bytes) -> Order:
+def parse_order(text: bytes) -> Order:
     """Returns the order of a line without its end. Raises PeerError for what is none."""
     return _read(Order, parsed(text, ORDER_BYTES))  # type: ignore[no-any-return]
 
 
-def told(text: bytes) -> Told:
+def parse_reply(text: bytes) -> Reply:
     """Returns the worker's message of a line without its end. Raises PeerError for what is none."""
-    return _read(Told, parsed(text, MOST_BYTES))  # type: ignore[no-any-return]
+    return _read(Reply, parsed(text, MOST_BYTES))  # type: ignore[no-any-return]
 
 
 def _read(kinds: Any, data: dict[str, Any]) -> Any:
@@ -166,7 +166,7 @@ def _read(kinds: Any, data: dict[str, Any]) -> Any:
 
 
 class Channel:
-    """Orders from one descriptor, what is told to another. One thread reads, one writes."""
+    """Orders from one descriptor, replies to another. One thread reads, one writes."""
 
     def __init__(self, source: BinaryIO, sink: int) -> None:
         self._source, self._sink = source, sink
@@ -176,9 +176,9 @@ class Channel:
         while text := self._source.readline(ORDER_BYTES + 1):
             if not text.endswith(b"\n"):
                 raise PeerError("an order that is cut off or too long", hint="use one release")
-            yield order(text[:-1])
+            yield parse_order(text[:-1])
 
-    def tell(self, message: Told) -> None:
+    def tell(self, message: Reply) -> None:
         """Writes a message. Raises BrokenPipeError when nobody reads."""
         rest = line(message)
         while rest:
@@ -207,12 +207,12 @@ class Log:
     """The log of a worker, whose lines name model, scheme and process."""
 
     def __init__(self, model: str, scheme: str) -> None:
-        self._lane = {"model": model, "scheme": scheme, "worker": os.getpid()}
+        self._labels = {"model": model, "scheme": scheme, "worker": os.getpid()}
 
     def __call__(self, event: str, **fields: str | int | float) -> None:
         """Writes a line. fields: ids, counts, seconds. One write, so that lines of processes do not mix."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        os.write(STDERR, json.dumps({"at": now, **self._lane, "event": event, **fields}).encode() + b"\n")
+        os.write(STDERR, json.dumps({"at": now, **self._labels, "event": event, **fields}).encode() + b"\n")
 
 
 def where(trace: TracebackType | None) -> str:

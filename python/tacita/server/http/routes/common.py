@@ -18,7 +18,7 @@ from tacita.plans.wire import BYTES, SHA256
 from tacita.server.core.offers import Offered
 from tacita.server.core.service import Service
 from tacita.server.http.problems import Fault, not_found
-from tacita.server.store.bodies import Pace
+from tacita.server.store.bodies import MinRate
 
 HEX = re.compile(r"[0-9a-f]{64}")
 Id = Annotated[str, InPath(pattern=r"^[0-9a-f]{32}$", description="32 hexadecimal digits")]
@@ -53,9 +53,9 @@ def sha256_of(headers: Mapping[str, str], name: str = SHA256) -> str:
     return text
 
 
-def pace(service: Service) -> Pace:
-    """Returns the pace at which bodies must come."""
-    return Pace(service.settings.patience, service.settings.least_rate)
+def min_rate(service: Service) -> MinRate:
+    """Returns how fast bodies must come."""
+    return MinRate(service.settings.patience, service.settings.least_rate)
 
 
 async def body(request: Request) -> AsyncIterator[bytes]:

@@ -16,7 +16,16 @@ from tacita.server.core.offers import Offered
 from tacita.server.core.service import Service
 from tacita.server.http.auth import At, Caller, require_quota
 from tacita.server.http.problems import Fault, not_found
-from tacita.server.http.routes.common import Id, ModelName, SchemeName, body, length, offered, pace, sha256_of
+from tacita.server.http.routes.common import (
+    Id,
+    ModelName,
+    SchemeName,
+    body,
+    length,
+    min_rate,
+    offered,
+    sha256_of,
+)
 from tacita.server.store import key_files as files
 from tacita.server.store import keys, requests
 from tacita.server.store.tables import KeyRow, Used, Who
@@ -61,7 +70,7 @@ async def put(
         keys.put(service.ledger, row)
         checked = partial(key_file.require_keys_of, key_id=id)
         held = service.ledger, service.layout
-        row = await files.take(row, piece, body(request), *held, pace(service), checked)
+        row = await files.take(row, piece, body(request), *held, min_rate(service), checked)
     service.metrics.carried("keys", "in", piece.count)
     service.jobs.charge(who.id, Used(bytes=piece.count))
     response.status_code = 201 if row.complete else 200
@@ -110,7 +119,7 @@ def _upload_row(
         )
     whole, now = _whole(request, last), service.ledger.clock()
     new = KeyRow(who.id, id, model, scheme, plan, total, 0, whole, False, now)
-    row = keys.found(service.ledger, who.id, id)
+    row = keys.get(service.ledger, who.id, id)
     if row is None:
         _require_another(service, who)
         return new
@@ -149,7 +158,7 @@ def _alone(service: Service, who: Who, id: str) -> Iterator[None]:
 
 
 def _row(service: Service, who: Who, id: str) -> KeyRow:
-    row = keys.found(service.ledger, who.id, id)
+    row = keys.get(service.ledger, who.id, id)
     if row is None:
         raise not_found("keys")
     return row

@@ -23,8 +23,8 @@ from tacita.server.http.routes.common import (
     body,
     file_response,
     length,
+    min_rate,
     offered,
-    pace,
     sha256_of,
 )
 from tacita.server.store import bodies as files
@@ -63,7 +63,7 @@ async def post(
     row = RequestRow(*named, State.waiting, now, again, end)
     reserve_quota(service, who, service.jobs.reserved(row) + Used(bytes=count))
     try:
-        await files.take(id, key, count, sha256, body(request), service.layout, pace(service))
+        await files.take(id, key, count, sha256, body(request), service.layout, min_rate(service))
         accepted = _accepted(service, row)
     except BaseException:
         service.jobs.settle(row, Used())
@@ -109,20 +109,20 @@ async def delete(service: At, who: Caller, id: Id) -> None:
 async def _events(service: Service, who: Who, id: str) -> AsyncIterator[str]:
     service.streams[who.id] = service.streams.get(who.id, 0) + 1
     try:
-        while (row := requests.found(service.ledger, who.id, id)) is not None:
-            version = service.board.version(id)
+        while (row := requests.get(service.ledger, who.id, id)) is not None:
+            version = service.bus.version(id)
             yield f"data: {service.jobs.status(row).model_dump_json(exclude_none=True)}\n\n"
             if row.state.final or service.ending:
                 return
-            while not await service.board.changed(id, version, KEEP_ALIVE_SECONDS):
+            while not await service.bus.changed(id, version, KEEP_ALIVE_SECONDS):
                 yield ": still there\n\n"
     finally:
         service.streams[who.id] -= 1
         if not service.streams[who.id]:
             del service.streams[who.id]
-        row = requests.found(service.ledger, who.id, id)
+        row = requests.get(service.ledger, who.id, id)
         if row is None or row.state.final:
-            service.board.ended(id)
+            service.bus.ended(id)
 
 
 def _again(request: Request) -> str | None:
@@ -142,7 +142,7 @@ def _before(service: Service, client: str, again: str | None, sha256: str) -> Re
 
 
 def _require_keys(service: Service, who: Who, key: str, plan: str) -> None:
-    row = keys.found(service.ledger, who.id, key)
+    row = keys.get(service.ledger, who.id, key)
     if row is None or not row.complete:
         raise Fault(404, "no-keys", "the server does not have these keys whole", "PUT /v1/keys/{id}")
     if row.plan != plan:
@@ -168,7 +168,7 @@ def _status(service: Service, row: RequestRow, response: Response) -> Status:
 
 
 def _row(service: Service, who: Who, id: str) -> RequestRow:
-    row = requests.found(service.ledger, who.id, id)
+    row = requests.get(service.ledger, who.id, id)
     if row is None:
         raise not_found("request")
     return row

@@ -1,5 +1,5 @@
-"""`python -m tacita.server.machines.serving ADDRESS NODE CORES SHARE FOLDER`: the service's worker for a lane
-at a node of Ray's, started by `fleet`, and by nobody else."""
+"""`python -m tacita.server.machines.serving ADDRESS NODE CORES SHARE FOLDER`: the service's worker for a plan
+at a node of Ray's, started by `node_set`, and by nobody else."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from tacita.errors import PeerError
 from tacita.server.child import die_with_parent, ignore_signals
 from tacita.server.machines.connect import member
-from tacita.server.machines.serving.forward import Forward, LostError, Spot, opened
-from tacita.server.workers.duty import BAD, Duty
+from tacita.server.machines.serving.forward import ActorSite, Forward, LostError, open_forward
+from tacita.server.workers.loop import BAD, WorkerLoop
 from tacita.server.workers.messages import Log, Setup, take_standard
 
 LOST = 3  # exit status when the node is no more
@@ -23,7 +23,7 @@ def main(words: Sequence[str]) -> int:
     die_with_parent()
     ignore_signals()
     address, node, cores, share, folder = words
-    spot = Spot(address, node, int(cores), float(share), folder)
+    site = ActorSite(address, node, int(cores), float(share), folder)
     try:
         with ExitStack() as stack:
             channel = take_standard()
@@ -31,9 +31,9 @@ def main(words: Sequence[str]) -> int:
             def begin(setup: Setup, log: Log) -> Forward:
                 ray = stack.enter_context(member(address))
                 ignore_signals()  # Ray sets its own
-                return opened(ray, spot, setup, log)
+                return open_forward(ray, site, setup, log)
 
-            return Duty(channel, begin).serve()
+            return WorkerLoop(channel, begin).serve()
     except BrokenPipeError:  # nobody listens any more
         os._exit(0)
     except LostError:

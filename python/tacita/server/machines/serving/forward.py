@@ -23,8 +23,8 @@ from tacita.server.machines.evaluator import Bytes, kit_of, weights_of
 from tacita.server.machines.evaluator import Failed as Refused
 from tacita.server.machines.placing import ON_THE_WAY, PIECE
 from tacita.server.machines.serving.node import Node
-from tacita.server.workers.bench import EndedError, Report, loaded, source_of
-from tacita.server.workers.messages import Done, Evaluate, Failed, Log, Passed, Setup, Stopped, told
+from tacita.server.workers.evaluator import EndedError, Report, loaded, source_of
+from tacita.server.workers.messages import Done, Evaluate, Failed, Log, Passed, Setup, Stopped, parse_reply
 
 WATCH = "watch"  # Ray's group of calls that are answered while the node evaluates
 
@@ -34,9 +34,9 @@ class LostError(Exception):
 
 
 @dataclass(frozen=True)
-class Spot:
+class ActorSite:
     """Where an actor is. node: Ray's name of it. cores: that it computes with; share: of them that it
-    reserves from Ray, where other lanes have actors there. folder: for its files; empty for the node's own
+    reserves from Ray, where other plans have actors there. folder: for its files; empty for the node's own
     place."""
 
     address: str
@@ -54,7 +54,7 @@ class Forward:
         self._resident = 0
 
     def answer(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
-        """Evaluates a job on the node, as `duty.Answering` says. Raises LostError."""
+        """Evaluates a job on the node, as `loop.Answering` says. Raises LostError."""
         try:
             return self._unless_ended(job, report)
         except TacitaError as error:
@@ -80,7 +80,7 @@ class Forward:
         done = self._actor.evaluate.remote(job.id, job.key_id, mark, request)
         self._watch(job.id, done, report)
         text, response = self._ray.get(done)
-        message = told(text)
+        message = parse_reply(text)
         if not isinstance(message, Done | Failed | Stopped):
             raise PeerError(f"a node says {message.tag} at the end of a job", hint="use one release")
         self._resident = message.resident
@@ -107,26 +107,26 @@ class Forward:
             messages = self._actor.passed.options(concurrency_group=WATCH).remote(id, count)
             ready, _ = self._ray.wait([done, messages], num_returns=1)
             over = done in ready
-            for message in map(told, self._ray.get(messages)):
+            for message in map(parse_reply, self._ray.get(messages)):
                 count += 1
                 if isinstance(message, Passed):
                     report(message.progress)
 
 
-def opened(ray: Any, spot: Spot, setup: Setup, log: Log) -> Forward:
-    """Loads model and plan here, and has an actor at the spot build its circuit. Raises TacitaError for what
+def open_forward(ray: Any, site: ActorSite, setup: Setup, log: Log) -> Forward:
+    """Loads model and plan here, and has an actor at the site build its circuit. Raises TacitaError for what
     cannot be served there."""
     plan, model = loaded(setup)
     insecure = setup.allow_insecure
-    kit = kit_of(plan, model, setup.memory, allow_insecure=insecure, folder=spot.folder)
+    kit = kit_of(plan, model, setup.memory, allow_insecure=insecure, folder=site.folder)
     weights = np.frombuffer(weights_of(model), np.uint8)
-    actor = _actor(ray, spot)
+    actor = _actor(ray, site)
     try:
         refused = ray.get(actor.prepare.remote(kit, ray.put(weights), setup.scheme))
     except ray.exceptions.RayError as error:
-        raise PeerError(f"node {spot.node[:12]}: {type(error).__name__}", hint="does it run?") from error
+        raise PeerError(f"node {site.node[:12]}: {type(error).__name__}", hint="does it run?") from error
     if isinstance(refused, Refused):
-        raise PeerError(f"node {spot.node[:12]}: {refused.why}", hint=refused.hint)
+        raise PeerError(f"node {site.node[:12]}: {refused.why}", hint=refused.hint)
     return Forward(ray, actor, log)
 
 
@@ -135,11 +135,11 @@ def mark_of(path: Path) -> str:
     return hashlib.sha256(repr(source_of(path)).encode()).hexdigest()
 
 
-def _actor(ray: Any, spot: Spot) -> Any:
+def _actor(ray: Any, site: ActorSite) -> Any:
     there = import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
     kind = ray.remote(concurrency_groups={WATCH: 1})(Node)
-    on_node = kind.options(num_cpus=spot.share, scheduling_strategy=there(spot.node, soft=False))
-    return on_node.remote(spot.cores)
+    on_node = kind.options(num_cpus=site.share, scheduling_strategy=there(site.node, soft=False))
+    return on_node.remote(site.cores)
 
 
 def _read(path: Path) -> Bytes:

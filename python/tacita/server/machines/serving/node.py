@@ -26,7 +26,7 @@ from tacita.server.machines.evaluator import (
     standing_of,
     write_piece,
 )
-from tacita.server.workers.bench import Bench, EndedError, Keys
+from tacita.server.workers.evaluator import EndedError, JobEvaluator, Keys
 from tacita.server.workers.messages import Done, Evaluate, Log, Passed, line
 
 WAITING = 10.0  # seconds after which `passed` returns with nothing
@@ -38,7 +38,7 @@ class Node:
 
     def __init__(self, cores: int) -> None:
         self._cores = cores
-        self._bench: Bench | None = None
+        self._evaluator: JobEvaluator | None = None
         self._held: Held | None = None
         self._running, self._over, self._stopped = "", False, ""
         self._said, self._changed = list[bytes](), threading.Condition()
@@ -54,7 +54,7 @@ class Node:
             self.close()
             return Failed(str(error), error.hint)
         keys = Keys(standing.ring, source=lambda path: path.name, read=Path.unlink)
-        self._bench = Bench(standing, keys, Log(kit.name, scheme))
+        self._evaluator = JobEvaluator(standing, keys, Log(kit.name, scheme))
         return None
 
     def holds(self, key_id: str, mark: str) -> bool:
@@ -108,9 +108,9 @@ class Node:
             self._held = None
 
     @property
-    def _ready(self) -> Bench:
-        assert self._bench is not None  # who calls waits for `prepare`
-        return self._bench
+    def _ready(self) -> JobEvaluator:
+        assert self._evaluator is not None  # who calls waits for `prepare`
+        return self._evaluator
 
     def _path(self, name: str) -> Path:
         assert self._held is not None  # who calls waits for `prepare`

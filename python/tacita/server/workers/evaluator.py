@@ -122,7 +122,7 @@ class EndedError(Exception):
 
 
 @dataclass(frozen=True)
-class Bench:
+class JobEvaluator:
     """The evaluator of a worker: everything that one evaluation leaves for the next."""
 
     standing: Standing
@@ -162,7 +162,7 @@ def loaded(setup: Setup) -> tuple[Plan, Checkpoint]:
     return plan, model
 
 
-def opened(setup: Setup, log: Log) -> Bench:
+def open_evaluator(setup: Setup, log: Log) -> JobEvaluator:
     """Loads plan and model, builds the circuit: once a process. Raises as `loaded`, and PlanError."""
     plan, model = loaded(setup)
     standing = Standing(
@@ -174,14 +174,14 @@ def opened(setup: Setup, log: Log) -> Bench:
         allow_insecure=setup.allow_insecure,
         save_every=setup.save_every,
     )
-    return Bench(standing, Keys(standing.ring), log)
+    return JobEvaluator(standing, Keys(standing.ring), log)
 
 
 @dataclass(frozen=True)
 class _Run:
     """One evaluation."""
 
-    bench: Bench
+    evaluator: JobEvaluator
     job: Evaluate
     report: Report
     passed: list[Progress] = field(default_factory=list)
@@ -189,9 +189,9 @@ class _Run:
     def figures(self) -> dict[str, float]:
         began = time.monotonic()
         folder, keys = self._files()
-        loaded = self.bench.keys.provide(self.job.key_id, keys)
+        loaded = self.evaluator.keys.provide(self.job.key_id, keys)
         there = time.monotonic()
-        usage = self.bench.standing.evaluate(folder, self._pass, self._notice).usage
+        usage = self.evaluator.standing.evaluate(folder, self._pass, self._notice).usage
         return figures(
             usage,
             self.passed,
@@ -203,8 +203,8 @@ class _Run:
     def _files(self) -> tuple[Path, Path]:
         """Returns folder and keys, below the root. Raises FileError for a request of other keys, before these
         are read; InputError for files elsewhere."""
-        folder, keys = self.bench.standing.folder(self.job.folder), Path(self.job.keys).resolve()
-        if not keys.is_relative_to(self.bench.standing.root):
+        folder, keys = self.evaluator.standing.folder(self.job.folder), Path(self.job.keys).resolve()
+        if not keys.is_relative_to(self.evaluator.standing.root):
             raise InputError("evaluate: keys outside the folder that this worker answers", hint="")
         if envelope.key_of(require(Workdir(folder).request, "encrypt"), "request") != self.job.key_id:
             raise FileError("request.ct: made with other keys than it is sent for", hint="encrypt it again")
@@ -215,7 +215,7 @@ class _Run:
         self.report(now)
 
     def _notice(self, text: str) -> None:
-        self.bench.log("notice", job=self.job.id, text=_without_paths(text, self.job))
+        self.evaluator.log("notice", job=self.job.id, text=_without_paths(text, self.job))
 
 
 def _without_paths(text: str, job: Evaluate) -> str:

@@ -1,4 +1,4 @@
-"""The pace at which answers must be read, and the end of a connection whose peer still sends."""
+"""The least rate at which answers must be read, and the end of a connection whose peer still sends."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from typing import Any
 
-from tacita.server.store.bodies import Pace
+from tacita.server.store.bodies import MinRate
 
 LOOKS = 4  # in the seconds of silence that a reader may take
 LINGER = 1.0  # seconds in which what still comes is thrown away, so that the answer before it arrives
 
 
-class PacedTransport:
+class MinRateTransport:
     """A transport as uvicorn uses it, which is aborted when what was written is read too slowly: nothing for
-    `pace.patience` seconds, or less than `pace.least_rate` on the whole while something waits.
+    `min_rate.patience` seconds, or less than `min_rate.least_rate` on the whole while something waits.
 
     sending: whether the peer is in the middle of a body. Closing then waits for LINGER: a system that closes
     a connection with unread bytes resets it, and the peer loses the answer.
     """
 
     def __init__(
-        self, transport: Any, loop: AbstractEventLoop, pace: Pace, sending: Callable[[], bool]
+        self, transport: Any, loop: AbstractEventLoop, min_rate: MinRate, sending: Callable[[], bool]
     ) -> None:
-        self._transport, self._loop, self._pace, self._sending = transport, loop, pace, sending
+        self._transport, self._loop, self._min_rate, self._sending = transport, loop, min_rate, sending
         self._timer: TimerHandle | None = None
         self._closing = False
         self._written = 0
@@ -70,7 +70,7 @@ class PacedTransport:
         return self._written - int(self._transport.get_write_buffer_size())
 
     def _look_later(self) -> None:
-        self._timer = self._loop.call_later(self._pace.patience / LOOKS, self._look)
+        self._timer = self._loop.call_later(self._min_rate.patience / LOOKS, self._look)
 
     def _look(self) -> None:
         self._timer = None
@@ -79,8 +79,8 @@ class PacedTransport:
         now, gone = self._loop.time(), self._gone()
         if gone > self._last:
             self._last, self._moved = gone, now
-        silent = now - self._moved >= self._pace.patience
-        if silent or now - self._since > self._pace.whole(gone - self._first):
+        silent = now - self._moved >= self._min_rate.patience
+        if silent or now - self._since > self._min_rate.whole(gone - self._first):
             self._transport.abort()
         else:
             self._look_later()

@@ -1,4 +1,4 @@
-"""A lane with workers at several places, which are no processes: side by side, by turns, come and gone; the
+"""A pool with workers at several places, which are no processes: side by side, by turns, come and gone; the
 queue before them, shared by client."""
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import pytest
 from service_dispatch import PATIENCE, Book, Puppet, settled
 
 from tacita.errors import RefusedError, TacitaError
-from tacita.server.jobs.queue import Job, Lane
-from tacita.server.jobs.supervisor import Supervisor
+from tacita.server.jobs.manager import PoolManager
+from tacita.server.jobs.queue import Job, WorkerSpec
 from tacita.server.jobs.worker import Start, Worker
 from tacita.two_party.protocol.refusal import Reason
 
-LANE = Lane("m", "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64)
+SPEC = WorkerSpec("m", "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64)
 
 
 @dataclass
 class Places:
-    """A supervisor of one lane. at: the puppets of each place, the latest last. unable: places where none
+    """A manager of one pool. at: the puppets of each place, the latest last. unable: places where none
     starts."""
 
     book: Book = field(default_factory=Book)
@@ -37,7 +37,7 @@ class Places:
         return self.at[name][-1]
 
     def _start(self, name: str) -> Start:
-        async def start(lane: Lane, save_every: float) -> Worker:
+        async def start(spec: WorkerSpec, save_every: float) -> Worker:
             if name in self.unable:
                 raise TacitaError(f"nothing starts at {name}", hint="")
             self.at.setdefault(name, []).append(Puppet())
@@ -51,19 +51,19 @@ def job(id: str, client: str = "ann", key: str = "00") -> Job:
 
 
 def play(
-    test: Callable[[Places, Supervisor], Awaitable[None]],
+    test: Callable[[Places, PoolManager], Awaitable[None]],
     names: str = "xy",
     places: Places | None = None,
     waiting: int = 30,
 ) -> None:
     async def run() -> None:
         stage = places or Places()
-        supervisor = Supervisor([LANE], stage.book, waiting=waiting, attempts=3)
-        supervisor.spread(stage.starts(names))
-        await supervisor.start()
+        manager = PoolManager([SPEC], stage.book, waiting=waiting, attempts=3)
+        manager.spread(stage.starts(names))
+        await manager.start()
         async with asyncio.timeout(PATIENCE):
-            await test(stage, supervisor)
-            await supervisor.stop()
+            await test(stage, manager)
+            await manager.stop()
         assert all(puppet.ended for each in stage.at.values() for puppet in each)
 
     asyncio.run(run())
@@ -73,12 +73,12 @@ def play(
 def test_one_client_leaves_room_in_the_queue_for_others(settles: bool) -> None:
     """However often the first one asks again."""
 
-    async def test(places: Places, supervisor: Supervisor) -> None:
+    async def test(places: Places, manager: PoolManager) -> None:
         def taken(client: str, count: int) -> list[int]:
             found = []
             for _ in range(count):
                 try:
-                    found.append(supervisor.submit(job(f"{client}{next(numbers)}", client)))
+                    found.append(manager.submit(job(f"{client}{next(numbers)}", client)))
                 except RefusedError as error:
                     assert "of this client wait" in str(error) and error.reason == Reason.FULL
             return found
@@ -98,43 +98,43 @@ def test_one_client_leaves_room_in_the_queue_for_others(settles: bool) -> None:
 
 
 def test_what_an_earlier_server_accepted_is_taken_however_much_waits() -> None:
-    async def test(places: Places, supervisor: Supervisor) -> None:
-        order = [supervisor.submit(job(f"a{number}"), resumed=True) for number in range(9)]
+    async def test(places: Places, manager: PoolManager) -> None:
+        order = [manager.submit(job(f"a{number}"), resumed=True) for number in range(9)]
         assert order == list(range(9))
         with pytest.raises(RefusedError, match="9 requests wait"):
-            supervisor.submit(job("b", "bob"))
+            manager.submit(job("b", "bob"))
 
     play(test, "x", waiting=2)
 
 
 def test_jobs_run_side_by_side_in_turn_and_their_places_say_so() -> None:
-    async def test(places: Places, supervisor: Supervisor) -> None:
-        assert [supervisor.submit(job(id)) for id in ("a1", "a2", "a3")] == [0, 0, 1]
-        assert supervisor.submit(job("b1", "bob")) == 0, "a client that comes is before another's second"
+    async def test(places: Places, manager: PoolManager) -> None:
+        assert [manager.submit(job(id)) for id in ("a1", "a2", "a3")] == [0, 0, 1]
+        assert manager.submit(job("b1", "bob")) == 0, "a client that comes is before another's second"
         await settled()
         assert places.book.of("started") == ["a1", "b1"]
-        assert [supervisor.place(id) for id in ("a2", "a3")] == [2, 3], "two run"
+        assert [manager.place(id) for id in ("a2", "a3")] == [2, 3], "two run"
         places.puppet("x").does(resident=1)
         await settled()
         places.puppet("y").does(resident=2)
         await settled()
         assert places.book.of("started") == ["a1", "b1", "a2", "a3"]
-        assert supervisor.workers() == {LANE.name: 2} and supervisor.resident() == {LANE.name: 3}
+        assert manager.workers() == {SPEC.name: 2} and manager.resident() == {SPEC.name: 3}
 
     play(test)
 
 
 def test_a_job_goes_where_its_keys_are() -> None:
-    async def test(places: Places, supervisor: Supervisor) -> None:
+    async def test(places: Places, manager: PoolManager) -> None:
         for id, key in [("a", "aa"), ("b", "bb")]:
-            supervisor.submit(job(id, id, key))
+            manager.submit(job(id, id, key))
         await settled()
         had = {places.puppet(name).job: name for name in "xy"}
         for name in "xy":
             places.puppet(name).does()
         await settled()
         for id, key in [("b2", "bb"), ("a2", "aa")]:
-            supervisor.submit(job(id, id, key))
+            manager.submit(job(id, id, key))
         await settled()
         assert {name: places.puppet(name).job for name in "xy"} == {had["a"]: "a2", had["b"]: "b2"}
 
@@ -142,15 +142,15 @@ def test_a_job_goes_where_its_keys_are() -> None:
 
 
 def test_what_ran_at_a_place_that_is_gone_runs_at_another() -> None:
-    async def test(places: Places, supervisor: Supervisor) -> None:
+    async def test(places: Places, manager: PoolManager) -> None:
         for id in "abc":
-            supervisor.submit(job(id))
+            manager.submit(job(id))
         await settled()
         lost = places.puppet("x").job
-        supervisor.spread(places.starts("y"))
+        manager.spread(places.starts("y"))
         await settled()
         assert places.book.of("requeued") == [lost]
-        assert supervisor.workers() == {LANE.name: 1} and supervisor.ready()
+        assert manager.workers() == {SPEC.name: 1} and manager.ready()
         assert len(places.at["x"]) == 1, "nobody follows at a place that is gone"
         for _ in "abc":
             places.puppet("y").does()
@@ -162,17 +162,17 @@ def test_what_ran_at_a_place_that_is_gone_runs_at_another() -> None:
 
 
 def test_a_place_that_comes_takes_what_waits() -> None:
-    async def test(places: Places, supervisor: Supervisor) -> None:
+    async def test(places: Places, manager: PoolManager) -> None:
         for id in "abc":
-            supervisor.submit(job(id))
-        supervisor.spread(places.starts("xz"))
+            manager.submit(job(id))
+        manager.spread(places.starts("xz"))
         await places.book.until("started", 2)
         assert {places.puppet(name).job for name in "xz"} == {"a", "b"}
-        supervisor.spread({})
+        manager.spread({})
         await settled()
-        assert not supervisor.ready() and supervisor.workers() == {LANE.name: 0}
-        assert supervisor.place("c") == 2, "what was lost is before it"
-        supervisor.spread(places.starts("x"))
+        assert not manager.ready() and manager.workers() == {SPEC.name: 0}
+        assert manager.place("c") == 2, "what was lost is before it"
+        manager.spread(places.starts("x"))
         await places.book.until("started", 3)
         assert len(places.at["x"]) == 2, "the place has come back"
 
@@ -180,9 +180,9 @@ def test_a_place_that_comes_takes_what_waits() -> None:
 
 
 def test_one_place_that_cannot_open_does_not_keep_the_others() -> None:
-    async def test(places: Places, supervisor: Supervisor) -> None:
-        assert supervisor.workers() == {LANE.name: 1}
-        supervisor.submit(job("a"))
+    async def test(places: Places, manager: PoolManager) -> None:
+        assert manager.workers() == {SPEC.name: 1}
+        manager.submit(job("a"))
         await settled()
         assert places.puppet("y").job == "a"
 
@@ -192,13 +192,13 @@ def test_one_place_that_cannot_open_does_not_keep_the_others() -> None:
 
 
 def test_draining_lets_all_that_run_end() -> None:
-    async def test(places: Places, supervisor: Supervisor) -> None:
+    async def test(places: Places, manager: PoolManager) -> None:
         for id in "abc":
-            supervisor.submit(job(id))
+            manager.submit(job(id))
         await settled()
-        drain = asyncio.create_task(supervisor.drain(PATIENCE))
+        drain = asyncio.create_task(manager.drain(PATIENCE))
         await settled()
-        supervisor.spread(places.starts("xyz"))
+        manager.spread(places.starts("xyz"))
         for name in "yx":
             assert not drain.done()
             places.puppet(name).does()
@@ -210,16 +210,16 @@ def test_draining_lets_all_that_run_end() -> None:
 
 
 def test_cancelling_reaches_the_worker_that_has_the_job() -> None:
-    async def test(places: Places, supervisor: Supervisor) -> None:
+    async def test(places: Places, manager: PoolManager) -> None:
         for id in "ab":
-            supervisor.submit(job(id))
+            manager.submit(job(id))
         await settled()
         has = {places.puppet(name).job: name for name in "xy"}
-        assert supervisor.cancel("b")
+        assert manager.cancel("b")
         assert places.puppet(has["b"]).told_to_stop == ["b"]
         assert places.puppet(has["a"]).told_to_stop == []
         places.puppet(has["b"]).stops()
-        await supervisor.left("b")
-        assert supervisor.place("a") is None and places.book.of("failed") == []
+        await manager.wait_ended("b")
+        assert manager.place("a") is None and places.book.of("failed") == []
 
     play(test)

@@ -1,4 +1,4 @@
-"""Lanes with workers that are no processes: order, room, deadlines, cancelling, deaths, draining."""
+"""Pools with workers that are no processes: order, room, deadlines, cancelling, deaths, draining."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import pytest
 from service_dispatch import PATIENCE, Book, Puppet, settled
 
 from tacita.errors import InputError, RefusedError, TacitaError
-from tacita.server.jobs import post, station
-from tacita.server.jobs.queue import Job, Lane
-from tacita.server.jobs.supervisor import Supervisor
+from tacita.server.jobs import pool, slot
+from tacita.server.jobs.manager import PoolManager
+from tacita.server.jobs.queue import Job, WorkerSpec
 from tacita.server.jobs.worker import Worker
 from tacita.server.workers.messages import Ready, Stopped
 from tacita.two_party.protocol.refusal import Reason
 
-LANES = [Lane(model, "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64) for model in "mn"]
+SPECS = [WorkerSpec(model, "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64) for model in "mn"]
 
 
 @dataclass
 class Stage:
-    """A supervisor of two lanes over puppets. puppets: those of lane m, the latest last."""
+    """A manager of two pools over puppets. puppets: those of model m, the latest last."""
 
     book: Book = field(default_factory=Book)
     puppets: list[Puppet] = field(default_factory=list)
@@ -33,16 +33,16 @@ class Stage:
     now: float = 1000.0
     unable: int = 0
 
-    async def start(self, lane: Lane, save_every: float) -> Worker:
+    async def start(self, spec: WorkerSpec, save_every: float) -> Worker:
         if self.unable and self.puppets:
             self.unable -= 1
             raise TacitaError("it cannot", hint="")
-        (self.puppets if lane.model == "m" else self.others).append(Puppet())
-        return (self.puppets if lane.model == "m" else self.others)[-1]
+        (self.puppets if spec.model == "m" else self.others).append(Puppet())
+        return (self.puppets if spec.model == "m" else self.others)[-1]
 
-    def supervisor(self, waiting: int = 30, attempts: int = 3) -> Supervisor:
-        return Supervisor(
-            LANES,
+    def manager(self, waiting: int = 30, attempts: int = 3) -> PoolManager:
+        return PoolManager(
+            SPECS,
             self.book,
             waiting=waiting,
             attempts=attempts,
@@ -60,27 +60,27 @@ def job(id: str, client: str = "ann", model: str = "m", deadline: float | None =
 
 
 def played(
-    test: Callable[[Stage, Supervisor], Awaitable[None]], **limits: int
+    test: Callable[[Stage, PoolManager], Awaitable[None]], **limits: int
 ) -> Callable[[], Coroutine[Any, Any, None]]:
     async def run() -> None:
         stage = Stage()
-        supervisor = stage.supervisor(**limits)
-        await supervisor.start()
+        manager = stage.manager(**limits)
+        await manager.start()
         async with asyncio.timeout(PATIENCE):
-            await test(stage, supervisor)
-            await supervisor.stop()
+            await test(stage, manager)
+            await manager.stop()
         assert all(puppet.ended for puppet in [*stage.puppets, *stage.others])
 
     return run
 
 
 def test_twenty_requests_of_three_clients_are_answered_in_turn() -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
+    async def test(stage: Stage, manager: PoolManager) -> None:
         names = [f"{client}{number}" for client in ("ann", "bob", "cec") for number in range(7)][:20]
-        places = [supervisor.submit(job(name, name[:3])) for name in names]
+        places = [manager.submit(job(name, name[:3])) for name in names]
         assert places[:7] == list(range(7)), "the first client finds nobody"
         assert (places[7], places[14]) == (1, 2), "the others come before its second and third"
-        expected = {name: supervisor.place(name) for name in names}
+        expected = {name: manager.place(name) for name in names}
         for _ in names:
             await settled()
             stage.puppet.does()
@@ -93,70 +93,70 @@ def test_twenty_requests_of_three_clients_are_answered_in_turn() -> None:
     asyncio.run(played(test)())
 
 
-def test_a_full_lane_refuses_and_the_other_does_not() -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
+def test_a_full_queue_refuses_and_the_other_does_not() -> None:
+    async def test(stage: Stage, manager: PoolManager) -> None:
         clients = {"a": "ann", "b": "ann", "c": "bob"}
-        assert [supervisor.submit(job(*each)) for each in clients.items()] == [0, 1, 1], "one runs, two wait"
+        assert [manager.submit(job(*each)) for each in clients.items()] == [0, 1, 1], "one runs, two wait"
         for _ in range(2):
             with pytest.raises(RefusedError, match=r"busy: [23] requests wait") as refused:
-                supervisor.submit(job("d", "cec"))
+                manager.submit(job("d", "cec"))
             assert refused.value.reason == Reason.FULL
             await settled()
-        assert supervisor.submit(job("d", model="n")) == 0
+        assert manager.submit(job("d", model="n")) == 0
         stage.puppet.does()
         await settled()
-        assert supervisor.submit(job("e")) == 2
-        assert (supervisor.place("b"), supervisor.place("c"), supervisor.place("x")) == (1, None, None)
+        assert manager.submit(job("e")) == 2
+        assert (manager.place("b"), manager.place("c"), manager.place("x")) == (1, None, None)
         assert stage.book.of("started") == ["a", "d", "c"]
 
     asyncio.run(played(test, waiting=2)())
 
 
 def test_jobs_that_belong_nowhere_are_refused() -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
+    async def test(stage: Stage, manager: PoolManager) -> None:
         with pytest.raises(InputError, match="no model 'x'"):
-            supervisor.submit(job("a", model="x"))
-        supervisor.submit(job("a"))
+            manager.submit(job("a", model="x"))
+        manager.submit(job("a"))
         for _ in ("it waits", "it runs"):
             with pytest.raises(InputError, match="here already"):
-                supervisor.submit(job("a", "bob"))
+                manager.submit(job("a", "bob"))
             await settled()
 
     asyncio.run(played(test)())
-    with pytest.raises(InputError, match="two lanes"):
-        Supervisor([LANES[0]] * 2, Book(), waiting=1)
+    with pytest.raises(InputError, match="two plans"):
+        PoolManager([SPECS[0]] * 2, Book(), waiting=1)
 
 
-def test_a_lane_that_cannot_open_does_not_wait_for_the_others() -> None:
+def test_a_pool_that_cannot_open_does_not_wait_for_the_others() -> None:
     opened = list[Puppet]()
 
-    async def start(lane: Lane, save_every: float) -> Worker:
-        if lane.model == "m":
+    async def start(spec: WorkerSpec, save_every: float) -> Worker:
+        if spec.model == "m":
             opened.append(Puppet())
             return opened[0]
-        if lane.model == "n":
+        if spec.model == "n":
             raise TacitaError("the worker of n (thor): bad", hint="")
         await asyncio.Event().wait()
         raise AssertionError
 
     async def run() -> None:
-        slow = dataclasses.replace(LANES[0], model="slow")
-        supervisor = Supervisor([*LANES, slow], Book(), waiting=1, start=start)
+        slow = dataclasses.replace(SPECS[0], model="slow")
+        manager = PoolManager([*SPECS, slow], Book(), waiting=1, start=start)
         async with asyncio.timeout(PATIENCE):
             with pytest.raises(TacitaError, match="worker of n"):
-                await supervisor.start()
-        assert not supervisor.ready()
+                await manager.start()
+        assert not manager.ready()
 
     asyncio.run(run())
     assert [puppet.ended for puppet in opened] == [True]
 
 
 def test_what_waits_past_its_deadline_fails_without_a_start() -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
-        supervisor.submit(job("a"))
+    async def test(stage: Stage, manager: PoolManager) -> None:
+        manager.submit(job("a"))
         await settled()
-        supervisor.submit(job("b", deadline=1010.0))
-        supervisor.submit(job("c", deadline=1030.0))
+        manager.submit(job("b", deadline=1010.0))
+        manager.submit(job("c", deadline=1030.0))
         stage.now = 1020.0
         stage.puppet.does()
         await settled()
@@ -167,22 +167,22 @@ def test_what_waits_past_its_deadline_fails_without_a_start() -> None:
 
 
 def test_a_deadline_that_passes_behind_a_long_job_is_told_at_once() -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
-        supervisor.submit(job("a"))
+    async def test(stage: Stage, manager: PoolManager) -> None:
+        manager.submit(job("a"))
         await settled()
-        supervisor.submit(job("b", deadline=1000.01))
+        manager.submit(job("b", deadline=1000.01))
         stage.now = 1001.0
         await stage.book.until("failed")
         assert stage.book.lines == [("started", "a"), ("failed", "b")]
-        assert supervisor.place("b") is None
+        assert manager.place("b") is None
 
     asyncio.run(played(test)())
 
 
 def test_what_runs_past_its_deadline_ends_at_the_next_stage() -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
-        supervisor.submit(job("a", deadline=1010.0))
-        supervisor.submit(job("b"))
+    async def test(stage: Stage, manager: PoolManager) -> None:
+        manager.submit(job("a", deadline=1010.0))
+        manager.submit(job("b"))
         await settled()
         stage.puppet.passes()
         await settled()
@@ -201,8 +201,8 @@ def test_what_runs_past_its_deadline_ends_at_the_next_stage() -> None:
 
 
 def test_a_job_that_is_done_after_its_deadline_is_done() -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
-        supervisor.submit(job("a", deadline=1010.0))
+    async def test(stage: Stage, manager: PoolManager) -> None:
+        manager.submit(job("a", deadline=1010.0))
         await settled()
         stage.now = 1011.0
         stage.puppet.passes()
@@ -215,14 +215,14 @@ def test_a_job_that_is_done_after_its_deadline_is_done() -> None:
 
 
 def test_cancelled_jobs_are_not_told_of() -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
+    async def test(stage: Stage, manager: PoolManager) -> None:
         for id in "abc":
-            supervisor.submit(job(id))
+            manager.submit(job(id))
         await settled()
-        assert [supervisor.cancel(id) for id in "bbx"] == [True, False, False]
-        assert supervisor.cancel("a")
-        assert not supervisor.cancel("a")
-        gone = asyncio.create_task(supervisor.left("a"))
+        assert [manager.cancel(id) for id in "bbx"] == [True, False, False]
+        assert manager.cancel("a")
+        assert not manager.cancel("a")
+        gone = asyncio.create_task(manager.wait_ended("a"))
         stage.puppet.passes()
         await settled()
         assert not gone.done(), "its worker has not ended it"
@@ -232,7 +232,7 @@ def test_cancelled_jobs_are_not_told_of() -> None:
         stage.puppet.does()
         await settled()
         assert stage.book.lines == [("started", "a"), ("started", "c"), ("finished", "c")]
-        supervisor.submit(job("a"))
+        manager.submit(job("a"))
         await settled()
         assert stage.book.lines[-1] == ("started", "a"), "its id is free again"
 
@@ -241,12 +241,12 @@ def test_cancelled_jobs_are_not_told_of() -> None:
 
 @pytest.mark.parametrize("ending", ["does", "fails", "die"])
 def test_whatever_becomes_of_a_cancelled_job_is_not_told(ending: str) -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
-        supervisor.submit(job("a"))
+    async def test(stage: Stage, manager: PoolManager) -> None:
+        manager.submit(job("a"))
         await settled()
-        supervisor.cancel("a")
+        manager.cancel("a")
         getattr(stage.puppet, ending)()
-        await supervisor.left("a")
+        await manager.wait_ended("a")
         await settled()
         assert stage.book.lines == [("started", "a")]
 
@@ -254,9 +254,9 @@ def test_whatever_becomes_of_a_cancelled_job_is_not_told(ending: str) -> None:
 
 
 def test_a_worker_that_dies_is_replaced_and_its_job_is_next() -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
+    async def test(stage: Stage, manager: PoolManager) -> None:
         for id, client in [("a1", "ann"), ("a2", "ann"), ("b1", "bob")]:
-            supervisor.submit(job(id, client))
+            manager.submit(job(id, client))
         await settled()
         stage.puppet.passes()
         stage.puppet.die()
@@ -273,9 +273,9 @@ def test_a_worker_that_dies_is_replaced_and_its_job_is_next() -> None:
 
 
 def test_a_job_under_which_workers_die_fails_at_last() -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
-        supervisor.submit(job("a"))
-        supervisor.submit(job("b"))
+    async def test(stage: Stage, manager: PoolManager) -> None:
+        manager.submit(job("a"))
+        manager.submit(job("b"))
         for _ in range(2):
             await settled()
             stage.puppet.passes()
@@ -289,17 +289,17 @@ def test_a_job_under_which_workers_die_fails_at_last() -> None:
 
 
 def test_a_worker_that_cannot_be_replaced_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(post, "LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(slot, "LONGEST_PAUSE", 0.0)
 
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
+    async def test(stage: Stage, manager: PoolManager) -> None:
         stage.unable = 3
-        supervisor.submit(job("a"))
+        manager.submit(job("a"))
         await settled()
         stage.puppet.die()
         await stage.book.until("requeued")
-        assert not supervisor.ready()
+        assert not manager.ready()
         await stage.book.until("started", 2)
-        assert supervisor.ready()
+        assert manager.ready()
         assert stage.unable == 0
 
     asyncio.run(played(test)())
@@ -307,8 +307,8 @@ def test_a_worker_that_cannot_be_replaced_is_tried_again(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("said", [Ready(1.0), Stopped("b", 1), Stopped("a", 1)], ids=str)
 def test_a_worker_that_says_what_none_would_is_replaced(said: Any) -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
-        supervisor.submit(job("a"))
+    async def test(stage: Stage, manager: PoolManager) -> None:
+        manager.submit(job("a"))
         await settled()
         stage.puppet.says(said)
         await settled()
@@ -319,43 +319,43 @@ def test_a_worker_that_says_what_none_would_is_replaced(said: Any) -> None:
 
 
 def test_a_failure_is_told_and_the_next_job_starts() -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
-        supervisor.submit(job("a"))
-        supervisor.submit(job("b"))
+    async def test(stage: Stage, manager: PoolManager) -> None:
+        manager.submit(job("a"))
+        manager.submit(job("b"))
         await settled()
         stage.puppet.fails("resources")
         await settled()
         assert stage.book.why == {"a": ("resources", "it is bad")}
         stage.puppet.does(resident=3)
         await settled()
-        assert supervisor.resident() == {("m", "thor"): 3, ("n", "thor"): 0}
+        assert manager.resident() == {("m", "thor"): 3, ("n", "thor"): 0}
 
     asyncio.run(played(test)())
 
 
 def test_stopping_ends_what_runs_and_tells_nobody() -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
-        supervisor.submit(job("a"))
-        supervisor.submit(job("b"))
+    async def test(stage: Stage, manager: PoolManager) -> None:
+        manager.submit(job("a"))
+        manager.submit(job("b"))
         await settled()
-        left = asyncio.create_task(supervisor.left("a"))
+        left = asyncio.create_task(manager.wait_ended("a"))
         await settled()
         assert not left.done()
-        await supervisor.stop()
+        await manager.stop()
         await left
         assert stage.book.lines == [("started", "a")]
 
     asyncio.run(played(test)())
 
 
-def test_a_watcher_with_a_defect_does_not_stop_the_lane() -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
+def test_a_listener_with_a_defect_does_not_stop_the_pool() -> None:
+    async def test(stage: Stage, manager: PoolManager) -> None:
         def fail(event: str, id: str) -> None:
             raise RuntimeError(id)
 
         stage.book.at = fail
         for id in "ab":
-            supervisor.submit(job(id))
+            manager.submit(job(id))
             await settled()
             stage.puppet.does()
         await settled()
@@ -365,14 +365,14 @@ def test_a_watcher_with_a_defect_does_not_stop_the_lane() -> None:
 
 
 def test_draining_lets_the_running_job_end_and_starts_none() -> None:
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
+    async def test(stage: Stage, manager: PoolManager) -> None:
         for id in "ab":
-            supervisor.submit(job(id))
+            manager.submit(job(id))
         await settled()
-        drain = asyncio.create_task(supervisor.drain(PATIENCE))
+        drain = asyncio.create_task(manager.drain(PATIENCE))
         await settled()
         with pytest.raises(RefusedError, match="ending"):
-            supervisor.submit(job("c"))
+            manager.submit(job("c"))
         stage.puppet.does()
         assert await drain == ["b"]
         assert stage.book.lines == [("started", "a"), ("finished", "a")]
@@ -382,13 +382,13 @@ def test_draining_lets_the_running_job_end_and_starts_none() -> None:
 
 @pytest.mark.parametrize("stops", [True, False])
 def test_draining_interrupts_what_takes_longer(stops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(station, "GRACE", PATIENCE if stops else 0.0)
+    monkeypatch.setattr(pool, "GRACE", PATIENCE if stops else 0.0)
 
-    async def test(stage: Stage, supervisor: Supervisor) -> None:
+    async def test(stage: Stage, manager: PoolManager) -> None:
         for id, client in [("a1", "ann"), ("a2", "ann"), ("b1", "bob")]:
-            supervisor.submit(job(id, client))
+            manager.submit(job(id, client))
         await settled()
-        drain = asyncio.create_task(supervisor.drain(0.0))
+        drain = asyncio.create_task(manager.drain(0.0))
         while not stage.puppet.told_to_stop:
             await settled()
         if stops:

@@ -22,7 +22,7 @@ CRASHED, STOPPED = "crashed", "stopped"  # endings beside those of `two_party.se
 
 
 @dataclass(frozen=True)
-class TwoPartyLane:
+class SessionSpec:
     """One model by the two-party protocol.
 
     model: its name at the service. folder: of the model, as `checkpoint.load` takes it. plan: a file with

@@ -1,9 +1,9 @@
 """Requests on their way to evaluators: a bounded number of them, each evaluated once or once more, none lost.
 
-`spread` knows neither Ray nor ciphertexts: a `Pool` says what happens, and it decides what is sent where. The
-request that has waited longest goes to the evaluator with the fewest, and none waits at one that works while
-others that are starting would have nothing to do. What an evaluator had when it was lost goes to others,
-first in line. A request that takes evaluators down with it is given up after a few.
+`spread` knows neither Ray nor ciphertexts: an `EvaluatorPool` says what happens, and it decides what is sent
+where. The request that has waited longest goes to the evaluator with the fewest, and none waits at one that
+works while others that are starting would have nothing to do. What an evaluator had when it was lost goes to
+others, first in line. A request that takes evaluators down with it is given up after a few.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Lost:
     why: str
 
 
-class Pool(Protocol[Given, Sent, Reply]):
+class EvaluatorPool(Protocol[Given, Sent, Reply]):
     """Evaluators somewhere, named by texts. size: those that are there or are to come."""
 
     @property
@@ -65,7 +65,7 @@ class Pool(Protocol[Given, Sent, Reply]):
 
 
 @dataclass
-class _Flight(Generic[Sent]):
+class _InFlight(Generic[Sent]):
     """Requests on their way. held: requests that are not answered, by number. waiting: those that nobody has.
     at: those of each evaluator that is ready, the running one first. losses: evaluators lost at a request;
     last: why the last one was."""
@@ -81,7 +81,7 @@ class _Flight(Generic[Sent]):
         self.held[number] = request
         self.waiting.append(number)
 
-    def assign(self, pool: Pool[Any, Sent, Any]) -> None:
+    def assign(self, pool: EvaluatorPool[Any, Sent, Any]) -> None:
         """Hands out what waits while an evaluator has room; to those that work, but for one for each that is
         starting."""
         while self.waiting and self.at:
@@ -114,40 +114,40 @@ class _Flight(Generic[Sent]):
         self.waiting.extendleft(reversed(numbers))
 
 
-def spread(requests: Iterable[Given], pool: Pool[Given, Sent, Reply]) -> Iterator[tuple[int, Reply]]:
+def spread(requests: Iterable[Given], pool: EvaluatorPool[Given, Sent, Reply]) -> Iterator[tuple[int, Reply]]:
     """Yields (number from 0, reply) of every request, as they are done; `in_order` puts them in order.
 
     requests: made one by one when there is room, so that at most DEPTH for each evaluator are held. Raises
     PeerError where no evaluator is left, or where one request lost MOST_LOSSES of them.
     """
-    flight, more, pending = _Flight[Sent](), enumerate(requests), True
-    while pending or flight.held:
-        room = pending and len(flight.held) < DEPTH * max(pool.size, 1)
+    in_flight, more, pending = _InFlight[Sent](), enumerate(requests), True
+    while pending or in_flight.held:
+        room = pending and len(in_flight.held) < DEPTH * max(pool.size, 1)
         if room and (pending := (numbered := next(more, None)) is not None) and numbered:
-            flight.take(numbered[0], pool.hold(numbered[1]))
-            flight.assign(pool)
-        yield from _happened(flight, pool, wait=not room)
+            in_flight.take(numbered[0], pool.hold(numbered[1]))
+            in_flight.assign(pool)
+        yield from _happened(in_flight, pool, wait=not room)
 
 
 def _happened(
-    flight: _Flight[Sent], pool: Pool[Any, Sent, Reply], *, wait: bool
+    in_flight: _InFlight[Sent], pool: EvaluatorPool[Any, Sent, Reply], *, wait: bool
 ) -> Iterator[tuple[int, Reply]]:
     """Takes one event in, or without `wait` all that have happened."""
     while (event := pool.event(wait=wait)) is not None:
         match event:
             case Ready(at):
-                flight.at[at] = []
+                in_flight.at[at] = []
             case Lost(at, why):
-                flight.lost(at, why)
+                in_flight.lost(at, why)
             case Done(at, number, reply):
-                if flight.done(at, number):
+                if in_flight.done(at, number):
                     yield number, reply
-        flight.assign(pool)
+        in_flight.assign(pool)
         if wait:
             return
     if wait:
         raise PeerError(
-            f"no evaluator is left after {flight.answered} answers: {flight.last}",
+            f"no evaluator is left after {in_flight.answered} answers: {in_flight.last}",
             hint="start nodes and run it again",
         )
 

@@ -23,7 +23,7 @@ from tacita.progress import Progress
 from tacita.resources import GB
 from tacita.server.jobs.queue import Job
 from tacita.server.jobs.worker import setup_of
-from tacita.server.workers.bench import Bench, EndedError, opened
+from tacita.server.workers.evaluator import EndedError, JobEvaluator, open_evaluator
 from tacita.server.workers.messages import (
     MOST_BYTES,
     Done,
@@ -34,8 +34,8 @@ from tacita.server.workers.messages import (
     Stop,
     Stopped,
     line,
-    order,
-    told,
+    parse_order,
+    parse_reply,
 )
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
@@ -46,26 +46,26 @@ NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.mktemp("bench"))
+    return make_world(tmp_path_factory.mktemp("evaluator"))
 
 
 @pytest.fixture(scope="module")
-def bench(world: World) -> Bench:
+def evaluator(world: World) -> JobEvaluator:
     return made(world)
 
 
-def made(world: World, **changes: Any) -> Bench:
-    lane = dataclasses.replace(world.lane, **changes)
-    return opened(setup_of(lane, 60.0), Log("sst2", "thor"))
+def made(world: World, **changes: Any) -> JobEvaluator:
+    spec = dataclasses.replace(world.spec, **changes)
+    return open_evaluator(setup_of(spec, 60.0), Log("sst2", "thor"))
 
 
 def new(world: World, client: str = "ann") -> Job:
     return world.job(f"job{next(NUMBERS)}", client)
 
 
-def answer(bench: Bench, job: Job, **changes: str) -> Done | Failed | Stopped:
+def answer(evaluator: JobEvaluator, job: Job, **changes: str) -> Done | Failed | Stopped:
     found = Evaluate(job.id, job.key_id, str(job.keys), str(job.folder))
-    return bench.answer(dataclasses.replace(found, **changes), lambda _: None)
+    return evaluator.answer(dataclasses.replace(found, **changes), lambda _: None)
 
 
 def test_keys_used_longest_ago_make_room_and_come_back(world: World) -> None:
@@ -105,9 +105,9 @@ def test_damaged_keys_push_nothing_out(world: World, tmp_path: Path, at: int) ->
     assert keys.provide(bob.key_id, bob.keys) and len(keys) == 1
 
 
-def test_keys_that_were_sent_anew_are_read_anew(world: World, bench: Bench) -> None:
+def test_keys_that_were_sent_anew_are_read_anew(world: World, evaluator: JobEvaluator) -> None:
     """Also those that somebody else sent under the same id: nobody is answered under another's keys."""
-    job, keys = new(world), bench.keys
+    job, keys = new(world), evaluator.keys
     keys.provide(job.key_id, job.keys)
     assert not keys.provide(job.key_id, job.keys)
     os.utime(job.keys)
@@ -122,9 +122,11 @@ def test_keys_that_were_sent_anew_are_read_anew(world: World, bench: Bench) -> N
         keys.provide(job.key_id, other)
 
 
-def test_others_keys_are_not_replaced_by_a_file_that_has_their_id(world: World, bench: Bench) -> None:
+def test_others_keys_are_not_replaced_by_a_file_of_their_id(
+    world: World, evaluator: JobEvaluator
+) -> None:
     """ann sends bob's keys as hers: bob's next request is answered with those of bob's own file."""
-    ann, bob, keys = new(world), new(world, "bob"), bench.keys
+    ann, bob, keys = new(world), new(world, "bob"), evaluator.keys
     keys.provide(bob.key_id, bob.keys)
     copy = world.root / "keys" / "ann" / "copied.keys"
     shutil.copy(bob.keys, copy)
@@ -185,19 +187,19 @@ def with_a_request_for_keys(job: Job) -> Job:
     ],
 )
 def test_what_a_client_did_wrong_is_refused_without_the_places_of_files(
-    world: World, bench: Bench, spoiled: Callable[[Job], Job], said: str
+    world: World, evaluator: JobEvaluator, spoiled: Callable[[Job], Job], said: str
 ) -> None:
-    failed = answer(bench, spoiled(new(world)))
+    failed = answer(evaluator, spoiled(new(world)))
     assert isinstance(failed, Failed)
     assert failed.code == "refused"
     assert failed.detail.startswith(said), failed.detail
     assert str(world.root) not in failed.detail + failed.hint
 
 
-def test_the_next_job_is_well(world: World, bench: Bench) -> None:
+def test_the_next_job_is_well(world: World, evaluator: JobEvaluator) -> None:
     bad, good = truncated(new(world)), new(world)
-    assert isinstance(answer(bench, bad), Failed)
-    done = answer(bench, good)
+    assert isinstance(answer(evaluator, bad), Failed)
+    done = answer(evaluator, good)
     assert isinstance(done, Done) and done.seconds >= done.figures["evaluate_seconds"] > 0
     assert (good.folder / "response.ct").is_file()
 
@@ -216,7 +218,7 @@ class Panic(BaseException):
 @pytest.mark.parametrize("kind", [ArithmeticError, MemoryError, Panic])
 def test_a_defect_is_told_by_its_type(
     world: World,
-    bench: Bench,
+    evaluator: JobEvaluator,
     kind: type[BaseException],
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -224,17 +226,17 @@ def test_a_defect_is_told_by_its_type(
     def evaluate(*_arguments: object) -> SimpleNamespace:
         raise kind("a number of the text: 4711")
 
-    monkeypatch.setattr(bench.standing, "evaluate", evaluate)
+    monkeypatch.setattr(evaluator.standing, "evaluate", evaluate)
     job = new(world)
-    failed = answer(bench, job)
+    failed = answer(evaluator, job)
     assert isinstance(failed, Failed)
     assert (failed.code, failed.detail) == ("internal", f"the evaluation failed ({kind.__name__})")
     log = capfd.readouterr().err
     assert "4711" not in log
-    assert f'"job": "{job.id}"' in log and "test_service_bench.evaluate:" in log
+    assert f'"job": "{job.id}"' in log and "test_service_evaluator.evaluate:" in log
 
 
-def test_a_report_ends_an_evaluation(world: World, bench: Bench) -> None:
+def test_a_report_ends_an_evaluation(world: World, evaluator: JobEvaluator) -> None:
     passed = list[Progress]()
 
     def report(now: Progress) -> None:
@@ -243,7 +245,7 @@ def test_a_report_ends_an_evaluation(world: World, bench: Bench) -> None:
             raise EndedError
 
     job = new(world)
-    said = bench.answer(Evaluate(job.id, job.key_id, str(job.keys), str(job.folder)), report)
+    said = evaluator.answer(Evaluate(job.id, job.key_id, str(job.keys), str(job.folder)), report)
     assert isinstance(said, Stopped) and said.resident >= 1
     assert [now.index for now in passed] == [0, 1, 2, 3]
     assert not (job.folder / "response.ct").exists()
@@ -253,13 +255,13 @@ def test_a_report_ends_an_evaluation(world: World, bench: Bench) -> None:
     "message", [Passed("a", STAGE), Done("a", 1.5, {"x": 2.0}, 3), Stopped("a", 0)], ids=lambda m: m.tag
 )
 def test_messages_come_as_they_were_sent(message: Any) -> None:
-    assert told(line(message)[:-1]) == message
-    assert order(line(Stop("\udcff"))[:-1]) == Stop("\udcff"), "names of files need not be UTF-8"
+    assert parse_reply(line(message)[:-1]) == message
+    assert parse_order(line(Stop("\udcff"))[:-1]) == Stop("\udcff"), "names of files need not be UTF-8"
 
 
 @given(st.binary(max_size=200))
 def test_other_bytes_are_no_message(data: bytes) -> None:
-    for read in (told, order):
+    for read in (parse_reply, parse_order):
         with pytest.raises(PeerError):
             read(data)
 
@@ -280,4 +282,4 @@ def test_other_bytes_are_no_message(data: bytes) -> None:
 )
 def test_a_message_with_other_fields_is_refused(text: str) -> None:
     with pytest.raises(PeerError):
-        told(text.encode())
+        parse_reply(text.encode())

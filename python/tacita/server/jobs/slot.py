@@ -1,6 +1,6 @@
-"""One worker's place in a lane: the worker that is there, the job that it has, and who follows when it dies.
+"""A place for a worker: the one that is there, the job that it has, and who follows when it dies.
 
-A lane on one machine has one post, a lane on many has one at each. Everything happens in the event loop's
+A pool on one machine has one slot, a pool on many has one at each. Everything happens in the event loop's
 thread.
 """
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tacita.errors import PeerError, TacitaError
-from tacita.server.jobs.queue import Job, Lane
+from tacita.server.jobs.queue import Job, WorkerSpec
 from tacita.server.jobs.worker import Start, Worker
-from tacita.server.workers.messages import Evaluate, Stop, Told
+from tacita.server.workers.messages import Evaluate, Reply, Stop
 
 LONGEST_PAUSE = 60.0  # seconds between two starts of a worker that does not stay
 
@@ -24,38 +24,38 @@ log = logging.getLogger(__name__)
 @dataclass
 class Running:
     """The job that a worker has. ending: why it was told to stop: "" (it was not), or one of the reasons of
-    the station. over: set when no process works in its folder any more."""
+    the pool. over: set when no process works in its folder any more."""
 
     job: Job
     ending: str = ""
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Staff(Protocol):
-    """What a post tells its station."""
+class SlotCallbacks(Protocol):
+    """What a slot tells its pool."""
 
-    def heed(self, post: Post, said: Told) -> None:
+    def on_message(self, slot: WorkerSlot, message: Reply) -> None:
         """Handles a message of the worker. Raises PeerError for what no job that runs can have caused."""
 
-    def died(self, post: Post, running: Running | None) -> bool:
+    def on_worker_exit(self, slot: WorkerSlot, running: Running | None) -> bool:
         """Handles the end of the worker and of its job. Returns whether another worker is wanted."""
 
     def advance(self) -> None:
         """Hands out jobs: a worker waits."""
 
 
-class Post:
-    """One place for a worker in a lane. running: the job of its worker. resident: keys in the worker's
-    memory, as last told. given: ids of the keys that it was asked to use, which it may have in memory.
+class WorkerSlot:
+    """One place for a worker in a pool. running: the job of its worker. resident: keys in the worker's
+    memory, as last told. sent_keys: ids of the keys that it was asked to use, which it may have in memory.
     leaving: nobody follows this worker."""
 
-    def __init__(self, lane: Lane, save_every: float, start: Start, staff: Staff) -> None:
-        self._lane, self._save_every, self._start, self._staff = lane, save_every, start, staff
+    def __init__(self, spec: WorkerSpec, save_every: float, start: Start, callbacks: SlotCallbacks) -> None:
+        self._spec, self._save_every, self._start, self._callbacks = spec, save_every, start, callbacks
         self._worker: Worker | None = None
         self._life: asyncio.Task[None] | None = None
         self._starts = 0
         self.running: Running | None = None
-        self.resident, self.given, self.leaving = 0, set[str](), False
+        self.resident, self.sent_keys, self.leaving = 0, set[str](), False
 
     @property
     def pid(self) -> int | None:
@@ -74,7 +74,7 @@ class Post:
 
     async def open(self) -> None:
         """Starts its worker and waits until it is ready. Raises as `worker.start`."""
-        self._worker = await self._start(self._lane, self._save_every)
+        self._worker = await self._start(self._spec, self._save_every)
         self._life = asyncio.create_task(self._live())
 
     def join(self) -> None:
@@ -85,7 +85,7 @@ class Post:
         """Hands a job to the worker that waits."""
         assert self._worker is not None and self.running is None  # it is idle
         self.running = Running(job)
-        self.given.add(job.key_id)
+        self.sent_keys.add(job.key_id)
         keys, folder = str(job.keys.absolute()), str(job.folder.absolute())
         self._worker.send(Evaluate(job.id, job.key_id, keys, folder))
 
@@ -102,7 +102,7 @@ class Post:
             running.over.set()
         return running
 
-    def heard(self) -> None:
+    def mark_working(self) -> None:
         """Records that the worker works: the next one follows it without a pause."""
         self._starts = 0
 
@@ -135,28 +135,28 @@ class Post:
             if self._worker is not None:
                 await self._hear(self._worker)
                 self._worker, self.resident = None, 0
-                self.given.clear()
-                if not self._staff.died(self, self.release()):
+                self.sent_keys.clear()
+                if not self._callbacks.on_worker_exit(self, self.release()):
                     return
-            self._worker = await self._replaced()
-            self._staff.advance()
+            self._worker = await self._replace()
+            self._callbacks.advance()
 
     async def _hear(self, worker: Worker) -> None:
         """Reads the worker's messages until it is no more."""
         try:
             while (message := await worker.hear()) is not None:
-                self._staff.heed(self, message)
+                self._callbacks.on_message(self, message)
         except PeerError as error:
-            log.error("worker %d of %s: %s", worker.pid, self._lane.name, error)
+            log.error("worker %d of %s: %s", worker.pid, self._spec.name, error)
         await worker.end()
-        log.warning("worker %d of %s has ended", worker.pid, self._lane.name)
+        log.warning("worker %d of %s has ended", worker.pid, self._spec.name)
 
-    async def _replaced(self) -> Worker:
+    async def _replace(self) -> Worker:
         """Starts another worker, after a pause that grows while the ones before did no stage."""
         while True:
             await asyncio.sleep(min(2.0 ** min(self._starts, 10) - 1, LONGEST_PAUSE))
             self._starts += 1
             try:
-                return await self._start(self._lane, self._save_every)
+                return await self._start(self._spec, self._save_every)
             except (TacitaError, OSError) as error:
-                log.error("worker of %s: %s", self._lane.name, error)
+                log.error("worker of %s: %s", self._spec.name, error)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacita.server.jobs.queue import Turns
+from tacita.server.jobs.queue import FairQueue
 
 Item = tuple[str, int]  # client, number
 CLIENTS = st.sampled_from("abcd")
@@ -24,9 +24,9 @@ STEP = st.one_of(
 
 @dataclass
 class Played:
-    """Turns, and a plain account of what should wait in them, by client."""
+    """A fair queue, and a plain account of what should wait in it, by client."""
 
-    turns: Turns[Item] = field(default_factory=Turns[Item])
+    queue: FairQueue[Item] = field(default_factory=FairQueue[Item])
     waiting: dict[str, list[Item]] = field(default_factory=lambda: {client: [] for client in "abcd"})
     taken: list[Item] = field(default_factory=list)
     number: int = 0
@@ -35,19 +35,19 @@ class Played:
         match what:
             case "add":
                 self.number += 1
-                self.turns.add(client, (client, self.number))
+                self.queue.add(client, (client, self.number))
                 self.waiting[client].append((client, self.number))
             case "take":
                 self.take()
             case "put back" if self.taken:
                 item = self.taken.pop()
-                self.turns.put_back(item[0], item)
+                self.queue.put_back(item[0], item)
                 self.waiting[item[0]].insert(0, item)
             case "remove" if self.waiting[client]:
-                assert self.turns.remove(self.waiting[client].pop())
+                assert self.queue.remove(self.waiting[client].pop())
 
     def take(self) -> None:
-        item = self.turns.take()
+        item = self.queue.take()
         assert (item is None) == (not any(self.waiting.values()))
         if item is not None:
             assert self.waiting[item[0]].pop(0) == item, "first in, first out, within a client"
@@ -61,36 +61,36 @@ def played(steps: list[tuple[str, str]]) -> Played:
     return found
 
 
-def drained(turns: Turns[Item]) -> list[Item]:
-    return [item for item in iter(turns.take, None) if item is not None]
+def drained(queue: FairQueue[Item]) -> list[Item]:
+    return [item for item in iter(queue.take, None) if item is not None]
 
 
 def test_requests_of_three_clients_are_interleaved() -> None:
-    turns = Turns[Item]()
+    queue = FairQueue[Item]()
     for number in range(20):  # a brings ten before the others bring theirs
         client = "a" if number < 10 else "bc"[number % 2]
-        turns.add(client, (client, number))
-    assert "".join(client for client, _ in drained(turns)) == "abcabcabcabcabcaaaaa"
+        queue.add(client, (client, number))
+    assert "".join(client for client, _ in drained(queue)) == "abcabcabcabcabcaaaaa"
 
 
 @given(st.lists(STEP, max_size=60))
 def test_what_waits_is_what_came_and_was_not_taken(steps: list[tuple[str, str]]) -> None:
     found = played(steps)
     waiting = [item for items in found.waiting.values() for item in items]
-    assert len(found.turns) == len(waiting)
-    assert sorted(found.turns) == sorted(waiting)
-    assert all(item in found.turns for item in waiting)
-    while len(found.turns):
+    assert len(found.queue) == len(waiting)
+    assert sorted(found.queue) == sorted(waiting)
+    assert all(item in found.queue for item in waiting)
+    while len(found.queue):
         found.take()
     assert not any(found.waiting.values())
 
 
 @given(st.lists(STEP, max_size=60))
 def test_a_place_is_the_number_of_those_that_go_before(steps: list[tuple[str, str]]) -> None:
-    turns = played(steps).turns
-    foreseen = list(turns)
-    places = {item: turns.place(item) for item in foreseen}
-    order = drained(turns)
+    queue = played(steps).queue
+    foreseen = list(queue)
+    places = {item: queue.place(item) for item in foreseen}
+    order = drained(queue)
     assert order == foreseen
     assert places == {item: number for number, item in enumerate(order)}
 
@@ -115,24 +115,24 @@ def test_nobody_has_two_turns_while_another_waits_for_one(
 
 
 def test_what_is_put_back_is_next_and_costs_others_no_turn() -> None:
-    turns = Turns[Item]()
+    queue = FairQueue[Item]()
     for item in [("a", 1), ("b", 2), ("a", 3), ("b", 4)]:
-        turns.add(item[0], item)
-    assert turns.take() == ("a", 1)
-    turns.put_back("a", ("a", 1))
-    assert (turns.place(("a", 1)), turns.place(("b", 2)), turns.place(("a", 3))) == (0, 1, 2)
-    assert drained(turns) == [("a", 1), ("b", 2), ("a", 3), ("b", 4)]
+        queue.add(item[0], item)
+    assert queue.take() == ("a", 1)
+    queue.put_back("a", ("a", 1))
+    assert (queue.place(("a", 1)), queue.place(("b", 2)), queue.place(("a", 3))) == (0, 1, 2)
+    assert drained(queue) == [("a", 1), ("b", 2), ("a", 3), ("b", 4)]
 
 
 def test_an_item_waits_once() -> None:
-    turns = Turns[str]()
-    turns.add("a", "job")
+    queue = FairQueue[str]()
+    queue.add("a", "job")
     with pytest.raises(ValueError, match="waits already"):
-        turns.add("b", "job")
-    assert drained_names(turns) == ["job"]
-    assert not turns.remove("job")
-    assert turns.place("job") is None
+        queue.add("b", "job")
+    assert drained_names(queue) == ["job"]
+    assert not queue.remove("job")
+    assert queue.place("job") is None
 
 
-def drained_names(turns: Turns[str]) -> list[str]:
-    return [name for name in iter(turns.take, None) if name is not None]
+def drained_names(queue: FairQueue[str]) -> list[str]:
+    return [name for name in iter(queue.take, None) if name is not None]

@@ -1,5 +1,5 @@
-"""The service's view of Ray's nodes by a scout that the test plays, and what `serve --ray` refuses: no Ray is
-started."""
+"""The service's view of Ray's nodes by a watcher that the test plays, and what `serve --ray` refuses: no Ray
+is started."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tacita.server.machines.serving.listener import ClusterRequest, NodeList, line, parse
 from test_cli import run
 
 from tacita.errors import PeerError
-from tacita.server.jobs.queue import Lane
+from tacita.server.jobs.queue import WorkerSpec
 from tacita.server.jobs.worker import Worker
 from tacita.server.machines import connect
 from tacita.server.machines.connect import Site
-from tacita.server.machines.serving import fleet
-from tacita.server.machines.serving.fleet import RayFleet, share
-from tacita.server.machines.serving.scout import Seen, Wish, line, seen
+from tacita.server.machines.serving import node_set
+from tacita.server.machines.serving.node_set import RayNodeSet, share
 from tacita.server.workers.messages import Unable
 
-WISH = Wish("10.0.0.5:6379", 0, 0, 2, 1 << 20)
-ONE, TWO = (Seen("10.0.0.5:6379", "", "", tuple(Site(node, 4) for node in nodes)) for nodes in ("a", "aab"))
+WISH = ClusterRequest("10.0.0.5:6379", 0, 0, 2, 1 << 20)
+ONE, TWO = (
+    NodeList("10.0.0.5:6379", "", "", tuple(Site(node, 4) for node in nodes)) for nodes in ("a", "aab")
+)
 PATIENCE = 180.0  # seconds
 LONG = b"x"  # with more of it behind
-LANE = Lane("m", "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64)
+SPEC = WorkerSpec("m", "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64)
 
 
 def play(monkeypatch: pytest.MonkeyPatch, *lines: bytes, then: str = "sys.stdin.read()") -> None:
-    """A scout that says these lines, and then lives until its input ends."""
+    """A watcher that says these lines, and then lives until its input ends."""
     said = f"sys.stdout.buffer.write({b''.join(lines)!r}); sys.stdout.flush(); {then}"
-    monkeypatch.setattr(fleet, "SCOUT", (sys.executable, "-c", f"import sys; {said}"))
+    monkeypatch.setattr(node_set, "WATCHER", (sys.executable, "-c", f"import sys; {said}"))
 
 
-async def until(found: RayFleet, sites: int) -> None:
+async def until(found: RayNodeSet, sites: int) -> None:
     """Returns when so many are seen."""
     async with asyncio.timeout(PATIENCE):
         while len(found.starts()) != sites:
             await found.changed()
 
 
-def test_places_follow_what_the_scout_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_follow_what_the_watcher_says(monkeypatch: pytest.MonkeyPatch) -> None:
     given = list[Any]()
 
     async def started(*words: Any) -> Worker:
@@ -51,27 +53,27 @@ def test_places_follow_what_the_scout_says(monkeypatch: pytest.MonkeyPatch) -> N
         raise PeerError("it is made up", hint="")
 
     async def test() -> None:
-        found = RayFleet(WISH, lanes=2)
+        found = RayNodeSet(WISH, plans=2)
         await found.open()
         await until(found, 3)
         assert set(found.starts()) == {"a:1", "a:2", "b:1"}
         with pytest.raises(PeerError, match="made up"):
-            await found.starts()["b:1"](LANE, 60.0)
+            await found.starts()["b:1"](SPEC, 60.0)
         await found.close()
 
     play(monkeypatch, line(ONE), line(TWO))
-    monkeypatch.setattr(fleet, "started", started)
+    monkeypatch.setattr(node_set, "start_process", started)
     asyncio.run(test())
-    ((command, lane, save_every, environment),) = given
-    assert command == (*fleet.COMMAND, "10.0.0.5:6379", "b", "4", "2", "")
-    assert (lane, save_every, environment) == (LANE, 60.0, dict(os.environ))
+    ((command, spec, save_every, environment),) = given
+    assert command == (*node_set.COMMAND, "10.0.0.5:6379", "b", "4", "2", "")
+    assert (spec, save_every, environment) == (SPEC, 60.0, dict(os.environ))
 
 
-def test_a_scout_that_ends_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "PAUSE", 0.0)
+def test_a_watcher_that_ends_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_set, "PAUSE", 0.0)
 
     async def test() -> None:
-        found = RayFleet(WISH, lanes=1)
+        found = RayNodeSet(WISH, plans=1)
         play(monkeypatch, line(ONE), then="pass")
         await found.open()
         play(monkeypatch, line(TWO))
@@ -93,29 +95,29 @@ def test_a_scout_that_ends_is_followed_by_another(monkeypatch: pytest.MonkeyPatc
     ],
     ids=["unable", "silent", "empty", "mistyped", "long"],
 )
-def test_what_a_scout_cannot_do_is_told(said: bytes, match: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_watcher_cannot_do_is_told(said: bytes, match: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        found = RayFleet(WISH, lanes=1)
+        found = RayNodeSet(WISH, plans=1)
         with pytest.raises(PeerError, match=match):
             await found.open()
         assert found.starts() == {}
 
-    monkeypatch.setattr(fleet, "PAUSE", 0.0)
-    monkeypatch.setattr(fleet, "ENDING", 0.1)  # one that says so much does not hear
+    monkeypatch.setattr(node_set, "PAUSE", 0.0)
+    monkeypatch.setattr(node_set, "ENDING", 0.1)  # one that says so much does not hear
     play(monkeypatch, said, then="pass" if said != LONG else "sys.stdout.write('x' * (3 << 20))")
     asyncio.run(test())
 
 
-def test_lines_of_a_scout_pass_whole() -> None:
+def test_lines_of_a_watcher_pass_whole() -> None:
     for said in (ONE, TWO, Unable("why", "hint")):
-        assert seen(line(said)[:-1]) == said
+        assert parse(line(said)[:-1]) == said
     with pytest.raises(PeerError, match="no message"):
-        seen(json.dumps({"kind": "done"}).encode())
+        parse(json.dumps({"kind": "done"}).encode())
 
 
-@pytest.mark.parametrize(("cores", "lanes", "expected"), [(8, 2, 4), (8, 3, 2), (1, 2, 0.5), (2, 2, 1)])
-def test_lanes_share_the_cores_of_a_node(cores: int, lanes: int, expected: float) -> None:
-    assert share(cores, lanes) == expected and share(cores, lanes) * lanes <= cores
+@pytest.mark.parametrize(("cores", "plans", "expected"), [(8, 2, 4), (8, 3, 2), (1, 2, 0.5), (2, 2, 1)])
+def test_plans_share_the_cores_of_a_node(cores: int, plans: int, expected: float) -> None:
+    assert share(cores, plans) == expected and share(cores, plans) * plans <= cores
 
 
 @pytest.mark.parametrize(

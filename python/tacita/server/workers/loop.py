@@ -11,7 +11,7 @@ from typing import Protocol
 
 from tacita.errors import PeerError, TacitaError
 from tacita.progress import Progress
-from tacita.server.workers.bench import EndedError, Report, opened
+from tacita.server.workers.evaluator import EndedError, Report, open_evaluator
 from tacita.server.workers.messages import (
     MOST_TEXT,
     Channel,
@@ -42,10 +42,10 @@ class Answering(Protocol):
 Open = Callable[[Setup, Log], Answering]
 
 
-class Duty:
+class WorkerLoop:
     """The loop of a worker. open: makes what answers. stopped: the job to end before its next stage."""
 
-    def __init__(self, channel: Channel, open: Open = opened) -> None:
+    def __init__(self, channel: Channel, open: Open = open_evaluator) -> None:
         self._channel, self._open = channel, open
         self._jobs, self._stopped = SimpleQueue[Evaluate](), ""
 
@@ -57,16 +57,16 @@ class Duty:
         if not isinstance(setup, Setup):
             return BAD
         log = Log(setup.model, setup.scheme)
-        if (bench := self._load(setup, log)) is None:
+        if (evaluator := self._load(setup, log)) is None:
             return 1
         threading.Thread(target=self._listen, args=(orders, log), daemon=True).start()
         while True:
-            self._answer(bench, self._jobs.get(), log)
+            self._answer(evaluator, self._jobs.get(), log)
 
     def _load(self, setup: Setup, log: Log) -> Answering | None:
         began = time.monotonic()
         try:
-            bench = self._open(setup, log)
+            evaluator = self._open(setup, log)
         except TacitaError as error:
             log("unable", kind=type(error).__name__)
             self._channel.tell(Unable(str(error)[:MOST_TEXT], error.hint[:MOST_TEXT]))
@@ -79,11 +79,11 @@ class Duty:
         seconds = time.monotonic() - began
         log("ready", seconds=round(seconds, 3))
         self._channel.tell(Ready(seconds))
-        return bench
+        return evaluator
 
-    def _answer(self, bench: Answering, job: Evaluate, log: Log) -> None:
+    def _answer(self, evaluator: Answering, job: Evaluate, log: Log) -> None:
         log("begins", job=job.id)
-        answer = bench.answer(job, lambda now: self._report(job.id, now))
+        answer = evaluator.answer(job, lambda now: self._report(job.id, now))
         log(answer.tag, job=job.id, keys=answer.resident)
         self._channel.tell(answer)
 

@@ -1,8 +1,8 @@
-"""`python -m tacita.server.machines.serving.scout WISH`: says which nodes of Ray's there are, at the start
-and at each change, one line of JSON each; starts nodes on this machine where that is wanted.
+"""`python -m tacita.server.machines.serving.watcher REQUEST`: says which nodes of Ray's there are, at the
+start and at each change, one line of JSON each; starts nodes on this machine where that is wanted.
 
-Started by `fleet`. It ends, and with it the nodes that it started, when its standard input does, however the
-service ended.
+Started by `node_set`. It ends, and with it the nodes that it started, when its standard input does, however
+the service ended.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ TOKEN = "RAY_AUTH_TOKEN"
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What the scout connects to or starts. address: of a cluster, "" for one of this machine. nodes, cores:
-    as in `Where`, 0 for None. threads, store: as `connected` takes them."""
+class ClusterRequest:
+    """What the watcher connects to or starts. address: of a cluster, "" for one of this machine. nodes,
+    cores: as in `Where`, 0 for None. threads, store: as `connected` takes them."""
 
     address: str
     nodes: int
@@ -45,8 +45,8 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The nodes that there are. token: of a cluster that the scout started, else ""."""
+class NodeList:
+    """The nodes that there are. token: of a cluster that the watcher started, else ""."""
 
     tag: ClassVar[str] = "seen"
     address: str
@@ -55,17 +55,17 @@ class Seen:
     sites: tuple[Site, ...]
 
 
-def line(message: Seen | Unable) -> bytes:
+def line(message: NodeList | Unable) -> bytes:
     """Returns a message as a line, with its end."""
     return json.dumps(to_json(message)).encode() + b"\n"
 
 
-def seen(text: bytes) -> Seen | Unable:
+def parse(text: bytes) -> NodeList | Unable:
     """Returns the message of a line without its end. Raises PeerError for what is none."""
     try:
-        return from_json(Seen | Unable, parsed(text, MOST_BYTES))  # type: ignore[no-any-return]
+        return from_json(NodeList | Unable, parsed(text, MOST_BYTES))  # type: ignore[no-any-return]
     except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise PeerError(f"a line of Ray's scout is no message ({error!s:.200})", hint="") from error
+        raise PeerError(f"a line of Ray's watcher is no message ({error!s:.200})", hint="") from error
 
 
 def main(words: Sequence[str]) -> int:
@@ -76,13 +76,13 @@ def main(words: Sequence[str]) -> int:
     over = threading.Event()
     threading.Thread(target=_listen, args=(over,), daemon=True).start()
 
-    def tell(message: Seen | Unable) -> None:
+    def tell(message: NodeList | Unable) -> None:
         rest = line(message)
         while rest:
             rest = rest[os.write(sink, rest) :]
 
     try:
-        _look(from_json(Wish, json.loads(words[0])), tell, over)
+        _look(from_json(ClusterRequest, json.loads(words[0])), tell, over)
     except BrokenPipeError:
         return 0
     except TacitaError as error:
@@ -91,15 +91,15 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _look(wish: Wish, tell: Callable[[Seen], None], over: threading.Event) -> None:
-    with connected(wish.where, threads=wish.threads, store=wish.store) as cluster:
+def _look(request: ClusterRequest, tell: Callable[[NodeList], None], over: threading.Event) -> None:
+    with connected(request.where, threads=request.threads, store=request.store) as cluster:
         ignore_signals()  # Ray sets its own
-        token = os.environ.get(TOKEN, "") if wish.where.local else ""
+        token = os.environ.get(TOKEN, "") if request.where.local else ""
         sites: tuple[Site, ...] | None = None
         while not over.is_set():
-            if (now := _sites(cluster, wish.where, first=sites is None)) != sites:
+            if (now := _sites(cluster, request.where, first=sites is None)) != sites:
                 sites = now
-                tell(Seen(cluster.address, token, cluster.folder, sites))
+                tell(NodeList(cluster.address, token, cluster.folder, sites))
             over.wait(LOOKING)
 
 

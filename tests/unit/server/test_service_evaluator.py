@@ -122,9 +122,7 @@ def test_keys_that_were_sent_anew_are_read_anew(world: World, evaluator: JobEval
         keys.provide(job.key_id, other)
 
 
-def test_others_keys_are_not_replaced_by_a_file_of_their_id(
-    world: World, evaluator: JobEvaluator
-) -> None:
+def test_others_keys_are_not_replaced_by_a_file_of_their_id(world: World, evaluator: JobEvaluator) -> None:
     """ann sends bob's keys as hers: bob's next request is answered with those of bob's own file."""
     ann, bob, keys = new(world), new(world, "bob"), evaluator.keys
     keys.provide(bob.key_id, bob.keys)

@@ -33,7 +33,7 @@ class Account:
         """Returns the name by which its share of places is counted."""
         return self._who.group
 
-    def admit(self, used: Used, asked: Used) -> Refusal | None:
+    def admit(self, used: Used, wanted: Used) -> Refusal | None:
         """Reserves what is asked for. Returns a refusal where the quota holds no more or nothing can be
         written down, and for a client that is revoked or has expired."""
         self.settle(used)
@@ -41,14 +41,14 @@ class Account:
         if (who := self._current()) is None:
             return Refusal(Reason.CLIENT, 0)
         try:
-            what = usage.reserve(self._ledger, who, asked)
+            what = usage.reserve(self._ledger, who, wanted)
         except ResourceError:
             return Refusal(Reason.FULL, 0)
         if what:
             later = usage.seconds_to_midnight(self._ledger)
             texts = Refusal(Reason.CLIENT, who.quota.texts or 0)
             return texts if what == "texts" else Refusal(Reason.QUOTA, later)
-        self._charged += asked
+        self._charged += wanted
         return None
 
     def note(self, used: Used) -> bool:

@@ -157,7 +157,7 @@ class Jobs:
         if not row.state.final and self._dispatcher.cancel(row.id):
             self.metrics.ended(row.model, row.scheme, State.cancelled)
             logs.say("cancelled", request=row.id)
-            self.settle(row, self._ran(row.id))
+            self.settle(row, self._time_used(row.id))
             self.ledger.insist(partial(requests.drop, self.ledger, row.id))
             await self._dispatcher.wait_ended(row.id)
             self.bus.wake_all()
@@ -216,12 +216,12 @@ class Jobs:
         end = {"state": State.done, "ended": self.ledger.clock(), "seconds": seconds}
         answer = {"response": response, "response_bytes": path.stat().st_size, "signature": signature}
         self._change(id, **end, **answer)
-        self._charged(row, seconds, figures)
+        self._charge_answer(row, seconds, figures)
         self.bus.ended(id)
 
     def failed(self, id: str, code: str, detail: str, hint: str) -> None:
         """Records that the request has no response and will have none, and charges the time that it ran."""
-        row, ran = requests.by_id(self.ledger, id), self._ran(id)
+        row, ran = requests.by_id(self.ledger, id), self._time_used(id)
         if row is None:
             return
         status, message, advice = WORDS.get(code, (507 if code == RESOURCES else 422, detail, hint))
@@ -262,12 +262,12 @@ class Jobs:
             id=row.id, state=row.state, seconds=row.seconds, response_bytes=row.response_bytes, receipt=signed
         )
 
-    def _ran(self, id: str) -> Used:
+    def _time_used(self, id: str) -> Used:
         """Returns what a request that has no answer used: the seconds since it was started, if it was."""
         began = self.since.pop(id, None)
         return Used() if began is None else Used(seconds=max(0.0, self.ledger.clock() - began))
 
-    def _charged(self, row: RequestRow, seconds: float, figures: Mapping[str, float]) -> None:
+    def _charge_answer(self, row: RequestRow, seconds: float, figures: Mapping[str, float]) -> None:
         plan = self.offers.named[row.model, row.scheme].files
         self.settle(row, Used(plan.batch, seconds=seconds))
         self.metrics.ended(row.model, row.scheme, State.done)

@@ -57,18 +57,20 @@ async def operator(connection: HTTPConnection) -> Who:
 def require_quota(service: Service, who: Who) -> None:
     """Raises Fault (429) for a client that had its texts, bytes or seconds of today."""
     if what := usage.exceeded(service.ledger, who):
-        raise _spent(service, f"this client had its {what} of today")
+        raise _quota_fault(service, f"this client had its {what} of today")
 
 
 def reserve_quota(service: Service, who: Who, wanted: Used) -> None:
     """Charges what a call is about to use. Raises Fault (429) for a client that has less left today."""
     if what := usage.reserve(service.ledger, who, wanted):
-        raise _spent(service, f"this takes {vars(wanted)[what]:g} {what}, more than this client has today")
+        raise _quota_fault(
+            service, f"this takes {vars(wanted)[what]:g} {what}, more than this client has today"
+        )
 
 
-def _spent(service: Service, said: str) -> Fault:
+def _quota_fault(service: Service, detail: str) -> Fault:
     later = {"Retry-After": str(usage.seconds_to_midnight(service.ledger))}
-    return Fault(429, "quota", said, "wait until midnight (UTC), or ask the operator for more", later)
+    return Fault(429, "quota", detail, "wait until midnight (UTC), or ask the operator for more", later)
 
 
 def _client_of(service: Service, connection: HTTPConnection, address: str) -> Who:
@@ -100,7 +102,7 @@ def _authorization(connection: HTTPConnection) -> str:
     a WebSocket, and name the token among its subprotocols, in base64url without padding."""
     for name in connection.scope.get("subprotocols", ()):
         if name.startswith(SUBPROTOCOL):
-            return f"Bearer {_decoded(name.removeprefix(SUBPROTOCOL))}"
+            return f"Bearer {_decode_token(name.removeprefix(SUBPROTOCOL))}"
     return connection.headers.get("authorization", "")
 
 
@@ -109,7 +111,7 @@ def _nobody(hint: str = "tacita token add") -> Fault:
     return Fault(401, "no-token", "this server answers those who have a token", hint, CHALLENGE)
 
 
-def _decoded(text: str) -> str:
+def _decode_token(text: str) -> str:
     """Returns a token from base64url; a text that is no token where it is not base64url."""
     try:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")

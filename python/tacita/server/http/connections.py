@@ -245,18 +245,18 @@ class Origins:
         return Fault(403, "foreign-origin", "a page of another site", "its operator names sites by --origin")
 
 
-def origin_of(given: str) -> str:
+def origin_of(text: str) -> str:
     """Returns an origin as browsers write it. Raises InputError for another text."""
-    parts = urlsplit(given)
+    parts = urlsplit(text)
     if (
         parts.scheme not in ("http", "https")
-        or f"{parts.scheme}://{parts.netloc}" != given
+        or f"{parts.scheme}://{parts.netloc}" != text
         or not parts.netloc
     ):
         raise InputError(
-            f"serve: {given!r:.80} is not an origin", hint="--origin https://NAME or https://NAME:PORT"
+            f"serve: {text!r:.80} is not an origin", hint="--origin https://NAME or https://NAME:PORT"
         )
-    return given.lower()
+    return text.lower()
 
 
 def hosts_of(host: str, names: Collection[str], origins: Collection[str]) -> frozenset[str]:

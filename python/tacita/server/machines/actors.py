@@ -107,8 +107,8 @@ class Actors:
         how = {"num_cpus": site.cores, "scheduling_strategy": there(site.node, soft=False)}
         return self._ray.remote(Evaluator).options(**how).remote(site.cores)
 
-    def _call(self, call: _Call, *given: Any) -> None:
-        self._calls[getattr(self._actors[call.at].handle, call.what).remote(*given)] = call
+    def _call(self, call: _Call, *arguments: Any) -> None:
+        self._calls[getattr(self._actors[call.at].handle, call.what).remote(*arguments)] = call
 
     def _place(self, placing: Placing) -> None:
         """Sends the pieces of keys that are due; behind the last one each evaluator loads the keys: its calls

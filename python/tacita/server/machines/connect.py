@@ -87,11 +87,11 @@ def connected(where: Where, *, threads: int = 0, store: int = LEAST_STORE) -> It
     ray = imported()
     with _environment(QUIET), _handler():
         if where.local:
-            with _started(where, threads or all_threads(), store) as (address, folder):
-                yield from _joined(ray, where, address, folder)
+            with _start_nodes(where, threads or all_threads(), store) as (address, folder):
+                yield from _join(ray, where, address, folder)
         else:
             _require_somebody(str(where.address))
-            yield from _joined(ray, where, str(where.address), "")
+            yield from _join(ray, where, str(where.address), "")
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def require_reachable(where: Where) -> None:
         _require_somebody(where.address)
 
 
-def _joined(ray: Any, where: Where, address: str, folder: str) -> Iterator[Cluster]:
+def _join(ray: Any, where: Where, address: str, folder: str) -> Iterator[Cluster]:
     with _session(ray, address):
         yield Cluster(ray, sites_of(where, ray.nodes()), folder, address)
 
@@ -158,7 +158,7 @@ def _split(count: int, cores: int | None) -> list[int]:
 
 
 @contextmanager
-def _started(where: Where, threads: int, store: int) -> Iterator[tuple[str, str]]:
+def _start_nodes(where: Where, threads: int, store: int) -> Iterator[tuple[str, str]]:
     """Starts nodes on this machine, each with a store of its own. Yields (address, folder)."""
     count = where.nodes or 1
     cores = (where.cores or 1) if where.nodes else threads

@@ -93,7 +93,7 @@ class Evaluator:
         if refused := release_refused(kit):
             return refused
         try:
-            self._server = self._started(kit, weights)
+            self._server = self._build_server(kit, weights)
         except TacitaError as error:
             self.close()
             return Failed(str(error), error.hint)
@@ -145,7 +145,7 @@ class Evaluator:
         assert self._server is not None  # the client waits for `prepare`
         return self._server
 
-    def _started(self, kit: Kit, weights: Bytes) -> Server:
+    def _build_server(self, kit: Kit, weights: Bytes) -> Server:
         self._held = own_folder(Path(kit.folder or tempfile.gettempdir()))
         return standing_of(kit, weights, self._held.path, self._cores).server(self._held.path)
 
@@ -198,17 +198,17 @@ class Held:
 def own_folder(below: Path) -> Held:
     """Makes a new folder. Removes those of evaluators that were killed: whoever lives holds its lock."""
     for folder in below.glob(f"{PREFIX}*"):
-        if (lock := _locked(folder)) is not None:
+        if (lock := _lock_folder(folder)) is not None:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
     new = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=below))
     (new / LOCK).touch(mode=0o600)
-    lock = _locked(new)
+    lock = _lock_folder(new)
     assert lock is not None  # nobody looks for its name yet
     return Held(lock, new.rename(below / new.name.removeprefix(".")))
 
 
-def _locked(folder: Path) -> int | None:
+def _lock_folder(folder: Path) -> int | None:
     """Locks the folder's file. Returns the descriptor, None where somebody has it or there is none."""
     try:
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -126,10 +126,10 @@ def spread(requests: Iterable[Given], pool: EvaluatorPool[Given, Sent, Reply]) -
         if room and (pending := (numbered := next(more, None)) is not None) and numbered:
             in_flight.take(numbered[0], pool.hold(numbered[1]))
             in_flight.assign(pool)
-        yield from _happened(in_flight, pool, wait=not room)
+        yield from _take_events(in_flight, pool, wait=not room)
 
 
-def _happened(
+def _take_events(
     in_flight: _InFlight[Sent], pool: EvaluatorPool[Any, Sent, Reply], *, wait: bool
 ) -> Iterator[tuple[int, Reply]]:
     """Takes one event in, or without `wait` all that have happened."""

@@ -211,13 +211,13 @@ class Where:
         return self.address is None
 
 
-def where_of(given: str, nodes: int | None = None, cores: int | None = None) -> Where:
+def where_of(place: str, nodes: int | None = None, cores: int | None = None) -> Where:
     """Checks what the user says. Raises InputError."""
     for name, value in (("nodes", nodes), ("cores", cores)):
         if value is not None and not 1 <= value <= MOST_NODES:
             raise InputError(f"--ray: {value} {name}", hint=f"1 to {MOST_NODES}")
-    if given == LOCAL:
+    if place == LOCAL:
         return Where(None, nodes, cores)
-    if not ADDRESS.fullmatch(given):
-        raise InputError(f"--ray {given!r:.80}: neither {LOCAL} nor HOST:PORT", hint=HINT)
-    return Where(given, nodes, cores)
+    if not ADDRESS.fullmatch(place):
+        raise InputError(f"--ray {place!r:.80}: neither {LOCAL} nor HOST:PORT", hint=HINT)
+    return Where(place, nodes, cores)

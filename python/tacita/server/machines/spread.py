@@ -95,7 +95,7 @@ class Spread:
             replies = spread(_requests(client, groups, steps), pool)
             for done, (number, reply) in enumerate(replies, 1):
                 step = steps[number]
-                answers = _decrypted(client, reply.response, groups[number], step)
+                answers = _decrypt(client, reply.response, groups[number], step)
                 step["evaluate"] = reply.seconds
                 self.processor.append(reply.processor)
                 each = sum(one.get("evaluate", 0.0) for one in steps) / done
@@ -168,7 +168,7 @@ def _requests(client: Client, groups: Sequence[Group], steps: Sequence[Seconds])
         yield np.fromfile(path, np.uint8)
 
 
-def _decrypted(client: Client, response: Bytes, texts: Group, step: Seconds) -> list[Answer]:
+def _decrypt(client: Client, response: Bytes, texts: Group, step: Seconds) -> list[Answer]:
     began = time.monotonic()
     path: Path = client.work.response
     response.tofile(path)

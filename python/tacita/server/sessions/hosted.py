@@ -88,7 +88,7 @@ class HostedGuest(Guest):
 
     def _reserve(self, wanted: Used) -> Refusal | None:
         """Asks the supervisor for what a text will take. Returns its refusal, None where it is admitted."""
-        self._tell(over=True)  # what was used before
+        self._send_usage(over=True)  # what was used before
         self._say(Wanted(id=self._hosted.port, **vars(wanted)))
         try:
             answer = self._hosted.answers.get(timeout=ANSWER)
@@ -98,16 +98,16 @@ class HostedGuest(Guest):
 
     def wrote(self) -> None:
         super().wrote()
-        self._tell(over=False)
+        self._send_usage(over=False)
 
     def over(self) -> None:
-        self._tell(over=True)
+        self._send_usage(over=True)
 
     def leave(self) -> None:
         super().leave()
-        self._tell(over=True)
+        self._send_usage(over=True)
 
-    def _tell(self, *, over: bool) -> None:
+    def _send_usage(self, *, over: bool) -> None:
         sent, received = (int(self._party.cost[name]) for name in ("bytes_sent", "bytes_received"))
         usage = SoFar(
             id=self._hosted.port,
@@ -137,7 +137,7 @@ class Host(Reception):
             if isinstance(message, Open) and sock is not None:
                 self.take(message, sock)
             else:
-                self.heed(message)
+                self.on_message(message)
 
     def take(self, opening: Open, sock: socket.socket) -> None:
         """Serves this session in a thread of its own."""
@@ -146,9 +146,9 @@ class Host(Reception):
         if self.lobby.enter(hosted):
             threading.Thread(target=self.visit, args=(hosted,), daemon=True).start()
         else:
-            self._finished(hosted, "not let in")
+            self._finish(hosted, "not let in")
 
-    def heed(self, message: Message) -> None:
+    def on_message(self, message: Message) -> None:
         """Handles a message about a session; one about a session that is over is ignored."""
         if isinstance(message, Answered) and (hosted := self.open.get(message.id)):
             hosted.answers.put(Refusal(message.reason, message.number))
@@ -162,7 +162,7 @@ class Host(Reception):
             ending = visit.ending
             return visit
         finally:
-            self._finished(arrival, ending)
+            self._finish(arrival, ending)
 
     def guest(self, arrival: Arrival, party: Party) -> Guest:
         assert isinstance(arrival, Hosted)  # nothing else is taken
@@ -174,7 +174,7 @@ class Host(Reception):
         with self.line:
             self.speaking.send(control.encode(message))
 
-    def _finished(self, arrival: Arrival, ending: str) -> None:
+    def _finish(self, arrival: Arrival, ending: str) -> None:
         self.open.pop(arrival.port, None)
         self.say(Finished(id=arrival.port, ending=ending))
 

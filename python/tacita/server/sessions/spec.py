@@ -51,7 +51,7 @@ class Guest(Protocol):
     def name(self) -> str:
         """Returns the client's name, at most 200 characters; sessions of one name share places."""
 
-    def admit(self, used: Used, asked: Used) -> Refusal | None:
+    def admit(self, used: Used, wanted: Used) -> Refusal | None:
         """Reserves what a text, or the public part, will take. Returns why not, or None."""
 
     def note(self, used: Used) -> bool:

@@ -80,7 +80,7 @@ class Sessions:
     async def start(self) -> None:
         """Returns once the model is loaded. Raises what was wrong with it, TacitaError, and keeps nothing."""
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._keeper = asyncio.create_task(self._keep(first))
+        self._keeper = asyncio.create_task(self._run_processes(first))
         try:
             await first
         except BaseException:
@@ -100,7 +100,7 @@ class Sessions:
         try:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ready.wait(), PATIENCE)
-            return self._handed(guest)
+            return self._hand_socket(guest)
         finally:
             self._entering -= 1
 
@@ -129,7 +129,7 @@ class Sessions:
             with suppress(asyncio.CancelledError):
                 await self._keeper
 
-    def _handed(self, guest: Guest) -> socket.socket:
+    def _hand_socket(self, guest: Guest) -> socket.socket:
         if self._worker is None or not self._ready.is_set() or self._ending:
             raise RefusedError("two-party: the model is being loaded", hint="try again in a moment")
         ours, theirs = socket.socketpair()
@@ -144,18 +144,18 @@ class Sessions:
         self._idle.clear()
         return ours
 
-    async def _keep(self, first: asyncio.Future[None]) -> None:
+    async def _run_processes(self, first: asyncio.Future[None]) -> None:
         """Runs one process after the other, until it is cancelled. first: done when the first has begun to
         serve, or cannot."""
         crashes = 0
         while True:
             since = time.monotonic()
-            await self._one(first)
+            await self._run_process(first)
             crashes = 1 if time.monotonic() - since > LONG else crashes + 1
             log.error("two-party sessions of %s: their process ended; starting it again", self._spec.model)
             await asyncio.sleep(pause_after(crashes))
 
-    async def _one(self, first: asyncio.Future[None]) -> None:
+    async def _run_process(self, first: asyncio.Future[None]) -> None:
         """Runs one process to its end."""
         ending = STOPPED
         try:
@@ -175,7 +175,7 @@ class Sessions:
         finally:
             self._ready.clear()
             worker, self._worker = self._worker, None
-            self._lost(ending)
+            self._on_process_exit(ending)
             if worker is not None:
                 await worker.end()
 
@@ -183,11 +183,11 @@ class Sessions:
         """Handles the process's messages until it is gone. Raises PeerError for what is no message,
         TacitaError when it cannot serve."""
         while (message := await worker.hear()) is not None:
-            self._note(message)
+            self._on_message(message)
             if isinstance(message, Ready) and not first.done():
                 first.set_result(None)
 
-    def _note(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         match message:
             case Ready():
                 self._ready.set()
@@ -196,7 +196,7 @@ class Sessions:
             case SoFar() if message.id in self._running:
                 self._count(message, self._running[message.id])
             case Finished() if message.id in self._running:
-                self._tell(message.id, message.ending)
+                self._end_session(message.id, message.ending)
             case Failed():
                 raise TacitaError(message.text, hint=message.hint)
             case _:
@@ -226,11 +226,11 @@ class Sessions:
         except OSError:  # it is gone, or does not read: its sessions give up waiting
             log.error("two-party sessions of %s: their process took no %s", self._spec.model, message)
 
-    def _lost(self, ending: str) -> None:
+    def _on_process_exit(self, ending: str) -> None:
         for number in list(self._running):
-            self._tell(number, ending)
+            self._end_session(number, ending)
 
-    def _tell(self, number: int, ending: str) -> None:
+    def _end_session(self, number: int, ending: str) -> None:
         was, now = self._running.pop(number), self._clock()
         if not self._running:
             self._idle.set()

@@ -58,7 +58,7 @@ async def receive(body: AsyncIterator[bytes], file: BinaryIO, count: int, min_ra
         file.write(waiting)
         waiting.clear()
 
-    async for piece in _timed(body, min_rate, end):
+    async for piece in _with_timeout(body, min_rate, end):
         done += len(piece)
         if done > count:
             raise InputError(f"body: more than the {count} bytes that were announced", hint="send those")
@@ -71,7 +71,7 @@ async def receive(body: AsyncIterator[bytes], file: BinaryIO, count: int, min_ra
     return Received(done, digest.hexdigest())
 
 
-async def _timed(body: AsyncIterator[bytes], min_rate: MinRate, end: float) -> AsyncIterator[bytes]:
+async def _with_timeout(body: AsyncIterator[bytes], min_rate: MinRate, end: float) -> AsyncIterator[bytes]:
     pieces = aiter(body)
     while True:
         seconds = min(min_rate.patience, end - time.monotonic())
@@ -181,14 +181,14 @@ async def take(
     folder = layout.request(id)
     folder.mkdir(mode=0o700, parents=True)
     try:
-        await _written(Workdir(folder).request, key, count, sha256, body, min_rate)
+        await _write_request(Workdir(folder).request, key, count, sha256, body, min_rate)
     except BaseException:
         layout.drop_request(id)
         raise
     return folder
 
 
-async def _written(
+async def _write_request(
     path: Path, key: str, count: int, sha256: str, body: AsyncIterator[bytes], min_rate: MinRate
 ) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -47,10 +47,10 @@ async def take(
     """
     folder = layout.keys(row.client, row.id)
     layout.require_room(row.bytes - row.received)
-    await _written(folder, piece, body, min_rate)
+    await _write_piece(folder, piece, body, min_rate)
     row = replace(row, received=piece.begin + piece.count, used=ledger.clock())
     if row.received == row.bytes:
-        row = await _completed(row, folder, ledger, check)
+        row = await _complete(row, folder, ledger, check)
     ledger_keys.put(ledger, row)
     return row
 
@@ -67,7 +67,7 @@ def there(row: KeyRow, layout: Layout) -> bool:
     return whole(folder).exists() or part(folder).exists()
 
 
-async def _written(folder: Path, piece: Piece, body: AsyncIterator[bytes], min_rate: MinRate) -> None:
+async def _write_piece(folder: Path, piece: Piece, body: AsyncIterator[bytes], min_rate: MinRate) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with os.fdopen(os.open(part(folder), os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         file.seek(piece.begin)
@@ -78,10 +78,10 @@ async def _written(folder: Path, piece: Piece, body: AsyncIterator[bytes], min_r
         await asyncio.to_thread(os.fsync, file.fileno())
 
 
-async def _completed(row: KeyRow, folder: Path, ledger: Ledger, check: Callable[[Path], None]) -> KeyRow:
+async def _complete(row: KeyRow, folder: Path, ledger: Ledger, check: Callable[[Path], None]) -> KeyRow:
     """Hashes a file of keys once more, as it lies on the disk, and checks it: all of it has come."""
     try:
-        if await asyncio.to_thread(_hashed, part(folder), row.bytes) != row.sha256:
+        if await asyncio.to_thread(_hash_whole, part(folder), row.bytes) != row.sha256:
             raise FileError("keys: the whole file's checksum does not match", hint="upload them again")
         await asyncio.to_thread(check, part(folder))
     except FileError:
@@ -91,6 +91,6 @@ async def _completed(row: KeyRow, folder: Path, ledger: Ledger, check: Callable[
     return replace(row, complete=True)
 
 
-def _hashed(path: Path, count: int) -> str:
+def _hash_whole(path: Path, count: int) -> str:
     os.truncate(path, count)
     return sha256_of(path)

@@ -74,13 +74,13 @@ class Ledger:
     def change(self) -> Iterator[Connection]:
         """Opens a transaction: all of it, or nothing where the block raises. Raises ResourceError when the
         disk is full; the reserve has then been given up, see `insist`."""
-        with self._translated(), self._engine.begin() as connection:
+        with self._translate_errors(), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
     def look(self) -> Iterator[Connection]:
         """Opens a connection for reading."""
-        with self._translated(), self._engine.connect() as connection:
+        with self._translate_errors(), self._engine.connect() as connection:
             yield connection
 
     def insist(self, change: Callable[[], T]) -> T:
@@ -96,7 +96,7 @@ class Ledger:
         self._engine.dispose()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except OperationalError as error:

@@ -96,13 +96,13 @@ class WorkerLoop:
         """Reads orders in a thread of its own, while the main one evaluates. Ends the process with them."""
         try:
             for order in orders:
-                self._heed(order)
+                self._on_order(order)
         except PeerError as error:
             log("orders", error=str(error))
             os._exit(BAD)
         os._exit(0)
 
-    def _heed(self, order: Order) -> None:
+    def _on_order(self, order: Order) -> None:
         match order:
             case Evaluate():
                 self._stopped = ""

@@ -73,13 +73,13 @@ async def public_file(
 
 def _file(path: Path, known: str) -> Response:
     stat = path.stat()
-    sha256 = _hashed(path, stat.st_mtime_ns, stat.st_size)
+    sha256 = _file_hash(path, stat.st_mtime_ns, stat.st_size)
     if known.strip('" ') == sha256:
         return Response(status_code=304, headers={"ETag": f'"{sha256}"'})
     return file_response(path, sha256)
 
 
 @lru_cache(maxsize=64)
-def _hashed(path: Path, changed: int, size: int) -> str:
+def _file_hash(path: Path, changed: int, size: int) -> str:
     """Returns the hash of a file, computed once, and again when the file is another."""
     return sha256_of(path)

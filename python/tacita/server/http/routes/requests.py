@@ -64,7 +64,7 @@ async def post(
     reserve_quota(service, who, service.jobs.reserved(row) + Used(bytes=count))
     try:
         await files.take(id, key, count, sha256, body(request), service.layout, min_rate(service))
-        accepted = _accepted(service, row)
+        accepted = _accept(service, row)
     except BaseException:
         service.jobs.settle(row, Used())
         raise
@@ -149,7 +149,7 @@ def _require_keys(service: Service, who: Who, key: str, plan: str) -> None:
         raise Fault(409, "other-plan", "keys of another plan than the server has", "make new ones")
 
 
-def _accepted(service: Service, row: RequestRow) -> RequestRow:
+def _accept(service: Service, row: RequestRow) -> RequestRow:
     """Puts a request in ledger and queue. Returns it, or the first one of the same call sent twice."""
     try:
         service.jobs.accept(row)

@@ -56,23 +56,23 @@ class Forward:
     def answer(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
         """Evaluates a job on the node, as `loop.Answering` says. Raises LostError."""
         try:
-            return self._unless_ended(job, report)
+            return self._evaluate_or_stop(job, report)
         except TacitaError as error:
             return Failed(job.id, REFUSED, str(error), error.hint, self._resident)
         except self._ray.exceptions.RayError as error:
             self._log("lost", job=job.id, kind=type(error).__name__)
             raise LostError from error
 
-    def _unless_ended(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
+    def _evaluate_or_stop(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
         """Evaluates a job unless `report` ends it: then the node may be at its stage yet, and takes the next
         job after it."""
         try:
-            return self._answered(job, report)
+            return self._evaluate(job, report)
         except EndedError:
             self._ray.get(self._actor.stop.options(concurrency_group=WATCH).remote(job.id))
             return Stopped(job.id, self._resident)
 
-    def _answered(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
+    def _evaluate(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
         mark = mark_of(Path(job.keys))
         if why := self._place(job, mark):
             return Failed(job.id, RESOURCES, f"a node cannot keep keys: {why}", "try again", self._resident)

@@ -82,7 +82,7 @@ def main(words: Sequence[str]) -> int:
             rest = rest[os.write(sink, rest) :]
 
     try:
-        _look(from_json(ClusterRequest, json.loads(words[0])), tell, over)
+        _watch(from_json(ClusterRequest, json.loads(words[0])), tell, over)
     except BrokenPipeError:
         return 0
     except TacitaError as error:
@@ -91,7 +91,7 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _look(request: ClusterRequest, tell: Callable[[NodeList], None], over: threading.Event) -> None:
+def _watch(request: ClusterRequest, tell: Callable[[NodeList], None], over: threading.Event) -> None:
     with connected(request.where, threads=request.threads, store=request.store) as cluster:
         ignore_signals()  # Ray sets its own
         token = os.environ.get(TOKEN, "") if request.where.local else ""

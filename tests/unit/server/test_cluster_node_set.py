@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tacita.server.machines.serving.listener import ClusterRequest, NodeList, line, parse
+from tacita.server.machines.serving.watcher import ClusterRequest, NodeList, line, parse
 from test_cli import run
 
 from tacita.errors import PeerError

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tacita.server.machines.serving.watcher import ClusterRequest, NodeList, line, parse
 from test_cli import run
 
 from tacita.errors import PeerError
@@ -21,6 +20,7 @@ from tacita.server.machines import connect
 from tacita.server.machines.connect import Site
 from tacita.server.machines.serving import node_set
 from tacita.server.machines.serving.node_set import RayNodeSet, share
+from tacita.server.machines.serving.watcher import ClusterRequest, NodeList, line, parse
 from tacita.server.workers.messages import Unable
 
 WISH = ClusterRequest("10.0.0.5:6379", 0, 0, 2, 1 << 20)

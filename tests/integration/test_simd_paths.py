@@ -20,10 +20,10 @@ PRESET = "insecure_toy_n9"
 PATHS = ("scalar", "avx2", "avx512", "avx512ifma")
 LACKING = "needs instructions that this processor lacks"
 # what a path of another name would do: import, then say which one runs
-SHOW = "from tacita.plans import compiled; print(compiled.native.simd_path())"
+SHOW = "from tacita import compiled; print(compiled.native.simd_path())"
 CATCH = """
 from tacita.errors import TacitaError
-from tacita.plans import compiled, engine
+from tacita import compiled
 try:
     compiled.native
 except TacitaError as error:
@@ -111,7 +111,7 @@ def test_without_a_wish_the_fastest_path_runs() -> None:
 
 @pytest.mark.parametrize("name", ["sse2", "AVX2", "reference", "x" * 500])
 def test_an_unknown_path_is_refused_by_name(name: str) -> None:
-    done = run(name, "from tacita.cli import main; raise SystemExit(main(['bench', 'engine']))")
+    done = run(name, "from tacita.cli import main; raise SystemExit(main(['prices']))")
     assert done.returncode == 2, done.stderr
     assert "TACITA_SIMD=" in done.stderr and "is no path" in done.stderr, done.stderr
     assert "scalar, avx2, avx512 or avx512ifma" in done.stderr.replace("\n", " ")

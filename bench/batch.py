@@ -66,7 +66,9 @@ def probabilities(logits: Array) -> Array:
 
 
 def operation_counts(plan: Plan) -> dict[str, int]:
-    """Of one request, those inside bootstraps left out. key_switches: rotations and relinearisations."""
+    """Counts the operations of one request, those inside bootstraps left out.
+
+    key_switches: rotations and relinearisations."""
     total: Counter[str] = Counter()
     for stage in plan.stages:
         total.update(stage.counts)

@@ -189,7 +189,7 @@ def figures(
 
 
 def _least_cosine(found: Array, wanted: Array) -> float:
-    """Of an answer and the float model's, as vectors; rows are inputs. 0 for an answer of zeros."""
+    """Returns the least cosine of an answer's rows and the float model's. 0 for an answer of zeros."""
     lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
     return float(np.min(np.sum(found * wanted, axis=1) / np.maximum(lengths, np.finfo(float).tiny)))
 

@@ -52,7 +52,8 @@ FITTED, TOKENS, FIT_SEED = 4, 128, 100  # random inputs that layers are stretche
 
 @dataclass(frozen=True)
 class Intervals:
-    """Of one layer: scores over sqrt(head size), GELU's input, largest variance before the second norm."""
+    """The intervals of one layer: scores over sqrt(head size), GELU's input, largest variance before the
+    second norm."""
 
     scores: tuple[float, float]
     inner: tuple[float, float]
@@ -200,6 +201,6 @@ def _traces(
 
 
 def _extremes(traces: Traces, node: str) -> tuple[float, float]:
-    """Of a node of the layer, over all inputs."""
+    """Returns the least and the largest value of a node of the layer, over all inputs."""
     values = [trace[f"layer0.{node}"] for trace in traces]
     return min(float(v.min()) for v in values), max(float(v.max()) for v in values)

@@ -35,7 +35,7 @@ class Ring:
     top: int
 
     def bytes(self, limbs: int) -> int:
-        """Of so many limbs."""
+        """Returns the bytes of so many limbs."""
         return limbs * self.n * RESIDUE
 
 
@@ -55,8 +55,8 @@ def sources(limbs: int) -> int:
 
 
 def division(keep: int, by: int) -> int:
-    """Of one polynomial, by so many primes: sources written, read for their overflow, and read with it by
-    every group of the limbs that stay."""
+    """Counts limbs that the division of one polynomial by so many primes moves: sources written, read for
+    their overflow, and read with it by every group of the limbs that stay."""
     return by + (by + 1) + groups(keep) * (by + 1)
 
 

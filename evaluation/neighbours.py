@@ -116,7 +116,7 @@ class Documents:
         return int(np.argmax(self.vectors @ vector))
 
     def changes(self, seen: Sequence[Seen]) -> Iterator[dict[str, Any]]:
-        """Of each text that gets another nearest document."""
+        """Yields the figures of each text that gets another nearest document."""
         for one in seen:
             first, second = self.nearest(one.wanted), self.nearest(one.shown())
             if first != second:

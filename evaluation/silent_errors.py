@@ -104,7 +104,7 @@ def measured(model: Checkpoint, calibrating: list[Sample], asked: list[Sample]) 
 
 
 def answered(plan: Plan, model: Checkpoint, asked: Sequence[Sample]) -> tuple[np.ndarray, np.ndarray]:
-    """Of each input whether the client is told not to trust its answer, and by how much that is off."""
+    """Returns for each input whether its answer is marked as untrusted, and its error."""
     told, errors = [], []
     for seed, at in enumerate(range(0, len(asked), GROUP)):
         group = asked[at : at + GROUP]

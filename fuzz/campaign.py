@@ -62,7 +62,7 @@ def parsed() -> argparse.Namespace:
 
 
 def suffix(arguments: argparse.Namespace) -> str:
-    """Of the folder of logs; empty without a sanitizer."""
+    """Returns the ending of the name of the folder of logs; it is empty without a sanitizer."""
     return "" if arguments.sanitizer == "none" else f"-{arguments.sanitizer}"
 
 

@@ -14,7 +14,7 @@ SHOWN = 6
 
 
 def show_worst(figures: dict[str, Any]) -> None:
-    """Of an encrypted run, the first of the stages that `measure.worst` lists; of another one nothing."""
+    """Shows the first of the stages that `bench.worst` lists of an encrypted run; of another one nothing."""
     worst: Sequence[dict[str, Any]] = figures["worst"]
     if not figures["encrypted"] or not worst:
         return

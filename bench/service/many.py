@@ -63,7 +63,7 @@ def measure_many(
 
 
 def _alone(server: Started, token: str, texts: Sequence[str]) -> dict[str, float]:
-    """Of one client, once it is connected: seconds and processor seconds of both sides a text."""
+    """Measures one connected client: seconds and processor seconds of both sides a text."""
     with connect(server.url, token=token, trust=server.certificate, data=server.data / "client-alone") as one:
         one.classify(texts[0], scheme=BUMBLEBEE)
         began, cpu = time.monotonic(), _cpu(server)

@@ -23,7 +23,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident_gb(pid: int) -> float:
-    """Of a process and those that come from it; pages that they share are counted in each."""
+    """Returns the resident GB of a process and its children; pages that they share count in each."""
     pages = sum(_stat(each, 21) or 0 for each in family(pid))
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e9
 

@@ -108,7 +108,8 @@ def minilm_plan(scheme: str) -> Plan:
 
 
 def dashformer_plan(data: Path, scheme: str) -> Plan:
-    """As `python -m bench dashformer` makes it: sequences 257 to 456 calibrate, the others are the inputs."""
+    """Makes the plan of `python -m bench dashformer`: sequences 257 to 456 calibrate, the others
+    are the inputs."""
     with tempfile.TemporaryDirectory() as folder:
         made = convert(data, Path(folder) / "dashformer")
         model, examples = load(made), read_examples(made / SEQUENCES)

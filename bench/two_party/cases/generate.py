@@ -74,7 +74,7 @@ class Generate(Case):
         )
 
     def prompt(self, model: Checkpoint, options: Options) -> list[int]:
-        """Its tokens."""
+        """Returns the tokens of the text, repeated to the length asked for."""
         ids = tokenize(model, TEXT, special=not options.begin)[0]
         return (ids * (1 + options.prompt // len(ids)))[: options.prompt]
 

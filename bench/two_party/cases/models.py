@@ -45,7 +45,7 @@ class Agreed:
 
 
 def agreed(plan: TwoPartyPlan, model: Checkpoint, *, client: bool) -> Agreed:
-    """Of a plan, and the server's model."""
+    """Returns what both parties agree on, and at the server its weights."""
     weights = None if client else Weights(model.tensors)
     return Agreed(plan.config, Known(plan.formats, plan.bounds, plan.tokens, weights))
 
@@ -201,7 +201,7 @@ class VitBaseShape(BertBaseShape):
     named = True
 
     def config(self, options: Options) -> Config:
-        """With the image of these tokens."""
+        """Returns the base's configuration for an image of as many tokens."""
         base: Any = super().config(options)
         found: Config = replace(base, image=ImageConfig(size=224, patch=16, extra=1), positions=self.tokens)
         return found

@@ -45,7 +45,7 @@ class Standing:
         circuit_of(plan, model)
 
     def server(self, folder: Path) -> Server:
-        """Of one work folder, with the keys of this ring."""
+        """Returns a server of one work folder, with the keys of this ring."""
         return Server(self.plan, self.model, folder, ring=self.ring, **self._options)
 
     def evaluate(

@@ -125,7 +125,7 @@ def mapped(affine, name):
 
 
 def test_texts_that_run_together_make_each_map_once(monkeypatch):
-    """Of two stages whose plans are kept each by itself, but not both."""
+    """Two stages fit the cache of plans each by itself, but not together."""
     layout, _ = features((256, 16, 2, 8))
     wide, made, original = layout.stacked(12), [], linear.vectors_of
     affines = [Affine(RNG.normal(size=(wide.size, 16)), np.zeros(wide.size), layout, wide) for _ in "ab"]

@@ -66,7 +66,7 @@ def test_a_level_above_the_top_has_no_keys() -> None:
 
 
 def test_planning_goes_on_without_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the table's sizes, which are an upper bound."""
+    """The sizes then come from the price table and are an upper bound."""
     plan = real_plan()
     from tacita.plans.prices.formulas import prices_of
 

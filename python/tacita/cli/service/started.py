@@ -70,7 +70,7 @@ def started(
 
 
 def ended(process: subprocess.Popen[str]) -> int:
-    """Its exit status, once it has been asked to end."""
+    """Asks a process to end, kills it if it does not, and returns its exit status."""
     process.send_signal(signal.SIGTERM)
     try:
         return process.wait(ENDING)
@@ -80,7 +80,7 @@ def ended(process: subprocess.Popen[str]) -> int:
 
 
 def _heard(lines: queue.Queue[str | None]) -> list[str]:
-    """Those up to the one that says where it listens."""
+    """Returns the lines up to the one that says where the server listens."""
     said: list[str] = []
     while not (said and said[-1].startswith(LISTENING)):
         try:

@@ -59,7 +59,7 @@ def step(name: str, report: Path | None) -> Iterator[Timed]:
 
 
 def figures_of(server: Server) -> dict[str, Any]:
-    """Of its last evaluation."""
+    """Returns bytes, seconds and threads of the server's last evaluation."""
     return {
         "bytes": {"response": server.work.response.stat().st_size},
         "threads": server.threads,

@@ -84,8 +84,8 @@ def bootstrap_prices(bench: Bench, repeats: int = 2) -> dict[str, dict[str, floa
 
 
 def quick_bootstrap_prices(bench: Bench) -> dict[str, dict[str, float]]:
-    """As `bootstrap_prices`, from one call alone of each kind and one of a complex and a real ciphertext
-    together, whose time is divided as they are alone: four bootstraps in place of six."""
+    """Measures the prices of `bootstrap_prices` from one call alone of each kind and one of a complex and a
+    real ciphertext together, whose time is divided as they are alone: four bootstraps in place of six."""
     cts = {"complex": bench.encrypt(0, 3), "real": bench.encrypt(0, 4, real=True)}
     alone = {
         kind: best_ms(partial(bench.all.bootstrap, [ct], [kind == "real"]), 1) for kind, ct in cts.items()

@@ -25,7 +25,7 @@ def main() -> None:
     from tacita.api import classify_locally, describe
     from tacita.checkpoint import pad_hidden
     from tacita.planning.circuit import make_plan
-    from tacita.planning.wish import Wish
+    from tacita.planning.request import PlanRequest
     from tacita.plans.prices.cost import Prices
     from tacita.plans.prices.formulas import formula_prices
 
@@ -44,8 +44,8 @@ def main() -> None:
     info = describe(args.preset)
     prices = Prices.shipped(info.log_n) or formula_prices(info.log_n)
     copies = [pad_hidden(h, args.tokens) for h in arion.perturbed(example.hidden, args.copies, args.noise)]
-    wish = Wish(preset=args.preset, prices=prices, tokens=args.tokens, hidden_states=copies)
-    plan = make_plan(example.checkpoint, wish)
+    request = PlanRequest(preset=args.preset, prices=prices, tokens=args.tokens, hidden_states=copies)
+    plan = make_plan(example.checkpoint, request)
     excess = excess_of(plan, example.checkpoint, hidden, mask)
     if args.plan_only:
         answer = classify_locally(plan, example.checkpoint, hidden_states=example.hidden, backend="sim")

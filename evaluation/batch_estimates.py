@@ -11,7 +11,7 @@ from pathlib import Path
 from large_models import SHAPES, random_inputs, random_model
 
 from tacita.planning.circuit import make_plan
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
 from tacita.plans.prices.cost import Prices
 
@@ -60,8 +60,8 @@ def main() -> None:
     prices = Prices.shipped(16)
     assert prices is not None
     samples = random_inputs(model, args.tokens, 2)
-    wish = Wish(prices=prices, tokens=args.tokens, scheme=args.scheme, hidden_states=samples)
-    plan = make_plan(model, wish)
+    request = PlanRequest(prices=prices, tokens=args.tokens, scheme=args.scheme, hidden_states=samples)
+    plan = make_plan(model, request)
     report = describe_plan(plan, prices, TABLE_7.get(args.shape, {}))
     text = json.dumps(report, indent=1)
     print(text)

@@ -23,7 +23,7 @@ import numpy as np
 from bench.two_party.cases.generate import TEXT
 from tacita.checkpoint import Checkpoint, load
 from tacita.generation.clear import Floats, Walker, Whole
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.texts.answer import softmax
 from tacita.texts.embed import embedded, tokenize
@@ -112,7 +112,7 @@ def main() -> None:
     given = options.parse_args()
     model = load(given.model)
     room = max(given.length, given.new_tokens + 16)
-    plan = make_two_party_plan(model, Wish(scheme=BUMBLEBEE, tokens=room, begin=given.begin))
+    plan = make_two_party_plan(model, PlanRequest(scheme=BUMBLEBEE, tokens=room, begin=given.begin))
     text = given.text.read_text(encoding="utf-8") if given.text else TEXT * 3
     ids = tokenize(model, text, special=False)[0]
     windows = [ids[at : at + given.length] for at in range(0, given.windows * given.length, given.length)]

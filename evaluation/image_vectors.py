@@ -80,8 +80,8 @@ def main() -> None:
     tokens = model.config.image.tokens
     if asked.scheme == "thor":  # whose places are a power of two
         tokens = 1 << (tokens - 1).bit_length()
-    wish: dict[str, Any] = {"scheme": asked.scheme, "tokens": tokens, "prices": prices_here("n16")}
-    plan = tacita.plan(model, texts=load_texts(asked.texts), **wish)
+    request: dict[str, Any] = {"scheme": asked.scheme, "tokens": tokens, "prices": prices_here("n16")}
+    plan = tacita.plan(model, texts=load_texts(asked.texts), **request)
     spent, estimate = time.perf_counter() - began, plan.predicted_seconds()
     print(f"planned in {spent:.0f} s; an image should take {estimate:.0f} s", flush=True)
     paths = load_texts(asked.images)[: asked.limit]

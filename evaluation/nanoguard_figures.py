@@ -25,7 +25,7 @@ from prompts import prompts
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.reference import reference
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.texts.embed import embedded, pad_hidden, tokenize
 from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.planning import make_two_party_plan
@@ -56,7 +56,9 @@ def compared(model: Checkpoint, original: Original, rows: list[tuple[str, str]],
 
 def integers(model: Checkpoint, rows: list[tuple[str, str]], tokens: int) -> dict[str, Any]:
     """The two-party mode's integers beside floats, calibrated on the other prompts."""
-    plan = make_two_party_plan(model, Wish(tokens=tokens, texts=[text for text, _ in prompts("texts")]))
+    plan = make_two_party_plan(
+        model, PlanRequest(tokens=tokens, texts=[text for text, _ in prompts("texts")])
+    )
     worst, other, overflows = 0.0, 0, 0
     for text, _ in rows:
         hidden, mask = pad_hidden(embedded(model, *tokenize(model, text)), tokens)

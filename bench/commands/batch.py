@@ -45,7 +45,7 @@ from tacita.cli.steps.step import usage_fields
 from tacita.errors import InputError
 from tacita.evaluate.session import MEMORY_GB, Usage
 from tacita.planning.calibrate.calibrate import load_texts
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans import engine
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
@@ -152,7 +152,9 @@ def batch(
     fitting = [(text, label) for text, label in examples if length_of(checkpoint, text) <= tokens]
     chosen = _repeated(fitting, inputs)
     labels = [label for _, label in chosen] if texts else None
-    calibration = Wish().calibrated_for([text for text, _ in chosen]).texts if texts else load_texts()[::2]
+    calibration = (
+        PlanRequest().calibrated_for([text for text, _ in chosen]).texts if texts else load_texts()[::2]
+    )
     task = Task(checkpoint, [text for text, _ in chosen], labels, calibration, tokens, scheme, preset)
     figures = _measured(task, Machine(backend, threads, memory, allow_insecure), work)
     with reporting(json, figures):

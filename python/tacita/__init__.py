@@ -21,7 +21,7 @@ from tacita.errors import PrivacyWarning, TacitaError
 from tacita.version import __version__
 
 if TYPE_CHECKING:
-    from tacita.api import Answer, Client, Server, Wish, load, plan, publish
+    from tacita.api import Answer, Client, PlanRequest, Server, load, plan, publish
     from tacita.ask import answer, classify, embed, fill, search, tag
     from tacita.client.connect import connect, connect_async
     from tacita.generation.generate import generate
@@ -39,6 +39,7 @@ __all__ = [
     "Embedding",
     "Extract",
     "Fill",
+    "PlanRequest",
     "PrivacyWarning",
     "Regression",
     "Search",
@@ -46,7 +47,6 @@ __all__ = [
     "Several",
     "TacitaError",
     "Tags",
-    "Wish",
     "__version__",
     "answer",
     "classify",

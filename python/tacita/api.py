@@ -40,7 +40,7 @@ from tacita.evaluate import Server
 from tacita.packings.lowering import in_slots
 from tacita.planning.calibrate.calibrate import Sample
 from tacita.planning.circuit import require_model
-from tacita.planning.wish import Fields, Objective, Wish, require_fields
+from tacita.planning.request import Fields, Objective, PlanRequest, require_fields
 from tacita.plans.answers import understood
 from tacita.plans.plan import ParameterInfo, Plan
 from tacita.plans.presets import candidates
@@ -61,12 +61,12 @@ __all__ = [
     "Client",
     "Objective",
     "Plan",
+    "PlanRequest",
     "Public",
     "Server",
     "TwoPartyClient",
     "TwoPartyPlan",
     "TwoPartyServer",
-    "Wish",
     "choose_plan",
     "classify_batch_locally",
     "classify_locally",
@@ -96,7 +96,8 @@ def load(
 
 
 class PlanKeywords(Fields, total=False):
-    """The keywords of a call that plans: the fields of a wish, and those that `choose_plan` describes."""
+    """The keywords of a call that plans: the fields of a plan request, and those that `choose_plan`
+    describes."""
 
     progress: Report | None
     processes: int
@@ -104,35 +105,39 @@ class PlanKeywords(Fields, total=False):
 
 @overload
 def plan(
-    model: Model = ..., wish: None = ..., *, scheme: Literal["bumblebee"], **how: Unpack[PlanKeywords]
+    model: Model = ..., request: None = ..., *, scheme: Literal["bumblebee"], **how: Unpack[PlanKeywords]
 ) -> TwoPartyPlan: ...
 @overload
 def plan(
-    model: Model = ..., wish: None = ..., *, scheme: Files = ..., **how: Unpack[PlanKeywords]
+    model: Model = ..., request: None = ..., *, scheme: Files = ..., **how: Unpack[PlanKeywords]
 ) -> Plan: ...
 @overload
 def plan(
-    model: Model = ..., wish: Wish | None = ..., *, scheme: str | None = ..., **how: Unpack[PlanKeywords]
+    model: Model = ...,
+    request: PlanRequest | None = ...,
+    *,
+    scheme: str | None = ...,
+    **how: Unpack[PlanKeywords],
 ) -> AnyPlan: ...
 def plan(
     model: Model = DEFAULT_MODEL,
-    wish: Wish | None = None,
+    request: PlanRequest | None = None,
     *,
     scheme: str | None = None,
     **how: Unpack[PlanKeywords],
 ) -> AnyPlan:
     """Calibrates, places and prices a run of `model`.
 
-    The keywords are the fields of `Wish`, and change those of a wish that is given; without both the scheme
-    is thor. Returns a Plan, or a TwoPartyPlan where the scheme is bumblebee. Cost and errors are those of
-    `choose_plan`.
+    The keywords are the fields of `PlanRequest`, and change those of a plan request that is given; without
+    both the scheme is thor. Returns a Plan, or a TwoPartyPlan where the scheme is bumblebee. Cost and errors
+    are those of `choose_plan`.
     """
-    return choose_plan(model, wish or Wish(scheme="thor"), scheme=scheme, **how).plan
+    return choose_plan(model, request or PlanRequest(scheme="thor"), scheme=scheme, **how).plan
 
 
 def choose_plan(
     model: Model = DEFAULT_MODEL,
-    wish: Wish | None = None,
+    request: PlanRequest | None = None,
     *,
     scheme: str | None = None,
     **how: Unpack[PlanKeywords],
@@ -150,7 +155,7 @@ def choose_plan(
     fields |= {} if scheme is None else {"scheme": scheme}
     loaded = model if isinstance(model, Checkpoint) else load(model)
     with reporting(progress, "plan") as report:
-        return choose(loaded, replace(wish or Wish(), **fields), report, processes)
+        return choose(loaded, replace(request or PlanRequest(), **fields), report, processes)
 
 
 def publish(plan: AnyPlan, model: Checkpoint, folder: Path | str) -> str:

@@ -8,8 +8,9 @@ Classes('positive', privacy='none: sim encrypts nothing')
 >>> [answer.label for answer in tacita.classify(texts, backend="plain", **small)]
 ['positive', 'negative']
 
-The last few plans stay in the memory of the process, by the hash of the model and the wish. They are written
-to no file: a plan has a salt that belongs into its server's folder, and a file would have to be removed.
+The last few plans stay in the memory of the process, by the hash of the model and the plan request. They are
+written to no file: a plan has a salt that belongs into its server's folder, and a file would have to be
+removed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.client import Answer
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
-from tacita.planning.wish import Fields, Wish, require_fields
+from tacita.planning.request import Fields, PlanRequest, require_fields
 from tacita.plans.scheme import AUTO
 from tacita.schemes.base import (
     CLEAR,
@@ -55,7 +56,7 @@ Texts = list[str] | list[tuple[str, str]] | list[Text]
 
 
 class How(Fields, total=False):
-    """The keywords of a call: the fields of a wish, and those that `classify` describes."""
+    """The keywords of a call: the fields of a plan request, and those that `classify` describes."""
 
     scheme: str
     backend: str
@@ -78,7 +79,7 @@ def classify(
     the call, or under bumblebee a server of its own is asked over TLS. `tacita.connect` asks another
     machine's server.
     allow_insecure: admits presets below 128 bits there. scheme: default thor; it and the other keywords are
-    the fields of `Wish`. progress: called with reports, of which under "ckks" the first says what the
+    the fields of `PlanRequest`. progress: called with reports, of which under "ckks" the first says what the
     call will take; by default they move a bar on stderr where that is a terminal or a notebook.
 
     Cost: at the first call some 15 s for the plan at full size; on plain and sim seconds a text; encrypted
@@ -139,10 +140,10 @@ def fill(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Fill | list
 
 @dataclass(frozen=True)
 class _Call:
-    """A call, equal to another where weights, configuration and wish are: then its plan is."""
+    """A call, equal to another where weights, configuration and request are: then its plan is."""
 
     sha256: str
-    wish: Wish
+    request: PlanRequest
     model: Checkpoint = field(compare=False)
     backend: str = field(compare=False)
     allow_insecure: bool = field(compare=False)
@@ -156,7 +157,7 @@ class _Call:
         fields: dict[str, Any] = {"backend": "sim", "allow_insecure": False, "progress": None, **how}
         own = {name: fields.pop(name) for name in ("backend", "allow_insecure", "progress")}
         require_fields(fields, own)
-        return _Call(loaded.sha256, Wish(**{"scheme": "thor", **fields}), loaded, **own)
+        return _Call(loaded.sha256, PlanRequest(**{"scheme": "thor", **fields}), loaded, **own)
 
 
 def _ask(kind: type[A], verb: str, model: Model, text: Text | Texts, how: How) -> A | list[A]:
@@ -180,10 +181,10 @@ def ask_all(verb: str, model: Model, texts: Sequence[Text], how: How) -> list[An
 
 
 def _answered(call: _Call, texts: Sequence[Text], report: Report) -> list[Answer]:
-    if call.wish.scheme_name == AUTO and call.wish.inputs is None:
-        call = replace(call, wish=replace(call.wish, inputs=len(texts)))
-    call = replace(call, wish=call.wish.calibrated_for(texts))
-    calibrated_on_arrays = bool(call.wish.hidden_states)  # which have no equality to keep a plan by
+    if call.request.scheme_name == AUTO and call.request.inputs is None:
+        call = replace(call, request=replace(call.request, inputs=len(texts)))
+    call = replace(call, request=call.request.calibrated_for(texts))
+    calibrated_on_arrays = bool(call.request.hidden_states)  # which have no equality to keep a plan by
     plan = _planned.__wrapped__(call) if calibrated_on_arrays else _planned(call)
     groups = [texts[at : at + plan.batch] for at in range(0, len(texts), plan.batch)]
     if call.backend == REAL:
@@ -197,12 +198,12 @@ def _require_allowed(call: _Call) -> None:
     insecure preset."""
     if call.backend not in (*CLEAR, REAL):
         raise InputError(f"no backend {call.backend!r}", hint=f"one of {', '.join((*CLEAR, REAL))}")
-    require_allowed(call.wish, call.backend, allow_insecure=call.allow_insecure)
+    require_allowed(call.request, call.backend, allow_insecure=call.allow_insecure)
 
 
 @lru_cache(maxsize=CACHED_PLANS)
 def _planned(call: _Call) -> AnyPlan:
-    return choose_plan(call.model, call.wish, progress=call.progress).plan
+    return choose_plan(call.model, call.request, progress=call.progress).plan
 
 
 def _privately(plan: AnyPlan, call: _Call, groups: Sequence[Sequence[Text]], report: Report) -> list[Answer]:

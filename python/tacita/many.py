@@ -19,7 +19,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.evaluate.session import MEMORY_GB
-from tacita.planning.wish import Fields, Wish
+from tacita.planning.request import Fields, PlanRequest
 from tacita.plans.answers import Answer
 from tacita.plans.engine import require_secure
 from tacita.schemes.base import Place, Report, silent
@@ -43,7 +43,7 @@ def classify_many(
     allow_insecure: bool = False,
     progress: Report = silent,
     scheme: str = "thor",
-    **wish: Unpack[Fields],
+    **request: Unpack[Fields],
 ) -> list[Answer]:
     """Labels each text, in order: encrypted here, evaluated on the machines of a Ray cluster.
 
@@ -57,7 +57,7 @@ def classify_many(
     not installed, PeerError where no cluster answers or all of its nodes are lost, PlanError, ResourceError.
     """
     where = where_of(ray, nodes, cores)
-    wished = Wish(scheme=scheme, **wish).calibrated_for(asked)
+    wished = PlanRequest(scheme=scheme, **request).calibrated_for(asked)
     if not asked:
         raise InputError("classify_many: no text", hint="pass a list of texts")
     for ring in wished.rings:

@@ -29,7 +29,7 @@ from tacita.errors import PeerError
 from tacita.evaluate import resume
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.circuit import make_plan
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans import envelope, public_folder
 from tacita.plans.json_fields import canonical
 from tacita.plans.plan import Plan, parse
@@ -46,7 +46,7 @@ def real_plan() -> Plan:
     """Of one tiny layer on a toy ring, made in a second."""
     model, tokens = tiny.checkpoint(), 8
     samples = tuple(tiny.inputs(model, tokens, real, seed) for seed, real in enumerate((8, 5, 8)))
-    return make_plan(model, Wish(preset="insecure_toy_n10", tokens=tokens, hidden_states=samples))
+    return make_plan(model, PlanRequest(preset="insecure_toy_n10", tokens=tokens, hidden_states=samples))
 
 
 def shortened(plan: Plan) -> Plan:
@@ -69,7 +69,7 @@ SHORT_PLAN = shortened(PLAN)
 KEY = "ab" * 16
 RUN = resume.Run(PLAN.hash, KEY, "00" * 32, "0.1.0")
 CHECKPOINT = make_random_checkpoint()
-TWO_PARTY_PLAN = make_two_party_plan(CHECKPOINT, Wish(tokens=16, texts=TEXTS))
+TWO_PARTY_PLAN = make_two_party_plan(CHECKPOINT, PlanRequest(tokens=16, texts=TEXTS))
 PUBLIC_PART = public_part.encode(public_part.public_part(TWO_PARTY_PLAN, CHECKPOINT))
 
 
@@ -245,7 +245,7 @@ def seeds(name: str) -> list[bytes]:
         shapes = table_shapes(CHECKPOINT.config, CHECKPOINT.config.hidden)
         return [to_bytes({name: CHECKPOINT.tensors[name] for name in shapes})]
     if name == "two_party_plan":
-        hidden = make_two_party_plan(CHECKPOINT, Wish(tokens=16, texts=TEXTS, embeddings="hidden"))
+        hidden = make_two_party_plan(CHECKPOINT, PlanRequest(tokens=16, texts=TEXTS, embeddings="hidden"))
         return [TWO_PARTY_PLAN.to_bytes(), hidden.to_bytes()]
     if name == "ckks_plan":
         return [canonical(json.loads(plan.to_text())) for plan in (SHORT_PLAN, PLAN)]

@@ -22,7 +22,7 @@ from tacita.checkpoint.reference import reference
 from tacita.models import registry
 from tacita.packings import executor
 from tacita.planning.circuit import circuit_of
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.two_party.arithmetic.shares import Known, SharedTensors
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.protocol.party import Party, pair
@@ -67,7 +67,7 @@ def test_on_ciphertexts(model: Checkpoint, scheme: str, packing: str | None, tmp
 
 @pytest.mark.parametrize("embeddings", ["published", "hidden"])
 def test_between_two_parties(model: Checkpoint, embeddings: str) -> None:
-    plan = make_two_party_plan(model, Wish(tokens=16, texts=TEXTS, embeddings=embeddings))
+    plan = make_two_party_plan(model, PlanRequest(tokens=16, texts=TEXTS, embeddings=embeddings))
     given = embed(model, TEXTS[0], 16)
     known = Known(plan.formats, plan.bounds, plan.tokens)
     words = given[0] - (

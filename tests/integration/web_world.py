@@ -16,7 +16,7 @@ from fastapi import FastAPI, WebSocket
 from fastapi.responses import FileResponse, Response
 
 from tacita import api
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan, program_of
 from tacita.two_party.program.encoding import encode
@@ -32,7 +32,9 @@ CHUNK = 1 << 18
 class Model:
     """The default model, listening; `visits` are the sessions that are over."""
 
-    plan: TwoPartyPlan = field(default_factory=lambda: make_two_party_plan(api.load(), Wish(tokens=TOKENS)))
+    plan: TwoPartyPlan = field(
+        default_factory=lambda: make_two_party_plan(api.load(), PlanRequest(tokens=TOKENS))
+    )
     listener: Listener = field(default_factory=lambda: Listener("127.0.0.1", 0, insecure_plain=True))
     visits: list[Served] = field(default_factory=list)
 

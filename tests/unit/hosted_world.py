@@ -16,7 +16,7 @@ from websockets_world import Known
 
 from tacita import checkpoint
 from tacita.client.public_cache import PublicCache
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.server.sessions.spec import Ended, SessionSpec
 from tacita.server.sessions.supervisor import Sessions
 from tacita.two_party.client import TwoPartyClient
@@ -29,7 +29,7 @@ SECONDS = 180.0
 def make_spec(folder: Path) -> SessionSpec:
     """Of a random classifier, two sessions at a time."""
     write_folder(make_random_checkpoint(), folder / "model")
-    plan = make_two_party_plan(checkpoint.load(folder / "model"), Wish(tokens=16, texts=TEXTS))
+    plan = make_two_party_plan(checkpoint.load(folder / "model"), PlanRequest(tokens=16, texts=TEXTS))
     (folder / "plan.json").write_bytes(plan.to_bytes())
     return SessionSpec("m", folder / "model", folder / "plan.json", 1, 2, plan.hash)
 

@@ -11,7 +11,7 @@ import tiny
 
 from tacita.checkpoint import Checkpoint
 from tacita.planning.circuit import make_plan
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.json_fields import from_json
 from tacita.plans.plan import FORMAT, VERSION, Plan
 
@@ -28,8 +28,8 @@ def model() -> Checkpoint:
 def real_plan(scheme: str = "thor", preset: str = "insecure_toy_n10", packing: str | None = None) -> Plan:
     """Calibrated on three inputs."""
     samples = tuple(tiny.inputs(model(), TOKENS, real, seed) for seed, real in enumerate((8, 5, 8)))
-    wish = Wish(preset=preset, tokens=TOKENS, scheme=scheme, packing=packing, hidden_states=samples)
-    return make_plan(model(), wish)
+    request = PlanRequest(preset=preset, tokens=TOKENS, scheme=scheme, packing=packing, hidden_states=samples)
+    return make_plan(model(), request)
 
 
 def altered(plan: Plan, change: Callable[[Any], None]) -> str:

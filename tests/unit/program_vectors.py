@@ -17,7 +17,7 @@ from tacita.blocks.base import Norm
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.texts.embed import embed, tokenize
 from tacita.two_party.arithmetic.base import encode as integers
 from tacita.two_party.arithmetic.base import weight_integers
@@ -70,7 +70,7 @@ def model_of(name: str) -> Checkpoint:
 def vector_of(name: str) -> dict[str, Any]:
     """One case."""
     checkpoint = model_of(name)
-    plan = make_two_party_plan(checkpoint, Wish(tokens=16, texts=list(TEXTS)))
+    plan = make_two_party_plan(checkpoint, PlanRequest(tokens=16, texts=list(TEXTS)))
     part = public_part.encode(public_part.public_part(plan, checkpoint))
     weights = Weights(checkpoint.tensors)
     return {

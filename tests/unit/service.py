@@ -15,7 +15,7 @@ from random_checkpoint import make_random_checkpoint
 
 from tacita.checkpoint import Checkpoint
 from tacita.client.public_cache import PublicCache
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.two_party.admission import SessionLimiter, SessionLimits
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.limits import limits_of
@@ -31,7 +31,7 @@ SECONDS = 180.0  # after which a test gives up
 
 def make_server(*, embeddings: str = "published", most: int | None = None, **limits: float) -> TwoPartyServer:
     """limits: those of `Limits` that the test wants otherwise."""
-    plan = make_two_party_plan(CHECKPOINT, Wish(tokens=16, texts=TEXTS, embeddings=embeddings))
+    plan = make_two_party_plan(CHECKPOINT, PlanRequest(tokens=16, texts=TEXTS, embeddings=embeddings))
     usual = limits_of(plan, bits_per_second=1e9)
     return TwoPartyServer(plan, CHECKPOINT, replace(usual, **limits), most)
 

@@ -19,7 +19,7 @@ import tacita
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import RefusedError
 from tacita.evaluate.session import Usage
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans import envelope, files, wire
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
@@ -106,9 +106,9 @@ class PlayedManager:
 @cache
 def offers() -> Offers:
     """Of the default model on a toy ring; its plan is made once. Its keys are said to be as large as KEYS."""
-    wish = Wish(tokens=16, preset="insecure_toy_n11", texts=TEXTS)
+    request = PlanRequest(tokens=16, preset="insecure_toy_n11", texts=TEXTS)
     folder = Path(mkdtemp(prefix="tacita-offers-"))
-    found = offers_of(tacita.load(), DEFAULT_MODEL, [SCHEME], wish, folder, silent, insecure=True)
+    found = offers_of(tacita.load(), DEFAULT_MODEL, [SCHEME], request, folder, silent, insecure=True)
     only = found.named[MODEL, SCHEME]
     only = replace(only, offer=only.offer.model_copy(update={"keys_bytes": len(KEYS)}))
     return replace(found, named={(MODEL, SCHEME): only})

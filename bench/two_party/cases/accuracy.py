@@ -19,7 +19,7 @@ from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.reference import reference
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.texts.embed import tokenize
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
@@ -56,7 +56,7 @@ class Accuracy(DefaultModel):
         return Prepared(lambda: None, run)
 
     def _walk(self, party: Any, model: Checkpoint, tokens: int) -> Walk:
-        plan = make_two_party_plan(model, Wish(tokens=tokens))
+        plan = make_two_party_plan(model, PlanRequest(tokens=tokens))
         return Walk(
             party, agreed(plan, model, client=party.is_client), model.config.hidden, lambda stage, done: None
         )
@@ -64,7 +64,7 @@ class Accuracy(DefaultModel):
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
         model = load(DEFAULT_MODEL)
         examples = read(options)
-        plan = make_two_party_plan(model, Wish(tokens=self.tokens))
+        plan = make_two_party_plan(model, PlanRequest(tokens=self.tokens))
         labels = np.array([label for _, label in examples])
         wanted = np.array([reference(model, *embed(model, text, self.tokens)).logits for text, _ in examples])
         fixed, overflows = by_interpreter(plan, model, [text for text, _ in examples])

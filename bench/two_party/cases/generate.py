@@ -18,7 +18,7 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, from_tensors, load
 from tacita.models.registry import FAMILIES, forward, tensor_shapes
 from tacita.planning.build import beginning
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.texts.answer import softmax
 from tacita.texts.embed import embedded, tokenize
@@ -70,7 +70,7 @@ class Generate(Case):
     def plan(self, model: Checkpoint, options: Options) -> TwoPartyPlan:
         """Calibrated on the default texts, as `tacita serve` does."""
         return make_two_party_plan(
-            model, Wish(scheme=BUMBLEBEE, tokens=options.prompt + options.new, begin=options.begin)
+            model, PlanRequest(scheme=BUMBLEBEE, tokens=options.prompt + options.new, begin=options.begin)
         )
 
     def prompt(self, model: Checkpoint, options: Options) -> list[int]:
@@ -134,7 +134,7 @@ class Shape(Generate):
         rows = options.prompt + options.new
         drawn = self.rng("calibration").integers(0, model.config.vocab, (self.CALIBRATION, rows))
         states = [(embedded(model, ids.tolist(), [0] * rows), np.ones(rows)) for ids in drawn]
-        return make_two_party_plan(model, Wish(scheme=BUMBLEBEE, tokens=rows, hidden_states=states))
+        return make_two_party_plan(model, PlanRequest(scheme=BUMBLEBEE, tokens=rows, hidden_states=states))
 
     def prompt(self, model: Checkpoint, options: Options) -> list[int]:
         found: list[int] = self.rng("inputs").integers(0, model.config.vocab, options.prompt).tolist()

@@ -21,7 +21,7 @@ from tacita.data import DEFAULT_MODEL
 from tacita.models.base import Config
 from tacita.models.registry import FAMILIES, forward, shapes, tensor_shapes
 from tacita.planning.calibrate.calibrate import calibrate
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.texts.embedding import ImageConfig
 from tacita.two_party.arithmetic.base import Formats
 from tacita.two_party.arithmetic.shares import Known, SharedTensors
@@ -65,7 +65,7 @@ class Model(Case):
 
     def agreed(self, model: Checkpoint, *, client: bool) -> Agreed:
         """Calibrated on the shipped sentences, as `tacita serve` does."""
-        plan = make_two_party_plan(model, Wish(tokens=self.tokens))
+        plan = make_two_party_plan(model, PlanRequest(tokens=self.tokens))
         return agreed(plan, model, client=client)
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:

@@ -5,7 +5,7 @@
 >>> @app.command()
 ... @asking("scheme", "tokens")    # without names: all of them
 ... def command(asked: Asked) -> None:
-...     print(asked.wish.scheme_name, asked.wish.tokens)
+...     print(asked.request.scheme_name, asked.request.tokens)
 >>> app(["--tokens", "16"], standalone_mode=False)
 thor 16
 """
@@ -23,7 +23,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli import options
 from tacita.cli.console import INCOMPLETE, UNTRUSTED, shown
 from tacita.cli.options import PoolingName, load_model, read_prices, read_texts
-from tacita.planning.wish import GAP, LOGITS, Wish
+from tacita.planning.request import GAP, LOGITS, PlanRequest
 from tacita.plans.commitment import link_of
 from tacita.texts.answer import Answer
 from tacita.texts.embed import Text, parts_of
@@ -37,7 +37,7 @@ class Asked:
 
     folder: Path
     pooling: PoolingName | None
-    wish: Wish
+    request: PlanRequest
     documents: Path | None = None
 
     def load(self) -> Checkpoint:
@@ -47,7 +47,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Shared:
-    """An option: its declaration, its default, the wish's field, and how that is read from its value."""
+    """An option: its declaration, its default, the plan request's field, and how that is read from its
+    value."""
 
     declared: Any
     default: Any
@@ -76,7 +77,8 @@ MODEL = (("model", options.Model, options.MODEL_DEFAULT), ("pooling", options.Po
 
 def asking(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorates a command: the options of these names (default: all; "documents" is one) and of the model
-    become its parameter `asked`. When it is called, raises what `Wish` and the readers of the options raise.
+    become its parameter `asked`. When it is called, raises what `PlanRequest` and the readers of the options
+    raise.
     """
     chosen = tuple(name for name in names or SHARED if name != DOCUMENTS)
     documents = [(DOCUMENTS, options.Documents, None)] if not names or DOCUMENTS in names else []
@@ -84,7 +86,7 @@ def asking(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     def build(given: dict[str, Any]) -> Asked:
         wished = {SHARED[name].field: SHARED[name].read(given.pop(name)) for name in chosen}
         model, pooling = given.pop("model"), given.pop("pooling")
-        return Asked(model, pooling, Wish(**wished), given.pop(DOCUMENTS, None))
+        return Asked(model, pooling, PlanRequest(**wished), given.pop(DOCUMENTS, None))
 
     declared = [(name, SHARED[name].declared, SHARED[name].default) for name in chosen]
     return standing_for(ASKED, [*MODEL, *documents, *declared], build)

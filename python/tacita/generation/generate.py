@@ -20,7 +20,7 @@ from tacita.errors import InputError
 from tacita.generation.clear import Clear, Floats, Whole
 from tacita.generation.encrypted import SILENT, Encrypted, Shown, asking
 from tacita.planning.generation import ROOM, Request, ids_of, speller
-from tacita.planning.wish import GAP, LOGITS, Wish
+from tacita.planning.request import GAP, LOGITS, PlanRequest
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.schemes.base import cost_of, require_allowed, warn_unprotected
@@ -70,9 +70,9 @@ def generate(
     the model in the clear. preset, allow_insecure: of ciphertexts, as of `tacita.classify`. tokens: of a
     plan, those that the whole text may have, with a scheme on ciphertexts a power of two. texts: of a plan,
     to calibrate on. begin: a text before the prompt that is no secret, for which nothing is computed on
-    shares (`Wish.begin`). reveal: of ciphertexts, "logits" (the default) or "token": the client then learns
-    the likeliest token and no logits, and logits nearer than `gap` are not told apart. cache: of scheme
-    "thor", the server keeps what it computed of earlier rows as ciphertexts, and a request is one row
+    shares (`PlanRequest.begin`). reveal: of ciphertexts, "logits" (the default) or "token": the client then
+    learns the likeliest token and no logits, and logits nearer than `gap` are not told apart. cache: of
+    scheme "thor", the server keeps what it computed of earlier rows as ciphertexts, and a request is one row
     (docs/decisions/0038). show_anyway: tokens that are not `sound`, too, in place of PlanError at the first.
     model: a folder, the name of a shipped model, a checkpoint, or a client of a server that has it; then
     temperatures go up to 8, there is no seed, and the server has decided on the rest.
@@ -124,7 +124,7 @@ def _tokens(model: Model, prompt: str, request: Request, shown: Shown) -> Iterat
 def _make_plan(model: Checkpoint, request: Request, shown: Shown, count: int) -> Plan:
     """Makes the plan for ciphertexts and a prompt of `count` tokens, and reports what all tokens will
     cost."""
-    wish = Wish(
+    plan_request = PlanRequest(
         scheme=request.scheme,
         tokens=request.tokens,
         texts=request.texts,
@@ -134,8 +134,8 @@ def _make_plan(model: Checkpoint, request: Request, shown: Shown, count: int) ->
         gap=request.gap,
         cache=request.cache,
     )
-    require_allowed(wish, request.backend, allow_insecure=request.allow_insecure)
-    plan = choose_plan(model, wish, progress=shown.plan).plan
+    require_allowed(plan_request, request.backend, allow_insecure=request.allow_insecure)
+    plan = choose_plan(model, plan_request, progress=shown.plan).plan
     assert isinstance(plan, Plan)  # of a scheme on ciphertexts
     read = count - 1 if request.cache else 0  # rows that are asked one by one before the first token
     shown.cost(cost_of(plan, read + request.max_tokens))
@@ -156,8 +156,10 @@ def _source(model: Checkpoint, request: Request, begin: Sequence[int], count: in
     """Returns the model in the clear, by its backend, for a prompt of `count` tokens."""
     if request.backend == "plain":
         return Clear(model, Floats(model), request.choice, begin)
-    wish = Wish(scheme=BUMBLEBEE, tokens=request.tokens, texts=request.texts, begin=request.begin)
-    plan = make_two_party_plan(model, wish)
+    plan_request = PlanRequest(
+        scheme=BUMBLEBEE, tokens=request.tokens, texts=request.texts, begin=request.begin
+    )
+    plan = make_two_party_plan(model, plan_request)
     slots = padded_slots(plan, count, request.max_tokens)
     return Clear(model, Whole(model, plan), request.choice, plan.begin, slots)
 

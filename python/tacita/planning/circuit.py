@@ -28,6 +28,7 @@ from tacita.planning.calibrate.temper import tempered
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.fitting import fit_circuit
 from tacita.planning.place.dry_run import require_agreement
+from tacita.planning.request import PlanRequest
 from tacita.planning.simulation import (
     Phases,
     approximation_errors,
@@ -36,7 +37,6 @@ from tacita.planning.simulation import (
     run_simulation,
     stated_error,
 )
-from tacita.planning.wish import Wish
 from tacita.plans.answers import CHOSEN, stated_noise
 from tacita.plans.commitment import SALT_FILE, commit, draw
 from tacita.plans.json_fields import printable
@@ -58,7 +58,7 @@ Input = TypeVar("Input")
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What plans of all schemes start from: a model, what is wished of it, and what was measured of it so
+    """What plans of all schemes start from: a model, what is asked of it, and what was measured of it so
     far.
 
     processes: that calibrate on many texts, see `planning.calibrate.walk`. The salt is drawn here, once for
@@ -66,7 +66,7 @@ class Calibrated:
     """
 
     model: Checkpoint
-    wish: Wish
+    request: PlanRequest
     phases: Phases
     processes: int = 1
     salt: str = field(default_factory=draw, repr=False)
@@ -74,7 +74,7 @@ class Calibrated:
 
     def on(self, scheme: str, packing: str | None) -> Calibrated:
         """Returns a copy for one scheme and one of its packings, by default its first."""
-        return replace(self, wish=replace(self.wish, scheme=scheme, packing=packing))
+        return replace(self, request=replace(self.request, scheme=scheme, packing=packing))
 
     def survey(self, shape: Shape) -> Survey:
         """Intervals for a packing, measured when first asked for: some take row estimates from their
@@ -87,19 +87,19 @@ class Calibrated:
     def _reaches(self) -> dict[str, Interval]:
         """Returns, by node, the interval where its function is right whatever calibration says."""
         kinds = {name: function_of(node) for name, node in nodes(self.model.config).items()}
-        reaches = {name: self.wish.variants.reach(kind) for name, kind in kinds.items() if kind}
+        reaches = {name: self.request.variants.reach(kind) for name, kind in kinds.items() if kind}
         return {name: interval for name, interval in reaches.items() if interval}
 
     def _measured(self, row_estimates: Estimates, reaches: dict[str, Interval]) -> Survey:
         self.phases.enter("calibrate", "batch" if row_estimates == QUADRATIC else "rows")
         return survey(
             self.model,
-            self.wish.tokens,
-            self.wish.texts,
-            hidden_states=self.wish.hidden_states,
+            self.request.tokens,
+            self.request.texts,
+            hidden_states=self.request.hidden_states,
             progress=self.phases.part,
             row_estimates=row_estimates,
-            two_phases=self.wish.variants.two_phases,
+            two_phases=self.request.variants.two_phases,
             reaches=reaches,
             processes=self.processes,
         )
@@ -108,35 +108,35 @@ class Calibrated:
     def samples(self) -> Sequence[Sample]:
         """The first inputs that fit, on which `sim` predicts the error of the answer; for a choice the first
         that have one, BATCHED at most. Of a text that is asked row by row, its beginning."""
-        states, gap = self.wish.hidden_states, self.wish.token_gap
+        states, gap = self.request.hidden_states, self.request.token_gap
         if gap:
-            candidates = states or _embedded(in_slots(self.model), self._texts, self.wish.tokens)
+            candidates = states or _embedded(in_slots(self.model), self._texts, self.request.tokens)
             candidates = map(self._shortened, islice(candidates, SEARCHED))
             return decided(in_slots(self.model), candidates, gap)[:BATCHED]
-        fitting = states[:BATCHED] or _samples(self.model, self.wish.tokens, self._texts)
+        fitting = states[:BATCHED] or _samples(self.model, self.request.tokens, self._texts)
         return [self._shortened(sample) for sample in fitting]
 
     @property
     def error_inputs(self) -> Iterator[Sample]:
         """Inputs on which the error by approximations is predicted; none where the answer is a word, or
         steps, which the simulation tells alone."""
-        if self.wish.token_gap or self.wish.cache:
+        if self.request.token_gap or self.request.cache:
             return iter(())
-        if states := self.wish.hidden_states:
+        if states := self.request.hidden_states:
             return iter(_spread(states))
-        return _embedded(self.model, _spread(self._texts), self.wish.tokens)
+        return _embedded(self.model, _spread(self._texts), self.request.tokens)
 
     def _shortened(self, sample: Sample) -> Sample:
-        return beginning(sample, STEPS) if self.wish.cache else sample
+        return beginning(sample, STEPS) if self.request.cache else sample
 
     @property
     def _texts(self) -> Sequence[Text]:
-        return texts_for(self.model) if self.wish.texts is None else self.wish.texts
+        return texts_for(self.model) if self.request.texts is None else self.request.texts
 
 
 def make_plan(
     model: Checkpoint,
-    wish: Wish,
+    request: PlanRequest,
     progress: Callable[[Progress], None] = lambda _: None,
     processes: int = 1,
 ) -> Plan:
@@ -145,22 +145,22 @@ def make_plan(
     Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration;
     InputError for another scheme; CheckpointError, PlanError.
     """
-    phases = Phases(progress, [phase_label(wish.scheme_name, wish.packing)])
-    plan = plan_scheme(Calibrated(model, wish, phases, processes), wish.scheme_name)
+    phases = Phases(progress, [phase_label(request.scheme_name, request.packing)])
+    plan = plan_scheme(Calibrated(model, request, phases, processes), request.scheme_name)
     phases.enter("done")
     return plan
 
 
 @within_doubles("plan by ciphertexts")
 def plan_scheme(calibrated: Calibrated, scheme: str) -> Plan:
-    """Fits, places and predicts one scheme on the first ring of the wish that it fits; raises the last one's
-    ShapeError or PlanError, and FitError."""
-    if calibrated.wish.token_gap and calibrated.model.config.task != NEXT:
+    """Fits, places and predicts one scheme on the first ring of the plan request that it fits; raises the
+    last one's ShapeError or PlanError, and FitError."""
+    if calibrated.request.token_gap and calibrated.model.config.task != NEXT:
         raise InputError("a plan that reveals a token", hint="the model is no decoder: leave --reveal out")
-    if calibrated.wish.cache and calibrated.model.config.task != NEXT:
+    if calibrated.request.cache and calibrated.model.config.task != NEXT:
         raise InputError("a plan with a cache", hint="the model is no decoder: leave --cache out")
     calibrated = replace(calibrated, model=in_slots(calibrated.model))
-    rings = calibrated.wish.rings
+    rings = calibrated.request.rings
     for info in rings[:-1]:
         try:
             return _plan_on(info, calibrated, scheme)
@@ -170,15 +170,20 @@ def plan_scheme(calibrated: Calibrated, scheme: str) -> Plan:
 
 
 def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
-    model, wish, phases = calibrated.model, calibrated.wish, calibrated.phases
-    table, label = prices_of(info, wish.prices), phase_label(scheme, wish.packing)
-    one = first_shape(scheme, info.slots, wish.tokens, wish.packing, step=wish.cache)
-    wanted = shapes(one, model.config.heads, wish.inputs)
+    model, request, phases = calibrated.model, calibrated.request, calibrated.phases
+    table, label = prices_of(info, request.prices), phase_label(scheme, request.packing)
+    one = first_shape(scheme, info.slots, request.tokens, request.packing, step=request.cache)
+    wanted = shapes(one, model.config.heads, request.inputs)
     survey = calibrated.survey(one)
     calibration = survey.calibration
     phases.enter("fit", label)
     specs = fit_circuit(
-        calibration, model.config, wish.accuracy, wish.variants, tokens=wish.tokens, gap=wish.token_gap
+        calibration,
+        model.config,
+        request.accuracy,
+        request.variants,
+        tokens=request.tokens,
+        gap=request.token_gap,
     )
     soft = tempered(model, calibration.temperatures)
     shape, circuit = _first_admitted(soft, specs, wanted)
@@ -191,15 +196,15 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
     samples = calibrated.samples[: BATCHED if shape.texts > 1 else TRIALS]
     small = shape.shrunk(len(samples))
     small_circuit = circuit if small == shape else build(soft, specs, small)
-    outcome = run_simulation(model, placed, small_circuit, small, samples, gap=wish.token_gap)
-    bound = CHOSEN if wish.token_gap else calibration.answer
-    salt = wish.salt or calibrated.salt
+    outcome = run_simulation(model, placed, small_circuit, small, samples, gap=request.token_gap)
+    bound = CHOSEN if request.token_gap else calibration.answer
+    salt = request.salt or calibrated.salt
     commitment = commit(salt, model.sha256)
     data = {"calibration": replace(calibration, sha256=commitment).to_dict(), "specs": specs.to_dict()}
     plan = to_plan(
         placed,
         model_info(model, commitment),
-        wish.tokens,
+        request.tokens,
         data,
         table,
         answer=bound,
@@ -207,7 +212,7 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
         scheme=scheme,
         shape=shape,
         population=survey.counts.population(shape.texts),
-        gap=wish.token_gap,
+        gap=request.token_gap,
     )
     error = stated_error(plan, [*approximation_errors(model, soft, specs, calibrated.error_inputs)], outcome)
     return _readable(replace(plan, salt=salt, prediction=replace(plan.prediction, error=error)))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tacita.errors import CheckpointError, InputError
-from tacita.planning.wish import CACHING, GAP, TOKEN
+from tacita.planning.request import CACHING, GAP, TOKEN
 from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.texts.embed import Text, tokenize
@@ -22,9 +22,9 @@ ROOM = 128  # tokens that a text may have
 class Request(TextOptions):
     """What is generated, however: see `generate`. texts: of calibration, None for the model's own or the
     package's. scheme: on ciphertexts, one of `ONE_TEXT`, or None for the model in the clear. prices: of what
-    ciphertexts will take, see `Wish`. reveal, gap: what the client of ciphertexts gets, see `Wish`; None for
-    logits. cache: whether the server of ciphertexts keeps rows of earlier tokens, see `Wish`.
-    show_anyway: tokens that are not sound, too."""
+    ciphertexts will take, see `PlanRequest`. reveal, gap: what the client of ciphertexts gets, see
+    `PlanRequest`; None for logits. cache: whether the server of ciphertexts keeps rows of earlier tokens, see
+    `PlanRequest`. show_anyway: tokens that are not sound, too."""
 
     backend: str = "plain"
     tokens: int = ROOM

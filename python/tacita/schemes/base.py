@@ -29,7 +29,7 @@ from tacita.evaluate.keyring import server_bytes
 from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.calibrate.calibrate import Sample
 from tacita.planning.circuit import Calibrated
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.answers import Answer
 from tacita.plans.commitment import SALT_FILE, LinkSpeed
 from tacita.plans.engine import require_secure
@@ -138,11 +138,11 @@ def warn_unprotected(verb: str, backend: str, depth: int) -> None:
     warnings.warn(message, PrivacyWarning, stacklevel=depth)
 
 
-def require_allowed(wish: Wish, backend: str, *, allow_insecure: bool) -> None:
+def require_allowed(request: PlanRequest, backend: str, *, allow_insecure: bool) -> None:
     """Checks the rings before a plan is made. Raises PlanError for rings below 128 bits that something would
     be encrypted in, unless they are allowed."""
-    if backend == REAL and wish.scheme_name != BUMBLEBEE:
-        for ring in wish.rings:
+    if backend == REAL and request.scheme_name != BUMBLEBEE:
+        for ring in request.rings:
             require_secure(ring, allow_insecure=allow_insecure)
 
 

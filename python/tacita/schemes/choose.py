@@ -1,8 +1,8 @@
-"""The plan that a wish asks for; of all schemes the one that is quickest by estimate, with the numbers that
-decided.
+"""The plan that a plan request asks for; of all schemes the one that is quickest by estimate, with the
+numbers that decided.
 
 Throughput is the time until the last answer, latency the time until the first one; both are the server's
-predicted seconds on the machine of the price table, and over the wish's link what is sent. Keys and
+predicted seconds on the machine of the price table, and over the plan request's link what is sent. Keys and
 encryption are left out.
 """
 
@@ -16,8 +16,8 @@ from tacita.approx.fit import FitError
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, InputError, PlanError, ShapeError
 from tacita.planning.circuit import Calibrated
+from tacita.planning.request import Objective, PlanRequest, objective_of
 from tacita.planning.simulation import Phases, phase_label
-from tacita.planning.wish import Objective, Wish, objective_of
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.scheme import AUTO
 from tacita.schemes.base import AnyPlan, Report, silent
@@ -82,36 +82,40 @@ def choose(options: Sequence[Option], objective: Objective) -> Choice:
     return Choice(tuple(ordered), objective)
 
 
-def choose_plan(model: Checkpoint, wish: Wish, progress: Report = silent, processes: int = 1) -> Choice:
-    """Plans the wish's scheme, or with "auto" every one that can be weighed, and keeps the quickest.
+def choose_plan(
+    model: Checkpoint, request: PlanRequest, progress: Report = silent, processes: int = 1
+) -> Choice:
+    """Plans the plan request's scheme, or with "auto" every one that can be weighed, and keeps the quickest.
 
     Calibrates once for each packing. processes: that calibrate on many texts; a script that asks for more
     than one needs `if __name__ == "__main__"`. Cost: see `planning.simulation`; a minute at full size for
     all. Raises CheckpointError, InputError, ShapeError (sizes that the scheme does not admit), PlanError.
     """
-    if model.config.image is not None and not (wish.texts or wish.hidden_states):
+    if model.config.image is not None and not (request.texts or request.hidden_states):
         raise InputError("a model of images is calibrated on images", hint="--texts with a file name a line")
-    auto = AUTO in (wish.scheme_name, wish.packing)
-    weighed = wish.link is not None or wish.scheme_name != AUTO  # what needs a connection
-    pairs = [pair for pair in wish.wanted if weighed or not scheme_of(pair[0]).connected]
+    auto = AUTO in (request.scheme_name, request.packing)
+    weighed = request.link is not None or request.scheme_name != AUTO  # what needs a connection
+    pairs = [pair for pair in request.wanted if weighed or not scheme_of(pair[0]).connected]
     labels = [phase_label(scheme, packing) for scheme, packing in pairs]
-    calibrated = Calibrated(model, wish, Phases(progress, labels), processes)
+    calibrated = Calibrated(model, request, Phases(progress, labels), processes)
     if auto:
         options = [_option(scheme, packing, calibrated) for scheme, packing in pairs]
-        left_out = [pair[0] for pair in wish.wanted if pair not in pairs]
-        options += [Option(scheme, wish.inputs or 1, None, UNWEIGHED) for scheme in left_out]
-        choice = choose(options, wish.goal)
+        left_out = [pair[0] for pair in request.wanted if pair not in pairs]
+        options += [Option(scheme, request.inputs or 1, None, UNWEIGHED) for scheme in left_out]
+        choice = choose(options, request.goal)
     else:
         ((scheme, packing),) = pairs
         plan = scheme_of(scheme).plan(calibrated.on(scheme, packing))
-        choice = Choice((Option(scheme, wish.inputs or plan.batch, plan, link=wish.link),), wish.goal)
+        choice = Choice(
+            (Option(scheme, request.inputs or plan.batch, plan, link=request.link),), request.goal
+        )
     calibrated.phases.enter("done")
     return choice
 
 
 def _option(scheme: str, packing: str | None, calibrated: Calibrated) -> Option:
-    inputs, link = calibrated.wish.inputs or 1, calibrated.wish.link
-    undecided = sum(wanted == scheme for wanted, _ in calibrated.wish.wanted) > 1
+    inputs, link = calibrated.request.inputs or 1, calibrated.request.link
+    undecided = sum(wanted == scheme for wanted, _ in calibrated.request.wanted) > 1
     shown_packing = packing or "" if undecided else ""
     try:
         plan = scheme_of(scheme).plan(calibrated.on(scheme, packing))

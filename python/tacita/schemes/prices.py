@@ -4,8 +4,8 @@
 
 The name has ring, threads, release and processor, so that another of these finds nothing there. Until prices
 are measured, predictions are the shipped table's times one factor: how long the yardstick takes here beside
-there. Both are used by the commands; `Wish.prices` is the shipped table unless it is told otherwise, so that
-plans made in Python are the same on every machine.
+there. Both are used by the commands; `PlanRequest.prices` is the shipped table unless it is told otherwise,
+so that plans made in Python are the same on every machine.
 """
 
 from __future__ import annotations

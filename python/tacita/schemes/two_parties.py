@@ -78,8 +78,8 @@ class TwoParties:
         """Plans by `two_party.planning.make_two_party_plan`; over a link with the transfers that are quicker
         there."""
         calibrated.phases.enter("calibrate", self.name)
-        link = calibrated.wish.link
-        plan = make_two_party_plan(calibrated.model, calibrated.wish, calibrated.phases.part)
+        link = calibrated.request.link
+        plan = make_two_party_plan(calibrated.model, calibrated.request, calibrated.phases.part)
         return plan.for_link(link.bits_per_second) if link else plan
 
     def estimate(

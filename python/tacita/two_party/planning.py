@@ -20,7 +20,7 @@ from tacita.planning.calibrate.calibrate import (
     power_above,
     texts_for,
 )
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.json_fields import printable
 from tacita.texts.embed import tokenize
 from tacita.texts.embedding import FrontConfig
@@ -42,30 +42,32 @@ DECIMALS = 3
 
 
 @within_doubles("plan of two parties")
-def make_two_party_plan(checkpoint: Checkpoint, wish: Wish, progress: Progress | None = None) -> TwoPartyPlan:
+def make_two_party_plan(
+    checkpoint: Checkpoint, request: PlanRequest, progress: Progress | None = None
+) -> TwoPartyPlan:
     """Calibrates a checkpoint and checks that its ranges fit the formats.
 
     Raises CheckpointError (a retrained model, a range that does not fit), ShapeError (more tokens than
     positions).
     """
     require_ordinary(checkpoint.config)
-    _require_tokens(checkpoint.config, wish.tokens)
-    begin = _beginning(checkpoint, wish)
-    embedding, calibration, norms = _calibrated(checkpoint, wish, begin, progress)
+    _require_tokens(checkpoint.config, request.tokens)
+    begin = _beginning(checkpoint, request)
+    embedding, calibration, norms = _calibrated(checkpoint, request, begin, progress)
     plan = TwoPartyPlan(
         name=printable(checkpoint.name),
         family=family_of(checkpoint.config),
         config=checkpoint.config,
-        tokens=wish.tokens,
-        embeddings=wish.embeddings,
-        formats=wish.formats or Formats(),
+        tokens=request.tokens,
+        embeddings=request.embeddings,
+        formats=request.formats or Formats(),
         embedding=embedding,
         bounds=node_bounds(checkpoint, calibration, norms),
         magnitudes=magnitudes(checkpoint.config, calibration),
         answer=calibration.answer,
         decimals=DECIMALS,
         begin=begin,
-        pace=wish.prices.pace if wish.prices else 1.0,
+        pace=request.prices.pace if request.prices else 1.0,
     )
     try:
         check(plan)
@@ -77,38 +79,40 @@ def make_two_party_plan(checkpoint: Checkpoint, wish: Wish, progress: Progress |
 
 
 def _calibrated(
-    checkpoint: Checkpoint, wish: Wish, begin: tuple[int, ...], progress: Progress | None
+    checkpoint: Checkpoint, request: PlanRequest, begin: tuple[int, ...], progress: Progress | None
 ) -> tuple[EmbeddingBounds | None, Calibration, dict[str, NormBounds]]:
     """Returns what is public of a hidden embedding, the intervals of all nodes, and the bounds of the
     embedding's norm."""
-    if wish.embeddings == "published":
-        hidden_states = wish.hidden_states
+    if request.embeddings == "published":
+        hidden_states = request.hidden_states
         calibration = calibrate(
             checkpoint,
-            wish.tokens,
-            wish.texts,
+            request.tokens,
+            request.texts,
             hidden_states=hidden_states,
             progress=progress,
             temper=False,
             behind=begin,
         )
         return None, calibration, {}
-    texts = texts_for(checkpoint) if wish.texts is None else wish.texts
-    embedding, norms, samples = hidden_embedding(checkpoint, wish.tokens, list(texts), MARGIN)
-    calibration = calibrate(checkpoint, wish.tokens, hidden_states=samples, progress=progress, temper=False)
+    texts = texts_for(checkpoint) if request.texts is None else request.texts
+    embedding, norms, samples = hidden_embedding(checkpoint, request.tokens, list(texts), MARGIN)
+    calibration = calibrate(
+        checkpoint, request.tokens, hidden_states=samples, progress=progress, temper=False
+    )
     return embedding, calibration, norms
 
 
-def _beginning(checkpoint: Checkpoint, wish: Wish) -> tuple[int, ...]:
+def _beginning(checkpoint: Checkpoint, request: PlanRequest) -> tuple[int, ...]:
     """Returns the tokens of the public beginning. Raises InputError where there can be none."""
-    if not wish.begin:
+    if not request.begin:
         return ()
-    if checkpoint.config.task != NEXT or wish.embeddings != "published" or wish.hidden_states:
+    if checkpoint.config.task != NEXT or request.embeddings != "published" or request.hidden_states:
         raise InputError(
             "two-party mode: a public beginning",
             hint="it is for decoders whose embedding is published, on texts",
         )
-    return tuple(tokenize(checkpoint, wish.begin, special=False)[0])
+    return tuple(tokenize(checkpoint, request.begin, special=False)[0])
 
 
 def require_ordinary(config: Config) -> None:

@@ -17,7 +17,7 @@ from tacita.errors import CheckpointError, InputError, PlanError
 from tacita.progress import Progress
 
 NAMES = {
-    *("Answer", "Client", "PrivacyWarning", "Server", "TacitaError", "Wish", "__version__"),
+    *("Answer", "Client", "PrivacyWarning", "Server", "TacitaError", "PlanRequest", "__version__"),
     *("Classes", "Embedding", "Extract", "Fill", "Regression", "Search", "Several", "Tags"),
     *(
         "answer",
@@ -83,7 +83,7 @@ def test_every_scheme_answers(scheme: str) -> None:
         assert np.abs(answer.vector - api.reference_logits(plan, MODEL, text)).max() < 0.03
 
 
-def test_the_plan_is_kept_by_model_and_wish(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_plan_is_kept_by_model_and_request(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made: list[str] = []
     plan = api.choose_plan
     monkeypatch.setattr(ask, "choose_plan", lambda *a, **k: (made.append(a[1].scheme), plan(*a, **k))[1])

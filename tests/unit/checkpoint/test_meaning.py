@@ -15,7 +15,7 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference
 from tacita.models.registry import forward, shapes
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.two_party.plan.plan import counted
 from tacita.two_party.planning import make_two_party_plan
 
@@ -85,6 +85,6 @@ def test_the_last_layer_runs_on_the_rows_that_are_read(pooling: str) -> None:
 def test_the_client_walks_without_weights() -> None:
     """Lengths of messages follow from the plan alone: the count of a walk asks for no tensor."""
     checkpoint = make_random_checkpoint()
-    plan = make_two_party_plan(checkpoint, Wish(tokens=12, texts=TEXTS))
+    plan = make_two_party_plan(checkpoint, PlanRequest(tokens=12, texts=TEXTS))
     assert counted(plan).bits > 0
     assert set(shapes(plan.config, 12).tensors) < set(checkpoint.tensors)

@@ -23,7 +23,7 @@ from tacita.cli.app import main
 from tacita.errors import CheckpointError, FileError
 from tacita.models.bert import POOLINGS
 from tacita.models.registry import shapes
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.answers import judge, rounded, rounding_step
 from tacita.plans.plan import Plan
 from tacita.texts.embed import tokenize
@@ -86,7 +86,7 @@ def test_ciphertext_schemes_answer_as_defined(
 @either_length
 def test_two_parties_answer_as_defined(pooling: str, normalise: bool, tmp_path: Path) -> None:
     model = model_of(tmp_path, pooling, normalise=normalise)
-    plan = make_two_party_plan(model, Wish(tokens=16, texts=TEXTS))
+    plan = make_two_party_plan(model, PlanRequest(tokens=16, texts=TEXTS))
     for text in TEXTS:
         hidden, mask = embed(model, text, plan.tokens)
         wanted = by_hand(model, text, pooling, normalise=normalise)
@@ -292,7 +292,7 @@ def test_a_normalised_classifier_is_refused() -> None:
     wrong = replace(model.config, normalise=True)
     with pytest.raises(CheckpointError, match="normalised"):
         from_tensors(wrong, model.tensors)
-    plan = make_two_party_plan(model, Wish(tokens=8, texts=TEXTS))
+    plan = make_two_party_plan(model, PlanRequest(tokens=8, texts=TEXTS))
     with pytest.raises(FileError, match="options is out of range"):
         check(replace(plan, config=wrong))
 

@@ -28,7 +28,7 @@ from tacita.cli.report import Classified, run_report, show_lines, show_results, 
 from tacita.cli.steps import decrypt, demo, evaluate
 from tacita.cli.two_party import connect
 from tacita.errors import FileError
-from tacita.planning.wish import Objective
+from tacita.planning.request import Objective
 from tacita.plans.json_fields import from_json
 from tacita.plans.plan import Plan
 from tacita.schemes.choose import Choice, Option

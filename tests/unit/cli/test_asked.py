@@ -1,4 +1,5 @@
-"""Options that several commands share: declared once, in every command's signature, and read into a wish."""
+"""Options that several commands share: declared once, in every command's signature, and read into a plan
+request."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from test_cli import run
 
 from tacita.cli.app import app
 from tacita.cli.asked import SHARED, Asked, asking
-from tacita.planning.wish import Objective, Wish
+from tacita.planning.request import Objective, PlanRequest
 from tacita.plans.commitment import LINKS
 from tacita.plans.scheme import AUTO, NAMES
 
@@ -56,11 +57,11 @@ def test_a_command_has_its_options_and_the_same_help(name: str) -> None:
             assert helps[option] == each.help
 
 
-def test_the_options_of_a_plan_are_those_of_a_wish() -> None:
-    assert {shared.field for shared in SHARED.values()} <= set(Wish.__dataclass_fields__)
+def test_the_options_of_a_plan_are_those_of_a_plan_request() -> None:
+    assert {shared.field for shared in SHARED.values()} <= set(PlanRequest.__dataclass_fields__)
 
 
-def test_options_become_a_wish(tmp_path: Path) -> None:
+def test_options_become_a_plan_request(tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("a fine film\n\nthe plot is dull\n")
     seen: list[Asked] = []
 
@@ -87,10 +88,14 @@ def test_options_become_a_wish(tmp_path: Path) -> None:
     words = [*given, "--texts", str(tmp_path / "texts.txt"), "--model", str(tmp_path), "--loud"]
     toy(words, standalone_mode=False)
     (asked,) = seen
-    assert (asked.folder, str(asked.pooling), asked.wish.scheme_name) == (tmp_path, "mean", "arion")
-    assert (asked.wish.inputs, asked.wish.goal, asked.wish.link) == (3, Objective.latency, LINKS["LAN"])
-    assert asked.wish.texts == ("a fine film", "the plot is dull")
-    assert (asked.wish.tokens, asked.wish.preset, asked.wish.functions) == (128, "n16", "tacita")
+    assert (asked.folder, str(asked.pooling), asked.request.scheme_name) == (tmp_path, "mean", "arion")
+    assert (asked.request.inputs, asked.request.goal, asked.request.link) == (
+        3,
+        Objective.latency,
+        LINKS["LAN"],
+    )
+    assert asked.request.texts == ("a fine film", "the plot is dull")
+    assert (asked.request.tokens, asked.request.preset, asked.request.functions) == (128, "n16", "tacita")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.cli.ask.columns import Line, checked
 from tacita.errors import InputError, PlanError
-from tacita.planning.wish import Objective
+from tacita.planning.request import Objective
 from tacita.plans.plan import Plan
 from tacita.schemes.choose import Option, choose
 

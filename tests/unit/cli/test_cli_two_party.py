@@ -11,7 +11,7 @@ from test_cli import run
 from tacita.blocks.weights import Weights
 from tacita.cli.two_party.connect import Stopwatch, address, cost_line, expectation, identity_of, steps
 from tacita.errors import InputError
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.progress import Progress
 from tacita.texts.embed import embed
 from tacita.two_party.arithmetic.fixed import FixedTensors
@@ -23,7 +23,7 @@ TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 
 @pytest.fixture(scope="module")
 def plan() -> TwoPartyPlan:
-    return make_two_party_plan(make_random_checkpoint(), Wish(tokens=16, texts=TEXTS))
+    return make_two_party_plan(make_random_checkpoint(), PlanRequest(tokens=16, texts=TEXTS))
 
 
 def test_addresses() -> None:
@@ -50,7 +50,9 @@ def test_every_step_of_the_walk_is_known_to_the_progress_bar(plan: TwoPartyPlan)
     watch.stop()
     assert [now.index for now in told] == list(range(len(steps(plan))))
     assert set(watch.seconds) == set(steps(plan))
-    hidden = make_two_party_plan(make_random_checkpoint(), Wish(tokens=16, texts=TEXTS, embeddings="hidden"))
+    hidden = make_two_party_plan(
+        make_random_checkpoint(), PlanRequest(tokens=16, texts=TEXTS, embeddings="hidden")
+    )
     assert set(steps(hidden)) - set(steps(plan)) == {"embedding.positions"}
 
 
@@ -66,7 +68,7 @@ class Told(FixedTensors):
 @pytest.mark.parametrize("pooling", ["pooler", "cls", "mean"])
 def test_the_steps_are_those_that_a_walk_tells(pooling: str) -> None:
     model = make_random_checkpoint(pooling=pooling)
-    plan = make_two_party_plan(model, Wish(tokens=16, texts=TEXTS))
+    plan = make_two_party_plan(model, PlanRequest(tokens=16, texts=TEXTS))
     hidden, mask = embed(model, TEXTS[0], 16)
     ops = Told(plan.formats, plan.bounds, Weights(model.tensors), mask)
     plan.run(ops, ops.input(hidden))
@@ -86,9 +88,11 @@ def test_costs_in_words() -> None:
 
 
 def test_expected_traffic_grows_with_tokens_and_shrinks_with_what_is_not_needed(plan: TwoPartyPlan) -> None:
-    longer = make_two_party_plan(make_random_checkpoint(), Wish(tokens=64, texts=TEXTS))
-    mean = make_two_party_plan(make_random_checkpoint(pooling="mean"), Wish(tokens=16, texts=TEXTS))
-    hidden = make_two_party_plan(make_random_checkpoint(), Wish(tokens=16, texts=TEXTS, embeddings="hidden"))
+    longer = make_two_party_plan(make_random_checkpoint(), PlanRequest(tokens=64, texts=TEXTS))
+    mean = make_two_party_plan(make_random_checkpoint(pooling="mean"), PlanRequest(tokens=16, texts=TEXTS))
+    hidden = make_two_party_plan(
+        make_random_checkpoint(), PlanRequest(tokens=16, texts=TEXTS, embeddings="hidden")
+    )
     assert longer.predicted_bytes() > plan.predicted_bytes()
     assert mean.predicted_bytes() > plan.predicted_bytes()  # its last layer runs on all rows
     assert hidden.predicted_bytes() > plan.predicted_bytes()

@@ -16,7 +16,7 @@ from tacita.errors import PlanError
 from tacita.layouts.row_requests import RowsRequest
 from tacita.planning import client
 from tacita.planning.client import described
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
 
 TEXTS = ["a film of quiet beauty", "a waste of time"]
@@ -24,8 +24,8 @@ TEXTS = ["a film of quiet beauty", "a waste of time"]
 
 @cache
 def plan_of(scheme: str) -> Plan:
-    wish = Wish(scheme=scheme, tokens=16, preset="insecure_toy_n11", texts=TEXTS)
-    plan = tacita.plan(tacita.load(), wish)
+    request = PlanRequest(scheme=scheme, tokens=16, preset="insecure_toy_n11", texts=TEXTS)
+    plan = tacita.plan(tacita.load(), request)
     assert isinstance(plan, Plan)
     return plan
 

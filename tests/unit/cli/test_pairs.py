@@ -144,12 +144,12 @@ def test_two_parties_send_as_much_for_any_pair(model: Checkpoint) -> None:
 
 def test_a_model_asked_about_pairs_is_calibrated_on_pairs(model: Checkpoint) -> None:
     """A second text has a type of its own, whose embedding no single text shows."""
-    wish = api.Wish(tokens=16, texts=SENTENCES).calibrated_for([PAIRS[0]])
-    assert wish.texts == tuple(neighbours(SENTENCES))
-    assert wish.calibrated_for(["alone"]) is wish
-    given = api.Wish(tokens=16, texts=PAIRS)
+    request = api.PlanRequest(tokens=16, texts=SENTENCES).calibrated_for([PAIRS[0]])
+    assert request.texts == tuple(neighbours(SENTENCES))
+    assert request.calibrated_for(["alone"]) is request
+    given = api.PlanRequest(tokens=16, texts=PAIRS)
     assert given.calibrated_for(PAIRS) == given
-    shipped = api.Wish().calibrated_for(PAIRS).texts
+    shipped = api.PlanRequest().calibrated_for(PAIRS).texts
     assert shipped is not None and all(isinstance(text, tuple) for text in shipped)
 
 

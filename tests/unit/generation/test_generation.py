@@ -18,7 +18,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli import main
 from tacita.errors import InputError, PlanError
 from tacita.generation.clear import Clear, Whole
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.texts.generation import Choice, Ends, Token, generated
 from tacita.two_party.planning import make_two_party_plan
 
@@ -133,7 +133,7 @@ def test_a_token_that_ends_texts_ends_one() -> None:
 
 def test_values_outside_their_range_are_told() -> None:
     model = llama()
-    plan = make_two_party_plan(model, Wish(scheme="bumblebee", tokens=16, texts=TEXTS))
+    plan = make_two_party_plan(model, PlanRequest(scheme="bumblebee", tokens=16, texts=TEXTS))
     narrow = replace(plan.bounds, functions=dict.fromkeys(plan.bounds.functions, (-0.01, 0.01)))
     walkers = [Whole(model, plan), Whole(model, replace(plan, bounds=narrow))]
     for walker, sound in zip(walkers, (True, False), strict=True):
@@ -233,7 +233,7 @@ def test_a_public_beginning_is_part_of_the_text() -> None:
 
 def test_a_beginning_is_for_decoders_with_published_tables() -> None:
     with pytest.raises(InputError, match="a public beginning"):
-        make_two_party_plan(tacita.load(), Wish(scheme="bumblebee", tokens=16, begin="a film"))
+        make_two_party_plan(tacita.load(), PlanRequest(scheme="bumblebee", tokens=16, begin="a film"))
     with pytest.raises(InputError, match="a public beginning"):
-        wish = Wish(scheme="bumblebee", tokens=16, texts=TEXTS, begin="a film", embeddings="hidden")
-        make_two_party_plan(llama(), wish)
+        request = PlanRequest(scheme="bumblebee", tokens=16, texts=TEXTS, begin="a film", embeddings="hidden")
+        make_two_party_plan(llama(), request)

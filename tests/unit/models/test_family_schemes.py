@@ -72,8 +72,8 @@ def inputs(name: str, model: Checkpoint) -> Iterator[Rows]:
 def planned(model: Checkpoint, scheme: str, samples: Any, **how: Any) -> Any:
     """In a scheme, and after a colon its packing; with the digits that a toy ring's noise would hide."""
     scheme, _, packing = scheme.partition(":")
-    wish = {"scheme": scheme, "packing": packing or None, "hidden_states": samples, **TOY, **how}
-    return replace(api.plan(model, **wish), decimals=6, noise=1e-9)
+    request = {"scheme": scheme, "packing": packing or None, "hidden_states": samples, **TOY, **how}
+    return replace(api.plan(model, **request), decimals=6, noise=1e-9)
 
 
 def floats(model: Checkpoint, hidden: Rows) -> Rows:

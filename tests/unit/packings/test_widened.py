@@ -89,8 +89,8 @@ def test_masked_words_of_smaller_embeddings(scheme: str) -> None:
     tensors = {k: 0.2 * rng.normal(size=s) for k, s in tensor_shapes(config).items()}
     model = from_tensors(config, tensors)
     samples = [(rng.normal(size=(TOKENS, HIDDEN)), np.ones(TOKENS)) for _ in range(60)]
-    wish: dict[str, Any] = {"tokens": TOKENS, "preset": "insecure_toy_n10", "hidden_states": samples[1:]}
-    plan = replace(api.plan(model, scheme=scheme, **wish), decimals=6)
+    request: dict[str, Any] = {"tokens": TOKENS, "preset": "insecure_toy_n10", "hidden_states": samples[1:]}
+    plan = replace(api.plan(model, scheme=scheme, **request), decimals=6)
     found = np.array(api.classify_locally(plan, model, hidden_states=samples[0][0]).logits)
     wanted = np.ravel(api.reference_logits(plan, model, hidden_states=samples[0][0]))
     assert np.abs(found - wanted).max() < (0.02 if scheme == "leaf" else 0.01)

@@ -15,7 +15,7 @@ from random_checkpoint import make_random_checkpoint
 
 from tacita import api
 from tacita.planning.calibrate.calibration import BITS, down, nearest, round_outward, share, up
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.two_party.planning import make_two_party_plan
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
@@ -84,7 +84,9 @@ def test_every_statistic_of_a_ciphertext_plan_has_eight_bits(scheme: str, activa
 
 @pytest.mark.parametrize("embeddings", ["published", "hidden"])
 def test_every_statistic_of_a_two_party_plan_has_eight_bits(embeddings: str) -> None:
-    plan = make_two_party_plan(make_random_checkpoint(), Wish(tokens=16, texts=TEXTS, embeddings=embeddings))
+    plan = make_two_party_plan(
+        make_random_checkpoint(), PlanRequest(tokens=16, texts=TEXTS, embeddings=embeddings)
+    )
     data = json.loads(plan.to_bytes())
     found = list(numbers([data["bounds"], data["magnitudes"], data["answer"], data["embedding"]]))
     assert len(found) > 25 and all(map(has_eight_bits, found))

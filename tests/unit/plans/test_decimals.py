@@ -14,8 +14,8 @@ from plans import TOKENS, real_plan
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.errors import PlanError
 from tacita.planning.circuit import make_plan
+from tacita.planning.request import PlanRequest
 from tacita.planning.simulation import deviation
-from tacita.planning.wish import Wish
 from tacita.plans.answers import decimals_for, judge, least_noise, rounded, rounding_step, stated_noise
 from tacita.plans.error import MOST_DECIMALS, QUIET, between, quiet
 from tacita.plans.plan import Plan
@@ -32,7 +32,9 @@ def louder(factor: float) -> Checkpoint:
 @lru_cache
 def plan_of(factor: float) -> Plan:
     samples = tuple(tiny.inputs(louder(factor), TOKENS, real, seed) for seed, real in enumerate((8, 5, 8)))
-    return make_plan(louder(factor), Wish(preset="insecure_toy_n10", tokens=TOKENS, hidden_states=samples))
+    return make_plan(
+        louder(factor), PlanRequest(preset="insecure_toy_n10", tokens=TOKENS, hidden_states=samples)
+    )
 
 
 @pytest.mark.parametrize(("factor", "decimals"), [(1.0, 3), (1000.0, 1), (5000.0, 0)])

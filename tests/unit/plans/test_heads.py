@@ -7,13 +7,13 @@ from plans import real_plan
 from random_checkpoint import make_random_checkpoint
 
 from tacita.errors import InputError
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import LINKS, LinkSpeed, link_of
 from tacita.plans.scheme import PlanHeader
 from tacita.two_party.planning import make_two_party_plan
 
 MODEL = make_random_checkpoint()
-TWO_PARTIES = make_two_party_plan(MODEL, Wish(tokens=16, texts=["a fine film", "the plot is dull"]))
+TWO_PARTIES = make_two_party_plan(MODEL, PlanRequest(tokens=16, texts=["a fine film", "the plot is dull"]))
 HEADS: list[PlanHeader] = [real_plan(), TWO_PARTIES]
 
 

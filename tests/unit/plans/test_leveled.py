@@ -12,7 +12,7 @@ from tacita import api
 from tacita.errors import InputError, PlanError
 from tacita.planning.circuit import make_plan
 from tacita.planning.fitting import Accuracy
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
 from tacita.plans.presets import PRESETS, candidates, noise_of
 from tacita.plans.prices.formulas import prices_of
@@ -25,7 +25,7 @@ ROUGH = Accuracy(0.05, 0.1, 0.1, 0.1, 0.1, 0.1)  # a layer in fewer levels than 
 def plan() -> Plan:
     model = make_random_checkpoint(layers=1, pooling="mean")
     return make_plan(
-        model, Wish(preset="leveled", tokens=16, scheme="arion", texts=TEXTS, inputs=4, accuracy=ROUGH)
+        model, PlanRequest(preset="leveled", tokens=16, scheme="arion", texts=TEXTS, inputs=4, accuracy=ROUGH)
     )
 
 
@@ -40,7 +40,7 @@ def test_the_smallest_secure_ring_that_fits_is_taken(plan: Plan) -> None:
 def test_its_circuit_answers_as_the_bootstrapped_one(plan: Plan) -> None:
     model = make_random_checkpoint(layers=1, pooling="mean")
     other = make_plan(
-        model, Wish(preset="insecure_toy_n9", tokens=16, scheme="arion", texts=TEXTS, accuracy=ROUGH)
+        model, PlanRequest(preset="insecure_toy_n9", tokens=16, scheme="arion", texts=TEXTS, accuracy=ROUGH)
     )
     assert other.bootstraps > 0
     for backend in ("plain", "sim"):

@@ -12,7 +12,7 @@ from random_checkpoint import make_random_checkpoint
 
 from tacita import api
 from tacita.errors import CheckpointError, FileError, InputError, PlanError
-from tacita.planning.wish import Objective, Wish
+from tacita.planning.request import Objective, PlanRequest
 from tacita.plans.commitment import LinkSpeed, link_of
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import NAMES
@@ -31,7 +31,7 @@ FILES = ("thor", "arion", "moai")
 
 @pytest.fixture(scope="module")
 def plans() -> dict[str, AnyPlan]:
-    return {name: api.plan(MODEL, Wish(scheme=name, **TOY)) for name in NAMES}
+    return {name: api.plan(MODEL, PlanRequest(scheme=name, **TOY)) for name in NAMES}
 
 
 def test_there_is_one_list_of_schemes() -> None:
@@ -70,7 +70,7 @@ def test_a_backend_that_is_none_in_the_clear_is_refused(name: str, plans: dict[s
 
 
 def test_a_hidden_embedding_has_no_answers_in_the_clear() -> None:
-    plan = api.plan(MODEL, Wish(scheme="bumblebee", embeddings="hidden", **TOY))
+    plan = api.plan(MODEL, PlanRequest(scheme="bumblebee", embeddings="hidden", **TOY))
     with pytest.raises(InputError, match="a hidden embedding"):
         api.classify_locally(plan, MODEL, TEXTS[0], backend="sim")
 
@@ -99,7 +99,7 @@ def test_insecure_parameters_are_refused_unless_allowed(plans: dict[str, AnyPlan
 
 
 def test_without_a_link_auto_leaves_bumblebee_out_and_says_so() -> None:
-    choice = choose_plan(MODEL, Wish(scheme="auto", inputs=2, **TOY))
+    choice = choose_plan(MODEL, PlanRequest(scheme="auto", inputs=2, **TOY))
     (left_out,) = (option for option in choice.options if option.plan is None)
     assert (left_out.scheme, left_out.refused) == ("bumblebee", UNWEIGHED)
     assert choice.plan.scheme in FILES
@@ -109,8 +109,8 @@ def test_without_a_link_auto_leaves_bumblebee_out_and_says_so() -> None:
 def test_over_a_link_auto_weighs_bumblebee(link: LinkSpeed, connected: bool) -> None:
     """Everything crosses the link: a request and its answer too."""
     seen: list[Progress] = []
-    wish = Wish(scheme="auto", link=link, **TOY | {"preset": "insecure_toy_n12"})
-    choice = choose_plan(MODEL, wish, seen.append)
+    request = PlanRequest(scheme="auto", link=link, **TOY | {"preset": "insecure_toy_n12"})
+    choice = choose_plan(MODEL, request, seen.append)
     assert [option.scheme for option in choice.options if option.plan is None] == []
     bumblebee = next(option for option in choice.options if option.scheme == "bumblebee")
     assert bumblebee.plan is not None
@@ -123,19 +123,19 @@ def test_over_a_link_auto_weighs_bumblebee(link: LinkSpeed, connected: bool) -> 
 def test_auto_passes_over_two_parties_where_they_are_not_possible() -> None:
     """More tokens than the model has positions."""
     model = make_random_checkpoint(layers=1, positions=12)
-    choice = choose_plan(model, Wish(scheme="auto", link=FAST, **TOY))
+    choice = choose_plan(model, PlanRequest(scheme="auto", link=FAST, **TOY))
     refused = next(option for option in choice.options if option.scheme == "bumblebee").refused
     assert "the model has 12 positions" in refused
 
 
 def test_a_scheme_that_was_named_needs_no_link() -> None:
-    choice = choose_plan(MODEL, Wish(scheme="bumblebee", packing="auto", **TOY))
+    choice = choose_plan(MODEL, PlanRequest(scheme="bumblebee", packing="auto", **TOY))
     assert [option.scheme for option in choice.options] == ["bumblebee"]
 
 
 def test_a_link_decides_how_transfers_are_made() -> None:
-    wish = Wish(scheme="bumblebee", **TOY)
-    kinds = {api.plan(MODEL, wish, link=link_of(text)).correlations for text in ("100000,0", "1,100")}
+    request = PlanRequest(scheme="bumblebee", **TOY)
+    kinds = {api.plan(MODEL, request, link=link_of(text)).correlations for text in ("100000,0", "1,100")}
     assert kinds == {"ferret", "softspoken"}
 
 

@@ -26,8 +26,8 @@ from tacita.errors import CheckpointError, FileError, InputError, PlanError, Sha
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import Shape
 from tacita.models.shared.config import Names
+from tacita.planning.request import PlanRequest, objective_of
 from tacita.planning.simulation import Phases
-from tacita.planning.wish import Wish, objective_of
 from tacita.plans import envelope
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import scheme_named, shape_of
@@ -55,7 +55,7 @@ def plan() -> Plan:
 
 @pytest.fixture(scope="module")
 def two_party_plan() -> TwoPartyPlan:
-    return make_two_party_plan(MODEL, Wish(tokens=8, texts=TEXTS))
+    return make_two_party_plan(MODEL, PlanRequest(tokens=8, texts=TEXTS))
 
 
 def with_config(model, **changes):
@@ -137,9 +137,9 @@ def test_a_pooler_without_its_interval_is_refused(two_party_plan: TwoPartyPlan) 
 
 def test_embeddings_and_forms_of_two_parties(two_party_plan: TwoPartyPlan) -> None:
     with pytest.raises(InputError, match="embeddings 'hiden'"):
-        make_two_party_plan(MODEL, Wish(tokens=8, texts=TEXTS, embeddings="hiden"))
+        make_two_party_plan(MODEL, PlanRequest(tokens=8, texts=TEXTS, embeddings="hiden"))
     with pytest.raises(InputError, match="form 'abs6'"):
-        make_two_party_plan(MODEL, Wish(tokens=8, texts=TEXTS, formats=Formats(gelu="abs6")))
+        make_two_party_plan(MODEL, PlanRequest(tokens=8, texts=TEXTS, formats=Formats(gelu="abs6")))
     with pytest.raises(FileError, match="embeddings 'hiden'"):
         table_shapes(replace(two_party_plan, embeddings="hiden"))
     for changes in ({"embeddings": "hiden"}, {"correlations": "silent"}, {"formats": Formats(gelu="abs6")}):

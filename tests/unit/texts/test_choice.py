@@ -19,7 +19,7 @@ from tacita.cli import main
 from tacita.errors import FileError, InputError, PlanError
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.generation import Request
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.answers import CHOSEN
 from tacita.plans.check import check
 from tacita.plans.plan import Plan, parse
@@ -136,10 +136,10 @@ def test_choices_that_are_none() -> None:
     assert choice((0.0, 0.0), ("broken",)).warnings == ("broken",)
 
 
-def test_wishes_that_mean_nothing() -> None:
+def test_requests_that_mean_nothing() -> None:
     for wrong in ({"reveal": "index"}, {"gap": 0.0}, {"gap": float("nan")}):
         with pytest.raises(InputError, match=r"gap|reveals"):
-            Wish(**wrong)  # type: ignore[arg-type]
+            PlanRequest(**wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="reveals a token"):
         tacita.plan(tokens=TOKENS, preset=TOY, texts=TEXTS, reveal="token")
     with pytest.raises(PlanError, match="compares no logits"):
@@ -192,9 +192,9 @@ def test_steps_reveal_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
     texts.write_text("\n".join(TEXTS))
     public, work, model = (str(tmp_path / "public"), str(tmp_path / "work"), ["--model", str(folder)])
-    insecure, wish = ["--work", work, "--allow-insecure"], ["--reveal", "token", "--gap", "0.05"]
+    insecure, request = ["--work", work, "--allow-insecure"], ["--reveal", "token", "--gap", "0.05"]
     ring = ["--tokens", str(TOKENS), "--preset", TOY, "--texts", str(texts)]
-    assert main(["plan", *model, "--work", work, *ring, *wish]) == 0
+    assert main(["plan", *model, "--work", work, *ring, *request]) == 0
     assert main(["plan", "show", str(tmp_path / "work" / "plan.json")]) == 0
     assert "the likeliest token alone, of logits 0.05 apart" in capsys.readouterr().out
     assert main(["publish", *model, "--work", work, "--planned", "--output", public]) == 0

@@ -12,7 +12,7 @@ from random_checkpoint import make_random_checkpoint
 from tacita.cli.console import err, out
 from tacita.cli.two_party.identity import MOST, ServeLog
 from tacita.errors import PeerError
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.two_party.admission import Guest, Lobby, SessionLimiter, SessionLimits, network
 from tacita.two_party.limits import LONGEST_SAFE, limits_of, texts_of_a_key
 from tacita.two_party.planning import make_two_party_plan
@@ -144,7 +144,8 @@ def test_connections_of_one_address_are_bounded() -> None:
 
 def test_limits_follow_the_estimate() -> None:
     small, large = (
-        make_two_party_plan(make_random_checkpoint(), Wish(tokens=tokens, texts=TEXTS)) for tokens in (16, 64)
+        make_two_party_plan(make_random_checkpoint(), PlanRequest(tokens=tokens, texts=TEXTS))
+        for tokens in (16, 64)
     )
     usual, longer = (limits_of(plan, bits_per_second=1e9) for plan in (small, large))
     assert usual.text < longer.text

@@ -8,7 +8,7 @@ import pytest
 
 from tacita import api
 from tacita.errors import FileError
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.plan.correlations import KINDS, PRICES, quicker, seconds
 from tacita.two_party.plan.plan import TwoPartyPlan, counted
@@ -18,7 +18,8 @@ from tacita.two_party.planning import make_two_party_plan
 @pytest.fixture(scope="module")
 def plan() -> TwoPartyPlan:
     return make_two_party_plan(
-        api.load(api.DEFAULT_MODEL), Wish(tokens=16, texts=["a film of quiet beauty", "a waste of time"])
+        api.load(api.DEFAULT_MODEL),
+        PlanRequest(tokens=16, texts=["a film of quiet beauty", "a waste of time"]),
     )
 
 

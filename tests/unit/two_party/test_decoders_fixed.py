@@ -15,7 +15,7 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, pad_hidden
 from tacita.errors import CheckpointError, PlanError
 from tacita.models.registry import forward
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.texts.generation import Next
 from tacita.two_party.arithmetic.base import Fixed
 from tacita.two_party.arithmetic.count import CountTensors
@@ -41,7 +41,7 @@ def plan_of(model: Checkpoint) -> TwoPartyPlan:
     rng = np.random.default_rng(1)
     states = [hidden_of(model, list(rng.integers(0, 41, 24))) for _ in range(30)]
     samples = [(rows, np.ones(24)) for rows in states]
-    return make_two_party_plan(model, Wish(scheme="bumblebee", tokens=32, hidden_states=samples))
+    return make_two_party_plan(model, PlanRequest(scheme="bumblebee", tokens=32, hidden_states=samples))
 
 
 def stepped(model: Checkpoint, plan: TwoPartyPlan, prompt: int, padding: int = 0) -> tuple[np.ndarray, Any]:
@@ -107,9 +107,9 @@ def test_a_step_is_counted_with_the_keys_before_it() -> None:
 def test_positions_in_a_hidden_table_are_refused() -> None:
     """The client alone knows where a padded text begins."""
     texts = ["a film of quiet beauty", "a waste of time"]
-    wish = Wish(scheme="bumblebee", tokens=16, texts=texts, embeddings="hidden")
+    request = PlanRequest(scheme="bumblebee", tokens=16, texts=texts, embeddings="hidden")
     with pytest.raises(CheckpointError, match="hidden positions"):
-        make_two_party_plan(MODELS["gpt2"], wish)
+        make_two_party_plan(MODELS["gpt2"], request)
 
 
 def test_the_last_tokens_ask_causal_attention_alone() -> None:
@@ -123,8 +123,8 @@ def test_the_last_tokens_ask_causal_attention_alone() -> None:
 
 def test_a_hidden_table_of_words_is_walked_in_front() -> None:
     model, texts = MODELS["two"], ["a film of quiet beauty", "a waste of time"]
-    wish = Wish(scheme="bumblebee", tokens=16, texts=texts, embeddings="hidden")
-    plan = make_two_party_plan(model, wish)
+    request = PlanRequest(scheme="bumblebee", tokens=16, texts=texts, embeddings="hidden")
+    plan = make_two_party_plan(model, request)
     ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), np.ones(5))
     ids = IDS[:5]
     found = plan.run(ops, ops.words(hidden_of(model, ids))).floats[0]

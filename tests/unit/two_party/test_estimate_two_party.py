@@ -13,7 +13,7 @@ from random_checkpoint import make_random_checkpoint
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.app import main
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import LINKS
 from tacita.plans.prices.cost import Prices
 from tacita.two_party.plan.plan import TwoPartyPlan
@@ -26,7 +26,7 @@ TEXTS = ["a film of quiet beauty", "a waste of time"]
 
 @pytest.fixture(scope="module")
 def plan() -> TwoPartyPlan:
-    return make_two_party_plan(api.load(api.DEFAULT_MODEL), Wish(tokens=128, texts=TEXTS))
+    return make_two_party_plan(api.load(api.DEFAULT_MODEL), PlanRequest(tokens=128, texts=TEXTS))
 
 
 @pytest.mark.native
@@ -47,7 +47,7 @@ def test_bytes_and_transfers_are_those_of_a_run(checkpoint: Callable[[], Checkpo
     """
     two_parties = pytest.importorskip("test_two_party_shares")
     found, text = checkpoint(), "the plot is never boring"
-    plan = make_two_party_plan(found, Wish(tokens=tokens, texts=[text, "a fine film"]))
+    plan = make_two_party_plan(found, PlanRequest(tokens=tokens, texts=[text, "a fine film"]))
     with pair(timeout=180.0) as session:
         two_parties.both(session, lambda party: party.set_up())
         two_parties.both(session, lambda party: party.native.reserve_cots(4_000_000, 4_000_000))
@@ -83,8 +83,8 @@ def test_links_add_their_bytes_and_rounds(plan: TwoPartyPlan) -> None:
 def test_a_slower_machine_takes_longer_and_has_the_same_plan(plan: TwoPartyPlan) -> None:
     prices = Prices.shipped(16)
     assert prices is not None
-    wish = Wish(tokens=128, texts=TEXTS, prices=dataclasses.replace(prices, pace=1.7))
-    slow = make_two_party_plan(api.load(api.DEFAULT_MODEL), wish)
+    request = PlanRequest(tokens=128, texts=TEXTS, prices=dataclasses.replace(prices, pace=1.7))
+    slow = make_two_party_plan(api.load(api.DEFAULT_MODEL), request)
     assert slow.pace == 1.7 and slow.to_bytes() == plan.to_bytes()
     assert slow.predicted_seconds() == pytest.approx(1.7 * plan.predicted_seconds())
     link = LINKS["LAN"]

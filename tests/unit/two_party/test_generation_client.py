@@ -18,7 +18,7 @@ import tacita
 from tacita.blocks.sequence import Past
 from tacita.client.public_cache import PublicCache
 from tacita.errors import GoneError, InputError, PeerError, RefusedError
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.schemes.loopback import Address, dialled, listening
 from tacita.texts.embed import tokenize
 from tacita.two_party import sessions
@@ -270,7 +270,7 @@ def test_a_client_is_a_model_to_generate(tmp_path: Path) -> None:
 
 def test_a_server_may_hide_its_table_of_words(tmp_path: Path) -> None:
     texts = ["a film of quiet beauty", "the plot is dull", "a film of time", "the film of beauty"]
-    wish = Wish(scheme="bumblebee", tokens=32, texts=texts, embeddings="hidden")
+    wish = PlanRequest(scheme="bumblebee", tokens=32, texts=texts, embeddings="hidden")
     server = TwoPartyServer(make_two_party_plan(MODEL, wish), MODEL)
     with listening(server, threads=1) as address, dialled(address, threads=1) as party:
         dictation = GenerationClient(TwoPartyClient(party, PublicCache(tmp_path)), 3)
@@ -283,7 +283,7 @@ def test_a_server_may_hide_its_table_of_words(tmp_path: Path) -> None:
 
 
 def test_a_key_that_another_client_used_up_costs_a_connection(tmp_path: Path) -> None:
-    wish = Wish(scheme="bumblebee", tokens=32, texts=["a film of quiet beauty"], embeddings="hidden")
+    wish = PlanRequest(scheme="bumblebee", tokens=32, texts=["a film of quiet beauty"], embeddings="hidden")
     server = TwoPartyServer(make_two_party_plan(MODEL, wish), MODEL, most=1)
     with listening(server, threads=1, sessions=3) as address, ExitStack() as opened:
 

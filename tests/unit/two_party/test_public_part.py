@@ -13,7 +13,7 @@ from random_checkpoint import make_random_checkpoint
 from tacita.checkpoint import embed
 from tacita.client.public_cache import PublicCache, default_folder
 from tacita.errors import FileError, PeerError, RefusedError, TacitaError
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.protocol import handshake
@@ -26,7 +26,7 @@ CHECKPOINT = make_random_checkpoint()
 
 @pytest.fixture(scope="module")
 def plan() -> TwoPartyPlan:
-    return make_two_party_plan(CHECKPOINT, Wish(tokens=16, texts=TEXTS))
+    return make_two_party_plan(CHECKPOINT, PlanRequest(tokens=16, texts=TEXTS))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_the_client_embeds_as_the_server_would(part: PublicPart) -> None:
 
 def test_no_tensor_of_the_encoder_is_published(part: PublicPart) -> None:
     assert all(name.startswith("embeddings.") for name in part.tables)
-    plan = make_two_party_plan(CHECKPOINT, Wish(tokens=16, texts=TEXTS, embeddings="hidden"))
+    plan = make_two_party_plan(CHECKPOINT, PlanRequest(tokens=16, texts=TEXTS, embeddings="hidden"))
     hidden = public_part(plan, CHECKPOINT, b"encrypted")
     assert not hidden.tables and len(encode(hidden)) < len(encode(part))
     assert decode(encode(hidden)) == hidden

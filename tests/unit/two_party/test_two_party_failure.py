@@ -14,7 +14,7 @@ from tacita import api
 from tacita.blocks.base import Norm
 from tacita.cli.two_party.connect import expectation
 from tacita.errors import FileError
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.schemes.two_parties import estimate
 from tacita.two_party.arithmetic.base import Bounds, Formats
 from tacita.two_party.arithmetic.count import CountTensors, Response
@@ -30,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(scope="module")
 def plan() -> TwoPartyPlan:
     return make_two_party_plan(
-        api.load(api.DEFAULT_MODEL), Wish(tokens=128, texts=["a film of quiet beauty", "a waste of time"])
+        api.load(api.DEFAULT_MODEL),
+        PlanRequest(tokens=128, texts=["a film of quiet beauty", "a waste of time"]),
     )
 
 

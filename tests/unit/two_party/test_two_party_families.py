@@ -12,7 +12,7 @@ import pytest
 from tacita.blocks.weights import Weights
 from tacita.checkpoint.load import Checkpoint, load
 from tacita.checkpoint.reference import reference
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
@@ -34,7 +34,7 @@ def prepared(name: str, folder: Path) -> tuple[Checkpoint, TwoPartyPlan, np.ndar
         real = families.embedded(model, case["ids"], case["types"])
         hidden = np.concatenate([real, np.repeat(real[:1], PADDING, axis=0)])
         mask = (np.arange(len(hidden)) < len(real)).astype(np.float64)
-    plan = make_two_party_plan(model, Wish(tokens=len(hidden), hidden_states=[(hidden, mask)]))
+    plan = make_two_party_plan(model, PlanRequest(tokens=len(hidden), hidden_states=[(hidden, mask)]))
     return model, plan, hidden, mask
 
 

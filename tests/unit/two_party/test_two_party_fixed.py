@@ -18,7 +18,7 @@ from tacita.blocks.floats import FUNCTIONS, FloatTensors
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.texts.embed import padded_words
 from tacita.texts.embedding import WORDS
 from tacita.two_party.arithmetic import functions, residues
@@ -207,7 +207,9 @@ def test_ranges_count_their_bits() -> None:
 def logits(
     checkpoint: Checkpoint, texts: list[str], tokens: int, formats: Formats | None = None, calibration=None
 ):
-    plan = make_two_party_plan(checkpoint, Wish(tokens=tokens, texts=calibration or texts, formats=formats))
+    plan = make_two_party_plan(
+        checkpoint, PlanRequest(tokens=tokens, texts=calibration or texts, formats=formats)
+    )
     samples = [embed(checkpoint, text, tokens) for text in texts]
     hidden, mask = (np.stack(parts) for parts in zip(*samples, strict=True))
     ops = FixedTensors(plan.formats, plan.bounds, Weights(checkpoint.tensors), mask)
@@ -237,7 +239,7 @@ def test_a_hidden_embedding_keeps_the_answers(norm: bool) -> None:
     checkpoint = make_random_checkpoint(labels=())
     checkpoint = replace(checkpoint, config=replace(checkpoint.config, embedding_norm=norm))
     texts = ["a fine film", "the plot is dull , dull , dull", "never boring"]
-    plan = make_two_party_plan(checkpoint, Wish(tokens=16, texts=texts, embeddings="hidden"))
+    plan = make_two_party_plan(checkpoint, PlanRequest(tokens=16, texts=texts, embeddings="hidden"))
     rows = [padded_words(checkpoint, text, 16) for text in texts]
     words = np.stack([checkpoint.tensors[WORDS][ids] for ids, _ in rows])
     ops = FixedTensors(
@@ -259,7 +261,7 @@ def test_padding_changes_nothing_but_the_last_place() -> None:
 
 def test_values_outside_the_calibrated_ranges_are_counted_by_step() -> None:
     checkpoint = make_random_checkpoint(layers=1)
-    plan = make_two_party_plan(checkpoint, Wish(tokens=16, texts=["a fine film"]))
+    plan = make_two_party_plan(checkpoint, PlanRequest(tokens=16, texts=["a fine film"]))
     narrow = replace(plan.bounds, functions=plan.bounds.functions | {"layer0.feed_forward": (-0.01, 0.01)})
     hidden, mask = embed(checkpoint, "the plot is dull", 16)
     ops = FixedTensors(plan.formats, narrow, Weights(checkpoint.tensors), mask)

@@ -14,7 +14,7 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError, FileError
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.json_fields import canonical
 from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.limits import texts_of_a_key
@@ -37,7 +37,7 @@ def known() -> Iterator[None]:
 
 
 def plan_of(model: Checkpoint) -> TwoPartyPlan:
-    return make_two_party_plan(model, Wish(tokens=12, texts=TEXTS))
+    return make_two_party_plan(model, PlanRequest(tokens=12, texts=TEXTS))
 
 
 def integers(plan: TwoPartyPlan, model: Checkpoint, text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -166,5 +166,5 @@ def test_a_function_without_a_protocol_is_refused_by_name(monkeypatch: pytest.Mo
     """Before anything is calibrated."""
     monkeypatch.setattr("tacita.two_party.planning.calibrate", None)
     with pytest.raises(CheckpointError, match=r"h0\.mlp has the function 'sine'") as caught:
-        make_two_party_plan(newer_encoder.checkpoint(activation="sine"), Wish(tokens=12, texts=TEXTS))
+        make_two_party_plan(newer_encoder.checkpoint(activation="sine"), PlanRequest(tokens=12, texts=TEXTS))
     assert "gelu_tanh" in caught.value.hint

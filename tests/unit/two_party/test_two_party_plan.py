@@ -18,7 +18,7 @@ from tacita.checkpoint.texts import load_texts
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import CheckpointError, FileError, PlanError, ShapeError
 from tacita.models.shared.retrained import Retrained
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.json_fields import canonical
 from tacita.schemes.base import silent
 from tacita.schemes.choose import choose_plan
@@ -32,7 +32,7 @@ TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 
 @pytest.fixture(scope="module")
 def plan() -> TwoPartyPlan:
-    return make_two_party_plan(make_random_checkpoint(), Wish(tokens=16, texts=TEXTS))
+    return make_two_party_plan(make_random_checkpoint(), PlanRequest(tokens=16, texts=TEXTS))
 
 
 def test_the_plan_survives_the_wire(plan: TwoPartyPlan) -> None:
@@ -56,7 +56,7 @@ def sharper(model: Checkpoint, layer: int, factor: float) -> Checkpoint:
 
 def test_heads_with_peaked_scores_are_not_tempered() -> None:
     sharp = sharper(make_random_checkpoint(layers=1), 0, 40.0)
-    plan = make_two_party_plan(sharp, Wish(tokens=16, texts=TEXTS))
+    plan = make_two_party_plan(sharp, PlanRequest(tokens=16, texts=TEXTS))
     assert plan.bounds.attention["layer0.attention"].scores[1] > 50.0
 
 
@@ -65,7 +65,7 @@ def test_scores_whose_exponentials_are_no_doubles_are_answered_as_by_floats() ->
     known = load(DEFAULT_MODEL)
     vectors = from_tensors(replace(known.config, pooling="mean", labels=()), known.tensors, known.tokenizer)
     sharp, texts = sharper(vectors, 1, 300.0), load_texts()
-    plan = make_two_party_plan(sharp, Wish(tokens=48, texts=texts[:100]))
+    plan = make_two_party_plan(sharp, PlanRequest(tokens=48, texts=texts[:100]))
     assert plan.bounds.attention["layer1.attention"].scores[0] < -745.0
     for text in texts[100:130]:
         sample = embed(sharp, text, 48)
@@ -79,9 +79,9 @@ def test_scores_whose_exponentials_are_no_doubles_are_answered_as_by_floats() ->
 @pytest.mark.parametrize("factor", [1e6, 1e300])
 def test_a_model_beyond_doubles_is_planned_or_refused_in_a_line(scheme: str, factor: float) -> None:
     sharp = sharper(make_random_checkpoint(), 1, factor)
-    wish = Wish(tokens=16, texts=TEXTS, scheme=scheme, preset="insecure_toy_n11")
+    request = PlanRequest(tokens=16, texts=TEXTS, scheme=scheme, preset="insecure_toy_n11")
     with pytest.raises((CheckpointError, FitError, PlanError)) as caught:
-        choose_plan(sharp, wish)
+        choose_plan(sharp, request)
     assert "\n" not in str(caught.value)
 
 
@@ -161,7 +161,7 @@ def test_ranges_that_do_not_fit_are_found_at_conversion() -> None:
     big["encoder.layer.1.output.LayerNorm.bias"] = big["encoder.layer.1.output.LayerNorm.bias"] + 1e10
     with pytest.raises(CheckpointError, match=r"layer1\.norm2: magnitude"):
         make_two_party_plan(
-            from_tensors(checkpoint.config, big, checkpoint.tokenizer), Wish(tokens=16, texts=TEXTS)
+            from_tensors(checkpoint.config, big, checkpoint.tokenizer), PlanRequest(tokens=16, texts=TEXTS)
         )
 
 
@@ -172,9 +172,9 @@ def test_retrained_models_are_refused() -> None:
         replace(checkpoint.config, retrained=batch), checkpoint.tensors, checkpoint.tokenizer
     )
     with pytest.raises(CheckpointError, match="retrained"):
-        make_two_party_plan(retrained, Wish(tokens=16, texts=TEXTS))
+        make_two_party_plan(retrained, PlanRequest(tokens=16, texts=TEXTS))
 
 
 def test_too_many_tokens_are_refused() -> None:
     with pytest.raises(ShapeError, match="64 positions"):
-        make_two_party_plan(make_random_checkpoint(), Wish(tokens=128, texts=TEXTS))
+        make_two_party_plan(make_random_checkpoint(), PlanRequest(tokens=128, texts=TEXTS))

@@ -16,7 +16,7 @@ import pytest
 from tacita import api
 from tacita.blocks.weights import Weights
 from tacita.errors import FileError, PlanError
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.texts.embed import embed
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.plan.plan import TwoPartyPlan
@@ -36,7 +36,7 @@ ROTARY = ("modernbert", "nanoguard")  # families whose rows are turned by their 
 @pytest.fixture(scope="module")
 def plan() -> TwoPartyPlan:
     """Of the default model."""
-    return make_two_party_plan(api.load(), Wish(tokens=16))
+    return make_two_party_plan(api.load(), PlanRequest(tokens=16))
 
 
 def test_a_program_is_small_and_has_one_spelling(plan: TwoPartyPlan) -> None:
@@ -144,7 +144,7 @@ def test_other_bytes_are_refused(plan: TwoPartyPlan) -> None:
 
 
 def test_what_has_no_steps_is_refused(plan: TwoPartyPlan) -> None:
-    hidden = make_two_party_plan(api.load(), Wish(tokens=16, embeddings="hidden"))
+    hidden = make_two_party_plan(api.load(), PlanRequest(tokens=16, embeddings="hidden"))
     with pytest.raises(PlanError, match="hidden embedding"):
         program_of(hidden)
 

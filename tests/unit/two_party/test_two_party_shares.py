@@ -19,7 +19,7 @@ from tacita.blocks.floats import FUNCTIONS, FloatTensors
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.texts.embed import tokenize
 from tacita.two_party.arithmetic.base import BUMPED, AttentionBounds, Bounds, Formats, NormBounds
 from tacita.two_party.arithmetic.fixed import FixedTensors
@@ -309,7 +309,7 @@ def test_an_opened_mean_is_the_mean_and_takes_more_bytes(session: Session) -> No
 def test_a_random_model(session: Session, pooling: str, activation: str) -> None:
     checkpoint = make_random_checkpoint(pooling=pooling, activation=activation)
     text = "the plot is never boring"
-    plan = make_two_party_plan(checkpoint, Wish(tokens=12, texts=[text, "a fine film"]))
+    plan = make_two_party_plan(checkpoint, PlanRequest(tokens=12, texts=[text, "a fine film"]))
     by_shares, by_fixed, by_float = answers(session, plan, checkpoint, text)
     assert np.abs(by_shares - by_fixed).max() < 0.01
     assert np.abs(by_shares - by_float).max() < 0.03
@@ -319,7 +319,8 @@ def test_the_default_model(session: Session) -> None:
     checkpoint = api.load(api.DEFAULT_MODEL)
     text = "a film of quiet beauty"
     plan = make_two_party_plan(
-        checkpoint, Wish(tokens=16, texts=[text, "a waste of time", "it is neither good nor bad , only long"])
+        checkpoint,
+        PlanRequest(tokens=16, texts=[text, "a waste of time", "it is neither good nor bad , only long"]),
     )
     both(session, lambda party: party.native.reserve_cots(1_000_000, 1_000_000))
     before = sum(session[0].cost[name] for name in ("bytes_sent", "bytes_received"))
@@ -346,7 +347,7 @@ def test_a_session_gives_the_embedding_as_defined(pooling: str, normalise: bool)
     it itself."""
     checkpoint = make_random_checkpoint(layers=1, labels=(), pooling=pooling, normalise=normalise)
     plan, text = (
-        make_two_party_plan(checkpoint, Wish(tokens=8, texts=["a fine film", "the plot is dull"])),
+        make_two_party_plan(checkpoint, PlanRequest(tokens=8, texts=["a fine film", "the plot is dull"])),
         "a fine film",
     )
     ids, config = tokenize(checkpoint, text)[0], checkpoint.config

@@ -64,7 +64,7 @@ def test_a_client_that_leaves_ends_the_session() -> None:
 
 
 def test_a_client_that_refuses_its_own_text_is_no_error(tmp_path: Path) -> None:
-    """It hangs up without a word where the server waits for a wish."""
+    """It hangs up without a word where the server waits for a plan request."""
     server, (mine, theirs) = make_server(), ends()
     with ThreadPoolExecutor(1) as pool:
         serving = pool.submit(served, server, theirs)

@@ -80,13 +80,13 @@ def run(
     checkpoint = asked.load()
     problem = problem_of(checkpoint.config)
     labelled = read_labelled(data, real=problem == REGRESSION)[: limit or None]
-    examples = fitted(checkpoint, labelled, asked.wish.tokens)
+    examples = fitted(checkpoint, labelled, asked.request.tokens)
     spoiled = report_problems(data, [example.line for example in examples])
     if not (good := [example for example in examples if not example.line.problem]):
         raise typer.Exit(INCOMPLETE)
     texts = [example.line.text for example in good]
-    wish = asked.wish.calibrated_for(texts)
-    plan = planned(checkpoint, wish)
+    request = asked.request.calibrated_for(texts)
+    plan = planned(checkpoint, request)
     with (
         nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder,
         ExitStack() as stack,
@@ -108,7 +108,7 @@ def run(
     figures |= {"scheme": plan.scheme, "peak_rss_gb": peak_memory_gb()}
     figures["parameters"] = parameters(plan) if isinstance(plan, Plan) and figures["encrypted"] else None
     bad = [example.line for example in examples if example.line.problem]
-    calibrating = set(wish.texts or checkpoint.texts or load_texts())
+    calibrating = set(request.texts or checkpoint.texts or load_texts())
     figures["calibrated_on"] = sum(text in calibrating for text in texts)
     figures["rejected"] = [{"line": line.number, "error": line.problem} for line in bad]
     with reporting(json, figures):

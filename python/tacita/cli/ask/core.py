@@ -27,7 +27,7 @@ from tacita.cli.plans.making import planned
 from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run
 from tacita.cli.two_party import connect as connection
 from tacita.errors import InputError
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.files import Workdir
 from tacita.resources import peak_memory_gb
@@ -102,32 +102,33 @@ def ask(question: Question, asked: Asked, running: Running) -> Outcome:
         return _served(question, service, asked, running.json)
     if how := running.connection:
         return _connected(question, how, running.json)
-    require_allowed(asked.wish, running.backend.value, allow_insecure=running.allow_insecure)
+    require_allowed(asked.request, running.backend.value, allow_insecure=running.allow_insecure)
     checkpoint = asked.load()
     require_kind(question.verb, checkpoint.config, *question.others)
     question.suits(checkpoint.name, checkpoint.sha256)
     file, lines = question.file, question.lines
-    lines = checked(checkpoint, lines, asked.wish.tokens) if file else lines
+    lines = checked(checkpoint, lines, asked.request.tokens) if file else lines
     spoiled = report_problems(file, lines) if file else False
     if not (good := [line for line in lines if not line.problem]):
         raise typer.Exit(INCOMPLETE)
     began = time.monotonic()
-    plan = planned(checkpoint, _wish(asked.wish, good, several=file is not None))
+    plan = planned(checkpoint, _request_for(asked.request, good, several=file is not None))
     seconds = {"plan": time.monotonic() - began}
     if isinstance(plan, TwoPartyPlan) and running.backend is BackendName.ckks and not running.ray:
         with _own_server(plan, checkpoint, running.threads) as (target, whom):
             own = running.connection_to(target, whom)
             outcome = _connected(replace(question, lines=good), own, running.json)
         return replace(outcome, sha256=checkpoint.sha256, complete=outcome.complete and not spoiled)
-    results = _on_this_machine(plan, checkpoint, lines, question, running, seconds, asked.wish.link)
+    results = _on_this_machine(plan, checkpoint, lines, question, running, seconds, asked.request.link)
     answers = [(line, result.answer) for line, result in zip(good, results, strict=True)]
     return Outcome(answers, checkpoint.name, checkpoint.sha256, not spoiled)
 
 
-def _wish(wish: Wish, lines: Sequence[Line], *, several: bool) -> Wish:
-    """Returns the wish for these texts: calibrated for them, and with their number where it matters."""
-    wish = wish.calibrated_for([line.text for line in lines])
-    return replace(wish, inputs=len(lines) if several or wish.scheme else None)
+def _request_for(request: PlanRequest, lines: Sequence[Line], *, several: bool) -> PlanRequest:
+    """Returns the plan request for these texts: calibrated for them, and with their number where it
+    matters."""
+    request = request.calibrated_for([line.text for line in lines])
+    return replace(request, inputs=len(lines) if several or request.scheme else None)
 
 
 def _connected(question: Question, how: connection.Connection, json: Path | None) -> Outcome:
@@ -136,7 +137,7 @@ def _connected(question: Question, how: connection.Connection, json: Path | None
 
 
 def _served(question: Question, service: served.Served, asked: Asked, json: Path | None) -> Outcome:
-    results, complete, name = served.ask(question, service, asked.folder, asked.wish.scheme, json)
+    results, complete, name = served.ask(question, service, asked.folder, asked.request.scheme, json)
     return Outcome([(result.line, result.answer) for result in results], name, "", complete)
 
 

@@ -30,8 +30,8 @@ PlanFile = Annotated[Path | None, option("--plan", help="An existing plan; witho
 @asking()
 def run(asked: Asked, plan: PlanFile = None, memory: Memory = MEMORY_GB, json: Json = None) -> None:
     """Say what a run would cost."""
-    priced = load(plan) if plan is not None else planned(asked.load(), asked.wish)
-    inputs, link = asked.wish.inputs, asked.wish.link
+    priced = load(plan) if plan is not None else planned(asked.load(), asked.request)
+    inputs, link = asked.request.inputs, asked.request.link
     with reporting(json, scheme_of(priced.scheme).estimate(priced, inputs, link=link, memory=memory)):
         if isinstance(priced, Plan):
             show_stages(priced, memory)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tacita import api
-from tacita.api import Choice, Objective, Wish
+from tacita.api import Choice, Objective, PlanRequest
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, out, progress, several, shown
 from tacita.planning.calibrate.excesses import FAR, FEW
@@ -22,17 +22,17 @@ from tacita.schemes.registry import scheme_of
 CONNECTED = "needs a connection: `tacita serve` answers, `tacita classify --connect HOST:PORT` asks"
 
 
-def planned(model: Checkpoint, wish: Wish) -> AnyPlan:
+def planned(model: Checkpoint, request: PlanRequest) -> AnyPlan:
     """Makes a plan by this machine's prices unless others are wished, and says which; and in one line why,
     when the scheme or its packing was ours to choose. Raises what `choose_plan` raises, FileError for damaged
     prices."""
-    wish = replace(wish, prices=wish.prices or prices_here(wish.preset))
+    request = replace(request, prices=request.prices or prices_here(request.preset))
     with progress("plan") as report:
-        choice = api.choose_plan(model, wish, progress=report, processes=threads())
-    if wish.prices:
-        out.print(describe_prices(wish.prices), soft_wrap=True)
-    if AUTO in (wish.scheme_name, wish.packing):
-        out.print(why(choice, "scheme" if wish.scheme_name == AUTO else "packing"), soft_wrap=True)
+        choice = api.choose_plan(model, request, progress=report, processes=threads())
+    if request.prices:
+        out.print(describe_prices(request.prices), soft_wrap=True)
+    if AUTO in (request.scheme_name, request.packing):
+        out.print(why(choice, "scheme" if request.scheme_name == AUTO else "packing"), soft_wrap=True)
     return choice.plan
 
 

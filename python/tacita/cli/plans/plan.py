@@ -34,7 +34,7 @@ def run(context: typer.Context, asked: Asked, work: Work = WORK_DEFAULT, json: J
         return
     path = Workdir(work).plan
     with step("plan", json) as timed:
-        plan = planned(asked.load(), replace(asked.wish, salt=salt_beside(path)))
+        plan = planned(asked.load(), replace(asked.request, salt=salt_beside(path)))
         save(plan, path)
         timed.fields |= {"plan_hash": plan.hash, "scheme": plan.scheme, **_figures(plan)}
     texts_in = f" for a batch of {plan.batch}" if plan.batch > 1 else ""

@@ -55,10 +55,10 @@ def run(
 
 def _make(asked: Asked, path: Path) -> tuple[Plan, Checkpoint]:
     """Makes a plan that can be published, and writes its file. Raises InputError for one of two parties."""
-    if asked.wish.scheme == BUMBLEBEE:
+    if asked.request.scheme == BUMBLEBEE:
         raise unpublished(BUMBLEBEE)
     checkpoint = asked.load()
-    plan = planned(checkpoint, replace(asked.wish, salt=salt_beside(path)))
+    plan = planned(checkpoint, replace(asked.request, salt=salt_beside(path)))
     if not isinstance(plan, Plan):
         raise unpublished(plan.scheme)
     save(plan, path)

@@ -245,13 +245,13 @@ def _ip_address(given: str) -> str:
 def _offers(asked: Asked, service: Serving, checkpoint: Checkpoint) -> Offers:
     from tacita.server.core.offers import offers_of
 
-    wish = replace(asked.wish, preset=service.preset)
+    request = replace(asked.request, preset=service.preset)
     with progress("plan") as report:
         return offers_of(
             checkpoint,
             asked.folder,
             service.schemes,
-            wish,
+            request,
             service.data,
             report,
             insecure=service.allow_insecure,

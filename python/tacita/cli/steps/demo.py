@@ -39,7 +39,7 @@ def run(
     allow_insecure: Insecure = False,
 ) -> None:
     """Encrypt sentences, classify them on a server that cannot read them, decrypt the answers."""
-    if (scheme := REGISTRY.get(asked.wish.scheme_name)) and scheme.connected:
+    if (scheme := REGISTRY.get(asked.request.scheme_name)) and scheme.connected:
         raise InputError(
             f"demo: {scheme.name} passes no files, which is what the demo's steps do",
             hint=f"tacita classify TEXT --scheme {scheme.name} runs both of its sides here",
@@ -74,10 +74,10 @@ def run(
 
 def _planning(asked: Asked) -> list[str]:
     """The options of `tacita plan`."""
-    wish = asked.wish
-    options = ["--scheme", wish.scheme_name, "--tokens", str(wish.tokens), "--preset", wish.preset]
+    request = asked.request
+    options = ["--scheme", request.scheme_name, "--tokens", str(request.tokens), "--preset", request.preset]
     options += ["--pooling", asked.pooling.value] if asked.pooling else []
-    return options + (["--packing", wish.packing] if wish.packing else [])
+    return options + (["--packing", request.packing] if request.packing else [])
 
 
 def _classify(steps: _Steps, plan: Plan, model: Checkpoint, sentence: str, number: int) -> Classified:

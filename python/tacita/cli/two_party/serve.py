@@ -136,7 +136,7 @@ def run(
             "--once": once,
             "--profile": profile,
         }
-        bare |= {"--hidden-embeddings": not public_embeddings, "--scheme": asked.wish.scheme}
+        bare |= {"--hidden-embeddings": not public_embeddings, "--scheme": asked.request.scheme}
         _require_none(bare | {"--documents": asked.documents, "--pooling": asked.pooling})
         own = identity(
             service.address[0],
@@ -146,7 +146,7 @@ def run(
             plain=insecure_plain_tcp,
         )
         return over_https(asked, service, own, name or [], threads, clients)
-    _require_connected(asked.wish.scheme or BUMBLEBEE)
+    _require_connected(asked.request.scheme or BUMBLEBEE)
     own = identity(host, identity_of(certificate, key), new_certificate, name or [], plain=insecure_plain_tcp)
     _require_known_clients(public_embeddings, client_ca, insecure_any_client)
     raise_descriptors()
@@ -154,9 +154,9 @@ def run(
     embeddings = "published" if public_embeddings else "hidden"
     checkpoint = asked.load()
     link = LinkSpeed(1e6 * bandwidth, 0.0)
-    wish = replace(asked.wish, scheme=BUMBLEBEE, embeddings=embeddings, link=link)
+    request = replace(asked.request, scheme=BUMBLEBEE, embeddings=embeddings, link=link)
     with progress("calibrate") as report:
-        plan = api.plan(checkpoint, wish, progress=report)
+        plan = api.plan(checkpoint, request, progress=report)
     assert isinstance(plan, TwoPartyPlan)  # as its scheme says
     caps = SessionLimits(1 if once else clients, clients_per_address, max_texts)
     limits = limits_of(plan, bits_per_second=1e6 * bandwidth, crowding=caps.sessions / cores)

@@ -23,7 +23,7 @@ class Samples:
     """Texts that fit and given states as (hidden, mask) pairs, numbered through; texts are embedded again at
     each use.
 
-    behind: ids of a decoder's public beginning (`Wish.begin`), which stand before each text.
+    behind: ids of a decoder's public beginning (`PlanRequest.begin`), which stand before each text.
     padded: tokens to which texts are padded, as a client does; None for texts as they are. Padding's rows
     are like those of the first token, unless attention knows positions and is not causal.
     """

@@ -1,7 +1,7 @@
 """What a service offers: the plans of its models, made once and kept, and what clients are told of them.
 
 A plan is kept in the data folder because its hash must not change: clients' keys belong to it. It is made
-again when the model, the wish or the release is another; then clients make new keys.
+again when the model, the plan request or the release is another; then clients make new keys.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.errors import InputError, PlanError
 from tacita.planning.client import described
-from tacita.planning.wish import Wish
+from tacita.planning.request import PlanRequest
 from tacita.plans import engine, wire
 from tacita.plans.envelope import most_bytes
 from tacita.plans.files import Workdir, write_text
@@ -110,7 +110,7 @@ def offers_of(
     model: Checkpoint,
     source: Path,
     schemes: Sequence[str],
-    wish: Wish,
+    request: PlanRequest,
     data: Path,
     report: Report,
     *,
@@ -122,7 +122,7 @@ def offers_of(
     named: dict[tuple[str, str], Offered] = {}
     for scheme in schemes:
         folder = data / FOLDER / name / scheme
-        plan = _plan(model, replace(wish, scheme=scheme), folder, report)
+        plan = _plan(model, replace(request, scheme=scheme), folder, report)
         if isinstance(plan, Plan):
             engine.require_secure(plan.parameters, allow_insecure=insecure)
         named[name, scheme] = Offered(plan, folder, source, model.sha256, _offer(plan, model, folder))
@@ -147,23 +147,23 @@ def public_name(name: str) -> str:
     return letters[:100] or "model"
 
 
-def _plan(model: Checkpoint, wish: Wish, folder: Path, report: Report) -> AnyPlan:
+def _plan(model: Checkpoint, request: PlanRequest, folder: Path, report: Report) -> AnyPlan:
     made_of, path = folder / MADE_OF, Workdir(folder).plan
-    wanted = _made_of(model, wish)
+    wanted = _made_of(model, request)
     if path.exists() and made_of.exists() and made_of.read_text(encoding="utf-8") == wanted:
         return base.load(path)
-    plan = api.plan(model, wish, progress=report)
+    plan = api.plan(model, request, progress=report)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     base.save(plan, path)
     write_text(made_of, wanted)
     return plan
 
 
-def _made_of(model: Checkpoint, wish: Wish) -> str:
+def _made_of(model: Checkpoint, request: PlanRequest) -> str:
     """Returns as text what a plan follows from."""
-    fields: dict[str, Any] = {name: repr(value) for name, value in vars(wish).items()}
-    fields["texts"] = hashlib.sha256(repr(wish.texts).encode()).hexdigest()
-    return json.dumps({"release": __version__, "model": model.sha256, "wish": fields}, sort_keys=True)
+    fields: dict[str, Any] = {name: repr(value) for name, value in vars(request).items()}
+    fields["texts"] = hashlib.sha256(repr(request.texts).encode()).hexdigest()
+    return json.dumps({"release": __version__, "model": model.sha256, "plan_request": fields}, sort_keys=True)
 
 
 def _offer(plan: AnyPlan, model: Checkpoint, folder: Path) -> wire.Offer:

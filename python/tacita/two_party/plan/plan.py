@@ -45,7 +45,7 @@ class TwoPartyPlan:
     nodes. magnitudes: of what each node gives or takes. answer: bound of a logit, or of the pooled vector
     before the client normalises it. decimals: logits are rounded to. correlations: kind of the correlated
     transfers of a session (see `two_party.plan.correlations`). begin: tokens of a decoder's public beginning
-    (`Wish.begin`). pace: see `cost.seconds`; no part of the file, and 1 at who reads it.
+    (`PlanRequest.begin`). pace: see `cost.seconds`; no part of the file, and 1 at who reads it.
     """
 
     name: str

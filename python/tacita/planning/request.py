@@ -1,9 +1,9 @@
-"""What a plan is wished to be: one frozen object that every function on the way to a plan passes on.
+"""What is asked of a plan: one frozen object that every function on the way to a plan passes on.
 
->>> wish = Wish(tokens=16, inputs=40)
->>> (wish.scheme_name, wish.goal.value)    # named by nobody, so meant by the number of texts
+>>> request = PlanRequest(tokens=16, inputs=40)
+>>> (request.scheme_name, request.goal.value)    # named by nobody, so meant by the number of texts
 ('auto', 'throughput')
->>> Wish(scheme="thorn")
+>>> PlanRequest(scheme="thorn")
 Traceback (most recent call last):
 tacita.errors.InputError: no scheme 'thorn'
 
@@ -47,9 +47,9 @@ class Objective(StrEnum):
 
 
 def require_fields(names: Collection[str], others: Collection[str]) -> None:
-    """Raises TypeError for a keyword that is no field of a wish and none of the others, with the nearest
-    name."""
-    allowed = {each.name for each in fields(Wish)} | set(others)
+    """Raises TypeError for a keyword that is no field of a plan request and none of the others, with the
+    nearest name."""
+    allowed = {each.name for each in fields(PlanRequest)} | set(others)
     for name in names:
         if name not in allowed:
             near = get_close_matches(name, allowed, 1)
@@ -65,7 +65,7 @@ def objective_of(name: str) -> Objective:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class PlanRequest:
     """What all schemes read comes first, then what those on ciphertexts read, then what two parties read.
 
     tokens: of every text, padding included. scheme: thor (one text a request), leaf (the same, activations
@@ -83,7 +83,7 @@ class Wish:
     leaf's activations the cheaper) or "thor", whose softmax takes packing multidiagonal. accuracy: stated
     errors of these.
     prices: used on the ring that they are of; default the shipped table for the ring, else formulas.
-    salt: of the commitment to the weights, by default a fresh one; with the same one the same wish gives
+    salt: of the commitment to the weights, by default a fresh one; with the same one the same request gives
     the same plan.
 
     embeddings: "published" or "hidden". formats: of fixed-point numbers. begin: of decoders, a text before
@@ -135,7 +135,7 @@ class Wish:
         if self.cache:
             _require_cache(self.scheme_name, self.packing)
 
-    def calibrated_for(self, texts: Sequence[Text]) -> Wish:
+    def calibrated_for(self, texts: Sequence[Text]) -> PlanRequest:
         """Returns the request for these texts: where there are pairs among them and only single texts to
         calibrate on, those are paired with their neighbours. A second text has a token type of its own, which
         no single text shows."""
@@ -190,7 +190,7 @@ class Wish:
 
 
 class Fields(TypedDict, total=False):
-    """The fields of a wish but its scheme, as keywords of a call."""
+    """The fields of a plan request but its scheme, as keywords of a call."""
 
     tokens: int
     inputs: int | None

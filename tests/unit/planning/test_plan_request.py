@@ -1,4 +1,4 @@
-"""A wish: what is meant where nothing was named, what is refused, and that keywords of calls are its
+"""A plan request: what is meant where nothing was named, what is refused, and that keywords of calls are its
 fields.
 """
 
@@ -13,17 +13,17 @@ from random_checkpoint import make_random_checkpoint
 from tacita import api
 from tacita.approx.variants.functions import Functions
 from tacita.errors import InputError
-from tacita.planning.wish import Fields, Objective, Wish
+from tacita.planning.request import Fields, Objective, PlanRequest
 from tacita.plans.presets import PRESETS
 from tacita.two_party.arithmetic.base import Formats
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good"]
 
 
-def test_the_keywords_of_a_call_are_the_fields_of_a_wish() -> None:
-    fields = get_type_hints(Wish)
+def test_the_keywords_of_a_call_are_the_fields_of_a_plan_request() -> None:
+    fields = get_type_hints(PlanRequest)
     assert get_type_hints(Fields) == {name: kind for name, kind in fields.items() if name != "scheme"}
-    assert {field.name for field in dataclasses.fields(Wish)} == set(fields)
+    assert {field.name for field in dataclasses.fields(PlanRequest)} == set(fields)
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def test_the_keywords_of_a_call_are_the_fields_of_a_wish() -> None:
     ],
 )
 def test_what_is_meant_where_nothing_was_named(fields: dict[str, Any], scheme: str, goal: Objective) -> None:
-    wish = Wish(**fields)
-    assert (wish.scheme_name, wish.goal) == (scheme, goal)
+    request = PlanRequest(**fields)
+    assert (request.scheme_name, request.goal) == (scheme, goal)
 
 
-def test_what_is_meant_follows_a_changed_wish() -> None:
-    assert dataclasses.replace(Wish(), inputs=2).scheme_name == "auto"
+def test_what_is_meant_follows_a_changed_request() -> None:
+    assert dataclasses.replace(PlanRequest(), inputs=2).scheme_name == "auto"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_names_and_sizes_that_there_are_not_are_refused(
     fields: dict[str, Any], message: str, hint: str
 ) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        Wish(**fields)
+        PlanRequest(**fields)
     assert hint in caught.value.hint
 
 
@@ -90,40 +90,40 @@ def test_names_and_sizes_that_there_are_not_are_refused(
     ],
 )
 def test_schemes_and_packings_to_plan(fields: dict[str, Any], wanted: list[tuple[str, str | None]]) -> None:
-    assert list(Wish(**fields).wanted) == wanted
+    assert list(PlanRequest(**fields).wanted) == wanted
 
 
 def test_a_scheme_has_an_activation_of_its_own_unless_one_is_named() -> None:
-    assert Wish().variants == Functions()
-    assert Wish(scheme="leaf").variants == Functions(activation="leaf")
-    assert Wish(scheme="leaf", functions="moai").variants == Functions.of("moai")
-    assert Wish(scheme="auto").variants == Wish(scheme="bumblebee").variants == Functions()
+    assert PlanRequest().variants == Functions()
+    assert PlanRequest(scheme="leaf").variants == Functions(activation="leaf")
+    assert PlanRequest(scheme="leaf", functions="moai").variants == Functions.of("moai")
+    assert PlanRequest(scheme="auto").variants == PlanRequest(scheme="bumblebee").variants == Functions()
 
 
 def test_two_parties_have_no_packing() -> None:
     with pytest.raises(InputError, match="scheme bumblebee on packing 'rows'"):
-        Wish(scheme="bumblebee", packing="rows")
+        PlanRequest(scheme="bumblebee", packing="rows")
 
 
 def test_a_preset_is_a_ring_or_several() -> None:
-    assert list(Wish(preset="n16").rings) == [PRESETS["n16"]]
-    assert len(Wish(preset="leveled").rings) > 1
+    assert list(PlanRequest(preset="n16").rings) == [PRESETS["n16"]]
+    assert len(PlanRequest(preset="leveled").rings) > 1
 
 
-def test_a_wish_keeps_no_list_that_others_can_change() -> None:
+def test_a_plan_request_keeps_no_list_that_others_can_change() -> None:
     texts = list(TEXTS)
-    wish = Wish(texts=texts)
+    request = PlanRequest(texts=texts)
     texts.clear()
-    assert wish.texts == tuple(TEXTS)
-    assert hash(wish) == hash(Wish(texts=TEXTS))
+    assert request.texts == tuple(TEXTS)
+    assert hash(request) == hash(PlanRequest(texts=TEXTS))
 
 
-def test_keywords_make_a_wish_or_change_one() -> None:
+def test_keywords_make_a_plan_request_or_change_one() -> None:
     model, salt = make_random_checkpoint(layers=1), "ab" * 32
-    wish = Wish(tokens=16, preset="insecure_toy_n10", texts=TEXTS, salt=salt)
-    made = api.plan(model, wish)
+    request = PlanRequest(tokens=16, preset="insecure_toy_n10", texts=TEXTS, salt=salt)
+    made = api.plan(model, request)
     assert made == api.plan(model, tokens=16, preset="insecure_toy_n10", texts=TEXTS, salt=salt)
-    assert api.plan(model, wish, tokens=32, scheme="arion").hash != made.hash
-    assert (api.plan(model, wish, scheme="bumblebee").scheme, made.scheme) == ("bumblebee", "thor")
+    assert api.plan(model, request, tokens=32, scheme="arion").hash != made.hash
+    assert (api.plan(model, request, scheme="bumblebee").scheme, made.scheme) == ("bumblebee", "thor")
     with pytest.raises(TypeError, match="speed"):
-        api.plan(model, wish, speed=2)  # type: ignore[call-overload]
+        api.plan(model, request, speed=2)  # type: ignore[call-overload]

@@ -21,12 +21,11 @@ import statistical_max
 from figures import replaced
 from statistical_shift import shift_cost
 
-from tacita.approx import fit
+from tacita.approx import exp, fit, inverse, rsqrt
 from tacita.approx.activations import gelu
-from tacita.approx.exponentials import exp, exp_limit
-from tacita.approx.inverses import inverse, inverse_newton, rsqrt
 from tacita.approx.poly import chebyshev_spec, series_depth, series_multiplications
 from tacita.approx.spec import Spec, free_depth
+from tacita.approx.variants import arion, moai
 from tacita.approx.variants.functions import FITS, Functions
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.reference import reference
@@ -153,7 +152,7 @@ def named(calibration: Calibration, end: str) -> list[str]:
 
 
 def moai_exp(layers: Sequence[AttentionCalibration]) -> Measured:
-    found = [exp_limit.limit(c.scores, 7, shift=c.shift) for c in layers]
+    found = [moai.limit(c.scores, 7, shift=c.shift) for c in layers]
     errors = [_worst(s.numpy, lambda x, s=s: exp.exact(x, s.shift), s.interval) for s in found]
     return Measured("(1 + x/128)^128", free_depth(found[0]), found[0].multiplications(), max(errors))
 
@@ -172,7 +171,7 @@ def moai_inverse(layers: Sequence[AttentionCalibration]) -> Measured:
 def arion_inverse(layers: Sequence[AttentionCalibration]) -> Measured:
     """On the sums, which is what the paper's circuit sees."""
     domain = (0.02, 400.0)
-    spec = inverse_newton.series_spec(domain, domain, 255, 2)
+    spec = arion.series_spec(domain, domain, 255, 2)
     error = max(_worst(spec.numpy, inverse.exact, c.sums, relative=True) for c in layers)
     return Measured("degree 255 on [0.02, 400], 2 steps", free_depth(spec), spec.multiplications(), error)
 

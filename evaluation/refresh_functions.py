@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacita.approx import fourier
-from tacita.approx.activations import gelu, gelu_refreshed
-from tacita.approx.exponentials import exp
+from tacita.approx import exp, fourier
+from tacita.approx.activations import WIDE, gelu, gelu_refreshed
 from tacita.approx.fit import Array, Interval
 from tacita.approx.spec import Spec
 from tacita.packings.stored import Stored, apply, output_bound
@@ -50,7 +49,7 @@ def rows() -> Iterator[Row]:
         name, on = f"GELU [{low:g}, {high:g}]", (low, high)
         yield Row(name, "polynomial", gelu.exact, gelu.fit(on, error))
         yield Row(name, "refresh", gelu.exact, fourier.fit("gelu", gelu.exact, on, on, error))
-    wide: Interval = gelu_refreshed.WIDE
+    wide: Interval = WIDE
     name = f"GELU [{wide[0]:g}, {wide[1]:g}]"
     yield Row(name, "refresh", gelu.exact, gelu_refreshed.fit((-8.0, 8.0), 2e-3))
     nats = (-28.0, 0.0)

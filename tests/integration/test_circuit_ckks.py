@@ -10,7 +10,7 @@ import tiny
 from circuits import build_circuit
 from greedy import run_greedily
 
-from tacita.approx.inverses import inverse
+from tacita.approx import inverse
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.sim import SimBackend
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tacita.approx import exp, inverse, rsqrt
 from tacita.approx.activations import gelu, relu, tanh
-from tacita.approx.exponentials import exp
-from tacita.approx.inverses import inverse, rsqrt
 from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function, function_of
 from tacita.checkpoint import Checkpoint, from_tensors

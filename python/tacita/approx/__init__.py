@@ -1,20 +1,18 @@
-"""Polynomial approximations of exp, 1/x, 1/sqrt, GELU, tanh, ReLU, softmax and comparisons, one file each.
+"""Polynomial approximations of exp, 1/x, 1/sqrt, activations, softmax and comparisons.
 
     spec = gelu.fit((-8.0, 8.0), error=1e-3)  # calibrated interval -> frozen Spec, stored in the plan as JSON
     y = spec.evaluate(be, ct)                 # on any Backend
     spec.numpy(x)                             # its float64 value
     spec.depth()                              # its levels
-    gelu.candidates((-8.0, 8.0))              # several (depth, products, error) for the placement to pick
-    from
+    gelu.candidates((-8.0, 8.0))              # several (depth, products, error) to choose from
 
-`arion` and `moai` hold the papers' choices for the same functions, `power` and `constant` those of retrained
-models. `from_dict` rebuilds any Spec. All kinds are imported here, so that they are registered.
+`arion` and `moai` hold the papers' choices for the same functions, `retrained` those of retrained models.
+`from_dict` rebuilds any Spec. All kinds are imported here, so that they are registered.
 """
 
+from tacita.approx import exp, inverse, retrained, rsqrt, softmax
 from tacita.approx.activations import gelu, relu, tanh
-from tacita.approx.exponentials import exp, power, softmax
 from tacita.approx.fit import FitError
-from tacita.approx.inverses import constant, inverse, rsqrt
 from tacita.approx.spec import Spec, choose, free_depth, from_dict, pareto
 from tacita.approx.variants import arion, moai
 
@@ -23,7 +21,6 @@ __all__ = [
     "Spec",
     "arion",
     "choose",
-    "constant",
     "exp",
     "free_depth",
     "from_dict",
@@ -31,8 +28,8 @@ __all__ = [
     "inverse",
     "moai",
     "pareto",
-    "power",
     "relu",
+    "retrained",
     "rsqrt",
     "softmax",
     "tanh",

@@ -1,4 +1,4 @@
-"""Polynomial fits in the Chebyshev basis: interpolation, weighted least squares, Remez.
+"""Polynomial fits in the Chebyshev basis: interpolation, Remez.
 
 First step of every approximation: a float64 function on a domain becomes the coefficients c of
 p(x) = sum_k c_k T_k(u), where u = (2x - lo - hi) / (hi - lo) maps the domain to [-1, 1], and a *measured*
@@ -62,18 +62,6 @@ def interpolate(f: Function, domain: Interval, degree: int, weight: Function | N
     values = f(from_unit(nodes, domain))
     coefficients = 2.0 / (degree + 1) * chebyshev.chebvander(nodes, degree).T @ values
     coefficients[0] /= 2.0
-    return _measure(f, domain, coefficients, weight)
-
-
-def least_squares(f: Function, domain: Interval, degree: int, weight: Function | None = None) -> Fit:
-    """Minimises the sum of (weight * (f - p))^2 over a Chebyshev-spaced grid: smoother than Remez when f has
-    a corner."""
-    check_interval("least_squares", domain)
-    u = _grid(degree)
-    x = from_unit(u, domain)
-    w = np.ones_like(x) if weight is None else weight(x)
-    matrix = chebyshev.chebvander(u, degree) * w[:, None]
-    coefficients = np.asarray(np.linalg.lstsq(matrix, w * f(x), rcond=None)[0], dtype=np.float64)
     return _measure(f, domain, coefficients, weight)
 
 

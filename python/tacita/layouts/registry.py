@@ -58,7 +58,7 @@ class Rules:
 
     rotations: ways to rotate in attention. lanes: to choose from, the most first. row_estimates: what
     attention may take from the scores of each row. two_phases: whether it may find softmax in
-    two (`approx.exponentials.softmax`). refreshes: whether a function may be computed by a bootstrap
+    two (`approx.softmax`). refreshes: whether a function may be computed by a bootstrap
     (`approx.fourier`). steps: whether a text may be asked row by row (`rows.steps`).
     check(slots, tokens, lanes) raises ShapeError;
     texts(slots, tokens, lanes) is the size of a request.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.approx.exponentials import softmax
+from tacita.approx import softmax
 from tacita.approx.spec import Spec
 from tacita.blocks import sequence
 from tacita.blocks.base import EVERYWHERE, Norm, Powers, Reach

@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from tacita.approx import exp, inverse, retrained, rsqrt, softmax
 from tacita.approx.activations import gelu, gelu_tanh, relu, relu_squared, silu, tanh
-from tacita.approx.exponentials import exp, power, softmax
-from tacita.approx.inverses import constant, inverse, rsqrt
 from tacita.approx.spec import Spec
 from tacita.blocks import sequence
 from tacita.blocks.base import Attention, FeedForward, Norm, Powers
@@ -179,10 +178,10 @@ def _attention(
     attended = _bound([trace[f"{name}.context"] for trace in traces])
     if isinstance(node.weights, Powers):
         p = node.weights
-        largest = power.top((low, high), p.offset) ** p.power
-        even = constant.fit("inverse", (-1.0, 1.0), largest / p.denominator)
+        largest = retrained.top((low, high), p.offset) ** p.power
+        even = retrained.constant_spec("inverse", (-1.0, 1.0), largest / p.denominator)
         context = attended * p.denominator / largest
-        return AttentionSpecs(power.fit((low, high), p.offset, p.power), even, context, attended)
+        return AttentionSpecs(retrained.power_spec((low, high), p.offset, p.power), even, context, attended)
     if two_phases:
         return _two_phases(
             (low, high),
@@ -225,7 +224,7 @@ def _norm(name: str, node: Norm, traces: Sequence[dict[str, Array]]) -> NormSpec
     span = float(variance.min()) / 1.5, float(variance.max()) * 1.5
     spec: Spec = rsqrt.fit(span, ERROR)
     if node.deviation is not None:
-        spec = constant.fit("rsqrt", span, 1.0 / node.deviation)
+        spec = retrained.constant_spec("rsqrt", span, 1.0 / node.deviation)
     centred, result = (_bound([trace[f"{name}.{key}"] for trace in traces]) for key in ("centred", "result"))
     return NormSpecs(spec, centred, result)
 

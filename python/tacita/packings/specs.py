@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 from tacita.approx.comparison import Comparison
-from tacita.approx.exponentials.softmax import TwoPhases
 from tacita.approx.row_estimate import RowEstimate
+from tacita.approx.softmax import TwoPhases
 from tacita.approx.spec import Spec, from_dict
 from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function, Node
@@ -37,7 +37,7 @@ class AttentionSpecs:
     context: bound of |mean_j exp_ij V_j|. attended: the same after it is normalised. rows: taken from the
     scores before exp, whose interval is after it; None for most, and for packings that cannot.
 
-    first: where softmax has two phases (`approx.exponentials.softmax`), of the row means of exp; then exp is
+    first: where softmax has two phases (`approx.softmax`), of the row means of exp; then exp is
     of half the scores, and inverse of the row sums of squares. room, steepest: what those are stored over.
     None, and absent from the data, where it has one.
     """

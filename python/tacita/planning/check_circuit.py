@@ -11,7 +11,7 @@ from typing import Any
 
 from tacita.approx.comparison import share
 from tacita.approx.fit import Interval
-from tacita.approx.inverses.constant import is_constant
+from tacita.approx.retrained import is_constant
 from tacita.approx.row_estimate import RowEstimate
 from tacita.approx.spec import Spec, free_depth
 from tacita.blocks.base import Attention, FeedForward

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacita import approx
-from tacita.approx import FitError
-from tacita.approx.activations import gelu, gelu_extended
-from tacita.approx.exponentials import exp, exp_limit, power
-from tacita.approx.inverses import constant, inverse, inverse_newton, rsqrt, rsqrt_coupled
+from tacita.approx import FitError, exp, inverse, retrained, rsqrt
+from tacita.approx.activations import gelu
+from tacita.approx.iterative import newton_spec
 from tacita.approx.variants import arion, moai
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
@@ -102,7 +101,7 @@ def test_out_of_reach_errors_name_function_interval_and_best():
     with pytest.raises(
         FitError, match=r"exp \(limit\) fit: error 1e-08 on \[-9, 0\] not reached within 6 levels"
     ):
-        exp_limit.fit((-9.0, 0.0), 1e-8, max_depth=6)
+        moai.exp((-9.0, 0.0), 1e-8, max_depth=6)
     with pytest.raises(FitError, match=r"inverse \(series\)"):
         arion.inverse((1e-6, 1.0), 1e-3, max_depth=5)
     with pytest.raises(FitError, match=r"rsqrt \(coupled\)"):
@@ -117,19 +116,9 @@ def test_out_of_reach_errors_name_function_interval_and_best():
         arion.exp((-60.0, 0.0), 1e-9, max_depth=3)
 
 
-@pytest.mark.parametrize("module", [exp_limit, inverse_newton, rsqrt_coupled, gelu_extended])
-def test_candidates_are_a_front(module):
-    interval = (-9.0, 0.0) if module in (exp_limit, gelu_extended) else (0.05, 2.0)
-    ranks = [(approx.free_depth(s), s.multiplications(), s.error) for s in module.candidates(interval)]
-    assert len(ranks) >= 4
-    assert ranks == sorted(ranks)
-    for i, a in enumerate(ranks):
-        assert not any(all(p <= q for p, q in zip(b, a, strict=True)) for j, b in enumerate(ranks) if j != i)
-
-
 @pytest.mark.parametrize("squarings", [5, 7, 9])
 def test_the_limit_with_the_papers_constants(squarings):
-    spec = exp_limit.limit((-9.0, 0.0), squarings, shift=0.0)
+    spec = moai.limit((-9.0, 0.0), squarings, shift=0.0)
     x = np.linspace(-9.0, 0.0, 1001)
     np.testing.assert_allclose(spec.numpy(x), (1.0 + x / 2**squarings) ** 2**squarings, rtol=1e-9)
     assert spec.depth(spec.free_scale()) == squarings + 1
@@ -149,9 +138,7 @@ def test_wide_gelu_is_close_near_zero_and_relatively_far_out(fitted):
 
 def test_coupled_steps_have_the_values_of_newtons():
     spec = moai.rsqrt((0.3, 2.5), 1e-3)
-    newton = rsqrt_coupled.newton_spec(
-        spec.interval, spec.domain, 1, len(spec.newton.steps) + len(spec.steps)
-    )
+    newton = newton_spec(spec.interval, spec.domain, 1, len(spec.newton.steps) + len(spec.steps))
     x = inside(spec.domain, 1001)
     np.testing.assert_allclose(spec.numpy(x), newton.numpy(x), rtol=1e-12)
     assert spec.multiplications() == newton.multiplications()
@@ -170,26 +157,26 @@ def test_inverse_and_rsqrt_on_any_interval(lo, ratio, error):
 @pytest.mark.parametrize("degree", [1, 2, 3, 4, 5, 7])
 def test_power_is_exact_and_bounded(degree):
     interval, offset = (-4.0, 6.0), 5.0
-    spec, top = power.fit(interval, offset, degree), power.top(interval, offset)
+    spec, top = retrained.power_spec(interval, offset, degree), retrained.top(interval, offset)
     x, be = np.linspace(*spec.domain, 512), PlainBackend(512, 10)
     np.testing.assert_allclose(spec.numpy(x), ((x + offset) / top) ** degree, atol=1e-13)
     assert np.abs(spec.numpy(x)).max() == pytest.approx(1.0)
     out = spec.evaluate(be, be.encrypt(x * spec.free_scale()), spec.free_scale())
-    np.testing.assert_allclose(out.values, power.exact(x, offset, degree) / top**degree, atol=1e-12)
+    np.testing.assert_allclose(out.values, retrained.exact_power(x, offset, degree) / top**degree, atol=1e-12)
     assert 10 - out.level == max(1, int(np.ceil(np.log2(degree + 1))))
     assert approx.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
     with pytest.raises(FitError, match="power 16"):
-        power.fit(interval, offset, 16)
+        retrained.power_spec(interval, offset, 16)
 
 
 def test_constant_ignores_its_input_in_no_level():
-    spec, be, sim = constant.fit("inverse", (0.0, 2.0), 3.0), PlainBackend(8, 4), SimBackend(8, 4)
+    spec, be, sim = retrained.constant_spec("inverse", (0.0, 2.0), 3.0), PlainBackend(8, 4), SimBackend(8, 4)
     out = spec.evaluate(be, be.encrypt(np.arange(8.0)), spec.free_scale(), 0.5)
     np.testing.assert_array_equal(out.values, np.full(8, 1.5))
     assert out.level == 4
     spec.evaluate(sim, sim.input())
     assert products(sim) == spec.multiplications() == 0
-    assert constant.is_constant(spec)
-    assert not constant.is_constant(power.fit((0.0, 1.0), 1.0, 2))
+    assert retrained.is_constant(spec)
+    assert not retrained.is_constant(retrained.power_spec((0.0, 1.0), 1.0, 2))
     assert approx.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
     np.testing.assert_array_equal(spec.numpy(np.zeros(3)), np.full(3, 3.0))

@@ -9,7 +9,7 @@ import pytest
 
 from tacita import approx
 from tacita.approx import FitError, fourier
-from tacita.approx.activations import gelu, gelu_refreshed, tanh
+from tacita.approx.activations import WIDE, gelu, gelu_refreshed, tanh
 from tacita.approx.fourier import FourierSpec, fourier_spec
 from tacita.approx.spec import half_width
 from tacita.packings.stored import Stored, apply_all, output_bound
@@ -83,7 +83,7 @@ def test_a_spec_survives_json(fitted):
 
 def test_a_wide_domain_needs_no_calibration():
     narrow = gelu_refreshed.fit((-3.0, 3.5), 2e-3)
-    assert narrow.domain == gelu_refreshed.WIDE and narrow.interval == (-3.0, 3.5)
+    assert narrow.domain == WIDE and narrow.interval == (-3.0, 3.5)
     wider = gelu_refreshed.fit((-10.0, 140.0), 2e-3)
     assert wider.domain[0] == -64.0 and wider.domain[1] > 140.0
     for x in (-61.0, 108.0):

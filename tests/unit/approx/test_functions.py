@@ -13,7 +13,7 @@ from circuits import build_batch_circuit, build_circuit
 from greedy import run_greedily
 from random_checkpoint import config_json, make_random_checkpoint, write_folder
 
-from tacita.approx.inverses.constant import is_constant
+from tacita.approx.retrained import is_constant
 from tacita.approx.variants.functions import FITS, Functions
 from tacita.checkpoint import from_tensors, load
 from tacita.checkpoint.reference import reference

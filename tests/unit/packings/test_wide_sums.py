@@ -8,8 +8,7 @@ import pytest
 import tiny
 from greedy import run_greedily
 
-from tacita.approx.exponentials import exp
-from tacita.approx.inverses import inverse
+from tacita.approx import exp, inverse
 from tacita.approx.iterative import goldschmidt_spec
 from tacita.checkpoint.reference import reference
 from tacita.layouts.registry import Shape

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint
 
+from tacita.approx import inverse, rsqrt
 from tacita.approx.activations import gelu
-from tacita.approx.inverses import inverse, rsqrt
 from tacita.checkpoint import embed, from_tensors, pad_hidden
 from tacita.checkpoint.reference import reference
 from tacita.errors import InputError, PlanError

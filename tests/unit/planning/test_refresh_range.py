@@ -9,7 +9,7 @@ import pytest
 import wide_gelu
 
 import tacita
-from tacita.approx.activations.gelu_refreshed import WIDE
+from tacita.approx.activations import WIDE
 from tacita.approx.fit import FitError
 from tacita.approx.variants.functions import Functions
 from tacita.checkpoint import from_tensors

@@ -10,8 +10,8 @@ import tiny
 from circuits import build_batch_circuit, build_circuit
 from greedy import run_greedily
 
-from tacita.approx.exponentials.softmax import exact
 from tacita.approx.row_estimate import RowEstimate
+from tacita.approx.softmax import exact
 from tacita.checkpoint import from_tensors
 from tacita.checkpoint.reference import reference
 from tacita.errors import PlanError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacita.approx.inverses.constant import fit
+from tacita.approx.retrained import constant_spec
 from tacita.layouts.multidiagonal import Features
 from tacita.packings.multidiagonal.row_sums import ENCODED, RowSums
 from tacita.slots.plain import PlainBackend, PlainCt, Values
@@ -27,7 +27,7 @@ class Encoding(PlainBackend):
 
 @pytest.mark.parametrize("inverse", [0.5, 1.9 * ENCODED, 7.5 * ENCODED], ids=["small", "twice", "large"])
 def test_what_is_encoded_fits_the_engine_however_small_a_sum_is(inverse: float) -> None:
-    sums = RowSums(LAYOUT, fit("inverse", (0.0, 1.0), inverse), lambda _, total: total, room=ROOM)
+    sums = RowSums(LAYOUT, constant_spec("inverse", (0.0, 1.0), inverse), lambda _, total: total, room=ROOM)
     be, mask = Encoding(SLOTS), np.ones(SLOTS)
     exps, inverted = np.linspace(0.0, ROOM / inverse, SLOTS), np.full(SLOTS, 0.5)
     (found,) = sums.squares(be, (be.encrypt(exps),), (be.encrypt(mask),), be.encrypt(inverted))

@@ -7,11 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tacita.approx.activations import gelu, gelu_refreshed, gelu_tanh, relu, relu_squared, silu, tanh
-from tacita.approx.activations.refreshed import WIDE, Refreshed
-from tacita.approx.exponentials import exp
+from tacita.approx import exp, inverse, rsqrt
+from tacita.approx.activations import (
+    WIDE,
+    gelu,
+    gelu_refreshed,
+    gelu_tanh,
+    gelu_tanh_refreshed,
+    relu,
+    relu_squared,
+    silu,
+    silu_refreshed,
+    tanh,
+)
 from tacita.approx.fit import Interval
-from tacita.approx.inverses import inverse, rsqrt
 from tacita.approx.spec import Spec
 from tacita.approx.variants import arion, moai
 from tacita.errors import InputError, PlanError
@@ -21,8 +30,8 @@ Fit = Callable[..., Spec]
 EITHER = "either"
 REFRESHED: Mapping[str, Fit] = {
     "gelu": gelu_refreshed.fit,
-    "gelu_tanh": Refreshed("gelu_tanh", gelu_tanh.exact).fit,
-    "silu": Refreshed("silu", silu.exact).fit,
+    "gelu_tanh": gelu_tanh_refreshed.fit,
+    "silu": silu_refreshed.fit,
 }
 FITS: Mapping[str, Mapping[str, Fit]] = {
     "tacita": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
@@ -32,7 +41,7 @@ FITS: Mapping[str, Mapping[str, Fit]] = {
     "leaf": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, **REFRESHED},
     # ours, and beside them what LEAF has: the placement takes the cheaper one
     EITHER: {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
-    # softmax in two phases (`approx.exponentials.softmax`); its series and iterations are ours, fitted anew
+    # softmax in two phases (`approx.softmax`); its series and iterations are ours, fitted anew
     "thor": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
 }
 # in none of the papers' models: one approximation in all variants

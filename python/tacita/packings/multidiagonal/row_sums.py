@@ -1,5 +1,5 @@
 """Row sums of exponentials, and what a softmax in two phases does with those of its first
-(`approx.exponentials.softmax`).
+(`approx.softmax`).
 
 One phase: exponentials times the encrypted mask are summed, and the attention divides by the sums. Two
 phases: half the scores' exponentials are summed so, divided and squared; the squares are zero where the mask

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tacita.approx.exponentials.softmax import TwoPhases
 from tacita.approx.row_estimate import RowEstimate
+from tacita.approx.softmax import TwoPhases
 from tacita.approx.spec import Spec
 from tacita.layouts.arrays import Array
 from tacita.layouts.one_text import OneTextResponse

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tacita.approx.exponentials.exp import PowerSpec
+from tacita.approx.exp import PowerSpec
 from tacita.approx.iterative import GoldschmidtSpec
 from tacita.approx.spec import Spec, free_depth
 from tacita.layouts.arrays import Array

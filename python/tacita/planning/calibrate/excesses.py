@@ -81,7 +81,7 @@ def excesses(
 ) -> dict[str, Array]:
     """Distance of each sample's values from an interval's middle in half-widths, by stage: above 1 is
     outside. (samples,) each. two_phases: of softmax
-    (`approx.exponentials.softmax`). reaches: by node, where its function is right besides
+    (`approx.softmax`). reaches: by node, where its function is right besides
     (`Functions.reach`)."""
     with np.errstate(over="ignore"):
         return dict(_excesses(ranges, calibration, two_phases, reaches))

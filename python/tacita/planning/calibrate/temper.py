@@ -60,7 +60,7 @@ def choose_temperatures(
     estimated: attentions with a row estimate, whose constants lay every head's means about zero: a head of
     those exceeds LIMIT_ESTIMATED by itself, and steps down by itself.
 
-    share: of a score, what exp is applied to (1/2 in two phases, `approx.exponentials.softmax`).
+    share: of a score, what exp is applied to (1/2 in two phases, `approx.softmax`).
     """
     nodes = attentions(config)
     owners = Counter((a.query.name, a.query.part) for a in nodes.values())

@@ -23,9 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacita.approx.exponentials import exp
+from tacita.approx import exp, inverse
 from tacita.approx.fit import Array, FitError, Interval
-from tacita.approx.inverses import inverse
 from tacita.approx.spec import Spec
 
 __all__ = ["COARSE", "TwoPhases", "exact", "fit", "numpy", "squares"]

@@ -1,1 +1,0 @@
-"""Functions of a feed-forward block and of a pooler: GELU, ReLU, tanh."""

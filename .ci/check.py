@@ -58,8 +58,8 @@ def module_of(path: Path) -> str:
 
     >>> module_of(Path("python/tacita/slots/__init__.py")), module_of(Path("tests/unit/tiny.py"))
     ('tacita.slots', 'tiny')
-    >>> module_of(Path("bench/leaf.py"))
-    'bench.leaf'
+    >>> module_of(Path("bench/app.py"))
+    'bench.app'
     """
     if path.is_relative_to(UNIT):  # whose folders are all in the path
         return path.stem

@@ -12,7 +12,7 @@ from tacita.resources import one_blas_thread
 def main(arguments: list[str] | None = None) -> int:
     """Runs one bench and returns its exit status, as of `tacita`'s commands."""
     os.environ.update(one_blas_thread())
-    from bench.commands.app import app
+    from bench.app import app
     from tacita.cli.app import main as run
 
     return run(arguments, app)

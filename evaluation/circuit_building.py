@@ -19,7 +19,7 @@ from typing import Any
 
 import bench_on_path  # noqa: F401
 
-from bench.shapes import SHAPES, random_inputs, shaped_model
+from bench.models.shapes import SHAPES, random_inputs, shaped_model
 from tacita.packings.base import Circuit
 from tacita.packings.lowering import build
 from tacita.planning.calibrate.calibrate import survey

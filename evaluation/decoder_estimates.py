@@ -20,9 +20,9 @@ from typing import Any
 import bench_on_path  # noqa: F401
 import numpy as np
 
-from bench.two_party.cases.case import Options
-from bench.two_party.cases.decoders import GPT2, LLAMA, SMOL
-from bench.two_party.cases.generate import Shape
+from bench.runs.two_party.cases.case import Options
+from bench.runs.two_party.cases.decoders import GPT2, LLAMA, SMOL
+from bench.runs.two_party.cases.generate import Shape
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.packings.lowering import in_slots

@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 import bench_on_path  # noqa: F401
 
-from bench.shapes import SHAPES, random_inputs, shaped_model
+from bench.models.shapes import SHAPES, random_inputs, shaped_model
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.data import DEFAULT_MODEL
 from tacita.layouts.registry import Shape

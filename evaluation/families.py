@@ -27,7 +27,7 @@ import numpy as np
 from family_runs import MEMORY_GB, RUNS, SCHEMES, Run
 
 import tacita
-from bench.one import unrounded
+from bench.runs.harness import unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.errors import TacitaError

@@ -20,7 +20,7 @@ from typing import Any
 import bench_on_path  # noqa: F401
 import numpy as np
 
-from bench.two_party.cases.generate import TEXT
+from bench.runs.two_party.cases.generate import TEXT
 from tacita.checkpoint import Checkpoint, load
 from tacita.generation.clear import Floats, Walker, Whole
 from tacita.planning.request import PlanRequest

@@ -6,7 +6,7 @@ from __future__ import annotations
 import bench_on_path  # noqa: F401
 import numpy as np
 
-from bench.shapes import sized
+from bench.models.shapes import sized
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.models.bert import BertConfig
 from tacita.models.registry import tensor_shapes

@@ -26,7 +26,7 @@ import numpy as np
 from families import LENGTHS, divided, length, lines_of, short, texts_of
 
 import tacita
-from bench.one import unrounded
+from bench.runs.harness import unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference

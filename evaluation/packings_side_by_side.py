@@ -28,7 +28,7 @@ from unittest.mock import patch
 import bench_on_path  # noqa: F401
 import numpy as np
 
-from bench.batch import StageClock
+from bench.runs.stages import StageClock
 from tacita import _native
 from tacita.approx.variants.functions import Functions
 from tacita.checkpoint import Checkpoint, from_tensors

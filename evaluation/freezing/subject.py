@@ -22,8 +22,8 @@ import bench_on_path  # noqa: F401
 import numpy as np
 from large_models import SHAPES, random_tensors
 
-from bench.commands.batch import DASHFORMER_TOKENS
-from bench.dashformer import split
+from bench.runs.batch import DASHFORMER_TOKENS
+from bench.runs.dashformer import split
 from tacita import api
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load

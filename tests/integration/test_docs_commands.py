@@ -23,7 +23,7 @@ import typer
 from random_checkpoint import make_random_checkpoint, write_folder
 from test_cli import run
 
-from bench.commands.app import app as benches
+from bench.app import app as benches
 from tacita.cli.app import app
 from tacita.data import DEFAULT_DECODER
 

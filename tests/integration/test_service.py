@@ -23,7 +23,7 @@ import pytest
 from websockets.sync.client import connect as dial
 
 import tacita
-from bench.service.processes import family
+from bench.runs.service.processes import family
 from tacita.cli.service.started import PATIENCE, Started, ended, started
 from tacita.client.connect import connect
 from tacita.errors import InputError, PeerError, RefusedError

@@ -1,4 +1,4 @@
-"""A world for `bench.two_party` without the engine: parties that exchange bytes over a socket and
+"""A world for `bench.runs.two_party` without the engine: parties that exchange bytes over a socket and
 count them."""
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.two_party.cases.case import Array, Case, Options, Prepared, Report, decode, errors, mine
-from bench.two_party.child import Order, Reading
-from bench.two_party.cost import Cost
+from bench.runs.two_party.cases.case import Array, Case, Options, Prepared, Report, decode, errors, mine
+from bench.runs.two_party.child import Order, Reading
+from bench.runs.two_party.cost import Cost
 from tacita.errors import InputError
 
 LENGTH = 100

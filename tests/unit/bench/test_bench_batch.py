@@ -14,7 +14,8 @@ import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 
 from bench.__main__ import main
-from bench.batch import StageClock, quality
+from bench.runs.harness import quality
+from bench.runs.stages import StageClock
 from tacita.progress import Progress
 
 FIELDS = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bench.__main__ import main
-from bench.commands.generate import WORLD
-from bench.two_party import measure_case
-from bench.two_party.bench import Settings, cases
-from bench.two_party.cases.case import Options
+from bench.runs.two_party import measure_case
+from bench.runs.two_party.bench import Settings, cases
+from bench.runs.two_party.cases.case import Options
+from bench.runs.two_party.generate import WORLD
 from tacita.two_party.plan.writing_cost import Writing
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

@@ -12,7 +12,7 @@ import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 
 from bench.__main__ import main
-from bench.shapes import BERT_BASE, SHAPES, random_inputs, shaped_model
+from bench.models.shapes import BERT_BASE, SHAPES, random_inputs, shaped_model
 from tacita.checkpoint.reference import reference
 from tacita.errors import InputError
 

@@ -22,13 +22,13 @@ import pytest
 import two_party_world
 
 from bench.__main__ import main
-from bench.two_party import measure_case
-from bench.two_party.bench import Settings, cases
-from bench.two_party.cases.case import Options, decode, encode, errors, mine
-from bench.two_party.cases.models import BertBaseShape, TinyShape
-from bench.two_party.cost import Cost, Run, difference, refills
-from bench.two_party.links import LAN, LINKS, LOOPBACK, WAN
-from bench.two_party.pair import cores
+from bench.runs.two_party import measure_case
+from bench.runs.two_party.bench import Settings, cases
+from bench.runs.two_party.cases.case import Options, decode, encode, errors, mine
+from bench.runs.two_party.cases.models import BertBaseShape, TinyShape
+from bench.runs.two_party.cost import Cost, Run, difference, refills
+from bench.runs.two_party.links import LAN, LINKS, LOOPBACK, WAN
+from bench.runs.two_party.pair import cores
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.weights import Weights
 from tacita.checkpoint.reference import reference
@@ -61,13 +61,13 @@ def bench(*arguments: str) -> tuple[int, str, str]:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command on the fake world, without the engine's yardstick."""
-    monkeypatch.setattr("bench.two_party.bench.WORLD", "two_party_world")
+    monkeypatch.setattr("bench.runs.two_party.bench.WORLD", "two_party_world")
     monkeypatch.setattr(
-        "bench.commands.two_party.Settings", lambda **fields: Settings(**fields, world="two_party_world")
+        "bench.runs.two_party.command.Settings", lambda **fields: Settings(**fields, world="two_party_world")
     )
-    monkeypatch.setattr("bench.commands.two_party.cases", lambda how: cases(how))
+    monkeypatch.setattr("bench.runs.two_party.command.cases", lambda how: cases(how))
     machine = {"machine": "a test", "threads": 1, "transport": "none", "yardstick_ms": 1.0}
-    monkeypatch.setattr("bench.commands.two_party.summary", lambda how: dict(machine))
+    monkeypatch.setattr("bench.runs.two_party.command.summary", lambda how: dict(machine))
 
 
 def test_a_case_reports_what_both_processes_did() -> None:
@@ -115,7 +115,7 @@ def test_a_party_that_dies_is_told_from_its_log() -> None:
 
 
 def test_parties_end_with_the_command(tmp_path: Path) -> None:
-    code = "from bench.two_party import measure_case; from test_bench_two_party import FAKE\n"
+    code = "from bench.runs.two_party import measure_case; from test_bench_two_party import FAKE\n"
     code += "measure_case('endless', settings=FAKE)"
     environment = {**os.environ, "TACITA_TEST_FOLDER": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     parent = subprocess.Popen([sys.executable, "-c", code], env=environment)

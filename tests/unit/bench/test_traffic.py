@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench import traffic
+from bench.kernels import traffic
 
 RING = traffic.Ring(1 << 16, 7, 16)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import dashformer
@@ -13,18 +12,16 @@ from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file, save_file
 
 from tacita.checkpoint import embed, load
+from tacita.checkpoint.dashformer import convert
 from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError, InputError
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "evaluation"))
 needs_data = pytest.mark.skipif(not dashformer.available(), reason=dashformer.MISSING)
 PUBLISHED = dashformer.DATA / "test_vector"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from convert_dashformer import convert
-
     return convert(dashformer.DATA, tmp_path_factory.mktemp("dashformer"))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench.commands import batch as bench_batch
+from bench.runs import batch as bench_batch
 from tacita.api import Answer, plan
 from tacita.cli import console, report
 from tacita.cli.ask import accuracy, columns

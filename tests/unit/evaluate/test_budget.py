@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from plans import real_plan
 
-from bench.shapes import random_inputs, shaped_model
+from bench.models.shapes import random_inputs, shaped_model
 from tacita.errors import ResourceError
 from tacita.evaluate.keyring import (
     IN_CIRCUIT,

@@ -13,8 +13,8 @@ from greedy import run_greedily
 from random_checkpoint import WORDS, make_random_checkpoint
 
 from bench.__main__ import main
-from bench.commands import batch as bench_batch
-from bench.dashformer import split
+from bench.runs import batch as bench_batch
+from bench.runs.dashformer import split
 from tacita import api
 from tacita.checkpoint import Checkpoint, pad_hidden
 from tacita.checkpoint.reference import reference

@@ -14,7 +14,7 @@ import pytest
 from plans import model, real_plan
 from test_cli import run
 
-from bench.worst import by_worst, compared
+from bench.runs.stages import by_worst, compared
 from tacita.errors import FileError
 from tacita.evaluate.keyring import fixed_bytes
 from tacita.planning.build import place_circuit

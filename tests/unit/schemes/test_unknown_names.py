@@ -14,7 +14,7 @@ from circuits import build_batch_circuit, build_circuit
 from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file
 
-from bench.two_party.pair import Pair, _take
+from bench.runs.two_party.pair import Pair, _take
 from tacita import api
 from tacita.approx.variants.functions import Functions
 from tacita.blocks.floats import FloatTensors

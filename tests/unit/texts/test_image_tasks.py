@@ -12,7 +12,7 @@ from random_checkpoint import random_tensors
 from test_families import folder_of
 
 import tacita
-from bench.one import unrounded
+from bench.runs.harness import unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint, from_tensors, load
 from tacita.checkpoint.reference import reference

@@ -1,1 +1,0 @@
-"""The commands of `python -m bench`: options, calls and tables."""

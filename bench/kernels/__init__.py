@@ -1,0 +1,1 @@
+"""The engine and the protocols piece by piece: seconds, memory, bits of security."""

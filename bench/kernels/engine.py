@@ -1,0 +1,174 @@
+"""`python -m bench engine`: one thread at 12 limbs beside the yardstick, bootstrapping, keys, memory; prices.
+
+Keys are made in a temporary folder, so this needs the disk that a run needs. Everything is measured in one
+process on one machine, so that ratios to the yardstick hold."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from bench.kernels import traffic
+from tacita import compiled
+from tacita.cli.console import out, progress, reporting
+from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
+from tacita.plans import engine as door
+from tacita.plans.prices.cost import Sizes
+from tacita.progress import Progress
+from tacita.resources import peak_memory_gb
+from tacita.schemes.measured.bench import Bench, Shares, Steps, prepare
+from tacita.schemes.measured.clock import best_ms
+from tacita.schemes.measured.operations import LIMBS_AT_LEVEL_0, bootstrap_prices, price_table
+
+BENCH_LEVEL = 9  # 12 limbs
+REPEATS = 5
+BOOTSTRAPS = 5  # on one thread; other users of a machine slow single ones down by a quarter
+WHOLE: Shares = (  # seconds of each step on two cores
+    ("keygen", 40.0),
+    ("load keys", 10.0),
+    ("operations", 10.0),
+    ("bootstrapping", 80.0),
+    ("prices", 60.0),
+)
+
+
+def measure_engine(
+    preset: str = "n16",
+    *,
+    allow_insecure: bool = False,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(the report of `python -m bench engine`, the price table). Takes minutes at full size. A preset below
+    128 bits is refused unless `allow_insecure`."""
+    steps = Steps(progress, WHOLE)
+    with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
+        bench = prepare(preset, Path(folder), steps, allow_insecure=allow_insecure)
+    steps.enter("operations")
+    report = _operations(bench)
+    steps.enter("bootstrapping")
+    report["bootstrap"], bootstrap_ms = _bootstrapping(bench)
+    report["memory"] = _memory(bench, report)
+    steps.enter("prices")
+    table = price_table(bench, report["yardstick_ms"], bootstrap_ms, source="python -m bench engine")
+    steps.enter("done")
+    return report, table
+
+
+def _operations(bench: Bench) -> dict[str, Any]:
+    """One thread, 12 limbs."""
+    native, log_n = compiled.native, bench.params.log_n
+    a, b = bench.encrypt(BENCH_LEVEL, 1), bench.encrypt(BENCH_LEVEL, 2)
+    mul = best_ms(lambda: bench.one.mul(a, b), REPEATS)
+    return {
+        "yardstick_ms": native.yardstick_ms(log_n, 50),
+        "ntt_ms": native.ntt_ms(log_n, 200),
+        "rotate_ms": best_ms(lambda: bench.one.rotate(a, 1), REPEATS),
+        "mul_ms": mul,
+        "mul_relin_ms": mul - bench.one.rescale_ms(a, REPEATS),
+        "rescale_ms": bench.one.rescale_ms(a, REPEATS),
+        "limbs": BENCH_LEVEL + LIMBS_AT_LEVEL_0,
+        "threads": 1,
+        "simd": native.simd_path(),
+        "keygen_seconds": bench.keygen_seconds,
+    }
+
+
+def _bootstrapping(bench: Bench) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
+    """Figures of one complex bootstrap on one thread, and prices with all threads."""
+    a = bench.encrypt(0, 3)
+    bench.one.bootstrap([a], [False])  # encodes the matrices once
+    seconds = best_ms(lambda: bench.one.bootstrap([a], [False]), BOOTSTRAPS) / 1e3
+    bench.all.bootstrap([a], [False])
+    prices = bootstrap_prices(bench)
+    alone, each = prices["complex"]["alone"], prices["complex"]["each"]
+    fresh = bench.one.bootstrap([a], [False])[0]
+    average, worst = _bits(np.asarray(bench.secret.decrypt(fresh)) - bench.values(3))
+    report = {
+        "seconds": seconds,
+        "bits_average": average,
+        "bits_worst": worst,
+        "levels_left": int(fresh.level),
+        "log_qp": bench.params.log_qp,
+        "log_scale": bench.params.log_scale,
+        "keys_gb": bench.params.bootstrap_key_bytes / 1e9,
+        "peak_rss_gb": peak_memory_gb(),
+        "all_threads": bench.threads,
+        "seconds_all_threads": alone / 1e3,
+        "two_ciphertexts_ratio": 2 * each / alone,
+        "two_ciphertexts_ratio_one_thread": 2 * each / 1e3 / seconds,
+    }
+    return report, prices
+
+
+def _memory(bench: Bench, report: dict[str, Any]) -> dict[str, Any]:
+    """Bytes moved by what was measured on one thread, beside a copy's."""
+    sizes, log_n = Sizes.of_ring(bench.params.log_n), bench.params.log_n
+    ring = traffic.Ring(1 << log_n, sizes.special, bench.params.max_level + LIMBS_AT_LEVEL_0)
+    names = {"rotate": "rotate_ms", "multiply": "mul_ms", "rescale": "rescale_ms"}
+    times = {name: report[key] for name, key in names.items()}
+    times["bootstrap"] = 1e3 * report["bootstrap"]["seconds"]
+    copy = traffic.copy_gb_per_second()
+    return traffic.moved(ring, times, report["limbs"], sizes.bootstrap_matrices, copy)
+
+
+def _bits(error: Any) -> tuple[float, float]:
+    """(-log2 of the mean, -log2 of the largest) error of real and imaginary parts."""
+    parts = np.abs(np.concatenate([error.real, error.imag]))
+    return float(-np.log2(parts.mean())), float(-np.log2(parts.max()))
+
+
+PriceFile = Annotated[
+    Path | None,
+    typer.Option("--prices", help="Write a price table for `tacita plan --prices`.", show_default=False),
+]
+
+
+def engine(
+    json: Json = None,
+    prices: PriceFile = None,
+    preset: Preset = PRESET_DEFAULT,
+    allow_insecure: Insecure = False,
+) -> None:
+    """Time transforms, rotations, products and bootstrapping; takes some minutes and the keys' disk space."""
+    door.require_secure(door.describe(preset), allow_insecure=allow_insecure)
+    with progress("bench") as report:
+        figures, table = measure_engine(preset, allow_insecure=allow_insecure, progress=report)
+    with reporting(json, figures), reporting(prices, table):
+        _show(figures)
+
+
+def _show(figures: dict[str, Any]) -> None:
+    y = figures["yardstick_ms"]
+    table = Table("operation", "ms", "Y")
+    for name in ("yardstick", "ntt", "rotate", "mul_relin", "rescale"):
+        table.add_row(name, f"{figures[name + '_ms']:.3f}", f"{figures[name + '_ms'] / y:.2f}")
+    b = figures["bootstrap"]
+    table.add_row("bootstrap, one thread", f"{1e3 * b['seconds']:.0f}", f"{1e3 * b['seconds'] / y:.0f}")
+    out.print(table)
+    _show_memory(figures["memory"])
+    out.print(f"kernels: {figures['simd']} (TACITA_SIMD=avx512ifma, avx512, avx2 or scalar asks for others)")
+    out.print(
+        f"bootstrap: {b['bits_average']:.1f} bits average, {b['bits_worst']:.1f} worst, {b['levels_left']} "
+        "levels left"
+    )
+    out.print(
+        f"two ciphertexts on {b['all_threads']} threads: {b['two_ciphertexts_ratio_one_thread']:.2f} times "
+        "one on one"
+    )
+    out.print(
+        f"keys {b['keys_gb']:.2f} GB, peak {b['peak_rss_gb']:.2f} GB, {figures['simd']}", soft_wrap=True
+    )
+
+
+def _show_memory(memory: dict[str, Any]) -> None:
+    table = Table("one thread", "MB moved (counted)", "of a copy's bandwidth")
+    for name, row in memory["operations"].items():
+        table.add_row(name, f"{row['bytes'] / 1e6:,.0f}", f"{100 * row['share_of_copy']:.0f} %")
+    out.print(table)
+    out.print(f"a large copy moves {memory['copy_gb_per_second']:.1f} GB/s, bytes read and bytes written")

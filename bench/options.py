@@ -1,0 +1,56 @@
+"""Options that several benches share, and how a bench says its figures: JSON, Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from tacita.cli.console import reporting
+from tacita.cli.options import BackendName, option
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT.parent / "shared" / "data"  # that a clone may come without
+
+ModelFolder = Annotated[Path, option("--model", help="Folder of a model, or a shipped one's name.")]
+AnyModel = Annotated[Path | None, option("--model", help="Folder of a model (default: the shipped one).")]
+Lines = Annotated[Path | None, option("--texts", help="Texts, one a line; of a .tsv file the first column.")]
+Wheel = Annotated[Path, option("--wheel", help="As `pip download --no-deps` brings it.")]
+Output = Annotated[Path, option("--output", help="Folder to write.")]
+Layers = Annotated[int | None, option("--layers", help="The first so many.", min=1)]
+Backend = Annotated[BackendName, option("--backend", help="plain and sim encrypt nothing.")]
+Keep = Annotated[Path | None, option("--work", help="Keep plan, keys and ciphertexts here.")]
+PeerPython = Annotated[Path, option("--python", help="Python of an environment of its own.")]
+
+
+def emit(figures: Any, path: Path | None = None) -> None:
+    """Prints figures as JSON, and writes them to the file of `--json`. Raises FileError."""
+    with reporting(path, figures):
+        print(json.dumps(figures, indent=1), flush=True)
+
+
+def emit_rows(rows: Iterable[Any]) -> None:
+    """Prints a line of JSON for each row, as soon as it is there."""
+    for row in rows:
+        print(json.dumps(row), flush=True)
+
+
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yields the lines of a table.
+
+    >>> list(markdown(["a", "b"], [(1, 2)]))
+    ['| a | b |', '|---|---|', '| 1 | 2 |']
+    """
+    yield f"| {' | '.join(heads)} |"
+    yield "|" + "---|" * len(heads)
+    for row in rows:
+        yield f"| {' | '.join(map(str, row))} |"
+
+
+def lines_of(file: Path) -> list[str]:
+    """Returns the lines of a file that are not blank, stripped; of a .tsv file its first column without the
+    title."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    table = [line.split("\t")[0] for line in lines[1:]] if file.suffix == ".tsv" else lines
+    return [text.strip() for text in table if text.strip()]

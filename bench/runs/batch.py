@@ -1,0 +1,229 @@
+"""`python -m bench batch` and `dashformer`: a whole run of many inputs, measured and compared with the float
+model."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from rich.table import Table
+
+from bench.options import Backend, Keep
+from bench.runs.dashformer import dashformer_folder, split
+from bench.runs.harness import REQUEST, Group, Machine, Ran, figures, quality, requests
+from bench.runs.stages import operation_counts, show_stages, stage_rows
+from tacita import api
+from tacita.checkpoint import Checkpoint, load
+from tacita.cli.ask.columns import read_examples
+from tacita.cli.console import duration, out, progress, reporting, shown, size
+from tacita.cli.options import (
+    MODEL_DEFAULT,
+    PRESET_DEFAULT,
+    TOKENS_DEFAULT,
+    BackendName,
+    Inputs,
+    Insecure,
+    Json,
+    Model,
+    Pooling,
+    Preset,
+    Threads,
+    Tokens,
+    load_model,
+    option,
+)
+from tacita.cli.report import security_of
+from tacita.cli.steps.evaluate import Memory
+from tacita.errors import InputError
+from tacita.evaluate.session import MEMORY_GB
+from tacita.planning.calibrate.calibrate import load_texts
+from tacita.planning.request import PlanRequest
+from tacita.plans import engine
+from tacita.plans.plan import Plan
+from tacita.resources import threads as all_threads
+from tacita.schemes.prices import prices_here
+from tacita.schemes.registry import scheme_of
+from tacita.texts.embed import Text, length_of
+
+DASHFORMER_TOKENS = 64  # 50 amino acids, padded to a power of two
+
+BatchScheme = Annotated[str, option("--scheme", help="arion or moai (thor: one text a request).")]
+Labelled = Annotated[
+    Path | None,
+    option("--texts", help="A file: header, then text, tab, label number (default: unlabelled)."),
+]
+Sequences = Annotated[
+    Path | None, option("--data", help="The published data, or a folder with sequences.tsv.")
+]
+Converted = Annotated[Path | None, option("--model", help="Converted folder (default: made from --data).")]
+
+
+@dataclass(frozen=True)
+class Task:
+    """texts with labels (or None) to classify, those that calibrate the plan (None: the package's), how it is
+    planned."""
+
+    model: Checkpoint
+    texts: Sequence[Text]
+    labels: Sequence[int] | None
+    calibration: Sequence[Text] | None
+    tokens: int
+    scheme: str
+    preset: str
+
+
+def batch(
+    scheme: BatchScheme = "arion",
+    tokens: Tokens = TOKENS_DEFAULT,
+    inputs: Inputs = None,
+    model: Model = MODEL_DEFAULT,
+    pooling: Pooling = None,
+    texts: Labelled = None,
+    backend: Backend = BackendName.ckks,
+    preset: Preset = PRESET_DEFAULT,
+    threads: Threads = 0,
+    memory: Memory = MEMORY_GB,
+    work: Keep = None,
+    json: Json = None,
+    allow_insecure: Insecure = False,
+) -> None:
+    """Classify many texts at once; report time per input, accuracy, errors, counts, memory.
+
+    Texts of the file that are longer than the tokens are left out; the others are repeated up to the inputs.
+    Without a file every second shipped sentence is measured, and the others alone calibrate.
+    """
+    checkpoint = load_model(model, pooling)
+    examples = read_examples(texts) if texts else [(text, -1) for text in load_texts()[1::2]]
+    fitting = [(text, label) for text, label in examples if length_of(checkpoint, text) <= tokens]
+    chosen = _repeated(fitting, inputs)
+    labels = [label for _, label in chosen] if texts else None
+    calibration = (
+        PlanRequest().calibrated_for([text for text, _ in chosen]).texts if texts else load_texts()[::2]
+    )
+    task = Task(checkpoint, [text for text, _ in chosen], labels, calibration, tokens, scheme, preset)
+    found = _measured(task, Machine(backend.value, threads, memory, allow_insecure, work))
+    with reporting(json, found):
+        _show(found)
+
+
+def dashformer(
+    model: Converted = None,
+    data: Sequences = None,
+    inputs: Inputs = None,
+    scheme: BatchScheme = "arion",
+    backend: Backend = BackendName.ckks,
+    preset: Preset = PRESET_DEFAULT,
+    threads: Threads = 0,
+    memory: Memory = MEMORY_GB,
+    work: Keep = None,
+    json: Json = None,
+    allow_insecure: Insecure = False,
+) -> None:
+    """Classify protein sequences with the DASHformer of iDASH 2024, converted from --data unless --model has
+    it.
+
+    The intervals come from sequences 257 to 456 of the file, which are never among those that are measured.
+    """
+    with dashformer_folder(model, data) as (folder, sequences):
+        checkpoint, examples = load(folder), read_examples(sequences)
+    measured, calibrating = split(examples)
+    chosen = _repeated(measured, inputs)
+    task = Task(
+        checkpoint,
+        [text for text, _ in chosen],
+        [label for _, label in chosen],
+        [text for text, _ in calibrating],
+        DASHFORMER_TOKENS,
+        scheme,
+        preset,
+    )
+    machine = Machine(backend.value, threads, memory, allow_insecure, work)
+    found = _measured(task, machine, softmax=True)
+    with reporting(json, found):
+        _show(found)
+
+
+def _repeated(examples: Sequence[tuple[Text, int]], count: int | None) -> list[tuple[Text, int]]:
+    """`count` examples (default: all), from the beginning again when there are fewer."""
+    if not examples:
+        raise InputError("bench: the file holds no text", hint="a header line, then text, tab, label number")
+    wanted = count or len(examples)
+    return [examples[i % len(examples)] for i in range(wanted)]
+
+
+def _measured(task: Task, machine: Machine, *, softmax: bool = False) -> dict[str, Any]:
+    """Figures of all requests: wall_seconds of encrypting, evaluating and decrypting them."""
+    ran, began = Ran(threads=machine.threads or all_threads()), time.monotonic()
+    plan = _planned(task)
+    ran.seconds["plan"] = time.monotonic() - began
+    if machine.encrypts:
+        engine.require_secure(plan.parameters, allow_insecure=machine.allow_insecure)
+    groups = [Group(task.texts[at : at + plan.batch]) for at in range(0, len(task.texts), plan.batch)]
+    for _ in requests(plan, task.model, groups, machine, ran, seed=1):
+        pass
+    reference = np.array([api.reference_logits(plan, task.model, text) for text in task.texts])
+    logits = np.array([answer.anyway.logits for answer in ran.answers])
+    stages = sum((Counter(seconds) for seconds in ran.stages), Counter[str]())
+    rows = stage_rows(plan, stages, len(groups), machine.memory)
+    seconds = ran.steps(ran.requests)
+    wall = sum(seconds[step] for step in REQUEST)
+    return {
+        **figures(plan, machine, ran, rows, len(task.texts)),
+        "requests": len(groups),
+        "texts_per_request": plan.batch,
+        "wall_seconds": wall,
+        "seconds_per_input": wall / len(task.texts),
+        "seconds": seconds,
+        "predicted_seconds": dict(plan.prediction.seconds),
+        **operation_counts(plan),
+        "calibration_texts": int(plan.circuit["calibration"]["samples"]),
+        **quality(logits, reference, task.labels, softmax=softmax),
+    }
+
+
+def _planned(task: Task) -> Plan:
+    if scheme_of(task.scheme).connected:
+        raise InputError(
+            f"bench batch: {task.scheme} has no requests", hint="python -m bench two-party measures it"
+        )
+    with progress("plan") as report:
+        plan = api.plan(
+            task.model,
+            tokens=task.tokens,
+            preset=task.preset,
+            scheme=task.scheme,
+            inputs=len(task.texts),
+            texts=task.calibration,
+            prices=prices_here(task.preset),
+            progress=report,
+        )
+    assert isinstance(plan, Plan)  # of a scheme with requests
+    return plan
+
+
+def _show(found: dict[str, Any]) -> None:
+    table = Table(show_header=False, box=None)
+    inputs, asked = found["inputs"], found["requests"]
+    table.add_row("inputs", f"{inputs} of {found['tokens']} tokens, {found['scheme']}, {asked} request(s)")
+    table.add_row("time", f"{duration(found['wall_seconds'])}, {found['seconds_per_input']:.3f} s an input")
+    for name in ("agreement", "accuracy", "reference_accuracy"):
+        if found[name] is not None:
+            table.add_row(name.replace("_", " "), f"{100 * found[name]:.2f} %")
+    table.add_row("largest error of a logit", f"{found['max_abs_error']:.5f}")
+    if "max_softmax_error" in found:
+        table.add_row("largest error of a probability", f"{found['max_softmax_error']:.5f}")
+    counts = ("bootstraps", "rotations", "key_switches") if found["encrypted"] else ()
+    for name in counts:
+        table.add_row(f"{name.replace('_', ' ')} a request", str(found[name]))
+    for name, count in found["bytes"].items():
+        table.add_row(name.replace("_", " "), size(count))
+    table.add_row("peak memory, on disk", f"{found['peak_rss_gb']:.2f} GB, {found['spill_gb']:.2f} GB")
+    table.add_row("prices", shown(found["prices"]))
+    table.add_row("security", security_of(found))
+    out.print(table)
+    show_stages("stage, one request", found)

@@ -1,0 +1,319 @@
+"""The harness of all whole runs: a plan, its inputs and a backend -> answers, seconds, bytes, memory.
+
+    for answers in requests(plan, model, groups, Machine("sim"), ran): ...
+
+Backends: `ckks` encrypts through the files of a folder; `shares` asks a two-party server over TLS on the
+loopback; `plain` and `sim` send nothing, and of a two-party plan compute in floats and in the two parties'
+integers.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.runs.layers import LayerErrors
+from bench.runs.stages import StageClock, compared
+from tacita.checkpoint import Checkpoint
+from tacita.cli.console import progress
+from tacita.cli.steps.step import usage_fields
+from tacita.client import Answer, Client
+from tacita.client.session import embedded
+from tacita.errors import InputError
+from tacita.evaluate import Server
+from tacita.evaluate.session import MEMORY_GB, Usage
+from tacita.planning.circuit import circuit_of
+from tacita.plans import engine
+from tacita.plans.answers import understood
+from tacita.plans.files import Workdir
+from tacita.plans.plan import Plan
+from tacita.plans.public_folder import public_of
+from tacita.progress import Progress
+from tacita.resources import peak_memory_gb
+from tacita.schemes.base import AnyPlan, save
+from tacita.schemes.ciphertext_estimate import parameters
+from tacita.schemes.loopback import dialled, listening
+from tacita.schemes.registry import scheme_of
+from tacita.schemes.two_parties import TwoParties
+from tacita.texts.embed import Text
+
+Array = NDArray[np.float64]
+Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
+Steps = dict[str, float]  # seconds
+REQUEST = ("encrypt", "evaluate", "decrypt")
+ONCE = ("keys", "circuit")  # of a server's first request
+DECIMALS = 12
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How a run is executed. memory: GB of the server. work: folder of its files (default: a temporary one).
+    quiet: no bars."""
+
+    backend: str
+    threads: int = 0
+    memory: float = MEMORY_GB
+    allow_insecure: bool = False
+    work: Path | None = None
+    quiet: bool = False
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether ciphertexts are evaluated."""
+        return self.backend == "ckks"
+
+    @contextmanager
+    def bar(self, title: str) -> Iterator[Callable[[Progress], None]]:
+        """Draws the progress of a step."""
+        with nullcontext(lambda _: None) if self.quiet else progress(title) as report:
+            yield report
+
+
+@dataclass(frozen=True)
+class Group:
+    """The inputs of one request: texts, then hidden states as slots hold them."""
+
+    texts: Sequence[Text] = ()
+    samples: Sequence[Sample] = ()
+
+    def __len__(self) -> int:
+        return len(self.texts) + len(self.samples)
+
+
+@dataclass
+class Ran:
+    """What was measured so far. seconds: of steps done once, `keys` and `circuit` apart from the evaluation;
+    requests: seconds of each request by step; stages: of each request by stage. bytes: of files, or of what
+    was sent both ways. peak_gb: of the process after the last request."""
+
+    answers: list[Answer] = field(default_factory=list)
+    seconds: Steps = field(default_factory=dict)
+    requests: list[Steps] = field(default_factory=list)
+    stages: list[Steps] = field(default_factory=list)
+    bytes: dict[str, int] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+    threads: int = 1
+    peak_gb: float = 0.0
+
+    @contextmanager
+    def timing(self, step: str, into: Steps | None = None) -> Iterator[None]:
+        """Adds the seconds of its body."""
+        began, seconds = time.monotonic(), self.seconds if into is None else into
+        yield
+        seconds[step] = seconds.get(step, 0.0) + time.monotonic() - began
+
+    @property
+    def setup(self) -> Steps:
+        """Seconds that a server's first request pays for what it keeps."""
+        return {name: self.seconds.get(name, 0.0) for name in ONCE}
+
+    def steps(self, requests: Sequence[Steps]) -> Steps:
+        """Seconds of plan, keys and these requests' steps; the evaluation pays for the server's set-up."""
+        once = {name: self.seconds[name] for name in ("plan", "keygen") if name in self.seconds}
+        found = {name: sum(one.get(name, 0.0) for one in requests) for name in REQUEST}
+        found["evaluate"] += sum(self.setup.values())
+        return once | found
+
+    def clocked(self, bar: Callable[[Progress], None]) -> Callable[[Progress], None]:
+        """Returns the progress of one more request, whose stages are timed."""
+        clock = StageClock()
+        self.stages.append(clock.seconds)
+
+        def report(now: Progress) -> None:
+            clock(now)
+            bar(now)
+
+        return report
+
+
+def unrounded(plan: Plan) -> Plan:
+    """The plan whose answers are shown as they are decrypted: who measures has the secret key anyway."""
+    return replace(plan, decimals=DECIMALS, noise=0.0)
+
+
+def in_order(plan: Plan, rows: Array) -> Array:
+    """Rows as slots hold them -> in the order of the text, as a client has them."""
+    return rows[::-1] if plan.backwards else rows
+
+
+def requests(
+    plan: AnyPlan,
+    model: Checkpoint,
+    groups: Sequence[Group],
+    machine: Machine,
+    ran: Ran,
+    *,
+    seed: int = 0,
+    layers: LayerErrors | None = None,
+) -> Iterator[list[Answer]]:
+    """Asks one request after another of one server, writes what it measures into `ran`, and yields the
+    request's answers.
+
+    seed: of the first request's noise on `sim`. layers: compares the layers of samples, on `plain` and `sim`.
+    Raises as `Client` and `Server`, ParameterError for a plan below 128 bits that is not allowed.
+    """
+    match machine.backend:
+        case "ckks":
+            asked = _encrypted(plan, model, groups, machine, ran)
+        case "shares":
+            asked = _shared(plan, model, groups, ran)
+        case _:
+            asked = _in_the_clear(plan, model, groups, machine, ran, seed, layers)
+    for answers in asked:
+        ran.answers += answers
+        ran.peak_gb = peak_memory_gb()
+        yield answers
+
+
+def _encrypted(
+    plan: AnyPlan, model: Checkpoint, groups: Sequence[Group], machine: Machine, ran: Ran
+) -> Iterator[list[Answer]]:
+    if not isinstance(plan, Plan):
+        raise InputError(f"bench: {plan.scheme} has no requests", hint="ask its backend `shares`")
+    engine.require_secure(plan.parameters, allow_insecure=machine.allow_insecure)
+    with nullcontext(machine.work) if machine.work else _temporary() as folder:
+        files = Workdir(Path(folder))
+        save(plan, files.plan)
+        how = {"allow_insecure": machine.allow_insecure}
+        client = Client(public_of(plan, model), files, one_user=True, **how)
+        options: dict[str, Any] = {"threads": machine.threads, "memory": machine.memory, **how}
+        server = Server(plan, model, files, resume=False, **options)
+        with machine.bar("keygen") as report, ran.timing("keygen"):
+            client.keygen(report)
+        with ran.timing("circuit"):
+            circuit_of(plan, model)
+        for group in groups:
+            answers = _request(plan, client, server, group, machine, ran)
+            names = ("evaluation_keys", "request", "response")
+            ran.bytes = {name: getattr(files, name).stat().st_size for name in names}
+            ran.usage, ran.threads = server.usage, server.threads
+            yield answers
+
+
+def _request(
+    plan: Plan, client: Client, server: Server, group: Group, machine: Machine, ran: Ran
+) -> list[Answer]:
+    steps: Steps = {}
+    with ran.timing("encrypt", steps):
+        states = [in_order(plan, hidden[mask > 0]) for hidden, mask in group.samples]
+        client.encrypt_batch(group.texts, hidden_states=states)
+    if not ran.requests:
+        with ran.timing("keys"):
+            server.load_keys()
+    with machine.bar(f"evaluate request {len(ran.requests) + 1}") as report, ran.timing("evaluate", steps):
+        server.evaluate(ran.clocked(report))
+    with ran.timing("decrypt", steps):
+        answers = client.decrypt_batch(len(group), group.texts)
+    ran.requests.append(steps)
+    return answers
+
+
+def _in_the_clear(
+    plan: AnyPlan,
+    model: Checkpoint,
+    groups: Sequence[Group],
+    machine: Machine,
+    ran: Ran,
+    seed: int,
+    layers: LayerErrors | None,
+) -> Iterator[list[Answer]]:
+    scheme = scheme_of(plan.scheme)
+    for number, group in enumerate(groups):
+        samples = [*(embedded(plan, model, text, None) for text in group.texts), *group.samples]
+        steps: Steps = {}
+        if layers is not None:
+            layers.start(samples[0])
+        see = (layers.see,) if layers is not None else ()
+        with machine.bar(f"{machine.backend} request {number + 1}") as bar, ran.timing("evaluate", steps):
+            told = ran.clocked(bar)
+            answers = scheme.in_the_clear(plan, model, samples, machine.backend, seed + number, told, *see)
+        ran.requests.append(steps)
+        texts = [*group.texts, *[None] * len(group.samples)]
+        yield [understood(plan, answer, model, text) for answer, text in zip(answers, texts, strict=True)]
+
+
+def _shared(plan: AnyPlan, model: Checkpoint, groups: Sequence[Group], ran: Ran) -> Iterator[list[Answer]]:
+    """Both parties in this process, a text a request. The first also pays for base transfers."""
+    if isinstance(plan, Plan):
+        raise InputError(f"bench: {plan.scheme} has no two parties", hint="ask its backend `ckks`")
+    scheme = TwoParties()
+    with (
+        _temporary() as folder,
+        listening(scheme.server(plan, model)) as address,
+        dialled(address) as party,
+    ):
+        client = scheme.client(party, Path(folder))
+        for group in groups:
+            steps, before = Steps(), party.cost
+            with ran.timing("evaluate", steps):
+                answers = [client.classify(text) for text in group.texts]
+            ran.requests.append(steps)
+            sent = {name: int(party.cost[name] - before[name]) for name in ("bytes_sent", "bytes_received")}
+            ran.bytes = {"request": sent["bytes_sent"], "response": sent["bytes_received"]}
+            yield answers
+        client.end()
+
+
+def _temporary() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="tacita-bench-")
+
+
+def figures(
+    plan: Plan, machine: Machine, ran: Ran, rows: Sequence[Mapping[str, Any]], inputs: int
+) -> dict[str, Any]:
+    """The fields that the report of every run has. rows: its stages (`stages.stage_rows`)."""
+    return {
+        "scheme": plan.scheme,
+        "backend": machine.backend,
+        "encrypted": machine.encrypts,
+        "model": plan.model.name,
+        "tokens": plan.tokens,
+        "inputs": inputs,
+        "prices": plan.prediction.machine,
+        "stages": list(rows),
+        **compared(rows),
+        "bootstraps": plan.bootstraps,
+        "bytes": ran.bytes,
+        "peak_rss_gb": ran.peak_gb,
+        **usage_fields(ran.usage),
+        "warnings": sum(bool(answer.warnings) for answer in ran.answers),
+        "parameters": parameters(plan) if machine.encrypts else None,
+        "plan_hash": plan.hash,
+        "threads": ran.threads,
+    }
+
+
+def quality(
+    logits: Array, reference: Array, labels: Sequence[int] | None = None, *, softmax: bool = False
+) -> dict[str, Any]:
+    """Answers and the float model's, both (inputs, outputs), and the labels' numbers where they are known.
+
+    agreement, accuracy, reference_accuracy: shares of inputs. max_abs_error, mean_abs_error: of logits, over
+    inputs and outputs. softmax: also the largest distance of a probability.
+    """
+    found, wanted = logits.argmax(axis=1), reference.argmax(axis=1)
+    errors = np.abs(logits - reference)
+    figures: dict[str, Any] = {
+        "agreement": float(np.mean(found == wanted)),
+        "accuracy": None if labels is None else float(np.mean(found == np.array(labels))),
+        "reference_accuracy": None if labels is None else float(np.mean(wanted == np.array(labels))),
+        "max_abs_error": float(errors.max()),
+        "mean_abs_error": float(errors.mean()),
+    }
+    if softmax:
+        figures["max_softmax_error"] = float(np.abs(probabilities(logits) - probabilities(reference)).max())
+    return figures
+
+
+def probabilities(logits: Array) -> Array:
+    """Softmax over the last axis."""
+    raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=-1, keepdims=True))

@@ -1,0 +1,206 @@
+"""`python -m bench one`: two texts, one after the other, on one server: what the first request takes, and
+what the second, whose keys, matrices and circuit are there, as a server that stays takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from rich.table import Table
+
+from bench.models.shapes import SHAPES, random_inputs, shaped_model
+from bench.options import Backend, Keep, Layers
+from bench.runs.harness import Array, Group, Machine, Ran, Sample, figures, quality, requests, unrounded
+from bench.runs.layers import LayerErrors
+from bench.runs.stages import show_stages, stage_rows
+from tacita import api
+from tacita.checkpoint import Checkpoint, embed
+from tacita.checkpoint.reference import reference
+from tacita.cli.console import duration, out, progress, reporting, shown
+from tacita.cli.options import (
+    PRESET_DEFAULT,
+    TOKENS_DEFAULT,
+    BackendName,
+    Insecure,
+    Json,
+    Pooling,
+    Preset,
+    Prices,
+    Threads,
+    Tokens,
+    load_model,
+    option,
+    read_prices,
+    read_texts,
+)
+from tacita.cli.report import security_of
+from tacita.cli.steps.evaluate import Memory
+from tacita.errors import InputError
+from tacita.evaluate.session import MEMORY_GB
+from tacita.packings.lowering import in_slots
+from tacita.planning.calibrate.calibrate import texts_for
+from tacita.plans.plan import Plan
+from tacita.resources import threads as processors
+from tacita.schemes.prices import prices_here
+from tacita.texts.embed import Text, length_of
+
+CALIBRATING, MEASURED = 48, 2  # inputs: random ones of a shape, and how many are timed
+SEEDS = 2, 3  # of these
+
+OneModel = Annotated[Path | None, option("--model", help="Hugging Face folder with a tokenizer.")]
+ShapeName = Annotated[
+    str | None,
+    option(
+        "--shape",
+        metavar=f"[{'|'.join(SHAPES)}]",
+        help="Random weights in this shape, with the intervals of a BERT-base, on random hidden states.",
+    ),
+]
+Measuring = Annotated[
+    Path | None,
+    option(
+        "--texts",
+        help="Of a model: texts, one a line; every second is measured, the others calibrate (default: the "
+        "package's).",
+    ),
+]
+Several = Annotated[int, option("--inputs", help="Texts, one after the other.", min=2)]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is measured, and what its plan is calibrated by: never the same inputs."""
+
+    model: Checkpoint
+    samples: list[Sample]
+    calibration: dict[str, Any]
+
+
+def one(
+    model: OneModel = None,
+    shape: ShapeName = None,
+    layers: Layers = None,
+    tokens: Tokens = TOKENS_DEFAULT,
+    pooling: Pooling = None,
+    backend: Backend = BackendName.ckks,
+    preset: Preset = PRESET_DEFAULT,
+    threads: Threads = 0,
+    memory: Memory = MEMORY_GB,
+    work: Keep = None,
+    prices: Prices = None,
+    json: Json = None,
+    texts: Measuring = None,
+    inputs: Several = MEASURED,
+    allow_insecure: Insecure = False,
+) -> None:
+    """Time one text: the first request of a process and the second, stage by stage beside the estimate.
+
+    A model is measured on shipped sentences (or those of --texts) that do not calibrate it, a shape on random
+    hidden states.
+    """
+    if (model is None) == (shape is None) or (layers is not None and shape is None):
+        raise InputError("bench one: a --model or a --shape, --layers with a shape", hint="one of the two")
+    if model is None:
+        chosen = _of_shape(str(shape), layers, tokens, inputs)
+    else:
+        loaded = in_slots(load_model(model, pooling))
+        chosen = _of_model(loaded, tokens, read_texts(texts) or texts_for(loaded), inputs)
+    ran = Ran()
+    with progress("plan") as report, ran.timing("plan"):
+        options: dict[str, Any] = {"tokens": tokens, "preset": preset, **chosen.calibration}
+        paid = read_prices(prices) or prices_here(preset)
+        options |= {"prices": paid, "progress": report, "processes": processors()}
+        plan = api.plan(chosen.model, scheme="thor", **options)
+    assert isinstance(plan, Plan)  # of a scheme with requests
+    machine = Machine(backend.value, threads, memory, allow_insecure, work)
+    found = _measured(unrounded(plan), chosen, machine, ran)
+    with reporting(json, found):
+        _show(found)
+
+
+def _of_shape(name: str, layers: int | None, tokens: int, inputs: int) -> Measured:
+    model = shaped_model(name, layers=layers)
+    calibrating, measured = (
+        random_inputs(model.config.hidden, tokens, count, seed)
+        for count, seed in zip((CALIBRATING, inputs), SEEDS, strict=True)
+    )
+    return Measured(model, measured, {"hidden_states": calibrating})
+
+
+def _of_model(model: Checkpoint, tokens: int, texts: Sequence[Text], inputs: int) -> Measured:
+    """The first so many that fit of every second text; the others calibrate."""
+    fitting = [text for text in texts[1::2] if length_of(model, text) <= tokens]
+    if len(fitting) < inputs:
+        found = f"{len(fitting)} of {len(texts[1::2])} texts have up to {tokens} tokens"
+        raise InputError(f"bench one: {found}, {inputs} wanted", hint="fewer --inputs, more --texts")
+    samples = [embed(model, text, tokens) for text in fitting[:inputs]]
+    return Measured(model, samples, {"texts": texts[::2]})
+
+
+def _measured(plan: Plan, chosen: Measured, machine: Machine, ran: Ran) -> dict[str, Any]:
+    """The report.
+
+    seconds: plan, keygen and the steps of the first request, as `tacita demo` has them; its evaluate includes
+    the circuit and the reading of keys, which `setup` has apart. warm: the last request. stages: of the
+    last request, beside the estimate of a process that is warm; worst: those furthest off. layer_errors: of
+    each layer's output, over its range, on the backend layer_errors_from: of an encrypted run nobody sees
+    them without its secret key, which no server has, so that its first input runs on `sim` once more.
+    """
+    model, samples = chosen.model, chosen.samples
+    with ran.timing("circuit"):
+        layers = LayerErrors(plan, model)
+    groups = [Group(samples=[sample]) for sample in samples]
+    for _ in requests(plan, model, groups, machine, ran, layers=layers):
+        pass
+    if machine.encrypts:
+        for _ in requests(plan, model, groups[:1], Machine("sim"), Ran(), layers=layers):
+            pass
+    wanted = np.array([reference(model, *sample).logits for sample in samples])
+    found = np.array([answer.anyway.logits for answer in ran.answers])
+    rows = stage_rows(plan, ran.stages[-1], 1, machine.memory, warm=True)
+    return {
+        **figures(plan, machine, ran, rows, len(samples)),
+        "layers": plan.model.layers,
+        "seconds": ran.steps(ran.requests[:1]),
+        "setup": ran.setup,
+        "warm": {"seconds": ran.requests[-1], "wall_seconds": sum(ran.requests[-1].values())},
+        "predicted_seconds": sum(row["predicted_seconds"] for row in rows),
+        **{name: quality(found, wanted)[name] for name in ("agreement", "max_abs_error")},
+        "range": float(np.ptp(wanted)),
+        "cosine": _least_cosine(found, wanted),
+        "layer_errors": [{"name": name, "error": error} for name, error in layers.worst.items()],
+        "layer_errors_from": "sim" if machine.encrypts else machine.backend,
+    }
+
+
+def _least_cosine(found: Array, wanted: Array) -> float:
+    """Returns the least cosine of an answer's rows and the float model's. 0 for an answer of zeros."""
+    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
+    return float(np.min(np.sum(found * wanted, axis=1) / np.maximum(lengths, np.finfo(float).tiny)))
+
+
+def _show(found: dict[str, Any]) -> None:
+    table = Table(show_header=False, box=None)
+    table.add_row("model", f"{found['model']}, {found['layers']} layers, {found['tokens']} tokens")
+    for step, seconds in found["seconds"].items():
+        table.add_row(step, duration(seconds))
+    table.add_row(
+        "of which keys, circuit", ", ".join(duration(found["setup"][n]) for n in ("keys", "circuit"))
+    )
+    estimate = f"estimate {duration(found['predicted_seconds'])}"
+    table.add_row("second request", f"{duration(found['warm']['wall_seconds'])} ({estimate})")
+    table.add_row("largest error", f"{found['max_abs_error']:.5f} in a range of {found['range']:.3f}")
+    if found["layer_errors"]:
+        worst = max(found["layer_errors"], key=lambda row: row["error"])
+        where = f"of {worst['name']}'s range, on {found['layer_errors_from']}"
+        table.add_row("largest error of a layer", f"{100 * worst['error']:.2f} % {where}")
+    table.add_row("same label as float", f"{100 * found['agreement']:.0f} %, cosine {found['cosine']:.6f}")
+    table.add_row("peak memory", f"{found['peak_rss_gb']:.2f} GB")
+    table.add_row("prices", shown(found["prices"]))
+    table.add_row("bootstraps", f"{found['bootstraps']}, on {found['threads']} threads")
+    table.add_row("security", security_of(found))
+    out.print(table)
+    show_stages("stage, second request", found)

@@ -1,0 +1,125 @@
+"""Accuracy of the two-party mode: all validation sentences by the protocol's arithmetic, some of them by the
+protocol itself.
+
+The fixed-point interpreter has the protocols' formats, roundings and polynomials and runs every sentence;
+what it leaves out is the last unit that sharing adds at random. The protocol answers the first sentences (or
+all), padded to one of three lengths, and both are held against the float model and against each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bench.runs.two_party.cases.case import Array, Floats, Options, Prepared, Report
+from bench.runs.two_party.cases.models import DefaultModel, Walk, agreed
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint, embed, load
+from tacita.checkpoint.reference import reference
+from tacita.data import DEFAULT_MODEL
+from tacita.errors import InputError
+from tacita.planning.request import PlanRequest
+from tacita.texts.embed import tokenize
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.planning import make_two_party_plan
+
+BUCKETS = (32, 64, 128)  # fixed numbers of tokens; a sentence by the protocol takes the least that holds it
+AT_ONCE = 16  # sentences of one call of the interpreter
+
+
+class Accuracy(DefaultModel):
+    """The default model on SST-2's validation sentences; time, traffic and rounds are those of the sentences
+    by the protocol."""
+
+    name = "accuracy"
+
+    def available(self, options: Options) -> str:
+        if options.data is not None and options.data.is_file():
+            return ""
+        missing = f"no sentences at {options.data}" if options.data else "no sentences"
+        return f"{missing}: pass --data FILE.tsv (header, then sentence, tab, label)"
+
+    def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
+        model = load(DEFAULT_MODEL)
+        texts = [text for text, _ in read(options)[: options.sentences]]
+        sizes = [bucket(model, text) for text in texts]
+        walks = {size: self._walk(party, model, size) for size in sorted(set(sizes))}
+
+        def run() -> Array:
+            found = []
+            for at, (text, size) in enumerate(zip(texts, sizes, strict=True)):
+                report(f"sentence {at + 1} of {len(texts)}", at / len(texts))
+                found.append(walks[size].answer(*embed(model, text, size)))
+            return np.stack(found)
+
+        return Prepared(lambda: None, run)
+
+    def _walk(self, party: Any, model: Checkpoint, tokens: int) -> Walk:
+        plan = make_two_party_plan(model, PlanRequest(tokens=tokens))
+        return Walk(
+            party, agreed(plan, model, client=party.is_client), model.config.hidden, lambda stage, done: None
+        )
+
+    def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
+        model = load(DEFAULT_MODEL)
+        examples = read(options)
+        plan = make_two_party_plan(model, PlanRequest(tokens=self.tokens))
+        labels = np.array([label for _, label in examples])
+        wanted = np.array([reference(model, *embed(model, text, self.tokens)).logits for text, _ in examples])
+        fixed, overflows = by_interpreter(plan, model, [text for text, _ in examples])
+        few = wanted[: len(client)]
+        return {
+            "sentences": len(examples),
+            "accuracy": _share(fixed, labels),
+            "reference_accuracy": _share(wanted, labels),
+            "accuracy_points_lost": 100 * (_share(wanted, labels) - _share(fixed, labels)),
+            "agreement": _share(fixed, wanted.argmax(axis=1)),
+            "fixed_max_abs_error": float(np.abs(fixed - wanted).max()),
+            "overflows": overflows,
+            "protocol_sentences": len(client),
+            "protocol_accuracy": _share(client, labels[: len(client)]),
+            "protocol_agreement": _share(client, few.argmax(axis=1)),
+            "protocol_to_fixed_max_abs_error": float(np.abs(client - fixed[: len(client)]).max()),
+            "max_abs_error": float(np.abs(client - few).max()),
+        }
+
+
+def bucket(model: Checkpoint, text: str) -> int:
+    """The fixed number of tokens for a sentence: all that the server learns of its length."""
+    length = len(tokenize(model, text)[0])
+    return next((size for size in BUCKETS if length <= size), BUCKETS[-1])
+
+
+def by_interpreter(plan: TwoPartyPlan, model: Checkpoint, texts: list[str]) -> tuple[Floats, int]:
+    """(logits (texts, outputs) by the fixed-point interpreter, values that left their ring)."""
+    from tacita.two_party.arithmetic.fixed import FixedTensors
+
+    weights, found, overflows = Weights(model.tensors), [], 0
+    for at in range(0, len(texts), AT_ONCE):
+        embedded = [embed(model, text, plan.tokens) for text in texts[at : at + AT_ONCE]]
+        hidden, mask = (np.stack(each) for each in zip(*embedded, strict=True))
+        ops = FixedTensors(plan.formats, plan.bounds, weights, mask)
+        answer: Any = plan.run(ops, ops.input(hidden))
+        found.append(answer.values[:, 0].astype(np.float64) / 2.0**answer.fraction)
+        overflows += sum(ops.overflows.values())
+    return np.concatenate(found), overflows
+
+
+def read(options: Options) -> list[tuple[str, int]]:
+    """(sentence, label) of the file. Raises InputError for a line that is not one."""
+    if (path := options.data) is None:
+        raise InputError("accuracy: no file of sentences", hint="pass --data FILE.tsv")
+    try:
+        rows = [
+            line.rsplit("\t", 1) for line in path.read_text(encoding="utf-8").splitlines()[1:] if line.strip()
+        ]
+        return [(text, int(label)) for text, label in rows]
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{path}: {error}", hint="a header line, then sentence, tab, label number"
+        ) from error
+
+
+def _share(logits: Floats, labels: Any) -> float:
+    return float(np.mean(logits.argmax(axis=1) == labels))

@@ -1,0 +1,231 @@
+"""A text that two parties write, step by step: a decoder's folder, or a shape with random weights."""
+
+from __future__ import annotations
+
+import gc
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.runs.two_party.cases.case import Array, Case, Floats, Options, Prepared, Report
+from tacita.blocks.floats import FloatTensors
+from tacita.blocks.meaning import Meaning
+from tacita.blocks.sequence import Past
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint, from_tensors, load
+from tacita.models.registry import FAMILIES, forward, tensor_shapes
+from tacita.planning.build import beginning
+from tacita.planning.request import PlanRequest
+from tacita.plans.scheme import BUMBLEBEE
+from tacita.texts.answer import softmax
+from tacita.texts.embed import embedded, tokenize
+from tacita.texts.embedding import Embedder, Front, table_shapes
+from tacita.texts.task import NEXT
+from tacita.two_party.arithmetic.base import Fixed, encode
+from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.plan.check import parse_plan
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.writing import Writer, share_prefix
+
+# Jane Austen, Pride and Prejudice, 1813
+TEXT = """It is a truth universally acknowledged, that a single man in possession of a good fortune, must be
+in want of a wife. However little known the feelings or views of such a man may be on his first entering a
+neighbourhood, this truth is so well fixed in the minds of the surrounding families, that he is considered as
+the rightful property of some one or other of their daughters. "My dear Mr. Bennet," said his lady to him one
+day, "have you heard that Netherfield Park is let at last?" Mr. Bennet replied that he had not. "But it is,"
+returned she; "for Mrs. Long has just been here, and she told me all about it." Mr. Bennet made no answer.
+""".replace("\n", " ")
+PLAN = "plan.json"
+TINY = 1e-30  # keeps logarithms finite
+COMMON: dict[str, Any] = {
+    "positions": 512,
+    "types": 0,
+    "pooling": "last",
+    "norm_eps": 1e-5,
+    "labels": (),
+    "embedding_norm": False,
+    "task": NEXT,
+}
+SMALL = {"layers": 1, "vocab": 64, "hidden": 24, "heads": 6, "intermediate": 38}
+COUNTERS = ("wall", "cpu", "sent", "rounds")
+
+
+class Generate(Case):
+    """A prompt and the tokens behind it, greedily; the client learns the tokens alone."""
+
+    name = "generate"
+
+    def available(self, options: Options) -> str:
+        return "" if options.model else "no model: pass --model DIR of a decoder, or --shape"
+
+    def checkpoint(self, options: Options) -> Checkpoint:
+        """The model, the same in every process."""
+        assert options.model is not None  # see `available`
+        return load(options.model)
+
+    def plan(self, model: Checkpoint, options: Options) -> TwoPartyPlan:
+        """Calibrated on the default texts, as `tacita serve` does."""
+        return make_two_party_plan(
+            model, PlanRequest(scheme=BUMBLEBEE, tokens=options.prompt + options.new, begin=options.begin)
+        )
+
+    def prompt(self, model: Checkpoint, options: Options) -> list[int]:
+        """Returns the tokens of the text, repeated to the length asked for."""
+        ids = tokenize(model, TEXT, special=not options.begin)[0]
+        return (ids * (1 + options.prompt // len(ids)))[: options.prompt]
+
+    def share(self, options: Options) -> None:
+        """The plan: two calibrations may differ in a last bit, and so in a bound."""
+        plan = self.plan(self.checkpoint(options), options)
+        (Path(options.folder) / PLAN).write_bytes(plan.to_bytes())
+
+    def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
+        model = self.checkpoint(options)
+        plan, prompt = _shared(options), self.prompt(model, options)
+        nodes = beginning(model, plan.begin).nodes if plan.begin else {}
+        weights = None if party.is_client else Weights(model.tensors)
+        past = share_prefix(plan, nodes, own=not party.is_client) if nodes else None
+        tables = table_shapes(model.config, model.config.hidden)
+        front = Front(model.config, {name: model.tensors[name] for name in tables}, None)
+        del model  # the client of a measured run has no weights
+        gc.collect()
+        writer = Writer(party, plan, weights, past=past)
+        side = Side(party, front, writer, len(plan.begin), options.new, report)
+        return Prepared(lambda: None, lambda: side.write(prompt))
+
+    def judge(self, client: Array, server: Array, options: Options) -> dict[str, Any]:
+        model = self.checkpoint(options)
+        prompt, tokens = self.prompt(model, options), [int(token) for token in client[:, -1]]
+        floats, fixed = logits_of(model, _shared(options), prompt, tokens)
+        shares = np.array([softmax(each) for each in floats])
+        others = np.array([softmax(each) for each in fixed])
+        return {
+            "max_abs_error": float(np.abs(floats - fixed).max()),
+            "agreement": float(np.mean(floats.argmax(axis=-1) == tokens)),
+            "kl": float(np.mean(np.sum(shares * np.log((shares + TINY) / (others + TINY)), axis=-1))),
+            "prefill": _figures(client[:1], server[:1]),
+            "token": _figures(client[1:], server[1:]) if len(client) > 1 else None,
+        }
+
+
+class Shape(Generate):
+    """Random weights of calibrated scale: layers of a published model's sizes. Calibrated on other random
+    tokens."""
+
+    CALIBRATION = 3  # sequences
+
+    def __init__(self, name: str, family: str, **sizes: Any) -> None:
+        self.name, self._family, self._sizes = name, family, sizes
+
+    def available(self, options: Options) -> str:
+        return ""
+
+    def checkpoint(self, options: Options) -> Checkpoint:
+        sizes = self._sizes | (SMALL if options.small else {})
+        config, rng = FAMILIES[self._family].config(**COMMON | sizes), self.rng("weights")
+        tensors = {key: _random(key, shape, rng) for key, shape in tensor_shapes(config).items()}
+        return from_tensors(config, tensors, name=f"{self.name} (random weights)")
+
+    def plan(self, model: Checkpoint, options: Options) -> TwoPartyPlan:
+        rows = options.prompt + options.new
+        drawn = self.rng("calibration").integers(0, model.config.vocab, (self.CALIBRATION, rows))
+        states = [(embedded(model, ids.tolist(), [0] * rows), np.ones(rows)) for ids in drawn]
+        return make_two_party_plan(model, PlanRequest(scheme=BUMBLEBEE, tokens=rows, hidden_states=states))
+
+    def prompt(self, model: Checkpoint, options: Options) -> list[int]:
+        found: list[int] = self.rng("inputs").integers(0, model.config.vocab, options.prompt).tolist()
+        return found
+
+
+@dataclass
+class Side:
+    """One party's part of the writing. front: the tables that are published. begun: tokens of the public
+    beginning. count: tokens to write."""
+
+    party: Any
+    front: Embedder
+    writer: Writer
+    begun: int
+    count: int
+    report: Report
+
+    def write(self, prompt: list[int]) -> Array:
+        """(tokens, counters and the token): what each step took; the server's tokens are 0."""
+        steps, ids, told = list[list[float]](), prompt, self.begun
+        for number in range(self.count):
+            self.report(f"token {number + 1}", number / self.count)
+            before = self._counters()
+            token = self._step(ids, told, self.count - number)
+            told, ids = told + len(ids), [token]
+            steps.append([now - then for then, now in zip(before, self._counters(), strict=True)] + [token])
+        return np.array(steps)
+
+    def _step(self, ids: list[int], told: int, ahead: int) -> int:
+        rows = embedded(self.front, ids, [0] * len(ids), told)
+        if not self.party.is_client:
+            found = self.writer.read(lambda ops: ops.theirs(rows.shape), len(ids), ahead=ahead)
+            self.writer.tell(self.writer.choose(found))
+            return 0
+        mask = np.ones(told + len(ids))
+        found = self.writer.read(lambda ops: ops.own(rows), len(ids), mask, ahead=ahead)
+        return self.writer.learn(self.writer.choose(found))
+
+    def _counters(self) -> list[float]:
+        party = self.party
+        return [time.monotonic(), time.process_time(), float(party.bytes_sent), float(party.rounds)]
+
+
+def _shared(options: Options) -> TwoPartyPlan:
+    return parse_plan((Path(options.folder) / PLAN).read_bytes())
+
+
+def logits_of(
+    model: Checkpoint, plan: TwoPartyPlan, prompt: list[int], tokens: list[int]
+) -> tuple[Floats, Floats]:
+    """(tokens, vocab) each: by floats, and by the integers that the shares add up to, behind the same tokens
+    that the parties wrote."""
+    weights, told = Weights(model.tensors), len(plan.begin)
+    wide, narrow = _begun(model, plan)
+    floats, fixed = list[Floats](), list[Floats]()
+    for ids in (prompt, *([token] for token in tokens[:-1])):
+        rows, told = embedded(model, ids, [0] * len(ids), told), told + len(ids)
+        ops = FloatTensors(weights, np.ones(told), past=wide)
+        floats.append(np.asarray(forward(Meaning(ops), model.config, rows)[0]))
+        whole = FixedTensors(plan.formats, plan.bounds, weights, np.ones(told), narrow)
+        fixed.append(plan.run(whole, whole.input(rows)).floats[0])
+        wide, narrow = ops.past, whole.past
+    return np.array(floats), np.array(fixed)
+
+
+def _begun(model: Checkpoint, plan: TwoPartyPlan) -> tuple[Past[Floats], Past[Fixed]]:
+    """What the public beginning leaves."""
+    if not plan.begin:
+        return Past(), Past()
+    past, bits = beginning(model, plan.begin), plan.formats.product_fraction
+    nodes = {
+        name: (Fixed(encode(keys, bits), bits), Fixed(encode(values, bits), bits))
+        for name, (keys, values) in past.nodes.items()
+    }
+    return past, Past(past.rows, nodes)
+
+
+def _figures(client: Array, server: Array) -> dict[str, Any]:
+    """The mean of these steps: seconds of the slower party, CPU seconds of both, MB of both directions."""
+    mine, theirs = (dict(zip(COUNTERS, steps[:, :4].mean(axis=0), strict=True)) for steps in (client, server))
+    return {
+        "wall_seconds": max(mine["wall"], theirs["wall"]),
+        "cpu_seconds": [mine["cpu"], theirs["cpu"]],
+        "megabytes": (mine["sent"] + theirs["sent"]) / 1e6,
+        "rounds": max(mine["rounds"], theirs["rounds"]),
+        "steps": len(client),
+    }
+
+
+def _random(key: str, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    if len(shape) == 2:
+        return rng.normal(0.0, 1.0 / np.sqrt(shape[1]), shape)
+    return rng.normal(1.0 if key.endswith("weight") else 0.0, 0.1, shape)

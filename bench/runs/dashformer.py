@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bench.options import DATA, ModelFolder, Output, lines_of
 from bench.runs.harness import probabilities
-from tacita.approx.exponentials import exp
+from tacita.approx import exp
 from tacita.approx.spec import Spec, free_depth
 from tacita.checkpoint import embed, load
 from tacita.checkpoint.dashformer import LIST, SEQUENCES, WEIGHTS, convert, is_published

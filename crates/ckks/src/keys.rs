@@ -81,21 +81,6 @@ impl KeySpec {
     }
 }
 
-/// The keys of a plan: those that every client makes (`bootstrap::required_keys`) and a rotation by each of
-/// the steps, up to a user level.
-///
-/// # Errors
-/// [`CkksError::Shape`] for a level above the top.
-pub fn of_plan(params: &CkksParameters, rotations: &[(i64, usize)]) -> Result<Vec<KeySpec>, CkksError> {
-    let mut all = crate::bootstrap::required_keys(params);
-    for &(steps, level) in rotations {
-        let limbs = params.native_level("rotation keys", level)? + 1;
-        let kind = KeyKind::Galois(galois_of_rotation(params, steps));
-        add(&mut all, KeySpec { kind, limbs });
-    }
-    Ok(all)
-}
-
 /// Adds a key of its kind, or raises the one that is there to as many limbs. The identity needs none.
 pub fn add(all: &mut Vec<KeySpec>, spec: KeySpec) {
     match all.iter_mut().find(|known| known.kind == spec.kind) {

@@ -178,7 +178,7 @@ impl CkksParameters {
         let rlwe = Parameters::new(literal)?;
         let built = Self { rlwe, chain, scales };
         if chain.boot > 0 {
-            RaisedRange::of(&built).check()?;
+            built.raised_range().check()?;
         }
         Ok(built)
     }
@@ -249,10 +249,14 @@ impl CkksParameters {
     pub fn coefficient_scale(&self) -> f64 {
         self.prime(0) * self.scale(self.top_level()) / (24.0 * PI * self.eval_mod_output_scale())
     }
+    /// What decides whether a bootstrap fails. Panics without bootstrapping.
+    pub fn raised_range(&self) -> RaisedRange {
+        RaisedRange::of(&self.rlwe, (-self.log_message_ratio()).exp2())
+    }
     /// log2 of the probability that a bootstrap fails: see [`RaisedRange::failure_log2`]. None without
     /// bootstrapping.
     pub fn failure_log2(&self) -> Option<f64> {
-        self.can_bootstrap().then(|| RaisedRange::of(self).failure_log2())
+        self.can_bootstrap().then(|| self.raised_range().failure_log2())
     }
     /// log2(q0 / coefficient scale): how far messages stay below the base prime.
     pub fn log_message_ratio(&self) -> f64 {

@@ -5,12 +5,11 @@
 //! Sparse secrets fall to hybrid attacks much sooner than dense ones, so it may be encrypted under a small
 //! modulus only: see `evaluation/lattice` for what these attacks cost, and docs/decisions/0002 for why the
 //! range cannot be left.
-use crate::bootstrap::eval_mod::{HALF_WIDTH, MAX_MULTIPLE};
-use crate::{CkksError, CkksParameters};
+use crate::CkksError;
 use std::f64::consts::LOG2_E;
 use tacita_rlwe::secret::SPARSE_WEIGHT;
 use tacita_rlwe::switching::SIGMA;
-use tacita_rlwe::{ParametersLiteral, RlweError};
+use tacita_rlwe::{Parameters, ParametersLiteral, RlweError};
 
 /// log2 of the largest modulus that the sparse secret may be seen under; at least 128 bits by
 /// `evaluation/lattice`.
@@ -19,6 +18,10 @@ pub const MAX_LOG_QP: f64 = 115.0;
 const MIN_LOG_N: u32 = 16;
 /// Ciphertext limbs of the key to the sparse secret: more would publish it under a modulus that breaks it.
 pub const LIMBS: usize = 1;
+/// Largest multiple of q0 after mod-raise, for a secret of weight 32: the modular reduction is fitted to it.
+pub(crate) const MAX_MULTIPLE: i64 = 16;
+/// Half-width of the intervals, around these multiples, that the modular reduction is fitted on.
+pub(crate) const HALF_WIDTH: f64 = 1.05 / 181.0;
 
 /// log2 of the largest probability that a bootstrap may fail with.
 const MAX_FAILURE_LOG2: f64 = -128.0;
@@ -69,21 +72,20 @@ pub struct RaisedRange {
 }
 
 impl RaisedRange {
-    /// That of parameters with bootstrapping.
-    pub fn of(p: &CkksParameters) -> Self {
-        let message = (-p.log_message_ratio()).exp2();
+    /// That of a bootstrap on parameters with its primes, for messages up to `message` * q0.
+    pub fn of(p: &Parameters, message: f64) -> Self {
         Self {
             weight: SPARSE_WEIGHT,
             multiples: MAX_MULTIPLE as u32,
             half_width: HALF_WIDTH,
             message,
             noise: Self::noise_of(p, message),
-            coefficients: p.rlwe().n(),
+            coefficients: p.n(),
         }
     }
 
     /// Standard deviation of the noise / q0 beside messages up to `message` * q0.
-    pub(crate) fn noise_of(p: &CkksParameters, message: f64) -> f64 {
+    pub(crate) fn noise_of(p: &Parameters, message: f64) -> f64 {
         (INPUT_NOISE * message).hypot(mod_raise_noise(p))
     }
 
@@ -143,10 +145,10 @@ impl RaisedRange {
 /// Standard deviation, in units of q0, of what the end of slots-to-coefficients and mod-raise add to a
 /// coefficient: the key to the sparse secret (one special prime: sigma sqrt(N / 12) q0 / p0), and the
 /// roundings under the dense secret (of the last rescaling and of the key back) and under the sparse one.
-fn mod_raise_noise(p: &CkksParameters) -> f64 {
-    let n = p.rlwe().n() as f64;
-    let key = SIGMA * (n / 12.0).sqrt() / p.rlwe().p()[0] as f64;
-    let rounding = |weight: f64| ((1.0 + weight) / 12.0).sqrt() / p.prime(0);
+fn mod_raise_noise(p: &Parameters) -> f64 {
+    let n = p.n() as f64;
+    let key = SIGMA * (n / 12.0).sqrt() / p.p()[0] as f64;
+    let rounding = |weight: f64| ((1.0 + weight) / 12.0).sqrt() / p.q()[0] as f64;
     let dense = rounding(2.0 * n / 3.0);
     key.hypot(dense)
         .hypot(dense)
@@ -158,7 +160,7 @@ mod tests {
     use super::*;
 
     fn full() -> RaisedRange {
-        RaisedRange::of(&CkksParameters::preset("n16").unwrap())
+        crate::CkksParameters::preset("n16").unwrap().raised_range()
     }
 
     #[test]

@@ -26,6 +26,17 @@
 use crate::{CoefficientError, Result};
 use tacita_bfv::matmul::window::Grid;
 use tacita_bfv::matmul::{Dims, Layout, Window};
+use tacita_ckks::CkksParameters;
+
+/// Limbs of coefficients before the product.
+pub const LIMBS: usize = 2;
+/// log2 of N/n: 8192 for N = 65536, which 148 of 214 bits leave secure.
+const LOG_RATIO: u32 = 3;
+
+/// log2 of the degree that products are done at.
+pub fn log_small(p: &CkksParameters) -> u32 {
+    p.rlwe().log_n() - LOG_RATIO
+}
 
 /// A ring, its subring and a number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,6 @@
 //! The steps of a coefficient product, one by one and together.
+use crate::arrangement::{log_small, LIMBS};
+use crate::weights::Target;
 use crate::{Arrangement, CoefficientError, CoefficientKeys, Result, Weights};
 use rayon::prelude::*;
 use tacita_bfv::matmul::product::{products, Inputs};
@@ -6,16 +8,6 @@ use tacita_ckks::bootstrap::dft;
 use tacita_ckks::linear::EncodedTransform;
 use tacita_ckks::{Ciphertext, CkksError, CkksParameters, Evaluator};
 use tacita_rlwe::{keyswitch, RingPair, RnsPoly};
-
-/// Limbs of coefficients before the product.
-pub const LIMBS: usize = 2;
-/// log2 of N/n: 8192 for N = 65536, which 148 of 214 bits leave secure.
-const LOG_RATIO: u32 = 3;
-
-/// log2 of the degree that products are done at.
-pub fn log_small(p: &CkksParameters) -> u32 {
-    p.rlwe().log_n() - LOG_RATIO
-}
 
 /// Matrices, rings and scales of coefficient products for one number of tokens.
 pub struct Coefficients {
@@ -71,6 +63,23 @@ impl Coefficients {
     /// Scale of weights: leads from the scale of coefficients to that of results by the second prime.
     pub fn weight_scale(&self) -> f64 {
         self.result_scale() * self.params.prime(LIMBS - 1) / self.params.scale(self.input_level())
+    }
+
+    /// A plain matrix as the integers that the product takes.
+    ///
+    /// matrix: (outputs, inputs), row-major. bias: by output, or empty. For messages in [-1, 1] results must
+    /// lie there too: what is larger goes into a scale of the matrix.
+    ///
+    /// # Errors
+    /// [`CoefficientError::Shape`] for lengths that do not fit together and values that are not finite or too
+    /// large.
+    pub fn weights(&self, shape: (usize, usize), matrix: &[f64], bias: &[f64]) -> Result<Weights> {
+        let to = Target {
+            arrangement: &self.arrangement,
+            weight_scale: self.weight_scale(),
+            result_scale: self.result_scale(),
+        };
+        Weights::new(to, shape, matrix, bias)
     }
 
     /// Slots to coefficients, two limbs left. One transform at four limbs, one at three.

@@ -1,5 +1,5 @@
 //! The keys that coefficient products need beside those of bootstrapping.
-use crate::evaluate::{log_small, LIMBS};
+use crate::arrangement::{log_small, LIMBS};
 use crate::{Arrangement, CoefficientError, Result};
 use tacita_bfv::keys::Automorphism;
 use tacita_ckks::bootstrap::dft;

@@ -1,6 +1,5 @@
 //! A plain matrix as the integers that the product takes.
-use crate::evaluate::Coefficients;
-use crate::{CoefficientError, Result};
+use crate::{Arrangement, CoefficientError, Result};
 
 /// y = W x + bias, of a number of features to another, arranged for the product.
 pub struct Weights {
@@ -15,15 +14,18 @@ pub struct Weights {
 /// Integers above this lose bits as doubles or overflow when they are summed up.
 const MAX: f64 = (1u64 << 62) as f64;
 
+/// Where features stand in the product, and the scales that integers have.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub arrangement: &'a Arrangement,
+    pub weight_scale: f64,
+    pub result_scale: f64,
+}
+
 impl Weights {
-    /// matrix: (outputs, inputs), row-major. bias: by output, or empty. For messages in [-1, 1] results must
-    /// lie there too: what is larger goes into a scale of the matrix.
-    ///
-    /// # Errors
-    /// [`CoefficientError::Shape`] for lengths that do not fit together and values that are not finite or too
-    /// large.
-    pub fn new(
-        to: &Coefficients,
+    /// See [`crate::Coefficients::weights`].
+    pub(crate) fn new(
+        to: Target<'_>,
         (outputs, inputs): (usize, usize),
         matrix: &[f64],
         bias: &[f64],
@@ -38,8 +40,8 @@ impl Weights {
             return Err(shape(detail));
         }
         let biases = padded(
-            bias.iter().map(|b| b * to.result_scale()),
-            to.arrangement().blocks(outputs) * to.arrangement().block(),
+            bias.iter().map(|b| b * to.result_scale),
+            to.arrangement.blocks(outputs) * to.arrangement.block(),
         )?;
         Ok(Self {
             inputs,
@@ -60,8 +62,8 @@ impl Weights {
 }
 
 /// Row `at` of the product's matrix is the feature that its encoding meets there.
-fn arranged(to: &Coefficients, (outputs, inputs): (usize, usize), matrix: &[f64]) -> Result<Vec<i64>> {
-    let (a, scale) = (to.arrangement(), to.weight_scale());
+fn arranged(to: Target<'_>, (outputs, inputs): (usize, usize), matrix: &[f64]) -> Result<Vec<i64>> {
+    let (a, scale) = (to.arrangement, to.weight_scale);
     let (block, width) = (a.block(), a.blocks(outputs) * a.block());
     let mut out = Vec::with_capacity(a.blocks(inputs) * block * width);
     for at in 0..a.blocks(inputs) * block {

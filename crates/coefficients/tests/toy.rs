@@ -5,9 +5,7 @@ use tacita_ckks::bootstrap::refresh::{phase, Harmonics};
 use tacita_ckks::bootstrap::{self, Bootstrapper};
 use tacita_ckks::keys::{KeyGenerator, KeySpec};
 use tacita_ckks::{Ciphertext, CkksParameters, Complex64, EvaluationKeys, Evaluator};
-use tacita_coefficients::{
-    refresh, required_keys, Arrangement, CoefficientKeys, Coefficients, Refresh, Weights,
-};
+use tacita_coefficients::{refresh, required_keys, Arrangement, CoefficientKeys, Coefficients, Refresh};
 use tacita_rlwe::{encrypt, SecretKey};
 
 struct Toy {
@@ -139,8 +137,8 @@ fn two_products_with_a_refresh_between_them_are_those_of_floats() {
     let x = values(TOKENS * inputs, 1, 0.9);
     let (w1, b1) = (values(inner * inputs, 2, 0.1), values(inner, 3, 0.05));
     let (w2, b2) = (values(outputs * inner, 4, 0.1), values(outputs, 5, 0.05));
-    let first = Weights::new(&toy.maps, (inner, inputs), &w1, &b1).unwrap();
-    let second = Weights::new(&toy.maps, (outputs, inner), &w2, &b2).unwrap();
+    let first = toy.maps.weights((inner, inputs), &w1, &b1).unwrap();
+    let second = toy.maps.weights((outputs, inner), &w2, &b2).unwrap();
 
     let low = toy
         .maps
@@ -170,7 +168,7 @@ fn a_refresh_through_a_function_follows_a_product() {
     let (inputs, outputs) = (32, 32);
     let x = values(TOKENS * inputs, 1, 1.0);
     let w = values(outputs * inputs, 2, 0.1);
-    let weights = Weights::new(&toy.maps, (outputs, inputs), &w, &[]).unwrap();
+    let weights = toy.maps.weights((outputs, inputs), &w, &[]).unwrap();
     let cts = toy.encrypt(&x, inputs);
     let low = toy.maps.apply(&toy.evaluator, &toy.keys, &cts, &weights).unwrap();
     let (zero, minus_i) = (Complex64::new(0.0, 0.0), Complex64::new(0.0, -1.0));
@@ -202,7 +200,7 @@ fn the_product_alone_is_right_to_the_stated_error() {
     let (inputs, outputs) = (64, 64);
     let x = values(TOKENS * inputs, 1, 1.0);
     let w = values(outputs * inputs, 2, 0.1);
-    let weights = Weights::new(&toy.maps, (outputs, inputs), &w, &[]).unwrap();
+    let weights = toy.maps.weights((outputs, inputs), &w, &[]).unwrap();
     let cts = toy.encrypt(&x, inputs);
     let low = toy.maps.apply(&toy.evaluator, &toy.keys, &cts, &weights).unwrap();
     // Coefficients r and r + N/2 are the parts of slot brv(r).
@@ -228,7 +226,7 @@ fn the_product_alone_is_right_to_the_stated_error() {
 fn what_does_not_fit_is_refused() {
     let toy = Toy::new("insecure_toy_n8", 4);
     let (e, maps) = (&toy.evaluator, &toy.maps);
-    let weights = |shape, matrix: &[f64], bias: &[f64]| Weights::new(maps, shape, matrix, bias);
+    let weights = |shape, matrix: &[f64], bias: &[f64]| maps.weights(shape, matrix, bias);
     let cts = toy.encrypt(&values(4 * 8, 1, 1.0), 8);
     let eight = weights((8, 8), &[0.1; 64], &[]).unwrap();
     assert!(maps.apply(e, &toy.keys, &cts, &eight).is_ok());

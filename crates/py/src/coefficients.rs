@@ -2,27 +2,18 @@
 use crate::ciphertext::Ciphertext;
 use crate::error::{self, TacitaError};
 use crate::evaluator::{Evaluator, Handle};
+use crate::maps::Maps;
 use crate::parameters::{native_level, Parameters};
 use crate::secret::SecretKey;
 use crate::small_keys::SmallKeys;
 use num_complex::Complex64;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tacita_ckks::bootstrap::refresh::shallow::ShallowRefresh;
+use std::sync::Arc;
 use tacita_ckks::bootstrap::refresh::Harmonics;
 use tacita_ckks::CkksParameters;
-use tacita_coefficients::{self as products, CoefficientError, Refresh};
+use tacita_coefficients::{self as products, Refresh};
 use tacita_wire::Owner;
-
-pub(crate) fn coefficients(e: CoefficientError) -> PyErr {
-    match e {
-        CoefficientError::Ckks(e) => error::ckks(e),
-        CoefficientError::Rlwe(e) => error::rlwe(e),
-        other => TacitaError::new_err(other.to_string()),
-    }
-}
 
 /// (steps, highest user level) of the rotation keys that coefficient products need beside bootstrapping's, as
 /// `keygen` takes them.
@@ -66,7 +57,7 @@ impl CoefficientKeys {
     /// Bytes in memory.
     #[getter]
     fn nbytes(&self) -> PyResult<usize> {
-        self.inner.inner.bytes(&self.params).map_err(coefficients)
+        self.inner.inner.bytes(&self.params).map_err(error::coefficients)
     }
 }
 
@@ -106,14 +97,6 @@ pub struct Coefficients {
     maps: Arc<Maps>,
 }
 
-/// Matrices for one number of tokens; evaluators that share their threads share these.
-pub struct Maps {
-    inner: products::Coefficients,
-    tokens: usize,
-    /// By depth of the function and native level of the result.
-    shallow: Mutex<HashMap<(usize, usize), Arc<ShallowRefresh>>>,
-}
-
 impl Coefficients {
     fn run<T: Send>(
         &self,
@@ -122,7 +105,7 @@ impl Coefficients {
     ) -> PyResult<T> {
         let (evaluator, keys) = (self.evaluator.get(), self.keys.get());
         py.detach(|| evaluator.pool.install(|| f(evaluator, &keys.inner.inner)))
-            .map_err(coefficients)
+            .map_err(error::coefficients)
     }
 
     fn taken(&self, cts: &[Handle<'_>]) -> PyResult<Vec<tacita_ckks::Ciphertext>> {
@@ -146,7 +129,7 @@ impl Coefficients {
                 "the coefficient keys and the evaluator have different parameters or clients",
             ));
         }
-        let maps = py.detach(|| Maps::shared(e, k.inner.tokens))?;
+        let maps = py.detach(|| Maps::shared(&e.inner, &e.maps, k.inner.tokens))?;
         Ok(Self {
             evaluator,
             keys,
@@ -172,9 +155,9 @@ impl Coefficients {
         let shape = (matrix.shape()[0], matrix.shape()[1]);
         let values = matrix.as_slice()?.to_vec();
         let bias = bias.map_or(Ok(Vec::new()), |b| b.as_slice().map(<[f64]>::to_vec))?;
-        py.detach(|| products::Weights::new(&self.maps.inner, shape, &values, &bias))
+        py.detach(|| self.maps.inner.weights(shape, &values, &bias))
             .map(CoefficientWeights)
-            .map_err(coefficients)
+            .map_err(error::coefficients)
     }
 
     /// Slots at user level 1 or more to coefficients.
@@ -246,41 +229,4 @@ impl Coefficients {
         })?;
         Ok(self.wrapped(found))
     }
-}
-
-impl Maps {
-    /// Returns the matrices for so many tokens. They are made outside the lock: parallel work may wait for
-    /// threads that want them too.
-    fn shared(e: &Evaluator, tokens: usize) -> PyResult<Arc<Self>> {
-        let ready = |made: &Option<Arc<Self>>| made.clone().filter(|maps| maps.tokens == tokens);
-        if let Some(maps) = ready(&lock(&e.maps)) {
-            return Ok(maps);
-        }
-        let maps = Arc::new(Self {
-            inner: products::Coefficients::new(&e.inner, tokens).map_err(coefficients)?,
-            tokens,
-            shallow: Mutex::default(),
-        });
-        let mut made = lock(&e.maps);
-        Ok(ready(&made).unwrap_or_else(|| made.insert(maps).clone()))
-    }
-
-    /// Returns the matrices of a shallow refresh, made outside the lock.
-    fn shallow(
-        &self,
-        e: &tacita_ckks::Evaluator,
-        depth: usize,
-        level: usize,
-    ) -> products::Result<Arc<ShallowRefresh>> {
-        let key = (depth, level);
-        if let Some(refresh) = lock(&self.shallow).get(&key) {
-            return Ok(refresh.clone());
-        }
-        let refresh = Arc::new(ShallowRefresh::new(e, depth, level)?);
-        Ok(lock(&self.shallow).entry(key).or_insert(refresh).clone())
-    }
-}
-
-fn lock<T>(content: &Mutex<T>) -> MutexGuard<'_, T> {
-    content.lock().unwrap_or_else(PoisonError::into_inner)
 }

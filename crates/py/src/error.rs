@@ -3,6 +3,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use tacita_ckks::CkksError;
+use tacita_coefficients::CoefficientError;
 use tacita_mpc::MpcError;
 use tacita_rlwe::RlweError;
 use tacita_wire::WireError;
@@ -104,4 +105,13 @@ pub fn wire(e: WireError) -> PyErr {
 /// Input and output errors with the path.
 pub fn io(path: &str, e: std::io::Error) -> PyErr {
     FormatError::new_err(format!("{path}: {e}"))
+}
+
+/// Errors of coefficient products.
+pub fn coefficients(e: CoefficientError) -> PyErr {
+    match e {
+        CoefficientError::Ckks(e) => ckks(e),
+        CoefficientError::Rlwe(e) => rlwe(e),
+        other => TacitaError::new_err(other.to_string()),
+    }
 }

@@ -1,15 +1,15 @@
 //! The evaluator behind the Backend contract: user levels, automatic alignment, a thread pool of its own.
 use crate::ciphertext::Ciphertext;
-use crate::coefficients::Maps;
 use crate::error::{self, LevelError, TacitaError};
 use crate::keys::EvaluationKeys;
+use crate::maps::Place;
 use crate::parameters::{native_level, Parameters};
 use crate::small_keys::SmallKeys;
 use num_complex::Complex64;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tacita_ckks::bootstrap::Bootstrapper;
 use tacita_ckks::linear::{LinearTransform, Term};
@@ -27,7 +27,7 @@ pub struct Evaluator {
     pub(crate) pool: Arc<ThreadPool>,
     pub(crate) owner: Owner,
     pub(crate) small: Option<Arc<SmallKeys>>,
-    pub(crate) maps: Arc<Mutex<Option<Arc<Maps>>>>,
+    pub(crate) maps: Arc<Place>,
 }
 
 impl Evaluator {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
 use tacita_ckks::keys::KeySpec;
-use tacita_ckks::{keys, CkksParameters};
+use tacita_ckks::{bootstrap, keys, CkksParameters};
 use tacita_wire::Owner;
 
 /// Evaluation keys of one client, checked against the parameters.
@@ -111,7 +111,7 @@ pub fn specs(
     rotations: &[(i64, usize)],
     coefficients: Option<usize>,
 ) -> PyResult<Vec<KeySpec>> {
-    let mut all = keys::of_plan(params, rotations).map_err(error::ckks)?;
+    let mut all = bootstrap::of_plan(params, rotations).map_err(error::ckks)?;
     if coefficients.is_some() {
         let needed = tacita_coefficients::required_keys(params);
         needed.into_iter().for_each(|spec| keys::add(&mut all, spec));

@@ -12,6 +12,7 @@ mod coefficients;
 mod error;
 mod evaluator;
 mod keys;
+mod maps;
 mod matmul;
 mod parameters;
 mod products;

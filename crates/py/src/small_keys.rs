@@ -1,5 +1,4 @@
 //! Keys of coefficient products in the file of evaluation keys.
-use crate::coefficients::coefficients;
 use crate::error;
 use pyo3::PyResult;
 use std::io::{Read, Write};
@@ -17,30 +16,30 @@ pub struct SmallKeys {
 impl SmallKeys {
     /// Draws a small secret, makes the keys and forgets it.
     pub fn generate(params: &CkksParameters, secret: &SecretKey, tokens: usize) -> PyResult<Self> {
-        let inner = CoefficientKeys::generate(params, secret, tokens).map_err(coefficients)?;
+        let inner = CoefficientKeys::generate(params, secret, tokens).map_err(error::coefficients)?;
         Ok(Self { inner, tokens })
     }
 
     /// Appends them to a file of evaluation keys.
     pub fn write(&self, out: &mut impl Write, params: &CkksParameters, owner: Owner) -> PyResult<()> {
-        let shapes = KeyShapes::new(params, self.tokens).map_err(coefficients)?;
+        let shapes = KeyShapes::new(params, self.tokens).map_err(error::coefficients)?;
         let (hash, parts) = (*params.rlwe().hash(), self.inner.parts());
         tacita_wire::write_switching_keys(out, hash, owner, &parts, &wired(&shapes)).map_err(error::wire)
     }
 
     /// Bytes of what [`Self::write`] appends.
     pub fn file_bytes(params: &CkksParameters, tokens: usize) -> PyResult<usize> {
-        let shapes = KeyShapes::new(params, tokens).map_err(coefficients)?;
+        let shapes = KeyShapes::new(params, tokens).map_err(error::coefficients)?;
         Ok(tacita_wire::switching_keys_bytes(&wired(&shapes)))
     }
 
     /// Reads what stands behind the evaluation keys, to the end of the file.
     pub fn read(mut r: impl Read, params: &CkksParameters, owner: Owner, tokens: usize) -> PyResult<Self> {
-        let shapes = KeyShapes::new(params, tokens).map_err(coefficients)?;
+        let shapes = KeyShapes::new(params, tokens).map_err(error::coefficients)?;
         let (hash, each) = (params.rlwe().hash(), wired(&shapes));
         let keys = tacita_wire::read_switching_keys(&mut r, hash, owner, &each).map_err(error::wire)?;
         tacita_wire::expect_end(&mut r, "coefficient keys", keys.len() as u64).map_err(error::wire)?;
-        let inner = CoefficientKeys::from_parts(&shapes, keys).map_err(coefficients)?;
+        let inner = CoefficientKeys::from_parts(&shapes, keys).map_err(error::coefficients)?;
         Ok(Self { inner, tokens })
     }
 }

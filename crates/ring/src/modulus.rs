@@ -1,13 +1,8 @@
 //! One prime modulus: its constants in doubles for the SIMD paths, and the u64/u128 arithmetic of the
 //! reference path.
 
-use crate::primes::is_prime;
+use crate::primes::{is_prime, MAX_MODULUS, MIN_MODULUS};
 use crate::RingError;
-
-/// Smallest modulus (exclusive): keeps `|a| / p` small enough for exact quotients in `switch_modulus`.
-pub const MIN_MODULUS: u64 = 1 << 20;
-/// Largest modulus (exclusive): 8p = 2^53 is the range of exact integers in a double.
-pub const MAX_MODULUS: u64 = 1 << 50;
 
 /// An odd prime `2^20 < p < 2^50`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,11 @@
 //! Primality and the search for NTT-friendly primes.
 
-use crate::modulus::{MAX_MODULUS, MIN_MODULUS};
 use crate::RingError;
+
+/// Smallest modulus (exclusive): keeps `|a| / p` small enough for exact quotients in `switch_modulus`.
+pub const MIN_MODULUS: u64 = 1 << 20;
+/// Largest modulus (exclusive): 8p = 2^53 is the range of exact integers in a double.
+pub const MAX_MODULUS: u64 = 1 << 50;
 
 fn mul_mod(a: u64, b: u64, n: u64) -> u64 {
     (u128::from(a) * u128::from(b) % u128::from(n)) as u64

@@ -10,6 +10,7 @@
 //! its size. So the latter weighs 1/64 (1/43 would make them equal; this is better in the end), which is what
 //! lets degree 28 do for what took 31: see decision 21. A few rounds of weights even the intervals out.
 use crate::params::{DOUBLINGS, MOD_RANGE};
+use crate::sparse::{HALF_WIDTH, MAX_MULTIPLE};
 use num_complex::Complex64;
 use std::f64::consts::PI;
 
@@ -17,10 +18,6 @@ use std::f64::consts::PI;
 pub const NEAR_DEGREE: usize = 28;
 /// The largest degree of as many levels, which a series on all of [-17, 17] needs.
 pub const DEGREE: usize = 31;
-/// Largest multiple of q0 after mod-raise, for a secret of weight 32.
-pub(crate) const MAX_MULTIPLE: i64 = 16;
-/// Half-width of the intervals of the fit.
-pub(crate) const HALF_WIDTH: f64 = 1.05 / 181.0;
 /// Weight of an error along z.
 const ALONG: f64 = 1.0 / 64.0;
 const POINTS: usize = 12;

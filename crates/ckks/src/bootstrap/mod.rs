@@ -19,17 +19,19 @@
 //! all of these figures.
 pub mod dft;
 pub mod eval_mod;
+mod key_list;
 pub mod refresh;
 
-use crate::keys::{galois_of_conjugation, galois_of_rotation, KeyKind, KeySpec};
+use crate::keys::KeyKind;
 use crate::linear::{EncodedTransform, LinearTransform};
 use crate::params::{CTS_LEVELS, DOUBLINGS, MOD_RANGE};
 use crate::sums::Sum;
-use crate::{sparse, Ciphertext, CkksError, CkksParameters, Evaluator};
+use crate::{Ciphertext, CkksError, CkksParameters, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
 use tacita_rlwe::{keyswitch, RnsPoly};
+
+pub use key_list::{of_plan, required_keys};
 
 /// What the slots of an input hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,43 +56,6 @@ fn stc_matrices(evaluator_encoder: &crate::encoding::Encoder, p: &CkksParameters
 
 fn cts_matrices(encoder: &crate::encoding::Encoder, p: &CkksParameters) -> Vec<LinearTransform> {
     dft::coefficients_to_slots(encoder, p.slots(), 0.5)
-}
-
-/// The keys that every client makes, each at the lowest number of limbs that serves it: those of
-/// bootstrapping, which include relinearisation and conjugation; without bootstrapping these two, at every
-/// level.
-pub fn required_keys(p: &CkksParameters) -> Vec<KeySpec> {
-    let all = p.rlwe().q_len();
-    if !p.can_bootstrap() {
-        let conjugation = KeyKind::Galois(galois_of_conjugation(p));
-        return [KeyKind::Relinearise, conjugation]
-            .map(|kind| KeySpec { kind, limbs: all })
-            .into();
-    }
-    let mut limbs: BTreeMap<KeyKind, usize> = BTreeMap::new();
-    let mut need = |kind: KeyKind, l: usize| {
-        let e = limbs.entry(kind).or_insert(l);
-        *e = (*e).max(l);
-    };
-    let mut steps = |rotations: BTreeSet<i64>, kind: fn(u64) -> KeyKind, limbs: usize| {
-        for step in rotations {
-            need(kind(galois_of_rotation(p, step)), limbs);
-        }
-    };
-    for (i, rotations) in dft::rotations_to_coefficients(p.slots()).into_iter().enumerate() {
-        steps(rotations, KeyKind::LowGalois, p.bottom_level() + 1 - i);
-    }
-    for (i, rotations) in dft::rotations_to_slots(p.slots()).into_iter().enumerate() {
-        steps(rotations, KeyKind::Galois, all - i);
-    }
-    need(KeyKind::Galois(galois_of_conjugation(p)), all - CTS_LEVELS);
-    need(KeyKind::Relinearise, all - CTS_LEVELS);
-    need(KeyKind::ToSparse, sparse::LIMBS);
-    need(KeyKind::ToDense, all);
-    limbs
-        .into_iter()
-        .map(|(kind, limbs)| KeySpec { kind, limbs })
-        .collect()
 }
 
 impl Bootstrapper {

@@ -1,6 +1,6 @@
 //! Rotated inputs that are kept: for transforms of which not all inner sums fit into memory at once, or whose
 //! babies are brought back to Q.
-use super::{EncodedTransform, Pair};
+use super::transform::{EncodedTransform, Pair};
 use crate::keys::galois_of_rotation;
 use crate::{Ciphertext, CkksError, Evaluator};
 use tacita_rlwe::keyswitch::{self, Decomposed};

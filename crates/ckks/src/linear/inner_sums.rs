@@ -2,7 +2,7 @@
 //! time.
 use super::babies::Halves;
 use super::tiled::Tiled;
-use super::{EncodedTransform, Pair};
+use super::transform::{EncodedTransform, Pair};
 use crate::Evaluator;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -3,6 +3,7 @@ use super::*;
 use crate::keys::KeyGenerator;
 use crate::keys::KeySpec;
 use crate::{CkksParameters, EvaluationKeys};
+use num_complex::Complex64;
 use std::sync::Arc;
 use tacita_rlwe::{encrypt, SecretKey};
 

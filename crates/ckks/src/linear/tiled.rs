@@ -1,6 +1,6 @@
 //! Inner sums by tiles (see [`tacita_ring::tiles`]): where many sums have the same babies, and plaintexts are
 //! constant over runs.
-use super::EncodedTransform;
+use super::transform::EncodedTransform;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use tacita_ring::tiles::{self, Panels, Tiles, Weights, WIDTH};

@@ -19,6 +19,7 @@ mod fits;
 mod fixed;
 mod inverse;
 mod layer_norm;
+mod norm;
 mod norm_of_few;
 mod seg4;
 pub mod short;
@@ -26,9 +27,10 @@ mod softmax;
 #[cfg(test)]
 mod tests;
 
-pub use activation::{elu, gelu, gelu_with, silu, GeluForm, SiluForm, RANGE};
+pub use activation::{gelu, gelu_with, silu, GeluForm, SiluForm, RANGE};
 pub use exp::{exp, tanh, EXP_LEAST, EXP_MOST};
 pub use fixed::{convert, rescale, Fixed};
 pub use inverse::{reciprocal, rsqrt, Span, RELATIVE_ERROR};
-pub use layer_norm::{layer_norm, Norm};
+pub use layer_norm::layer_norm;
+pub use norm::Norm;
 pub use softmax::{softmax, softmax_parts};

@@ -7,7 +7,7 @@
 //! one cross term.
 use super::few::FEW;
 use super::fixed::{convert, Fixed};
-use super::layer_norm::{centred, inverse_deviations, read, Layout, Norm};
+use super::norm::{centred, inverse_deviations, read, Layout, Norm};
 use super::short::{cross, scaled, square, Cross, Factors};
 use crate::compare::{extend, shift_rounded};
 use crate::ot::Multiples;

@@ -1,8 +1,8 @@
 //! The last step of a key switch, for one half: products with the key, division, addition, all in registers.
 
-use super::generic::{lengths_fit, View, ViewMut};
 use super::reference;
 use super::rows::{Doubles, Packed, Rows};
+use super::view::{lengths_fit, View, ViewMut};
 use crate::field::{Factor, Field};
 use crate::packed::Row;
 use crate::simd::Simd;

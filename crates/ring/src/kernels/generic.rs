@@ -1,55 +1,15 @@
 //! The kernels on vectors of doubles. A length that is no multiple of the vector goes to the reference path.
 //!
-//! Indexing goes through [`View`] and [`ViewMut`], which carry the one memory invariant: every index is below
-//! the common length that [`lengths_fit`] checked, and that length is a multiple of LANES. Their bounds are
-//! checked in debug builds only: no index comes from data, and every loop ends at the length that was
-//! checked.
+//! Indexing goes through [`View`] and [`ViewMut`].
 
 pub use super::divided::{divided_product, divided_product_packed};
 pub use super::inner::{inner_product2, inner_product2_packed};
 use super::reference;
 pub use super::runs::{mac_runs, mul_runs_add_assign, sum_runs};
+use super::view::{lengths_fit, View, ViewMut};
 use crate::field::Field;
 use crate::simd::Simd;
 use crate::Modulus;
-
-#[derive(Clone, Copy)]
-pub(super) struct View<'a, S: Simd>(pub(super) S, pub(super) &'a [f64]);
-pub(super) struct ViewMut<'a, S: Simd>(pub(super) S, pub(super) &'a mut [f64]);
-
-impl<S: Simd> View<'_, S> {
-    #[inline(always)]
-    pub(super) fn at(&self, i: usize) -> S::V {
-        debug_assert!(i + S::LANES <= self.1.len());
-        // SAFETY: i + LANES <= len, by the invariant of the module.
-        unsafe { self.0.load(self.1.as_ptr().add(i)) }
-    }
-}
-
-impl<S: Simd> ViewMut<'_, S> {
-    #[inline(always)]
-    pub(super) fn at(&self, i: usize) -> S::V {
-        debug_assert!(i + S::LANES <= self.1.len());
-        // SAFETY: i + LANES <= len, by the invariant of the module.
-        unsafe { self.0.load(self.1.as_ptr().add(i)) }
-    }
-    #[inline(always)]
-    pub(super) fn set(&mut self, i: usize, v: S::V) {
-        debug_assert!(i + S::LANES <= self.1.len());
-        // SAFETY: i + LANES <= len, by the invariant of the module.
-        unsafe { self.0.store(self.1.as_mut_ptr().add(i), v) }
-    }
-}
-
-/// Panics unless all lengths agree; false if they are no multiple of the vector.
-#[inline(always)]
-pub(super) fn lengths_fit<S: Simd>(n: usize, others: &[usize]) -> bool {
-    assert!(
-        others.iter().all(|&len| len == n),
-        "slices of different lengths: {n} and {others:?}"
-    );
-    n.is_multiple_of(S::LANES)
-}
 
 /// Kernels of the form out[i] = f(x[i], a[i], ..) with the slices and constants named.
 macro_rules! elementwise {

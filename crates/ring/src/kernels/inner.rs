@@ -1,7 +1,7 @@
 //! The inner product of key switching.
-use super::generic::{lengths_fit, View, ViewMut};
 use super::reference;
 use super::rows::{Doubles, Packed, Rows};
+use super::view::{lengths_fit, View, ViewMut};
 use crate::field::Field;
 use crate::packed::Row;
 use crate::simd::Simd;

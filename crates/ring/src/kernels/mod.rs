@@ -16,6 +16,8 @@ pub(crate) mod reference;
 mod rows;
 #[cfg(target_arch = "x86_64")]
 mod runs;
+#[cfg(target_arch = "x86_64")]
+mod view;
 
 use crate::packed::Row;
 use crate::simd::{dispatch, dispatch_packed};

@@ -1,5 +1,5 @@
 //! Limbs that a kernel multiplies by: as doubles, or packed and unpacked in registers as they are read.
-use super::generic::View;
+use super::view::View;
 use crate::packed::{self, Row, GROUP};
 use crate::simd::Simd;
 use crate::Modulus;

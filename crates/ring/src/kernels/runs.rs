@@ -1,9 +1,9 @@
 //! Sums of products with plaintexts that are constant over runs: some terms at a time, so that a sum lies in
 //! registers while they are added.
-use super::generic::{lengths_fit, View, ViewMut};
 use super::inner::LAZY_PRODUCTS;
 use super::reference;
 use super::rows::fetch_at;
+use super::view::{lengths_fit, View, ViewMut};
 use crate::field::Field;
 use crate::simd::Simd;
 use crate::Modulus;

@@ -2,21 +2,12 @@
 //! block needs, then products, division, addition and permutation while it lies in the first-level cache.
 //! Meanwhile the caches are asked for the next block.
 use super::divide::{targets, Division, Lift};
-use super::stationary::{pair, Limbs, Switch};
+use super::stationary::{pair, Ending, Limbs, Switch};
 use crate::switching::{special_product, Rows, SwitchingKey};
 use crate::RnsPoly;
 use rayon::prelude::*;
 use std::ops::Range;
 use tacita_ring::{kernels, AlignedVec, Lines, Modulus, NttTable, Permutation};
-
-/// What happens to both halves of the quotient.
-#[derive(Default)]
-pub struct Ending<'a> {
-    /// Polynomials over Q, P times which count as part of the pair before the division.
-    pub add: [Option<&'a RnsPoly>; 2],
-    /// The order of the values at the end.
-    pub permutation: Option<&'a Permutation>,
-}
 
 impl Switch<'_> {
     /// Divides the pair. sources: of both halves, see [`Division::source`].

@@ -9,8 +9,7 @@ mod stationary;
 
 use divide::targets;
 pub use divide::{mod_down, mod_down_rescale, rescale};
-pub use finish::Ending;
-pub use stationary::{switch, switch_over, switch_rescale, Limbs};
+pub use stationary::{switch, switch_over, switch_rescale, Ending, Limbs};
 
 use crate::switching::{special_product, Gadget, Rows, SwitchingKey};
 use crate::{Parameters, RlweError, RnsPoly};

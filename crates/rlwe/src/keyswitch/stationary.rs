@@ -4,11 +4,20 @@
 //!
 //! The results are those of `decompose`, `inner_product` and a division, bit for bit.
 use super::divide::{targets, Division};
-use super::{add_to_limb, converted, prime_of, require, scaled_coefficients, whole_products, Ending};
+use super::{add_to_limb, converted, prime_of, require, scaled_coefficients, whole_products};
 use crate::switching::SwitchingKey;
 use crate::{Parameters, RlweError, RnsPoly};
 use rayon::prelude::*;
-use tacita_ring::AlignedVec;
+use tacita_ring::{AlignedVec, Permutation};
+
+/// What happens to both halves of the quotient.
+#[derive(Default)]
+pub struct Ending<'a> {
+    /// Polynomials over Q, P times which count as part of the pair before the division.
+    pub add: [Option<&'a RnsPoly>; 2],
+    /// The order of the values at the end.
+    pub permutation: Option<&'a Permutation>,
+}
 
 /// One limb of both halves of a result.
 pub type Limbs = (AlignedVec, AlignedVec);

@@ -3,7 +3,7 @@ use crate::error::{damaged, Result};
 use crate::program::{first_wrong, FrontConfig, Reading};
 use serde::Deserialize;
 use tacita_ckks::keys::KeySpec;
-use tacita_ckks::{keys, CkksParameters};
+use tacita_ckks::{bootstrap, CkksParameters};
 
 /// Bytes that a description may have.
 pub const MAX_BYTES: usize = 8 << 20;
@@ -117,7 +117,7 @@ impl Description {
         if let Some(problem) = found.misplaced(&params) {
             return damaged(WHAT, problem);
         }
-        match keys::of_plan(&params, &found.rotations) {
+        match bootstrap::of_plan(&params, &found.rotations) {
             Ok(specs) => Ok((found, params, specs)),
             Err(_) => damaged(WHAT, "a rotation above the top level"),
         }

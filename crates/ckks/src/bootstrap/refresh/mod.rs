@@ -198,12 +198,12 @@ fn series_scale(p: &CkksParameters) -> f64 {
 /// What decides whether a refresh gets a value that it was not made for: the multiples of q0, and the message
 /// with its noise beyond [`MARGIN`].
 pub fn raised_range(p: &CkksParameters) -> RaisedRange {
-    let narrow = RaisedRange::of(p);
+    let narrow = p.raised_range();
     let message = phase(p) / std::f64::consts::TAU;
     RaisedRange {
         message,
         half_width: message * (1.0 + MARGIN),
-        noise: RaisedRange::noise_of(p, message),
+        noise: RaisedRange::noise_of(p.rlwe(), message),
         ..narrow
     }
 }

@@ -17,7 +17,7 @@
 
 use super::{shape, Accumulator, Factor};
 use crate::field::Field;
-use crate::kernels::generic::{View, ViewMut};
+use crate::kernels::view::{View, ViewMut};
 use crate::simd::Simd;
 use crate::{AlignedVec, Modulus};
 use std::ops::Range;

@@ -1,0 +1,83 @@
+//! What a linear transform is: its terms and vectors in clear, and encoded for one level.
+use crate::keys::KeyKind;
+use num_complex::Complex64;
+use std::collections::BTreeSet;
+use tacita_ring::AlignedVec;
+use tacita_rlwe::RnsPoly;
+
+/// One term of a transform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// Output ciphertext.
+    pub output: usize,
+    /// Giant rotation, applied after the product.
+    pub giant: i64,
+    /// Input ciphertext.
+    pub input: usize,
+    /// Baby rotation, applied before the product.
+    pub baby: i64,
+    /// Index of the vector.
+    pub vector: usize,
+}
+
+/// A linear transform in clear: vectors (each of a power-of-two length dividing the slots) and terms.
+#[derive(Clone, Debug)]
+pub struct LinearTransform {
+    /// Diagonal vectors, repeated over the slots.
+    pub vectors: Vec<Vec<Complex64>>,
+    /// Terms.
+    pub terms: Vec<Term>,
+    /// Number of outputs.
+    pub outputs: usize,
+    /// Step of Horner's rule, when every giant is a non-negative multiple of it.
+    pub horner_step: Option<i64>,
+}
+
+/// The rotations a transform needs keys for.
+pub fn required_rotations(t: &LinearTransform) -> BTreeSet<i64> {
+    let mut steps: BTreeSet<i64> = t.terms.iter().map(|x| x.baby).collect();
+    match t.horner_step {
+        Some(s) if t.terms.iter().any(|x| x.giant != 0) => {
+            steps.insert(s);
+        }
+        Some(_) => {}
+        None => steps.extend(t.terms.iter().map(|x| x.giant)),
+    }
+    steps.remove(&0);
+    steps
+}
+
+/// A transform encoded for one level and scale.
+pub struct EncodedTransform {
+    pub(super) terms: Vec<Term>,
+    pub(super) outputs: usize,
+    pub(super) horner_step: Option<i64>,
+    /// `vectors[v][limb]`: the 2p run values.
+    pub(super) vectors: Vec<Vec<AlignedVec>>,
+    pub(super) limbs: usize,
+    pub(super) lifted: bool,
+    pub(super) plain_scale: f64,
+    /// Of an automorphism: the key of which its rotations are made.
+    pub(super) key: fn(u64) -> KeyKind,
+}
+
+impl EncodedTransform {
+    /// The same with the keys of the bottom of the chain, which have as many special primes as limbs. Not for
+    /// a transform over QP.
+    pub(crate) fn with_low_keys(self) -> Self {
+        debug_assert!(!self.lifted);
+        let key = KeyKind::LowGalois;
+        Self { key, ..self }
+    }
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        self.vectors.iter().flatten().map(|v| v.len() * 8).sum()
+    }
+    /// Limbs of the ciphertexts it applies to.
+    pub fn limbs(&self) -> usize {
+        self.limbs
+    }
+}
+
+/// A ciphertext's two polynomials over Q or over QP (times P).
+pub(super) struct Pair(pub(super) RnsPoly, pub(super) RnsPoly);

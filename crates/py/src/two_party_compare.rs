@@ -63,20 +63,6 @@ impl TwoParty {
         self.lanes(py, lanes, x.shape())
     }
 
-    /// XOR shares of 1{x = c} for every constant.
-    fn equal<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        constants: Vec<i64>,
-    ) -> PyResult<Vec<Array<'py, u8>>> {
-        let (values, ring) = (flat("equal", &x)?, ring("equal", bits)?);
-        canonical("equal", values, ring)?;
-        let lanes = self.run(py, |party| compare::equal(party, values, ring, &constants))?;
-        self.lanes(py, lanes, x.shape())
-    }
-
     /// Shares of bit * x.
     fn select<'py>(
         &self,
@@ -97,44 +83,6 @@ impl TwoParty {
         let (values, ring) = (flat_bits("to_arithmetic", &bit)?, ring("to_arithmetic", bits)?);
         let result = self.run(py, |party| compare::to_arithmetic(party, values, ring))?;
         shaped(py, result, bit.shape())
-    }
-
-    /// XOR shares of a and b.
-    fn logical_and<'py>(&self, py: Python<'py>, a: Bits<'py>, b: Bits<'py>) -> PyResult<Array<'py, u8>> {
-        same_shape("logical_and", a.shape(), b.shape())?;
-        let (left, right) = (flat_bits("logical_and", &a)?, flat_bits("logical_and", &b)?);
-        let result = self.run(py, |party| compare::and(party, left, right))?;
-        shaped(py, result, a.shape())
-    }
-
-    /// XOR shares of a or b.
-    fn logical_or<'py>(&self, py: Python<'py>, a: Bits<'py>, b: Bits<'py>) -> PyResult<Array<'py, u8>> {
-        same_shape("logical_or", a.shape(), b.shape())?;
-        let (left, right) = (flat_bits("logical_or", &a)?, flat_bits("logical_or", &b)?);
-        let result = self.run(py, |party| compare::or(party, left, right))?;
-        shaped(py, result, a.shape())
-    }
-
-    /// Shares of the maximum of every row of a matrix whose values (and their differences) fit in `window`
-    /// bits.
-    #[pyo3(signature = (x, bits, *, window=None))]
-    fn max_rows<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        window: Option<u32>,
-    ) -> PyResult<Array<'py, u64>> {
-        let (values, ring) = (flat("max_rows", &x)?, ring("max_rows", bits)?);
-        let ((rows, cols), window) = (
-            matrix("max_rows", x.shape())?,
-            self::window("max_rows", ring, window)?,
-        );
-        canonical("max_rows", values, ring)?;
-        let result = self.run(py, |party| {
-            compare::max_rows(party, values, rows, cols, ring, window)
-        })?;
-        shaped(py, result, &[rows])
     }
 
     /// Shares of every row's maximum, and of its column in the ring of `index_bits`.
@@ -171,56 +119,11 @@ impl TwoParty {
         })
     }
 
-    /// x / 2^shift in another ring, for |x| < 2^(bits-2) where that ring is larger than bits - shift; at most
-    /// one unit off.
-    fn truncate_to<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        shift: u32,
-        to: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        let to = ring("truncate_to", to)?;
-        shift_within("truncate_to", shift, bits)?;
-        self.keep(py, "truncate_to", &x, bits, |party, x, from| {
-            compare::truncate_to(party, x, from, shift, to)
-        })
-    }
-
-    /// floor(x / 2^shift) in the same ring, exactly, for every x.
-    fn truncate_exact<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        shift: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        shift_within("truncate_exact", shift, bits)?;
-        self.keep(py, "truncate_exact", &x, bits, |party, x, ring| {
-            compare::truncate_exact(party, x, ring, shift)
-        })
-    }
-
     /// The same value in another ring, for |x| < 2^(bits-2).
     fn extend<'py>(&self, py: Python<'py>, x: Shares<'py>, bits: u32, to: u32) -> PyResult<Array<'py, u64>> {
         let to = ring("extend", to)?;
         self.keep(py, "extend", &x, bits, |party, x, from| {
             compare::extend(party, x, from, to)
-        })
-    }
-
-    /// The same value in another ring, for every x.
-    fn extend_exact<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        to: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        let to = ring("extend_exact", to)?;
-        self.keep(py, "extend_exact", &x, bits, |party, x, from| {
-            compare::extend_exact(party, x, from, to)
         })
     }
 }

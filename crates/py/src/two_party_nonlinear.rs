@@ -5,7 +5,7 @@ use crate::two_party::TwoParty;
 use crate::two_party_arrays::{canonical, flat, matrix, ring, shaped, Array, Shares};
 use numpy::{PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use tacita_mpc::nonlinear::{self, Fixed, GeluForm, Norm, SiluForm, Span};
+use tacita_mpc::nonlinear::{self, Fixed, GeluForm, Norm, SiluForm};
 
 /// Fraction bits in a ring.
 fn format(op: &str, bits: u32, frac: u32) -> PyResult<Fixed> {
@@ -40,16 +40,6 @@ fn silu_form(name: &str) -> PyResult<SiluForm> {
             "silu: form {name:?} is not known; hint: abs8 or abs16"
         ))),
     }
-}
-
-/// Powers of two between which values lie.
-fn span(op: &str, low: i32, high: i32) -> PyResult<Span> {
-    if !(-64..=64).contains(&low) || !(-64..=64).contains(&high) || low >= high {
-        return Err(TacitaError::new_err(format!(
-            "{op}: values from 2^{low} to 2^{high}"
-        )));
-    }
-    Ok(Span { low, high })
 }
 
 #[pymethods]
@@ -101,23 +91,6 @@ impl TwoParty {
         })
     }
 
-    /// ELU (alpha = 1) for |x| < 2^range, same fraction bits.
-    #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, *, range=10))]
-    fn elu<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        frac: u32,
-        out_bits: Option<u32>,
-        range: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        let (from, out) = (format("elu", bits, frac)?, ring("elu", out_bits.unwrap_or(bits))?);
-        self.keep(py, "elu", &x, bits, |party, x, _| {
-            nonlinear::elu(party, x, from, out, range)
-        })
-    }
-
     /// tanh for |x| < 2^range.
     #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, out_frac=None, *, range=10))]
     #[allow(clippy::too_many_arguments)] // arguments of Python
@@ -135,26 +108,6 @@ impl TwoParty {
         let to = format("tanh", out_bits.unwrap_or(bits), out_frac.unwrap_or(frac))?;
         self.keep(py, "tanh", &x, bits, |party, x, _| {
             nonlinear::tanh(party, x, from, to, range)
-        })
-    }
-
-    /// exp for -2^range < x <= 0.25; 0 below -10.5.
-    #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, out_frac=None, *, range=10))]
-    #[allow(clippy::too_many_arguments)] // arguments of Python
-    fn exp<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        frac: u32,
-        out_bits: Option<u32>,
-        out_frac: Option<u32>,
-        range: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        let from = format("exp", bits, frac)?;
-        let to = format("exp", out_bits.unwrap_or(bits), out_frac.unwrap_or(frac))?;
-        self.keep(py, "exp", &x, bits, |party, x, _| {
-            nonlinear::exp(party, x, from, to, range)
         })
     }
 
@@ -203,59 +156,6 @@ impl TwoParty {
         Ok((shaped(py, powers, x.shape())?, shaped(py, inverses, &[rows])?))
     }
 
-    /// 1/x for 2^low <= x < 2^high.
-    #[allow(clippy::too_many_arguments)] // arguments of Python
-    fn reciprocal<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        frac: u32,
-        low: i32,
-        high: i32,
-        out_bits: u32,
-        out_frac: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        let op = "reciprocal";
-        let (from, to, span) = (
-            format(op, bits, frac)?,
-            format(op, out_bits, out_frac)?,
-            span(op, low, high)?,
-        );
-        self.keep(py, op, &x, bits, |party, x, _| {
-            nonlinear::reciprocal(party, x, from, span, to)
-        })
-    }
-
-    /// factor / sqrt(x) for 2^low <= x < 2^high.
-    #[pyo3(signature = (x, bits, frac, low, high, out_bits, out_frac, *, factor=1.0))]
-    #[allow(clippy::too_many_arguments)] // arguments of Python
-    fn rsqrt<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        frac: u32,
-        low: i32,
-        high: i32,
-        out_bits: u32,
-        out_frac: u32,
-        factor: f64,
-    ) -> PyResult<Array<'py, u64>> {
-        let op = "rsqrt";
-        if !(factor.is_finite() && factor > 0.0) {
-            return Err(TacitaError::new_err("rsqrt: the factor must be positive"));
-        }
-        let (from, to, span) = (
-            format(op, bits, frac)?,
-            format(op, out_bits, out_frac)?,
-            span(op, low, high)?,
-        );
-        self.keep(py, op, &x, bits, |party, x, _| {
-            nonlinear::rsqrt(party, x, from, span, factor, to)
-        })
-    }
-
     /// Layer normalisation of the rows of a matrix; gamma and beta (floats) at the server, None at the
     /// client. |x - mean| < bound, deviations of rows >= least, |gamma| < gamma_bound. centred: False for a
     /// norm that takes no mean off (RMSNorm).
@@ -295,46 +195,6 @@ impl TwoParty {
         let beta = beta.as_ref().map(|w| w.as_slice()).transpose()?;
         self.keep(py, op, &x, bits, |party, x, _| {
             nonlinear::layer_norm(party, x, from, &norm, gamma, beta, to)
-        })
-    }
-
-    /// x * factor in another format, up to one unit and 2^-14 of the factor; local where there is room.
-    #[allow(clippy::too_many_arguments)] // arguments of Python
-    fn rescale<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        frac: u32,
-        factor: f64,
-        to_bits: u32,
-        to_frac: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        let (from, to) = (
-            format("rescale", bits, frac)?,
-            format("rescale", to_bits, to_frac)?,
-        );
-        self.keep(py, "rescale", &x, bits, |party, x, _| {
-            nonlinear::rescale(party, x, from, factor, to)
-        })
-    }
-
-    /// The same value in another format, for |x| < 2^(bits-2) as an integer.
-    fn convert<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        frac: u32,
-        to_bits: u32,
-        to_frac: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        let (from, to) = (
-            format("convert", bits, frac)?,
-            format("convert", to_bits, to_frac)?,
-        );
-        self.keep(py, "convert", &x, bits, |party, x, _| {
-            nonlinear::convert(party, x, from, to)
         })
     }
 }

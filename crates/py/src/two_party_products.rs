@@ -1,30 +1,11 @@
 //! Element-wise products, and opening values to the peer.
 use crate::two_party::TwoParty;
-use crate::two_party_arrays::{canonical, flat, ring, same_shape, Array, Shares};
-use numpy::PyUntypedArrayMethods;
+use crate::two_party_arrays::{canonical, flat, ring, Array, Shares};
 use pyo3::prelude::*;
 use tacita_mpc::nonlinear::few;
-use tacita_mpc::products;
 
 #[pymethods]
 impl TwoParty {
-    /// Shares of x*y; errors below 2^slack units. Few values by oblivious transfer.
-    fn product<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        y: Shares<'py>,
-        bits: u32,
-        slack: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        same_shape("product", x.shape(), y.shape())?;
-        let other = flat("product", &y)?;
-        canonical("product", other, ring("product", bits)?)?;
-        self.keep(py, "product", &x, bits, |party, x, ring| {
-            few::product_any(party, x, other, ring, slack)
-        })
-    }
-
     /// Shares of x*y modulo 2^bits for factors x modulo 2^held, |x| < 2^(short-2), one for every y or for
     /// every row of them; errors below 2^slack units. Few values by oblivious transfer on `short` bits.
     #[allow(clippy::too_many_arguments)]
@@ -47,19 +28,6 @@ impl TwoParty {
         })
     }
 
-    /// Shares of x^2; errors below 2^slack units.
-    fn square<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        slack: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        self.keep(py, "square", &x, bits, |party, x, ring| {
-            products::square(party, x, ring, slack)
-        })
-    }
-
     /// Shares of x^2 modulo 2^to, for |x| < 2^(bits-2) and bits + 1 < to <= 2 bits: no extension, and a
     /// shorter prime than that of `square`; errors below 2^slack units. Few values by oblivious transfer.
     fn square_narrow<'py>(
@@ -73,28 +41,6 @@ impl TwoParty {
         let to = ring("square_narrow", to)?;
         self.keep(py, "square_narrow", &x, bits, |party, x, from| {
             few::square_any(party, x, from, to, slack)
-        })
-    }
-
-    /// Shares of w*x for ring elements w that the server has (None at the client), of the shape of x; errors
-    /// below 2^slack units.
-    fn times_server<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        w: Option<Shares<'py>>,
-        bits: u32,
-        slack: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        let op = "times_server";
-        if let Some(w) = &w {
-            same_shape(op, x.shape(), w.shape())?;
-            canonical(op, flat(op, w)?, ring(op, bits)?)?;
-        }
-        let w = w.as_ref().map(|w| flat(op, w)).transpose()?;
-        self.keep(py, op, &x, bits, |party, x, ring| {
-            let x = products::share_operand(party, x, ring, slack)?;
-            products::times_server(party, &x, w)
         })
     }
 

@@ -82,16 +82,10 @@ class TestComparisons:
         lanes = both(parties, lambda p, s: p.below(s, bits, [-3, 5]), shares)
         for lane, threshold in enumerate([-3, 5]):
             np.testing.assert_array_equal(lanes[0][lane] ^ lanes[1][lane], x < threshold)
-        equal = both(parties, lambda p, s: p.equal(s, bits, [5]), shares)
-        np.testing.assert_array_equal(equal[0][0] ^ equal[1][0], x == 5)
 
-    def test_choices_and_logic(self, parties: tuple[Any, Any]) -> None:
-        a, b = (of(seed).integers(0, 2, 64, np.uint8) for seed in (1, 2))
-        left, right = (tuple(of(s).integers(0, 2, 64, np.uint8) for _ in "1") for s in (3, 4))
-        shares_a, shares_b = (left[0], left[0] ^ a), (right[0], right[0] ^ b)
-        for name, plain in (("logical_and", a & b), ("logical_or", a | b)):
-            got = both(parties, lambda p, x, y, name=name: getattr(p, name)(x, y), shares_a, shares_b)
-            np.testing.assert_array_equal(got[0] ^ got[1], plain)
+    def test_choices(self, parties: tuple[Any, Any]) -> None:
+        a, left = (of(seed).integers(0, 2, 64, np.uint8) for seed in (1, 3))
+        shares_a = (left, left ^ a)
         x = of(5).integers(-1000, 1000, 64)
         picked = both(parties, lambda p, c, s: p.select(c, s, 40), shares_a, split(x, 40))
         np.testing.assert_array_equal(join(picked, 40), a * x)
@@ -100,9 +94,7 @@ class TestComparisons:
 
     def test_rows(self, parties: tuple[Any, Any]) -> None:
         x = of(6).integers(-500, 500, (7, 11))
-        most = both(parties, lambda p, s: p.max_rows(s, 32, window=12), split(x, 32))
-        np.testing.assert_array_equal(join(most, 32), x.max(axis=1))
-        found = both(parties, lambda p, s: p.argmax_rows(s, 32, 8), split(x, 32))
+        found = both(parties, lambda p, s: p.argmax_rows(s, 32, 8, window=12), split(x, 32))
         np.testing.assert_array_equal(join((found[0][0], found[1][0]), 32), x.max(axis=1))
         np.testing.assert_array_equal(join((found[0][1], found[1][1]), 8), x.argmax(axis=1))
 
@@ -111,31 +103,16 @@ class TestComparisons:
         np.testing.assert_array_equal(
             join(both(parties, lambda p, s: p.extend(s, 32, 64), split(x, 32)), 64), x
         )
-        wide = x * 4 + 1
-        exact = both(parties, lambda p, s: p.extend_exact(s, 32, 50), split(wide, 32))
-        np.testing.assert_array_equal(join(exact, 50), wide)
-        exact = both(parties, lambda p, s: p.truncate_exact(s, 32, 9), split(wide, 32))
-        np.testing.assert_array_equal(join(exact, 32), wide >> 9)
-        for step, bits in (
-            (lambda p, s: p.truncate(s, 32, 9), 32),
-            (lambda p, s: p.truncate_to(s, 32, 9, 48), 48),
-        ):
-            assert np.abs(join(both(parties, step, split(x, 32)), bits) - x / 512).max() <= 1
+        got = both(parties, lambda p, s: p.truncate(s, 32, 9), split(x, 32))
+        assert np.abs(join(got, 32) - x / 512).max() <= 1
 
 
 class TestProducts:
     def test_elements(self, parties: tuple[Any, Any]) -> None:
-        x, y = (of(seed).integers(-1000, 1000, (3, 50)) for seed in (1, 2))
-        got = both(parties, lambda p, a, b: p.product(a, b, 32, 10), split(x, 32), split(y, 32, 2))
-        assert got[0].shape == x.shape
-        assert np.abs(join(got, 32) - x * y).max() < 2**10
-        got = both(parties, lambda p, a: p.square(a, 40, 10), split(x, 40))
-        assert np.abs(join(got, 40) - x * x).max() < 2**10
+        x = of(1).integers(-1000, 1000, (3, 50))
         got = both(parties, lambda p, a: p.square_narrow(a, 14, 24, 4), split(x, 14))
+        assert got[0].shape == x.shape
         assert np.abs(join(got, 24) - x * x).max() < 2**4
-        weights = (None, (y % 2**32).astype(np.uint64))
-        got = both(parties, lambda p, a, w: p.times_server(a, w, 32, 10), split(x, 32), weights)
-        assert np.abs(join(got, 32) - x * y).max() < 2**10
 
     def test_shares_times_weights(self, parties: tuple[Any, Any]) -> None:
         x, weights = of(1).integers(-1000, 1000, (5, 33)), of(2).integers(-1000, 1000, (33, 17))
@@ -167,7 +144,7 @@ class TestProducts:
         with pytest.raises(native.TacitaError, match="slack"):
             client.share_times_weights(x, None, (2, 2, 2), 64, slack=1)
         with pytest.raises(native.TacitaError, match="a matrix"):
-            client.max_rows(x, 64)
+            client.argmax_rows(x, 64, 8)
 
 
 def gelu(x: Array) -> Array:
@@ -193,7 +170,6 @@ class TestFunctions:
             ("gelu", gelu_tanh, 2e-3, {"form": "tanh8"}),
             ("silu", lambda x: x / (1 + np.exp(-x)), 3e-3, {}),
             ("silu", lambda x: x / (1 + np.exp(-x)), 2e-3, {"form": "abs16"}),
-            ("elu", lambda x: np.where(x < 0, np.expm1(x), x), 3e-3, {}),
             ("tanh", np.tanh, 2e-3, {}),
         ],
     )
@@ -215,10 +191,6 @@ class TestFunctions:
         np.testing.assert_allclose(real(got, 36, 14), gelu(x), atol=4e-3)
         got = both(parties, lambda p, s: p.tanh(s, 40, 14, 32, 12, range=4), fixed(x, 40, 14))
         np.testing.assert_allclose(real(got, 32, 12), np.tanh(x), atol=3e-3)
-        got = both(parties, lambda p, s: p.rescale(s, 40, 14, 0.25, 30, 12), fixed(x, 40, 14))
-        np.testing.assert_allclose(real(got, 30, 12), x / 4, atol=1e-3)
-        got = both(parties, lambda p, s: p.convert(s, 40, 14, 64, 18), fixed(x, 40, 14))
-        np.testing.assert_allclose(real(got), x, atol=1e-4)
 
     def test_softmax(self, parties: tuple[Any, Any]) -> None:
         x = of(3).standard_normal((6, 13)) * 3
@@ -230,16 +202,6 @@ class TestFunctions:
         assert parts[0][1].shape == (6,)
         powers, inverses = real((parts[0][0], parts[1][0]), 24, 14), real((parts[0][1], parts[1][1]), 32, 16)
         np.testing.assert_allclose(powers.sum(axis=1) * inverses, 1.0, atol=3e-3)
-
-    def test_exp_reciprocal_and_root(self, parties: tuple[Any, Any]) -> None:
-        x = np.linspace(-12, 0, 40)
-        got = both(parties, lambda p, s: p.exp(s, range=5), fixed(x))
-        np.testing.assert_allclose(real(got), np.exp(x), atol=2e-3)
-        x = np.geomspace(0.5, 200, 30)
-        got = both(parties, lambda p, s: p.reciprocal(s, 64, 18, -1, 8, 40, 20), fixed(x))
-        np.testing.assert_allclose(real(got, 40, 20), 1 / x, rtol=1e-4, atol=2e-6)
-        got = both(parties, lambda p, s: p.rsqrt(s, 64, 18, -1, 8, 40, 20, factor=3.0), fixed(x))
-        np.testing.assert_allclose(real(got, 40, 20), 3 / np.sqrt(x), rtol=1e-4, atol=4e-6)
 
     def test_layer_norm(self, parties: tuple[Any, Any]) -> None:
         x, gamma, beta = (
@@ -267,7 +229,6 @@ class TestFunctions:
             lambda: client.silu(x, form="tanh4"),
             lambda: client.square_narrow(x, 20, 41, 4),
             lambda: client.gelu(x, range=60),
-            lambda: client.reciprocal(x, 64, 18, 3, 2, 64, 18),
             lambda: client.softmax(x.ravel()),
             lambda: client.layer_norm(x, np.ones(2), None, bound=1.0, least=0.1, gamma_bound=2.0),
         ):

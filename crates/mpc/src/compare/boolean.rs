@@ -20,14 +20,6 @@ pub fn and(party: &mut Party, x: &[u8], y: &[u8]) -> Result<Vec<u8>> {
     })
 }
 
-/// x OR y. Cost: as [`and`].
-///
-/// # Errors
-/// Those of [`and`].
-pub fn or(party: &mut Party, x: &[u8], y: &[u8]) -> Result<Vec<u8>> {
-    Ok(xor(&and(party, x, y)?, &xor(x, y)))
-}
-
 /// x XOR y; local. Lengths must be the same (the shorter one counts).
 pub fn xor(x: &[u8], y: &[u8]) -> Vec<u8> {
     x.iter().zip(y).map(|(x, y)| x ^ y).collect()

@@ -15,7 +15,7 @@ mod sign;
 #[cfg(test)]
 mod tests;
 
-pub use boolean::{and, not, or, xor};
+pub use boolean::{and, not, xor};
 pub use equal::{equal, equal_shares, one_hot};
 pub use maximum::{argmax_rows, max_rows};
 pub use plan::{comparison_cost, Tuning};

@@ -1,4 +1,4 @@
-//! GELU, SiLU, ELU: max(x, 0) minus a bump of |x| that is fitted by two to four squares and vanishes further
+//! GELU and SiLU: max(x, 0) minus a bump of |x| that is fitted by two to four squares and vanishes further
 //! out.
 use super::chain::Chain;
 use super::fits;
@@ -113,44 +113,6 @@ pub fn silu(
     };
     let bump = Bump { chain, limit };
     party.measured("silu", |party| rectified(party, x, from, to, bump, range))
-}
-
-/// ELU with alpha = 1, exp(x) - 1 below zero, for |x| <= 2^range - 1; error 1.5e-3. Four squares: about 1950
-/// bits for each element.
-///
-/// # Errors
-/// [`crate::MpcError::Shape`] for formats or ranges that do not fit; those of the channel.
-pub fn elu(party: &mut Party, x: &[u64], from: Fixed, out: Ring, range: u32) -> Result<Vec<u64>> {
-    check("elu", from, out, range)?;
-    let to = Fixed { ring: out, ..from };
-    party.measured("elu", |party| {
-        let below = thresholds(party, x, from, range, &[-10.0, 0.0])?;
-        let rest = middle(from, range);
-        let mut result = rescale(party, x, from, 1.0, rest)?;
-        let negative = select(party, &below[1], &result, rest.ring)?;
-        subtract(&mut result, &negative, rest.ring);
-        let one = constant(party, x.len(), rest.encode(1.0));
-        let minus = select(party, &below[1], &one, rest.ring)?;
-        subtract(&mut result, &minus, rest.ring);
-        let root = &fits::ROOT_EXP;
-        let scaled = rescale(party, x, from, root.sigma, Chain::input(NARROW))?;
-        // exp(x)/2 with 15 fraction bits is exp(x) with 14
-        let power = root.evaluate_squared(party, scaled, NARROW)?;
-        let inside = xor(&below[0], &below[1]);
-        let narrow = Fixed::new(NARROW + 2, NARROW - 1);
-        let power = select(party, &inside, &power, narrow.ring)?;
-        let power = convert(party, &power, narrow, rest)?;
-        result
-            .iter_mut()
-            .zip(power)
-            .for_each(|(r, p)| *r = rest.ring.add(*r, p));
-        convert(party, &result, rest, to)
-    })
-}
-
-/// A public constant as this party's share.
-fn constant(party: &Party, count: usize, value: u64) -> Vec<u64> {
-    vec![if party.is_client() { 0 } else { value }; count]
 }
 
 /// The format of max(x, 0): the result before it is widened.

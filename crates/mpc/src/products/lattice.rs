@@ -1,7 +1,8 @@
 //! Operands and responses on the wire, one message per block of 8192 elements, blocks in parallel.
-use super::operand::Part;
-use super::state::{self, garbage, Key};
-use crate::{MpcError, Party, Result};
+use super::key_exchange::{self, garbage};
+use super::operand::{Operand, Part};
+use super::state::Key;
+use crate::{MpcError, Party, Result, Ring};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tacita_ring::AlignedVec;
 type Keyed = (Arc<SlotRing>, Arc<Key>);
 
 fn keys(party: &mut Party, lifting: &Lifting) -> Result<Vec<Keyed>> {
-    let key = |ring: &Arc<SlotRing>| Ok((ring.clone(), state::key(party, ring)?));
+    let key = |ring: &Arc<SlotRing>| Ok((ring.clone(), key_exchange::key(party, ring)?));
     lifting.rings().iter().map(key).collect()
 }
 
@@ -29,13 +30,23 @@ fn groups(len: usize, slots: usize) -> Vec<Vec<Range<usize>>> {
         .collect()
 }
 
+/// An operand of one's own share and, at the server, the client's under encryption.
+pub(super) fn share(party: &mut Party, x: &[u64], ring: Ring, slack: u32) -> Result<Operand> {
+    let lifting = key_exchange::lifting(party, ring.bits(), slack)?;
+    let encrypted = transfer(party, &lifting, x)?;
+    let share = x.to_vec();
+    Ok(Operand {
+        share,
+        ring,
+        slack,
+        lifting,
+        encrypted,
+    })
+}
+
 /// The client's values, encrypted, to the server (which gets ciphertexts by block and prime; the client
 /// nothing).
-pub(super) fn transfer(
-    party: &mut Party,
-    lifting: &Lifting,
-    values: &[u64],
-) -> Result<Vec<Vec<EncryptedSlots>>> {
+fn transfer(party: &mut Party, lifting: &Lifting, values: &[u64]) -> Result<Vec<Vec<EncryptedSlots>>> {
     if values.is_empty() {
         return Ok(vec![]);
     }

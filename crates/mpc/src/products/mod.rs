@@ -19,6 +19,7 @@
 //! to 8 products, 2^-40 per inference of 2^25 coefficients ([`tacita_bfv::slots::SlotRing::failure_log2`]). A
 //! sum of more products fails more often, by the root of their number; one of so many that a coefficient
 //! would fail above 2^-60 is refused. [`Party::failure_log2`] is what a session adds up to.
+mod key_exchange;
 mod lattice;
 mod narrow;
 mod operand;
@@ -31,7 +32,7 @@ pub use rows::{scaled_rows_by_server, sums_of_squares, Rows};
 pub use state::State;
 
 use crate::{MpcError, Party, Result, Ring};
-use operand::{check_alike, multipliers, Part};
+use operand::{check_alike, multipliers};
 
 impl Party {
     /// Makes the client's lattice secret. Public keys (about 177 kB for each width of plaintext primes)
@@ -40,7 +41,7 @@ impl Party {
     /// # Errors
     /// When the operating system gives no randomness.
     pub fn setup_products(&mut self) -> Result<()> {
-        state::set_up(self)
+        key_exchange::set_up(self)
     }
 
     /// log2 of a bound for the probability that any element-wise product of this session so far came out
@@ -57,7 +58,7 @@ impl Party {
 /// [`MpcError::Shape`] for a slack that does not fit the ring; those of the channel; [`MpcError::Message`]
 /// for bytes that are no ciphertexts.
 pub fn share_operand(party: &mut Party, x: &[u64], ring: Ring, slack: u32) -> Result<Operand> {
-    party.measured("operand", |party| Operand::share(party, x, ring, slack))
+    party.measured("operand", |party| lattice::share(party, x, ring, slack))
 }
 
 /// Shares of the sum of x*y over the terms, element by element modulo 2^bits; 246 bits an element with one
@@ -109,36 +110,6 @@ pub fn product(party: &mut Party, x: &[u64], y: &[u64], ring: Ring, slack: u32) 
 pub fn square(party: &mut Party, x: &[u64], ring: Ring, slack: u32) -> Result<Vec<u64>> {
     let x = share_operand(party, x, ring, slack)?;
     sum_of_products(party, &[(&x, &x)])
-}
-
-/// Shares of w*x for a w that only the server has (ring elements; `None` at the client): one response.
-///
-/// # Errors
-/// [`MpcError::Shape`] when `w` is missing at the server, given at the client or of another length; those of
-/// the channel.
-pub fn times_server(party: &mut Party, x: &Operand, w: Option<&[u64]>) -> Result<Vec<u64>> {
-    check_weights("times_server", party, w, x.len())?;
-    let local = w.map_or_else(|| vec![0; x.len()], |w| x.times(w));
-    let parts = [Part::new(x, w.map(<[u64]>::to_vec))];
-    party.measured("products", |party| lattice::evaluate(party, &parts, local))
-}
-
-/// Shares of w*x*y for a w that only the server has (layer norm's gamma): one request more, Enc(x1*y1), and
-/// one response, since w x y = Enc(x1 y1) w + Enc(x1) w y0 + Enc(y1) w x0 + w x0 y0. The product w*x*y must
-/// fit the ring.
-///
-/// # Errors
-/// As [`times_server`] and [`share_operand`].
-pub fn scaled_by_server(party: &mut Party, x: &Operand, y: &Operand, w: Option<&[u64]>) -> Result<Vec<u64>> {
-    check_alike("scaled_by_server", [x, y])?;
-    check_weights("scaled_by_server", party, w, x.len())?;
-    // the client's x1 y1; the server's own share plays no part in this operand
-    let both = share_operand(party, &x.times(y.share_values()), x.ring(), x.slack())?;
-    let local = w.map_or_else(|| vec![0; x.len()], |w| both.times(w));
-    let cross = |o: &Operand| w.map(|w| o.times(w));
-    let own = Part::new(&both, w.map(<[u64]>::to_vec));
-    let parts = [own, Part::new(x, cross(y)), Part::new(y, cross(x))];
-    party.measured("products", |party| lattice::evaluate(party, &parts, local))
 }
 
 fn check_weights(op: &'static str, party: &Party, w: Option<&[u64]>, len: usize) -> Result<()> {

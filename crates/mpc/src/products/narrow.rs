@@ -60,7 +60,7 @@ pub fn square_narrow(party: &mut Party, x: &[u64], from: Ring, to: Ring, slack: 
 /// The client's 2b, ready to be multiplied.
 fn send_doubled(party: &mut Party, own: &[u64], ring: Ring, slack: u32) -> Result<Operand> {
     let doubled: Vec<u64> = own.iter().map(|&b| ring.mul(2, b)).collect();
-    Operand::share(party, &doubled, ring, slack)
+    lattice::share(party, &doubled, ring, slack)
 }
 
 /// Shares of v (A + b), v the AND of both parties' `clear` bits: each party's bit chooses whether the other's

@@ -1,34 +1,20 @@
 //! Values ready to be multiplied.
-use super::{lattice, state};
-use crate::{MpcError, Party, Result, Ring};
+use crate::{MpcError, Result, Ring};
 use std::sync::Arc;
 use tacita_bfv::slots::{EncryptedSlots, Lifting};
 use zeroize::Zeroize;
 
 /// One's own share and, at the server, the client's under encryption. May be used in any number of products.
 pub struct Operand {
-    share: Vec<u64>,
-    ring: Ring,
-    slack: u32,
+    pub(super) share: Vec<u64>,
+    pub(super) ring: Ring,
+    pub(super) slack: u32,
     pub(super) lifting: Arc<Lifting>,
     /// By block of 8192 elements, then by plaintext prime; empty at the client.
     pub(super) encrypted: Vec<Vec<EncryptedSlots>>,
 }
 
 impl Operand {
-    pub(super) fn share(party: &mut Party, x: &[u64], ring: Ring, slack: u32) -> Result<Self> {
-        let lifting = state::lifting(party, ring.bits(), slack)?;
-        let encrypted = lattice::transfer(party, &lifting, x)?;
-        let share = x.to_vec();
-        Ok(Self {
-            share,
-            ring,
-            slack,
-            lifting,
-            encrypted,
-        })
-    }
-
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.share.len()

@@ -106,7 +106,8 @@ pub fn sums_of_squares(party: &mut Party, x: &Operand, rows: &Rows) -> Result<Ve
 }
 
 /// Shares of w*x*y, laid, for x laid by `rows`, y one block from [`Rows::spread`], and w (laid) at the server
-/// alone: as [`super::scaled_by_server`] with one ciphertext for all of y.
+/// alone (layer norm's gamma). With one ciphertext for all of y, and one request more, Enc(x1*y1):
+/// w x y = Enc(x1 y1) w + Enc(x1) w y0 + Enc(y1) w x0 + w x0 y0. The product w*x*y must fit the ring.
 ///
 /// # Errors
 /// [`MpcError::Shape`] for operands of other layouts and for a `w` that is missing, misplaced or of another

@@ -89,9 +89,6 @@ fn silu_and_elu_stay_within_their_documented_errors() {
             "silu {form:?}: the bound {bound} is loose, {error} found"
         );
     }
-    let y = apply(&x, WIDE, WIDE, |party, x| elu(party, x, WIDE, WIDE.ring, RANGE));
-    let (error, at) = largest(&x, &y, |x| if x < 0.0 { x.exp() - 1.0 } else { x });
-    assert!(error < 1.5e-3, "elu {error} at {at}");
 }
 
 #[test]

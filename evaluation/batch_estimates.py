@@ -8,8 +8,9 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from large_models import SHAPES, random_inputs, random_model
+import bench_on_path  # noqa: F401
 
+from bench.models.shapes import SHAPES, normal_inputs, random_model
 from tacita.planning.circuit import make_plan
 from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
@@ -59,7 +60,7 @@ def main() -> None:
     model = random_model(args.shape, layers=args.layers)
     prices = Prices.shipped(16)
     assert prices is not None
-    samples = random_inputs(model, args.tokens, 2)
+    samples = normal_inputs(model, args.tokens, 2)
     request = PlanRequest(prices=prices, tokens=args.tokens, scheme=args.scheme, hidden_states=samples)
     plan = make_plan(model, request)
     report = describe_plan(plan, prices, TABLE_7.get(args.shape, {}))

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import bench_on_path  # noqa: F401
 import numpy as np
-from large_models import SHAPES, random_inputs, random_model
 
+from bench.models.shapes import SHAPES, normal_inputs, random_model
 from tacita import compiled
 from tacita.checkpoint import Checkpoint
 from tacita.layouts.columns import BatchShape, Columns
@@ -82,7 +83,7 @@ def _pieces(name: str, shape: BatchShape) -> list[Piece]:
     model = random_model(name, layers=1)
     c = model.config
     specs = fit_circuit(
-        calibrate(model, shape.tokens, hidden_states=random_inputs(model, shape.tokens, 2)), c
+        calibrate(model, shape.tokens, hidden_states=normal_inputs(model, shape.tokens, 2)), c
     )
     first, columns = specs.norm("layer0.norm1"), Columns.by_heads(shape, c.heads, c.head_size)
     norm = BatchNorm(first.rsqrt, c.norm_eps, first.centred, c.hidden, 1)

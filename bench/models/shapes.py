@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.checkpoint.reference import reference
 from tacita.errors import InputError
+from tacita.models.base import Config
 from tacita.models.bert import BertConfig
 from tacita.models.registry import tensor_shapes
 
@@ -112,6 +113,35 @@ def shaped_model(name: str, *, layers: int | None = None, seed: int = 1) -> Chec
     for layer in range(depth):
         samples = _stretched(tensors, config, layer, samples, rng)
     return from_tensors(config, tensors, name=f"{name} (random weights)")
+
+
+def random_model(name: str, *, layers: int | None = None, seed: int = 1) -> Checkpoint:
+    """The same shape with weights that are not stretched: enough to plan and to time stages."""
+    depth, hidden, heads, wide = SHAPES[name]
+    config = sized(layers or depth, hidden, heads, wide)
+    tensors = random_tensors(config, np.random.default_rng(seed))
+    return from_tensors(config, tensors, name=f"{name} (random weights)")
+
+
+def random_tensors(config: Config, rng: np.random.Generator) -> dict[str, Array]:
+    """All tensors of a model by name: matrices that keep a variance, gammas near 1, biases near 0."""
+    return {key: _calibrated(key, shape, rng) for key, shape in tensor_shapes(config).items()}
+
+
+def _calibrated(key: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    if len(shape) == 2:
+        return rng.normal(0.0, 1.0 / np.sqrt(shape[1]), shape)
+    return rng.normal(1.0 if key.endswith("weight") else 0.0, 0.1, shape)
+
+
+def normal_inputs(model: Checkpoint, tokens: int, count: int, seed: int = 2) -> list[Sample]:
+    """Inputs whose lengths differ, from a quarter of the tokens to all, without a separator."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(tokens // 4, tokens, count, endpoint=True)
+    return [
+        (rng.normal(size=(tokens, model.config.hidden)), (np.arange(tokens) < n).astype(np.float64))
+        for n in lengths
+    ]
 
 
 def random_inputs(hidden: int, tokens: int, count: int, seed: int) -> list[Sample]:

@@ -20,8 +20,8 @@ from typing import Any
 
 import bench_on_path  # noqa: F401
 import numpy as np
-from large_models import SHAPES, random_tensors
 
+from bench.models.shapes import SHAPES, random_tensors
 from bench.runs.batch import DASHFORMER_TOKENS
 from bench.runs.dashformer import split
 from tacita import api
@@ -76,10 +76,10 @@ def minilm(labels: tuple[str, ...] = ()) -> Checkpoint:
     labels: of a classifier on that mean, which then is not normalised. It takes the tokenizer of the shipped
     model, whose ids are few of its 30522.
     """
-    layers, hidden, heads, wide = SHAPES["minilm-l6"]
+    layers, hidden, heads, wide = SHAPES["minilm"]
     sizes = layers, hidden, heads, wide, 30522, 512, 2
     config = BertConfig(*sizes, "gelu", "mean", 1e-12, labels, normalise=not labels)
-    tensors = random_tensors(config, MINILM_SEED)
+    tensors = random_tensors(config, np.random.default_rng(MINILM_SEED))
     return from_tensors(config, tensors, sst2_tiny().tokenizer, name="MiniLM-L6 (random weights)")
 
 

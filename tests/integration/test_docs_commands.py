@@ -35,7 +35,7 @@ PORTS = ("7007", "7008", "8443")  # of the commands that are shown
 PORT = re.compile("|".join(PORTS))
 COMMAND = re.compile(r"^    tacita (.*)$", re.MULTILINE)
 CONTINUED = re.compile(r" \\\n +")
-INLINE = re.compile(r"`(tacita|python -m bench) ([^`]*)`")
+INLINE = re.compile(r"`(tacita|python\s+-m\s+bench)\s+([^`]*)`")
 PROGRAMS = {"tacita": app, "python -m bench": benches}
 TEXTS = [
     "a fine film",
@@ -110,7 +110,9 @@ def test_options_in_sentences_and_tables_exist(page: Path) -> None:
     for program, command in INLINE.findall(page.read_text(encoding="utf-8")):
         words = shlex.split(command)
         given = {word for word in words if word.startswith("--")}
-        assert given <= options(*words, of=PROGRAMS[program]), f"{page.name}: {program} {command}"
+        assert given <= options(*words, of=PROGRAMS[" ".join(program.split())]), (
+            f"{page.name}: {program} {command}"
+        )
 
 
 @contextlib.contextmanager

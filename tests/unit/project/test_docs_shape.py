@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.app import COMMANDS
+
 ROOT = Path(__file__).parents[3]
 WIDEST, LONGEST, MOST_FILES = 110, 400, 14
 FOLDERS = ("bench", "docs", "evaluation", "python", "requirements", "training")
@@ -23,6 +25,7 @@ BESIDE = "../shared/"  # data that a clone may come without
 NAMED = re.compile(
     r"(?<![\w/:.$~<-])[\w.{][\w{},.-]+(?:/[\w{},.-]+)*(?:/|/[\w{},-]+\.(?:py|rs|md|toml))(?![\w/*])"
 )
+BENCH = re.compile(r"python\s+-m\s+bench\s+([a-z][a-z-]*)")
 MADE = {"build/"}  # while it runs
 CODE = ("bench", "crates", "deploy", "docs", "evaluation", "fuzz", "python", "tests", "training", ".ci")
 KINDS = ("*.py", "*.pyi", "*.rs", "Cargo.toml", "run")
@@ -78,6 +81,15 @@ def too_wide(path: Path) -> list[int]:
 def test_named_files_exist(page: Path) -> None:
     missing = [name for name in named(page.read_text(encoding="utf-8")) if not exists(name, page)]
     assert not missing, f"{page.name} names {missing}"
+
+
+def test_named_benches_exist() -> None:
+    """Every `python -m bench X` of a document, a docstring or the Makefile is a command."""
+    files = [*PAGES, ROOT / "Makefile", *(ROOT / folder for folder in CODE)]
+    files = [path for file in files for path in ([file] if file.is_file() else file.rglob("*.*"))]
+    texts = {path: path.read_text("utf-8") for path in files if path.suffix in {"", ".md", ".py", ".rs"}}
+    unknown = {(path.name, name) for path, text in texts.items() for name in BENCH.findall(text)}
+    assert not (unknown := {each for each in unknown if each[1] not in COMMANDS}), unknown
 
 
 def test_the_map_names_no_file_that_is_gone() -> None:

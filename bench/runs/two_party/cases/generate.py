@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from bench.models.shapes import random_tensors
 from bench.runs.two_party.cases.case import Array, Case, Floats, Options, Prepared, Report
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.sequence import Past
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, from_tensors, load
-from tacita.models.registry import FAMILIES, forward, tensor_shapes
+from tacita.models.registry import FAMILIES, forward
 from tacita.planning.build import beginning
 from tacita.planning.request import PlanRequest
 from tacita.plans.scheme import BUMBLEBEE
@@ -126,8 +127,8 @@ class Shape(Generate):
 
     def checkpoint(self, options: Options) -> Checkpoint:
         sizes = self._sizes | (SMALL if options.small else {})
-        config, rng = FAMILIES[self._family].config(**COMMON | sizes), self.rng("weights")
-        tensors = {key: _random(key, shape, rng) for key, shape in tensor_shapes(config).items()}
+        config = FAMILIES[self._family].config(**COMMON | sizes)
+        tensors = random_tensors(config, self.rng("weights"))
         return from_tensors(config, tensors, name=f"{self.name} (random weights)")
 
     def plan(self, model: Checkpoint, options: Options) -> TwoPartyPlan:
@@ -223,9 +224,3 @@ def _figures(client: Array, server: Array) -> dict[str, Any]:
         "rounds": max(mine["rounds"], theirs["rounds"]),
         "steps": len(client),
     }
-
-
-def _random(key: str, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
-    if len(shape) == 2:
-        return rng.normal(0.0, 1.0 / np.sqrt(shape[1]), shape)
-    return rng.normal(1.0 if key.endswith("weight") else 0.0, 0.1, shape)

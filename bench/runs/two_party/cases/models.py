@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.models.shapes import random_tensors
 from bench.runs.two_party.cases.case import Array, Case, Floats, Options, Prepared, Report, errors
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.weights import Weights
@@ -19,7 +20,7 @@ from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.reference import reference
 from tacita.data import DEFAULT_MODEL
 from tacita.models.base import Config
-from tacita.models.registry import FAMILIES, forward, shapes, tensor_shapes
+from tacita.models.registry import FAMILIES, forward, shapes
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.request import PlanRequest
 from tacita.texts.embedding import ImageConfig
@@ -167,8 +168,8 @@ class BertBaseShape(Model):
         return found
 
     def checkpoint(self, options: Options) -> Checkpoint:
-        config, rng = self.config(options), self.rng("weights")
-        tensors = {key: _random(key, shape, rng) for key, shape in tensor_shapes(config).items()}
+        config = self.config(options)
+        tensors = random_tensors(config, self.rng("weights"))
         return from_tensors(config, tensors, name=f"{self.name} (random weights)")
 
     def sample(self, model: Checkpoint) -> Sample:
@@ -225,9 +226,3 @@ def _installed() -> Path | None:
     found = importlib.util.find_spec(MINILM_PACKAGE)
     places = [Path(place) / "model" for place in (found.submodule_search_locations or [])] if found else []
     return next((place for place in places if place.is_dir()), None)
-
-
-def _random(key: str, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
-    if len(shape) == 2:
-        return rng.normal(0.0, 1.0 / np.sqrt(shape[1]), shape)
-    return rng.normal(1.0 if key.endswith("LayerNorm.weight") else 0.0, 0.1, shape)

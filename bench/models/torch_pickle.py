@@ -20,7 +20,10 @@ from numpy.typing import NDArray
 
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
-STORAGES = {"torch.FloatStorage": np.dtype("<f4"), "torch.DoubleStorage": np.dtype("<f8")}
+STORAGES: dict[str, np.dtype[Any]] = {
+    "torch.FloatStorage": np.dtype("<f4"),
+    "torch.DoubleStorage": np.dtype("<f8"),
+}
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,7 @@ def read(path: Path, inside: str | None = None) -> dict[str, NDArray[np.float32]
         magic, protocol, _, tensors, order = (reader.load() for reader in readers)
         if (magic, protocol) != (MAGIC, PROTOCOL):
             raise ValueError(f"{path}: not PyTorch's older format")
-        kinds = readers[3].kinds
-        storages = {key: _storage(file, kinds[key]) for key in order}
+        storages = {key: _storage(file, readers[3].kinds[key]) for key in order}
     found = tensors if inside is None else tensors[inside]
     return {name: _tensor(one, storages[one.storage]) for name, one in found.items()}
 

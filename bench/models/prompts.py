@@ -2,7 +2,7 @@
 sentences of our own with words put in, by a seed. They are for measuring agreement, not for training: what is
 called an injection here is so by construction.
 
-    python evaluation/prompts.py --output DIR
+    python -m bench prompts --output DIR
 
 writes texts.txt, to calibrate on, and test.txt, a prompt a line, half of each kind, and the same with
 the kind behind a tab as texts.tsv and test.tsv. No template is in both.
@@ -10,13 +10,14 @@ the kind behind a tab as texts.tsv and test.tsv. No template is in both.
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+
+from bench.options import Output
 
 SEED, COUNT = 12, 60  # of each kind in each file
 MOST = 76  # characters, so that 32 tokens hold every prompt
+PARTS = {"texts": 0, "test": 1}  # -> the first of the templates of which every other is taken
 HARMLESS, INJECTION = "safe", "injection"
 WORDS: Mapping[str, Sequence[str]] = {
     "city": ("Lisbon", "Oslo", "Nairobi", "Quito", "Hanoi", "Tbilisi", "Perth", "Bergen"),
@@ -75,7 +76,7 @@ TEMPLATES: Mapping[str, Sequence[str]] = {
 def prompts(part: str, count: int = COUNT) -> list[tuple[str, str]]:
     """(text, kind) of "texts" or "test", the kinds in turn. No text comes twice."""
     rng = random.Random(f"{SEED} {part}")
-    found = [_filled(rng, kind, {"texts": 0, "test": 1}[part], count) for kind in TEMPLATES]
+    found = [_filled(rng, kind, PARTS[part], count) for kind in TEMPLATES]
     kinds = list(TEMPLATES)
     return [(text, kind) for row in zip(*found, strict=True) for text, kind in zip(row, kinds, strict=True)]
 
@@ -90,17 +91,12 @@ def _filled(rng: random.Random, kind: str, first: int, count: int) -> list[str]:
     return list(texts)
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--output", type=Path, required=True)
-    output = options.parse_args().output
+def write_prompts(output: Output) -> None:
+    """Write made-up prompts: texts.txt to calibrate on, test.txt to measure, a prompt a line; .tsv with the
+    kind."""
     output.mkdir(parents=True, exist_ok=True)
-    for part in ("texts", "test"):
+    for part in PARTS:
         rows = prompts(part)
         (output / f"{part}.txt").write_text("".join(f"{text}\n" for text, _ in rows))
         (output / f"{part}.tsv").write_text("".join(f"{text}\t{kind}\n" for text, kind in rows))
     print(f"wrote {output}")
-
-
-if __name__ == "__main__":
-    main()

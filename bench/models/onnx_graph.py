@@ -2,7 +2,7 @@
 
 ONNX is protobuf: a message is a row of fields, each a key (number * 8 + type) and a value. The numbers used
 here are those of onnx.proto: ModelProto.graph = 7; GraphProto.node = 1, initializer = 5; NodeProto.input = 1,
-output = 2, op_type = 4; TensorProto.dims = 1, data_type = 2, name = 8, raw_data = 9.
+output = 2, name = 3, op_type = 4; TensorProto.dims = 1, data_type = 2, name = 8, raw_data = 9.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+Array = NDArray[np.float32]
 FLOAT = 1  # TensorProto.DataType
 VARINT, EIGHT, BYTES, FOUR = 0, 1, 2, 5
 
 
 @dataclass(frozen=True)
 class Node:
-    """One operation. inputs, outputs: names of tensors."""
+    """One operation. inputs, outputs: names of tensors. name: such as "/encoder/layer.0/mlp/fc1/MatMul"."""
 
     operation: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Graph:
     """Nodes in the order in which they run, and the stored float32 tensors by name."""
 
     nodes: tuple[Node, ...]
-    tensors: dict[str, np.ndarray]
+    tensors: dict[str, Array]
 
 
 def read_graph(path: Path) -> Graph:
@@ -80,18 +83,27 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
     raise ValueError("a number without its end")
 
 
+def _packed(message: memoryview) -> Iterator[int]:
+    """Yields the numbers of a field that has several."""
+    at = 0
+    while at < len(message):
+        number, at = _varint(message, at)
+        yield number
+
+
 def _node(message: memoryview) -> Node:
-    found: dict[int, list[str]] = {1: [], 2: [], 4: []}
+    found: dict[int, list[str]] = {1: [], 2: [], 3: [], 4: []}
     for number, value in fields(message):
         if number in found and not isinstance(value, int):
             found[number].append(bytes(value).decode())
-    return Node(found[4][0], tuple(found[1]), tuple(found[2]))
+    return Node(found[4][0], tuple(found[1]), tuple(found[2]), "".join(found[3]))
 
 
-def _tensor(message: memoryview) -> tuple[str, np.ndarray] | None:
+def _tensor(message: memoryview) -> tuple[str, Array] | None:
     """None for other than float32 numbers stored as bytes."""
     given = list(fields(message))
-    shape = tuple(value for number, value in given if number == 1 and isinstance(value, int))
+    sides = (value for number, value in given if number == 1)
+    shape = [side for value in sides for side in ([value] if isinstance(value, int) else _packed(value))]
     one = dict(given)
     name, raw = one.get(8), one.get(9)
     if one.get(2) != FLOAT or not isinstance(name, memoryview) or not isinstance(raw, memoryview):

@@ -81,13 +81,13 @@ class Puppet:
     def send(self, order: Order) -> None:
         self.orders.append(order)
 
-    async def hear(self) -> Reply | None:
+    async def receive(self) -> Reply | None:
         return await self._said.get()
 
     def kill(self) -> None:
         self.die()
 
-    async def end(self) -> None:
+    async def end(self, seconds: float | None = None) -> None:
         self.ended = True
 
     @property

@@ -17,9 +17,9 @@ import runpy
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from tacita.server.child import yield_memory
 from tacita.server.watch import logs
 
 CREATE, ADD, RESTRICT = 444, 445, 446  # system calls, the same on every processor
@@ -33,6 +33,7 @@ FACTS = ("/etc", "/proc", "/sys")  # of the machine: time zone, memory, processo
 NAMES = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "VIRTUAL_ENV")
 OWN = ("TACITA_MODEL", "TACITA_SIMD")  # and not TACITA_TOKEN
 PREFIXES = ("LC_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON", "RAYON_", "RUST_BACKTRACE")
+KILLED_FIRST = 500  # of 1000, added to a process's badness: see oom_score_adj in proc(5)
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 
@@ -124,6 +125,12 @@ def _call(number: int, *arguments: int | bytes | None) -> int:
     if result < 0:
         raise AbsentError(f"Landlock: {os.strerror(ctypes.get_errno())}")
     return result
+
+
+def yield_memory() -> None:
+    """Has the kernel end this process before the service where the machine runs short of memory (Linux)."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(KILLED_FIRST), encoding="ascii")
 
 
 def main() -> None:

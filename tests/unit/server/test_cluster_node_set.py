@@ -14,14 +14,13 @@ import pytest
 from test_cli import run
 
 from tacita.errors import PeerError
+from tacita.server.child import Child, Unable, decode, encode
 from tacita.server.jobs.queue import WorkerSpec
-from tacita.server.jobs.worker import Worker
 from tacita.server.machines import connect
 from tacita.server.machines.connect import Site
 from tacita.server.machines.serving import node_set
 from tacita.server.machines.serving.node_set import RayNodeSet, share
-from tacita.server.machines.serving.watcher import ClusterRequest, NodeList, line, parse
-from tacita.server.workers.messages import Unable
+from tacita.server.machines.serving.watcher import ClusterRequest, NodeList
 
 WISH = ClusterRequest("10.0.0.5:6379", 0, 0, 2, 1 << 20)
 ONE, TWO = (
@@ -48,7 +47,7 @@ async def until(found: RayNodeSet, sites: int) -> None:
 def test_places_follow_what_the_watcher_says(monkeypatch: pytest.MonkeyPatch) -> None:
     given = list[Any]()
 
-    async def started(*words: Any) -> Worker:
+    async def started(*words: Any) -> Child:
         given.append(words)
         raise PeerError("it is made up", hint="")
 
@@ -61,7 +60,7 @@ def test_places_follow_what_the_watcher_says(monkeypatch: pytest.MonkeyPatch) ->
             await found.starts()["b:1"](SPEC, 60.0)
         await found.close()
 
-    play(monkeypatch, line(ONE), line(TWO))
+    play(monkeypatch, encode(ONE), encode(TWO))
     monkeypatch.setattr(node_set, "start_process", started)
     asyncio.run(test())
     ((command, spec, save_every, environment),) = given
@@ -74,9 +73,9 @@ def test_a_watcher_that_ends_is_followed_by_another(monkeypatch: pytest.MonkeyPa
 
     async def test() -> None:
         found = RayNodeSet(WISH, plans=1)
-        play(monkeypatch, line(ONE), then="pass")
+        play(monkeypatch, encode(ONE), then="pass")
         await found.open()
-        play(monkeypatch, line(TWO))
+        play(monkeypatch, encode(TWO))
         await until(found, 3)
         await found.close()
         assert found.sites == TWO.sites
@@ -87,7 +86,7 @@ def test_a_watcher_that_ends_is_followed_by_another(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("said", "match"),
     [
-        (line(Unable("nobody listens there", "ray start")), "nobody listens"),
+        (encode(Unable("nobody listens there", "ray start")), "nobody listens"),
         (b"", "ended before"),
         (b"{}\n", "no message"),
         (b'{"kind": "seen", "address": 1}\n', "no message"),
@@ -110,9 +109,9 @@ def test_what_a_watcher_cannot_do_is_told(said: bytes, match: str, monkeypatch: 
 
 def test_lines_of_a_watcher_pass_whole() -> None:
     for said in (ONE, TWO, Unable("why", "hint")):
-        assert parse(line(said)[:-1]) == said
+        assert decode(NodeList | Unable, encode(said)[:-1]) == said
     with pytest.raises(PeerError, match="no message"):
-        parse(json.dumps({"kind": "done"}).encode())
+        decode(NodeList | Unable, json.dumps({"kind": "done"}).encode())
 
 
 @pytest.mark.parametrize(("cores", "plans", "expected"), [(8, 2, 4), (8, 3, 2), (1, 2, 0.5), (2, 2, 1)])

@@ -21,22 +21,11 @@ from tacita.evaluate.keyring import server_bytes
 from tacita.plans.files import require_keys_of
 from tacita.progress import Progress
 from tacita.resources import GB
+from tacita.server.child import MOST_PATH, decode, encode
 from tacita.server.jobs.queue import Job
 from tacita.server.jobs.worker import setup_of
 from tacita.server.workers.evaluator import EndedError, JobEvaluator, open_evaluator
-from tacita.server.workers.messages import (
-    MOST_BYTES,
-    Done,
-    Evaluate,
-    Failed,
-    Log,
-    Passed,
-    Stop,
-    Stopped,
-    line,
-    parse_order,
-    parse_reply,
-)
+from tacita.server.workers.messages import Done, Evaluate, Failed, Log, Order, Passed, Reply, Stop, Stopped
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -250,18 +239,20 @@ def test_a_report_ends_an_evaluation(world: World, evaluator: JobEvaluator) -> N
 
 
 @pytest.mark.parametrize(
-    "message", [Passed("a", STAGE), Done("a", 1.5, {"x": 2.0}, 3), Stopped("a", 0)], ids=lambda m: m.tag
+    "message",
+    [Passed("a", STAGE), Done("a", 1.5, {"x": 2.0}, 3), Stopped("a", 0), Stop("\udcff")],
+    ids=lambda m: m.tag,
 )
 def test_messages_come_as_they_were_sent(message: Any) -> None:
-    assert parse_reply(line(message)[:-1]) == message
-    assert parse_order(line(Stop("\udcff"))[:-1]) == Stop("\udcff"), "names of files need not be UTF-8"
+    """Names of files need not be UTF-8."""
+    assert decode(Order | Reply, encode(message)[:-1]) == message
 
 
 @given(st.binary(max_size=200))
 def test_other_bytes_are_no_message(data: bytes) -> None:
-    for read in (parse_reply, parse_order):
+    for kinds in (Order, Reply):
         with pytest.raises(PeerError):
-            read(data)
+            decode(kinds, data)
 
 
 @pytest.mark.parametrize(
@@ -270,14 +261,15 @@ def test_other_bytes_are_no_message(data: bytes) -> None:
         '{"kind": "done", "id": "a", "seconds": 1e0, "figures": {"x": "y"}, "resident": 1}',
         '{"kind": "done", "id": "a", "seconds": 1' + "0" * 400 + ', "figures": {}, "resident": 1}',
         '{"kind": "stopped", "id": "a", "resident": true}',
+        '{"kind": "stopped", "id": "a", "resident": -1}',
         '{"kind": "stopped", "id": "a", "resident": 1, "more": 1}',
         '{"kind": "stopped", "id": "a"}',
         '{"kind": ["stopped"], "id": "a", "resident": 1}',
         '{"kind": "evaluate", "id": "a", "key_id": "b", "keys": "c", "folder": "d"}',
-        '{"kind": "stopped", "id": "' + "a" * MOST_BYTES + '", "resident": 1}',
+        '{"kind": "stopped", "id": "' + "a" * (MOST_PATH + 1) + '", "resident": 1}',
     ],
-    ids=["figure", "large", "bool", "more", "less", "kind", "order", "long"],
+    ids=["figure", "large", "bool", "less than none", "more", "less", "kind", "order", "long"],
 )
 def test_a_message_with_other_fields_is_refused(text: str) -> None:
     with pytest.raises(PeerError):
-        parse_reply(text.encode())
+        decode(Reply, text.encode())

@@ -13,11 +13,11 @@ import pytest
 from service_dispatch import PATIENCE, Book, Puppet, settled
 
 from tacita.errors import InputError, RefusedError, TacitaError
-from tacita.server.jobs import pool, slot
+from tacita.server import child
+from tacita.server.jobs import pool
 from tacita.server.jobs.manager import PoolManager
 from tacita.server.jobs.queue import Job, WorkerSpec
-from tacita.server.jobs.worker import Worker
-from tacita.server.workers.messages import Ready, Stopped
+from tacita.server.workers.messages import Stopped
 from tacita.two_party.protocol.refusal import Reason
 
 SPECS = [WorkerSpec(model, "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64) for model in "mn"]
@@ -33,7 +33,7 @@ class Stage:
     now: float = 1000.0
     unable: int = 0
 
-    async def start(self, spec: WorkerSpec, save_every: float) -> Worker:
+    async def start(self, spec: WorkerSpec, save_every: float) -> Puppet:
         if self.unable and self.puppets:
             self.unable -= 1
             raise TacitaError("it cannot", hint="")
@@ -130,7 +130,7 @@ def test_jobs_that_belong_nowhere_are_refused() -> None:
 def test_a_pool_that_cannot_open_does_not_wait_for_the_others() -> None:
     opened = list[Puppet]()
 
-    async def start(spec: WorkerSpec, save_every: float) -> Worker:
+    async def start(spec: WorkerSpec, save_every: float) -> Puppet:
         if spec.model == "m":
             opened.append(Puppet())
             return opened[0]
@@ -289,7 +289,7 @@ def test_a_job_under_which_workers_die_fails_at_last() -> None:
 
 
 def test_a_worker_that_cannot_be_replaced_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slot, "LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(child, "LONGEST_PAUSE", 0.0)
 
     async def test(stage: Stage, manager: PoolManager) -> None:
         stage.unable = 3
@@ -305,7 +305,7 @@ def test_a_worker_that_cannot_be_replaced_is_tried_again(monkeypatch: pytest.Mon
     asyncio.run(played(test)())
 
 
-@pytest.mark.parametrize("said", [Ready(1.0), Stopped("b", 1), Stopped("a", 1)], ids=str)
+@pytest.mark.parametrize("said", [child.Ready(1.0), Stopped("b", 1), Stopped("a", 1)], ids=str)
 def test_a_worker_that_says_what_none_would_is_replaced(said: Any) -> None:
     async def test(stage: Stage, manager: PoolManager) -> None:
         manager.submit(job("a"))

@@ -12,19 +12,20 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from service_dispatch import PATIENCE, World, make_world
 
-from tacita.errors import TacitaError
-from tacita.server import confined
+from tacita.errors import PeerError, TacitaError
+from tacita.server import child, confined
+from tacita.server.child import Channel, Ready, Unable, encode
 from tacita.server.jobs import worker
 from tacita.server.jobs.queue import Job, WorkerSpec
 from tacita.server.jobs.worker import setup_of
-from tacita.server.workers.messages import Evaluate, Passed, Ready, line, parse_reply
+from tacita.server.workers.messages import Evaluate, Order, Passed, Reply, Stop
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -58,7 +59,8 @@ def running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[byt
 
 
 SPEC = WorkerSpec("m", "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64)
-READY = f"print({line(Ready(1.0)).decode().strip()!r}, flush=True)"
+SAY = "import socket, sys; said = socket.socket(fileno=int(sys.argv[-1])); said.sendall({!r})"
+READY = SAY.format(encode(Ready(1.0)))
 DEAF = "import signal; signal.pause()"
 
 
@@ -68,7 +70,7 @@ DEAF = "import signal; signal.pause()"
         ("pass", "its process ended before it was ready"),
         (DEAF, "not ready after 0 s"),
         (READY.replace("ready", "passed"), "no message"),
-        ("print('x' * 3_000_000)", "a worker's line of more than"),
+        (SAY.format(b"{}").replace("b'{}'", "bytes(3_000_000)"), "a line of more than"),
     ],
     ids=["ends", "silent", "odd", "long"],
 )
@@ -76,14 +78,14 @@ def test_what_is_no_worker_is_told_and_ended(
     program: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "command_of", lambda _: (sys.executable, "-c", program))
-    monkeypatch.setattr(worker, "READY_SECONDS", 0.01 if program == DEAF else PATIENCE)
+    monkeypatch.setattr(child, "READY_SECONDS", 0.01 if program == DEAF else PATIENCE)
     with pytest.raises(TacitaError, match=said):
         asyncio.run(worker.start(SPEC, 60.0))
 
 
 def test_a_worker_that_does_not_hear_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "command_of", lambda _: (sys.executable, "-c", f"{READY}; {DEAF}"))
-    monkeypatch.setattr(worker, "END_SECONDS", 0.01)
+    monkeypatch.setattr(child, "END_SECONDS", 0.01)
 
     async def run() -> int:
         started = await worker.start(SPEC, 60.0)
@@ -96,7 +98,7 @@ def test_a_worker_that_does_not_hear_is_killed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_worker_gets_what_libraries_look_at_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "command_of", lambda _: (sys.executable, "-c", f"{READY}; {DEAF}"))
-    monkeypatch.setattr(worker, "END_SECONDS", 0.01)
+    monkeypatch.setattr(child, "END_SECONDS", 0.01)
     monkeypatch.setenv("TACITA_TOKEN", "secret")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
@@ -223,8 +225,8 @@ def landlocked() -> bool:
 
 HOLDER = """
     import subprocess, sys
-    source, sink = map(int, sys.argv[1:])
-    worker = subprocess.Popen([sys.executable, "-m", "tacita.server.workers"], stdin=source, stdout=sink)
+    command = [sys.executable, "-m", "tacita.server.workers.loop", sys.argv[1]]
+    worker = subprocess.Popen(command, pass_fds=[int(sys.argv[1])])
     print(worker.pid, flush=True)
     worker.wait()
 """
@@ -232,38 +234,42 @@ HOLDER = """
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel of Linux tells a child")
 def test_a_worker_ends_with_its_parent_though_its_input_stays_open(world: World) -> None:
-    source, orders = os.pipe()
-    answers, sink = os.pipe()
-    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(source), str(sink)]
-    with (
-        os.fdopen(answers, "rb") as heard,
-        running(command, pass_fds=[source, sink]) as parent,
-    ):
-        os.close(source)
-        os.close(sink)
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(theirs.fileno())]
+    with ours, theirs, running(command, pass_fds=[theirs.fileno()]) as parent:
+        theirs.close()
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        os.write(orders, line(setup_of(world.spec, 60.0)))
-        assert isinstance(parse_reply(heard.readline()[:-1]), Ready)
+        channel = Channel(ours, Ready | Unable)
+        channel.send(setup_of(world.spec, 60.0))
+        assert isinstance(channel.receive(), Ready)
         parent.kill()
         assert gone(pid)
-    os.close(orders)
+
+
+@contextmanager
+def worker_alone() -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
+    """A worker's process, and the other end of its channel."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(PATIENCE)
+    command = [sys.executable, "-m", "tacita.server.workers.loop", str(theirs.fileno())]
+    with ours, running(command, pass_fds=[theirs.fileno()]) as process:
+        theirs.close()
+        yield process, ours
 
 
 def test_a_worker_heeds_no_signal_and_ends_with_its_input(world: World) -> None:
     """Also in the midst of an evaluation."""
     job = world.job("midst")
-    command = [sys.executable, "-m", "tacita.server.workers"]
-    with running(command, stdin=subprocess.PIPE) as process:
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(line(setup_of(world.spec, 60.0)))
-        process.stdin.write(line(order_of(job)))
-        process.stdin.flush()
-        assert isinstance(parse_reply(process.stdout.readline()[:-1]), Ready)
+    with worker_alone() as (process, ours):
+        channel = Channel(ours, Reply | Ready | Unable)
+        channel.send(setup_of(world.spec, 60.0))
+        channel.send(order_of(job))
+        assert isinstance(channel.receive(), Ready)
         for number in (signal.SIGTERM, signal.SIGINT):
             process.send_signal(number)
-        assert isinstance(parse_reply(process.stdout.readline()[:-1]), Passed)
-        process.stdin.close()
+        assert isinstance(channel.receive(), Passed)
+        ours.close()
         assert process.wait(PATIENCE) == 0
     assert not (job.folder / "response.ct").exists()
 
@@ -273,25 +279,46 @@ def order_of(job: Job) -> Evaluate:
 
 
 @pytest.mark.parametrize(
-    "said", [b"{}\n", b"[]\n", b"x" * (1 << 17), b""], ids=["none", "list", "long", "end"]
+    "said", [b"{}\n", b"[]\n", b"x" * (1 << 21), b""], ids=["none", "list", "long", "end"]
 )
 def test_a_worker_that_gets_no_order_ends(said: bytes) -> None:
-    command = [sys.executable, "-m", "tacita.server.workers"]
-    done = subprocess.run(command, input=said, capture_output=True, timeout=PATIENCE, check=False)
-    assert (done.returncode, done.stdout) == (2, b"")
+    with worker_alone() as (process, ours):
+        with suppress(ConnectionError):
+            ours.sendall(said)
+            ours.shutdown(socket.SHUT_WR)
+            assert not ours.recv(1)
+        assert process.wait(PATIENCE) == 2
 
 
-def test_what_is_printed_is_no_message() -> None:
-    code = """
-        import os
-        from tacita.server.workers.messages import take_standard
-        from tacita.server.workers.messages import Ready
-        channel = take_standard()
-        print("printed")
-        os.system("echo echoed")
-        channel.tell(Ready(1.0))
-    """
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=True)
-    assert done.stdout == line(Ready(1.0))
-    assert set(done.stderr.split()) == {b"printed", b"echoed"}
+def test_what_is_printed_is_no_message(capfd: pytest.CaptureFixture[str]) -> None:
+    program = f"print('printed'); import os; os.system('echo echoed'); {READY}; {DEAF}"
+
+    async def run() -> None:
+        started = await child.start("it", (sys.executable, "-c", program), order, Reply)
+        await started.end(0.0)
+
+    order = Evaluate("a", "b", "c", "d")
+    asyncio.run(run())
+    assert set(capfd.readouterr().err.split()) == {"printed", "echoed"}
+
+
+def test_a_socket_comes_with_its_message_and_a_second_one_is_refused() -> None:
+    ours, theirs = socket.socketpair()
+    here, there = socket.socketpair()
+    stop, channel = encode(Stop("a")), Channel(theirs, Order)
+    with ours, theirs, here:
+        ours.sendall(stop[:3])
+        ours.sendall(stop[3:])
+        assert channel.receive() == Stop("a")
+        with pytest.raises(PeerError, match="without its socket"):
+            channel.take_socket()
+        ours.sendall(stop)
+        socket.send_fds(ours, [stop], [there.fileno()])
+        assert channel.receive() == channel.receive() == Stop("a")
+        with channel.take_socket() as came:
+            came.sendall(b"x")
+        assert here.recv(1) == b"x"
+        with there:
+            socket.send_fds(ours, [stop], [there.fileno()] * 2)
+        with pytest.raises(PeerError, match="more than one socket"):
+            channel.receive()

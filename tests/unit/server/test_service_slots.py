@@ -15,7 +15,7 @@ from service_dispatch import PATIENCE, Book, Puppet, settled
 from tacita.errors import RefusedError, TacitaError
 from tacita.server.jobs.manager import PoolManager
 from tacita.server.jobs.queue import Job, WorkerSpec
-from tacita.server.jobs.worker import Start, Worker
+from tacita.server.jobs.worker import Start
 from tacita.two_party.protocol.refusal import Reason
 
 SPEC = WorkerSpec("m", "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64)
@@ -37,7 +37,7 @@ class Places:
         return self.at[name][-1]
 
     def _start(self, name: str) -> Start:
-        async def start(spec: WorkerSpec, save_every: float) -> Worker:
+        async def start(spec: WorkerSpec, save_every: float) -> Puppet:
             if name in self.unable:
                 raise TacitaError(f"nothing starts at {name}", hint="")
             self.at.setdefault(name, []).append(Puppet())

@@ -26,10 +26,11 @@ from websockets_world import TOKEN, Known
 from tacita.client.public_cache import PublicCache
 from tacita.client.websocket import dial
 from tacita.errors import GoneError, PeerError, RefusedError, TacitaError
+from tacita.server.child import Ready, decode
 from tacita.server.sessions import control
 from tacita.server.sessions.route import router
 from tacita.server.sessions.spec import UVICORN, SessionSpec
-from tacita.server.sessions.supervisor import Sessions, pause_after
+from tacita.server.sessions.supervisor import Sessions
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.protocol.party import Party
 
@@ -45,8 +46,8 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> SessionSpec:
 
 
 def pid_of(sessions: Sessions) -> int:
-    assert sessions._worker is not None
-    return sessions._worker.process.pid
+    assert sessions.process.child is not None
+    return sessions.process.child.pid
 
 
 def test_clients_that_leave_or_talk_otherwise_are_told_by_their_endings(spec: SessionSpec) -> None:
@@ -92,7 +93,7 @@ def test_draining_waits_for_sessions_and_stopping_ends_them(spec: SessionSpec, t
             with pytest.raises(RefusedError, match="is ending"):
                 await sessions.open(book.guest("carol"))
             assert sessions.count() == 1
-            process = sessions._worker.process
+            process = sessions.process.child._process
             await sessions.stop()
             assert process.returncode is not None
             assert [(each.guest, each.ending) for each in book.ended] == [
@@ -187,7 +188,7 @@ async def main():
     sessions = Sessions(spec)
     await sessions.start()
     await sessions.open(SimpleNamespace(name="alice"))
-    print(sessions._worker.process.pid, flush=True)
+    print(sessions.process.child.pid, flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())
@@ -202,16 +203,10 @@ def test_no_orphan_is_left_of_a_parent_that_is_killed(spec: SessionSpec) -> None
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such signal")
 def test_one_that_does_not_listen_is_killed_with_its_parent() -> None:
     """As while it loads a model."""
-    deaf = "import os, signal; from tacita.server.sessions.process import end_with; end_with(os.getppid())"
+    deaf = "import os, signal; from tacita.server.child import die_with_parent; die_with_parent()"
     child = f"{deaf}; print(os.getpid(), flush=True); signal.pause()"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     assert ended_with_its_parent([sys.executable, "-c", parent])
-
-
-def test_one_whose_parent_is_gone_already_ends() -> None:
-    code = f"from tacita.server.sessions.process import end_with; end_with({os.getpid() + 1}); print('here')"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=SECONDS)
-    assert (found.returncode, found.stdout) == (1, b"")
 
 
 def ended_with_its_parent(command: list[str]) -> bool:
@@ -226,22 +221,20 @@ def ended_with_its_parent(command: list[str]) -> bool:
         os.close(child)
 
 
-def test_crashes_in_a_row_are_waited_for_longer_each_time() -> None:
-    pauses = [pause_after(crashes) for crashes in range(1, 1000)]
-    assert pauses[:4] == [0.0, 0.5, 1.0, 2.0] and pauses == sorted(pauses) and pauses[-1] == 30.0
-
-
 @pytest.mark.parametrize(
     "data",
     [
         b"{}",
         b"no",
         b"\xff\x00",
-        b'{"kind": "ready", "more": 1}',
+        b'{"kind": "ready", "seconds": 1.0, "more": 1}',
         b'{"kind": "finished", "id": -1, "ending": "x"}',
         b'{"kind": "finished", "id": "0", "ending": "x"}',
-        b'{"kind": "so far", "id": 0, "texts": -1}',
-        b'{"kind": "so far", "id": 0, "texts": 1.5}',
+        b'{"kind": "finished", "id": 0, "ending": "' + b"x" * 41 + b'"}',
+        b'{"kind": "so far", "id": 0, "texts": -1, "tokens": 0, "bytes_sent": 0, '
+        b'"bytes_received": 0, "over": false}',
+        b'{"kind": "so far", "id": 0, "texts": 1.5, "tokens": 0, "bytes_sent": 0, '
+        b'"bytes_received": 0, "over": false}',
         b'{"kind": "wanted", "id": 0, "texts": 1, "tokens": 1, "bytes": 1, "seconds": NaN}',
         b'{"kind": "wanted", "id": 0, "texts": 2, "tokens": 1, "bytes": 1, "seconds": 1.0}',
         b'{"kind": "open", "id": 0, "guest": "' + b"x" * 201 + b'"}',
@@ -250,18 +243,4 @@ def test_crashes_in_a_row_are_waited_for_longer_each_time() -> None:
 )
 def test_what_is_no_message_is_refused(data: bytes) -> None:
     with pytest.raises(PeerError, match="no message"):
-        control.decode(data)
-
-
-def test_a_message_that_is_too_long_takes_its_socket_along() -> None:
-    ours, theirs = control.pair()
-    here, there = socket.socketpair()
-    with ours, theirs, here:
-        with there:
-            socket.send_fds(ours, [b" " * (control.MOST + 1)], [there.fileno()])
-        with pytest.raises(PeerError, match="a message of more than"):
-            control.received(theirs)
-        here.settimeout(SECONDS)
-        assert here.recv(1) == b"", "the descriptor that came with it was closed"
-        ours.close()
-        assert control.received(theirs) is None
+        decode(control.Order | control.Reply | Ready, data)

@@ -4,12 +4,12 @@ the end of a client that is revoked."""
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hosted_world import SECONDS, run
@@ -19,13 +19,13 @@ from test_writing import PROMPT
 
 from tacita.client.public_cache import PublicCache
 from tacita.errors import GoneError, RefusedError
+from tacita.server.child import Channel, Child
 from tacita.server.core.accounts import Account
 from tacita.server.core.jobs import Jobs
 from tacita.server.sessions import control, supervisor
 from tacita.server.sessions.hosted import host_of
 from tacita.server.sessions.spec import SessionSpec
 from tacita.server.sessions.supervisor import Sessions
-from tacita.server.sessions.worker import Worker
 from tacita.server.store import Ledger, tokens, usage
 from tacita.server.store.tables import Quota, Used, Who
 from tacita.server.watch.metrics import Metrics
@@ -47,17 +47,28 @@ WRITER = TwoPartyServer(plan_of(MODELS["two"]), MODELS["two"])
 SPEC = SessionSpec("m", Path("model"), Path("plan"), 1, 5, "0" * 64)
 
 
-def worker_of(server: TwoPartyServer) -> Worker:
+class Thread:
+    """Plays a process."""
+
+    pid = 1
+
+    def kill(self) -> None:
+        """It ends with its socket."""
+
+    async def wait(self) -> int:
+        return 0
+
+
+async def child_of(server: TwoPartyServer) -> Child:
     """The sessions' process, played by a thread."""
-    ours, theirs = control.pair()
-    ours.setblocking(False)
+    ours, theirs = socket.socketpair()
 
     def listen() -> None:
         with theirs, suppress(ConnectionError):
-            host_of(server, SPEC.sessions, SECONDS, theirs).listen()
+            host_of(server, SPEC.sessions, SECONDS, Channel(theirs, control.Order)).listen()
 
     threading.Thread(target=listen, daemon=True).start()
-    return Worker(SimpleNamespace(kill=lambda: None, wait=lambda: 0), ours)  # type: ignore[arg-type]
+    return Child(Thread(), ours, control.Reply)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -103,7 +114,7 @@ class Stage:
                 self.ledger.close()
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(supervisor, "start_process", lambda spec: worker_of(server))
+            patch.setattr(supervisor, "start_process", lambda spec: child_of(server))
             run(work)
 
 

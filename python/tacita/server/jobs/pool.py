@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tacita.errors import InputError, PeerError, RefusedError
@@ -79,7 +80,7 @@ class WorkerPool:
         """Starts a worker at every slot, and returns when each is ready or has failed. Slots that failed are
         tried again, unless all did. Raises as `worker.start` where there is none."""
         slots = list(self._slots.values())
-        ends = await asyncio.gather(*(slot.open() for slot in slots), return_exceptions=True)
+        ends = await asyncio.gather(*(slot.worker.open() for slot in slots), return_exceptions=True)
         failed = [end for end in ends if end is not None]
         if failed and len(failed) == len(slots):
             raise failed[0]
@@ -87,7 +88,7 @@ class WorkerPool:
         for slot, end in zip(slots, ends, strict=True):
             if end is not None:
                 log.error("worker of %s: %s", self._spec.name, end)
-                slot.join()
+                slot.worker.join()
 
     def spread(self, starts: Mapping[str, Start]) -> None:
         """Keeps a worker at each of these places, and nowhere else. What runs elsewhere runs again."""
@@ -96,9 +97,9 @@ class WorkerPool:
         for name in starts.keys() - self._slots.keys():
             self._slots[name] = self._slot(starts[name])
             if self._opened:
-                self._slots[name].join()
+                self._slots[name].worker.join()
         for name in self._slots.keys() - starts.keys():
-            self._leaving = [slot for slot in self._leaving if not slot.over]
+            self._leaving = [slot for slot in self._leaving if not slot.worker.over]
             self._leaving.append(slot := self._slots.pop(name))
             slot.leave()
 
@@ -115,7 +116,7 @@ class WorkerPool:
         self._jobs[job.id] = job
         self._queue.add(job.client, job.id)
         self._deadlines.watch(job)
-        asyncio.get_running_loop().call_soon(self.advance)
+        asyncio.get_running_loop().call_soon(self._advance)
         return self.place(job.id) or 0
 
     def place(self, id: str) -> int | None:
@@ -155,27 +156,27 @@ class WorkerPool:
         self._deadlines.close()
         await asyncio.gather(*(slot.close() for slot in [*self._slots.values(), *self._leaving]))
 
-    def on_message(self, slot: WorkerSlot, message: Reply) -> None:
+    def _on_message(self, slot: WorkerSlot, message: Reply) -> None:
         """Handles a worker's message. Raises PeerError for one that does not fit its job."""
         running = slot.running
         if running is None or getattr(message, "id", None) != running.job.id:
             raise PeerError(f"it says {message.tag} of a job that it was not given", hint="use one release")
         if isinstance(message, Stopped) and not running.ending:
             raise PeerError("it stopped a job that it was to do", hint="use one release")
-        slot.mark_working()
+        slot.worker.mark_working()
         if isinstance(message, Passed):
             self._on_progress(slot, running, message)
         elif isinstance(message, Done | Failed | Stopped):
             self._on_answer(slot, running, message)
 
-    def on_worker_exit(self, slot: WorkerSlot, running: Running | None) -> bool:
+    def _on_worker_exit(self, running: Running | None) -> bool:
         """Requeues or fails the job of a worker that ended. Returns whether another is wanted."""
         if running is not None:
             self._on_worker_lost(running)
-        self.advance()
-        return not (slot.leaving or self._draining)
+        self._advance()
+        return not self._draining
 
-    def advance(self) -> None:
+    def _advance(self) -> None:
         """Gives each worker that waits its next job: to one that has its keys, if one of them has."""
         while not self._draining and (idle := self._idle()) and (id := self._queue.take()):
             job = self._jobs[id]
@@ -196,7 +197,8 @@ class WorkerPool:
         return f"{own} requests of this client wait, its share of {room}" if own >= most else None
 
     def _slot(self, start: Start) -> WorkerSlot:
-        return WorkerSlot(self._spec, self._limits.save_every, start, self)
+        name, worker = f"worker of {self._spec.name}", partial(start, self._spec, self._limits.save_every)
+        return WorkerSlot(name, worker, self._on_message, self._on_worker_exit, self._advance)
 
     def _idle(self) -> list[WorkerSlot]:
         return [slot for slot in self._slots.values() if slot.idle]
@@ -218,7 +220,7 @@ class WorkerPool:
             slot.end(running, running.ending or DRAINED)
             await _until(running.over, GRACE)
         if not running.over.is_set():
-            slot.kill()
+            slot.worker.kill()
             await running.over.wait()
 
     def _on_progress(self, slot: WorkerSlot, running: Running, message: Passed) -> None:
@@ -240,7 +242,7 @@ class WorkerPool:
             self._fail(message.id, message.code, message.detail, message.hint)
         else:
             self._on_stopped(running)
-        self.advance()
+        self._advance()
 
     def _on_worker_lost(self, running: Running) -> None:
         """Requeues a job that lost its worker, or fails it after `attempts` lost workers."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tacita.errors import GoneError, LateError
-from tacita.server.sessions import control
-from tacita.server.sessions.control import Answered, Finished, Message, Open, Ready, SoFar, Wanted
+from tacita.server.child import Channel, Message
+from tacita.server.sessions.control import Answered, Close, Finished, Open, Order, SoFar, Wanted
 from tacita.server.store.tables import Used
 from tacita.two_party.admission import Guest, Lobby, SessionLimiter, SessionLimits
 from tacita.two_party.plan.cost import SET_UP
@@ -71,10 +71,10 @@ class HostedGuest(Guest):
         entered: Callable[[], None],
         party: Party,
         plan: TwoPartyPlan,
-        say: Callable[[Message], None],
+        send: Callable[[Message], None],
     ) -> None:
         super().__init__(admission, hosted.address, hosted.address, entered)
-        self._hosted, self._party, self._plan, self._say = hosted, party, plan, say
+        self._hosted, self._party, self._plan, self._send = hosted, party, plan, send
 
     def fetch(self, size: int) -> None:
         if refusal := self._reserve(Used(bytes=size)):
@@ -89,7 +89,7 @@ class HostedGuest(Guest):
     def _reserve(self, wanted: Used) -> Refusal | None:
         """Asks the supervisor for what a text will take. Returns its refusal, None where it is admitted."""
         self._send_usage(over=True)  # what was used before
-        self._say(Wanted(id=self._hosted.port, **vars(wanted)))
+        self._send(Wanted(id=self._hosted.port, **vars(wanted)))
         try:
             answer = self._hosted.answers.get(timeout=ANSWER)
         except queue.Empty:
@@ -117,25 +117,21 @@ class HostedGuest(Guest):
             bytes_received=received,
             over=over,
         )
-        self._say(usage)
+        self._send(usage)
 
 
 @dataclass(frozen=True)
 class Host(Reception):
-    """Receives what is handed over. speaking: the process's end of the control sockets; line: held while one
-    of the threads speaks. open: sessions by their number."""
+    """Receives what is handed over by a channel. open: sessions by their number."""
 
-    speaking: socket.socket = field(kw_only=True)
-    line: threading.Lock = field(default_factory=threading.Lock)
+    channel: Channel = field(kw_only=True)
     open: dict[int, Hosted] = field(default_factory=dict)
 
     def listen(self) -> None:
-        """Handles the supervisor's messages until its end is closed."""
-        self.say(Ready())
-        while (came := control.received(self.speaking)) is not None:
-            message, sock = came
-            if isinstance(message, Open) and sock is not None:
-                self.take(message, sock)
+        """Handles the service's messages until its end is closed."""
+        while (message := self.channel.receive()) is not None:
+            if isinstance(message, Open):
+                self.take(message, self.channel.take_socket())
             else:
                 self.on_message(message)
 
@@ -148,11 +144,11 @@ class Host(Reception):
         else:
             self._finish(hosted, "not let in")
 
-    def on_message(self, message: Message) -> None:
+    def on_message(self, message: Order) -> None:
         """Handles a message about a session; one about a session that is over is ignored."""
         if isinstance(message, Answered) and (hosted := self.open.get(message.id)):
             hosted.answers.put(Refusal(message.reason, message.number))
-        elif isinstance(message, control.Close) and (hosted := self.open.get(message.id)):
+        elif isinstance(message, Close) and (hosted := self.open.get(message.id)):
             hosted.close()
 
     def visit(self, arrival: Arrival) -> Visit:
@@ -167,21 +163,16 @@ class Host(Reception):
     def guest(self, arrival: Arrival, party: Party) -> Guest:
         assert isinstance(arrival, Hosted)  # nothing else is taken
         entered = partial(self.lobby.leave, arrival)
-        return HostedGuest(self.admission, arrival, entered, party, self.server.plan, self.say)
-
-    def say(self, message: Message) -> None:
-        """Sends a message to the supervisor."""
-        with self.line:
-            self.speaking.send(control.encode(message))
+        return HostedGuest(self.admission, arrival, entered, party, self.server.plan, self.channel.send)
 
     def _finish(self, arrival: Arrival, ending: str) -> None:
         self.open.pop(arrival.port, None)
-        self.say(Finished(id=arrival.port, ending=ending))
+        self.channel.send(Finished(id=arrival.port, ending=ending))
 
 
-def host_of(server: TwoPartyServer, sessions: int, silence: float, speaking: socket.socket) -> Host:
+def host_of(server: TwoPartyServer, sessions: int, silence: float, channel: Channel) -> Host:
     """Returns the host of so many sessions at the same time, of which one client has at most all but one.
     silence: seconds after which a client that says nothing is given up."""
     caps = SessionLimits(sessions, max(1, sessions - 1))
     lobby = Lobby(LOBBY, SHARE, group=str)
-    return Host(server, SessionLimiter(caps), silence, lambda _: None, lobby, speaking=speaking)
+    return Host(server, SessionLimiter(caps), silence, lambda _: None, lobby, channel=channel)

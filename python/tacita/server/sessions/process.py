@@ -1,24 +1,23 @@
 """The process that computes the two-party sessions of one model.
 
-`python -m tacita.server.sessions.process FD`: FD is its end of the control sockets (see `control`), by
-which the sockets of admitted clients come and one line for each session goes back. What brings this process
-down, as a limit of memory or a defect that a stranger's bytes meet, leaves the service standing; and it holds
-no token, no store and no network. A thread for each session; the end of the control socket is the end of all.
+`python -m tacita.server.sessions.process FD`: FD is its end of a channel (see `control`), by which the
+sockets of admitted clients come and one line for each session goes back. What brings this process down, as a
+limit of memory or a defect that a stranger's bytes meet, leaves the service standing; and it holds no token,
+no store and no network. A thread for each session; the end of the channel is the end of all.
 """
 
 from __future__ import annotations
 
 import os
-import socket
 import sys
+import time
 from pathlib import Path
 
 from tacita import checkpoint
 from tacita.errors import FileError, TacitaError
 from tacita.plans.plan import MAX_BYTES
-from tacita.server.child import die_with_parent, ignore_signals
-from tacita.server.sessions import control
-from tacita.server.sessions.control import Begin, Failed
+from tacita.server.child import Channel, Ready, Unable, channel_of
+from tacita.server.sessions.control import Order, Setup
 from tacita.server.sessions.hosted import host_of
 from tacita.two_party.limits import limits_of, texts_of_a_key
 from tacita.two_party.plan.check import parse_plan
@@ -27,13 +26,13 @@ from tacita.two_party.protocol.party import share_threads
 from tacita.two_party.server import TwoPartyServer
 
 
-def server_of(begin: Begin, cores: int) -> TwoPartyServer:
+def server_of(setup: Setup, cores: int) -> TwoPartyServer:
     """Returns the model ready to serve, with the limits of so many sessions on so many cores. Raises
     FileError, CheckpointError, PlanError."""
-    plan = plan_of(Path(begin.plan), begin.sha256)
-    model = checkpoint.load(begin.folder, pooling=begin.pooling)
-    crowding = begin.sessions / cores
-    limits = limits_of(plan, bits_per_second=begin.bits_per_second, crowding=crowding)
+    plan = plan_of(Path(setup.plan), setup.sha256)
+    model = checkpoint.load(setup.folder, pooling=setup.pooling)
+    crowding = setup.sessions / cores
+    limits = limits_of(plan, bits_per_second=setup.bits_per_second, crowding=crowding)
     most = None if plan.embedding is None else texts_of_a_key(plan.numbers)
     return TwoPartyServer(plan, model, limits, most)
 
@@ -56,31 +55,23 @@ def plan_of(path: Path, sha256: str) -> TwoPartyPlan:
     return plan
 
 
-def end_with(parent: int) -> None:
-    """Has this process killed when its parent dies."""
-    die_with_parent()
-    if os.getppid() != parent:  # it died before
-        os._exit(1)
-
-
-def serve(speaking: socket.socket) -> None:
-    """Serves the model that the supervisor names, until the other end is closed."""
-    first = control.received(speaking)
-    if first is None or not isinstance(begin := first[0], Begin):
+def serve(channel: Channel) -> None:
+    """Serves the model that the service names, until the other end is closed."""
+    began, setup = time.monotonic(), channel.receive()
+    if not isinstance(setup, Setup):
         return
-    end_with(begin.parent)
     try:
-        server = server_of(begin, share_threads(begin.threads))
+        server = server_of(setup, share_threads(setup.threads))
     except TacitaError as error:
-        speaking.send(control.encode(Failed(text=str(error)[:2000], hint=error.hint[:2000])))
+        channel.send(Unable.of(error))
         return
-    host_of(server, begin.sessions, begin.silence, speaking).listen()
+    channel.send(Ready(time.monotonic() - began))
+    host_of(server, setup.sessions, setup.silence, channel).listen()
 
 
 def main() -> None:
-    """Serves. Signals are for the supervisor, which drains first."""
-    ignore_signals()
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    """Serves. Signals are for the service, which drains first."""
+    serve(channel_of(sys.argv, Order))
     sys.stderr.flush()
     os._exit(0)  # sessions that run are over: their steps in the engine would be waited for
 

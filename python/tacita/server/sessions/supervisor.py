@@ -8,30 +8,21 @@ import itertools
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tacita.errors import PeerError, RefusedError, ResourceError, TacitaError
-from tacita.server.sessions.control import (
-    Answered,
-    Close,
-    Failed,
-    Finished,
-    Message,
-    Open,
-    Ready,
-    SoFar,
-    Wanted,
-)
+from tacita.errors import PeerError, RefusedError
+from tacita.server import child
+from tacita.server.child import Child, Message, Supervisor
+from tacita.server.confined import command, environment
+from tacita.server.sessions.control import Answered, Close, Finished, Open, Reply, Setup, SoFar, Wanted
 from tacita.server.sessions.spec import CRASHED, STOPPED, Ended, Guest, SessionSpec
-from tacita.server.sessions.worker import Worker, start_process
 from tacita.server.store.tables import Used
 from tacita.two_party.protocol.handshake import GRANTED
 
+MODULE = "tacita.server.sessions.process"
 PATIENCE = 10.0  # seconds for a session to wait until a process has loaded the model again
-LONG = 60.0  # seconds of life after which a crash is not one of a row
-FIRST_PAUSE, LAST_PAUSE = 0.5, 30.0  # seconds before the second and later starts of a row
 log = logging.getLogger("tacita.server.sessions")
 
 
@@ -58,9 +49,28 @@ class _Running:
         self.guest.settle(self.used(now))
 
 
-def pause_after(crashes: int) -> float:
-    """Returns the seconds until the next start, by the crashes in a row: none after the first."""
-    return 0.0 if crashes < 2 else min(LAST_PAUSE, FIRST_PAUSE * 2.0 ** min(crashes - 2, 16))
+def command_of(spec: SessionSpec) -> Sequence[str]:
+    """Returns the command of a process that opens model and plan and no other file of the data folder."""
+    return command(MODULE, hidden=spec.plan.parent, reads=[spec.folder, spec.plan])
+
+
+async def start_process(spec: SessionSpec) -> Child:
+    """Starts a process that loads the model, as `child.start` does."""
+    setup = Setup(
+        folder=str(spec.folder),
+        plan=str(spec.plan),
+        sha256=spec.sha256,
+        threads=spec.threads,
+        sessions=spec.sessions,
+        bits_per_second=spec.bits_per_second,
+        silence=spec.silence,
+        pooling=spec.pooling,
+    )
+    return await child.start(_name(spec), command_of(spec), setup, Reply, environment())
+
+
+def _name(spec: SessionSpec) -> str:
+    return f"two-party sessions of {spec.model}"
 
 
 class Sessions:
@@ -71,21 +81,16 @@ class Sessions:
         self._numbers = itertools.count()
         self._running: dict[int, _Running] = {}
         self._entering = 0
-        self._worker: Worker | None = None
-        self._ready, self._idle = asyncio.Event(), asyncio.Event()
+        self.process = Supervisor(
+            _name(spec), lambda: start_process(spec), self._on_message, self._on_process_exit
+        )
+        self._idle = asyncio.Event()
         self._idle.set()
-        self._keeper: asyncio.Task[None] | None = None
         self._ending = False
 
     async def start(self) -> None:
         """Returns once the model is loaded. Raises what was wrong with it, TacitaError, and keeps nothing."""
-        first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._keeper = asyncio.create_task(self._run_processes(first))
-        try:
-            await first
-        except BaseException:
-            await self.stop()
-            raise
+        await self.process.open()
 
     async def open(self, guest: Guest) -> socket.socket:
         """Opens a session for this client, and returns the end that a relay reads and writes. It waits in the
@@ -98,9 +103,7 @@ class Sessions:
             raise RefusedError("two-party: the service is ending", hint="try again in a while")
         self._entering += 1
         try:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._ready.wait(), PATIENCE)
-            return self._hand_socket(guest)
+            return self._hand_socket(guest, await self.process.wait(PATIENCE))
         finally:
             self._entering -= 1
 
@@ -124,81 +127,35 @@ class Sessions:
     async def stop(self) -> None:
         """Ends the process and the sessions that it still has, whose guests are told."""
         self._ending = True
-        if self._keeper is not None:
-            self._keeper.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._keeper
+        await self.process.close(0.0)  # there is nothing that it would have to save
+        self._end_all(STOPPED)
 
-    def _hand_socket(self, guest: Guest) -> socket.socket:
-        if self._worker is None or not self._ready.is_set() or self._ending:
+    def _hand_socket(self, guest: Guest, process: Child | None) -> socket.socket:
+        if process is None or self._ending:
             raise RefusedError("two-party: the model is being loaded", hint="try again in a moment")
         ours, theirs = socket.socketpair()
         number = next(self._numbers)
         try:
-            ours.setblocking(False)
-            self._worker.hand(Open(id=number, guest=guest.name), theirs)
-        except BaseException:
+            with theirs:
+                ours.setblocking(False)
+                process.send(Open(id=number, guest=guest.name), theirs)
+        except OSError:  # gone, or too busy to read
             ours.close()
-            raise
+            raise RefusedError(
+                "two-party: the process of the sessions takes none now", hint="try again in a moment"
+            ) from None
         self._running[number] = _Running(guest, self._clock(), SoFar(id=number))
         self._idle.clear()
         return ours
 
-    async def _run_processes(self, first: asyncio.Future[None]) -> None:
-        """Runs one process after the other, until it is cancelled. first: done when the first has begun to
-        serve, or cannot."""
-        crashes = 0
-        while True:
-            since = time.monotonic()
-            await self._run_process(first)
-            crashes = 1 if time.monotonic() - since > LONG else crashes + 1
-            log.error("two-party sessions of %s: their process ended; starting it again", self._spec.model)
-            await asyncio.sleep(pause_after(crashes))
-
-    async def _run_process(self, first: asyncio.Future[None]) -> None:
-        """Runs one process to its end."""
-        ending = STOPPED
-        try:
-            self._worker = start_process(self._spec)
-            await self._hear(self._worker, first)
-            ending = CRASHED
-            _fail(
-                first, ResourceError("two-party: the process of the sessions ended while it loaded the model")
-            )
-        except (OSError, TacitaError) as error:
-            ending = CRASHED
-            log.error("two-party sessions of %s: %s", self._spec.model, error)
-            failure = (
-                error if isinstance(error, TacitaError) else ResourceError(f"two-party: no process ({error})")
-            )
-            _fail(first, failure)
-        finally:
-            self._ready.clear()
-            worker, self._worker = self._worker, None
-            self._on_process_exit(ending)
-            if worker is not None:
-                await worker.end()
-
-    async def _hear(self, worker: Worker, first: asyncio.Future[None]) -> None:
-        """Handles the process's messages until it is gone. Raises PeerError for what is no message,
-        TacitaError when it cannot serve."""
-        while (message := await worker.hear()) is not None:
-            self._on_message(message)
-            if isinstance(message, Ready) and not first.done():
-                first.set_result(None)
-
-    def _on_message(self, message: Message) -> None:
+    def _on_message(self, message: Reply) -> None:
         match message:
-            case Ready():
-                self._ready.set()
             case Wanted() if message.id in self._running:
                 self._answer(message, self._running[message.id])
             case SoFar() if message.id in self._running:
                 self._count(message, self._running[message.id])
             case Finished() if message.id in self._running:
                 self._end_session(message.id, message.ending)
-            case Failed():
-                raise TacitaError(message.text, hint=message.hint)
             case _:
                 raise PeerError(
                     f"two-party: the process of the sessions said {type(message).__name__} out of turn"
@@ -221,12 +178,16 @@ class Sessions:
 
     def _say(self, message: Message) -> None:
         try:
-            if self._worker is not None:
-                self._worker.say(message)
+            if self.process.child is not None:
+                self.process.child.send(message)
         except OSError:  # it is gone, or does not read: its sessions give up waiting
             log.error("two-party sessions of %s: their process took no %s", self._spec.model, message)
 
-    def _on_process_exit(self, ending: str) -> None:
+    def _on_process_exit(self) -> bool:
+        self._end_all(CRASHED)
+        return not self._ending
+
+    def _end_all(self, ending: str) -> None:
         for number in list(self._running):
             self._end_session(number, ending)
 
@@ -238,8 +199,3 @@ class Sessions:
         sums, seconds = was.usage, now - was.since
         carried = sums.bytes_sent, sums.bytes_received
         was.guest.ended(Ended(was.guest.name, sums.texts, seconds, *carried, ending))
-
-
-def _fail(first: asyncio.Future[None], error: TacitaError) -> None:
-    if not first.done():
-        first.set_exception(error)

@@ -22,8 +22,9 @@ from tacita.plans.files import Workdir, require
 from tacita.plans.plan import Plan
 from tacita.progress import Progress
 from tacita.resources import peak_memory_gb
+from tacita.server.child import MOST_TEXT
 from tacita.server.jobs.queue import INTERNAL, REFUSED, RESOURCES
-from tacita.server.workers.messages import MOST_TEXT, Done, Evaluate, Failed, Log, Setup, Stopped, where
+from tacita.server.workers.messages import Done, Evaluate, Failed, Log, Setup, Stopped, where
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,32 @@
-"""A worker's whole life: one thread reads orders, the main one carries them out."""
+"""A worker's whole life: one thread reads orders, the main one carries them out.
+
+`python -m tacita.server.workers.loop FD`: started by `server.jobs`, and by nobody else.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Protocol
 
 from tacita.errors import PeerError, TacitaError
 from tacita.progress import Progress
+from tacita.server.child import Channel, Ready, Unable, channel_of
 from tacita.server.workers.evaluator import EndedError, Report, open_evaluator
 from tacita.server.workers.messages import (
-    MOST_TEXT,
-    Channel,
     Done,
     Evaluate,
     Failed,
     Log,
     Order,
     Passed,
-    Ready,
     Setup,
     Stop,
     Stopped,
-    Unable,
     where,
 )
 
@@ -52,16 +53,21 @@ class WorkerLoop:
     def serve(self) -> int:
         """Answers jobs until the other end of the channel is closed, which ends the process at once, whatever
         it does: resume points are made for that. Returns the exit status where it cannot serve."""
-        orders = self._channel.orders()
-        setup = next(orders, None)
+        try:
+            setup = self._channel.receive()
+        except PeerError:
+            return BAD
         if not isinstance(setup, Setup):
             return BAD
         log = Log(setup.model, setup.scheme)
-        if (evaluator := self._load(setup, log)) is None:
-            return 1
-        threading.Thread(target=self._listen, args=(orders, log), daemon=True).start()
-        while True:
-            self._answer(evaluator, self._jobs.get(), log)
+        try:
+            if (evaluator := self._load(setup, log)) is None:
+                return 1
+            threading.Thread(target=self._listen, args=(log,), daemon=True).start()
+            while True:
+                self._answer(evaluator, self._jobs.get(), log)
+        except BrokenPipeError:  # nobody listens any more
+            os._exit(0)
 
     def _load(self, setup: Setup, log: Log) -> Answering | None:
         began = time.monotonic()
@@ -69,33 +75,33 @@ class WorkerLoop:
             evaluator = self._open(setup, log)
         except TacitaError as error:
             log("unable", kind=type(error).__name__)
-            self._channel.tell(Unable(str(error)[:MOST_TEXT], error.hint[:MOST_TEXT]))
+            self._channel.send(Unable.of(error))
             return None
         except Exception as error:
             kind = type(error).__name__
             log("defect", kind=kind, where=where(error.__traceback__))
-            self._channel.tell(Unable(f"it failed ({kind})", "the log says where"))
+            self._channel.send(Unable(f"it failed ({kind})", "the log says where"))
             return None
         seconds = time.monotonic() - began
         log("ready", seconds=round(seconds, 3))
-        self._channel.tell(Ready(seconds))
+        self._channel.send(Ready(seconds))
         return evaluator
 
     def _answer(self, evaluator: Answering, job: Evaluate, log: Log) -> None:
         log("begins", job=job.id)
         answer = evaluator.answer(job, lambda now: self._report(job.id, now))
         log(answer.tag, job=job.id, keys=answer.resident)
-        self._channel.tell(answer)
+        self._channel.send(answer)
 
     def _report(self, id: str, now: Progress) -> None:
         if self._stopped == id:
             raise EndedError
-        self._channel.tell(Passed(id, now))
+        self._channel.send(Passed(id, now))
 
-    def _listen(self, orders: Iterator[Order], log: Log) -> None:
+    def _listen(self, log: Log) -> None:
         """Reads orders in a thread of its own, while the main one evaluates. Ends the process with them."""
         try:
-            for order in orders:
+            while (order := self._channel.receive()) is not None:
                 self._on_order(order)
         except PeerError as error:
             log("orders", error=str(error))
@@ -111,3 +117,12 @@ class WorkerLoop:
                 self._stopped = order.id
             case Setup():
                 raise PeerError("a worker is set up once", hint="use one release")
+
+
+def main() -> int:
+    """Serves until the service has gone; the exit status."""
+    return WorkerLoop(channel_of(sys.argv, Order)).serve()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,7 +1,7 @@
-"""Messages between the service and a worker process: one JSON object a line, capped, typed in every field.
+"""Messages between the service and a worker process, see `server.child`.
 
     to the worker:  Setup, once; then Evaluate, one at a time, and Stop for the one that runs
-    from it:        Ready or Unable; for each Evaluate any number of Passed, then Done, Failed or Stopped
+    from it:        for each Evaluate any number of Passed, then Done, Failed or Stopped
 
 Nothing of a request passes, only the names of its files. Paths are whole; `folder`, `plan` and `root` of
 Setup are as in `jobs.queue.WorkerSpec`.
@@ -12,22 +12,17 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, BinaryIO, ClassVar
+from typing import ClassVar
 
-from tacita.errors import PeerError
-from tacita.plans.json_fields import from_json, to_json
 from tacita.progress import Progress
-
-ORDER_BYTES = 1 << 16  # of a line to a worker: five paths
-MOST_BYTES = 1 << 20  # of a line from it: the seconds of all stages
-MOST_TEXT = 2000  # characters of an error
+from tacita.server.child import STDERR, Message
 
 
 @dataclass(frozen=True)
-class Setup:
+class Setup(Message):
     """What a worker is for. save_every: seconds between resume points, 0 for one after each stage."""
 
     tag: ClassVar[str] = "setup"
@@ -44,7 +39,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(Message):
     """A job: request.ct of `folder`, under the keys of that id in the file `keys`."""
 
     tag: ClassVar[str] = "evaluate"
@@ -55,7 +50,7 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
-class Stop:
+class Stop(Message):
     """Ends this job before its next stage. Nothing happens when it has ended."""
 
     tag: ClassVar[str] = "stop"
@@ -63,24 +58,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Ready:
-    """Says that the model is loaded. seconds: that this took."""
-
-    tag: ClassVar[str] = "ready"
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Unable:
-    """Says that the model cannot be loaded; the process ends. error, hint: for the operator."""
-
-    tag: ClassVar[str] = "unable"
-    error: str
-    hint: str
-
-
-@dataclass(frozen=True)
-class Passed:
+class Passed(Message):
     """Says that the job goes on."""
 
     tag: ClassVar[str] = "passed"
@@ -89,7 +67,7 @@ class Passed:
 
 
 @dataclass(frozen=True)
-class Done:
+class Done(Message):
     """Says that response.ct is there. seconds: reading keys included. resident: keys in memory now."""
 
     tag: ClassVar[str] = "done"
@@ -100,7 +78,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Failed:
+class Failed(Message):
     """Says that the job has no response. code, detail, hint: see `jobs.queue.Watcher.failed`."""
 
     tag: ClassVar[str] = "failed"
@@ -112,7 +90,7 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Stopped:
+class Stopped(Message):
     """Says that the job was ended on order; a resume point stays, if there was one."""
 
     tag: ClassVar[str] = "stopped"
@@ -121,85 +99,12 @@ class Stopped:
 
 
 Order = Setup | Evaluate | Stop
-Reply = Ready | Unable | Passed | Done | Failed | Stopped
-
-
-def line(message: Order | Reply) -> bytes:
-    """Returns a message as a line, with its end."""
-    return json.dumps(to_json(message)).encode() + b"\n"
-
-
-def parsed(text: bytes, most: int) -> dict[str, Any]:
-    """The object that a line without its end holds. Raises PeerError for a line of more than `most` bytes and
-    for one that is no JSON object."""
-    if len(text) > most:
-        raise PeerError(f"a line of more than {most} bytes", hint="use one release")
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise PeerError("a line that is no JSON", hint="use one release") from error
-    if not isinstance(document, dict):
-        raise PeerError("a line that is no JSON object", hint="use one release")
-    return document
-
-
-def parse_order(text: bytes) -> Order:
-    """Returns the order of a line without its end. Raises PeerError for what is none."""
-    return _read(Order, parsed(text, ORDER_BYTES))  # type: ignore[no-any-return]
-
-
-def parse_reply(text: bytes) -> Reply:
-    """Returns the worker's message of a line without its end. Raises PeerError for what is none."""
-    return _read(Reply, parsed(text, MOST_BYTES))  # type: ignore[no-any-return]
-
-
-def _read(kinds: Any, data: dict[str, Any]) -> Any:
-    try:
-        return from_json(kinds, data)
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise PeerError(
-            f"a line between service and worker is no message ({error!s:.200})", hint="use one release"
-        ) from error
-
-
-# Standard input and output as a channel of messages, of which nothing that is printed becomes part.
-
-
-class Channel:
-    """Orders from one descriptor, replies to another. One thread reads, one writes."""
-
-    def __init__(self, source: BinaryIO, sink: int) -> None:
-        self._source, self._sink = source, sink
-
-    def orders(self) -> Iterator[Order]:
-        """Yields orders until the other end is closed. Raises PeerError for what is none."""
-        while text := self._source.readline(ORDER_BYTES + 1):
-            if not text.endswith(b"\n"):
-                raise PeerError("an order that is cut off or too long", hint="use one release")
-            yield parse_order(text[:-1])
-
-    def tell(self, message: Reply) -> None:
-        """Writes a message. Raises BrokenPipeError when nobody reads."""
-        rest = line(message)
-        while rest:
-            rest = rest[os.write(self._sink, rest) :]
-
-
-def take_standard() -> Channel:
-    """Returns a channel over standard input and output of this process. From now on what anything prints,
-    Python or not, goes to standard error, and standard input is empty."""
-    channel = Channel(os.fdopen(os.dup(0), "rb"), os.dup(1))
-    os.dup2(2, 1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    return channel
+Reply = Passed | Done | Failed | Stopped
 
 
 # The log of a worker: one JSON object a line on standard error, which names jobs and shows no
 # contents.
 
-STDERR = 2
 FRAMES = 8  # of a defect: where it was, from the inside
 
 

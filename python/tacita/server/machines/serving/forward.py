@@ -18,13 +18,14 @@ import numpy as np
 
 from tacita.errors import FileError, PeerError, TacitaError
 from tacita.plans.files import Workdir, replacing
+from tacita.server.child import decode
 from tacita.server.jobs.queue import REFUSED, RESOURCES
 from tacita.server.machines.evaluator import Bytes, kit_of, weights_of
 from tacita.server.machines.evaluator import Failed as Refused
 from tacita.server.machines.placing import ON_THE_WAY, PIECE
 from tacita.server.machines.serving.node import Node
 from tacita.server.workers.evaluator import EndedError, Report, loaded, source_of
-from tacita.server.workers.messages import Done, Evaluate, Failed, Log, Passed, Setup, Stopped, parse_reply
+from tacita.server.workers.messages import Done, Evaluate, Failed, Log, Passed, Reply, Setup, Stopped
 
 WATCH = "watch"  # Ray's group of calls that are answered while the node evaluates
 
@@ -80,7 +81,7 @@ class Forward:
         done = self._actor.evaluate.remote(job.id, job.key_id, mark, request)
         self._watch(job.id, done, report)
         text, response = self._ray.get(done)
-        message = parse_reply(text)
+        message = decode(Reply, text[:-1])
         if not isinstance(message, Done | Failed | Stopped):
             raise PeerError(f"a node says {message.tag} at the end of a job", hint="use one release")
         self._resident = message.resident
@@ -107,7 +108,7 @@ class Forward:
             messages = self._actor.passed.options(concurrency_group=WATCH).remote(id, count)
             ready, _ = self._ray.wait([done, messages], num_returns=1)
             over = done in ready
-            for message in map(parse_reply, self._ray.get(messages)):
+            for message in (decode(Reply, text[:-1]) for text in self._ray.get(messages)):
                 count += 1
                 if isinstance(message, Passed):
                     report(message.progress)

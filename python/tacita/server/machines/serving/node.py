@@ -16,6 +16,7 @@ import numpy as np
 from tacita.errors import TacitaError
 from tacita.plans.files import Workdir
 from tacita.progress import Progress
+from tacita.server.child import encode
 from tacita.server.machines.evaluator import (
     Bytes,
     Failed,
@@ -27,7 +28,7 @@ from tacita.server.machines.evaluator import (
     write_piece,
 )
 from tacita.server.workers.evaluator import EndedError, JobEvaluator, Keys
-from tacita.server.workers.messages import Done, Evaluate, Log, Passed, line
+from tacita.server.workers.messages import Done, Evaluate, Log, Passed
 
 WAITING = 10.0  # seconds after which `passed` returns with nothing
 JOB = "job"  # the folder of the one job
@@ -81,7 +82,7 @@ class Node:
             job = Evaluate(id, key_id, str(self._path(mark)), str(folder.path))
             answer = self._ready.answer(job, self._report)
             response = np.fromfile(folder.response, np.uint8) if isinstance(answer, Done) else None
-            return line(answer), response
+            return encode(answer), response
         finally:
             self._end()
             self._path(mark).unlink(missing_ok=True)
@@ -129,5 +130,5 @@ class Node:
         if self._stopped == self._running:
             raise EndedError
         with self._changed:
-            self._said.append(line(Passed(self._running, now)))
+            self._said.append(encode(Passed(self._running, now)))
             self._changed.notify_all()

@@ -16,11 +16,11 @@ from functools import partial
 
 from tacita.errors import PeerError
 from tacita.plans.json_fields import to_json
+from tacita.server.child import MOST_BYTES, Child, Unable, decode
 from tacita.server.jobs.queue import WorkerSpec
-from tacita.server.jobs.worker import Start, Worker, start_process
+from tacita.server.jobs.worker import Start, start_process
 from tacita.server.machines.connect import Site
-from tacita.server.machines.serving.watcher import ENDING, TOKEN, ClusterRequest, NodeList, parse
-from tacita.server.workers.messages import MOST_BYTES, Unable
+from tacita.server.machines.serving.watcher import ENDING, TOKEN, ClusterRequest, NodeList
 
 WATCHER = (sys.executable, "-m", "tacita.server.machines.serving.watcher")
 COMMAND = (sys.executable, "-m", "tacita.server.machines.serving")
@@ -98,7 +98,7 @@ class RayNodeSet:
                 watcher.kill()
             await watcher.wait()
 
-    async def _start(self, now: NodeList, site: Site, spec: WorkerSpec, save_every: float) -> Worker:
+    async def _start(self, now: NodeList, site: Site, spec: WorkerSpec, save_every: float) -> Child:
         """Starts the worker of a plan at a site."""
         words = (now.address, site.node, str(site.cores), str(share(site.cores, self._plans)), now.folder)
         token = {"RAY_AUTH_MODE": "token", TOKEN: now.token} if now.token else {}
@@ -122,7 +122,7 @@ class RayNodeSet:
             raise PeerError("a line of Ray's watcher is too long", hint="") from error
         if not text.endswith(b"\n"):
             return False
-        message = parse(text[:-1])
+        message = decode(NodeList | Unable, text[:-1])
         if isinstance(message, Unable):
             raise PeerError(message.error, hint=message.hint)
         self._take(message)

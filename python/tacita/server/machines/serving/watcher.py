@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tacita.errors import PeerError, TacitaError
-from tacita.plans.json_fields import from_json, to_json
-from tacita.server.child import ignore_signals
+from tacita.plans.json_fields import from_json
+from tacita.server.child import Message, Unable, encode, ignore_signals
 from tacita.server.machines.connect import Cluster, Site, connected, sites_of
 from tacita.server.machines.placing import Where
-from tacita.server.workers.messages import MOST_BYTES, MOST_TEXT, Unable, parsed
 
 LOOKING = 2.0  # seconds between two looks at Ray's list of nodes
 ENDING = 20.0  # seconds for Ray's processes to end
@@ -45,7 +44,7 @@ class ClusterRequest:
 
 
 @dataclass(frozen=True)
-class NodeList:
+class NodeList(Message):
     """The nodes that there are. token: of a cluster that the watcher started, else ""."""
 
     tag: ClassVar[str] = "seen"
@@ -53,19 +52,6 @@ class NodeList:
     token: str
     folder: str
     sites: tuple[Site, ...]
-
-
-def line(message: NodeList | Unable) -> bytes:
-    """Returns a message as a line, with its end."""
-    return json.dumps(to_json(message)).encode() + b"\n"
-
-
-def parse(text: bytes) -> NodeList | Unable:
-    """Returns the message of a line without its end. Raises PeerError for what is none."""
-    try:
-        return from_json(NodeList | Unable, parsed(text, MOST_BYTES))  # type: ignore[no-any-return]
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise PeerError(f"a line of Ray's watcher is no message ({error!s:.200})", hint="") from error
 
 
 def main(words: Sequence[str]) -> int:
@@ -77,7 +63,7 @@ def main(words: Sequence[str]) -> int:
     threading.Thread(target=_listen, args=(over,), daemon=True).start()
 
     def tell(message: NodeList | Unable) -> None:
-        rest = line(message)
+        rest = encode(message)
         while rest:
             rest = rest[os.write(sink, rest) :]
 
@@ -86,7 +72,7 @@ def main(words: Sequence[str]) -> int:
     except BrokenPipeError:
         return 0
     except TacitaError as error:
-        tell(Unable(str(error)[:MOST_TEXT], error.hint[:MOST_TEXT]))
+        tell(Unable.of(error))
         return 1
     return 0
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "evaluation"))
+sys.path.append(str(Path(__file__).resolve().parents[3] / "evaluation"))
 
 import families
 import family_runs

@@ -24,7 +24,7 @@ def main() -> None:
 
     from tacita.api import classify_locally, describe
     from tacita.checkpoint import pad_hidden
-    from tacita.planning.circuit import make_plan
+    from tacita.planning.pipeline import make_plan
     from tacita.planning.request import PlanRequest
     from tacita.plans.prices.cost import Prices
     from tacita.plans.prices.formulas import formula_prices

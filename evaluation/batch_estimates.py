@@ -11,7 +11,7 @@ from pathlib import Path
 import bench_on_path  # noqa: F401
 
 from bench.models.shapes import SHAPES, normal_inputs, random_model
-from tacita.planning.circuit import make_plan
+from tacita.planning.pipeline import make_plan
 from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
 from tacita.plans.prices.cost import Prices

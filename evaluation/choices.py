@@ -20,7 +20,7 @@ from tacita.packings.base import stages_of
 from tacita.packings.operations import CHECK, answer_operation
 from tacita.packings.vector.answer import vector_answering
 from tacita.packings.vector.choice import Choice
-from tacita.planning.place.dry_run import simulated
+from tacita.planning.place.circuit import simulated
 from tacita.planning.place.placement import Placement, place
 from tacita.planning.place.simulate import StageSimulator
 from tacita.plans.presets import PRESETS

@@ -26,14 +26,13 @@ import bench_on_path  # noqa: F401
 from bench.models.shapes import SHAPES, random_inputs, shaped_model
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.data import DEFAULT_MODEL
-from tacita.layouts.registry import Shape
-from tacita.packings.base import Circuit
 from tacita.packings.lowering import build
-from tacita.planning import simulation
-from tacita.planning.build import Placed, place_circuit
+from tacita.planning import trial
 from tacita.planning.calibrate.calibrate import Sample, load_texts, survey
 from tacita.planning.calibrate.temper import tempered
+from tacita.planning.circuit import Built
 from tacita.planning.fitting import fit_circuit
+from tacita.planning.place.circuit import Placed, place_circuit
 from tacita.plans.presets import PRESETS
 from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import first_shape
@@ -47,8 +46,7 @@ class Case:
     """A model, its circuit, and inputs on which its answers are tried."""
 
     model: Checkpoint
-    circuit: Circuit
-    shape: Shape
+    built: Built
     samples: Sequence[Sample]
 
 
@@ -67,7 +65,7 @@ def _case(model: Checkpoint, samples: Sequence[Sample], calibrating: dict[str, A
     calibration = survey(model, TOKENS, **calibrating).calibration
     specs = fit_circuit(calibration, model.config, tokens=TOKENS)
     shape, soft = first_shape("thor", INFO.slots, TOKENS, None), tempered(model, calibration.temperatures)
-    return Case(model, build(soft, specs, shape), shape, samples)
+    return Case(model, Built(soft, specs, shape, build(soft, specs, shape)), samples)
 
 
 def prices(bits: int, bootstrap: float) -> Prices:
@@ -89,7 +87,7 @@ def prices(bits: int, bootstrap: float) -> Prices:
 
 def placed(case: Case, levels: int, table: Prices) -> Placed:
     """The cheapest placement on a chain of so many levels."""
-    return place_circuit(case.circuit, replace(INFO, max_level=levels), table)
+    return place_circuit(case.built.circuit, replace(INFO, max_level=levels), table)
 
 
 def row(case: Case, levels: int, bits: int, bootstrap: float) -> dict[str, float]:
@@ -109,9 +107,9 @@ def row(case: Case, levels: int, bits: int, bootstrap: float) -> dict[str, float
 def error(case: Case, levels: int, scale_bits: float, bootstrap_bits: float) -> float:
     """Largest distance of an answer from the float model's, with this noise."""
     noise = NoiseModel(INFO.slots, scale_bits, 2.0**-bootstrap_bits)
-    with patch.object(simulation, "noise_of", lambda _info: noise):
+    with patch.object(trial, "noise_of", lambda _info: noise):
         run = placed(case, levels, prices(LIMB_BITS, 1.0))
-        return max(simulation.run_simulation(case.model, run, case.circuit, case.shape, case.samples).errors)
+        return max(trial.run_simulation(case.model, case.built, run, case.samples).errors)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from tacita import compiled
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
 from tacita.packings import executor
-from tacita.planning.build import RESPONSE
+from tacita.packings.executor import RESPONSE
 from tacita.planning.circuit import circuit_of
 from tacita.plans import engine
 from tacita.plans.plan import Plan

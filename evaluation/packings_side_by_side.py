@@ -40,10 +40,9 @@ from tacita.packings.base import Circuit
 from tacita.packings.executor import run
 from tacita.packings.lowering import build
 from tacita.packings.multidiagonal import linear
-from tacita.planning.build import Placed, place_circuit
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import fit_circuit
-from tacita.planning.place.dry_run import dry_run
+from tacita.planning.place.circuit import Placed, dry_run, place_circuit
 from tacita.plans.presets import PRESETS
 from tacita.plans.prices.cost import Prices
 from tacita.plans.prices.formulas import MemorySim

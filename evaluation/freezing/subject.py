@@ -34,7 +34,7 @@ from tacita.client.public_cache import PublicCache
 from tacita.data import DEFAULT_MODEL
 from tacita.models.bert import BertConfig
 from tacita.packings import executor
-from tacita.planning.build import RESPONSE
+from tacita.packings.executor import RESPONSE
 from tacita.planning.calibrate.calibrate import load_texts
 from tacita.planning.circuit import circuit_of
 from tacita.plans.commitment import LINKS

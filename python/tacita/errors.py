@@ -32,7 +32,7 @@ class PrivacyWarning(UserWarning):
 
 
 class KeyBudgetWarning(UserWarning):
-    """A key has decrypted more answers than a server that chose them may see (`plans.key_budget`)."""
+    """A key has decrypted more answers than a server that chose them may see (`plans.presets`)."""
 
 
 class InputError(TacitaError):

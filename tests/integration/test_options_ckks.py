@@ -15,7 +15,7 @@ from tacita.packings.columns.parts import ColumnParts
 from tacita.packings.conformance import CASES, circuit_of, world_of
 from tacita.packings.multidiagonal.parts import DiagonalParts
 from tacita.packings.rows.parts import RowParts
-from tacita.planning.build import place_circuit
+from tacita.planning.place.circuit import place_circuit
 from tacita.plans.presets import PRESETS
 from tacita.plans.prices.formulas import prices_of
 from tacita.slots.ckks import CkksBackend

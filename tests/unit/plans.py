@@ -10,7 +10,7 @@ from typing import Any
 import tiny
 
 from tacita.checkpoint import Checkpoint
-from tacita.planning.circuit import make_plan
+from tacita.planning.pipeline import make_plan
 from tacita.planning.request import PlanRequest
 from tacita.plans.json_fields import from_json
 from tacita.plans.plan import FORMAT, VERSION, Plan

@@ -23,7 +23,8 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli import options
 from tacita.cli.console import INCOMPLETE, UNTRUSTED, shown
 from tacita.cli.options import PoolingName, load_model, read_prices, read_texts
-from tacita.planning.request import GAP, LOGITS, PlanRequest
+from tacita.planning.options import GAP, LOGITS
+from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import link_of
 from tacita.texts.answer import Answer
 from tacita.texts.embed import Text, parts_of

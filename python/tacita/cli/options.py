@@ -15,7 +15,7 @@ from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.documents import with_documents
 from tacita.cli.ask.columns import texts_of
 from tacita.errors import InputError
-from tacita.planning.request import LOGITS, TOKEN
+from tacita.planning.options import LOGITS, TOKEN
 from tacita.plans.prices import cost
 from tacita.plans.scheme import AUTO, NAMES
 from tacita.texts.embed import Text

@@ -19,7 +19,7 @@ from tacita.layouts.base import Answer as Decoded
 from tacita.plans import engine, envelope
 from tacita.plans.answers import Answer, judge, understood
 from tacita.plans.files import Workdir
-from tacita.plans.key_budget import budget_warning
+from tacita.plans.presets import budget_warning
 from tacita.plans.prices.predict import file_bytes
 from tacita.plans.public_folder import Public, open_public
 from tacita.plans.scheme import PlanHeader

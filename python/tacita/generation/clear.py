@@ -17,7 +17,7 @@ from tacita.blocks.sequence import Past
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.models.registry import forward
-from tacita.planning.build import beginning
+from tacita.planning.generation import beginning
 from tacita.texts.embed import embedded, pad_hidden
 from tacita.texts.generation import Choice
 from tacita.two_party.arithmetic.base import Fixed, encode

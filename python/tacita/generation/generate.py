@@ -20,7 +20,8 @@ from tacita.errors import InputError
 from tacita.generation.clear import Clear, Floats, Whole
 from tacita.generation.encrypted import SILENT, Encrypted, Shown, asking
 from tacita.planning.generation import ROOM, Request, ids_of, speller
-from tacita.planning.request import GAP, LOGITS, PlanRequest
+from tacita.planning.options import GAP, LOGITS
+from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.schemes.base import cost_of, require_allowed, warn_unprotected

@@ -1,7 +1,7 @@
 """The layouts of requests and responses, of every packing: all that a client knows of a packing.
 
-A layout is a dataclass of numbers. `planning.build` writes it into the plan and the client reads it there: it
-packs texts and reads answers without the circuit, which takes the weights.
+A layout is a dataclass of numbers. `planning.pipeline` writes it into the plan and the client reads it there:
+it packs texts and reads answers without the circuit, which takes the weights.
 
     plan.layout.request.pack([(hidden, mask)])     # slot vectors to encrypt
     plan.layout.response.read(slots)               # of the decrypted ciphertexts

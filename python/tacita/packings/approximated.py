@@ -5,7 +5,7 @@ forward passes a text, where `plain` runs the whole packed circuit.
 
 Errors have a long tail: of 50 reactions that a trained classifier was asked, most were off by less than 0.01
 and one by 0.21, so that two texts say little of the largest of many. Noise is not in it
-(`planning.simulation`).
+(`planning.trial`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tacita.approx.comparison import share
 from tacita.approx.fit import Interval
 from tacita.approx.retrained import is_constant
 from tacita.approx.row_estimate import RowEstimate
@@ -30,7 +29,7 @@ from tacita.planning.calibrate.calibration import (
     NodeCalibration,
 )
 from tacita.planning.calibrate.intervals import BINS, ROUNDS
-from tacita.plans.answers import CHOSEN
+from tacita.planning.options import OPTIONS
 from tacita.plans.json_fields import Rules, from_json, require, try_make
 from tacita.plans.plan import REMAKE, ModelInfo, Plan
 
@@ -81,7 +80,7 @@ def _calibration_rules(calibration: Calibration, model: Mapping[str, Node], plan
     yield "samples of the calibration", calibration.samples >= 1 and calibration.rows >= 1
     yield "bound of the request", 0.0 < calibration.entry <= MOST
     bound = calibration.answer
-    yield "bound of the answer", 0.0 < bound <= MOST and plan.answer == (CHOSEN if plan.gap else bound)
+    yield "bound of the answer", 0.0 < bound <= MOST
     yield "calibrated nodes", _kinds(calibration.nodes) == approximated(model)
     yield "bounds of gates", _gated(calibration.nodes) == _gates(model)
     for name, node in calibration.nodes.items():
@@ -152,7 +151,6 @@ def _specs_rules(
     yield "bound of the answer", specs.answer == calibration.answer
     yield "bounds of the inputs", specs.inputs == calibration.inputs
     yield "bounds of the inputs", all(0.0 < bound <= MOST for bound in specs.inputs.values())
-    yield from _comparison_rules(specs, plan)
     attentions = {name: node for name, node in specs.nodes.items() if isinstance(node, AttentionSpecs)}
     estimated = {name: node.rows for name, node in attentions.items() if node.rows}
     yield "row estimates", estimated == calibration.row_estimates
@@ -174,15 +172,11 @@ def _specs_rules(
                 )
             elif isinstance(value, float):
                 yield f"{name}: bound of {what}", 0.0 < value <= MOST
-
-
-def _comparison_rules(specs: CircuitSpecs, plan: Plan) -> Rules:
-    comparison = specs.comparison
-    yield "comparison of logits", (comparison is not None) == bool(plan.gap)
-    if comparison:
-        yield "gap of the comparison", comparison.gap == share(plan.gap, specs.answer)
-        for what, spec in (("step", comparison.step), ("sharpen", comparison.sharpen)):
-            yield f"comparison: approximation of {what}", _approximation(spec, plan.parameters.max_level)
+    for what, value in vars(specs.comparison).items() if specs.comparison else ():
+        if isinstance(value, Spec):
+            yield f"comparison: approximation of {what}", _approximation(value, plan.parameters.max_level)
+    for option in OPTIONS:
+        yield from option.check_circuit(specs, plan)
 
 
 def _approximation(spec: Spec, levels: int, above: float = -2.0 * MOST) -> bool:

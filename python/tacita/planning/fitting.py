@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tacita.approx import comparison, retrained, softmax
 from tacita.approx import exp as exponential
-from tacita.approx.comparison import Comparison
+from tacita.approx import retrained, softmax
 from tacita.approx.fit import FitError, Interval
 from tacita.approx.spec import Spec
 from tacita.approx.variants.functions import WEIGHTED, Functions
@@ -69,10 +68,9 @@ def fit_circuit(
     functions: Functions | None = None,
     *,
     tokens: int = MAX_POSITIONS,
-    gap: float = 0.0,
 ) -> CircuitSpecs:
     """The specs of every node, of the chosen variants; a retrained model's own functions for those it
-    replaces. tokens: of a text, at most. gap: of logits that a choice tells apart, 0 for none.
+    replaces. tokens: of a text, at most.
 
     Raises FitError naming the function whose error is out of reach, PlanError for a function without an
     approximation and for a calibration of other nodes.
@@ -80,12 +78,7 @@ def fit_circuit(
     fit = _Fit(calibration, accuracy or Accuracy(), functions or Functions(), tokens)
     fitted = {name: fit.of(name, node) for name, node in nodes(config).items()}
     specs_by_node = {name: specs for name, specs in fitted.items() if specs}
-    bounds = calibration.entry, calibration.answer, calibration.inputs
-    return CircuitSpecs(specs_by_node, *bounds, _comparison(gap, calibration.answer, accuracy or Accuracy()))
-
-
-def _comparison(gap: float, bound: float, goal: Accuracy) -> Comparison | None:
-    return comparison.fit(comparison.share(gap, bound), goal.choice) if gap else None
+    return CircuitSpecs(specs_by_node, calibration.entry, calibration.answer, calibration.inputs)
 
 
 @dataclass(frozen=True)

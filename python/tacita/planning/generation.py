@@ -1,15 +1,24 @@
-"""What is generated, however: options, and a prompt's tokens."""
+"""What is generated, however: options, a prompt's tokens, and what a public beginning leaves behind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.blocks.floats import FloatTensors
+from tacita.blocks.meaning import Meaning
+from tacita.blocks.sequence import Past
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, InputError
-from tacita.planning.request import CACHING, GAP, TOKEN
+from tacita.models.registry import forward
+from tacita.planning.options import CACHING, GAP, TOKEN
 from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.texts.embed import Text, tokenize
+from tacita.texts.embed import Text, embedded, tokenize
 from tacita.texts.embedding import Embedder
 from tacita.texts.generation import Choice, TextOptions
 
@@ -84,3 +93,14 @@ def speller(front: Embedder) -> Callable[[Sequence[int]], str]:
     if tokenizer is None:
         raise CheckpointError("generate: the model has no tokenizer", hint="load it with embeddings")
     return lambda ids: str(tokenizer.decode(list(ids)))
+
+
+# What a decoder's public beginning leaves behind, in the clear.
+
+
+def beginning(model: Checkpoint, ids: Sequence[int]) -> Past[NDArray[np.float64]]:
+    """Keys and values of these tokens, with which every text begins, in floats. Cost: a walk over so many
+    rows."""
+    ops = FloatTensors(Weights(model.tensors), np.ones(len(ids)), past=Past())
+    forward(Meaning(ops), model.config, embedded(model, list(ids), [0] * len(ids)))
+    return ops.past

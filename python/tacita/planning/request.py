@@ -16,7 +16,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from enum import StrEnum
-from math import isfinite
 from typing import TypedDict
 
 from tacita.approx.variants.functions import Functions
@@ -25,6 +24,7 @@ from tacita.layouts.registry import RULES, rules_of
 from tacita.planning.calibrate.calibrate import Sample, load_texts
 from tacita.planning.calibrate.samples import neighbours
 from tacita.planning.fitting import Accuracy
+from tacita.planning.options import GAP, LOGITS, Option, options_of
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.plan import ParameterInfo
 from tacita.plans.presets import candidates
@@ -33,10 +33,6 @@ from tacita.plans.scheme import AUTO, BUMBLEBEE, NAMES, SCHEMES, packings_of, re
 from tacita.texts.embed import Text, parts_of
 from tacita.two_party.arithmetic.base import GELU_FORMS, Formats
 from tacita.two_party.plan.plan import EMBEDDINGS
-
-LOGITS, TOKEN = REVEALED = ("logits", "token")
-GAP = 0.1
-CACHING = "thor"  # the scheme that keeps rows of earlier tokens
 
 
 class Objective(StrEnum):
@@ -130,10 +126,8 @@ class PlanRequest:
         )
         _require_two_party(self.embeddings, self.formats)
         candidates(self.preset)
-        _require_reveal(self.reveal, self.gap)
         _require_phases(self.variants, _wanted(self.scheme_name, self.packing))
-        if self.cache:
-            _require_cache(self.scheme_name, self.packing)
+        options_of(self)
 
     def calibrated_for(self, texts: Sequence[Text]) -> PlanRequest:
         """Returns the request for these texts: where there are pairs among them and only single texts to
@@ -156,9 +150,9 @@ class PlanRequest:
         return AUTO if self._several and self.packing is None else "thor"
 
     @property
-    def token_gap(self) -> float:
-        """The gap where the client gets a token alone; 0 where it gets logits."""
-        return self.gap if self.reveal == TOKEN else 0.0
+    def options(self) -> tuple[Option, ...]:
+        """The options of ciphertexts that are asked for."""
+        return options_of(self)
 
     @property
     def goal(self) -> Objective:
@@ -249,19 +243,6 @@ def _packings(scheme: str, packing: str | None) -> Sequence[str | None]:
         return (None,) if packing in (None, AUTO) else ()
     available = packing in (None, AUTO, *scheme_named(scheme).packings)
     return packings_of(scheme, packing) if available else ()
-
-
-def _require_cache(scheme: str, packing: str | None) -> None:
-    if scheme != CACHING or packing not in (None, "rows"):
-        what = f"a cache with scheme {scheme}" + (f" on packing {packing!r:.40}" if packing else "")
-        raise InputError(what, hint=f"rows of earlier tokens are kept by scheme {CACHING} in rows")
-
-
-def _require_reveal(reveal: str, gap: float) -> None:
-    if reveal not in REVEALED:
-        raise InputError(f"a plan that reveals {reveal!r:.40}", hint=f"one of {', '.join(REVEALED)}")
-    if not (isfinite(gap) and gap > 0.0):
-        raise InputError(f"a gap of {gap:g} between logits", hint="a number above 0, such as 0.1")
 
 
 def _require_sizes(tokens: int, inputs: int | None) -> None:

@@ -35,9 +35,6 @@ from tacita.texts.task import EVERY_TOKEN, about, is_vector, read
 from tacita.texts.tokens import tokens_of, unknown_only
 from tacita.texts.vectors import LEAST_LENGTH, finished, length
 
-CHOSEN = 1.25  # bound of a word's share of a choice, which is 1 at most
-CHOICE_DECIMALS = 1  # of such a share: more would say more of two logits that are near
-
 
 def decimals_for(noise: float, most: int = MOST_DECIMALS) -> int:
     """The most decimals that are quiet. Raises PlanError when not even whole numbers are."""

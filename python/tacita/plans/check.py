@@ -16,9 +16,10 @@ from tacita.errors import ShapeError
 from tacita.layouts.one_text import OneTextResponse
 from tacita.layouts.registry import RULES, AnyResponse, Layout
 from tacita.layouts.row_requests import StepRequest
-from tacita.plans.answers import CHOICE_DECIMALS, CHOSEN, least_noise
+from tacita.plans.answers import least_noise
 from tacita.plans.error import FOLDS, HELD_OUT, MOST_DECIMALS, NOT_ESTIMATED, Population, quiet
 from tacita.plans.json_fields import Rules, require, try_make
+from tacita.plans.options import MOST_BOUND, REQUEST, RESPONSE, option_rules
 from tacita.plans.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plans.presets import PRESETS, can_bootstrap
 from tacita.plans.scheme import SCHEMES, shape_of
@@ -32,7 +33,7 @@ from tacita.texts.embedding import (
     FrontConfig,
     limits,
 )
-from tacita.texts.task import EVERY_TOKEN, NEXT, PROBLEMS, TASKS, WORDS, labelled
+from tacita.texts.task import CHOICE, EVERY_TOKEN, NEXT, PROBLEMS, TASKS, WORDS, labelled
 
 MOST_STAGES = 32  # a layer; the circuits have up to 13
 MOST_TENSORS = 16  # named by a stage; the circuits have up to 5
@@ -48,11 +49,8 @@ ROTATING = (
     "rotate_shared",
 )  # counted operations that take a rotation key: see `slots.counts`
 MOST_SECONDS = 1e9
-MOST_BOUND = 2.0**60  # magnitude that no bound of a model that works comes near
 MOST_BYTES = 1 << 50
 KINDS = frozenset({"real", "complex"})
-REQUEST = frozenset({"hidden", "mask", "average"})
-RESPONSE = "answer"
 COEFFICIENTS = "coefficients"  # the packing whose plans may ask for keys to a small ring
 BYTES = frozenset({"evaluation_keys", "request", "response", "server_memory", "client_memory"})
 SECONDS = frozenset({"keygen", "evaluate"})
@@ -71,8 +69,6 @@ def check(plan: Plan, where: str = "plan") -> None:
 def _rules(plan: Plan) -> Rules:
     """Yields the rules in this order: later ones rely on earlier ones."""
     yield from _model_rules(plan.model)
-    yield "gap of a choice", plan.gap == 0.0 or (0.0 < plan.gap <= MOST_BOUND and plan.model.task == NEXT)
-    yield "bound of a choice", plan.gap == 0.0 or plan.answer == CHOSEN
     yield "parameters", PRESETS.get(plan.parameters.preset) == plan.parameters
     yield from _shape_rules(plan)
     top, refreshes = plan.parameters.max_level, can_bootstrap(plan.parameters)
@@ -85,7 +81,8 @@ def _rules(plan: Plan) -> Rules:
     yield from _tensor_rules("response", plan.response, top)
     yield "names of the request", {"hidden", "mask"} <= {tensor.name for tensor in plan.request} <= REQUEST
     yield "names of the response", [tensor.name for tensor in plan.response] == [RESPONSE]
-    yield from _kept_rules(plan)
+    yield from _tensor_rules("kept", plan.kept, top)
+    yield from option_rules(plan)
     yield from _key_rules(plan)
     yield from _layout_rules(plan)
     yield from _answer_rules(plan)
@@ -220,7 +217,7 @@ def _layout_rules(plan: Plan) -> Rules:
 
 def _fits(plan: Plan, response: AnyResponse) -> bool:
     slots, hidden = plan.parameters.slots, plan.model.hidden
-    if plan.gap:
+    if plan.task == CHOICE:
         return isinstance(response, OneTextResponse) and response.chooses(slots, hidden)
     return response.fits(slots, plan.tokens, plan.lanes, hidden, _mapped(plan.model))
 
@@ -246,10 +243,7 @@ def _counts(layout: Layout) -> tuple[dict[str, int], list[int]]:
 def _answer_rules(plan: Plan) -> Rules:
     least = least_noise(plan.parameters, plan.answer)
     yield f"noise of {plan.noise:.2g}, at least {least:.2g} is", plan.noise >= least
-    yield (
-        f"decimals (0 to {MOST_DECIMALS})",
-        0 <= plan.decimals <= (CHOICE_DECIMALS if plan.gap else MOST_DECIMALS),
-    )
+    yield f"decimals (0 to {MOST_DECIMALS})", 0 <= plan.decimals <= MOST_DECIMALS
     yield f"{plan.decimals} decimals at noise of {plan.noise:.2g} are", quiet(plan.decimals, plan.noise)
 
 
@@ -268,16 +262,6 @@ def _prediction_rules(prediction: Prediction, stages: int) -> Rules:
     yield "prediction: share of texts", share is None or 0.0 < share < 1.0
     yield "prediction: threads", 1 <= prediction.threads <= 1 << 16
     yield "prediction: memory", max(prediction.stage_bytes) <= prediction.bytes["server_memory"]
-
-
-def _kept_rules(plan: Plan) -> Rules:
-    """What a server keeps of a text: one tensor of rows for each layer, at levels that a zero of the request
-    reaches, so that the first step needs nothing else."""
-    names, highest = [tensor.name for tensor in plan.kept], {t.name: t.level for t in plan.request}["hidden"]
-    yield from _tensor_rules("kept", plan.kept, plan.parameters.max_level)
-    yield "kept: layers", not names or (len(names) == plan.model.layers and plan.model.task == NEXT)
-    yield "kept: names", not {*names} & {*REQUEST, RESPONSE}
-    yield "kept: levels", all(tensor.level <= highest for tensor in plan.kept)
 
 
 def _unique(names: Sequence[object]) -> bool:

@@ -22,6 +22,7 @@ from tacita.plans import json_fields
 from tacita.plans.commitment import LinkSpeed, salt_beside
 from tacita.plans.error import NO_TEXTS, UNKNOWN, ErrorBound, Population, between, finer, finest
 from tacita.plans.json_fields import NOT_STORED, canonical, from_json, to_json
+from tacita.plans.options import options_of
 from tacita.texts.embedding import FrontConfig
 from tacita.texts.task import CHOICE, is_vector
 
@@ -134,13 +135,14 @@ class Plan:
     response leaves its answers. answer: bound of an answer's magnitude, by calibration.
 
     rotations: (step, highest level at which the key is used), conjugation excluded. noise: of a logit after
-    decryption, the largest that the simulation saw (`planning.simulation`). decimals: the most whose step
+    decryption, the largest that the simulation saw (`planning.trial`). decimals: the most whose step
     stays far above it; logits are rounded before anyone sees them, to that step or to a half or fifth of it
     that is as far above (see `logit_step` and docs/threat-model.md). population: how often texts leave the
     calibrated intervals. gap: where the client gets the likeliest word and no logits, the distance from which
     two logits are told apart; 0 where it gets the logits. kept: of a text that is asked row by row, what the
     server keeps of one request for the next, at the level at which every step takes it and leaves it; none
-    where a request is a whole text. salt: opens the commitment to the weights; no part of the file, and empty
+    where a request is a whole text. options: the numbers of further options, by their names
+    (`plans.options`). salt: opens the commitment to the weights; no part of the file, and empty
     at a client.
     """
 
@@ -163,6 +165,7 @@ class Plan:
     population: Population = UNKNOWN
     gap: float = field(default=0.0, metadata=AT_DEFAULT)
     kept: tuple[TensorInfo, ...] = field(default=(), metadata=AT_DEFAULT)
+    options: Mapping[str, float] = field(default_factory=dict, metadata=AT_DEFAULT)
     salt: str = field(default="", repr=False, compare=False, metadata=NOT_STORED)
 
     @cached_property
@@ -191,7 +194,7 @@ class Plan:
     def logit_step(self) -> float:
         """The step to which logits are rounded (see `plans/error.py`); of a choice that of its decimals,
         which are few on purpose."""
-        if self.gap:
+        if self.task == CHOICE:
             return 10.0**-self.decimals
         return finer(self.step) if is_vector(self) else between(self.noise, self.decimals)
 
@@ -199,7 +202,7 @@ class Plan:
     def agreement(self) -> float:
         """How far the copies of an answer may be apart, and what belongs to be zero off: far above the noise,
         and far below what damage does. In a choice between words that are alike noise counts for more."""
-        return max(AGREEMENT * self.noise, 0.1 * self.logit_step if self.gap else LEAST_AGREEMENT)
+        return max(AGREEMENT * self.noise, 0.1 * self.logit_step if self.task == CHOICE else LEAST_AGREEMENT)
 
     @property
     def name(self) -> str:
@@ -233,8 +236,8 @@ class Plan:
 
     @property
     def task(self) -> str:
-        """What the answer is about (`texts.task`): as the model says, or the likeliest word alone."""
-        return CHOICE if self.gap else self.model.task
+        """What the answer is about (`texts.task`): as the model says, or as an option does."""
+        return next((option.task for option in options_of(self) if option.task), self.model.task)
 
     @property
     def problem(self) -> str:

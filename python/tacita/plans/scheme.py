@@ -75,13 +75,11 @@ def packings_of(name: str, packing: str | None) -> tuple[str, ...]:
     return (packing or packings[0],)
 
 
-def first_shape(
-    name: str, slots: int, tokens: int, packing: str | None = None, *, step: bool = False
-) -> Shape:
-    """Returns the shape of a scheme on one of its packings (default: its first), with one lane. step: see
-    `Shape`. Raises InputError for an unknown name, ShapeError for sizes that it does not admit."""
+def first_shape(name: str, slots: int, tokens: int, packing: str | None = None) -> Shape:
+    """Returns the shape of a scheme on one of its packings (default: its first), with one lane. Raises
+    InputError for an unknown name, ShapeError for sizes that it does not admit."""
     (chosen,) = packings_of(name, packing)
-    return Shape(chosen, scheme_named(name).rotations, slots, tokens, step=step)
+    return Shape(chosen, scheme_named(name).rotations, slots, tokens)
 
 
 def shape_of(plan: Plan) -> Shape:

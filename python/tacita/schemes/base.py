@@ -28,8 +28,8 @@ from tacita.errors import InputError, PrivacyWarning
 from tacita.evaluate.keyring import server_bytes
 from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.calibrate.calibrate import Sample
-from tacita.planning.circuit import Calibrated
 from tacita.planning.request import PlanRequest
+from tacita.planning.survey import Subject
 from tacita.plans.answers import Answer
 from tacita.plans.commitment import SALT_FILE, LinkSpeed
 from tacita.plans.engine import require_secure
@@ -100,7 +100,7 @@ class Scheme(Protocol[P]):
     @property
     def connected(self) -> bool: ...
 
-    def plan(self, calibrated: Calibrated) -> P:
+    def plan(self, subject: Subject) -> P:
         """Fits, places, predicts. Raises ShapeError, PlanError, FitError, CheckpointError: see
         `choose.REFUSALS`.
         """

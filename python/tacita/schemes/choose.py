@@ -15,9 +15,8 @@ from math import ceil, inf
 from tacita.approx.fit import FitError
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, InputError, PlanError, ShapeError
-from tacita.planning.circuit import Calibrated
 from tacita.planning.request import Objective, PlanRequest, objective_of
-from tacita.planning.simulation import Phases, phase_label
+from tacita.planning.survey import Phases, Subject, phase_label
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.scheme import AUTO
 from tacita.schemes.base import AnyPlan, Report, silent
@@ -88,37 +87,37 @@ def choose_plan(
     """Plans the plan request's scheme, or with "auto" every one that can be weighed, and keeps the quickest.
 
     Calibrates once for each packing. processes: that calibrate on many texts; a script that asks for more
-    than one needs `if __name__ == "__main__"`. Cost: see `planning.simulation`; a minute at full size for
+    than one needs `if __name__ == "__main__"`. Cost: see `planning.trial`; a minute at full size for
     all. Raises CheckpointError, InputError, ShapeError (sizes that the scheme does not admit), PlanError.
     """
     if model.config.image is not None and not (request.texts or request.hidden_states):
-        raise InputError("a model of images is calibrated on images", hint="--texts with a file name a line")
+        raise InputError("a model of images is subject on images", hint="--texts with a file name a line")
     auto = AUTO in (request.scheme_name, request.packing)
     weighed = request.link is not None or request.scheme_name != AUTO  # what needs a connection
     pairs = [pair for pair in request.wanted if weighed or not scheme_of(pair[0]).connected]
     labels = [phase_label(scheme, packing) for scheme, packing in pairs]
-    calibrated = Calibrated(model, request, Phases(progress, labels), processes)
+    subject = Subject(model, request, Phases(progress, labels), processes)
     if auto:
-        options = [_option(scheme, packing, calibrated) for scheme, packing in pairs]
+        options = [_option(scheme, packing, subject) for scheme, packing in pairs]
         left_out = [pair[0] for pair in request.wanted if pair not in pairs]
         options += [Option(scheme, request.inputs or 1, None, UNWEIGHED) for scheme in left_out]
         choice = choose(options, request.goal)
     else:
         ((scheme, packing),) = pairs
-        plan = scheme_of(scheme).plan(calibrated.on(scheme, packing))
+        plan = scheme_of(scheme).plan(subject.on(scheme, packing))
         choice = Choice(
             (Option(scheme, request.inputs or plan.batch, plan, link=request.link),), request.goal
         )
-    calibrated.phases.enter("done")
+    subject.phases.enter("done")
     return choice
 
 
-def _option(scheme: str, packing: str | None, calibrated: Calibrated) -> Option:
-    inputs, link = calibrated.request.inputs or 1, calibrated.request.link
-    undecided = sum(wanted == scheme for wanted, _ in calibrated.request.wanted) > 1
+def _option(scheme: str, packing: str | None, subject: Subject) -> Option:
+    inputs, link = subject.request.inputs or 1, subject.request.link
+    undecided = sum(wanted == scheme for wanted, _ in subject.request.wanted) > 1
     shown_packing = packing or "" if undecided else ""
     try:
-        plan = scheme_of(scheme).plan(calibrated.on(scheme, packing))
+        plan = scheme_of(scheme).plan(subject.on(scheme, packing))
     except REFUSALS as error:
         return Option(scheme, inputs, None, str(error), shown_packing)
     return Option(scheme, inputs, plan, packing=shown_packing, link=link)

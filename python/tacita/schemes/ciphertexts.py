@@ -19,10 +19,11 @@ from tacita.client.session import Client
 from tacita.errors import InputError
 from tacita.evaluate.session import MEMORY_GB, Server
 from tacita.packings import executor
-from tacita.packings.executor import Steps
-from tacita.planning.build import RESPONSE
+from tacita.packings.executor import RESPONSE, Steps
 from tacita.planning.calibrate.calibrate import Sample
-from tacita.planning.circuit import Calibrated, circuit_of, plan_scheme
+from tacita.planning.circuit import circuit_of
+from tacita.planning.pipeline import plan_scheme
+from tacita.planning.survey import Subject
 from tacita.plans import engine
 from tacita.plans.answers import Answer, judge
 from tacita.plans.commitment import LinkSpeed
@@ -58,9 +59,9 @@ class Ciphertexts:
         """Whether a request holds many texts."""
         return scheme_named(self.name).several
 
-    def plan(self, calibrated: Calibrated) -> Plan:
-        """Plans by `planning.circuit.plan_scheme`."""
-        return plan_scheme(calibrated, self.name)
+    def plan(self, subject: Subject) -> Plan:
+        """Plans by `planning.pipeline.plan_scheme`."""
+        return plan_scheme(subject, self.name)
 
     def estimate(
         self,

@@ -19,7 +19,7 @@ from tacita.client.public_cache import PublicCache
 from tacita.errors import InputError
 from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.calibrate.calibrate import Sample
-from tacita.planning.circuit import Calibrated
+from tacita.planning.survey import Subject
 from tacita.plans.answers import Answer, judge
 from tacita.plans.commitment import LINKS, LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
@@ -74,12 +74,12 @@ class TwoParties:
     several: bool = False
     connected: bool = True
 
-    def plan(self, calibrated: Calibrated) -> TwoPartyPlan:
+    def plan(self, subject: Subject) -> TwoPartyPlan:
         """Plans by `two_party.planning.make_two_party_plan`; over a link with the transfers that are quicker
         there."""
-        calibrated.phases.enter("calibrate", self.name)
-        link = calibrated.request.link
-        plan = make_two_party_plan(calibrated.model, calibrated.request, calibrated.phases.part)
+        subject.phases.enter("calibrate", self.name)
+        link = subject.request.link
+        plan = make_two_party_plan(subject.model, subject.request, subject.phases.part)
         return plan.for_link(link.bits_per_second) if link else plan
 
     def estimate(

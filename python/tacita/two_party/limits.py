@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tacita.checkpoint import Checkpoint
 from tacita.plans.commitment import LINKS, LinkSpeed
-from tacita.plans.key_budget import answers_within, spare_bits
+from tacita.plans.presets import answers_within, spare_bits
 from tacita.texts.embedding import WORDS
 from tacita.two_party.arithmetic.base import encode as integers
 from tacita.two_party.plan.plan import TwoPartyPlan, words_ring
@@ -80,7 +80,7 @@ LONGEST_SAFE = int(SPARE / OPENED)  # coordinates of an answer that carries no m
 
 def texts_of_a_key(outputs: int) -> int:
     """Returns how many texts' answers cannot carry so much of the table's key that the rest falls below 128
-    bits (`plans.key_budget`): 63 for two labels. An answer of 128 and more coordinates carries more in one
+    bits (`plans.presets`): 63 for two labels. An answer of 128 and more coordinates carries more in one
     text: then nothing is promised against a client that deviates."""
     return answers_within(SPARE, OPENED * outputs)
 

@@ -13,7 +13,7 @@ from tacita.blocks.sequence import Past
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, GoneError, LateError, PeerError, RefusedError, TacitaError
-from tacita.planning.build import beginning
+from tacita.planning.generation import beginning
 from tacita.plans import engine
 from tacita.texts.task import NEXT
 from tacita.two_party.admission import Guest, anybody

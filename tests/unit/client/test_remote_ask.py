@@ -103,7 +103,7 @@ def test_four_texts_at_once_each_get_their_answer(fake: Fake, tmp_path: Path) ->
 def test_more_answers_of_a_key_than_its_budget_are_warned_of(
     fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tacita.plans.key_budget.answers_of_a_key", lambda plan: 1)
+    monkeypatch.setattr("tacita.plans.presets.answers_of_a_key", lambda plan: 1)
     with connected(fake, tmp_path / "data") as service:
         service.classify(TEXTS[0])
         with pytest.warns(KeyBudgetWarning, match="2 answers were decrypted with this key"):

@@ -13,8 +13,8 @@ from tacita.packings.approximated import approximated
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibration import Calibration
 from tacita.planning.calibrate.temper import tempered
-from tacita.planning.circuit import TRIED, _spread
-from tacita.planning.simulation import approximation_errors
+from tacita.planning.survey import TRIED, _spread
+from tacita.planning.trial import approximation_errors
 from tacita.plans.error import OF_BATCHES, SHARE
 
 TOKENS, COUNT = 8, 24

@@ -13,9 +13,9 @@ from plans import TOKENS, real_plan
 
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.errors import PlanError
-from tacita.planning.circuit import make_plan
+from tacita.planning.pipeline import make_plan
 from tacita.planning.request import PlanRequest
-from tacita.planning.simulation import deviation
+from tacita.planning.trial import deviation
 from tacita.plans.answers import decimals_for, judge, least_noise, rounded, rounding_step, stated_noise
 from tacita.plans.error import MOST_DECIMALS, QUIET, between, quiet
 from tacita.plans.plan import Plan

@@ -19,9 +19,8 @@ from tacita.cli import main
 from tacita.client import keystore
 from tacita.errors import FileError, KeyBudgetWarning
 from tacita.plans.files import Workdir
-from tacita.plans.key_budget import answers_of_a_key, budget_warning
 from tacita.plans.plan import Plan
-from tacita.plans.presets import PRESETS
+from tacita.plans.presets import PRESETS, answers_of_a_key, budget_warning
 from tacita.texts.task import CHOICE
 from tacita.two_party.limits import LONGEST_SAFE, texts_of_a_key
 
@@ -74,7 +73,7 @@ def test_decrypting_counts_and_warns_once_the_budget_is_used_up(
 ) -> None:
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
     plan, model = plans.real_plan(), plans.model()
-    monkeypatch.setattr("tacita.plans.key_budget.answers_of_a_key", lambda plan: 84)
+    monkeypatch.setattr("tacita.plans.presets.answers_of_a_key", lambda plan: 84)
     api.publish(plan, model, tmp_path / "public")
     client = api.Client(tmp_path / "public", tmp_path, allow_insecure=True)
     client.keygen()

@@ -17,8 +17,8 @@ from test_cli import run
 from bench.runs.stages import by_worst, compared
 from tacita.errors import FileError
 from tacita.evaluate.keyring import fixed_bytes
-from tacita.planning.build import place_circuit
 from tacita.planning.circuit import circuit_of
+from tacita.planning.place.circuit import place_circuit
 from tacita.plans.presets import PRESETS
 from tacita.plans.prices.cost import Prices
 from tacita.resources import Processor, processor

@@ -27,7 +27,7 @@ from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import Shape
 from tacita.models.shared.config import Names
 from tacita.planning.request import PlanRequest, objective_of
-from tacita.planning.simulation import Phases
+from tacita.planning.survey import Phases
 from tacita.plans import envelope
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import scheme_named, shape_of

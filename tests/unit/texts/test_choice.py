@@ -20,8 +20,8 @@ from tacita.errors import FileError, InputError, PlanError
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.generation import Request
 from tacita.planning.request import PlanRequest
-from tacita.plans.answers import CHOSEN
 from tacita.plans.check import check
+from tacita.plans.options import CHOSEN
 from tacita.plans.plan import Plan, parse
 from tacita.texts.embed import tokenize
 from tacita.texts.generation import Choice, Chosen, choice

@@ -18,7 +18,7 @@ from tacita.blocks.sequence import Past
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, from_tensors, load
 from tacita.models.registry import FAMILIES, forward
-from tacita.planning.build import beginning
+from tacita.planning.generation import beginning
 from tacita.planning.request import PlanRequest
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.texts.answer import softmax

@@ -1,4 +1,4 @@
-//! How many answers a key may give where the server sees them (`tacita.plans.key_budget`).
+//! How many answers a key may give where the server sees them (`tacita.plans.presets`).
 use crate::program::Reading;
 use tacita_rlwe::{security, Parameters};
 

@@ -18,6 +18,7 @@ from tacita.cli.steps.step import step
 from tacita.plans.commitment import salt_beside
 from tacita.plans.files import Workdir
 from tacita.plans.json_fields import to_json
+from tacita.plans.options import options_of
 from tacita.plans.plan import Plan
 from tacita.schemes.base import AnyPlan, load, save
 from tacita.schemes.ciphertext_estimate import ciphertext_products, key_switches
@@ -49,7 +50,8 @@ def _figures(plan: AnyPlan) -> dict[str, Any]:
     """Returns the fields that a report has only for a plan of ciphertexts."""
     if not isinstance(plan, Plan):
         return {}
-    return {"bootstraps": plan.bootstraps, "population": to_json(plan.population)}
+    options = [option.name for option in options_of(plan)]
+    return {"bootstraps": plan.bootstraps, "population": to_json(plan.population), "options": options}
 
 
 def _tell_population(plan: AnyPlan) -> None:
@@ -63,8 +65,8 @@ def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAU
     plan = load(path)
     packed = f" in {plan.packing}" if isinstance(plan, Plan) else ""
     shape = f"{plan.tokens} tokens, scheme {plan.scheme}{packed}, {plan.batch} texts a request"
-    if isinstance(plan, Plan) and plan.gap:
-        shape += f"; it reveals the likeliest token alone, of logits {plan.gap:g} apart"
+    if isinstance(plan, Plan):
+        shape += "".join(f"; {option.describe(plan)}" for option in options_of(plan))
     out.print(f"plan {plan.hash[:12]}: {shown(plan.name)}, {shape}", soft_wrap=True)
     for line in _stages(plan) if isinstance(plan, Plan) else ():
         out.print(line, soft_wrap=True)

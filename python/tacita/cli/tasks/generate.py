@@ -36,7 +36,7 @@ from tacita.errors import InputError
 from tacita.generation.encrypted import Shown
 from tacita.generation.generate import started
 from tacita.planning.generation import ROOM, Request
-from tacita.planning.request import GAP
+from tacita.planning.options import GAP
 from tacita.schemes.prices import prices_here
 from tacita.texts.generation import TOKENS, Choice, Token
 

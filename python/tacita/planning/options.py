@@ -1,0 +1,204 @@
+"""How a server makes a plan of ciphertexts that has an option (`plans.options`): one object an option, which
+the planner asks at each of its steps.
+
+    admit     may this model have it?                samples    on which inputs the circuit is tried
+    shape     which circuit is asked for             target     what an answer of those should be
+    fit       approximations that it needs           state      the fields of the plan
+
+A plan request makes the objects from its fields, and walks over the list of this module to do so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import isfinite
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.approx import comparison
+from tacita.approx.comparison import share
+from tacita.checkpoint import Checkpoint
+from tacita.checkpoint.reference import reference
+from tacita.errors import InputError
+from tacita.layouts.registry import Shape
+from tacita.models.base import NEXT
+from tacita.packings.base import Circuit
+from tacita.packings.executor import beginning
+from tacita.packings.specs import CircuitSpecs
+from tacita.planning.calibrate.samples import Sample
+from tacita.planning.fitting import Accuracy
+from tacita.plans import options as stated
+from tacita.plans.error import MOST_DECIMALS
+from tacita.plans.plan import Plan, TensorInfo
+
+if TYPE_CHECKING:  # which makes the objects of this module
+    from tacita.planning.request import PlanRequest
+
+Array = NDArray[np.float64]
+LOGITS, TOKEN = REVEALED = ("logits", "token")
+GAP = 0.1
+CACHING = "thor"  # the scheme that keeps rows of earlier tokens
+SEARCHED = 64  # texts, for samples that have a likeliest word
+STEPS = 8  # rows of a sample that is asked row by row: a step is as noisy whatever is behind it
+
+
+class Option:
+    """An option of a plan request; the defaults are those of one that changes nothing.
+
+    decimals: the most that an answer is shown to. by_approximations: whether the plan's error is that of
+    approximations on many texts; else that of the simulated answers alone.
+    """
+
+    decimals: ClassVar[int] = MOST_DECIMALS
+    by_approximations: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, request: PlanRequest) -> Option | None:
+        """Returns the option that a plan request asks for, or None. Raises InputError for one that no plan
+        can have."""
+        raise NotImplementedError
+
+    def admit(self, model: Checkpoint) -> None:
+        """Raises InputError for a model that cannot have it."""
+
+    def shape(self, shape: Shape) -> Shape:
+        """Returns the shape of the circuit. Raises PlanError for a packing without one."""
+        return shape
+
+    def samples(self, model: Checkpoint, samples: Iterator[Sample]) -> Iterator[Sample]:
+        """Returns the samples on which the circuit is tried, of those that fit."""
+        return samples
+
+    def fit(self, specs: CircuitSpecs, accuracy: Accuracy) -> CircuitSpecs:
+        """Returns the specs with the approximations of the option. Raises FitError."""
+        return specs
+
+    def target(self, logits: Array) -> Array | None:
+        """Returns what the circuit should answer where the model has these logits; None where that is not
+        decided."""
+        return logits
+
+    def bound(self, answer: float) -> float:
+        """Returns the bound of an answer, from that of the model's."""
+        return answer
+
+    def state(self, circuit: Circuit, levels: Mapping[str, int]) -> dict[str, Any]:
+        """Returns fields of the plan. levels: of the tensors that come in."""
+        return {}
+
+    @classmethod
+    def check_circuit(cls, specs: CircuitSpecs, plan: Plan) -> Iterator[tuple[str, bool]]:
+        """Yields rules of the approximations of any plan that was read, with the option or without."""
+        yield from ()
+
+
+@dataclass(frozen=True)
+class DecisionMargin(Option):
+    """The client gets the likeliest word alone. gap: between the two largest logits, from which on it is."""
+
+    decimals = stated.CHOICE_DECIMALS
+    by_approximations = False
+    gap: float
+
+    @classmethod
+    def of(cls, request: PlanRequest) -> DecisionMargin | None:
+        """Reads `reveal` and `gap`."""
+        if request.reveal not in REVEALED:
+            raise InputError(
+                f"a plan that reveals {request.reveal!r:.40}", hint=f"one of {', '.join(REVEALED)}"
+            )
+        if not (isfinite(request.gap) and request.gap > 0.0):
+            raise InputError(f"a gap of {request.gap:g} between logits", hint="a number above 0, such as 0.1")
+        return DecisionMargin(request.gap) if request.reveal == TOKEN else None
+
+    def admit(self, model: Checkpoint) -> None:
+        """Admits decoders."""
+        if model.config.task != NEXT:
+            raise InputError(
+                "a plan that reveals a token", hint="the model is no decoder: leave --reveal out"
+            )
+
+    def samples(self, model: Checkpoint, samples: Iterator[Sample]) -> Iterator[Sample]:
+        """Returns those of the first `SEARCHED` that have a likeliest word."""
+        first = islice(samples, SEARCHED)
+        return (one for one in first if self.target(reference(model, *one).logits) is not None)
+
+    def fit(self, specs: CircuitSpecs, accuracy: Accuracy) -> CircuitSpecs:
+        """Adds the comparison of logits."""
+        fitted = comparison.fit(share(self.gap, specs.answer), accuracy.choice)
+        return replace(specs, comparison=fitted)
+
+    def target(self, logits: Array) -> Array | None:
+        """Returns 1 at the largest logit and 0 elsewhere."""
+        second, first = np.sort(logits)[-2:]
+        return one_hot(logits) if first - second >= self.gap else None
+
+    def bound(self, answer: float) -> float:
+        """Returns the bound of a word's share."""
+        return stated.CHOSEN
+
+    def state(self, circuit: Circuit, levels: Mapping[str, int]) -> dict[str, Any]:
+        """Returns the margin."""
+        return {"gap": self.gap}
+
+    @classmethod
+    def check_circuit(cls, specs: CircuitSpecs, plan: Plan) -> Iterator[tuple[str, bool]]:
+        """Yields that a comparison is there exactly with a margin, and of that margin."""
+        fitted = specs.comparison
+        yield "bound of the answer", plan.answer == (stated.CHOSEN if plan.gap else specs.answer)
+        yield "comparison of logits", (fitted is not None) == bool(plan.gap)
+        yield "gap of the comparison", fitted is None or fitted.gap == share(plan.gap, specs.answer)
+
+
+@dataclass(frozen=True)
+class KeptRows(Option):
+    """A request is one row of a text, and the server keeps those of earlier ones (docs/decisions/0038)."""
+
+    by_approximations = False
+
+    @classmethod
+    def of(cls, request: PlanRequest) -> KeptRows | None:
+        """Reads `cache`."""
+        scheme, packing = request.scheme_name, request.packing
+        if request.cache and (scheme != CACHING or packing not in (None, "rows")):
+            what = f"a cache with scheme {scheme}" + (f" on packing {packing!r:.40}" if packing else "")
+            raise InputError(what, hint=f"rows of earlier tokens are kept by scheme {CACHING} in rows")
+        return KeptRows() if request.cache else None
+
+    def admit(self, model: Checkpoint) -> None:
+        """Admits decoders."""
+        if model.config.task != NEXT:
+            raise InputError("a plan with a cache", hint="the model is no decoder: leave --cache out")
+
+    def shape(self, shape: Shape) -> Shape:
+        """Returns the shape of a step."""
+        return replace(shape, step=True)
+
+    def samples(self, model: Checkpoint, samples: Iterator[Sample]) -> Iterator[Sample]:
+        """Returns the beginnings of the samples."""
+        return (beginning(sample, STEPS) for sample in samples)
+
+    def state(self, circuit: Circuit, levels: Mapping[str, int]) -> dict[str, Any]:
+        """Returns the tensors that are kept."""
+        return {
+            "kept": tuple(
+                TensorInfo(one.before, one.count, levels[one.before], "real") for one in circuit.kept
+            )
+        }
+
+
+OPTIONS: list[type[Option]] = [KeptRows, DecisionMargin]  # samples are shortened before they are judged
+
+
+def one_hot(logits: Array) -> Array:
+    """Returns 1 at the largest value, of several the first, and 0 elsewhere."""
+    return np.asarray(np.arange(len(logits)) == int(logits.argmax()), np.float64)
+
+
+def options_of(request: PlanRequest) -> tuple[Option, ...]:
+    """Returns the options that a plan request asks for. Raises InputError for one that no plan can have."""
+    return tuple(option for kind in OPTIONS if (option := kind.of(request)))

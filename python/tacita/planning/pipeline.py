@@ -1,0 +1,166 @@
+"""The way from a model to a plan of ciphertexts: a step after the other, each of which makes one frozen
+value.
+
+    survey     what sample inputs show of every node     planning.survey, planning.calibrate
+    specs      approximations to stated errors           planning.fitting
+    built      the circuit in its packing                planning.circuit
+    placed     levels, bootstraps and keys               planning.place
+    trial      noise and error of its answers            planning.trial
+    plan       all of it, as both parties read it        this module
+
+Options (`planning.options`) have their say at each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tacita.checkpoint import Checkpoint
+from tacita.errors import FileError, PlanError, ShapeError
+from tacita.layouts.registry import Shape, layout_of, shapes
+from tacita.packings.executor import RESPONSE, within_doubles
+from tacita.packings.specs import CircuitSpecs
+from tacita.planning.calibrate.calibrate import Survey
+from tacita.planning.calibrate.temper import tempered
+from tacita.planning.circuit import Built, build_circuit, model_info
+from tacita.planning.fitting import Accuracy, fit_circuit
+from tacita.planning.place.circuit import Placed, place_circuit
+from tacita.planning.request import PlanRequest
+from tacita.planning.survey import Phases, Subject, phase_label
+from tacita.planning.trial import Trial, stated_error, try_circuit
+from tacita.plans.commitment import commit
+from tacita.plans.plan import ParameterInfo, Plan, Prediction, TensorInfo, parse
+from tacita.plans.prices import predict
+from tacita.plans.prices.formulas import prices_of
+from tacita.plans.scheme import first_shape
+from tacita.progress import Progress
+
+RESPONSE_LEVEL = 0  # the lowest level is the smallest file
+
+
+def make_plan(
+    model: Checkpoint,
+    request: PlanRequest,
+    progress: Callable[[Progress], None] = lambda _: None,
+    processes: int = 1,
+) -> Plan:
+    """Calibrates, fits, places and predicts one scheme of ciphertexts. processes: see `Subject`.
+
+    Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration;
+    InputError for another scheme; CheckpointError, PlanError.
+    """
+    phases = Phases(progress, [phase_label(request.scheme_name, request.packing)])
+    plan = plan_scheme(Subject(model, request, phases, processes), request.scheme_name)
+    phases.enter("done")
+    return plan
+
+
+@within_doubles("plan by ciphertexts")
+def plan_scheme(subject: Subject, scheme: str) -> Plan:
+    """Plans one scheme on the first ring of the plan request that it fits. Raises InputError for an option
+    that the model cannot have, the last ring's ShapeError or PlanError, and FitError."""
+    subject = subject.admitted()
+    *smaller, last = subject.request.rings
+    for ring in smaller:
+        try:
+            return _plan_on(ring, subject, scheme)
+        except (ShapeError, PlanError):  # too few slots or levels
+            continue
+    return _plan_on(last, subject, scheme)
+
+
+def _plan_on(ring: ParameterInfo, subject: Subject, scheme: str) -> Plan:
+    request, phases = subject.request, subject.phases
+    prices, label = prices_of(ring, request.prices), phase_label(scheme, request.packing)
+    shape = _shape_on(ring, request, scheme)
+    survey = subject.survey(shape)
+    phases.enter("fit", label)
+    specs = _specs_of(survey, subject)
+    model = tempered(subject.model, survey.calibration.temperatures)
+    built = build_circuit(model, specs, shapes(shape, model.config.heads, request.inputs), ring, prices)
+    phases.enter("place", label)
+    placed = place_circuit(built.circuit, ring, prices)
+    phases.enter("predict", label)
+    trial = try_circuit(subject, built, placed)
+    return _readable(_stated(subject, scheme, survey, built, placed, trial))
+
+
+def _shape_on(ring: ParameterInfo, request: PlanRequest, scheme: str) -> Shape:
+    """Returns the shape with a single lane."""
+    shape = first_shape(scheme, ring.slots, request.tokens, request.packing)
+    for option in request.options:
+        shape = option.shape(shape)
+    return shape
+
+
+def _specs_of(survey: Survey, subject: Subject) -> CircuitSpecs:
+    """Fits the approximations, those of options among them."""
+    request, config = subject.request, subject.model.config
+    specs = fit_circuit(survey.calibration, config, request.accuracy, request.variants, tokens=request.tokens)
+    for option in request.options:
+        specs = option.fit(specs, request.accuracy or Accuracy())
+    return specs
+
+
+def _stated(
+    subject: Subject, scheme: str, survey: Survey, built: Built, placed: Placed, trial: Trial
+) -> Plan:
+    """Returns the plan with its predictions."""
+    salt, levels, circuit = subject.request.salt or subject.salt, placed.levels, placed.circuit
+    commitment = commit(salt, subject.model.sha256)
+    calibration = replace(survey.calibration, sha256=commitment)
+    request = tuple(
+        TensorInfo(name, count, levels[name], "real")
+        for name, count in sorted(circuit.request.counts.items())
+    )
+    response = (TensorInfo(RESPONSE, circuit.response.count, RESPONSE_LEVEL, "real"),)
+    plan = Plan(
+        model=model_info(subject.model, commitment),
+        tokens=subject.request.tokens,
+        scheme=scheme,
+        batch=built.shape.texts,
+        lanes=built.shape.lanes,
+        parameters=placed.parameters,
+        circuit={"calibration": calibration.to_dict(), "specs": built.specs.to_dict()},
+        layout=layout_of(circuit.request, circuit.response),
+        answer=trial.answer,
+        stages=placed.stages,
+        rotations=placed.rotations,
+        request=request,
+        response=response,
+        noise=trial.noise,
+        decimals=trial.decimals,
+        prediction=_prediction(placed, request, response, subject.request.tokens),
+        population=survey.counts.population(built.shape.texts),
+        salt=salt,
+    )
+    for option in subject.request.options:
+        plan = replace(plan, **option.state(circuit, levels))
+    return replace(plan, prediction=replace(plan.prediction, error=stated_error(plan, trial)))
+
+
+def _prediction(
+    placed: Placed, request: Sequence[TensorInfo], response: Sequence[TensorInfo], tokens: int
+) -> Prediction:
+    info, prices, working = placed.parameters, placed.prices, max(placed.stage_bytes)
+    coefficients = any("coefficient_product" in stage.counts for stage in placed.stages)
+    multiplied = tokens if coefficients else None
+    sizes = predict.run_bytes(info, placed.rotations, request, response, working, prices, multiplied)
+    keys, evaluate = sizes["evaluation_keys"], placed.placement.seconds
+    return Prediction(
+        machine=prices.named,
+        threads=prices.threads,
+        stage_seconds=tuple(prices.scale * (s.seconds + s.bootstrap_seconds) for s in placed.placement.steps),
+        seconds=predict.run_seconds(keys, evaluate, working, prices),
+        bytes=sizes,
+        stage_bytes=placed.stage_bytes,
+    )
+
+
+def _readable(plan: Plan) -> Plan:
+    """The plan, as who reads its file will have it. Raises PlanError for one that no reader would accept."""
+    try:
+        return parse(plan.to_text(), plan.model.name, plan.salt)
+    except FileError as error:
+        raise PlanError(str(error), hint="the model's values or labels do not fit into a plan") from error

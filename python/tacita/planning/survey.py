@@ -1,0 +1,208 @@
+"""The first step of a plan: a model, what is asked of its plan, and what sample inputs show of it.
+
+subject = Subject(model, PlanRequest(tokens=16), phases)
+subject.survey(shape).calibration      # intervals of every node, measured once for all packings alike
+subject.samples                        # inputs on which a placed circuit is tried
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from typing import TypeVar
+
+from tacita.approx.fit import Interval
+from tacita.blocks.shapes import function_of
+from tacita.checkpoint import Checkpoint, embed, pad_hidden
+from tacita.errors import InputError, PlanError
+from tacita.layouts.registry import QUADRATIC, Estimates, Shape
+from tacita.models.registry import nodes
+from tacita.packings.lowering import in_slots
+from tacita.planning.calibrate.calibrate import Sample, Survey, survey, texts_for
+from tacita.planning.calibrate.excesses import held_out
+from tacita.planning.request import PlanRequest
+from tacita.plans.commitment import draw
+from tacita.plans.scheme import BUMBLEBEE, scheme_named
+from tacita.progress import Progress
+from tacita.texts.embed import Text
+
+BATCHED = 16  # samples on which the noise of a batch is predicted, whose ciphertexts hold as many at no cost
+TRIED = 100  # samples whose error by approximations alone is predicted: a long tail, a tenth of a second each
+Input = TypeVar("Input")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What plans of all schemes start from: a model, what is asked of it, and what was measured of it so far.
+
+    processes: that calibrate on many texts, see `planning.calibrate.walk`. The salt is drawn here, once for
+    all schemes.
+    """
+
+    model: Checkpoint
+    request: PlanRequest
+    phases: Phases
+    processes: int = 1
+    salt: str = field(default_factory=draw, repr=False)
+    _surveys: dict[tuple[Estimates, tuple[str, ...]], Survey] = field(default_factory=dict)
+
+    def on(self, scheme: str, packing: str | None) -> Subject:
+        """Returns a copy for one scheme and one of its packings, by default its first."""
+        return replace(self, request=replace(self.request, scheme=scheme, packing=packing))
+
+    def admitted(self) -> Subject:
+        """Returns a copy with the model as circuits take it. Raises InputError for an option that it cannot
+        have."""
+        for option in self.request.options:
+            option.admit(self.model)
+        return replace(self, model=in_slots(self.model))
+
+    def survey(self, shape: Shape) -> Survey:
+        """Intervals for a packing, measured when first asked for: some take row estimates from their
+        scores."""
+        estimates, reaches = shape.rules.row_estimates, self._reaches()
+        if (key := (estimates, tuple(reaches))) not in self._surveys:
+            self._surveys[key] = self._measured(estimates, reaches)
+        return self._surveys[key]
+
+    def _reaches(self) -> dict[str, Interval]:
+        """Returns, by node, the interval where its function is right whatever calibration says."""
+        kinds = {name: function_of(node) for name, node in nodes(self.model.config).items()}
+        reaches = {name: self.request.variants.reach(kind) for name, kind in kinds.items() if kind}
+        return {name: interval for name, interval in reaches.items() if interval}
+
+    def _measured(self, row_estimates: Estimates, reaches: dict[str, Interval]) -> Survey:
+        self.phases.enter("calibrate", "batch" if row_estimates == QUADRATIC else "rows")
+        return survey(
+            self.model,
+            self.request.tokens,
+            self.request.texts,
+            hidden_states=self.request.hidden_states,
+            progress=self.phases.part,
+            row_estimates=row_estimates,
+            two_phases=self.request.variants.two_phases,
+            reaches=reaches,
+            processes=self.processes,
+        )
+
+    @cached_property
+    def samples(self) -> Sequence[Sample]:
+        """The first inputs that fit, BATCHED at most, on which `sim` predicts the error of the answer: as the
+        options take them."""
+        chosen = iter(self.request.hidden_states or _fitting(self.model, self._texts, self.request.tokens))
+        for option in self.request.options:
+            chosen = option.samples(self.model, chosen)
+        return list(islice(chosen, BATCHED))
+
+    @property
+    def error_inputs(self) -> Iterator[Sample]:
+        """Inputs on which the error by approximations is predicted; none where an option leaves that to the
+        simulation."""
+        if not all(option.by_approximations for option in self.request.options):
+            return iter(())
+        if states := self.request.hidden_states:
+            return iter(_spread(states))
+        return _embedded(self.model, _spread(self._texts), self.request.tokens)
+
+    @property
+    def _texts(self) -> Sequence[Text]:
+        return texts_for(self.model) if self.request.texts is None else self.request.texts
+
+
+def _fitting(model: Checkpoint, texts: Sequence[Text], tokens: int) -> Iterator[Sample]:
+    """Embeds the texts that fit; where none does, the first rows of the first that the model has positions
+    for."""
+    fitting = _embedded(model, texts, tokens)
+    first = next(fitting, None)
+    if first is not None:
+        yield first
+        yield from fitting
+        return
+    for hidden, mask in islice(_embedded(model, texts, model.config.positions), 1):
+        yield pad_hidden(hidden[:tokens][mask[:tokens] > 0.0], tokens)
+
+
+def _embedded(model: Checkpoint, texts: Sequence[Text], tokens: int) -> Iterator[Sample]:
+    """Embeds the texts of at most `tokens` tokens."""
+    for text in texts:
+        try:
+            yield embed(model, text, tokens)
+        except InputError:  # too long: calibration cut it, the prediction takes the next
+            continue
+
+
+def _spread(inputs: Sequence[Input]) -> list[Input]:
+    """Picks at most TRIED evenly spaced inputs, of those held out of calibration where any are."""
+    numbers = held_out(len(inputs)) or range(len(inputs))
+    return [inputs[i] for i in numbers[:: -(-len(numbers) // TRIED)]]
+
+
+# Progress of planning: each phase has a share, its seconds on the default model at full size; calibration,
+# which may take many texts, its own pace as soon as that is known.
+CALIBRATE = 6.0
+ONE: Mapping[str, float] = {"fit": 0.3, "place": 0.5, "predict": 8.0}
+BATCH: Mapping[str, float] = {"fit": 0.3, "place": 19.0, "predict": 1.7}  # hundreds of ciphertexts, few slots
+
+
+class Phases:
+    """Reports the phases of planning `schemes`, one after the other; each kind of them is calibrated before
+    its first.
+
+    schemes: names, each with a packing behind it or alone.
+    """
+
+    def __init__(self, progress: Callable[[Progress], None], schemes: Sequence[str]) -> None:
+        self._progress = progress
+        self._shares: list[tuple[str, float]] = []
+        for scheme in schemes:
+            kind, shares = _shares(scheme.partition(" ")[0])
+            measured = (f"calibrate {kind}", CALIBRATE)
+            self._shares += [] if measured in self._shares else [measured]
+            self._shares += [(f"{phase} {scheme}", share) for phase, share in shares.items()]
+        self._index = self._done = 0
+        self._began = time.monotonic()
+
+    def enter(self, phase: str, scheme: str = "") -> None:
+        """A phase begins; "done" after the last."""
+        names = [name for name, _ in self._shares]
+        name = f"{phase} {scheme}".strip()
+        if name not in (*names, "done"):
+            raise PlanError(f"planning has no phase {name!r}", hint=f"one of {', '.join(names)}")
+        self._index = len(names) if name == "done" else names.index(name)
+        self._done, self._began = 0, time.monotonic()
+        self._report(0.0)
+
+    def part(self, done: int, total: int) -> None:
+        """The phase has come so far, and will go on as it did; a smaller `done` than before begins another
+        pass."""
+        if done < self._done:
+            self._began = time.monotonic()
+        elif self._index < len(self._shares):
+            self._shares[self._index] = (
+                self._shares[self._index][0],
+                (time.monotonic() - self._began) * total / done,
+            )
+        self._done = done
+        self._report(done / total)
+
+    def _report(self, share: float) -> None:
+        weights = [w for _, w in self._shares]
+        inside = self._index < len(weights)
+        done = sum(weights[: self._index]) + (share * weights[self._index] if inside else 0.0)
+        name = self._shares[self._index][0] if inside else "done"
+        self._progress(Progress(name, self._index, len(weights), done, sum(weights) - done))
+
+
+def phase_label(scheme: str, packing: str | None) -> str:
+    """Names the phases of a scheme on one of its packings."""
+    return f"{scheme} {packing}" if packing else scheme
+
+
+def _shares(scheme: str) -> tuple[str, Mapping[str, float]]:
+    """What is calibrated for a scheme, and its phases after that: two parties fit and place nothing."""
+    if scheme == BUMBLEBEE:
+        return BUMBLEBEE, {}
+    return ("batch", BATCH) if scheme_named(scheme).several else ("rows", ONE)

@@ -20,9 +20,8 @@ from tacita.checkpoint import Checkpoint
 from tacita.client import Answer
 from tacita.plans.files import Workdir
 from tacita.schemes.base import AnyPlan, Place
-from tacita.schemes.loopback import dialled, listening
 from tacita.schemes.registry import scheme_of
-from tacita.schemes.two_parties import TwoParties
+from tacita.schemes.two_parties import TwoParties, dialled, listening
 
 MEMORY_GB = 15.0  # of the server that evaluates ciphertexts
 SCHEMES = {"sim": "thor", "ckks": "thor", "fixed": "bumblebee", "shares": "bumblebee"}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,11 +21,10 @@ from tacita.cli.console import out, progress, reporting
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
 from tacita.plans import engine as door
 from tacita.plans.prices.cost import Sizes
-from tacita.progress import Progress
+from tacita.progress import Phases, Progress
 from tacita.resources import peak_memory_gb
-from tacita.schemes.measured.bench import Bench, Shares, Steps, prepare
-from tacita.schemes.measured.clock import best_ms
-from tacita.schemes.measured.operations import LIMBS_AT_LEVEL_0, bootstrap_prices, price_table
+from tacita.schemes.measure import Bench, Shares, prepare
+from tacita.schemes.operation_prices import LIMBS_AT_LEVEL_0, best_ms, price_table
 
 BENCH_LEVEL = 9  # 12 limbs
 REPEATS = 5
@@ -46,7 +46,7 @@ def measure_engine(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(the report of `python -m bench engine`, the price table). Takes minutes at full size. A preset below
     128 bits is refused unless `allow_insecure`."""
-    steps = Steps(progress, WHOLE)
+    steps = Phases(progress, WHOLE)
     with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
         bench = prepare(preset, Path(folder), steps, allow_insecure=allow_insecure)
     steps.enter("operations")
@@ -79,13 +79,25 @@ def _operations(bench: Bench) -> dict[str, Any]:
     }
 
 
+def _bootstrap_prices(bench: Bench, repeats: int = 2) -> dict[str, dict[str, float]]:
+    """Milliseconds by kind: of one ciphertext with all threads, and of each of two. The matrices must have
+    been encoded by a bootstrap before."""
+    prices: dict[str, dict[str, float]] = {}
+    for kind, real in (("complex", False), ("real", True)):
+        one, two = bench.encrypt(0, 3, real=real), bench.encrypt(0, 4, real=real)
+        alone = best_ms(partial(bench.all.bootstrap, [one], [real]), repeats)
+        both = best_ms(partial(bench.all.bootstrap, [one, two], [real, real]), repeats)
+        prices[kind] = {"alone": alone, "each": both / 2}
+    return prices
+
+
 def _bootstrapping(bench: Bench) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
     """Figures of one complex bootstrap on one thread, and prices with all threads."""
     a = bench.encrypt(0, 3)
     bench.one.bootstrap([a], [False])  # encodes the matrices once
     seconds = best_ms(lambda: bench.one.bootstrap([a], [False]), BOOTSTRAPS) / 1e3
     bench.all.bootstrap([a], [False])
-    prices = bootstrap_prices(bench)
+    prices = _bootstrap_prices(bench)
     alone, each = prices["complex"]["alone"], prices["complex"]["each"]
     fresh = bench.one.bootstrap([a], [False])[0]
     average, worst = _bits(np.asarray(bench.secret.decrypt(fresh)) - bench.values(3))

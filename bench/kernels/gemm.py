@@ -22,7 +22,7 @@ from tacita.cli.options import Json
 from tacita.plans import engine
 from tacita.progress import Progress
 from tacita.resources import peak_memory_gb, threads
-from tacita.schemes.measured.clock import best_ms
+from tacita.schemes.operation_prices import best_ms
 
 PRESET, LIMBS = "n16_leveled", 10
 SHAPES = ((128, 128), (768, 768), (768, 3072))  # inputs, outputs

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tacita.schemes.measured.clock import best_ms
+from tacita.schemes.operation_prices import best_ms
 from tacita.slots.counts import poly_counts
 
 RESIDUE = 8

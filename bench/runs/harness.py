@@ -39,10 +39,9 @@ from tacita.plans.public_folder import public_of
 from tacita.progress import Progress
 from tacita.resources import peak_memory_gb
 from tacita.schemes.base import AnyPlan, save
-from tacita.schemes.ciphertext_estimate import parameters
-from tacita.schemes.loopback import dialled, listening
+from tacita.schemes.ciphertexts import parameters
 from tacita.schemes.registry import scheme_of
-from tacita.schemes.two_parties import TwoParties
+from tacita.schemes.two_parties import TwoParties, dialled, listening
 from tacita.texts.embed import Text
 
 Array = NDArray[np.float64]

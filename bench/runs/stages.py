@@ -18,7 +18,7 @@ from tacita.cli.console import out, shown
 from tacita.evaluate.session import MEMORY_GB
 from tacita.plans.plan import Plan
 from tacita.progress import Progress
-from tacita.schemes.ciphertext_estimate import stage_estimates
+from tacita.schemes.ciphertexts import stage_estimates
 
 ROTATIONS = ("rotate", "rotate_hoisted", "rotate_shared", "conjugate")
 RELINEARISATIONS = ("mul", "relin")

@@ -11,7 +11,7 @@ from bench.__main__ import main
 from tacita.plans import engine
 from tacita.plans.presets import PRESETS
 from tacita.plans.prices.cost import Prices
-from tacita.schemes.measured.bench import measure_prices
+from tacita.schemes.measure import measure_prices
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 

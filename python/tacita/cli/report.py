@@ -17,7 +17,7 @@ from tacita.cli.console import duration, err, out, several, shown, size
 from tacita.errors import FileError
 from tacita.plans.plan import Plan
 from tacita.schemes.base import AnyPlan
-from tacita.schemes.ciphertext_estimate import parameters
+from tacita.schemes.ciphertexts import parameters
 from tacita.texts.embed import Text
 
 TWO_PARTIES = "128 bits, both parties following the protocol"

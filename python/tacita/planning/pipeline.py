@@ -27,7 +27,7 @@ from tacita.planning.circuit import Built, build_circuit, model_info
 from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.planning.place.circuit import Placed, place_circuit
 from tacita.planning.request import PlanRequest
-from tacita.planning.survey import Phases, Subject, phase_label
+from tacita.planning.survey import Subject, phase_label, phases_of
 from tacita.planning.trial import Trial, stated_error, try_circuit
 from tacita.plans.commitment import commit
 from tacita.plans.plan import ParameterInfo, Plan, Prediction, TensorInfo, parse
@@ -50,7 +50,7 @@ def make_plan(
     Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration;
     InputError for another scheme; CheckpointError, PlanError.
     """
-    phases = Phases(progress, [phase_label(request.scheme_name, request.packing)])
+    phases = phases_of(progress, [phase_label(request.scheme_name, request.packing)])
     plan = plan_scheme(Subject(model, request, phases, processes), request.scheme_name)
     phases.enter("done")
     return plan

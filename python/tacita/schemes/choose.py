@@ -16,7 +16,7 @@ from tacita.approx.fit import FitError
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, InputError, PlanError, ShapeError
 from tacita.planning.request import Objective, PlanRequest, objective_of
-from tacita.planning.survey import Phases, Subject, phase_label
+from tacita.planning.survey import Subject, phase_label, phases_of
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.scheme import AUTO
 from tacita.schemes.base import AnyPlan, Report, silent
@@ -96,7 +96,7 @@ def choose_plan(
     weighed = request.link is not None or request.scheme_name != AUTO  # what needs a connection
     pairs = [pair for pair in request.wanted if weighed or not scheme_of(pair[0]).connected]
     labels = [phase_label(scheme, packing) for scheme, packing in pairs]
-    subject = Subject(model, request, Phases(progress, labels), processes)
+    subject = Subject(model, request, phases_of(progress, labels), processes)
     if auto:
         options = [_option(scheme, packing, subject) for scheme, packing in pairs]
         left_out = [pair[0] for pair in request.wanted if pair not in pairs]

@@ -5,6 +5,8 @@ keys to keep.
 from __future__ import annotations
 
 import math
+import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,15 +26,16 @@ from tacita.plans.answers import Answer, judge
 from tacita.plans.commitment import LINKS, LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.schemes.base import Place, Private, Report, Seconds, unknown_backend
-from tacita.schemes.loopback import dialled, listening
 from tacita.texts.embed import Text
+from tacita.two_party.admission import SessionLimiter, SessionLimits
 from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.plan.correlations import failure_log2
 from tacita.two_party.plan.cost import SET_UP
 from tacita.two_party.plan.plan import TwoPartyPlan, counted
 from tacita.two_party.planning import make_two_party_plan
-from tacita.two_party.protocol.party import Party
+from tacita.two_party.protocol.party import Listener, Party, dial, fingerprint, new_identity, share_threads
+from tacita.two_party.reception import Reception, accept_until
 from tacita.two_party.server import TwoPartyServer
 
 # What a text costs two parties, before anything is sent.
@@ -153,3 +156,49 @@ def _by_integers(plan: TwoPartyPlan, model: Checkpoint, sample: Sample) -> Answe
     ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), mask)
     values = plan.run(ops, ops.input(hidden)).floats
     return judge(plan, values, sound=not ops.overflows, real=int(mask.sum()))
+
+
+# A two-party server of one's own: in a thread of this process, over TLS on the loopback, for as long as a
+# block lasts. `schemes.two_parties.TwoParties.private` asks one.
+
+HOST = "127.0.0.1"
+SILENCE = 600.0  # seconds after which either side gives the other up
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where it listens; fingerprint: SHA-256 of the one certificate to trust, made for this block."""
+
+    port: int
+    fingerprint: str
+    host: str = HOST
+
+
+@contextmanager
+def listening(server: TwoPartyServer, threads: int = 0, sessions: int = 1) -> Iterator[Address]:
+    """Accepts clients of this machine until the block ends. threads: 0 for all cores.
+    sessions: at the same time."""
+    share_threads(threads)
+    with tempfile.TemporaryDirectory(prefix="tacita-server-") as folder:
+        identity = new_identity(Path(folder) / "identity", [HOST])
+        listener, over = Listener(HOST, 0, identity=identity), threading.Event()
+        reception = Reception(server, SessionLimiter(SessionLimits(sessions)), SILENCE, lambda visit: None)
+        arguments = (over.is_set, listener, reception.receive, lambda error: None)
+        accepting = threading.Thread(target=accept_until, args=arguments, daemon=True)
+        accepting.start()
+        try:
+            yield Address(listener.port, fingerprint(identity.certificate))
+        finally:
+            over.set()
+            accepting.join()
+
+
+@contextmanager
+def dialled(address: Address, threads: int = 0) -> Iterator[Party]:
+    """A connection as the client, hung up at the block's end."""
+    trust = address.fingerprint
+    party = dial(address.host, address.port, fingerprint=trust, timeout=SILENCE, threads=threads)
+    try:
+        yield party
+    finally:
+        party.close()

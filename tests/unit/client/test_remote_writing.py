@@ -17,7 +17,7 @@ from tacita.client.cost import Meter
 from tacita.errors import InputError
 from tacita.plans.wire import Offer
 from tacita.progress import Progress
-from tacita.schemes.loopback import Address, dialled, listening
+from tacita.schemes.two_parties import Address, dialled, listening
 from tacita.texts.generation import TextOptions, Token
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.protocol.party import Party

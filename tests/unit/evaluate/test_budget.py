@@ -27,7 +27,7 @@ from tacita.planning.fitting import fit_circuit
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import first_shape
 from tacita.resources import GB
-from tacita.schemes.ciphertext_estimate import too_large
+from tacita.schemes.ciphertexts import too_large
 from tacita.slots.linear import LinearPlan
 
 

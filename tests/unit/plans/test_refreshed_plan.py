@@ -11,7 +11,7 @@ from plans import altered, model, real_plan
 from tacita.errors import FileError
 from tacita.planning.circuit import circuit_of
 from tacita.plans.plan import Plan, parse
-from tacita.schemes.ciphertext_estimate import estimate
+from tacita.schemes.ciphertexts import estimate
 
 NODE = "layer0.feed_forward"
 SPEC = ("circuit", "specs", "nodes", NODE, "function")

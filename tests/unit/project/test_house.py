@@ -33,7 +33,7 @@ LINES = {
     "packings": 7950,
     "planning": 4400,
     "plans": 3500,
-    "schemes": 1550,
+    "schemes": 1450,
     "server": 8600,
     "slots": 2600,
     "texts": 1950,

@@ -23,7 +23,7 @@ from tacita.plans.presets import PRESETS
 from tacita.plans.prices.cost import Prices
 from tacita.resources import Processor, processor
 from tacita.schemes import prices as own_prices
-from tacita.schemes.ciphertext_estimate import estimate, stage_estimates
+from tacita.schemes.ciphertexts import estimate, stage_estimates
 from tacita.schemes.prices import describe_prices, keep, measured_prices, path_of, prices_here, scaled
 from tacita.two_party.plan.cost import NTT_MS
 

@@ -27,7 +27,7 @@ from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import Shape
 from tacita.models.shared.config import Names
 from tacita.planning.request import PlanRequest, objective_of
-from tacita.planning.survey import Phases
+from tacita.planning.survey import phases_of
 from tacita.plans import envelope
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import scheme_named, shape_of
@@ -148,7 +148,7 @@ def test_embeddings_and_forms_of_two_parties(two_party_plan: TwoPartyPlan) -> No
 
 
 def test_schemes_packings_and_objectives(plan: Plan) -> None:
-    for call in (lambda: scheme_named("thorn"), lambda: Phases(lambda _: None, ["thorn"])):
+    for call in (lambda: scheme_named("thorn"), lambda: phases_of(lambda _: None, ["thorn"])):
         with pytest.raises(InputError, match="no scheme 'thorn'"):
             call()
     with pytest.raises(PlanError, match="packing 'diagonals'"):
@@ -183,7 +183,7 @@ def test_functions_and_phases() -> None:
             Functions().fit(name, (-1.0, 1.0), 1e-3)
         assert caught.value.hint == "there are tanh, relu, relu2, silu, gelu_tanh, exp, inverse, rsqrt, gelu"
     with pytest.raises(PlanError, match="no phase 'polish thor'"):
-        Phases(lambda _: None, ["thor"]).enter("polish", "thor")
+        phases_of(lambda _: None, ["thor"]).enter("polish", "thor")
 
 
 def test_kinds_of_files_ciphertexts_and_events(plan: Plan, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tacita.blocks.sequence import Past
 from tacita.client.public_cache import PublicCache
 from tacita.errors import GoneError, InputError, PeerError, RefusedError
 from tacita.planning.request import PlanRequest
-from tacita.schemes.loopback import Address, dialled, listening
+from tacita.schemes.two_parties import Address, dialled, listening
 from tacita.texts.embed import tokenize
 from tacita.two_party import sessions
 from tacita.two_party.arithmetic.residues import Share

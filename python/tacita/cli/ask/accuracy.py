@@ -31,7 +31,7 @@ from tacita.progress import Progress
 from tacita.resources import peak_memory_gb
 from tacita.resources import threads as all_threads
 from tacita.schemes.base import AnyPlan, Place, Private
-from tacita.schemes.ciphertext_estimate import parameters
+from tacita.schemes.ciphertexts import parameters
 from tacita.schemes.registry import scheme_of
 from tacita.texts.embed import Text
 from tacita.texts.task import REGRESSION, SINGLE_LABEL, require_kind

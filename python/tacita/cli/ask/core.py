@@ -33,8 +33,8 @@ from tacita.plans.files import Workdir
 from tacita.resources import peak_memory_gb
 from tacita.resources import threads as all_threads
 from tacita.schemes.base import AnyPlan, Place, Seconds, require_allowed, save
-from tacita.schemes.loopback import listening
 from tacita.schemes.registry import scheme_of
+from tacita.schemes.two_parties import listening
 from tacita.texts.embed import Text
 from tacita.texts.task import require_kind
 from tacita.two_party.plan.plan import TwoPartyPlan

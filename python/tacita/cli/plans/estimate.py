@@ -19,7 +19,7 @@ from tacita.evaluate.session import MEMORY_GB
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.plan import Plan
 from tacita.schemes.base import AnyPlan, load
-from tacita.schemes.ciphertext_estimate import parameters, stage_estimates
+from tacita.schemes.ciphertexts import parameters, stage_estimates
 from tacita.schemes.registry import scheme_of
 from tacita.two_party.plan.correlations import in_words
 from tacita.two_party.plan.plan import TwoPartyPlan

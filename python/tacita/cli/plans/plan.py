@@ -21,7 +21,7 @@ from tacita.plans.json_fields import to_json
 from tacita.plans.options import options_of
 from tacita.plans.plan import Plan
 from tacita.schemes.base import AnyPlan, load, save
-from tacita.schemes.ciphertext_estimate import ciphertext_products, key_switches
+from tacita.schemes.ciphertexts import ciphertext_products, key_switches
 
 WIDEST = 500  # characters of a stage's levels: long plans have many live tensors
 app = typer.Typer(help="Make or show the public plan of a run.", invoke_without_command=True)

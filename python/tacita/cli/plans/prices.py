@@ -12,7 +12,7 @@ from tacita.errors import PlanError
 from tacita.plans import engine as door
 from tacita.plans.presets import can_bootstrap
 from tacita.plans.prices.cost import Prices
-from tacita.schemes.measured.bench import measure_prices
+from tacita.schemes.measure import measure_prices
 from tacita.schemes.prices import describe_prices, keep, measured_prices
 
 LEVEL = 9  # 12 limbs, as in the engine's figures

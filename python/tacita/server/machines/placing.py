@@ -52,7 +52,7 @@ from tacita.plans.commitment import LINKS, LinkSpeed
 from tacita.plans.plan import Plan
 from tacita.progress import Progress
 from tacita.resources import GB
-from tacita.schemes.ciphertext_estimate import stage_estimates
+from tacita.schemes.ciphertexts import stage_estimates
 
 PIECE = 16 << 20  # bytes of a file of keys that are sent at once
 ON_THE_WAY = 2  # pieces

@@ -16,11 +16,18 @@ from typing import Any
 import numpy as np
 
 from tacita import compiled
+from tacita.checkpoint import load
+from tacita.data import DEFAULT_MODEL
+from tacita.planning.calibrate.calibrate import load_texts
+from tacita.planning.request import PlanRequest
 from tacita.plans import engine
-from tacita.progress import Progress
+from tacita.plans.scheme import BUMBLEBEE
+from tacita.progress import Phases, Progress
 from tacita.resources import require_disk, threads
-from tacita.schemes.measured.operations import HOIST_STEPS, price_table, quick_bootstrap_prices
-from tacita.schemes.measured.pace import measure_pace
+from tacita.schemes.base import Place
+from tacita.schemes.operation_prices import HOIST_STEPS, bootstrap_prices, price_table
+from tacita.schemes.two_parties import TwoParties
+from tacita.two_party.planning import make_two_party_plan
 
 REPEATS = 2  # calls of an operation, of which a price is the least
 Shares = Sequence[tuple[str, float]]  # seconds of each step on two cores
@@ -67,13 +74,13 @@ def measure_prices(
 ) -> dict[str, Any]:
     """The price table alone, in about a minute at full size: nothing on one thread, nothing decrypted;
     and the pace of two parties. A preset below 128 bits is refused unless `allow_insecure`."""
-    steps = Steps(progress, QUICK)
+    steps = Phases(progress, QUICK)
     with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
         prepared = prepare(preset, Path(folder), steps, allow_insecure=allow_insecure)
     bench = replace(prepared, repeats=REPEATS)
     steps.enter("bootstrapping")
     bench.all.bootstrap([bench.encrypt(0, 3, real=True)], [True])  # encodes the matrices once
-    bootstrap_ms = quick_bootstrap_prices(bench)
+    bootstrap_ms = bootstrap_prices(bench)
     steps.enter("prices")
     yardstick_ms = compiled.native.yardstick_ms(bench.params.log_n, 50)
     table = price_table(bench, yardstick_ms, bootstrap_ms, part=steps.part)
@@ -83,7 +90,7 @@ def measure_prices(
     return table | {"pace": pace}
 
 
-def prepare(preset: str, folder: Path, steps: Steps, *, allow_insecure: bool) -> Bench:
+def prepare(preset: str, folder: Path, steps: Phases, *, allow_insecure: bool) -> Bench:
     """Makes keys in this folder and evaluators with them."""
     native = compiled.native
     with engine.translated():
@@ -109,27 +116,19 @@ def prepare(preset: str, folder: Path, steps: Steps, *, allow_insecure: bool) ->
         )
 
 
-class Steps:
-    """Progress of a measurement, in shares of the time it takes at full size."""
+# How long two parties take here for one second of the machine that their estimate is of, by texts of the
+# default model: both parties in this process, the set-up of the session left out.
 
-    def __init__(self, progress: Callable[[Progress], None], shares: Shares) -> None:
-        self._shares = shares
-        self._progress = progress
-        self._began = time.monotonic()
-        self._index = 0
+TOKENS, TEXTS = 128, 4  # the first also pays for what is done once a session
 
-    def enter(self, name: str) -> None:
-        """Reports that this step begins."""
-        names = [n for n, _ in self._shares]
-        self._index = names.index(name) if name in names else len(names)
-        self.part(0, 1)
 
-    def part(self, done: int, total: int) -> None:
-        """Reports how much of this step is done."""
-        weights = [w for _, w in self._shares]
-        current = weights[self._index] if self._index < len(weights) else 0.0
-        passed = sum(weights[: self._index]) + current * done / total
-        spent = time.monotonic() - self._began
-        left = (sum(weights) - passed) * (spent / passed if passed else 1.0)
-        name = self._shares[self._index][0] if self._index < len(weights) else "done"
-        self._progress(Progress(name, self._index, len(weights), spent, left))
+def measure_pace(tokens: int = TOKENS) -> float:
+    """Seconds here for one second there, of the quickest text. Takes 20 s and 1 GB."""
+    model, texts = load(DEFAULT_MODEL), load_texts()[:TEXTS]
+    plan = make_two_party_plan(model, PlanRequest(tokens=tokens, scheme=BUMBLEBEE))
+    with (
+        tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder,
+        TwoParties().private(plan, model, Place(Path(folder))) as private,
+    ):
+        taken = [private.answer([text], "")[1]["evaluate"] for text in texts]
+    return min(taken[1:]) / plan.predicted_seconds()

@@ -8,20 +8,23 @@ zero.
 from __future__ import annotations
 
 import dataclasses
+import mmap
+import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacita import compiled
+from tacita.evaluate.spill import SpillStore
 from tacita.plans.prices.cost import Sizes
-from tacita.resources import processor
-from tacita.schemes.measured.clock import best_ms
-from tacita.schemes.measured.memory import spill_seconds_per_gb, touch_seconds_per_gb
+from tacita.resources import GB, available_memory, processor
 
 if TYPE_CHECKING:
-    from tacita.schemes.measured.bench import Bench
+    from tacita.schemes.measure import Bench
 
 HOIST_STEPS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
 LEVELS = (1, 4, 7, 10, 13)
@@ -71,21 +74,10 @@ def price_table(
     }
 
 
-def bootstrap_prices(bench: Bench, repeats: int = 2) -> dict[str, dict[str, float]]:
-    """Milliseconds by kind: of one ciphertext with all threads, and of each of two. The matrices must have
-    been encoded by a bootstrap before."""
-    found: dict[str, dict[str, float]] = {}
-    for kind, real in (("complex", False), ("real", True)):
-        one, two = bench.encrypt(0, 3, real=real), bench.encrypt(0, 4, real=real)
-        alone = best_ms(partial(bench.all.bootstrap, [one], [real]), repeats)
-        both = best_ms(partial(bench.all.bootstrap, [one, two], [real, real]), repeats)
-        found[kind] = {"alone": alone, "each": both / 2}
-    return found
-
-
-def quick_bootstrap_prices(bench: Bench) -> dict[str, dict[str, float]]:
-    """Measures the prices of `bootstrap_prices` from one call alone of each kind and one of a complex and a
-    real ciphertext together, whose time is divided as they are alone: four bootstraps in place of six."""
+def bootstrap_prices(bench: Bench) -> dict[str, dict[str, float]]:
+    """Milliseconds by kind: of one ciphertext with all threads, and of each of two. From one call alone of
+    each kind and one of a complex and a real ciphertext together, whose time is divided as they are alone:
+    four bootstraps in place of six. The matrices must have been encoded by a bootstrap before."""
     cts = {"complex": bench.encrypt(0, 3), "real": bench.encrypt(0, 4, real=True)}
     alone = {
         kind: best_ms(partial(bench.all.bootstrap, [ct], [kind == "real"]), 1) for kind, ct in cts.items()
@@ -214,3 +206,64 @@ def _sizes(bench: Bench) -> Sizes:
     memory = int(bench.params.bootstrap_key_bytes)
     file = compiled.native.EvaluationKeys.file_bytes(bench.params, [])
     return dataclasses.replace(sizes, bootstrap_keys_file=file, bootstrap_keys_memory=memory)
+
+
+# Milliseconds of repeated calls.
+
+
+def best_ms(action: Callable[[], object], repeats: int = 3) -> float:
+    """Least milliseconds of `repeats` calls, after none to warm up: the first is one of them."""
+    return min(_once(action) for _ in range(repeats))
+
+
+def _once(action: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    action()
+    return (time.perf_counter() - began) * 1e3
+
+
+# What bytes cost beside arithmetic: memory that is touched for the first time, ciphertexts that go to disk.
+#
+# A process that grows by a gigabyte waits for the system to find and clear its pages; on a virtual machine
+# whose memory nobody has used yet that takes many times as long as on one that has been up for a day.
+
+TOUCHED = 1 << 30  # bytes; of a machine with less, a quarter of what is free
+PAGE = 4096
+SPILLED = 24  # ciphertexts
+
+
+def touch_seconds_per_gb(most: int = TOUCHED) -> float:
+    """Seconds for 10^9 bytes that this process has never used, in pages as the engine asks for them."""
+    free = available_memory()
+    size = min(most, most if free is None else free // 4) // PAGE * PAGE
+    with mmap.mmap(-1, max(size, PAGE)) as memory:
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        first, again = _written(memory), _written(memory)
+        return max(0.0, first - again) / (len(memory) / GB)
+
+
+def _written(memory: mmap.mmap) -> float:
+    began = time.perf_counter()
+    for at in range(0, len(memory), PAGE):
+        memory[at] = 1
+    return time.perf_counter() - began
+
+
+def spill_seconds_per_gb(params: Any, ciphertext: Any, folder: Path | None = None) -> float:
+    """Seconds for 10^9 bytes of ciphertexts in memory: packed, written with a checksum, read and unpacked, as
+    an evaluation within a limit does it.
+
+    folder: on the disk that is measured (default: that of temporary files). What the system keeps in its
+    cache between the two is kept there in a run as well.
+    """
+    with tempfile.TemporaryDirectory(prefix="tacita-bench-", dir=folder) as place:
+        store = SpillStore(Path(place) / "spill")
+        began = time.perf_counter()
+        files = [store.write(ciphertext.to_bytes()) for _ in range(SPILLED)]
+        for file in files:
+            compiled.native.Ciphertext.from_bytes(params, store.load(file))
+            store.remove(file)
+        seconds = time.perf_counter() - began
+        store.close(keep=False)
+    return float(seconds / (SPILLED * ciphertext.nbytes / GB))

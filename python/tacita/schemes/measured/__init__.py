@@ -1,1 +1,0 @@
-"""Measuring what plans and estimates need of this machine: `tacita prices`."""

@@ -194,12 +194,12 @@ bench: setup
 
 figures: bench
 	$(BIN)/tacita demo --json $(BUILD_DIR)/demo.json
-	$(BIN)/python evaluation/figures.py --engine $(BUILD_DIR)/engine.json --demo $(BUILD_DIR)/demo.json
+	$(BIN)/python -m bench figures --engine $(BUILD_DIR)/engine.json --demo $(BUILD_DIR)/demo.json
 
 two-party: setup
 	mkdir -p $(BUILD_DIR)
 	$(BIN)/python -m bench two-party --json $(BUILD_DIR)/two-party.json $(if $(SENTENCES),--data $(SENTENCES))
-	$(BIN)/python evaluation/two_party_figures.py --bench $(BUILD_DIR)/two-party.json
+	$(BIN)/python -m bench two-party-figures --bench $(BUILD_DIR)/two-party.json
 
 $(CARGO_FUZZ):
 	$(CARGO) install cargo-fuzz --root $(BUILD_DIR)/tools --locked --version $(CARGO_FUZZ_VERSION)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from tacita.cli.console import reporting
 from tacita.cli.options import BackendName, option
+from tacita.plans.prices.cost import Prices
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"  # that a clone may come without
@@ -46,6 +47,13 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator
     yield "|" + "---|" * len(heads)
     for row in rows:
         yield f"| {' | '.join(map(str, row))} |"
+
+
+def shipped_prices(log_n: int = 16) -> Prices:
+    """Returns the package's price table of a ring, which is there for all secure ones."""
+    prices = Prices.shipped(log_n)
+    assert prices is not None
+    return prices
 
 
 def lines_of(file: Path) -> list[str]:

@@ -7,15 +7,14 @@ is the most that this method can reach; rescaling the outputs is included in the
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
+from bench.kernels.keys import keyed
 from tacita import compiled
 from tacita.cli.console import out, progress, reporting
 from tacita.cli.options import Json
@@ -38,21 +37,20 @@ def measure_gemm(
     threads."""
     flops = _plain_speed()
     began, rows = time.monotonic(), []
-    with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
-        evaluator, fresh, residues = _prepare(Path(folder))
-        for number, (inputs, outputs) in enumerate(shapes):
-            progress(Progress(f"{inputs}x{outputs}", number, len(shapes), time.monotonic() - began, 0.0))
-            seconds = _seconds(evaluator, fresh, inputs, outputs)
-            speed = inputs * outputs * residues / seconds
-            rows.append(
-                {
-                    "inputs": inputs,
-                    "outputs": outputs,
-                    "seconds": seconds,
-                    "gproducts": speed / 1e9,
-                    "share": speed / flops,
-                }
-            )
+    evaluator, fresh, residues = _prepare()
+    for number, (inputs, outputs) in enumerate(shapes):
+        progress(Progress(f"{inputs}x{outputs}", number, len(shapes), time.monotonic() - began, 0.0))
+        seconds = _seconds(evaluator, fresh, inputs, outputs)
+        speed = inputs * outputs * residues / seconds
+        rows.append(
+            {
+                "inputs": inputs,
+                "outputs": outputs,
+                "seconds": seconds,
+                "gproducts": speed / 1e9,
+                "share": speed / flops,
+            }
+        )
     progress(Progress("done", len(shapes), len(shapes), time.monotonic() - began, 0.0))
     return {
         "limbs": LIMBS,
@@ -71,19 +69,16 @@ def _plain_speed() -> float:
     return m * k * n / (best_ms(lambda: a @ b, 5) / 1e3)
 
 
-def _prepare(folder: Path) -> tuple[Any, list[Any], int]:
+def _prepare() -> tuple[Any, list[Any], int]:
     """(evaluator, a few ciphertexts, residues of one)."""
     native = compiled.native
     with engine.translated():
         params = native.Parameters.preset(PRESET)
-        paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
-        native.keygen(params, [], *paths, lambda _done, _total: None)
-        secret = native.SecretKey.load(paths[0], params)
-        evaluator = native.Evaluator(params, native.EvaluationKeys.load(paths[1], params, []), threads())
+        be, secret = keyed(params, threads=threads())
         rng = np.random.default_rng(1)
         slots = (rng.uniform(-1.0, 1.0, params.slots).astype(np.complex128) for _ in range(DISTINCT))
         fresh = [native.encrypt(secret, values, LIMBS - 1) for values in slots]
-    return evaluator, fresh, 2 * LIMBS * 2 * params.slots
+    return be._native, fresh, 2 * LIMBS * 2 * params.slots
 
 
 def _seconds(evaluator: Any, fresh: list[Any], inputs: int, outputs: int) -> float:

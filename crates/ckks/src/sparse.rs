@@ -3,7 +3,7 @@
 //!
 //! Bootstrapping raises the modulus under that secret (Bossuat, Troncoso-Pastoriza, Hubaux, ePrint 2022/024).
 //! Sparse secrets fall to hybrid attacks much sooner than dense ones, so it may be encrypted under a small
-//! modulus only: see `evaluation/lattice` for what these attacks cost, and docs/decisions/0002 for why the
+//! modulus only: see `bench/kernels/lattice` for what these attacks cost, and docs/decisions/0002 for why the
 //! range cannot be left.
 use crate::CkksError;
 use std::f64::consts::LOG2_E;
@@ -12,7 +12,7 @@ use tacita_rlwe::switching::SIGMA;
 use tacita_rlwe::{Parameters, ParametersLiteral, RlweError};
 
 /// log2 of the largest modulus that the sparse secret may be seen under; at least 128 bits by
-/// `evaluation/lattice`.
+/// `bench/kernels/lattice`.
 pub const MAX_LOG_QP: f64 = 115.0;
 /// log2 of the smallest ring degree for which that was estimated.
 const MIN_LOG_N: u32 = 16;

@@ -4,7 +4,6 @@ arithmetic."""
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import json
 import math
@@ -15,7 +14,6 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -29,6 +27,8 @@ from bench.runs.two_party.cases.models import BertBaseShape, TinyShape
 from bench.runs.two_party.cost import Cost, Run, difference, refills
 from bench.runs.two_party.links import LAN, LINKS, LOOPBACK, WAN
 from bench.runs.two_party.pair import cores
+from bench.tables import pages
+from bench.tables import two_party as figures
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.weights import Weights
 from tacita.checkpoint.reference import reference
@@ -259,13 +259,6 @@ def test_the_transfers_case_scores_those_that_were_wrong() -> None:
     assert case.judge(right, np.array([4_999, 0]), SMALL)["max_abs_error"] == 1.0
 
 
-@pytest.fixture
-def figures(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """evaluation/two_party_figures.py."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "evaluation"))
-    return importlib.import_module("two_party_figures")
-
-
 def measured(**more: object) -> dict[str, object]:
     found = {
         "wall_seconds": 1.5,
@@ -277,7 +270,7 @@ def measured(**more: object) -> dict[str, object]:
     return found | {"peak_rss_gb": [0.1, 0.2], "lan_seconds": 1.6, "wan_seconds": 2.0} | more
 
 
-def test_the_tables_hold_what_was_measured_and_nothing_else(figures: ModuleType) -> None:
+def test_the_tables_hold_what_was_measured_and_nothing_else() -> None:
     machine = {"machine": "a test", "cores": 2, "threads": 1, "transport": "TLS 1.3", "yardstick_ms": 0.9}
     ferret = measured(session_cots_per_second=12.3e6, bytes_per_cot=0.17)
     cases = {"gelu_65536": measured(wan_measured_seconds=2.5), "ferret": ferret}
@@ -290,7 +283,7 @@ def test_the_tables_hold_what_was_measured_and_nothing_else(figures: ModuleType)
     assert "12.3 million a second a core at 0.17 bytes" in lines[-1]
 
 
-def test_the_comparison_divides_cpu_seconds_and_carried_megabytes(figures: ModuleType) -> None:
+def test_the_comparison_divides_cpu_seconds_and_carried_megabytes() -> None:
     peer = measured(cpu_seconds=[3.0, 2.0], megabytes=12.0)
     row = {"case": "less_65536", "note": "", "peer": peer, "ours": measured(loopback_megabytes=4.0)}
     alone = {"case": "gelu_65536", "note": "", "peer": peer, "ours": None}
@@ -298,12 +291,13 @@ def test_the_comparison_divides_cpu_seconds_and_carried_megabytes(figures: Modul
     assert len(lines) == 3 and lines[-1].endswith("| 5.0 | 3.0 |")
 
 
-def test_the_figures_go_between_their_markers(figures: ModuleType) -> None:
-    page = figures.PAGE.read_text(encoding="utf-8")
-    assert page.count(figures.BEGIN) == page.count(figures.END) == 1
-    assert figures.replaced(
-        f"a\n{figures.BEGIN}old\n{figures.END}b\n", "new\n", figures.BEGIN, figures.END
-    ) == (f"a\n{figures.BEGIN}new\n{figures.END}b\n")
+def test_the_figures_go_between_their_markers() -> None:
+    page, (begin, end) = (
+        (pages.DOCS / "benchmarks.md").read_text(encoding="utf-8"),
+        pages.markers("two-party"),
+    )
+    assert page.count(begin) == page.count(end) == 1
+    assert pages.replaced(f"a\n{begin}old\n{end}b\n", "two-party", "new\n") == f"a\n{begin}new\n{end}b\n"
 
 
 @pytest.mark.parametrize("case", [BertBaseShape(), TinyShape()], ids=lambda case: case.name)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from test_families import CASES, expected_of, folder_of
 
+from bench.tables import families as table
 from tacita import api
 from tacita.checkpoint import Checkpoint, from_tensors, load
 from tacita.checkpoint.reference import reference
@@ -28,8 +28,6 @@ from tacita.texts.embed import embedded, pad_hidden
 from tacita.texts.images import hidden_of
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "evaluation"))
-table: Any = pytest.importorskip("families_table")
 TOKENS, CALM, SAMPLES = 16, 0.5, 12
 TOY: dict[str, Any] = {"tokens": TOKENS, "preset": "insecure_toy_n10"}
 BY_PACKING = 1e-5  # what a packing adds on `plain`: digits that are shown, sums in another order
@@ -120,7 +118,7 @@ def test_every_stored_folder_has_a_row() -> None:
 
 def test_the_page_is_what_the_script_prints() -> None:
     page = (ROOT / "docs" / "families.md").read_text()
-    assert page == "\n".join(table.page()) + "\n", "python evaluation/families_table.py > docs/families.md"
+    assert page == "\n".join(table.page()) + "\n", "python -m bench families-page > docs/families.md"
 
 
 def test_tests_that_the_page_names_exist() -> None:

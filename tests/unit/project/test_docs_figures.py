@@ -1,15 +1,17 @@
-"""The scripts that write tables of docs/benchmarks.md replace what stands between the markers, in the form
+"""The benches that write tables of docs/benchmarks.md replace what stands between the markers, in the form
 that the pages show, and leave the rest of the pages alone."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from bench.__main__ import main
+from bench.tables import pages
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -53,7 +55,7 @@ def test_figures_replaces_its_tables_alone(tmp_path: Path, monkeypatch: pytest.M
 
 def test_two_party_figures_replaces_its_tables_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = HEAD | {"cases": {"minilm": CASE}}
-    run("two_party_figures", {"bench": report, "peer": PEER}, tmp_path, monkeypatch)
+    run("two-party-figures", {"bench": report, "peer": PEER}, tmp_path, monkeypatch)
     for name in ("benchmarks.md", "benchmarks/two-party.md"):
         was, now = text(DOCS / name), text(tmp_path / name)
         assert outside(now) == outside(was) and now != was
@@ -63,7 +65,7 @@ def test_two_party_figures_replaces_its_tables_alone(tmp_path: Path, monkeypatch
 def test_the_table_of_the_peer_stays_without_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run("two_party_figures", {"bench": HEAD | {"cases": {"minilm": CASE}}}, tmp_path, monkeypatch)
+    run("two-party-figures", {"bench": HEAD | {"cases": {"minilm": CASE}}}, tmp_path, monkeypatch)
     was, now = (
         text(folder / "benchmarks" / "two-party.md").partition("## Beside") for folder in (DOCS, tmp_path)
     )
@@ -71,8 +73,7 @@ def test_the_table_of_the_peer_stays_without_a_new_one(
 
 
 def run(script: str, reports: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs a script's `main` on copies of the pages, with these reports as its options."""
-    monkeypatch.syspath_prepend(str(ROOT / "evaluation"))
+    """Runs a bench on copies of the pages, with these reports as its options."""
     (folder / "benchmarks").mkdir()
     for name in ("benchmarks.md", "benchmarks/two-party.md"):
         (folder / name).write_text(text(DOCS / name), encoding="utf-8")
@@ -80,12 +81,8 @@ def run(script: str, reports: dict[str, Any], folder: Path, monkeypatch: pytest.
     for option, report in reports.items():
         (folder / f"{option}.json").write_text(json.dumps(report))
         words += [f"--{option}", str(folder / f"{option}.json")]
-    module = importlib.import_module(script)
-    monkeypatch.setattr(module, "PAGE", folder / "benchmarks.md")
-    if script == "two_party_figures":
-        monkeypatch.setattr(module, "ALL", folder / "benchmarks" / "two-party.md")
-    monkeypatch.setattr("sys.argv", words)
-    module.main()
+    monkeypatch.setattr(pages, "DOCS", folder)
+    assert main(words) == 0
 
 
 def text(page: Path) -> str:

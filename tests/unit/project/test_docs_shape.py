@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import re
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.app import COMMANDS
+from bench.tables import pages
 
 ROOT = Path(__file__).parents[3]
 WIDEST, LONGEST, MOST_FILES = 110, 400, 14
@@ -176,12 +176,10 @@ def test_each_word_has_one_meaning() -> None:
     assert len(text.splitlines()) <= 80
 
 
-def test_written_figures_are_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_written_figures_are_wrapped() -> None:
     """By what `make figures` calls: sentences fit, rows of tables stay whole, no word is lost."""
-    monkeypatch.syspath_prepend(str(ROOT / "evaluation"))
-    figures = importlib.import_module("figures")
     sentence, row = "word " * 60 + "end", "| " + "cell " * 60 + "|"
-    found = figures.wrapped(f"{row}\n\n{sentence}\n")
+    found = pages.wrapped(f"{row}\n\n{sentence}\n")
     assert found.split() == f"{row} {sentence}".split() and found.endswith("end\n")
     assert [line for line in found.split("\n") if len(line) > WIDEST] == [row]
 

@@ -1,5 +1,5 @@
-//! Coefficients of the chains of squares. Written by `evaluation/two_party_polynomials.py`, which fits them;
-//! do not edit.
+//! Coefficients of the chains of squares.
+//! Written by `python -m bench two-party-polynomials`, which fits them; do not edit.
 use super::chain::{Chain, Stage};
 
 /// a Phi(-a) for GELU(x) = max(x, 0) - |x| Phi(-|x|), on [-0.04, 3.29]: error at most 2.0e-03.

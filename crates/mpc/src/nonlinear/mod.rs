@@ -9,7 +9,7 @@
 //! ciphertext of 8192 slots would be mostly empty.
 //!
 //! Source of the framework: BumbleBee (NDSS 2025), section V; the polynomials, their form and their
-//! coefficients are ours (`evaluation/two_party_polynomials.py`), those of the paper are offered as
+//! coefficients are ours (`python -m bench two-party-polynomials`), those of the paper are offered as
 //! [`GeluForm::Seg4`] and [`GeluForm::P4`].
 mod activation;
 pub mod chain;

@@ -27,7 +27,7 @@ class Price:
     start: float
 
 
-# Measured on a 2-core EPYC with AVX-512 by evaluation/correlation_prices.py.
+# Measured on a 2-core EPYC with AVX-512 by python -m bench correlation-prices.
 PRICES = {
     "ferret": Price(2.61e-08, 0.169, 8.73e05),
     "softspoken": Price(6.53e-08, 3.88, 8.82e04),

@@ -1,5 +1,5 @@
 //! Sizes of batches. `docs/decisions/0009-oblivious-transfer.md` gives their security,
-//! `evaluation/lpn_security.py` computes it.
+//! `python -m bench lpn-security` computes it.
 
 /// One batch: n = t * 2^log COTs out of k + t*log.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 """Fits the chains of squares that the two-party mode evaluates, and writes them as Rust constants.
 
-    python evaluation/two_party_polynomials.py [--write]
+    python -m bench two-party-polynomials [--write]
 
 A chain computes t_0 = sigma x + a, then t_{i+1} = +-t_i^2 + sum_{k<i} c_ik t_k + b_i; its value is 2^exponent
 times the last t. Squares are the cheap operation of the two-party mode (one ciphertext each way); all t must
@@ -12,20 +12,23 @@ it, crates/mpc/src/nonlinear/fits.rs is written as well.
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-OUTPUT = Path(__file__).parents[1] / "crates" / "mpc" / "src" / "nonlinear" / "fits.rs"
+from bench.options import ROOT, markdown
+from tacita.cli.options import option
+
+OUTPUT = ROOT / "crates" / "mpc" / "src" / "nonlinear" / "fits.rs"
 POINTS = 301
 MARGIN = 0.97  # of the range (-1, 1), aimed at
 LIMIT = 0.995  # refused above
 FRACTION = 15  # bits of the fixed-point check
-Array = np.ndarray
+Array = NDArray[Any]
 
 
 def normal(x: Array) -> Array:
@@ -226,7 +229,7 @@ TARGETS = [
 ]
 
 HEADER = """//! Coefficients of the chains of squares.
-//! Written by `evaluation/two_party_polynomials.py`, which fits them; do not edit.
+//! Written by `python -m bench two-party-polynomials`, which fits them; do not edit.
 use super::chain::{Chain, Stage};
 """
 
@@ -256,26 +259,23 @@ def rust(target: Target, chain: Chain, error: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--write", action="store_true", help="write the Rust constants too")
-    arguments = parser.parse_args()
-    blocks = []
-    print("| chain | interval | squares | error | in fixed point: largest, mean |\n|---|---|---|---|---|")
+def two_party_polynomials(
+    write: Annotated[bool, option("--write", help="Write the Rust constants too.")] = False,
+) -> None:
+    """Fit the two-party mode's chains of squares: interval, squares, error in floating and fixed point."""
+    blocks: list[str] = []
+    heads = ("chain", "interval", "squares", "error", "in fixed point: largest, mean")
+    for line in markdown(heads, _rows(blocks)):
+        print(line, flush=True)
+    if write:
+        OUTPUT.write_text(HEADER + "\n" + "\n".join(blocks))
+
+
+def _rows(blocks: list[str]) -> Iterator[tuple[object, ...]]:
+    """The table's rows; their Rust constants are added to the blocks."""
     for target in TARGETS:
         chain, error = fit(target)
         largest, mean = fixed_point_error(chain, target)
         interval = f"[{target.low}, {target.high}]"
-        print(
-            f"| {target.name} | {interval} | {target.squares} | {error:.2e} | {largest:.1e}, {mean:+.1e} |",
-            flush=True,
-        )
+        yield target.name, interval, target.squares, f"{error:.2e}", f"{largest:.1e}, {mean:+.1e}"
         blocks.append(rust(target, chain, error))
-    if arguments.write:
-        OUTPUT.write_text(HEADER + "\n" + "\n".join(blocks))
-
-
-if __name__ == "__main__":
-    main()

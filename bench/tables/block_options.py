@@ -1,7 +1,7 @@
 """What each option of a block takes in each packing: levels, key switches and products beside the same little
 model without it, counted on `sim`. docs/decisions/0030 has the table.
 
-    python evaluation/block_options.py
+    python -m bench block-options
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from bench.options import markdown
 from tacita.blocks.base import Relative, Rotary
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.rows import RowsShape
@@ -45,27 +46,21 @@ OPTIONS: dict[str, Little] = {
 }
 
 
-def main() -> None:
-    """Prints the table."""
+def block_options() -> None:
+    """What each option of a block takes in each packing, counted on sim: the table of decision 30."""
     names = ("packing", "rows", "option", "levels", "key switches", "by plaintexts", "of ciphertexts")
-    print("| " + " | ".join(names) + " |\n" + "|---" * len(names) + "|")
-    for packing in BUILDS:
-        for rows in (None, 1):
-            for line in _lines(packing, rows):
-                print(line)
+    print(
+        *markdown(names, (row for packing in BUILDS for rows in (None, 1) for row in _rows(packing, rows))),
+        sep="\n",
+    )
 
 
-def _lines(packing: str, rows: int | None) -> Iterator[str]:
-    before = _measured(packing, PLAIN, rows)
-    yield _line(packing, rows, "(none)", before)
+def _rows(packing: str, rows: int | None) -> Iterator[tuple[object, ...]]:
+    before, asked = _measured(packing, PLAIN, rows), "first" if rows else "all"
+    yield packing, asked, "(none)", *before
     for name, model in OPTIONS.items():
         found = _measured(packing, model, rows)
-        yield _line(packing, rows, name, [a - b for a, b in zip(found, before, strict=True)], "+d")
-
-
-def _line(packing: str, rows: int | None, name: str, numbers: list[int], form: str = "d") -> str:
-    asked = "first" if rows else "all"
-    return " | ".join([f"| {packing}", asked, name, *(format(n, form) for n in numbers)]) + " |"
+        yield packing, asked, name, *(f"{a - b:+d}" for a, b in zip(found, before, strict=True))
 
 
 def _measured(packing: str, model: Little, rows: int | None) -> list[int]:
@@ -105,7 +100,3 @@ def _specs(model: Little, rows: int | None) -> CircuitSpecs:
     found = replace(found, nodes={**found.nodes, **inner})
     gate = replace(found.function("feed_forward"), factor=1.0, product=1.0)
     return replace(found, nodes={**found.nodes, "feed_forward": gate}) if model.gated else found
-
-
-if __name__ == "__main__":
-    main()

@@ -1,5 +1,5 @@
-"""The estimator's outputs in `evaluation/lattice` belong to the inputs beside them, and these to the engine's
-presets."""
+"""The estimator's outputs in `bench/kernels/lattice` belong to the inputs beside them, and these to the
+engine's presets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tacita.plans.presets import PRESETS
 
 ROOT = Path(__file__).parents[3]
-FOLDER = ROOT / "evaluation" / "lattice"
+FOLDER = ROOT / "bench" / "kernels" / "lattice"
 INPUTS: dict[str, Any] = json.loads((FOLDER / "inputs.json").read_text())
 COST = re.compile(r"(\w+) +2\^ *(inf|[0-9.]+) ")
 
@@ -61,7 +61,7 @@ def test_the_inputs_are_the_engines() -> None:
 def test_the_small_ring_is_that_of_coefficient_products() -> None:
     """Degree and modulus of what is published under its secret, the second dense one of a client."""
     row = INPUTS["rows"]["small_ring"]
-    ratio = (ROOT / "crates/coefficients/src/evaluate.rs").read_text()
+    ratio = (ROOT / "crates/coefficients/src/arrangement.rs").read_text()
     assert f"const LOG_RATIO: u32 = {PRESETS['n16'].log_n - row['log2_n']};" in ratio
     shown = (ROOT / "crates/coefficients/tests/toy.rs").read_text()
     assert f"(pair.small().log_qp() - {row['log2_q']}).abs() < 0.1" in shown

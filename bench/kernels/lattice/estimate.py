@@ -1,11 +1,11 @@
 """Cost of the known lattice attacks on the parameters in inputs.json, by the public lattice estimator.
 
-    python evaluation/lattice/estimate.py --estimator DIR                 every row, into outputs/
-    python evaluation/lattice/estimate.py --estimator DIR --row to_sparse --attack usvp
+    python -m bench lattice --python SAGE/bin/python --estimator DIR                 every row, into outputs/
+    python -m bench lattice --python SAGE/bin/python --estimator DIR --row to_sparse --attack usvp
 
 DIR is a checkout of github.com/malb/lattice-estimator (Albrecht, Player, Scott, ePrint 2015/046) at the
-commit that inputs.json names; another one is refused, since figures move between versions. Needs Sage in the
-same Python: see README.md. A dense row takes seconds, a sparse one minutes.
+commit that inputs.json names; another one is refused, since figures move between versions. SAGE is an
+environment with Sage: see README.md. A dense row takes seconds, a sparse one minutes.
 """
 
 from __future__ import annotations

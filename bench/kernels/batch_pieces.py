@@ -8,31 +8,28 @@ random. Seconds beside predictions.
 
 from __future__ import annotations
 
-import argparse
-import json
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import bench_on_path  # noqa: F401
 import numpy as np
 
+from bench.kernels.keys import keyed
 from bench.models.shapes import SHAPES, normal_inputs, random_model
+from bench.options import emit, emit_rows, shipped_prices
 from tacita import compiled
 from tacita.checkpoint import Checkpoint
+from tacita.cli.options import Json, option
 from tacita.layouts.columns import BatchShape, Columns
 from tacita.models.registry import attentions
 from tacita.packings.columns.attention import BatchAttention, BatchAttentionSpecs, Split
-from tacita.packings.columns.linear import BatchNorm, ColumnMap, Encoding
+from tacita.packings.columns.linear import BatchNorm, ColumnMap, Encoding, Sum
 from tacita.packings.executor import refresh
 from tacita.packings.specs import AttentionSpecs
 from tacita.packings.weights import AttentionWeights
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import fit_circuit
-from tacita.plans.prices.cost import Prices
 from tacita.resources import peak_memory_gb
 from tacita.slots.base import Backend, Ct
 from tacita.slots.ckks import CkksBackend
@@ -52,31 +49,22 @@ class Piece:
     run: Callable[[Backend, list[Ct]], Any]
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--shape", choices=sorted(SHAPES), default="bert-base")
-    options.add_argument("--tokens", type=int, default=128)
-    options.add_argument("--json", type=Path)
-    args = options.parse_args()
-    prices = Prices.shipped(16)
-    assert prices is not None
+def batch_pieces(
+    shape: Annotated[str, option("--shape", metavar=f"[{'|'.join(SHAPES)}]")] = "bert-base",
+    tokens: Annotated[int, option("--tokens", help="Of a text.")] = 128,
+    json: Json = None,
+) -> None:
+    """Time pieces of a batch, encrypted at full security, beside their predictions; minutes and 12 GB."""
     params = compiled.native.Parameters.preset("n16")
-    pieces = _pieces(args.shape, BatchShape(params.slots, args.tokens))
+    pieces = _pieces(shape, BatchShape(params.slots, tokens))
     sims = [_simulated(piece, params.slots) for piece in pieces]
     rotations: dict[int, int] = {}
     for sim in sims:
         for step, level in sim.rotation_levels.items():
             rotations[step] = max(level, rotations.get(step, 0))
-    with tempfile.TemporaryDirectory(prefix="tacita-pieces-") as folder:
-        be, secret = _engine(params, sorted(rotations.items()), Path(folder))
-    rows = [_measured(piece, sim, be, secret, prices) for piece, sim in zip(pieces, sims, strict=True)]
-    text = json.dumps(
-        {"shape": args.shape, "tokens": args.tokens, "pieces": rows, "peak_rss_gb": peak_memory_gb()},
-        indent=1,
-    )
-    print(text)
-    if args.json:
-        args.json.write_text(text)
+    be, secret = keyed(params, sorted(rotations.items()))
+    rows = [_measured(piece, sim, be, secret) for piece, sim in zip(pieces, sims, strict=True)]
+    emit({"shape": shape, "tokens": tokens, "pieces": rows, "peak_rss_gb": peak_memory_gb()}, json)
 
 
 def _pieces(name: str, shape: BatchShape) -> list[Piece]:
@@ -85,7 +73,7 @@ def _pieces(name: str, shape: BatchShape) -> list[Piece]:
     specs = fit_circuit(
         calibrate(model, shape.tokens, hidden_states=normal_inputs(model, shape.tokens, 2)), c
     )
-    first, columns = specs.norm("layer0.norm1"), Columns.by_heads(shape, c.heads, c.head_size)
+    first, columns = specs.norm("layer0.norm1"), Columns.by_heads(shape, c.heads, c.hidden // c.heads)
     norm = BatchNorm(first.rsqrt, c.norm_eps, first.centred, c.hidden, 1)
     attention = _one_head(model, columns, specs.attention("layer0.attention"), norm)
     rng = np.random.default_rng(0)
@@ -130,18 +118,12 @@ def _one_head(model: Checkpoint, columns: Columns, s: AttentionSpecs, norm: Batc
     """The attention of a layer, cut down to its first head."""
     a = attentions(model.config)["layer0.attention"]
     denses = (a.query, a.key, a.value, a.output)
-    arrays = (model.tensors[f"{dense.name}.{part}"] for dense in denses for part in ("weight", "bias"))
-    specs = BatchAttentionSpecs(s.exp, s.inverse, s.context, s.attended, norm.entry)
+    arrays: Any = (model.tensors[f"{dense.name}.{part}"] for dense in denses for part in ("weight", "bias"))
+    entry = Encoding.bounded(3.0, columns.size)
+    form = Sum(norm.entry, entry, centred=True)
+    specs = BatchAttentionSpecs(s.exp, s.inverse, s.context, s.attended, form)
     split = Split.double(columns.shape.tokens)
-    whole = BatchAttention.build(
-        AttentionWeights(*arrays),
-        columns,
-        a.head_size,
-        Encoding.bounded(3.0, columns.size),
-        specs,
-        split,
-        split,
-    )
+    whole = BatchAttention.build(AttentionWeights(*arrays), columns, a.head_size, entry, specs, split, split)
     return replace(whole, query_key=whole.query_key[:1], value=whole.value[:1])
 
 
@@ -151,16 +133,8 @@ def _simulated(piece: Piece, slots: int) -> SimBackend:
     return sim
 
 
-def _engine(params: Any, rotations: list[tuple[int, int]], folder: Path) -> tuple[CkksBackend, Any]:
-    paths = [str(folder / name) for name in ("secret.key", "evaluation.keys")]
-    compiled.native.keygen(params, rotations, *paths, lambda _done, _total: None)
-    secret = compiled.native.SecretKey.load(paths[0], params)
-    return CkksBackend(
-        compiled.native.Evaluator(params, compiled.native.EvaluationKeys.load(paths[1], params, rotations), 0)
-    ), secret
-
-
-def _measured(piece: Piece, sim: SimBackend, be: CkksBackend, secret: Any, prices: Prices) -> dict[str, Any]:
+def _measured(piece: Piece, sim: SimBackend, be: CkksBackend, secret: Any) -> dict[str, Any]:
+    prices = shipped_prices()
     rng = np.random.default_rng(1)
     slots = (rng.uniform(-0.1, 0.1, be.slots).astype(complex) for _ in range(DISTINCT))
     fresh = [compiled.native.encrypt(secret, v, piece.level) for v in slots]
@@ -177,13 +151,9 @@ def _measured(piece: Piece, sim: SimBackend, be: CkksBackend, secret: Any, price
         "seconds": seconds,
         "predicted": predicted,
     }
-    print(json.dumps(row), flush=True)
+    emit_rows([row])
     return row
 
 
 def _kind(op: str) -> str:
     return {"bootstrap": "complex", "bootstrap_real": "real"}.get(op, "")
-
-
-if __name__ == "__main__":
-    main()

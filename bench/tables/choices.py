@@ -1,7 +1,7 @@
 """Prints the cost of the largest logit on ciphertexts, docs/decisions/0035: by the ways of a round, the gap
 and the vocabulary.
 
-    python evaluation/choices.py
+    python -m bench choices
 
 Each row is placed as a circuit of its own, from a vector's ciphertext to the response, by the shipped prices
 of n16 with two threads; "logits alone" is what a client gets otherwise. Nothing is encrypted.
@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bench.options import markdown, shipped_prices
 from tacita.approx import comparison
 from tacita.layouts.row_requests import RowsResponse
 from tacita.layouts.vector import VectorLayout
@@ -24,12 +26,12 @@ from tacita.planning.place.circuit import simulated
 from tacita.planning.place.placement import Placement, place
 from tacita.planning.place.simulate import StageSimulator
 from tacita.plans.presets import PRESETS
-from tacita.plans.prices.cost import Prices
 from tacita.slots.stage import Stage
 
 PRESET, HIDDEN, BOUND, ERROR = PRESETS["n16"], 128, 25.0, 1e-4
 VECTOR = "vector"
-HEADER = "| words | gap | ways of a round | rounds | bootstraps | levels of a comparison | seconds |"
+Array = NDArray[np.float64]
+HEADS = ("words", "gap", "ways of a round", "rounds", "bootstraps", "levels of a comparison", "seconds")
 CASES = (  # words, gap, most ways of a round
     *((2048, 0.1, most) for most in (2, 4, 16, 0)),
     *((2048, gap, 0) for gap in (0.5, 0.2, 0.05)),
@@ -37,10 +39,9 @@ CASES = (  # words, gap, most ways of a round
 )
 
 
-def main() -> None:
-    print(HEADER, "|---" * 7 + "|", sep="\n")
-    for row in _rows():
-        print("| " + " | ".join(row) + " |")
+def choices() -> None:
+    """Planned seconds of the likeliest word alone, by ways of a round, gap, vocabulary: decision 35."""
+    print(*markdown(HEADS, _rows()), sep="\n")
 
 
 def _rows() -> Iterator[Sequence[str]]:
@@ -59,7 +60,7 @@ def _rows() -> Iterator[Sequence[str]]:
         yield str(words), "-", "logits alone", "0", str(placed.bootstraps), "-", f"{placed.seconds:.1f}"
 
 
-def _dense(words: int) -> tuple[np.ndarray, np.ndarray]:
+def _dense(words: int) -> tuple[Array, Array]:
     return np.random.default_rng(0).normal(size=(words, HIDDEN)), np.zeros(words)
 
 
@@ -68,11 +69,5 @@ def _layout() -> VectorLayout:
 
 
 def _placed(stages: Sequence[Stage]) -> Placement:
-    prices = Prices.shipped(PRESET.log_n)
-    assert prices is not None
     simulator = StageSimulator(lambda: simulated(PRESET), fixed=frozenset())
-    return place(stages, {VECTOR: 1, CHECK: 1}, simulator, prices)
-
-
-if __name__ == "__main__":
-    main()
+    return place(stages, {VECTOR: 1, CHECK: 1}, simulator, shipped_prices(PRESET.log_n))

@@ -1,8 +1,8 @@
 """Writes the two-party tables of docs/benchmarks.md and docs/benchmarks/two-party.md from measured JSON.
 
     python -m bench two-party --json two-party.json
-    python evaluation/two_party_peer.py --python DIR/bin/python --json peer.json
-    python evaluation/two_party_figures.py --bench two-party.json [--peer peer.json]
+    python -m bench two-party-peer --python DIR/bin/python --json peer.json
+    python -m bench two-party-figures --bench two-party.json [--peer peer.json]
 
 Replaces the lines between the markers of both pages: the first has a short table, the second all cases and
 columns, and the peer. A case that was not measured has no row; without --peer the peer's table stays.
@@ -11,17 +11,13 @@ columns, and the peer. A case that was not measured has no row; without --peer t
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from figures import PAGE, replaced
-
-BEGIN, END = "<!-- two-party: begin -->\n", "<!-- two-party: end -->\n"
-PEER_BEGIN, PEER_END = "<!-- peer: begin -->\n", "<!-- peer: end -->\n"
-ALL = PAGE.parent / "benchmarks" / "two-party.md"
+from bench.tables import pages
+from tacita.cli.options import option
 
 TITLES = {
     "matmul_128_768_768": "(128 x 768) shares times (768 x 768) weights",
@@ -47,21 +43,16 @@ ASKED = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bench", type=Path, required=True)
-    parser.add_argument("--peer", type=Path)
-    options = parser.parse_args()
-    report = json.loads(options.bench.read_text())
-    write(PAGE, short(report), BEGIN, END)
-    write(ALL, ours(report), BEGIN, END)
-    if options.peer:
-        write(ALL, beside(json.loads(options.peer.read_text())), PEER_BEGIN, PEER_END)
-
-
-def write(page: Path, lines: Iterable[str], begin: str, end: str) -> None:
-    """Replaces what stands between two markers of a page."""
-    page.write_text(replaced(page.read_text(), "\n".join(lines) + "\n", begin, end))
+def two_party_figures(
+    bench: Annotated[Path, option("--bench", help="Of `bench two-party --json`.")],
+    peer: Annotated[Path | None, option("--peer", help="Of `bench two-party-peer --json`.")] = None,
+) -> None:
+    """Write the two-party tables of both pages of benchmarks from measured files."""
+    report, every = json.loads(bench.read_text()), pages.DOCS / "benchmarks" / "two-party.md"
+    pages.write(pages.DOCS / "benchmarks.md", "two-party", short(report))
+    pages.write(every, "two-party", ours(report))
+    if peer:
+        pages.write(every, "peer", beside(json.loads(peer.read_text())))
 
 
 def short(report: Mapping[str, Any]) -> Iterator[str]:
@@ -173,7 +164,3 @@ def _cells(f: Mapping[str, Any]) -> str:
 def _carried(f: Mapping[str, Any]) -> float:
     """Megabytes that went over the loopback device, headers of TCP and IP included."""
     return float(f.get("loopback_megabytes", f["megabytes"]))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,30 +1,35 @@
-"""What more levels between two bootstraps would save: one text of 128 tokens, planned on other chains.
+"""Circuits of one text, planned and built and never encrypted.
 
-    python evaluation/deeper_chains.py --shape bert-base --layers 3 --levels 13 16
-    python evaluation/deeper_chains.py --levels 13 16 --bootstrap 1.1 --noise 38 22
-
-Without --shape it is the default model. Nothing is encrypted: `sim` counts operations and a price table
+`deeper-chains`: what more levels between two bootstraps would save. `sim` counts operations and a price table
 weighs them. A level costs one limb, as in a chain of plain limbs; with `--bits 36` the levels of 36 bits lie
 in limbs of 48, as they would in a grafted chain, so that four levels cost three limbs. `--bootstrap`
 multiplies the price of a bootstrap, which grows with the chain. `--noise` says by how much the answers are
 wrong where the scale has so many bits and a bootstrap so many.
-"""
+
+    python -m bench deeper-chains --shape bert-base --layers 3 --levels 13 --levels 16
+    python -m bench deeper-chains --levels 13 --levels 16 --bootstrap 1.1 --noise 38 22
+
+`circuit-building`: seconds and memory of every diagonal of every dense map, as a server builds them once from
+a plan; here intervals come from two random inputs, which changes numbers and no size. Circuits are dropped
+and built again, so the first of the figures has memory that this process never used, and the others mostly
+memory that it had before."""
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Sequence
+import gc
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
-from typing import Any
+from typing import Annotated, Any
 from unittest.mock import patch
 
-import bench_on_path  # noqa: F401
-
 from bench.models.shapes import SHAPES, random_inputs, shaped_model
+from bench.options import Layers, emit, emit_rows, shipped_prices
 from tacita.checkpoint import Checkpoint, embed, load
+from tacita.cli.options import option
 from tacita.data import DEFAULT_MODEL
 from tacita.packings.lowering import build
 from tacita.planning import trial
@@ -70,8 +75,7 @@ def _case(model: Checkpoint, samples: Sequence[Sample], calibrating: dict[str, A
 
 def prices(bits: int, bootstrap: float) -> Prices:
     """The shipped table, for levels of so many bits and bootstraps that take so much more."""
-    table = Prices.shipped(INFO.log_n)
-    assert table is not None
+    table = shipped_prices(INFO.log_n)
     below = table.limbs_at_level_0
     limbs = {level: ceil(level * bits / LIMB_BITS) for level in range(32)}
     ms = {
@@ -112,23 +116,72 @@ def error(case: Case, levels: int, scale_bits: float, bootstrap_bits: float) -> 
         return max(trial.run_simulation(case.model, case.built, run, case.samples).errors)
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+PRESET = "n16"
+
+
+def builder(shape: str, tokens: int, layers: int | None) -> Callable[[], Circuit]:
+    """A model of this shape, ready to be built."""
+    model = shaped_model(shape, layers=layers)
+    samples = random_inputs(model.config.hidden, tokens, 2, seed=2)
+    calibration = survey(model, tokens, hidden_states=samples).calibration
+    specs = fit_circuit(calibration, model.config, tokens=tokens)
+    packed, soft = (
+        first_shape("thor", PRESETS[PRESET].slots, tokens),
+        tempered(model, calibration.temperatures),
     )
-    options.add_argument("--shape", choices=SHAPES)
-    options.add_argument("--layers", type=int)
-    options.add_argument("--levels", type=int, nargs="+", default=[13])
-    options.add_argument("--bits", type=int, nargs="+", default=[LIMB_BITS])
-    options.add_argument("--bootstrap", type=float, nargs="+", default=[1.0])
-    options.add_argument("--noise", type=float, nargs=2, metavar=("SCALE", "BOOTSTRAP"))
-    args = options.parse_args()
-    case = case_of(args.shape, args.layers)
-    for levels, bits, bootstrap in product(args.levels, args.bits, args.bootstrap):
-        print(json.dumps(row(case, levels, bits, bootstrap)), flush=True)
-    for levels in args.levels if args.noise else ():
-        print(json.dumps({"levels": levels, "error": error(case, levels, *args.noise)}), flush=True)
+    return lambda: build(soft, specs, packed)
 
 
-if __name__ == "__main__":
-    main()
+def figures(make: Callable[[], Circuit]) -> dict[str, float]:
+    """Seconds of one circuit: of the clock, of this process, of the system for it; and memory it grew by."""
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
+    circuit = make()
+    seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "stages": len(circuit.stages),
+        "seconds": round(seconds, 2),
+        "user_seconds": round(after.ru_utime - before.ru_utime, 2),
+        "system_seconds": round(after.ru_stime - before.ru_stime, 2),
+        "peak_grown_gb": round((after.ru_maxrss - before.ru_maxrss) / 1e6, 2),
+    }
+
+
+def rows(make: Callable[[], Circuit], repeats: int) -> Iterator[dict[str, float]]:
+    """Of one circuit after another."""
+    for _ in range(repeats):
+        yield figures(make)
+        gc.collect()
+
+
+ChainShape = Annotated[
+    str | None, option("--shape", metavar=f"[{'|'.join(SHAPES)}]", help="In place of the default model.")
+]
+
+
+def deeper_chains(
+    shape: ChainShape = None,
+    layers: Layers = None,
+    levels: Annotated[list[int] | None, option("--levels", help="Of a chain; may be several.")] = None,
+    bits: Annotated[list[int] | None, option("--bits", help="Of a level; may be several.")] = None,
+    bootstrap: Annotated[Sequence[float], option("--bootstrap", help="Times its price; may be several.")] = (
+        1.0,
+    ),
+    noise: Annotated[
+        tuple[float, float] | None, option("--noise", help="Bits of the scale and of a bootstrap.")
+    ] = None,
+) -> None:
+    """Plan one text on chains of other depths: seconds, and the error of its answers at other scales."""
+    case = case_of(shape, layers)
+    emit_rows(row(case, *chain) for chain in product(levels or [13], bits or [LIMB_BITS], bootstrap or [1.0]))
+    emit_rows({"levels": level, "error": error(case, level, *noise)} for level in levels or [13] if noise)
+
+
+def circuit_building(
+    shape: Annotated[str, option("--shape", metavar=f"[{'|'.join(SHAPES)}]")] = "bert-base",
+    tokens: Annotated[int, option("--tokens", help="Of the text.")] = TOKENS,
+    layers: Layers = None,
+    repeats: Annotated[int, option("--repeats", help="Circuits, one after another.")] = 2,
+) -> None:
+    """Build the circuit of one text, all diagonals of all layers, twice in one process: seconds, memory."""
+    make = builder(shape, tokens, layers)
+    emit({"shape": shape, "tokens": tokens, "circuits": list(rows(make, repeats))})

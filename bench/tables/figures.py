@@ -1,28 +1,24 @@
 """Writes the first tables of docs/benchmarks.md from the JSON files of `python -m bench engine` and
 `tacita demo`.
 
-    python evaluation/figures.py --engine engine.json [avx2.json scalar.json] --demo demo.json [--accuracy
-    accuracy.json]
+    python -m bench figures --engine engine.json --demo demo.json [--accuracy accuracy.json]
 
-The first engine file is the one that all other figures go with; those after it, made under TACITA_SIMD=avx2
-and scalar, are compared with it. Replaces the lines between the two markers in docs/benchmarks.md.
-`make figures` measures and calls this.
+Of several engine files the first is the one that all other figures go with; those after it, made under
+TACITA_SIMD=avx2 and scalar, are compared with it. Replaces the lines between the two markers in
+docs/benchmarks.md. `make figures` measures and calls this.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import platform
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-WIDTH = 110
-WHOLE = {"break_long_words": False, "break_on_hyphens": False}
-BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
+from bench.runs.two_party.bench import processor
+from bench.tables import pages
+from tacita.cli.options import option
+
 OPERATIONS = {  # field of the report -> name, how many Y were asked
     "ntt": ("NTT, one limb", 0.18),
     "rotate": ("rotate, 12 limbs", 15),
@@ -32,32 +28,19 @@ OPERATIONS = {  # field of the report -> name, how many Y were asked
 BOOTSTRAP, SHARE = 3000, 0.6  # Y of one thread; of that with two threads
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--engine", type=Path, required=True, nargs="+")
-    parser.add_argument("--demo", type=Path, required=True)
-    parser.add_argument("--accuracy", type=Path)
-    options = parser.parse_args()
-    engine, *others = (json.loads(path.read_text()) for path in options.engine)
-    demo = json.loads(options.demo.read_text())
-    accuracy = json.loads(options.accuracy.read_text()) if options.accuracy else None
-    lines = [*table(engine, demo, accuracy), *(paths([engine, *others]) if others else ())]
-    PAGE.write_text(replaced(PAGE.read_text(), "\n".join(lines) + "\n"))
-
-
-def replaced(page: str, lines: str, begin: str = BEGIN, end: str = END) -> str:
-    """The page with new text between its markers, sentences wrapped as in all documents."""
-    before, _, rest = page.partition(begin)
-    _, _, after = rest.partition(end)
-    return before + begin + wrapped(lines) + end + after
-
-
-def wrapped(lines: str) -> str:
-    """Lines of at most `WIDTH` columns but for rows of tables."""
-    found = (
-        line if line.startswith("|") else textwrap.fill(line, WIDTH, **WHOLE) for line in lines.split("\n")
-    )
-    return "\n".join(found)
+def figures(
+    engine: Annotated[list[Path], option("--engine", help="Of `bench engine --json`; may be several.")],
+    demo: Annotated[Path, option("--demo", help="Of `tacita demo --json`.")],
+    accuracy: Annotated[Path | None, option("--accuracy", help="Of `tacita accuracy --json`.")] = None,
+) -> None:
+    """Write the first tables of docs/benchmarks.md from measured files."""
+    first, *others = (json.loads(path.read_text()) for path in engine)
+    answers = json.loads(accuracy.read_text()) if accuracy else None
+    lines = [
+        *table(first, json.loads(demo.read_text()), answers),
+        *(paths([first, *others]) if others else ()),
+    ]
+    pages.write(pages.DOCS / "benchmarks.md", "figures", lines)
 
 
 def table(
@@ -65,7 +48,7 @@ def table(
 ) -> Iterator[str]:
     """Markdown lines."""
     y, boot = engine["yardstick_ms"], engine["bootstrap"]
-    yield f"Machine: {_processor()}, {demo['threads']} cores; kernels {engine['simd']}; Y = {y:.2f} ms.\n"
+    yield f"Machine: {processor()}, {demo['threads']} cores; kernels {engine['simd']}; Y = {y:.2f} ms.\n"
     yield "| engine, one thread, N = 2^16 | ms | Y | asked for |"
     yield "|---|---|---|---|"
     for op, (name, limit) in OPERATIONS.items():
@@ -150,15 +133,3 @@ def _demo(demo: Mapping[str, Any]) -> Iterator[str]:
         f"{max(r['max_abs_error'] for r in demo['results']):.4f}",
     ]
     yield f"| cold | {' | '.join(cells)} |"
-
-
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
-        platform.processor(),
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """The table family x task x scheme of docs/families.md, from the list that the tests run.
 
-    python evaluation/families_table.py            # prints the page
+    python -m bench families-page > docs/families.md
 
 A cell that says "works" stands for a test that runs: `cell` gives its name, and a test of the page looks for
 it. A cell that is refused says why, in words that the error has.
@@ -135,7 +135,7 @@ def page() -> Iterator[str]:
     """Line by line."""
     yield "# Families, tasks and schemes"
     yield ""
-    yield "Made by `python evaluation/families_table.py`; do not edit."
+    yield "Made by `python -m bench families-page`; do not edit."
     yield ""
     yield from TEXT.strip().splitlines()
     yield ""
@@ -196,5 +196,6 @@ These folders are refused before a file of weights is opened, with what to do in
 """
 
 
-if __name__ == "__main__":
+def families_page() -> None:
+    """Print docs/families.md: family x task x scheme, from the list that the tests run."""
     print("\n".join(page()))

@@ -2,15 +2,13 @@
 
 import math
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "evaluation"))
+from bench.kernels import lpn
 
-import lpn_security as lpn  # noqa: E402
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_sets_are_those_of_the_code_and_have_128_bits() -> None:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bench.tables import statistical_max
+from bench.tables.statistical_max import (
+    LEVELS,
+    ShiftSpec,
+    shift,
+    shift_cost,
+    spec_from_dict,
+    statistical_shift,
+)
 from tacita.approx import FitError
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "evaluation"))
-
-import statistical_max
-from statistical_max import ShiftSpec, shift, spec_from_dict
-from statistical_shift import LEVELS, shift_cost, statistical_shift
 
 
 def samples(count=6, tokens=16, seed=3):

@@ -1,6 +1,5 @@
-"""Prices of correlated transfers: `PRICES` of `tacita.two_party.plan.correlations`.
-
-    python evaluation/correlation_prices.py
+"""`python -m bench correlation-prices`: prices of correlated transfers, `PRICES` of
+`tacita.two_party.plan.correlations`.
 
 Both parties in one process, in memory, half of the transfers in each direction; on two cores a party has one
 to itself.
@@ -19,7 +18,8 @@ from tacita.two_party.plan.correlations import KINDS
 FEW, MANY = 10_000, 20_000_000
 
 
-def main() -> None:
+def correlation_prices() -> None:
+    """Seconds and bytes of a correlated transfer, by Ferret and SoftSpoken: what a plan chooses by."""
     for kind in KINDS:
         few, many = (_measured(kind, count) for count in (FEW, MANY))
         seconds = (many[1] - few[1]) / (many[0] - few[0])
@@ -50,7 +50,3 @@ def _both(pair: tuple[Any, Any], work: Callable[[Any], None]) -> None:
 
 def _bytes(party: Any) -> float:
     return float(party.bytes_sent + party.bytes_received)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Writes docs/papers.md's table of functions: the papers' constants and our refits on the default model's
 intervals.
 
-    python evaluation/functions.py [--model DIR] [--tokens 128] [--write]
+    python -m bench functions [--model DIR] [--tokens 128] [--write]
 
 Without --write the table is printed. Intervals are those of the shipped sentences; errors are measured on
 them, for each layer, and the largest is given. "Logits" rows run the float model with each variant's
@@ -10,17 +10,18 @@ functions on the same sentences.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from typing import Annotated
 
 import numpy as np
-import statistical_max
-from figures import replaced
-from statistical_shift import shift_cost
+from numpy.typing import NDArray
 
+from bench.options import ModelFolder
+from bench.tables import pages, statistical_max
+from bench.tables.statistical_max import shift_cost
 from tacita.approx import exp, fit, inverse, rsqrt
 from tacita.approx.activations import gelu
 from tacita.approx.poly import chebyshev_spec, series_depth, series_multiplications
@@ -29,6 +30,7 @@ from tacita.approx.variants import arion, moai
 from tacita.approx.variants.functions import FITS, Functions
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.reference import reference
+from tacita.cli.options import TOKENS_DEFAULT, Tokens, option
 from tacita.data import DEFAULT_MODEL
 from tacita.packings.approximated import approximated
 from tacita.packings.specs import CircuitSpecs
@@ -42,11 +44,9 @@ from tacita.planning.calibrate.calibration import (
 from tacita.planning.fitting import fit_circuit
 from tacita.texts.embed import tokenize
 
-PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
-BEGIN, END = "<!-- functions: begin -->\n", "<!-- functions: end -->\n"
 POINTS = 20001
 TANH = "pooler.tanh"
-Array = np.ndarray
+Array = NDArray[np.float64]
 Function = Callable[[Array], Array]
 
 
@@ -60,19 +60,16 @@ class Measured:
     error: float
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=Path, default=DEFAULT_MODEL)
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
-    model, texts = load(options.model), load_texts()
-    samples = [embed(model, text, len(tokenize(model, text)[0])) for text in texts]
-    table = "\n".join(lines(model, calibrate(model, options.tokens, texts), samples)) + "\n"
-    if not options.write:
-        print(table)
-        return
-    PAGE.write_text(replaced(PAGE.read_text(), table, BEGIN, END))
+def functions(
+    model: ModelFolder = DEFAULT_MODEL,
+    tokens: Tokens = TOKENS_DEFAULT,
+    write: Annotated[bool, option("--write", help="Into docs/papers.md, in place of printing it.")] = False,
+) -> None:
+    """Both papers' functions, as printed and refitted, on a model's intervals: for docs/papers.md."""
+    loaded, texts = load(model), load_texts()
+    samples = [embed(loaded, text, len(tokenize(loaded, text)[0])) for text in texts]
+    table = list(lines(loaded, calibrate(loaded, tokens, texts), samples))
+    pages.write(pages.DOCS / "papers.md", "functions", table) if write else print(*table, sep="\n")
 
 
 def lines(
@@ -153,7 +150,7 @@ def named(calibration: Calibration, end: str) -> list[str]:
 
 def moai_exp(layers: Sequence[AttentionCalibration]) -> Measured:
     found = [moai.limit(c.scores, 7, shift=c.shift) for c in layers]
-    errors = [_worst(s.numpy, lambda x, s=s: exp.exact(x, s.shift), s.interval) for s in found]
+    errors = [_worst(s.numpy, partial(exp.exact, shift=s.shift), s.interval) for s in found]
     return Measured("(1 + x/128)^128", free_depth(found[0]), found[0].multiplications(), max(errors))
 
 
@@ -314,7 +311,3 @@ def _logit_error(model: Checkpoint, specs: CircuitSpecs, sample: tuple[Array, Ar
 def _cell(m: Measured) -> str:
     error = f"{m.error:.1e}" if m.error > 1e-15 else "< 1e-15"
     return f"{m.what}: {m.depth}, {m.products}, {error}"
-
-
-if __name__ == "__main__":
-    main()

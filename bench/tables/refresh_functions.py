@@ -1,6 +1,6 @@
 """Prints the table of docs/decisions/0022: bootstraps through a function beside bootstraps and polynomials.
 
-    python evaluation/refresh_functions.py
+    python -m bench refresh-functions
 
 Both take a real ciphertext at level 0 to f of its slots. Errors are the largest on 32768 slots spread over
 the domain: of the approximation alone (`plain`), and with the noise of preset n16 (`sim`). Seconds are those
@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from bench.options import markdown, shipped_prices
 from tacita.approx import exp, fourier
 from tacita.approx.activations import WIDE, gelu, gelu_refreshed
 from tacita.approx.fit import Array, Interval
@@ -28,9 +30,7 @@ from tacita.slots.sim import SimBackend
 
 PRESET, SEED = PRESETS["n16"], 1
 OVER = 0.2  # of a domain's width
-HEADER = (
-    "| function | by | harmonics or degree | level after | products | seconds | error | with noise | beyond |"
-)
+HEADS = ("function", "by", "harmonics or degree", "level after", "products", "seconds", "error")
 
 
 @dataclass(frozen=True)
@@ -93,24 +93,16 @@ def beyond(row: Row) -> float:
     return float(np.max(np.abs(row.spec.numpy(x) - row.exact(x))))
 
 
-def line(row: Row, prices: Prices) -> str:
-    """Of the table."""
-    series = getattr(row.spec, "cosines", None) or getattr(row.spec, "coefficients", ())
-    level, products, seconds = cost(row.spec, prices)
-    error, noisy = errors(row)
-    cells = (row.function, row.by, len(series) - 1, level, products, f"{seconds:.2f}")
-    return f"| {' | '.join(map(str, cells))} | {error:.1e} | {noisy:.1e} | {beyond(row):.1e} |"
-
-
-def main() -> None:
-    prices = Prices.shipped(PRESET.log_n)
-    assert prices is not None
+def refresh_functions() -> None:
+    """Bootstraps through a function beside bootstraps and polynomials: the table of decision 22."""
+    prices = shipped_prices(PRESET.log_n)
     print(f"Prices: {prices.machine}, {prices.threads} threads.\n")
-    print(HEADER)
-    print("|" + "---|" * 9)
-    for row in rows():
-        print(line(row, prices))
+    heads = (*HEADS, "with noise", "beyond")
+    print(*markdown(heads, (_cells(row, prices) for row in rows())), sep="\n")
 
 
-if __name__ == "__main__":
-    main()
+def _cells(row: Row, prices: Prices) -> tuple[object, ...]:
+    series: Any = getattr(row.spec, "cosines", None) or getattr(row.spec, "coefficients", ())
+    level, products, seconds = cost(row.spec, prices)
+    errors_of = (f"{error:.1e}" for error in (*errors(row), beyond(row)))
+    return row.function, row.by, len(series) - 1, level, products, f"{seconds:.2f}", *errors_of

@@ -1,8 +1,8 @@
 """Bits of security of the learning-parity problems under Ferret (docs/decisions/0009-oblivious-transfer.md).
 
-    python evaluation/lpn_security.py            the sets that the code uses; fails below 128 bits
-    python evaluation/lpn_security.py N K LOG D  any set: n outputs, k secret bits, trees of 2^LOG leaves,
-    D-sparse rows
+    python -m bench lpn-security            the sets that the code uses; fails below 128 bits
+    python -m bench lpn-security N K LOG D  any set: n outputs, k secret bits, trees of 2^LOG leaves,
+                                            D-sparse rows
 
 One problem: n parities, each of D of k secret bits, with noise of weight t = n / 2^LOG, one error in every
 bin of 2^LOG. Costs are in bit operations: memory is free, a list costs one operation an entry, a sparse
@@ -17,8 +17,14 @@ checks: sets of w of the n rows that sum to zero, for a w of about a tenth of k.
 take exponential time.
 """
 
+from __future__ import annotations
+
 import math
-import sys
+from typing import Annotated
+
+import typer
+
+from tacita.errors import InputError
 
 TARGET = 128.0
 # The sets of crates/mpc/src/ot/ferret/params.rs: name, t, k, log, d.
@@ -51,7 +57,7 @@ def densest_part(ratio: float, d: int) -> float:
 
 def random_part(ratio: float, d: int) -> float:
     """The same for the rows inside a random set of columns: what an attacker has without any search."""
-    return ratio ** (-1 / (d - 1))
+    return float(ratio ** (-1 / (d - 1)))
 
 
 def information_set(n: int, t: int, size: float, algebra: float) -> tuple[float, int]:
@@ -171,14 +177,17 @@ def report(name: str, t: int, k: int, log: int, d: int) -> float:
     return bits
 
 
-def main() -> int:
-    """Reports the sets in use, or the one given."""
-    if len(sys.argv) == 5:
-        n, k, log, d = map(int, sys.argv[1:])
+def lpn_security(
+    numbers: Annotated[list[int] | None, typer.Argument(metavar="[N K LOG D]", show_default=False)] = None,
+) -> None:
+    """Bits of security of the learning-parity problems under Ferret: of the sets in use, or of the one given.
+
+    Fails where a set in use has less than 128.
+    """
+    if numbers:
+        if len(numbers) != 4:
+            raise InputError(f"lpn-security: {len(numbers)} numbers", hint="N K LOG D, or none")
+        n, k, log, d = numbers
         report("given", n >> log, k, log, d)
-        return 0
-    return int(min([report(*entry) for entry in SETS]) < TARGET)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    elif min([report(*entry) for entry in SETS]) < TARGET:
+        raise typer.Exit(1)

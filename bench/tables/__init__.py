@@ -1,0 +1,1 @@
+"""Tables that documents have: written from measured files, or computed by planning and fitting alone."""

@@ -31,7 +31,10 @@ from bench.options import Layers, emit, emit_rows, shipped_prices
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.cli.options import option
 from tacita.data import DEFAULT_MODEL
+from tacita.layouts.registry import Shape
+from tacita.packings.base import Circuit
 from tacita.packings.lowering import build
+from tacita.packings.specs import CircuitSpecs
 from tacita.planning import trial
 from tacita.planning.calibrate.calibrate import Sample, load_texts, survey
 from tacita.planning.calibrate.temper import tempered
@@ -67,10 +70,17 @@ def case_of(shape: str | None, layers: int | None) -> Case:
 
 
 def _case(model: Checkpoint, samples: Sequence[Sample], calibrating: dict[str, Any]) -> Case:
-    calibration = survey(model, TOKENS, **calibrating).calibration
-    specs = fit_circuit(calibration, model.config, tokens=TOKENS)
-    shape, soft = first_shape("thor", INFO.slots, TOKENS, None), tempered(model, calibration.temperatures)
-    return Case(model, Built(soft, specs, shape, build(soft, specs, shape)), samples)
+    parts = _fitted(model, TOKENS, calibrating)
+    return Case(model, Built(*parts, build(*parts)), samples)
+
+
+def _fitted(
+    model: Checkpoint, tokens: int, calibrating: dict[str, Any]
+) -> tuple[Checkpoint, CircuitSpecs, Shape]:
+    """What a circuit is built from."""
+    calibration = survey(model, tokens, **calibrating).calibration
+    specs = fit_circuit(calibration, model.config, tokens=tokens)
+    return tempered(model, calibration.temperatures), specs, first_shape("thor", INFO.slots, tokens)
 
 
 def prices(bits: int, bootstrap: float) -> Prices:
@@ -116,20 +126,12 @@ def error(case: Case, levels: int, scale_bits: float, bootstrap_bits: float) -> 
         return max(trial.run_simulation(case.model, case.built, run, case.samples).errors)
 
 
-PRESET = "n16"
-
-
 def builder(shape: str, tokens: int, layers: int | None) -> Callable[[], Circuit]:
     """A model of this shape, ready to be built."""
     model = shaped_model(shape, layers=layers)
     samples = random_inputs(model.config.hidden, tokens, 2, seed=2)
-    calibration = survey(model, tokens, hidden_states=samples).calibration
-    specs = fit_circuit(calibration, model.config, tokens=tokens)
-    packed, soft = (
-        first_shape("thor", PRESETS[PRESET].slots, tokens),
-        tempered(model, calibration.temperatures),
-    )
-    return lambda: build(soft, specs, packed)
+    parts = _fitted(model, tokens, {"hidden_states": samples})
+    return lambda: build(*parts)
 
 
 def figures(make: Callable[[], Circuit]) -> dict[str, float]:

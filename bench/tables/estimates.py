@@ -28,7 +28,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli.options import Json, option
 from tacita.errors import InputError
 from tacita.packings.lowering import in_slots
-from tacita.planning.circuit import make_plan
+from tacita.planning.pipeline import make_plan
 from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
 from tacita.plans.prices.cost import Prices

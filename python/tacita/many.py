@@ -23,8 +23,7 @@ from tacita.planning.request import Fields, PlanRequest
 from tacita.plans.answers import Answer
 from tacita.plans.engine import require_secure
 from tacita.schemes.base import Place, Report, silent
-from tacita.server.machines.connect import imported
-from tacita.server.machines.placing import LOCAL, where_of
+from tacita.server.machines.cluster import LOCAL, require_reachable, where_of
 from tacita.server.machines.spread import spreading
 from tacita.texts.embed import Text
 from tacita.texts.task import require_kind
@@ -62,7 +61,7 @@ def classify_many(
         raise InputError("classify_many: no text", hint="pass a list of texts")
     for ring in wished.rings:
         require_secure(ring, allow_insecure=allow_insecure)
-    imported()  # refused before minutes of planning
+    require_reachable(where)  # refused before minutes of planning
     loaded = model if isinstance(model, Checkpoint) else load(model)
     require_kind("classify", loaded.config)
     plan = choose_plan(loaded, wished, progress=progress).plan

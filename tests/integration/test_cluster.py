@@ -12,9 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,14 +25,13 @@ from random_checkpoint import make_random_checkpoint, write_folder
 import tacita
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.errors import InputError, PeerError
+from tacita.errors import PeerError
+from tacita.plans import envelope
 from tacita.plans.plan import Plan
 from tacita.progress import Progress
-from tacita.server.machines.actors import Actors
-from tacita.server.machines.connect import Cluster, connected
-from tacita.server.machines.evaluator import Bytes, kit_of, weights_of
-from tacita.server.machines.in_flight import Done, Lost, in_order, spread
-from tacita.server.machines.placing import where_of
+from tacita.schemes.base import Place
+from tacita.server.machines.cluster import where_of
+from tacita.server.machines.spread import Nodes, spreading
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytest.importorskip("ray", reason="Ray is not installed: the extra ray")
@@ -45,10 +45,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-A = TypeVar("A", bound=Actors)
 TOY: dict[str, Any] = {"tokens": 8, "preset": "insecure_toy_n10"}
 TEXTS = ["a fine film", "the plot is dull", "never boring", "very good", "bad", "a film", "dull", "fine"]
-STORE = 200 << 20  # bytes of each node's object store
 PATIENCE = 180.0  # seconds
 MARK = "TACITA_TEST_CLUSTER"
 # a node that does not answer is given up after some seconds, not after 15; a busy machine needs some
@@ -62,12 +60,12 @@ HASTE = {
 
 @dataclass(frozen=True)
 class Asked:
-    """A client's keys and requests, and the responses of one machine."""
+    """A client's folder with keys and requests, and the responses of one machine."""
 
     plan: Plan
     model: Checkpoint
-    keys: Bytes
-    requests: list[Bytes]
+    client: api.Client
+    requests: list[bytes]
     responses: list[bytes]
 
 
@@ -81,10 +79,10 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     requests, responses = [], []
     for text in TEXTS:
         client.encrypt(text)
-        requests.append(np.fromfile(client.work.request, np.uint8))
+        requests.append(client.work.request.read_bytes())
         server.evaluate()
         responses.append(client.work.response.read_bytes())
-    return Asked(plan, model, np.fromfile(client.work.evaluation_keys, np.uint8), requests, responses)
+    return Asked(plan, model, client, requests, responses)
 
 
 @pytest.fixture
@@ -127,76 +125,62 @@ def require_nothing_left(mark: str) -> None:
     assert not left, [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left]
 
 
-def pool_of(cluster: Cluster, asked: Asked, kind: type[A] = Actors) -> A:  # type: ignore[assignment]
-    kit = kit_of(asked.plan, asked.model, 12.0, allow_insecure=True, folder=cluster.folder)
-    weights = np.frombuffer(weights_of(asked.model), np.uint8)
-    return kind(cluster.ray, cluster.sites, kit, asked.keys, weights)
+@contextmanager
+def two_nodes(asked: Asked, folder: Path) -> Iterator[Nodes]:
+    """Evaluators of the plan on two nodes."""
+    place = Place(folder, allow_insecure=True)
+    with spreading(asked.plan, asked.model, place, where_of("local", nodes=2)) as run:
+        assert [site.cores for site in run.nodes.sites] == [1, 1] and len(set(run.nodes.sites)) == 2
+        run.nodes.start()
+        yield run.nodes
 
 
-def raylet_of(cluster: Cluster, mark: str) -> int:
-    """The process of a node that is not the driver's."""
-    own = cluster.ray.get_runtime_context().get_node_id()
-    (socket,) = [n["RayletSocketName"] for n in cluster.ray.nodes() if n["NodeID"] != own]
-    (pid,) = [pid for pid in running(mark) if is_raylet(pid, socket)]
+def submit(asked: Asked, nodes: Nodes, folder: Path, number: int) -> None:
+    """Sends a request, of those that there are in turn."""
+    (job := folder / str(number)).mkdir()
+    (job / "request.ct").write_bytes(asked.requests[number % len(TEXTS)])
+    key_id = envelope.key_of(job / "request.ct", "request")
+    nodes.submit(number, key_id, asked.client.work.evaluation_keys, job)
+
+
+def second_raylet(mark: str) -> int:
+    """The process of the node without the cluster's head."""
+    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in running(mark)}
+    (pid,) = (pid for pid, each in words.items() if each[0].endswith(b"/raylet") and b"--head" not in each)
     return pid
-
-
-def is_raylet(pid: int, socket: str) -> bool:
-    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    return words[0].endswith(b"/raylet") and f"--raylet_socket_name={socket}".encode() in words
 
 
 def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_two_nodes_give_the_bytes_of_one_machine(asked: Asked, mark: str) -> None:
-    with connected(where_of("local", nodes=2), store=STORE) as cluster:
-        assert [site.cores for site in cluster.sites] == [1, 1] and cluster.nodes == 2
-        assert running(mark)
-        with pytest.raises(InputError, match="connected to Ray already"), connected(where_of("local")):
-            pass
-        pool = pool_of(cluster, asked)
-        replies = list(in_order(spread(asked.requests, pool)))
-        pool.close(files=True)
-    assert [reply.response.tobytes() for reply in replies] == asked.responses
-    require_nothing_left(mark)
-    assert not Path(cluster.folder).exists()
-
-
-class Watched(Actors):
-    """Notes who has answered, and how many evaluators were lost."""
-
-    def __init__(self, *given: Any) -> None:
-        self.answered, self.lost = set[str](), 0
-        super().__init__(*given)
-
-    def event(self, *, wait: bool) -> Any:
-        found = super().event(wait=wait)
-        if isinstance(found, Done):
-            self.answered.add(found.at)
-        self.lost += isinstance(found, Lost)
-        return found
-
-
-def test_a_node_that_dies_in_the_middle_loses_nothing(asked: Asked, mark: str) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    requests, responses = asked.requests * 4, asked.responses * 4
-    with connected(where_of("local", nodes=2), store=STORE) as cluster:
-        pool = pool_of(cluster, asked, Watched)
-        found: dict[int, bytes] = {}
-        killed = False
-        for number, reply in spread(requests, pool):
-            found[number] = reply.response.tobytes()
-            if len(pool.answered) == 2 and not killed:  # both work, and most requests are on their way yet
-                raylet = raylet_of(cluster, mark)
-                for pid in (*children(raylet), raylet):
+def test_a_node_that_dies_in_the_middle_changes_no_byte(asked: Asked, mark: str, tmp_path: Path) -> None:
+    count, killed = 4 * len(TEXTS), 0
+    with two_nodes(asked, tmp_path) as nodes:
+        for number in range(count):
+            submit(asked, nodes, tmp_path, number)
+        for done in range(count):
+            assert nodes.event(wait=True) is not None
+            if done == 4:  # both work, and most requests are on their way yet
+                killed = second_raylet(mark)
+                for pid in (*children(killed), killed):
                     os.kill(pid, signal.SIGKILL)
-                killed = True
-        assert killed and pool.lost
-        assert signal.getsignal(signal.SIGTERM) is not before
-    assert signal.getsignal(signal.SIGTERM) is before
-    assert [found[number] for number in range(len(requests))] == responses
+        assert killed and nodes.size == 1 and '"lost"' in nodes.log.read_text()
+    for number in range(count):
+        response = (tmp_path / str(number) / "response.ct").read_bytes()
+        assert response == asked.responses[number % len(TEXTS)]
+    require_nothing_left(mark)
+
+
+def test_the_last_node_that_dies_ends_the_run(asked: Asked, mark: str, tmp_path: Path) -> None:
+    with two_nodes(asked, tmp_path) as nodes:
+        submit(asked, nodes, tmp_path, 0)
+        nodes.event(wait=True)
+        raylets = [pid for pid in running(mark) if b"/raylet\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        for pid in raylets:
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(PeerError, match="no evaluator is left after 1 answers"):
+            nodes.event(wait=True)
     require_nothing_left(mark)
 
 
@@ -213,8 +197,8 @@ def test_many_texts_in_one_call(asked: Asked, mark: str) -> None:
 
 
 def test_where_nobody_answers_it_says_so(mark: str) -> None:
-    with pytest.raises(PeerError, match="nobody listens there"), connected(where_of("127.0.0.1:1")):
-        pass
+    with pytest.raises(PeerError, match="nobody listens there"):
+        tacita.classify_many(TEXTS, ray="127.0.0.1:1", allow_insecure=True, **TOY)
     assert not running(mark)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_cluster import HASTE, MARK, children, require_nothing_left, running
+from test_cluster import HASTE, MARK, children, require_nothing_left, second_raylet
 from test_service import TOY, Caller, started
 
 from tacita import api
@@ -60,13 +60,6 @@ def begun_by(log: Path, ids: list[str]) -> set[int]:
     """The workers that were given these requests."""
     lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
     return {line["worker"] for line in lines if line["event"] == "begins" and line["job"] in ids}
-
-
-def second_raylet(mark: str) -> int:
-    """Of the node without the cluster's head."""
-    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in running(mark)}
-    (pid,) = (pid for pid, each in words.items() if each[0].endswith(b"/raylet") and b"--head" not in each)
-    return pid
 
 
 def under_way(caller: Caller, id: str) -> None:

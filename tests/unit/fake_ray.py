@@ -1,4 +1,4 @@
-"""What `tacita.server.machines.serving` uses of Ray, in this process: an actor is an object with a thread for
+"""What `tacita.server.machines` uses of Ray, in this process: an actor is an object with a thread for
 each of its groups of calls. Values go through pickle, as between machines."""
 
 from __future__ import annotations

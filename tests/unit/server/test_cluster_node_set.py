@@ -14,27 +14,30 @@ import pytest
 from test_cli import run
 
 from tacita.errors import PeerError
-from tacita.server.child import Child, Unable, decode, encode
+from tacita.plans.json_fields import from_json
+from tacita.server import child
+from tacita.server.child import Child, Ready, Unable, decode, encode
 from tacita.server.jobs.queue import WorkerSpec
-from tacita.server.machines import connect
-from tacita.server.machines.connect import Site
-from tacita.server.machines.serving import node_set
-from tacita.server.machines.serving.node_set import RayNodeSet, share
-from tacita.server.machines.serving.watcher import ClusterRequest, NodeList
+from tacita.server.machines import cluster, node_set
+from tacita.server.machines.cluster import Site, Where
+from tacita.server.machines.forward import ActorSite
+from tacita.server.machines.node_set import RayNodeSet, share
+from tacita.server.machines.watcher import ClusterRequest, NodeList, Said
 
-WISH = ClusterRequest("10.0.0.5:6379", 0, 0, 2, 1 << 20)
+WISH = ClusterRequest(Where("10.0.0.5:6379"), 2, 1 << 20)
 ONE, TWO = (
     NodeList("10.0.0.5:6379", "", "", tuple(Site(node, 4) for node in nodes)) for nodes in ("a", "aab")
 )
 PATIENCE = 180.0  # seconds
-LONG = b"x"  # with more of it behind
+READY, LONG = encode(Ready(0.0)), b"x"  # with more of it behind
 SPEC = WorkerSpec("m", "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64)
 
 
-def play(monkeypatch: pytest.MonkeyPatch, *lines: bytes, then: str = "sys.stdin.read()") -> None:
-    """A watcher that says these lines, and then lives until its input ends."""
-    said = f"sys.stdout.buffer.write({b''.join(lines)!r}); sys.stdout.flush(); {then}"
-    monkeypatch.setattr(node_set, "WATCHER", (sys.executable, "-c", f"import sys; {said}"))
+def play(monkeypatch: pytest.MonkeyPatch, *lines: bytes, then: str = "sock.recv(1)") -> None:
+    """A watcher that says these lines, and then lives until its socket is closed."""
+    begin = "import socket, sys; sock = socket.socket(fileno=int(sys.argv[-1])); sock.recv(1 << 16)"
+    said = f"{begin}; sock.sendall({b''.join(lines)!r}); {then}"
+    monkeypatch.setattr(node_set, "WATCHER", (sys.executable, "-c", said))
 
 
 async def until(found: RayNodeSet, sites: int) -> None:
@@ -60,22 +63,24 @@ def test_places_follow_what_the_watcher_says(monkeypatch: pytest.MonkeyPatch) ->
             await found.starts()["b:1"](SPEC, 60.0)
         await found.close()
 
-    play(monkeypatch, encode(ONE), encode(TWO))
+    play(monkeypatch, READY, encode(ONE), encode(TWO))
     monkeypatch.setattr(node_set, "start_process", started)
     asyncio.run(test())
     ((command, spec, save_every, environment),) = given
-    assert command == (*node_set.COMMAND, "10.0.0.5:6379", "b", "4", "2", "")
+    assert command[:-1] == node_set.COMMAND
+    site = from_json(ActorSite, json.loads(command[-1]))
+    assert site == ActorSite("10.0.0.5:6379", "b", 4, 2.0, "")
     assert (spec, save_every, environment) == (SPEC, 60.0, dict(os.environ))
 
 
 def test_a_watcher_that_ends_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_set, "PAUSE", 0.0)
+    monkeypatch.setattr(child, "pause_after", lambda starts: 0.0)
 
     async def test() -> None:
         found = RayNodeSet(WISH, plans=1)
-        play(monkeypatch, encode(ONE), then="pass")
+        play(monkeypatch, READY, encode(ONE), then="pass")
         await found.open()
-        play(monkeypatch, encode(TWO))
+        play(monkeypatch, READY, encode(TWO))
         await until(found, 3)
         await found.close()
         assert found.sites == TWO.sites
@@ -86,13 +91,14 @@ def test_a_watcher_that_ends_is_followed_by_another(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("said", "match"),
     [
-        (encode(Unable("nobody listens there", "ray start")), "nobody listens"),
-        (b"", "ended before"),
+        (encode(Unable("--ray h:1: nobody listens there", "ray start")), "^--ray h:1: nobody listens"),
+        (b"", "^--ray: its process ended before"),
+        (READY, "ended before it saw a node"),
         (b"{}\n", "no message"),
         (b'{"kind": "seen", "address": 1}\n', "no message"),
-        (LONG, "too long"),
+        (LONG, "a line of more than"),
     ],
-    ids=["unable", "silent", "empty", "mistyped", "long"],
+    ids=["unable", "silent", "blind", "empty", "mistyped", "long"],
 )
 def test_what_a_watcher_cannot_do_is_told(said: bytes, match: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
@@ -101,17 +107,15 @@ def test_what_a_watcher_cannot_do_is_told(said: bytes, match: str, monkeypatch: 
             await found.open()
         assert found.starts() == {}
 
-    monkeypatch.setattr(node_set, "PAUSE", 0.0)
-    monkeypatch.setattr(node_set, "ENDING", 0.1)  # one that says so much does not hear
-    play(monkeypatch, said, then="pass" if said != LONG else "sys.stdout.write('x' * (3 << 20))")
+    play(monkeypatch, said, then="pass" if said != LONG else "sock.sendall(b'x' * (3 << 20))")
     asyncio.run(test())
 
 
 def test_lines_of_a_watcher_pass_whole() -> None:
     for said in (ONE, TWO, Unable("why", "hint")):
-        assert decode(NodeList | Unable, encode(said)[:-1]) == said
+        assert decode(Said | Unable, encode(said)[:-1]) == said
     with pytest.raises(PeerError, match="no message"):
-        decode(NodeList | Unable, json.dumps({"kind": "done"}).encode())
+        decode(Said | Unable, json.dumps({"kind": "done"}).encode())
 
 
 @pytest.mark.parametrize(("cores", "plans", "expected"), [(8, 2, 4), (8, 3, 2), (1, 2, 0.5), (2, 2, 1)])
@@ -138,7 +142,7 @@ def test_what_does_not_go_together_is_refused_before_plans_are_made(options: lis
 
 
 def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "find_spec", lambda _: None)
+    monkeypatch.setattr(cluster, "find_spec", lambda _: None)
     where = ("--https", "127.0.0.1:0", "--data", "D", "--ray", "local", "--insecure-plain-tcp")
     status, _, complaint = run("serve", *where)
     assert status == 2 and ".[ray]" in complaint

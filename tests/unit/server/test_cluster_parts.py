@@ -1,120 +1,165 @@
-"""Requests on their way to evaluators that are made up, what a run is said to take, and what is refused: no
-Ray is started."""
+"""Evaluators of a command on nodes that are made up, what a run is said to take, and what is refused: no Ray
+is started."""
 
 from __future__ import annotations
 
-import math
-from collections import deque
+import asyncio
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 from test_cli import SMALL, run
 
 import tacita
 from tacita import api
-from tacita.errors import InputError, PeerError
+from tacita.errors import CheckpointError, InputError, PeerError, TacitaError
 from tacita.plans.commitment import LINKS, LinkSpeed
-from tacita.server.machines import connect
-from tacita.server.machines.connect import Site, sites_of
-from tacita.server.machines.evaluator import (
-    PREFIX,
-    Evaluated,
-    Evaluator,
-    Failed,
-    kit_of,
-    own_folder,
-    weights_of,
-)
-from tacita.server.machines.in_flight import DEPTH, MOST_LOSSES, Done, Lost, Ready, in_order, spread
-from tacita.server.machines.placing import (
-    STARTING,
-    Costs,
-    Placing,
-    Where,
-    costs_of,
-    link_to,
-    seconds_left,
-    where_of,
-)
+from tacita.server.jobs.queue import WorkerSpec
+from tacita.server.jobs.worker import Start
+from tacita.server.machines import cluster, spread
+from tacita.server.machines.cluster import Site, Where, sites_of, where_of
+from tacita.server.machines.costs import STARTING, Costs, costs_of, link_to, seconds_left, store_bytes
+from tacita.server.machines.model import MODEL, WEIGHTS, parse_model, write_model
+from tacita.server.machines.node import PREFIX, own_folder
+from tacita.server.machines.spread import MOST_LOSSES, RESTARTS, Nodes, in_order
+from tacita.server.workers.messages import Done, Evaluate, Order, Reply
 
-Event = Ready | Done[str] | Lost
+WHERE = Where("10.0.0.5:6379")
 
 
-@dataclass
-class FakePool:
-    """Evaluators that answer what was submitted first, one after the other in turn. lost: before the event of
-    this number this evaluator is lost; another takes its place where `again` says so."""
+class FakeWorker:
+    """A worker that answers its jobs at once; it ends at the jobs that are poison."""
 
-    names: list[str]
-    lost: Mapping[int, str] = field(default_factory=dict)
-    again: bool = False
-    happened: deque[Event] = field(default_factory=deque)
-    at: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
-    submitted: list[tuple[str, int]] = field(default_factory=list)
-    gone_at: int = -1  # submissions before the loss
-    events: int = 0
-    held: int = 0
-    most: int = 0
+    def __init__(self, world: World) -> None:
+        self.pid, self._world, self._replies = 0, world, asyncio.Queue[Reply | None]()
 
-    def __post_init__(self) -> None:
-        for name in self.names:
-            self._start(name)
+    def send(self, order: Order) -> None:
+        if isinstance(order, Evaluate):
+            self._world.given.append(order.id)
+            poison = order.id in self._world.poison
+            figures = {"evaluate_seconds": 1.0, "processor_seconds": 1.0}
+            self._replies.put_nowait(None if poison else Done(order.id, 1.0, figures, 1))
+
+    async def receive(self) -> Reply | None:
+        return await self._replies.get()
+
+    def kill(self) -> None:
+        self._replies.put_nowait(None)
+
+    async def end(self, seconds: float | None = None) -> None:
+        pass
+
+
+class World:
+    """Nodes that are made up, in the place of `RayNodeSet`. poison: jobs at which workers end. bad: nodes
+    where no worker starts."""
+
+    def __init__(self, *names: str, poison: tuple[str, ...] = (), bad: tuple[str, ...] = ()) -> None:
+        self.names, self.poison, self.bad, self.given = list(names), poison, bad, list[str]()
+        self._news = asyncio.Event()
 
     @property
-    def size(self) -> int:
-        return len(self.at)
+    def sites(self) -> tuple[Site, ...]:
+        return tuple(Site(name, 1) for name in self.names)
 
-    def hold(self, request: str) -> str:
-        self.held += 1
-        self.most = max(self.most, self.held)
-        return f"<{request}>"
+    async def open(self) -> None: ...
 
-    def submit(self, at: str, number: int, request: str) -> None:
-        self.submitted.append((at, number))
-        self.at[at].append((number, request))
+    async def close(self) -> None: ...
 
-    def event(self, *, wait: bool) -> Event | None:
-        if not wait and not self.happened:
-            return None
-        self.events += 1
-        if (name := self.lost.get(self.events)) in self.at:
-            del self.at[str(name)]
-            self.gone_at = len(self.submitted)
-            if self.again:
-                self._start(f"{name}'")
-            return Lost(str(name), "its machine is gone")
-        return self.happened.popleft() if self.happened else self._answer()
+    def starts(self) -> Mapping[str, Start]:
+        self._news.clear()
+        return {name: self._start_at(name) for name in self.names}
 
-    def _start(self, name: str) -> None:
-        self.at[name] = []
-        self.happened.append(Ready(name))
+    async def changed(self) -> None:
+        await self._news.wait()
 
-    def _answer(self) -> Event | None:
-        busy = [name for name in self.at if self.at[name]]
-        if not busy:
-            return None
-        name = busy[self.events % len(busy)]
-        number, request = self.at[name].pop(0)
-        self.held -= 1
-        return Done(name, number, request.upper())
+    def leave(self, name: str) -> None:
+        self.names.remove(name)
+        self._news.set()
+
+    def _start_at(self, name: str) -> Start:
+        async def start(spec: WorkerSpec, save_every: float) -> Any:
+            if name in self.bad:
+                raise TacitaError("no room on its disk", hint="make room")
+            return FakeWorker(self)
+
+        return start
 
 
-def texts(count: int) -> list[str]:
-    return [f"text {number}" for number in range(count)]
+@pytest.fixture
+def nodes_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """Makes evaluators on the nodes of a world."""
+    opened = list[Nodes]()
+
+    def make(world: World) -> Nodes:
+        monkeypatch.setattr(spread, "RayNodeSet", lambda *_, **__: world)
+        spec = WorkerSpec("m", "thor", tmp_path, tmp_path, tmp_path, 1, 1.0, True, "0" * 64)
+        opened.append(nodes := Nodes(WHERE, 1, 1 << 20, spec))
+        nodes.open()
+        nodes.start()
+        return nodes
+
+    yield make
+    for nodes in opened:
+        nodes.close()
+
+
+def answered(nodes: Nodes, count: int) -> list[int]:
+    """The numbers of so many requests, as they are answered."""
+    for number in range(count):
+        nodes.submit(number, "key", nodes.log, nodes.log.parent)
+    events = [nodes.event(wait=True) for _ in range(count)]
+    return [event[0] for event in events if event]
 
 
 @pytest.mark.parametrize("evaluators", [1, 2, 5])
-def test_all_are_answered_in_order(evaluators: int) -> None:
-    pool = FakePool([f"e{number}" for number in range(evaluators)])
-    found = list(in_order(spread(texts(17), pool)))
-    assert found == [f"<TEXT {number}>" for number in range(17)]
-    assert sorted(number for _, number in pool.submitted) == list(range(17))
-    assert {at for at, _ in pool.submitted} == set(pool.names)
+def test_all_are_answered(evaluators: int, nodes_of: Any) -> None:
+    world = World(*(f"e{number}" for number in range(evaluators)))
+    nodes = nodes_of(world)
+    assert nodes.size == evaluators and nodes.event(wait=False) is None
+    assert sorted(answered(nodes, 17)) == list(range(17)) and len(world.given) == 17
+
+
+def test_a_node_where_none_starts_costs_time_alone(nodes_of: Any, quick_starts: None) -> None:
+    nodes = nodes_of(World("bad", "good", bad=("bad",)))
+    assert sorted(answered(nodes, 5)) == list(range(5))
+    until = time.monotonic() + 60.0
+    while nodes.size > 1 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert nodes.size == 1
+
+
+def test_without_an_evaluator_it_ends_and_says_why(nodes_of: Any, quick_starts: None) -> None:
+    nodes = nodes_of(World("bad", bad=("bad",)))
+    with pytest.raises(PeerError, match="no evaluator is left after 0 answers: no room on its disk"):
+        answered(nodes, 1)
+
+
+def test_the_last_node_that_leaves_ends_it(nodes_of: Any) -> None:
+    world = World("a", "b")
+    nodes = nodes_of(world)
+    assert len(answered(nodes, 2)) == 2
+    for name in ("a", "b"):
+        nodes._loop.call_soon_threadsafe(world.leave, name)
+    with pytest.raises(PeerError, match="after 2 answers: its node is gone"):
+        nodes.event(wait=True)
+
+
+def test_a_request_that_takes_evaluators_down_is_given_up(nodes_of: Any, quick_starts: None) -> None:
+    world = World("a", "b", "c", poison=("2",))
+    nodes = nodes_of(world)
+    with pytest.raises(PeerError, match=f"request 3: {MOST_LOSSES} evaluators were lost at it"):
+        answered(nodes, 9)
+    assert world.given.count("2") == MOST_LOSSES > RESTARTS + 1
+
+
+@pytest.fixture
+def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that ended is followed at once."""
+    monkeypatch.setattr("tacita.server.child.pause_after", lambda starts: 0.0)
 
 
 def test_a_value_comes_as_soon_as_its_turn_does() -> None:
@@ -131,90 +176,12 @@ def test_a_value_comes_as_soon_as_its_turn_does() -> None:
     assert list(values) == ["c", "d"]
 
 
-@pytest.mark.parametrize("evaluators", [1, 3])
-def test_few_are_held_at_once_and_none_is_made_before_there_is_room(evaluators: int) -> None:
-    made: list[int] = []
-
-    def requests() -> Iterator[str]:
-        for number in range(40):
-            made.append(number)
-            yield f"{number}"
-
-    pool = FakePool([f"e{number}" for number in range(evaluators)])
-    for done, _ in enumerate(spread(requests(), pool), 1):
-        assert len(made) <= done + DEPTH * evaluators
-    assert pool.most == DEPTH * evaluators
-    assert len(made) == 40
-
-
-@pytest.mark.parametrize("again", [False, True])
-@pytest.mark.parametrize("when", range(3, 12))
-def test_a_lost_evaluator_loses_nothing(when: int, again: bool) -> None:
-    pool = FakePool(["a", "b"], {when: "a"}, again)
-    assert list(in_order(spread(texts(9), pool))) == [f"<TEXT {number}>" for number in range(9)]
-    later = [at for at, _ in pool.submitted[pool.gone_at :]]
-    assert pool.gone_at > 0 and "a" not in later
-    assert later or when > 9  # whatever it had
-
-
-def test_what_was_lost_goes_first() -> None:
-    pool = FakePool(["a", "b"], {3: "a"})
-    assert len(list(spread(texts(8), pool))) == 8
-    mine = [number for at, number in pool.submitted if at == "a"]
-    lost_then = [number for at, number in pool.submitted if at == "b" and number in mine]
-    others = [number for at, number in pool.submitted if at == "b" and number > max(mine) + DEPTH]
-    positions = [number for _, number in pool.submitted[len(mine) + DEPTH :]]
-    assert lost_then == mine and positions.index(mine[0]) < positions.index(others[0])
-
-
-@pytest.mark.parametrize(("requests", "of_late"), [(1, 0), (2, 1), (3, 1), (4, 2)])
-def test_an_evaluator_that_is_ready_late_finds_work(requests: int, of_late: int) -> None:
-    class Late(FakePool):
-        """Its second evaluator is ready when the first request of the first one runs."""
-
-        def event(self, *, wait: bool) -> Event | None:
-            if self.happened and self.happened[0] == Ready("late") and not wait:
-                return None
-            return super().event(wait=wait)
-
-    pool = Late(["soon", "late"])
-    assert len(list(spread(texts(requests), pool))) == requests
-    assert [at for at, _ in pool.submitted].count("late") == of_late
-
-
-def test_without_an_evaluator_it_ends_and_says_why() -> None:
-    pool = FakePool(["a"], {4: "a"})
-    with pytest.raises(PeerError, match="no evaluator is left after 2 answers: its machine is gone"):
-        list(spread(texts(9), pool))
-    with pytest.raises(PeerError, match="after 0 answers: none was there"):
-        list(spread(texts(1), FakePool([])))
-
-
-def test_a_request_that_takes_evaluators_down_is_given_up() -> None:
-    class Poisoned(FakePool):
-        """Its third request ends whoever runs it."""
-
-        def _answer(self) -> Event | None:
-            for name, numbers in list(self.at.items()):
-                if numbers and numbers[0][0] == 2:
-                    del self.at[name]
-                    self._start(f"{name}'")
-                    return Lost(name, "out of memory")
-            return super()._answer()
-
-    pool = Poisoned(["a", "b"])
-    with pytest.raises(PeerError, match=f"request 3: {MOST_LOSSES} evaluators were lost at it.*memory"):
-        list(spread(texts(9), pool))
-
-
 def test_a_forecast_is_rounds_beside_what_is_done_once() -> None:
     costs = Costs(keygen=10.0, start=20.0, each=100.0, placed=2e9, sent=1e6)
     here, there = costs.forecast(33, 16, None), costs.forecast(33, 16, LinkSpeed(1e10, 0.0))
     assert (here.rounds, here.evaluate, here.placement, here.seconds) == (3, 300.0, 0.0, 330.0)
     assert there.placement == pytest.approx(16 * 2e9 * 8 / 1e10)
     assert there.seconds == pytest.approx(330.0 + there.placement)
-    shared = costs.forecast(33, 16, LinkSpeed(1e10, 0.0), nodes=4)  # four evaluators on each of four nodes
-    assert shared.placement == pytest.approx(there.placement / 4)
     assert there.to_json()["seconds"] == there.seconds
     assert "33 requests on 16 evaluators: 3 x 100.0 s" in there.words()
 
@@ -285,17 +252,14 @@ def test_options_that_do_not_go_together(options: list[str], message: str) -> No
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> None:
-        raise ImportError(name)
-
-    monkeypatch.setattr(connect, "import_module", absent)
+    monkeypatch.setattr(cluster, "find_spec", lambda _: None)
     with pytest.raises(InputError, match="Ray is not installed") as caught:
         tacita.classify_many(["a fine film"], ray="local", preset="insecure_toy_n10", allow_insecure=True)
     assert "'.[ray]'" in caught.value.hint
 
 
 def test_many_texts_are_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "import_module", None)  # is not reached
+    monkeypatch.setattr(cluster, "find_spec", None)  # is not reached
     with pytest.raises(InputError, match="no text"):
         tacita.classify_many([])
     with pytest.raises(tacita.TacitaError, match="insecure"):
@@ -312,84 +276,23 @@ def test_folders_of_the_dead_are_removed_and_of_the_living_kept(tmp_path: Path) 
     assert {path.name for path in tmp_path.iterdir()} == {mine.name, second.name, f"{PREFIX}other"}
 
 
-@pytest.mark.native
-def test_an_evaluator_answers_bytes_and_leaves_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+def test_a_model_travels_as_it_was_loaded(tmp_path: Path) -> None:
     model = make_random_checkpoint(layers=1)
-    plan = api.plan(model, tokens=16, preset="insecure_toy_n10", texts=["a fine film", "the plot is dull"])
-    client = api.Client(api.public_of(plan, model), tmp_path / "client", allow_insecure=True)
-    client.keygen()
-    client.encrypt("a fine film")
-    keys, request = (np.fromfile(p, np.uint8) for p in (client.work.evaluation_keys, client.work.request))
-    kit = kit_of(plan, model, 12.0, allow_insecure=True, folder=str(tmp_path))
-    evaluator = Evaluator(1)
-    assert evaluator.prepare(kit, np.frombuffer(weights_of(model), np.uint8)) is None
-    half = keys.size // 2
-    assert [evaluator.take(at, keys[at:to]) for at, to in ((0, half), (half, keys.size))] == [None, None]
-    found = evaluator.load()
-    assert isinstance(found, float) and math.isfinite(found)
-    (folder,) = tmp_path.glob(f"{PREFIX}*")
-    reply = evaluator.evaluate(request)
-    assert isinstance(reply, Evaluated)
-    assert [path.name for path in folder.iterdir()] == ["lock"]  # neither keys nor ciphertexts stay
-    api.Server(plan, model, client.work, allow_insecure=True, threads=1).evaluate()
-    assert client.work.response.read_bytes() == reply.response.tobytes()
-    spoiled = evaluator.evaluate(request[:-1])
-    assert isinstance(spoiled, Failed) and "request.ct" in spoiled.why
-    evaluator.close()
-    assert not folder.exists()
+    write_model(model, tmp_path)
+    text, weights = (tmp_path / MODEL).read_text(), (tmp_path / WEIGHTS).read_bytes()
+    read = parse_model(text, weights)
+    assert (read.name, read.config, read.sha256) == (model.name, model.config, model.sha256)
+    for damaged in ("{}", "[", text.replace('"bert"', '"none"'), text.replace('"layers"', '"floors"')):
+        with pytest.raises(CheckpointError, match="no model"):
+            parse_model(damaged, weights)
+    with pytest.raises(CheckpointError, match="the client's weights"):
+        parse_model(text, weights[:-1])
 
 
-def test_an_evaluator_says_why_it_cannot(tmp_path: Path) -> None:
-    model, other = make_random_checkpoint(layers=1), make_random_checkpoint(layers=1, seed=2)
-    plan = api.plan(model, tokens=16, preset="insecure_toy_n10", texts=["a fine film", "the plot is dull"])
-    kit = kit_of(plan, model, 12.0, allow_insecure=True, folder=str(tmp_path))
-    nothing = np.zeros(0, np.uint8)
-    found = Evaluator(1).prepare(kit, np.frombuffer(weights_of(other), np.uint8))
-    assert isinstance(found, Failed) and "weights" in found.why
-    assert not list(tmp_path.glob(f"{PREFIX}*"))
-    old = Evaluator(1).prepare(kit_of_release(kit, "0.0.1"), nothing)
-    assert isinstance(old, Failed) and "the client 0.0.1" in old.why
-
-
-def test_keys_that_came_damaged_are_refused_and_leave_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
-    model = make_random_checkpoint(layers=1)
-    plan = api.plan(model, tokens=16, preset="insecure_toy_n10", texts=["a fine film", "the plot is dull"])
-    evaluator = Evaluator(1)
-    kit = kit_of(plan, model, 12.0, allow_insecure=True, folder=str(tmp_path))
-    assert evaluator.prepare(kit, np.frombuffer(weights_of(model), np.uint8)) is None
-    assert evaluator.take(0, np.zeros(1000, np.uint8)) is None
-    found = evaluator.load()
-    assert isinstance(found, Failed) and "evaluation.keys" in found.why
-    assert not list(tmp_path.glob(f"{PREFIX}*"))
-
-
-def test_keys_go_out_a_few_pieces_at_a_time() -> None:
-    placing = Placing(["a", "b"], size=100, piece=30)
-    assert placing.due() == [slice(0, 30), slice(30, 60)] and placing.due() == []
-    placing.arrived("a", 0)
-    placing.arrived("a", 30)
-    assert placing.due() == []  # b has neither
-    placing.arrived("b", 0)
-    assert placing.due() == [slice(60, 90)] and not placing.sent
-    placing.arrived("b", 30)
-    assert placing.due() == [slice(90, 100)] and placing.sent
-
-
-def test_nobody_waits_for_an_evaluator_that_is_lost() -> None:
-    placing = Placing(["a", "b"], size=100, piece=30)
-    placing.due()
-    placing.arrived("a", 0)
-    placing.arrived("a", 30)
-    placing.lost("b")
-    assert (placing.due(), placing.names) == ([slice(60, 90), slice(90, 100)], {"a"})
-    placing.lost("a")
-    assert Placing([], size=100).due() == [] and placing.due() == []
-
-
-def kit_of_release(kit: Any, version: str) -> Any:
-    return type(kit)(**{**vars(kit), "version": version})
+def test_a_store_has_room_for_what_moves() -> None:
+    plan = api.plan(make_random_checkpoint(), tokens=16, preset="insecure_toy_n10", texts=["a fine film"])
+    one, two = (store_bytes([plan], nodes) for nodes in (1, 2))
+    assert two - one >= plan.predicted_bytes() and store_bytes([plan, plan], 1) > one
 
 
 def test_two_parties_are_not_spread(tmp_path: Path) -> None:

@@ -1,29 +1,31 @@
-"""The service's worker for a node, and the evaluator there, on a toy ring and without Ray: the bytes of one
+"""The worker for a node, and the evaluator there, on a toy ring and without Ray: the bytes of one
 machine, keys that are sent once, stages, stops, losses."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from fake_ray import FakeRay, Handle
+from random_checkpoint import make_random_checkpoint
 from service_dispatch import World, make_world
 
 from tacita import api
 from tacita.evaluate.keyring import server_bytes
 from tacita.progress import Progress
 from tacita.resources import GB
+from tacita.server.child import Unable
 from tacita.server.jobs.queue import REFUSED, RESOURCES, Job
-from tacita.server.machines.evaluator import Failed as Refused
-from tacita.server.machines.evaluator import Kit, kit_of, weights_of
-from tacita.server.machines.serving import forward
-from tacita.server.machines.serving.forward import Forward, LostError
-from tacita.server.machines.serving.node import Node
+from tacita.server.jobs.worker import setup_of
+from tacita.server.machines import forward
+from tacita.server.machines.forward import Forward, LostError, prepare
+from tacita.server.machines.model import write_model
+from tacita.server.machines.node import Kit, Node
 from tacita.server.workers.evaluator import EndedError
-from tacita.server.workers.messages import Done, Evaluate, Failed, Log, Stopped
+from tacita.server.workers.messages import Done, Evaluate, Failed, Log, Setup, Stopped
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -32,22 +34,21 @@ MEMORY = 4.0
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.mktemp("serving"))
+    made = make_world(tmp_path_factory.mktemp("serving"))
+    write_model(api.load(), made.spec.plan)
+    return made
 
 
-def kit(world: World, folder: Path, memory: float = MEMORY) -> Kit:
-    return kit_of(world.plan, api.load(), memory, allow_insecure=True, folder=str(folder))
-
-
-def weights() -> np.ndarray:
-    return np.frombuffer(weights_of(api.load()), np.uint8)
+def setup(world: World, memory: float = MEMORY) -> Setup:
+    return replace(setup_of(world.spec, 0.0), memory=memory)
 
 
 @pytest.fixture
 def node(world: World, tmp_path: Path) -> Iterator[Handle]:
     """An actor on a node."""
     handle = Handle(Node(1))
-    assert handle.actor.prepare(kit(world, tmp_path), weights(), "thor") is None
+    assert prepare(FakeRay(), handle, setup(world), str(tmp_path)) is None
+    handle.calls.clear()
     yield handle
     handle.end()
     handle.actor.close()
@@ -105,7 +106,7 @@ def test_keys_that_were_replaced_at_the_service_are_sent_again(world: World, nod
 def test_keys_that_had_to_make_room_are_sent_again(world: World, tmp_path: Path) -> None:
     handle = Handle(Node(1))
     one = server_bytes(world.plan) / GB + 0.02  # with the keys of one client, which take more than the rest
-    assert handle.actor.prepare(kit(world, tmp_path, one), weights(), "thor") is None
+    assert prepare(FakeRay(), handle, setup(world, one), str(tmp_path)) is None
     here = worker(handle)
     names = [("evicted", "ann"), ("evicting", "bob")]
     jobs = {name: order(world.job(name, client)) for name, client in names}
@@ -147,8 +148,11 @@ def test_what_is_wrong_with_a_job_is_its_answer(world: World, node: Handle, tmp_
 
 def test_a_full_disk_at_the_node_is_told(world: World, node: Handle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node.actor, "take", lambda mark, begin, piece: "No space left on device")
-    said = worker(node).answer(order(world.job("full")), ignored)
+    job = order(world.job("full"))
+    said = worker(node).answer(job, ignored)
     assert isinstance(said, Failed) and said.code == RESOURCES and "No space left" in said.detail
+    with pytest.raises(LostError):  # so that another node takes it
+        Forward(FakeRay(), node, Log("sst2", "thor"), retry=True).answer(job, ignored)
 
 
 def test_a_node_that_is_lost_ends_the_worker(world: World, node: Handle) -> None:
@@ -160,9 +164,27 @@ def test_a_node_that_is_lost_ends_the_worker(world: World, node: Handle) -> None
 
 
 def test_what_cannot_be_served_is_said_when_it_is_prepared(world: World, tmp_path: Path) -> None:
-    bad = kit(world, tmp_path)
-    refused = Node(1).prepare(Kit(**{**vars(bad), "version": "0.0"}), weights(), "thor")
-    assert isinstance(refused, Refused) and "release" in refused.why
-    refused = Node(1).prepare(Kit(**{**vars(bad), "salt": "00" * 32}), weights(), "thor")
-    assert isinstance(refused, Refused)
-    assert not list(tmp_path.iterdir())
+    old = Node(1).open(Kit("", "", "thor", "", MEMORY, allow_insecure=True, version="0.0"))
+    assert isinstance(old, Unable) and "release" in old.error
+    other = tmp_path / "plan"
+    shutil.copytree(world.spec.plan, other)
+    write_model(make_random_checkpoint(layers=1), other)
+    (below := tmp_path / "node").mkdir()
+    handle = Handle(Node(1))
+    refused = prepare(FakeRay(), handle, replace(setup(world), plan=str(other)), str(below))
+    assert refused is not None and "weights" in refused.error
+    monkey = Handle(Node(1))
+    monkey.actor.take = lambda name, begin, piece: "No space left on device"
+    full = prepare(FakeRay(), monkey, setup(world), str(below))
+    assert full is not None and "cannot keep weights: No space left" in full.error
+    for each in (handle, monkey):
+        each.end()
+        each.actor.close()
+    assert not list(below.iterdir())
+
+
+def test_keys_that_came_damaged_are_refused(world: World, node: Handle, tmp_path: Path) -> None:
+    job = order(world.job("damaged"))
+    (damaged := tmp_path.parent / "damaged.keys").write_bytes(bytes(1000))
+    said = worker(node).answer(replace(job, keys=str(damaged)), ignored)
+    assert isinstance(said, Failed) and said.code == REFUSED and "evaluation.keys" in said.detail

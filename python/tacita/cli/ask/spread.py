@@ -14,8 +14,8 @@ from tacita.cli.options import BackendName, option
 from tacita.errors import InputError
 from tacita.plans.commitment import LinkSpeed
 from tacita.schemes.base import AnyPlan, Place, Seconds
-from tacita.server.machines.connect import imported
-from tacita.server.machines.placing import NODES, Where, where_of
+from tacita.server.machines.cluster import Where, require_reachable, where_of
+from tacita.server.machines.costs import NODES
 from tacita.server.machines.spread import Group, Spread, spreading
 from tacita.texts.embed import Text
 
@@ -50,14 +50,14 @@ def require_spread(running: Running) -> None:
         if running.ray_nodes or running.ray_cores:
             raise InputError("--ray-nodes or --ray-cores without --ray", hint="--ray local")
         return
-    _where(running)
+    where = _where(running)
     if running.connect:
         raise InputError("both --ray and --connect", hint="one of the two: who evaluates")
     if running.backend is not BackendName.ckks:
         raise InputError(
             f"--ray with --backend {running.backend.value}", hint="it evaluates what is encrypted"
         )
-    imported()
+    require_reachable(where)
 
 
 @contextmanager
@@ -92,10 +92,11 @@ def _where(running: Running) -> Where:
 def _figures(run: Spread, groups: Sequence[Group], measured: float, seconds: Seconds) -> dict[str, Any]:
     """Returns the figures of a run side by side, which replace the sums over its requests."""
     wall, count = measured - seconds.get("keygen", 0.0), sum(map(len, groups))
+    sites = run.nodes.sites
     cluster = {
-        "nodes": run.cluster.nodes,
+        "nodes": len({site.node for site in sites}),
         "evaluators": min(run.evaluators, len(groups)),
-        "cores": [site.cores for site in run.cluster.sites],
+        "cores": [site.cores for site in sites],
         "measured_seconds": measured,
         "processor_seconds_per_request": sum(run.processor) / len(groups),
         "predicted": run.forecast(len(groups)).to_json(),

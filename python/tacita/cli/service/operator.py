@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, out, reporting, several, shown, size
 from tacita.cli.options import Json
 from tacita.errors import InputError
 from tacita.extras import needing
 from tacita.plans.plan import Plan
-from tacita.plans.prices.predict import file_bytes
-from tacita.server.machines.connect import LEAST_STORE, Site, require_reachable
-from tacita.server.machines.placing import Where, costs_of
+from tacita.server.machines.cluster import Site, Where, require_reachable
+from tacita.server.machines.costs import costs_of, store_bytes
 
 if TYPE_CHECKING:
     from tacita.server.core.offers import Offers
-    from tacita.server.machines.serving.node_set import RayNodeSet
+    from tacita.server.machines.node_set import RayNodeSet
     from tacita.server.store import Ledger
     from tacita.server.store.tables import KeyRow
 
@@ -97,7 +97,6 @@ def _name(ledger: Ledger, row: KeyRow) -> str:
 # `tacita serve --https --ray`: the machines that evaluate, and what they will do in an hour.
 
 HOUR = 3600.0
-MOVING = 64 << 20  # bytes of pieces of keys that are on their way to a node
 
 
 def require_machines(where: Where, schemes: Sequence[str], connected: str) -> None:
@@ -112,23 +111,23 @@ def require_machines(where: Where, schemes: Sequence[str], connected: str) -> No
 
 @asynccontextmanager
 async def machines(
-    where: Where | None, offers: Offers, threads: int, memory: float
+    where: Where | None, offers: Offers, model: Checkpoint, threads: int, memory: float
 ) -> AsyncIterator[RayNodeSet | None]:
-    """Opens the nodes for as long as the block lasts, and describes them for each scheme. Yields None without
-    `where`."""
+    """Opens the nodes for as long as the block lasts, and describes them for each scheme. model: the one that
+    they evaluate. Yields None without `where`."""
     if where is None:
         yield None
         return
-    from tacita.resources import threads as all_threads
-    from tacita.server.machines.serving.node_set import RayNodeSet
-    from tacita.server.machines.serving.watcher import ClusterRequest
+    from tacita.server.machines.model import write_model
+    from tacita.server.machines.node_set import RayNodeSet
+    from tacita.server.machines.watcher import ClusterRequest
 
     plans = [offered.plan for offered in offers.named.values()]
-    files = [plan for plan in plans if isinstance(plan, Plan)]
-    request = ClusterRequest(
-        where.address or "", where.nodes or 0, where.cores or 0, threads or all_threads(), _store(files)
-    )
-    nodes = RayNodeSet(request, len(files))
+    files = [offered for offered in offers.named.values() if isinstance(offered.plan, Plan)]
+    for offered in files:
+        write_model(model, offered.folder)
+    store = store_bytes([offered.files for offered in files], where.nodes or 1)
+    nodes = RayNodeSet(ClusterRequest(where, threads, store), len(files))
     await nodes.open()
     try:
         for plan in plans:
@@ -136,12 +135,6 @@ async def machines(
         yield nodes
     finally:
         await nodes.close()
-
-
-def _store(plans: Sequence[Plan]) -> int:
-    """Returns the bytes of a node's store: room for data on its way to and from the node."""
-    sizes = [file_bytes(plan) for plan in plans]
-    return LEAST_STORE + MOVING + 2 * sum(each["request"] + each["response"] for each in sizes)
 
 
 def _words(scheme: str, plan: object, sites: Sequence[Site], memory: float) -> str:

@@ -27,7 +27,7 @@ from tacita.evaluate.session import MEMORY_GB
 from tacita.extras import needing
 from tacita.plans.scheme import BUMBLEBEE, NAMES
 from tacita.resources import GB, raise_descriptors
-from tacita.server.machines.placing import Where, where_of
+from tacita.server.machines.cluster import Where, where_of
 from tacita.two_party.protocol.party import Identity, fingerprint
 
 if TYPE_CHECKING:
@@ -158,14 +158,21 @@ def run(
     logs.start()
     with bound_socket(host, port) as listener:
         settings = replace(_settings(service, threads, sessions), **_callers(service, own, names))
-        offers = _offers(asked, service, asked.load())
-        asyncio.run(_serve(offers, settings, service.where, listener, host, own))
+        model = asked.load()
+        offers = _offers(asked, service, model)
+        asyncio.run(_serve(offers, model, settings, service.where, listener, host, own))
 
 
 async def _serve(
-    offers: Offers, settings: Settings, where: Where | None, listener: socket, host: str, own: Identity | None
+    offers: Offers,
+    model: Checkpoint,
+    settings: Settings,
+    where: Where | None,
+    listener: socket,
+    host: str,
+    own: Identity | None,
 ) -> None:
-    async with machines(where, offers, settings.threads, settings.memory) as nodes:
+    async with machines(where, offers, model, settings.threads, settings.memory) as nodes:
         from tacita.server.core.service import Service
 
         service = Service(offers, settings, nodes)

@@ -56,7 +56,7 @@ def setup_of(spec: WorkerSpec, save_every: float) -> Setup:
     )
 
 
-# Machines beside the service's own, as the service sees them; `tacita.server.machines.serving` has those of
+# Machines beside the service's own, as the service sees them; `tacita.server.machines` has those of
 # Ray.
 
 

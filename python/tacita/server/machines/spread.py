@@ -1,80 +1,226 @@
-"""The client's side of a run over machines: it encrypts, evaluators answer, it decrypts, in order.
+"""The client's side of a run over machines: it encrypts, nodes of a cluster answer, it decrypts, in order.
 
-The secret key stays in this process's folder. A request is encrypted when there is room for it on the way
-(`in_flight`), and its answer is decrypted when it comes back: neither all requests nor all responses are ever
-held at once.
+The nodes are those of a service (`node_set`), and so is the pool that hands out requests, and puts back in
+front what a lost evaluator had: both run in a thread of their own. The secret key stays in this process and
+its folder. A request is encrypted when there is room for it on the way, and its answer is decrypted when it
+comes back: neither all requests nor all responses are ever held at once.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
+import shutil
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections import Counter
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-
-import numpy as np
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
 from tacita.checkpoint import Checkpoint
 from tacita.client.session import Client
-from tacita.errors import InputError
-from tacita.plans import engine
+from tacita.errors import InputError, PeerError, TacitaError
+from tacita.plans import engine, envelope
 from tacita.plans.answers import Answer
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
-from tacita.plans.prices.predict import file_bytes
 from tacita.plans.public_folder import public_of
 from tacita.progress import Progress
-from tacita.schemes.base import AnyPlan, Place, Seconds
-from tacita.server.machines.actors import Actors
-from tacita.server.machines.connect import LEAST_STORE, Cluster, connected
-from tacita.server.machines.evaluator import Bytes, kit_of, weights_of
-from tacita.server.machines.in_flight import DEPTH, in_order, spread
-from tacita.server.machines.placing import (
-    ON_THE_WAY,
-    PIECE,
-    Costs,
-    Forecast,
-    Where,
-    costs_of,
-    link_to,
-    seconds_left,
-)
+from tacita.schemes.base import AnyPlan, Place, Seconds, save
+from tacita.server.child import Child
+from tacita.server.jobs.manager import PoolManager
+from tacita.server.jobs.queue import WORKER, Job, WorkerSpec
+from tacita.server.jobs.worker import Start
+from tacita.server.machines.cluster import Site, Where, require_reachable
+from tacita.server.machines.costs import Costs, Forecast, costs_of, link_to, seconds_left, store_bytes
+from tacita.server.machines.model import WEIGHTS, write_model
+from tacita.server.machines.node_set import RayNodeSet
+from tacita.server.machines.watcher import ClusterRequest
 from tacita.texts.embed import Text
 
 Group = Sequence[Text]  # of one request
+Figures = Mapping[str, float]  # see `server.workers.evaluator.figures`
+T = TypeVar("T")
+DEPTH = 2  # requests held for each evaluator: one runs, one is there when that ends
+RESTARTS = 2  # of an evaluator at one place
+MOST_LOSSES = RESTARTS + 2  # evaluators that one request may take down: more than one place has
+FOLDER, LOG = "machines", "log"
+
+
+class Nodes:
+    """Evaluators of one plan on the nodes of a cluster. Events are (number of a request, its figures), or the
+    error that ends the run. log: the file of what its processes write to standard error."""
+
+    def __init__(self, where: Where, threads: int, store: int, spec: WorkerSpec) -> None:
+        self.log, self.events = spec.root / LOG, SimpleQueue[tuple[int, Figures] | TacitaError]()
+        self._spec, self._loop = spec, asyncio.new_event_loop()
+        self._nodes = RayNodeSet(ClusterRequest(where, threads, store, str(self.log)), 1, retry=True)
+        self._manager = PoolManager([spec], self, waiting=0, attempts=MOST_LOSSES)
+        self._starts, self._given_up, self._answered = Counter[str](), set[str](), 0
+        self._following: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Returns the room for evaluators, now."""
+        return self._nodes.sites
+
+    @property
+    def size(self) -> int:
+        """Returns the number of evaluators that are there or are to come."""
+        return max(0, len(self.sites) - len(self._given_up))
+
+    def open(self) -> None:
+        """Finds the nodes, or starts them. Raises as `RayNodeSet.open`."""
+        self._thread.start()
+        self._call(self._nodes.open())
+
+    def start(self) -> None:
+        """Begins to start an evaluator at every place."""
+        self._call(self._start())
+
+    def submit(self, number: int, key_id: str, keys: Path, folder: Path) -> None:
+        """Queues the request in a folder."""
+        job = Job(str(number), "", *self._spec.name, key_id, keys, folder)
+
+        async def queue() -> None:
+            self._manager.submit(job, resumed=True)
+
+        self._call(queue())
+
+    def event(self, *, wait: bool) -> tuple[int, Figures] | None:
+        """Returns a request that is answered; without `wait`, None for none yet. Raises what ends the run."""
+        try:
+            event = self.events.get(block=wait)
+        except Empty:
+            return None
+        if isinstance(event, TacitaError):
+            raise event
+        return event
+
+    def close(self) -> None:
+        """Ends the evaluators, whatever they do, and the nodes that were started."""
+        self._call(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    # What the pool says of requests, as a `JobListener`.
+
+    def started(self, id: str) -> None:
+        """Ignores that a request is evaluated."""
+
+    def progressed(self, id: str, progress: Progress) -> None:
+        """Ignores a stage."""
+
+    def requeued(self, id: str) -> None:
+        """Ignores that a request goes to another evaluator."""
+
+    def finished(self, id: str, seconds: float, figures: Figures) -> None:
+        """Reports an answer."""
+        self._answered += 1
+        self.events.put((int(id), figures))
+
+    def failed(self, id: str, code: str, detail: str, hint: str) -> None:
+        """Ends the run: no evaluator answers this request."""
+        request = f"request {int(id) + 1}"
+        if code == WORKER:
+            detail = f"{MOST_LOSSES} evaluators were lost at it, the last: {self._reason()}"
+            hint = "do their machines have the memory that `tacita estimate` names?"
+        self.events.put(PeerError(f"{request}: {detail}", hint=hint))
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _start(self) -> None:
+        self._manager.spread({})  # no worker on this machine
+        await self._manager.start()
+        self._following = asyncio.create_task(self._follow())
+
+    async def _follow(self) -> None:
+        """Keeps an evaluator at each place, of those that come and go."""
+        while True:
+            starts = self._nodes.starts()
+            self._given_up &= starts.keys()
+            self._manager.spread({name: partial(self._begin, name, begin) for name, begin in starts.items()})
+            self._require_some()
+            await self._nodes.changed()
+
+    async def _begin(self, name: str, begin: Start, spec: WorkerSpec, save_every: float) -> Child:
+        """Starts an evaluator at a place, where not too many were lost."""
+        self._starts[name] += 1
+        if self._starts[name] > RESTARTS + 1:
+            self._given_up.add(name)
+            self._require_some()
+            await asyncio.Event().wait()  # until the pool ends
+        try:
+            return await begin(spec, save_every)
+        except TacitaError as error:
+            self._write(error)
+            raise
+
+    def _require_some(self) -> None:
+        """Ends the run where no place is left."""
+        if not self.size:
+            what = f"no evaluator is left after {self._answered} answers: {self._reason()}"
+            self.events.put(PeerError(what, hint="start nodes and run it again"))
+
+    def _write(self, error: TacitaError) -> None:
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"event": "lost", "kind": str(error)}) + "\n")
+
+    def _reason(self) -> str:
+        """Returns why an evaluator was lost last, by the log of its worker."""
+        reason = "its node is gone"
+        with suppress(OSError), self.log.open(encoding="utf-8", errors="replace") as lines:
+            for text in lines:
+                with suppress(ValueError):
+                    line = json.loads(text)
+                    if isinstance(line, dict) and line.get("event") == "lost":
+                        reason = str(line.get("kind"))
+        return reason
+
+    async def _end(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        await self._manager.stop()
+        await self._nodes.close()
 
 
 @dataclass
 class Spread:
     """A run that has its machines, and begins with the first answer that is asked for.
 
-    evaluators, nodes: that requests go to. costs: by the plan; link: None on one machine. seconds: of what
-    is done once: keygen. processor: seconds of each evaluation so far, see `Evaluated`.
+    costs: by the plan; link: None on one machine. seconds: of what is done once: keygen. processor: seconds
+    that the cores of its evaluator worked at each request so far.
     """
 
     plan: Plan
     model: Checkpoint
     place: Place
-    cluster: Cluster
+    nodes: Nodes
     costs: Costs
     link: LinkSpeed | None
-    weights: bytes = field(repr=False)
-    stack: ExitStack = field(repr=False)
     seconds: Seconds = field(default_factory=dict)
     processor: list[float] = field(default_factory=list)
 
     @property
     def evaluators(self) -> int:
         """Returns the number of evaluators that there is room for."""
-        return len(self.cluster.sites)
+        return len(self.nodes.sites)
 
     def forecast(self, requests: int, evaluators: int | None = None) -> Forecast:
-        """Returns the forecast for these machines, or for so many evaluators on a node each."""
+        """Returns the forecast for these machines, or for so many evaluators."""
         count = min(requests, self.evaluators) if evaluators is None else evaluators
-        nodes = count if evaluators else min(count, self.cluster.nodes)
-        return self.costs.forecast(requests, count, self.link, nodes)
+        return self.costs.forecast(requests, count, self.link)
 
     def answers(self, groups: Sequence[Group]) -> Iterator[tuple[list[Answer], Seconds]]:
         """Yields the answers of each request and its seconds by step, in the order of the groups. A node that
@@ -86,22 +232,28 @@ class Spread:
 
     def _answers(self, groups: Sequence[Group]) -> Iterator[tuple[int, tuple[list[Answer], Seconds]]]:
         client = self._client()
-        pool = self._actors(len(groups))
+        self.nodes.start()
         steps: list[Seconds] = [{} for _ in groups]
-        began = time.monotonic()
+        began, sent, done = time.monotonic(), 0, 0
         first = self.forecast(len(groups))
         with self.place.bar(f"{len(groups)} requests on {first.evaluators} evaluators") as report:
             report(Progress("start", 0, len(groups), 0.0, first.start + first.evaluate))
-            replies = spread(_requests(client, groups, steps), pool)
-            for done, (number, reply) in enumerate(replies, 1):
-                step = steps[number]
-                answers = _decrypt(client, reply.response, groups[number], step)
-                step["evaluate"] = reply.seconds
-                self.processor.append(reply.processor)
-                each = sum(one.get("evaluate", 0.0) for one in steps) / done
-                remaining = seconds_left(len(groups), done, pool.size, each)  # of evaluators that are left
-                report(Progress("done", done, len(groups), time.monotonic() - began, remaining))
-                yield number, (answers, step)
+            while done < len(groups):
+                if room := sent < len(groups) and sent - done < DEPTH * max(self.nodes.size, 1):
+                    self._send(client, sent, groups[sent], steps[sent])
+                    sent += 1
+                while (event := self.nodes.event(wait=not room)) is not None:
+                    number, figures = event
+                    done += 1
+                    step = steps[number]
+                    step["evaluate"] = figures["evaluate_seconds"]
+                    self.processor.append(figures["processor_seconds"])
+                    each = sum(one.get("evaluate", 0.0) for one in steps) / done
+                    remaining = seconds_left(len(groups), done, self.nodes.size, each)
+                    report(Progress("done", done, len(groups), time.monotonic() - began, remaining))
+                    yield number, (self._decrypt(client, number, groups[number], step), step)
+                    if not room:
+                        break
 
     def _client(self) -> Client:
         """Returns the client with keys: those of its folder where they may stay, else new ones."""
@@ -116,62 +268,89 @@ class Spread:
             self.seconds["keygen"] = time.monotonic() - began
         return client
 
-    def _actors(self, requests: int) -> Actors:
-        place, cluster = self.place, self.cluster
-        insecure, folder = place.allow_insecure, cluster.folder
-        kit = kit_of(self.plan, self.model, place.memory, allow_insecure=insecure, folder=folder)
-        keys = np.asarray(np.memmap(Workdir(place.folder).evaluation_keys, np.uint8, "r"))
-        weights = np.frombuffer(self.weights, np.uint8)
-        pool = Actors(cluster.ray, cluster.sites[:requests], kit, keys, weights)
-        self.stack.callback(pool.close, files=not folder)
-        return pool
+    def _send(self, client: Client, number: int, texts: Group, step: Seconds) -> None:
+        """Encrypts a request and queues it."""
+        began = time.monotonic()
+        request = client.encrypt_batch(texts)
+        step["encrypt"] = time.monotonic() - began
+        job = self._job(number)
+        job.path.mkdir(parents=True)
+        shutil.copyfile(request, job.request)
+        key_id = envelope.key_of(request, "request")
+        self.nodes.submit(number, key_id, client.work.evaluation_keys, job.path)
+
+    def _decrypt(self, client: Client, number: int, texts: Group, step: Seconds) -> list[Answer]:
+        began, job = time.monotonic(), self._job(number)
+        job.response.replace(client.work.response)
+        answers = client.decrypt_batch(texts=texts)
+        shutil.rmtree(job.path)
+        step["decrypt"] = time.monotonic() - began
+        return answers
+
+    def _job(self, number: int) -> Workdir:
+        return Workdir(self.place.folder / FOLDER / str(number))
 
 
 @contextmanager
 def spreading(
     plan: AnyPlan, model: Checkpoint, place: Place, where: Where, *, link: LinkSpeed | None = None
 ) -> Iterator[Spread]:
-    """Connects to machines for a plan and its model; nothing runs there yet. place: the client's, with the
+    """Yields a run over machines, which end with it where it started them. place: its folder is the client's;
     memory of each evaluator and, of machines started here, their cores. link: between client and nodes
     (default: a LAN).
 
     Raises InputError for a plan of two parties and where Ray is not installed, PlanError for parameters below
-    128 bits unless the place allows them, PeerError: see `connected`.
+    128 bits unless the place allows them, PeerError: see `RayNodeSet.open`.
     """
     if not isinstance(plan, Plan):
         raise InputError(
             f"--ray: {plan.scheme} answers over a connection", hint="--scheme thor, leaf, arion or moai"
         )
     engine.require_secure(plan.parameters, allow_insecure=place.allow_insecure)
-    weights = weights_of(model)
-    store = _store_bytes(plan, len(weights), where.nodes or 1)
-    with connected(where, threads=place.threads, store=store) as cluster, ExitStack() as stack:
-        costs = costs_of(plan, len(weights), min(site.cores for site in cluster.sites), place.memory)
-        between = link_to(link, local=where.local)
-        yield Spread(plan, model, place, cluster, costs, between, weights, stack)
+    require_reachable(where)
+    root = place.folder / FOLDER
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(mode=0o700)
+    save(plan, Workdir(root).plan)
+    write_model(model, root)
+    spec = _spec(plan, model, place, root)
+    nodes = Nodes(where, place.threads, store_bytes([plan], where.nodes or 1), spec)
+    weights = (root / WEIGHTS).stat().st_size
+    with _quiet():
+        try:
+            nodes.open()
+            costs = costs_of(plan, weights, min(site.cores for site in nodes.sites), place.memory)
+            yield Spread(plan, model, place, nodes, costs, link_to(link, local=where.local))
+        finally:
+            nodes.close()
+            shutil.rmtree(root, ignore_errors=True)
 
 
-def _store_bytes(plan: Plan, weights: int, nodes: int) -> int:
-    """Returns the bytes that the driver's node must store: weights, and what is on its way: pieces of keys,
-    then requests and responses."""
-    sizes = file_bytes(plan)
-    moving = DEPTH * nodes * (sizes["request"] + sizes["response"])
-    return LEAST_STORE + weights + ON_THE_WAY * PIECE + moving
+def _spec(plan: Plan, model: Checkpoint, place: Place, root: Path) -> WorkerSpec:
+    memory, insecure = place.memory, place.allow_insecure
+    return WorkerSpec(model.name, plan.scheme, root, root, root, 0, memory, insecure, model.sha256)
 
 
-def _requests(client: Client, groups: Sequence[Group], steps: Sequence[Seconds]) -> Iterator[Bytes]:
-    """Yields the bytes of each request, encrypted when it is needed."""
-    for texts, step in zip(groups, steps, strict=True):
-        began = time.monotonic()
-        path = client.encrypt_batch(texts)
-        step["encrypt"] = time.monotonic() - began
-        yield np.fromfile(path, np.uint8)
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps what a service logs of its workers from this terminal: a loss costs time alone."""
+    log = logging.getLogger("tacita.server")
+    handler, before = logging.NullHandler(), log.propagate
+    log.addHandler(handler)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.propagate = before
+        log.removeHandler(handler)
 
 
-def _decrypt(client: Client, response: Bytes, texts: Group, step: Seconds) -> list[Answer]:
-    began = time.monotonic()
-    path: Path = client.work.response
-    response.tofile(path)
-    answers = client.decrypt_batch(texts=texts)
-    step["decrypt"] = time.monotonic() - began
-    return answers
+def in_order(numbered: Iterable[tuple[int, T]]) -> Iterator[T]:
+    """Yields the values of (number from 0, value) pairs by their numbers, each as soon as it can be."""
+    early: dict[int, T] = {}
+    due = 0
+    for number, value in numbered:
+        early[number] = value
+        while due in early:
+            yield early.pop(due)
+            due += 1

@@ -93,14 +93,22 @@ SPILL_WRITTEN = "spill_written_gb"
 
 
 def figures(
-    usage: Usage, passed: Sequence[Progress], *, keys_loaded: bool, keys_seconds: float, evaluate: float
+    usage: Usage,
+    passed: Sequence[Progress],
+    *,
+    keys_loaded: bool,
+    keys_seconds: float,
+    evaluate: float,
+    processor: float,
 ) -> dict[str, float]:
-    """Returns what an evaluation took, by name. Seconds: evaluate_seconds, keys_seconds (0 where the keys
-    were in memory, keys_loaded then 0), and stage_seconds.NAME of each stage of this run, bootstraps
-    included. resumed_stages: that an earlier run had finished. GB: ciphertext_gb in memory, spilled_gb on
-    disk at most, spill_written_gb, spill_read_gb, peak_memory_gb of the process so far."""
+    """Returns what an evaluation took, by name. Seconds: evaluate_seconds; processor_seconds, which cores
+    worked, and other work on the machine does not lengthen; keys_seconds (0 where the keys were in memory,
+    keys_loaded then 0); and stage_seconds.NAME of each stage of this run, bootstraps included.
+    resumed_stages: that an earlier run had finished. GB: ciphertext_gb in memory, spilled_gb on disk at most,
+    spill_written_gb, spill_read_gb, peak_memory_gb of the process so far."""
     return {
         "evaluate_seconds": evaluate,
+        "processor_seconds": processor,
         "keys_seconds": keys_seconds,
         "keys_loaded": float(keys_loaded),
         "resumed_stages": float(usage.resumed),
@@ -191,7 +199,7 @@ class _Run:
         began = time.monotonic()
         folder, keys = self._files()
         loaded = self.evaluator.keys.provide(self.job.key_id, keys)
-        there = time.monotonic()
+        there, worked = time.monotonic(), time.process_time()
         usage = self.evaluator.standing.evaluate(folder, self._pass, self._notice).usage
         return figures(
             usage,
@@ -199,6 +207,7 @@ class _Run:
             keys_loaded=loaded,
             keys_seconds=there - began if loaded else 0.0,
             evaluate=time.monotonic() - there,
+            processor=time.process_time() - worked,
         )
 
     def _files(self) -> tuple[Path, Path]:

@@ -1,7 +1,9 @@
-"""A worker of the service that evaluates nothing itself: it hands jobs on to an actor on a node.
+"""A worker that evaluates nothing itself: it hands jobs on to an actor on a node.
 
-Keys are sent to the node when the first job under them comes, in pieces, and stay in its memory as long as
-there is room. A node that is lost ends this process: the service then does what it does when a worker dies.
+Weights are sent to the node at the start, keys when the first job under them comes, both in pieces: a node
+then needs room for a few of these in Ray's store, where a whole file (2 GB of keys at full size) would stay
+there beside the evaluator's own copy in memory. A node that is lost ends this process: the pool then does
+what it does when a worker dies.
 """
 
 from __future__ import annotations
@@ -18,15 +20,16 @@ import numpy as np
 
 from tacita.errors import FileError, PeerError, TacitaError
 from tacita.plans.files import Workdir, replacing
-from tacita.server.child import decode
+from tacita.plans.plan import Plan
+from tacita.server.child import Unable, decode
 from tacita.server.jobs.queue import REFUSED, RESOURCES
-from tacita.server.machines.evaluator import Bytes, kit_of, weights_of
-from tacita.server.machines.evaluator import Failed as Refused
-from tacita.server.machines.placing import ON_THE_WAY, PIECE
-from tacita.server.machines.serving.node import Node
-from tacita.server.workers.evaluator import EndedError, Report, loaded, source_of
+from tacita.server.machines.model import MODEL, WEIGHTS
+from tacita.server.machines.node import Bytes, Kit, Node
+from tacita.server.workers.evaluator import EndedError, Report, source_of
 from tacita.server.workers.messages import Done, Evaluate, Failed, Log, Passed, Reply, Setup, Stopped
 
+PIECE = 16 << 20  # bytes of a file that are sent at once
+ON_THE_WAY = 2  # pieces
 WATCH = "watch"  # Ray's group of calls that are answered while the node evaluates
 
 
@@ -38,31 +41,39 @@ class LostError(Exception):
 class ActorSite:
     """Where an actor is. node: Ray's name of it. cores: that it computes with; share: of them that it
     reserves from Ray, where other plans have actors there. folder: for its files; empty for the node's own
-    place."""
+    place. retry: whether a job that fails for want of memory or disk, or by a defect, counts as the loss of
+    the node, so that another one takes it. log: a file for this process's log; empty for the server's."""
 
     address: str
     node: str
     cores: int
     share: float
     folder: str
+    retry: bool = False
+    log: str = ""
 
 
 class Forward:
-    """Answers jobs by an actor, one after the other. actor: Ray's handle of a `Node` that is prepared."""
+    """Answers jobs by an actor, one after the other. actor: Ray's handle of a `Node` that is prepared. retry:
+    as of `ActorSite`."""
 
-    def __init__(self, ray: Any, actor: Any, log: Log) -> None:
-        self._ray, self._actor, self._log = ray, actor, log
+    def __init__(self, ray: Any, actor: Any, log: Log, *, retry: bool = False) -> None:
+        self._ray, self._actor, self._log, self._retry = ray, actor, log, retry
         self._resident = 0
 
     def answer(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
         """Evaluates a job on the node, as `loop.Answering` says. Raises LostError."""
         try:
-            return self._evaluate_or_stop(job, report)
+            answer = self._evaluate_or_stop(job, report)
         except TacitaError as error:
             return Failed(job.id, REFUSED, str(error), error.hint, self._resident)
         except self._ray.exceptions.RayError as error:
             self._log("lost", job=job.id, kind=type(error).__name__)
             raise LostError from error
+        if self._retry and isinstance(answer, Failed) and answer.code != REFUSED:
+            self._log("lost", job=job.id, kind=f"{answer.detail} ({answer.hint})")
+            raise LostError
+        return answer
 
     def _evaluate_or_stop(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
         """Evaluates a job unless `report` ends it: then the node may be at its stage yet, and takes the next
@@ -81,7 +92,7 @@ class Forward:
         done = self._actor.evaluate.remote(job.id, job.key_id, mark, request)
         self._watch(job.id, done, report)
         text, response = self._ray.get(done)
-        message = decode(Reply, text[:-1])
+        message = decode(Reply, text)
         if not isinstance(message, Done | Failed | Stopped):
             raise PeerError(f"a node says {message.tag} at the end of a job", hint="use one release")
         self._resident = message.resident
@@ -94,12 +105,7 @@ class Forward:
         """Sends the keys, unless the node has them. Returns why it cannot keep them, or nothing."""
         if self._ray.get(self._actor.holds.remote(job.key_id, mark)):
             return ""
-        answers = deque[Any]()
-        for begin, piece in _pieces(Path(job.keys)):
-            if len(answers) == ON_THE_WAY and (why := str(self._ray.get(answers.popleft()))):
-                return why
-            answers.append(self._actor.take.remote(mark, begin, piece))
-        return next(filter(None, map(str, self._ray.get(list(answers)))), "")
+        return send(self._ray, self._actor, Path(job.keys), mark)
 
     def _watch(self, id: str, done: Any, report: Report) -> None:
         """Reports the stages until the job is over. Raises what `report` raises."""
@@ -108,27 +114,47 @@ class Forward:
             messages = self._actor.passed.options(concurrency_group=WATCH).remote(id, count)
             ready, _ = self._ray.wait([done, messages], num_returns=1)
             over = done in ready
-            for message in (decode(Reply, text[:-1]) for text in self._ray.get(messages)):
-                count += 1
+            for text in self._ray.get(messages):
+                message, count = decode(Reply, text), count + 1
                 if isinstance(message, Passed):
                     report(message.progress)
 
 
 def open_forward(ray: Any, site: ActorSite, setup: Setup, log: Log) -> Forward:
-    """Loads model and plan here, and has an actor at the site build its circuit. Raises TacitaError for what
-    cannot be served there."""
-    plan, model = loaded(setup)
-    insecure = setup.allow_insecure
-    kit = kit_of(plan, model, setup.memory, allow_insecure=insecure, folder=site.folder)
-    weights = np.frombuffer(weights_of(model), np.uint8)
+    """Has an actor at the site build the circuit of the plan and the model (`model.write_model`) in the
+    plan's folder. Raises TacitaError for what cannot be served there."""
     actor = _actor(ray, site)
     try:
-        refused = ray.get(actor.prepare.remote(kit, ray.put(weights), setup.scheme))
+        refused = prepare(ray, actor, setup, site.folder)
     except ray.exceptions.RayError as error:
         raise PeerError(f"node {site.node[:12]}: {type(error).__name__}", hint="does it run?") from error
-    if isinstance(refused, Refused):
-        raise PeerError(f"node {site.node[:12]}: {refused.why}", hint=refused.hint)
-    return Forward(ray, actor, log)
+    if refused:
+        raise PeerError(f"node {site.node[:12]}: {refused.error}", hint=refused.hint)
+    return Forward(ray, actor, log, retry=site.retry)
+
+
+def prepare(ray: Any, actor: Any, setup: Setup, folder: str) -> Unable | None:
+    """Sends plan and model to an actor, which builds the circuit. Returns why it cannot. Raises TacitaError
+    for files that are not there."""
+    here = Path(setup.plan)
+    plan, model = Plan.load(Workdir(here).plan), (here / MODEL).read_text(encoding="utf-8")
+    memory, insecure = setup.memory, setup.allow_insecure
+    kit = Kit(plan.to_text(), plan.salt, setup.scheme, model, memory, insecure, folder)
+    if refused := ray.get(actor.open.remote(kit)):
+        return refused  # type: ignore[no-any-return]
+    if why := send(ray, actor, here / WEIGHTS, WEIGHTS):
+        return Unable(f"a node cannot keep weights: {why}", "make room on its disk")
+    return ray.get(actor.build.remote(kit))  # type: ignore[no-any-return]
+
+
+def send(ray: Any, actor: Any, path: Path, name: str) -> str:
+    """Sends a file to an actor under a name. Returns why it cannot be kept there, or nothing."""
+    answers = deque[Any]()
+    for begin, piece in _pieces(path):
+        if len(answers) == ON_THE_WAY and (why := str(ray.get(answers.popleft()))):
+            return why
+        answers.append(actor.take.remote(name, begin, piece))
+    return next(filter(None, map(str, ray.get(list(answers)))), "")
 
 
 def mark_of(path: Path) -> str:
@@ -159,4 +185,4 @@ def _pieces(path: Path) -> Iterator[tuple[int, Bytes]]:
                 yield begin, piece
                 begin += piece.size
     except OSError as error:
-        raise FileError("evaluation.keys: they cannot be read", hint="upload them again") from error
+        raise FileError(f"{path.name}: they cannot be read", hint="upload them again") from error

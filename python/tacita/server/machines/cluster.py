@@ -2,20 +2,28 @@
 
 Ray is a programme that runs what it is sent, so a cluster of ours listens on this machine alone, sends nobody
 statistics, and has no dashboard. The one at an address is the user's; whoever reaches its ports commands it.
+`connected` and `member` are for processes of their own, which do nothing else: what they set stays set.
+
+>>> where_of("local", nodes=2)
+Where(address=None, nodes=2, cores=None)
+>>> where_of("10.0.0.5:6379").address
+'10.0.0.5:6379'
+>>> where_of("ray://10.0.0.5:10001")
+Traceback (most recent call last):
+tacita.errors.InputError: --ray 'ray://10.0.0.5:10001': neither local nor HOST:PORT
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import shutil
-import signal
 import socket
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -26,7 +34,6 @@ from tacita.errors import InputError, PeerError
 from tacita.extras import how_to_install
 from tacita.resources import available_memory
 from tacita.resources import threads as all_threads
-from tacita.server.machines.placing import HINT, Where
 
 LOOPBACK = "127.0.0.1"
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -34,6 +41,42 @@ ANSWERING = 5.0  # seconds for a connection
 LEAST_STORE = 100 << 20  # bytes; Ray takes no store under 75 MB
 SHORT = "/tmp"  # Ray's sockets lie some 75 characters below, and no name of one may have more than 107
 SHARE = 0.3  # of free memory for all stores of one machine, as Ray itself takes
+
+
+LOCAL = "local"
+ADDRESS = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}")
+HINT = (
+    "local, or the HOST:PORT that `ray start --head` printed, on a machine that has joined with `ray start`"
+)
+MOST_NODES = 1024
+
+
+@dataclass(frozen=True)
+class Where:
+    """The machines of a run. address: HOST:PORT of a cluster that runs; None for one that is started on this
+    machine and ended with the run. nodes: to start here, or to use there at most. cores: of one evaluator;
+    None for all of a node, or for one each where `nodes` are started here."""
+
+    address: str | None
+    nodes: int | None = None
+    cores: int | None = None
+
+    @property
+    def local(self) -> bool:
+        """Returns whether the machines are this one."""
+        return self.address is None
+
+
+def where_of(place: str, nodes: int | None = None, cores: int | None = None) -> Where:
+    """Checks what the user says. Raises InputError."""
+    for name, value in (("nodes", nodes), ("cores", cores)):
+        if value is not None and not 1 <= value <= MOST_NODES:
+            raise InputError(f"--ray: {value} {name}", hint=f"1 to {MOST_NODES}")
+    if place == LOCAL:
+        return Where(None, nodes, cores)
+    if not ADDRESS.fullmatch(place):
+        raise InputError(f"--ray {place!r:.80}: neither {LOCAL} nor HOST:PORT", hint=HINT)
+    return Where(place, nodes, cores)
 
 
 @dataclass(frozen=True)
@@ -46,62 +89,42 @@ class Site:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Ray cluster that this process is connected to. ray: the module. folder: for the evaluators' files;
-    empty where nodes have their own. address: HOST:PORT of the cluster."""
+    """A Ray cluster that this process is connected to. ray: the module. address: HOST:PORT of the cluster.
+    folder: for the evaluators' files, and token: that commands the cluster; both empty where nodes are not
+    ours."""
 
     ray: Any
-    sites: tuple[Site, ...]
+    address: str
     folder: str = ""
-    address: str = ""
-
-    @property
-    def nodes(self) -> int:
-        """Returns the number of nodes with room."""
-        return len({site.node for site in self.sites})
-
-
-def imported() -> Any:
-    """Returns Ray's module. Raises InputError where it is not installed, or this process uses it already."""
-    try:
-        ray: Any = import_module("ray")
-    except ImportError as error:
-        raise _missing() from error
-    if ray.is_initialized():
-        raise InputError("--ray: this process is connected to Ray already", hint="ray.shutdown() first")
-    return ray
-
-
-def _missing() -> InputError:
-    return InputError("--ray: Ray is not installed", hint=how_to_install("ray"))
+    token: str = ""
 
 
 @contextmanager
-def connected(where: Where, *, threads: int = 0, store: int = LEAST_STORE) -> Iterator[Cluster]:
-    """Connects to a cluster with room for evaluators, which is started where it is local. threads: cores of
-    this machine (0: all). store: bytes of Ray's object store on each node that is started here; what does not
-    fit, Ray spills to disk.
+def connected(where: Where, *, threads: int, store: int) -> Iterator[Cluster]:
+    """Connects to a cluster, which is started where it is local. threads: cores of this machine for it (0:
+    all). store: bytes of Ray's object store on each node that is started here; what does not fit, Ray spills
+    to disk.
 
-    Cost: a local cluster starts in 5 s. Raises InputError, PeerError where no cluster answers or no node has
-    enough cores.
+    Cost: a local cluster starts in 5 s. Raises InputError where Ray is not installed, PeerError where no
+    cluster answers.
     """
-    ray = imported()
-    with _environment(QUIET), _handler():
-        if where.local:
-            with _start_nodes(where, threads or all_threads(), store) as (address, folder):
-                yield from _join(ray, where, address, folder)
-        else:
-            _require_somebody(str(where.address))
-            yield from _join(ray, where, str(where.address), "")
+    ray = _imported()
+    if where.address is not None:
+        _require_somebody(where.address)
+        with _session(ray, where.address):
+            yield Cluster(ray, where.address)
+        return
+    with _start_nodes(ray, where, threads, store) as cluster, _session(ray, cluster.address):
+        yield cluster
 
 
 @contextmanager
 def member(address: str) -> Iterator[Any]:
     """Yields Ray's module, connected to a known cluster. Raises InputError, PeerError as `connected`."""
-    ray = imported()
-    with _environment(QUIET), _handler(), ExitStack() as stack:
-        if address.startswith(f"{LOOPBACK}:"):
-            stack.enter_context(_loopback())
-        stack.enter_context(_session(ray, address))
+    ray = _imported()
+    if address.startswith(f"{LOOPBACK}:"):
+        _use_loopback()
+    with _session(ray, address):
         yield ray
 
 
@@ -113,9 +136,16 @@ def require_reachable(where: Where) -> None:
         _require_somebody(where.address)
 
 
-def _join(ray: Any, where: Where, address: str, folder: str) -> Iterator[Cluster]:
-    with _session(ray, address):
-        yield Cluster(ray, sites_of(where, ray.nodes()), folder, address)
+def _imported() -> Any:
+    os.environ.update(QUIET)
+    try:
+        return import_module("ray")
+    except ImportError as error:
+        raise _missing() from error
+
+
+def _missing() -> InputError:
+    return InputError("--ray: Ray is not installed", hint=how_to_install("ray"))
 
 
 @contextmanager
@@ -158,10 +188,10 @@ def _split(count: int, cores: int | None) -> list[int]:
 
 
 @contextmanager
-def _start_nodes(where: Where, threads: int, store: int) -> Iterator[tuple[str, str]]:
-    """Starts nodes on this machine, each with a store of its own. Yields (address, folder)."""
+def _start_nodes(ray: Any, where: Where, threads: int, store: int) -> Iterator[Cluster]:
+    """Starts nodes on this machine, each with a store of its own."""
     count = where.nodes or 1
-    cores = (where.cores or 1) if where.nodes else threads
+    cores = (where.cores or 1) if where.nodes else threads or all_threads()
     free = available_memory()
     most = store if free is None else min(store, int(SHARE * free) // count)
     own: dict[str, Any] = {
@@ -170,86 +200,39 @@ def _start_nodes(where: Where, threads: int, store: int) -> Iterator[tuple[str, 
         "node_ip_address": LOOPBACK,
     }
     folder = tempfile.mkdtemp(prefix="tacita-ray-", dir=SHORT if os.path.isdir(SHORT) else None)
+    token = secrets.token_hex(32)  # who has not got it, such as another user here, cannot command the nodes
+    os.environ.update(with_token(token) | {"RAY_TMPDIR": folder})
+    _read_token()
+    _use_loopback()
+    logging.getLogger("ray").setLevel(logging.CRITICAL)  # its lines about its start are no user's concern
     nodes = import_module("ray.cluster_utils").Cluster(shutdown_at_exit=True)
     try:
-        with _environment({"RAY_TMPDIR": folder}), _token(), _loopback(), _quiet_log():
-            for _ in range(count):
-                nodes.add_node(**own, include_dashboard=False, include_log_monitor=False)
-            yield nodes.address, folder
+        for _ in range(count):
+            nodes.add_node(**own, include_dashboard=False, include_log_monitor=False)
+        yield Cluster(ray, nodes.address, folder, token)
     finally:
         nodes.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@contextmanager
-def _token() -> Iterator[None]:
-    """Makes a fresh token for the nodes that start inside: who has not got it, such as another user of this
-    machine, cannot command them."""
-    try:
-        with _environment({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}):
-            _reread()
-            yield
-    finally:
-        _reread()
+def with_token(token: str) -> dict[str, str]:
+    """Returns the variables by which a process commands the cluster of this token; none without one."""
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token} if token else {}
 
 
-def _reread() -> None:
-    """Has Ray look at the environment again, which it did when it was imported."""
+def _read_token() -> None:
+    """Has Ray read the token from the environment, at which it looked when it was imported."""
     compiled: Any = import_module("ray._raylet")
     if hasattr(compiled, "AuthenticationTokenLoader"):  # else a release before tokens
         compiled.Config.initialize("")
         compiled.AuthenticationTokenLoader.instance().reset_cache()
 
 
-@contextmanager
-def _loopback() -> Iterator[None]:
+def _use_loopback() -> None:
     """Has nodes on this machine find each other at the loopback address, not at the machine's own: where Ray
     has no clusters, as on macOS, it does so by itself."""
     constants: Any = import_module("ray._private.ray_constants")
-    before = constants.ENABLE_RAY_CLUSTER
     constants.ENABLE_RAY_CLUSTER = False
-    try:
-        yield
-    finally:
-        constants.ENABLE_RAY_CLUSTER = before
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Sets these variables for Ray's processes that start inside, and restores what was there before."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
-def _handler() -> Iterator[None]:
-    """Restores the handler of SIGTERM, for which Ray sets its own and leaves it."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if before is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _quiet_log() -> Iterator[None]:
-    """Silences Ray's own lines about its start, which are no user's concern."""
-    log = logging.getLogger("ray")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
 
 
 def _line(error: Exception) -> str:

@@ -1,0 +1,217 @@
+"""An evaluator on a node: jobs of one plan, under keys of many clients, which stay in memory.
+
+It is an ordinary object, which Ray makes on its node and `forward` calls. What passes is bytes, texts and
+numbers; what a worker on the server's own machine would say, it says in the same lines. It holds what any
+server of ours holds (docs/threat-model.md): public keys, ciphertexts and weights; no secret key, and no text.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tacita.errors import TacitaError
+from tacita.evaluate.standing import Standing
+from tacita.plans.files import Workdir
+from tacita.plans.plan import parse
+from tacita.progress import Progress
+from tacita.server.child import Unable, encode
+from tacita.server.machines.model import WEIGHTS, parse_model
+from tacita.server.workers.evaluator import EndedError, JobEvaluator, Keys
+from tacita.server.workers.messages import Done, Evaluate, Log, Passed
+from tacita.version import __version__
+
+Bytes = npt.NDArray[np.uint8]  # which Ray's store hands out without a copy
+WAITING = 10.0  # seconds after which `passed` returns with nothing
+JOB = "job"  # the folder of the one job
+PREFIX, LOCK = "tacita-evaluator-", "lock"
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What an evaluator is told beside weights. plan: text; salt: of its commitment. model: text, see
+    `model`. memory: GB. folder: below which it works; empty for the machine's own place for such files."""
+
+    plan: str
+    salt: str
+    scheme: str
+    model: str
+    memory: float
+    allow_insecure: bool
+    folder: str = ""
+    version: str = __version__
+
+
+class Node:
+    """An evaluator on so many cores. `open` comes first, then `take` with the pieces of the weights, then
+    `build`; after them all but `passed` and `stop` are called one by one.
+
+    Errors of ours are returned as `Unable`, not raised: that is plain data.
+    """
+
+    def __init__(self, cores: int) -> None:
+        self._cores = cores
+        self._evaluator: JobEvaluator | None = None
+        self._held: Held | None = None
+        self._running, self._over, self._stopped = "", False, ""
+        self._messages, self._changed = list[bytes](), threading.Condition()
+
+    def open(self, kit: Kit) -> Unable | None:
+        """Makes a folder. Refuses a client of another release."""
+        if kit.version != __version__:
+            return Unable(
+                f"the node has release {__version__}, the client {kit.version}", "install one release"
+            )
+        self._held = own_folder(Path(kit.folder or tempfile.gettempdir()))
+        return None
+
+    def build(self, kit: Kit) -> Unable | None:
+        """Reads the weights, which have been taken, and builds the circuit. Cost: seconds."""
+        path = self._path(WEIGHTS)
+        try:
+            model = parse_model(kit.model, path.read_bytes())
+            plan = parse(kit.plan, "the client's plan", kit.salt)
+            standing = Standing(
+                plan,
+                model,
+                path.parent,
+                threads=self._cores,
+                memory=kit.memory,
+                resume=False,  # what is lost with this machine is evaluated on another one
+                allow_insecure=kit.allow_insecure,
+            )
+        except TacitaError as error:
+            self.close()
+            return Unable.of(error)
+        path.unlink()
+        keys = Keys(standing.ring, source=lambda path: path.name, read=Path.unlink)
+        self._evaluator = JobEvaluator(standing, keys, Log(model.name, kit.scheme))
+        return None
+
+    def holds(self, key_id: str, mark: str) -> bool:
+        """Returns whether a client's keys are in memory. mark: of the file that they must be from."""
+        return self._ready.keys.holds(key_id, mark)
+
+    def take(self, name: str, begin: int, piece: Bytes) -> str:
+        """Writes a piece of a file of weights or keys, from this byte on; the first one begins it anew.
+        Returns why it cannot be kept, or nothing; the file is then removed."""
+        path = self._path(name)
+        try:
+            with path.open("wb" if begin == 0 else "r+b") as file:
+                file.seek(begin)
+                file.write(piece.data)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            return str(error.strerror)
+        return ""
+
+    def evaluate(self, id: str, key_id: str, mark: str, request: Bytes) -> tuple[bytes, Bytes | None]:
+        """Returns (the worker's last message about the job, response). Cost: an evaluation; the first under
+        these keys reads them, too."""
+        folder = Workdir(self._path(JOB))
+        shutil.rmtree(folder.path, ignore_errors=True)  # of a job that was broken off
+        try:
+            folder.path.mkdir()
+            request.tofile(folder.request)
+            self._begin(id)
+            job = Evaluate(id, key_id, str(self._path(mark)), str(folder.path))
+            answer = self._ready.answer(job, self._report)
+            response = np.fromfile(folder.response, np.uint8) if isinstance(answer, Done) else None
+            return encode(answer), response
+        finally:
+            self._end()
+            self._path(mark).unlink(missing_ok=True)
+            shutil.rmtree(folder.path, ignore_errors=True)
+
+    def passed(self, id: str, seen: int) -> list[bytes]:
+        """Returns the stages of a job, as lines, after those that were seen: returns when there are any, when
+        the job is over, or after WAITING seconds."""
+
+        def news() -> bool:
+            return self._running == id and (self._over or len(self._messages) > seen)
+
+        with self._changed:
+            return self._messages[seen:] if self._changed.wait_for(news, WAITING) else []
+
+    def stop(self, id: str) -> None:
+        """Ends the job before its next stage."""
+        self._stopped = id
+
+    def close(self) -> None:
+        """Removes its folder."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+    @property
+    def _ready(self) -> JobEvaluator:
+        assert self._evaluator is not None  # who calls waits for `build`
+        return self._evaluator
+
+    def _path(self, name: str) -> Path:
+        assert self._held is not None  # who calls waits for `open`
+        return self._held.path / name
+
+    def _begin(self, id: str) -> None:
+        with self._changed:
+            self._running, self._over, self._stopped, self._messages = id, False, "", []
+
+    def _end(self) -> None:
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def _report(self, now: Progress) -> None:
+        if self._stopped == self._running:
+            raise EndedError
+        with self._changed:
+            self._messages.append(encode(Passed(self._running, now)))
+            self._changed.notify_all()
+
+
+@dataclass(frozen=True)
+class Held:
+    """A folder of one evaluator's own. lock: open, on a file in it, as long as the evaluator lives."""
+
+    lock: int
+    path: Path
+
+    def close(self) -> None:
+        """Removes the folder and gives up its lock."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self.lock)
+
+
+def own_folder(below: Path) -> Held:
+    """Makes a new folder. Removes those of evaluators that were killed: whoever lives holds its lock."""
+    for folder in below.glob(f"{PREFIX}*"):
+        if (lock := _lock_folder(folder)) is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+    new = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=below))
+    (new / LOCK).touch(mode=0o600)
+    lock = _lock_folder(new)
+    assert lock is not None  # nobody looks for its name yet
+    return Held(lock, new.rename(below / new.name.removeprefix(".")))
+
+
+def _lock_folder(folder: Path) -> int | None:
+    """Locks the folder's file. Returns the descriptor, None where somebody has it or there is none."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return None
+    return lock

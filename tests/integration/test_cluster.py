@@ -165,7 +165,7 @@ def test_a_node_that_dies_in_the_middle_changes_no_byte(asked: Asked, mark: str,
                 killed = second_raylet(mark)
                 for pid in (*children(killed), killed):
                     os.kill(pid, signal.SIGKILL)
-        assert killed and nodes.size == 1 and '"lost"' in nodes.log.read_text()
+        assert killed and '"lost"' in nodes.log.read_text()
     for number in range(count):
         response = (tmp_path / str(number) / "response.ct").read_bytes()
         assert response == asked.responses[number % len(TEXTS)]

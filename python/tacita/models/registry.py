@@ -1,6 +1,6 @@
 """Which model a configuration belongs to: the one list of families.
 
-A new family is one file beside this one and one row here.
+A new family is one file beside this one, or a `Variant` of BERT, and one row here.
 """
 
 from __future__ import annotations
@@ -16,21 +16,9 @@ from tacita.blocks.base import Attention, Blocks, T
 from tacita.blocks.sequence import Latest
 from tacita.blocks.shapes import Node, Shapes
 from tacita.errors import CheckpointError
-from tacita.models import (
-    albert,
-    bert,
-    distilbert,
-    electra,
-    gpt2,
-    llama,
-    modernbert,
-    mpnet,
-    nanoguard,
-    roberta,
-    vit,
-)
+from tacita.models import bert, gpt2, llama, modernbert, nanoguard, variants, vit
 from tacita.models.base import Config as Config
-from tacita.models.shared.layers import MODEL
+from tacita.models.shared.layers import FILL, MODEL, WITHOUT_POOLER, architectures
 from tacita.texts.embedding import table_shapes
 
 A = TypeVar("A")  # an interpreter's answer
@@ -44,8 +32,8 @@ REFUSED["deberta"] = REFUSED["deberta-v2"]
 
 @dataclass(frozen=True)
 class Family:
-    """A family of models. config: its type, with the fields of `models.base`. module: the file with `read`,
-    `names`, `forward`, `front`, `check` and `classifier_pooling`.
+    """A family of models. config: its type, with the fields of `models.base`. module: the file, or the
+    variant of BERT, with `read`, `names`, `forward`, `front`, `check` and `classifier_pooling`.
 
     options: names that a field of the configuration may have. architectures: what config.json says -> head
     (`models.shared.layers`). model_types: what it says where it names no architecture.
@@ -65,11 +53,35 @@ class Family:
 
 FAMILIES: dict[str, Family] = {
     "bert": Family.of(bert.BertConfig, bert),
-    "roberta": Family.of(roberta.RobertaConfig, roberta),
-    "distilbert": Family.of(distilbert.DistilBertConfig, distilbert),
-    "electra": Family.of(electra.ElectraConfig, electra),
-    "albert": Family.of(albert.AlbertConfig, albert),
-    "mpnet": Family.of(mpnet.MPNetConfig, mpnet),
+    "roberta": Family(
+        variants.RobertaConfig,
+        variants.ROBERTA,
+        bert.OPTIONS,
+        architectures("Roberta", "XLMRoberta", "Camembert"),
+        ("roberta", "xlm-roberta", "camembert"),
+    ),
+    "distilbert": Family(
+        variants.DistilBertConfig,
+        variants.DISTILBERT,
+        bert.OPTIONS | {"pooling": WITHOUT_POOLER},
+        architectures("DistilBert"),
+        ("distilbert",),
+    ),
+    "electra": Family(
+        variants.ElectraConfig,
+        variants.ELECTRA,
+        bert.OPTIONS | {"pooling": WITHOUT_POOLER},
+        architectures("Electra", ForPreTraining=MODEL),
+        ("electra",),
+    ),
+    "albert": Family(
+        variants.AlbertConfig,
+        variants.ALBERT,
+        bert.OPTIONS,
+        architectures("Albert", ForPreTraining=FILL),
+        ("albert",),
+    ),
+    "mpnet": Family(variants.MPNetConfig, variants.MPNET, bert.OPTIONS, architectures("MPNet"), ("mpnet",)),
     "modernbert": Family.of(modernbert.ModernBertConfig, modernbert),
     "vit": Family.of(vit.ViTConfig, vit),
     "nanoguard": Family.of(nanoguard.NanoGuardConfig, nanoguard),

@@ -3,8 +3,10 @@ read."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -213,5 +215,6 @@ def test_old_names_of_norms_are_found(tmp_path: Path) -> None:
 
 
 def test_a_family_is_a_short_file() -> None:
-    lines = [len(Path(str(f.module.__file__)).read_text().splitlines()) for f in FAMILIES.values()]
+    files = Counter(inspect.getfile(family.config) for family in FAMILIES.values())
+    lines = [len(Path(file).read_text().splitlines()) / count for file, count in files.items()]
     assert np.median(lines) <= 120 and max(lines) <= 180, lines

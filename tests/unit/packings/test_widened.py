@@ -15,8 +15,8 @@ from tacita.blocks.graph import Graph, record
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import from_tensors
-from tacita.models.albert import AlbertConfig
 from tacita.models.registry import tensor_shapes
+from tacita.models.variants import AlbertConfig
 from tacita.packings.positional import widened
 
 HIDDEN, NARROW, WORDS, TOKENS = 16, 8, 7, 8

@@ -15,12 +15,12 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.models.dashformer import LIST, SEQUENCES, WEIGHTS, convert, is_published
 from bench.options import DATA, ModelFolder, Output, lines_of
 from bench.runs.harness import probabilities
 from tacita.approx import exp
 from tacita.approx.spec import Spec, free_depth
 from tacita.checkpoint import embed, load
-from tacita.checkpoint.dashformer import LIST, SEQUENCES, WEIGHTS, convert, is_published
 from tacita.checkpoint.reference import reference
 from tacita.cli.options import option
 from tacita.errors import InputError

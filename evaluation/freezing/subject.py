@@ -21,13 +21,13 @@ from typing import Any
 import bench_on_path  # noqa: F401
 import numpy as np
 
+from bench.models.dashformer import SEQUENCES, convert
 from bench.models.shapes import SHAPES, random_tensors
 from bench.runs.batch import DASHFORMER_TOKENS
 from bench.runs.dashformer import split
 from tacita import api
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
-from tacita.checkpoint.dashformer import SEQUENCES, convert
 from tacita.checkpoint.reference import reference
 from tacita.cli.ask.columns import read_examples
 from tacita.client.public_cache import PublicCache

@@ -11,8 +11,8 @@ import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file, save_file
 
+from bench.models.dashformer import convert
 from tacita.checkpoint import embed, load
-from tacita.checkpoint.dashformer import convert
 from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError, InputError
 

@@ -17,7 +17,6 @@ import ctypes
 import json
 import logging
 import math
-import os
 import signal
 import socket
 import sys
@@ -175,16 +174,6 @@ def ignore_signals() -> None:
     group, and a process that ended at once would break off what the service lets come to its end."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-
-
-def send_errors_to(log: str) -> None:
-    """Has this process write its standard output and error to the end of a file; without a name, where it
-    did."""
-    if log:
-        file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        for each in (1, STDERR):
-            os.dup2(file, each)
-        os.close(file)
 
 
 class Child:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from tacita.plans.json_fields import from_json
-from tacita.server.child import channel_of, ignore_signals, send_errors_to
+from tacita.server.child import channel_of, ignore_signals
 from tacita.server.machines.cluster import member
 from tacita.server.machines.forward import ActorSite, Forward, LostError, open_forward
+from tacita.server.machines.watcher import send_errors_to
 from tacita.server.workers.loop import WorkerLoop
 from tacita.server.workers.messages import Log, Order, Setup
 

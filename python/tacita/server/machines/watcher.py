@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tacita.errors import PeerError, TacitaError
-from tacita.server.child import Channel, Message, Ready, Unable, channel_of, ignore_signals, send_errors_to
+from tacita.server.child import STDERR, Channel, Message, Ready, Unable, channel_of, ignore_signals
 from tacita.server.machines.cluster import Cluster, Site, Where, connected, sites_of
 from tacita.server.workers.loop import BAD
 
@@ -100,6 +100,16 @@ def _listen(channel: Channel, over: threading.Event) -> None:
     over.set()
     threading.Event().wait(ENDING)
     os._exit(1)
+
+
+def send_errors_to(log: str) -> None:
+    """Has this process write its standard output and error to the end of a file; without a name, where it
+    did."""
+    if log:
+        file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        for each in (1, STDERR):
+            os.dup2(file, each)
+        os.close(file)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import numpy as np
 
 from bench.models.folder import ROBERTA, Source, letter_tokenizer, write_config, write_weights
 from bench.models.torch_pickle import read
-from tacita.checkpoint.formats import TorchFile
+from tacita.checkpoint.weights import TorchFile
 
 AMINO = "ACDEFGHIKLMNPQRSTVWY"
 HEAVY, LIGHT = ("IGHV",), ("IGKV", "IGLV")

@@ -29,7 +29,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from tokenizers.processors import TemplateProcessing
 
 from bench.models.folder import Source, write_config, write_weights
-from tacita.checkpoint.formats import TorchFile
+from tacita.checkpoint.weights import TorchFile
 from tacita.texts.embedding import decode
 
 Array = NDArray[np.float64]

@@ -105,7 +105,7 @@ def search(text: Text, *, model: Model, **how: Unpack[How]) -> Search: ...
 @overload
 def search(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Search]: ...
 def search(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Search | list[Search]:
-    """Scores the documents of a model (`checkpoint.documents`) for texts: the answer's `scores`, the nearest
+    """Scores the documents of a model (`checkpoint.load`) for texts: the answer's `scores`, the nearest
     first. Keywords and errors are those of `classify`."""
     return _ask(Search, "search", model, text, how)
 

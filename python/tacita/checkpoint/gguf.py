@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.checkpoint.formats import MAX_WEIGHT_BYTES
 from tacita.errors import CheckpointError
 from tacita.extras import how_to_install
-from tacita.models.shared.fields import Fields, check_size
+from tacita.models.shared.fields import MAX_WEIGHT_BYTES, Fields, check_size
 from tacita.texts.embedding import MAX_VOCAB
 
 MAGIC, VERSIONS = b"GGUF", (2, 3)

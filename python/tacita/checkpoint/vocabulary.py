@@ -8,15 +8,11 @@ tokenizer_config.json.
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tacita.checkpoint.gguf import gguf_of
-from tacita.checkpoint.gguf_tokenizer import tokenizer_of
+from tacita.checkpoint.gguf import Header, gguf_of
 from tacita.errors import CheckpointError
 from tacita.models.shared.fields import Fields, check_size, read_json
 from tacita.texts.embedding import MAX_VOCAB
@@ -106,15 +102,24 @@ def _vocabulary(path: Path) -> dict[str, int]:
 
 
 def _merges(path: Path, ids: dict[str, int]) -> list[tuple[str, str]]:
-    """Returns pairs of pieces in the order in which they are joined; each, and what it makes, has a
-    number."""
     lines = [line for line in _lines(path) if line and not line.startswith("#version")]
-    pairs = [tuple(line.split(" ")) for line in lines]
+
+    def refusal(number: int) -> CheckpointError:
+        what = f"{path}: line {number + 1} joins pieces that vocab.json lacks"
+        return CheckpointError(what, hint="files of two models?")
+
+    return _pairs(lines, ids, refusal)
+
+
+def _pairs(
+    lines: Sequence[object], ids: Mapping[str, int], refusal: Callable[[int], CheckpointError]
+) -> list[tuple[str, str]]:
+    """Returns pairs of pieces in the order in which they are joined; each, and what it makes, has a number.
+    Raises the refusal of the first that is none."""
+    pairs = [tuple(str(line).split(" ")) for line in lines]
     for number, pair in enumerate(pairs):
         if len(pair) != 2 or not {*pair, "".join(pair)} <= ids.keys():
-            raise CheckpointError(
-                f"{path}: line {number + 1} joins pieces that vocab.json lacks", hint="files of two models?"
-            )
+            raise refusal(number)
     return [(left, right) for left, right in pairs]
 
 
@@ -170,46 +175,95 @@ def _text(path: Path) -> str:
         ) from None
 
 
-# A table of positions that was learned for images of another size, as DINOv2's (arXiv 2304.07193): trained
-# on 518 pixels, used on 224.
+# The byte-level encoding that a GGUF file holds.
 
-Array = NDArray[np.float64]
-BEND = -0.75  # of the cubic between two points, as torch's and ONNX's `cubic_coeff_a`
-
-
-def for_size(table: Array, first: int, tokens: int) -> Array:
-    """Resizes positions (1, rows, hidden) or (rows, hidden) to (tokens, hidden): a square, row by row, behind
-    the `first` tokens that have no place in the image.
-
-    Between the places of the learned square it is bicubic interpolation, without smoothing where there are
-    fewer now: what transformers does for the size of an image, and ONNX's Resize with half pixels. A table
-    that is no square is returned as it is.
-    """
-    rows = table.reshape(-1, table.shape[-1])
-    across, wanted = math.isqrt(max(len(rows) - first, 0)), math.isqrt(tokens - first)
-    if across == 0 or across**2 != len(rows) - first or wanted**2 != tokens - first or across == wanted:
-        return table
-    square = rows[first:].reshape(across, across, -1)
-    between = cubic(across, wanted)
-    resized = np.einsum("ia,jb,abh->ijh", between, between, square, optimize=True)
-    return np.concatenate([rows[:first], resized.reshape(wanted**2, -1)])
+AT = "tokenizer.ggml."
+BESIDE = "put the model's tokenizer.json beside it"
+CONTROL, OWN = 3, 4  # types of tokens that are not made of pieces
+LETTERS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
+SPACES = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+# how a text is cut before its pieces are joined, by llama.cpp's names; "" for GPT-2's own way
+CUTS = {
+    "gpt-2": "",
+    "default": "",
+    "smollm": "",
+    "llama-bpe": rf"{SHORT}|{LETTERS}|\p{{N}}{{1,3}}|{SPACES}",
+    "qwen2": rf"{SHORT}|{LETTERS}|\p{{N}}|{SPACES}",
+}
+SINGLE_DIGITS = ("smollm",)
 
 
-def cubic(points: int, wanted: int) -> Array:
-    """Returns (wanted, points): what each new place takes of each old one. Places beyond an end take the
-    end's."""
-    weights = np.zeros((wanted, points))
-    for i in range(wanted):
-        place = (i + 0.5) * points / wanted - 0.5
-        for j in range(math.floor(place) - 1, math.floor(place) + 3):
-            weights[i, min(max(j, 0), points - 1)] += _share(abs(place - j))
-    return weights
+def tokenizer_of(header: Header) -> Tokenizer:
+    """Builds the tokenizer of a file. Errors: CheckpointError for another kind of tokenizer, an unknown way
+    of cutting, a damaged table."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models
+
+    fields = header.fields
+    if (kind := fields.get(f"{AT}model")) != "gpt2":
+        raise _gguf_error(header, "model", kind, f"byte-level BPE alone is read; {BESIDE}")
+    pieces, types = _pieces(header)
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    joined = fields.get(f"{AT}pre") == "llama-bpe"  # a word that is a piece is not put together
+    tokenizer = Tokenizer(models.BPE(ids, _gguf_merges(header, ids), ignore_merges=joined))
+    tokenizer.pre_tokenizer, tokenizer.decoder = _cut(header), decoders.ByteLevel()
+    special = [piece for piece, type_ in zip(pieces, types, strict=True) if type_ == CONTROL]
+    tokenizer.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in special])
+    own = [piece for piece, type_ in zip(pieces, types, strict=True) if type_ == OWN]
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in own])
+    if fields.get(f"{AT}add_bos_token", False):
+        tokenizer.post_processor = _bos_template(header, pieces)
+    return tokenizer
 
 
-def _share(distance: float) -> float:
-    """Computes Keys' cubic kernel: 1 at the place itself, 0 at the other places and beyond two of them."""
-    if distance <= 1.0:
-        return ((BEND + 2.0) * distance - (BEND + 3.0)) * distance**2 + 1.0
-    if distance < 2.0:
-        return (((distance - 5.0) * distance + 8.0) * distance - 4.0) * BEND
-    return 0.0
+def _pieces(header: Header) -> tuple[list[str], list[int]]:
+    """Returns the pieces of the vocabulary and the type of each."""
+    pieces, types = header.fields.get(f"{AT}tokens"), header.fields.get(f"{AT}token_type")
+    if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
+        raise _gguf_error(header, "tokens", type(pieces), "a list of texts")
+    if len(set(pieces)) < len(pieces):
+        raise _gguf_error(header, "tokens", f"{len(pieces) - len(set(pieces))} of them twice", BESIDE)
+    types = types if isinstance(types, list) else [1] * len(pieces)
+    if len(types) != len(pieces):
+        raise _gguf_error(header, "token_type", f"{len(types)} of {len(pieces)} tokens", BESIDE)
+    return pieces, types
+
+
+def _gguf_merges(header: Header, ids: dict[str, int]) -> list[tuple[str, str]]:
+    lines = header.fields.get(f"{AT}merges")
+    if not isinstance(lines, list):
+        raise _gguf_error(header, "merges", type(lines), BESIDE)
+    what = "pieces that are no tokens"
+    return _pairs(lines, ids, lambda number: _gguf_error(header, f"merges[{number}]", what, BESIDE))
+
+
+def _cut(header: Header) -> Any:
+    from tokenizers import Regex
+    from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
+
+    way = header.fields.get(f"{AT}pre", "default")
+    if not isinstance(way, str) or way not in CUTS:
+        raise _gguf_error(header, "pre", way, f"known are {', '.join(CUTS)}; {BESIDE}")
+    if way in SINGLE_DIGITS:
+        return Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
+    if not CUTS[way]:
+        return ByteLevel(add_prefix_space=False)
+    bytes_alone = ByteLevel(add_prefix_space=False, use_regex=False)
+    return Sequence([Split(Regex(CUTS[way]), "isolated"), bytes_alone])
+
+
+def _bos_template(header: Header, pieces: list[str]) -> Any:
+    """Puts one token before every text."""
+    from tokenizers.processors import TemplateProcessing
+
+    first = header.fields.get(f"{AT}bos_token_id")
+    if type(first) is not int or not 0 <= first < len(pieces):
+        raise _gguf_error(header, "bos_token_id", first, "a token of the file")
+    piece = pieces[first].replace("\\", "\\\\")
+    return TemplateProcessing(
+        single=[piece, "$A"], pair=[piece, "$A", "$B:1"], special_tokens=[(piece, first)]
+    )
+
+
+def _gguf_error(header: Header, field: str, value: object, hint: str) -> CheckpointError:
+    return CheckpointError(f"{header.path}: {AT}{field} is {value!r:.80}", hint=hint)

@@ -12,7 +12,7 @@ import typer
 
 from tacita.api import DEFAULT_MODEL, Objective
 from tacita.checkpoint import Checkpoint, load
-from tacita.checkpoint.documents import with_documents
+from tacita.checkpoint.load import with_documents
 from tacita.cli.ask.columns import texts_of
 from tacita.errors import InputError
 from tacita.planning.options import LOGITS, TOKEN

@@ -9,7 +9,7 @@ import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file, save_file
 
-from tacita.checkpoint import embed, formats, load, pad_hidden
+from tacita.checkpoint import embed, load, pad_hidden, weights
 from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError, InputError
 from tacita.models.registry import tensor_shapes
@@ -164,7 +164,7 @@ def test_a_pointer_and_a_folder_of_onnx_are_named(folder):
 
 
 def test_files_over_their_cap_and_folders_that_are_not(folder, monkeypatch):
-    monkeypatch.setattr(formats, "MAX_WEIGHT_BYTES", 1000)
+    monkeypatch.setattr(weights, "MAX_WEIGHT_BYTES", 1000)
     with pytest.raises(CheckpointError, match=r"allowed are 1\.\.1000"):
         load(folder)
     monkeypatch.undo()

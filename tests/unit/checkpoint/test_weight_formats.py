@@ -16,9 +16,9 @@ import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file, save_file
 
-from tacita.checkpoint import formats, load, pickles
-from tacita.checkpoint.formats import TorchFile
+from tacita.checkpoint import load, pickles
 from tacita.checkpoint.pickles import REBUILD, Described, Storage, described
+from tacita.checkpoint.weights import TorchFile
 from tacita.errors import CheckpointError
 from tacita.texts.embedding import decode
 
@@ -152,7 +152,7 @@ def test_archives_are_checked_before_they_are_read(tmp_path: Path, monkeypatch: 
     path.write_bytes(b"not a zip")
     with pytest.raises(CheckpointError, match=r"not a file of torch\.save"):
         _ = TorchFile(path).names
-    monkeypatch.setattr(formats, "MAX_PICKLE_BYTES", 10)
+    monkeypatch.setattr("tacita.checkpoint.weights.MAX_PICKLE_BYTES", 10)
     with pytest.raises(CheckpointError, match=r"'data\.pkl': compressed, or of"):
         _ = TorchFile(zipped(path, good)).names
 
@@ -216,7 +216,7 @@ def test_an_index_that_lies_is_refused(folder: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(CheckpointError, match="1001 shards"):
         load(folder)
     path.write_text(json.dumps(index))
-    monkeypatch.setattr("tacita.checkpoint.formats.MAX_WEIGHT_BYTES", 1000)
+    monkeypatch.setattr("tacita.checkpoint.weights.MAX_WEIGHT_BYTES", 1000)
     with pytest.raises(CheckpointError, match=r"shards of \d+ bytes"):
         load(folder)
 

@@ -15,7 +15,7 @@ from test_families import DATA, folder_of
 
 from tacita.checkpoint import load
 from tacita.checkpoint.config import read_config
-from tacita.checkpoint.vocabulary import cubic, for_size
+from tacita.checkpoint.weights import cubic, for_size
 from tacita.errors import CheckpointError, InputError
 from tacita.texts.embedding import FrontConfig, ImageConfig, limits
 from tacita.texts.images import embed_image, flattened, hidden_of, pixels

@@ -12,7 +12,7 @@ from typing import Any
 
 from tacita.api import Server
 from tacita.checkpoint import Checkpoint, load
-from tacita.checkpoint.documents import with_documents
+from tacita.checkpoint.load import with_documents
 from tacita.cli.console import size, write_report
 from tacita.evaluate.session import Usage
 from tacita.plans.files import Workdir, require

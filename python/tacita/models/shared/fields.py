@@ -26,6 +26,7 @@ from tacita.texts.embedding import (
 # Files of a model's folder, capped and parsed before anyone looks inside.
 
 MAX_JSON_BYTES = 1 << 20
+MAX_WEIGHT_BYTES = 4 << 30  # BERT-large in fp32 is 1.3 GB
 NEEDED = "need config.json, model.safetensors, tokenizer.json (or older files)"
 LFS = b"version https://git-lfs"  # how a pointer begins that git leaves where a large file shall be
 

@@ -26,7 +26,7 @@ from tacita.layouts.row_requests import RowsResponse
 from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import stages_of
 from tacita.packings.operations import CHECK
-from tacita.packings.vector.choice import Choice, rounds_of
+from tacita.packings.shared.choice import Choice, rounds_of
 from tacita.planning.calibrate.calibrate import texts_for
 from tacita.plans.plan import Plan
 from tacita.plans.presets import PRESETS

@@ -19,15 +19,18 @@ from bench.kernels.keys import keyed
 from bench.models.shapes import SHAPES, normal_inputs, random_model
 from bench.options import emit, emit_rows, shipped_prices
 from tacita import compiled
+from tacita.approx.spec import free_depth
 from tacita.checkpoint import Checkpoint
 from tacita.cli.options import Json, option
 from tacita.layouts.columns import BatchShape, Columns
 from tacita.models.registry import attentions
-from tacita.packings.columns.attention import BatchAttention, BatchAttentionSpecs, Split
-from tacita.packings.columns.linear import BatchNorm, ColumnMap, Encoding, Sum
+from tacita.packings.columns.attention import BatchAttention, Split
+from tacita.packings.columns.linear import BatchNorm, ColumnMap
+from tacita.packings.encoding import Encoding, OutputSpec
 from tacita.packings.executor import refresh
+from tacita.packings.shared.linear import exact_bound
 from tacita.packings.specs import AttentionSpecs
-from tacita.packings.weights import AttentionWeights
+from tacita.packings.weights import AttentionPlan, AttentionWeights
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import fit_circuit
 from tacita.resources import peak_memory_gb
@@ -74,7 +77,8 @@ def _pieces(name: str, shape: BatchShape) -> list[Piece]:
         calibrate(model, shape.tokens, hidden_states=normal_inputs(model, shape.tokens, 2)), c
     )
     first, columns = specs.norm("layer0.norm1"), Columns.by_heads(shape, c.heads, c.hidden // c.heads)
-    norm = BatchNorm(first.rsqrt, c.norm_eps, first.centred, c.hidden, 1)
+    entry = exact_bound(first.centred, first.rsqrt, c.hidden)
+    norm = BatchNorm(first.rsqrt, c.norm_eps, c.hidden, entry, 1)
     attention = _one_head(model, columns, specs.attention("layer0.attention"), norm)
     rng = np.random.default_rng(0)
 
@@ -83,7 +87,7 @@ def _pieces(name: str, shape: BatchShape) -> list[Piece]:
         return ColumnMap(1, weights, np.zeros((outputs, 1)))
 
     up, down, out = block(c.hidden, BLOCK), block(c.intermediate, BLOCK), block(2 * c.hidden, BLOCK)
-    enter = attention.specs.exp.depth(attention.specs.exp.free_scale()) + 4
+    enter = free_depth(attention.plan.specs.exp) + 4
     act = specs.function("layer0.feed_forward").function
     return [
         Piece(
@@ -119,11 +123,10 @@ def _one_head(model: Checkpoint, columns: Columns, s: AttentionSpecs, norm: Batc
     a = attentions(model.config)["layer0.attention"]
     denses = (a.query, a.key, a.value, a.output)
     arrays: Any = (model.tensors[f"{dense.name}.{part}"] for dense in denses for part in ("weight", "bias"))
-    entry = Encoding.bounded(3.0, columns.size)
-    form = Sum(norm.entry, entry, centred=True)
-    specs = BatchAttentionSpecs(s.exp, s.inverse, s.context, s.attended, form)
-    split = Split.double(columns.shape.tokens)
-    whole = BatchAttention.build(AttentionWeights(*arrays), columns, a.head_size, entry, specs, split, split)
+    entry, split = Encoding(3.0), Split.double(columns.shape.tokens)
+    output = OutputSpec(norm.entry, entry, centred=True, complete=False)
+    plan = AttentionPlan(a.heads, AttentionWeights(*arrays), s, entry, output)
+    whole = BatchAttention.build(plan, columns, split, split)
     return replace(whole, query_key=whole.query_key[:1], value=whole.value[:1])
 
 

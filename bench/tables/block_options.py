@@ -16,12 +16,12 @@ from bench.options import markdown
 from tacita.blocks.base import Relative, Rotary
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.rows import RowsShape
-from tacita.packings.columns.parts import ColumnParts
+from tacita.packings.columns.lowering import ColumnLowering
 from tacita.packings.conformance import Case, World, specs_of, world_of
 from tacita.packings.conformance_cases import NORMS, RMS, Little, norms_before
 from tacita.packings.lowering import lower
-from tacita.packings.multidiagonal.parts import DiagonalParts
-from tacita.packings.rows.parts import RowParts
+from tacita.packings.multidiagonal.lowering import DiagonalLowering
+from tacita.packings.rows.lowering import RowLowering
 from tacita.packings.specs import CircuitSpecs
 from tacita.slots.sim import SimBackend
 
@@ -30,9 +30,9 @@ SWITCHES = ("rotate", "rotate_hoisted", "rotate_shared", "conjugate", "mul", "re
 ROWS = 1024
 BATCH = 256
 BUILDS: dict[str, tuple[int, Callable[..., Any]]] = {
-    "rows": (ROWS, lambda g, w, s: RowParts(g, w, s, RowsShape(ROWS, TOKENS))),
-    "multidiagonal": (ROWS, lambda g, w, s: DiagonalParts(g, w, s, ROWS, TOKENS)),
-    "columns": (BATCH, lambda g, w, s: ColumnParts(g, w, s, BatchShape(BATCH, TOKENS))),
+    "rows": (ROWS, lambda g, w, s: RowLowering(g, w, s, RowsShape(ROWS, TOKENS))),
+    "multidiagonal": (ROWS, lambda g, w, s: DiagonalLowering(g, w, s, ROWS, TOKENS)),
+    "columns": (BATCH, lambda g, w, s: ColumnLowering(g, w, s, BatchShape(BATCH, TOKENS))),
 }
 PER_HEAD = ("attention.queries", "attention.keys")
 PLAIN = Little(16, 2, "silu")

@@ -20,8 +20,8 @@ from tacita.layouts.row_requests import RowsResponse
 from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import stages_of
 from tacita.packings.operations import CHECK, answer_operation
-from tacita.packings.vector.answer import vector_answering
-from tacita.packings.vector.choice import Choice
+from tacita.packings.shared.answer import vector_answering
+from tacita.packings.shared.choice import Choice
 from tacita.planning.place.circuit import simulated
 from tacita.planning.place.placement import Placement, place
 from tacita.planning.place.simulate import StageSimulator

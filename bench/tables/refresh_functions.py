@@ -21,7 +21,7 @@ from tacita.approx import exp, fourier
 from tacita.approx.activations import WIDE, gelu, gelu_refreshed
 from tacita.approx.fit import Array, Interval
 from tacita.approx.spec import Spec
-from tacita.packings.stored import Stored, apply, output_bound
+from tacita.packings.encoding import Argument, apply, output_bound
 from tacita.plans.presets import PRESETS, noise_of
 from tacita.plans.prices.cost import Prices
 from tacita.slots.base import Backend, Ct
@@ -65,7 +65,7 @@ def computed(be: Backend, ct: Ct, spec: Spec) -> Ct:
 
 def errors(row: Row) -> tuple[float, float]:
     """Without noise and with that of the engine."""
-    x, form = np.linspace(*row.spec.domain, PRESET.slots), Stored.input_of(row.spec)
+    x, form = np.linspace(*row.spec.domain, PRESET.slots), Argument.of(row.spec)
     backends = (
         PlainBackend(PRESET.slots, PRESET.max_level),
         SimBackend(PRESET.slots, PRESET.max_level, inject=True, noise=noise_of(PRESET), seed=SEED),

@@ -14,9 +14,9 @@ from tacita.blocks.shapes import Shapes
 from tacita.blocks.weights import Weights
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.rows import RowsShape
-from tacita.packings.columns.parts import ColumnParts
+from tacita.packings.columns.lowering import ColumnLowering
 from tacita.packings.conformance import Case, check
-from tacita.packings.rows.parts import RowParts
+from tacita.packings.rows.lowering import RowLowering
 from tacita.slots.plain import PlainBackend
 
 
@@ -76,12 +76,12 @@ assert logits.shape == (1, 2)
 model = Case("norms before, averaged", lambda b, x: forward(b, config, x), features=16, heads=2)
 
 
-def rows(graph: Any, weights: Any, specs: Any) -> RowParts:
-    return RowParts(graph, weights, specs, RowsShape(slots=256, tokens=16))
+def rows(graph: Any, weights: Any, specs: Any) -> RowLowering:
+    return RowLowering(graph, weights, specs, RowsShape(slots=256, tokens=16))
 
 
-def columns(graph: Any, weights: Any, specs: Any) -> ColumnParts:
-    return ColumnParts(graph, weights, specs, BatchShape(slots=128, tokens=16))
+def columns(graph: Any, weights: Any, specs: Any) -> ColumnLowering:
+    return ColumnLowering(graph, weights, specs, BatchShape(slots=128, tokens=16))
 
 
 check(model, rows, PlainBackend(256, 400), tokens=16, tolerance=0.005)

@@ -108,9 +108,9 @@ class Response:
         return [Answer(found.mean(axis=1), disagreement=spread, leak=0.0, norm_check=1.0)]
 
 
-# parts.py: the blocks as operations; what is not there yet is refused, with the name of the node
-class TinyParts:
-    """See `packings.base.Parts`. This packing has the mean over tokens and a dense map of it, and no more."""
+# lowering.py: the blocks as operations; what is not there yet is refused, with the name of the node
+class TinyLowering:
+    """See `packings.base.Lowering`. This packing has the mean over tokens and a dense map of it, no more."""
 
     packing, options = "tiny", frozenset[str]()  # no option of a block (`blocks/shapes.py`)
     fixed = frozenset({"mask"})
@@ -175,9 +175,9 @@ class TinyParts:
         """Refused."""
         raise refuse_node("tiny", name, "a norm")
 
-    def function(self, x: Tensor[None], dense: Dense, name: str, kind: str) -> Made:
+    def function(self, x: Tensor[None], dense: Dense, name: str) -> Made:
         """Refused."""
-        raise refuse_node("tiny", name, f"the function {kind}")
+        raise refuse_node("tiny", name, "a function")
 
 
 # tests: the exported suite, first on a case of our own
@@ -186,8 +186,8 @@ def averaged(b: Blocks[Any, Any], x: Any) -> Any:
     return b.answer(b.linear(b.mean(x, "mean"), Dense("classifier", 5, 3), "classifier"))
 
 
-def tiny(graph: Graph, weights: Weights, specs: CircuitSpecs) -> TinyParts:
-    return TinyParts(graph, weights, specs, slots=64)
+def tiny(graph: Graph, weights: Weights, specs: CircuitSpecs) -> TinyLowering:
+    return TinyLowering(graph, weights, specs, slots=64)
 
 
 mine = Case("a dense map of the mean", averaged, features=5)

@@ -28,7 +28,7 @@ class Dense:
     bias: False where there is none. part: (k, n) for the k-th of n equal blocks of rows of both, as in
     checkpoints that keep queries, keys and values in one matrix. gain: name of a tensor (outputs,) that
     multiplies the result feature by feature (layer scale); empty for none. copies: of the tensor's inputs and
-    of its outputs, of which `inputs` and `outputs` count all: see `packings.positional`.
+    of its outputs, of which `inputs` and `outputs` count all: see `graph.widened`.
     """
 
     name: str

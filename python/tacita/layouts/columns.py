@@ -137,6 +137,10 @@ class Cells:
         """Ciphertexts."""
         return -(-self.size // self.shape.tokens)
 
+    def inner(self, size: int) -> Cells:
+        """Cells of so many features."""
+        return Cells(self.shape, size)
+
     def table(self, values: Array) -> Array:
         """(size,) -> (count, tokens)."""
         return np.append(values, np.zeros(self.count * self.shape.tokens - len(values))).reshape(

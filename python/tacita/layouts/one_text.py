@@ -121,7 +121,7 @@ class OneTextResponse:
             )
 
     def chooses(self, slots: int, hidden: int) -> bool:
-        """Whether it is a choice among words (`packings.vector.choice`), made of a vector of this size."""
+        """Whether it is a choice among words (`packings.shared.choice`), made of a vector of this size."""
         fields = (self.slots, self.width, self.apart, self.bound, self.rows)
         return fields == (slots, choice_width(ceil_power(hidden), self.size), False, 1.0, 1)
 

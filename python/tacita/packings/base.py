@@ -1,9 +1,8 @@
 """What a packing is: how tensors lie in slots, and each block of a model as stages on such tensors.
 
-`lowering.lower` walks over a model's graph, asks a packing's `Parts` for the operations of each block, and
-makes stages of them. A packing is one folder with the same file names as the others: layout, linear,
-attention, norm, response, and parts, which ties them together; what is the same in every packing of one text
-is in `one_text`, and in every packing in `operations`.
+`lowering.lower` walks over a model's graph, asks a packing's `Lowering` for the operations of each block, and
+makes stages of them. A packing is one folder with the same file names as the others: linear, attention, and
+lowering, which ties them together; what is the same in all of them is in `shared` and in `operations`.
 """
 
 from __future__ import annotations
@@ -84,16 +83,6 @@ class Block(Generic[F]):
 
 
 @dataclass(frozen=True)
-class Ending:
-    """How a block leaves its sum. centred: without its mean over features, which a LayerNorm takes off.
-    complete: as a tensor is stored for its readers; else it lacks what a norm gives to its result by
-    itself."""
-
-    centred: bool
-    complete: bool
-
-
-@dataclass(frozen=True)
 class Target:
     """Where a block's sum goes, and how it is stored.
 
@@ -106,11 +95,6 @@ class Target:
     norm: str = ""
     bound: float = 0.0
     centred: bool = True
-
-    @property
-    def ending(self) -> Ending:
-        """How the block before this target leaves its sum."""
-        return Ending(bool(self.norm) and self.centred, not self.norm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,11 +148,12 @@ class Circuit:
         return self.fixed | {tensor.after for tensor in self.kept}
 
 
-class Parts(Protocol[F]):
-    """The blocks of a packing, as operations. Each refuses what it does not know with a PlanError.
+class Lowering(Protocol[F]):
+    """The blocks of a packing, as operations. Each method refuses what it does not know with a PlanError.
 
     The names of the tensors that an operation writes begin with the name of its node, and each result is
-    named as its node. Stored values lie in [-1, 1].
+    named as its node. Stored values lie in [-1, 1]. `shared.lowering.BlockLowering` implements it but for
+    attention.
     """
 
     packing: ClassVar[str]
@@ -207,7 +192,7 @@ class Parts(Protocol[F]):
         """`NORM.centred` -> the normalised tensor."""
         ...
 
-    def function(self, x: Tensor[F], dense: Dense, name: str, kind: str) -> tuple[list[Operation], Tensor[F]]:
+    def function(self, x: Tensor[F], dense: Dense, name: str) -> tuple[list[Operation], Tensor[F]]:
         """A function of a dense map: the tanh pooler of one row, or of every row."""
         ...
 

@@ -20,36 +20,16 @@ from tacita.layouts.arrays import Array, IntArray
 from tacita.layouts.coefficients import CoefficientRequest, CoefficientResponse, Cts, Transposition
 from tacita.layouts.one_text import OneTextRequest, OneTextResponse
 from tacita.layouts.rows import FeatureLayout
-from tacita.packings.base import Block, Ending, Operation, Target
-from tacita.packings.one_text.linear import Linear
-from tacita.packings.one_text.parts import Form
-from tacita.packings.rows.parts import RowParts
-from tacita.packings.stored import output_bound
-from tacita.packings.weights import summed
+from tacita.packings.base import Block, Operation, Target
+from tacita.packings.encoding import Encoding, OutputSpec, output_bound
+from tacita.packings.rows.lowering import RowLowering
+from tacita.packings.shared.linear import Linear
+from tacita.packings.shared.lowering import Form
+from tacita.packings.weights import ForwardWeights
 from tacita.slots.base import Backend
 from tacita.slots.bootstraps import INPUT_LEVEL, CoefficientMatrix
 
 Places = tuple[IntArray, IntArray, int]  # of `Transposition.features`
-
-
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """Weights of a feed-forward block. up: (inner, hidden), down: (hidden, inner), and their biases, as in
-    the checkpoint."""
-
-    up: Array
-    up_bias: Array
-    down: Array
-    down_bias: Array
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """What the input, the residual and the sum are divided by."""
-
-    entry: float
-    residual: float
-    exit: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,34 +46,33 @@ class CoefficientForward:
     harmonics: Array
     first: CoefficientMatrix
     second: CoefficientMatrix
-    ending: Ending
+    complete: bool
 
     @staticmethod
     def build(
-        weights: Weights,
+        weights: ForwardWeights,
         linear: Linear[FeatureLayout],
         activation: FourierSpec,
-        bounds: Bounds,
-        *,
-        ending: Ending,
+        entry: Encoding,
+        output: OutputSpec,
     ) -> CoefficientForward:
-        """Builds both products. ending: how the sum is left."""
+        """Builds both products. entry: encoding of the input. output: how the sum is left."""
         transposition, bound = Transposition(linear.layout.shape), output_bound(activation)
         tokens, places = transposition.shape.tokens, transposition.features(linear.layout)
         (low, high) = activation.domain
         middle, reach = 0.5 * (low + high), 0.5 * (high - low)
-        wide = _inputs(weights.up * (bounds.entry / reach), places)
-        back = np.eye(len(weights.down)) * (bounds.residual / bounds.exit)
-        both = np.hstack([back, weights.down * (bound / bounds.exit)])
-        both, shift = summed(both, weights.down_bias / bounds.exit, centred=ending.centred)
-        narrow, bias = _outputs(both, shift, places, linear.layout)
+        up, shift = entry.fold(*weights.wide)
+        wide = _inputs(up / reach, places)
+        down, added = weights.contraction(output, activation, None)
+        both = np.hstack([output.fold_residual(len(down)), down])
+        narrow, bias = _outputs(both, added, places, linear.layout)
         return CoefficientForward(
             transposition,
             linear,
             activation.harmonics / bound,
-            CoefficientMatrix(tokens, wide, (weights.up_bias - middle) / reach),
+            CoefficientMatrix(tokens, wide, (shift - middle) / reach),
             CoefficientMatrix(tokens, narrow, bias),
-            ending,
+            output.complete,
         )
 
     def arrange(self, be: Backend, y: Cts) -> Cts:
@@ -111,7 +90,7 @@ class CoefficientForward:
     def restore(self, be: Backend, total: Cts) -> Cts:
         """The sum in rows: as a norm takes it, or complete. One level."""
         back = self.transposition.back(be, total)
-        return self.linear.complete(be, back, self.linear.layout) if self.ending.complete else back
+        return self.linear.complete(be, back, self.linear.layout) if self.complete else back
 
     def operations(self, name: str, x: str, residual: str, target: str) -> list[Operation]:
         """The four stages of the block. x, residual, target: live tensors; the sum goes into the target."""
@@ -163,8 +142,8 @@ def _outputs(both: Array, shift: Array, places: Places, layout: FeatureLayout) -
 Numbers = TypeVar("Numbers", CoefficientRequest, CoefficientResponse)
 
 
-class CoefficientParts(RowParts):
-    """The blocks of one text in rows (`RowParts`), with products of coefficients for feed-forward blocks
+class CoefficientLowering(RowLowering):
+    """The blocks of one text in rows (`RowLowering`), with products of coefficients for feed-forward blocks
     whose activation a bootstrap computes."""
 
     packing, answered = CoefficientResponse.tag, CoefficientResponse
@@ -179,15 +158,14 @@ class CoefficientParts(RowParts):
 
     def _feed_forward(self, block: Block[Form], f: FeedForward, target: Target) -> list[Operation]:
         activation = self._specs.function(block.name).function
-        if block.x.form.vector or f.gate or not isinstance(activation, FourierSpec):
+        if block.x.form.first or f.gate or not isinstance(activation, FourierSpec):
             return super()._feed_forward(block, f, target)
-        exit_ = self._target_exit(target, vector=False)
         forward = CoefficientForward.build(
-            Weights(*self._weights.dense(f.wide), *self._weights.dense(f.narrow)),
-            self._linear,
+            ForwardWeights.of(self._weights, f),
+            self._of_tokens,
             activation,
-            Bounds(block.x.form.bound, block.residual.form.bound, exit_),
-            ending=target.ending,
+            block.x.form.encoding,
+            self._output(target, block.residual.form, first=False),
         )
         return forward.operations(block.name, block.x.live, block.residual.live, target.live)
 

@@ -1,7 +1,7 @@
 """The conformance suite of packings, exported: little models in every place that a packing must know.
 
     for case in CASES:
-        check(case, lambda graph, weights, specs: MyParts(graph, weights, specs, my_shape), be,
+        check(case, lambda graph, weights, specs: MyLowering(graph, weights, specs, my_shape), be,
         tolerance=0.01)
 
 Each case is a model of one layer, written in blocks. Its intervals are those of its own inputs, its
@@ -30,13 +30,13 @@ from tacita.blocks.meaning import Meaning
 from tacita.blocks.shapes import Function, Shapes
 from tacita.blocks.weights import Weights
 from tacita.layouts.base import Sample
-from tacita.packings.base import Array, Circuit, Parts
+from tacita.packings.base import Array, Circuit, Lowering
 from tacita.packings.conformance_cases import CASES as CASES
 from tacita.packings.conformance_cases import Case as Case
 from tacita.packings.lowering import lower
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
 
-Build = Callable[[Graph, Weights, CircuitSpecs], Parts[Any]]
+Build = Callable[[Graph, Weights, CircuitSpecs], Lowering[Any]]
 FITS: dict[str, Any] = {
     "gelu": gelu,
     "gelu_tanh": gelu_tanh,

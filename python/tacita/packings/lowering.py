@@ -3,7 +3,8 @@
 A sum that only a norm reads is never stored as such: what the norm takes from it (its mean) and the scale in
 which the norm wants it go into the last linear map of the block before it, at no cost. A sum that others read
 too, as in models with norms before their blocks, is stored within its bound, and the norm takes a linear map
-of its own. The lowering finds these places; everything that belongs to slots is the packing's (`base.Parts`).
+of its own. The lowering finds these places; everything that belongs to slots is the packing's
+(`base.Lowering`).
 
     attention -> add -> norm             becomes    block(attention, residual, for this norm), norm
     attention -> add -> norm and add     becomes    block(attention, residual, stored), centre, norm
@@ -23,8 +24,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from tacita.blocks.base import EVERYWHERE, Attention, Dense, FeedForward, Norm, Powers
-from tacita.blocks.graph import INPUT, Graph, Step, record
-from tacita.blocks.shapes import REACH, Function, options
+from tacita.blocks.graph import INPUT, Graph, Step, record, widened
+from tacita.blocks.shapes import REACH, options
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.errors import PlanError
@@ -36,17 +37,16 @@ from tacita.packings.base import (
     Circuit,
     F,
     Kept,
+    Lowering,
     Operation,
-    Parts,
     Readers,
     Target,
     Tensor,
     refuse_node,
     stages_of,
 )
-from tacita.packings.positional import widened
-from tacita.packings.registry import parts_of
-from tacita.packings.rows.steps import StepParts
+from tacita.packings.registry import lowering_of
+from tacita.packings.rows.steps import StepLowering
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, approximated
 
 
@@ -63,10 +63,10 @@ class Mapped(Generic[F]):
 Value = Tensor[F] | Block[F] | Mapped[F]
 
 
-def lower(graph: Graph, parts: Parts[F], specs: CircuitSpecs, kept: tuple[Kept, ...] = ()) -> Circuit:
+def lower(graph: Graph, parts: Lowering[F], specs: CircuitSpecs, kept: tuple[Kept, ...] = ()) -> Circuit:
     """The circuit of a graph. kept: see `Circuit`. Raises PlanError for a step that the packing lacks,
     ShapeError for sizes it does not admit."""
-    lowering = _Lowering(graph, parts, specs)
+    lowering = _Walk(graph, parts, specs)
     for step in graph.steps:
         lowering.enter(step)
     stages = stages_of(lowering.operations, parts.fixed, frozenset(one.after for one in kept))
@@ -75,8 +75,8 @@ def lower(graph: Graph, parts: Parts[F], specs: CircuitSpecs, kept: tuple[Kept, 
     return Circuit(tuple(stages), request, parts.response(), fixed, parts.probes(), kept)
 
 
-class _Lowering(Generic[F]):
-    def __init__(self, graph: Graph, parts: Parts[F], specs: CircuitSpecs) -> None:
+class _Walk(Generic[F]):
+    def __init__(self, graph: Graph, parts: Lowering[F], specs: CircuitSpecs) -> None:
         self._graph, self._parts, self._specs, self._uses = graph, parts, specs, graph.uses()
         self._values: dict[str, Value[F]] = {INPUT: parts.entry()}
         self.operations: list[Operation] = []
@@ -151,10 +151,10 @@ class _Lowering(Generic[F]):
             raise self._unknown(step)
 
     def _function(self, step: Step) -> None:
-        x, node = self._value(step, 0), typing.cast(Function, step.node)
+        x = self._value(step, 0)
         if not isinstance(x, Mapped) or x.dense is None or x.mean or self._uses[step.inputs[0].step] != 1:
             raise self._unknown(step)
-        operations, tensor = self._parts.function(x.x, x.dense, step.name, node.kind)
+        operations, tensor = self._parts.function(x.x, x.dense, step.name)
         self.operations += operations
         self._values[step.name] = tensor
 
@@ -236,8 +236,8 @@ def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
     check_refreshes(specs, shape)
     check_choice(specs, shape)
     graph = widened(graph_of(model.config, 1 if shape.step else shape.tokens), model.config.hidden)
-    parts = parts_of(graph, Weights(model.tensors), specs, shape)
-    return lower(graph, parts, specs, parts.kept if isinstance(parts, StepParts) else ())
+    parts = lowering_of(graph, Weights(model.tensors), specs, shape)
+    return lower(graph, parts, specs, parts.kept if isinstance(parts, StepLowering) else ())
 
 
 def check_softmax(specs: CircuitSpecs, shape: Shape) -> None:

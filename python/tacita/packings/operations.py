@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from tacita.approx.spec import Spec
 from tacita.layouts.arrays import Array
 from tacita.packings.base import Operation
-from tacita.packings.stored import Stored, apply, apply_all, output_bound
+from tacita.packings.encoding import Argument, apply, apply_all, output_bound
+from tacita.packings.shared.linear import FeedForward, Norm
 from tacita.slots.base import Backend, Ct
 
 CHECK, ANSWER = "check", "answer"
@@ -18,31 +19,13 @@ Of = Callable[[Backend, Cts], Cts]  # a tensor of a tensor
 Check = Callable[[Backend, Ct, Ct], Ct]  # of a variance and its root: see `norm_check`
 
 
-class Norm(Protocol):
-    """A norm in some layout; `one_text.norm.TextNorm` says what its methods mean."""
-
-    def variance(self, be: Backend, x: Cts) -> Ct: ...
-    def root(self, be: Backend, variance: Ct) -> Ct: ...
-    def normalise(self, be: Backend, x: Cts, root: Ct) -> Cts: ...
-
-
-class Forward(Protocol):
-    """A feed-forward block in some layout; `one_text.feed_forward.FeedForward` says what its methods mean."""
-
-    @property
-    def activation(self) -> Spec: ...
-    def expand(self, be: Backend, y: Cts) -> Cts: ...
-    def contract(self, be: Backend, y: Cts, active: Cts) -> Cts: ...
-
-
-class Gated(Forward, Protocol):
-    """One whose function of one map multiplies another map: expand gives both."""
-
-    def multiply(self, be: Backend, active: Cts, factor: Cts) -> Cts: ...
-
-
 class Answering(Protocol):
     """What is made of a pooled tensor, in some layout."""
+
+    @property
+    def response(self) -> Any:
+        """The layout of the response."""
+        ...
 
     def apply(self, be: Backend, pooled: Cts, check: Ct) -> Cts:
         """pooled, and the norm check of `norm_check` -> the response."""
@@ -126,7 +109,7 @@ def norm_check(at: Array, rsqrt: Spec, factor: float) -> Check:
 
     The variance comes stored for rsqrt, and 1/sqrt(variance) times `factor`. Levels: two below both.
     """
-    form = Stored.input_of(rsqrt)
+    form = Argument.of(rsqrt)
 
     def check(be: Backend, variance: Ct, root: Ct) -> Ct:
         moved = be.add_const(variance, -form.offset) if form.offset else variance
@@ -136,48 +119,32 @@ def norm_check(at: Array, rsqrt: Spec, factor: float) -> Check:
 
 
 def forward_operations(
-    forward: Forward, name: str, y: str, residual: str, target: str, refreshed: Spec | None = None
+    forward: FeedForward, name: str, y: str, residual: str, target: str, refreshed: Spec | None = None
 ) -> list[Operation]:
-    """Lowers a feed-forward block to three stages: the inner tensor may be refreshed between them.
+    """Lowers a feed-forward block to three stages, or to four with a gate: the inner tensor may be refreshed
+    between them, and a gate's product or its factors.
 
     y, residual, target: live tensors; the sum goes into the target. refreshed: as of `approximated`.
     """
-    inner, active = f"{name}.inner", f"{name}.active"
-    return [
-        Operation.of(f"{name}.expand", (y,), inner, forward.expand),
-        approximated(f"{name}.activate", inner, active, forward.activation, refreshed),
-        Operation.of(f"{name}.contract", (residual, active), target, forward.contract),
-    ]
-
-
-def gated_operations(
-    forward: Gated, name: str, y: str, residual: str, target: str, refreshed: Spec | None = None
-) -> list[Operation]:
-    """Lowers a gated block as `forward_operations` does, with the product as a stage of its own: it or its
-    factors may be refreshed."""
     inner, active, factor, product = (f"{name}.{part}" for part in ("inner", "active", "factor", "product"))
 
     def expand(be: Backend, cts: Cts) -> tuple[Cts, Cts]:
         both = forward.expand(be, cts)
         return both[: len(both) // 2], both[len(both) // 2 :]
 
+    expansion = Operation.of(f"{name}.expand", (y,), inner, forward.expand)
+    activation = approximated(f"{name}.activate", inner, active, forward.activation, refreshed)
+    if forward.gate is None:
+        return [
+            expansion,
+            activation,
+            Operation.of(f"{name}.contract", (residual, active), target, forward.contract),
+        ]
     return [
         Operation.of(f"{name}.expand", (y,), (inner, factor), expand),
-        approximated(f"{name}.activate", inner, active, forward.activation, refreshed),
+        activation,
         Operation.of(f"{name}.multiply", (active, factor), product, forward.multiply),
         Operation.of(f"{name}.contract", (residual, product), target, forward.contract),
-    ]
-
-
-def function_operations(
-    dense: Of, spec: Spec, name: str, x: str, refreshed: Spec | None = None
-) -> list[Operation]:
-    """A function of a dense map, divided by its largest value. dense: x -> the map of it, stored for the
-    spec; one level. refreshed: as of `approximated`."""
-    argument = f"{name}.argument"
-    return [
-        Operation.of(argument, (x,), argument, dense),
-        approximated(name, argument, name, spec, refreshed),
     ]
 
 

@@ -11,43 +11,43 @@ from tacita.blocks.weights import Weights
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import Shape
 from tacita.layouts.rows import RowsShape
-from tacita.packings.base import Parts
-from tacita.packings.coefficients import CoefficientParts
-from tacita.packings.columns.parts import ColumnParts
-from tacita.packings.multidiagonal.parts import DiagonalParts
-from tacita.packings.rows.parts import RowParts
-from tacita.packings.rows.steps import StepParts
+from tacita.packings.base import Lowering
+from tacita.packings.coefficients import CoefficientLowering
+from tacita.packings.columns.lowering import ColumnLowering
+from tacita.packings.multidiagonal.lowering import DiagonalLowering
+from tacita.packings.rows.lowering import RowLowering
+from tacita.packings.rows.steps import StepLowering
 from tacita.packings.specs import CircuitSpecs
 
-Build = Callable[[Graph, Weights, CircuitSpecs, Shape], Parts[Any]]
+Build = Callable[[Graph, Weights, CircuitSpecs, Shape], Lowering[Any]]
 
 
-def parts_of(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Parts[Any]:
-    """The blocks of the shape's packing: see `base.Parts`. Raises ShapeError, PlanError for what it does not
-    admit."""
-    return PARTS[shape.packing](graph, weights, specs, shape)
+def lowering_of(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
+    """The blocks of the shape's packing: see `base.Lowering`. Raises ShapeError, PlanError for what it does
+    not admit."""
+    return LOWERINGS[shape.packing](graph, weights, specs, shape)
 
 
-def _rows(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Parts[Any]:
-    parts = StepParts if shape.step else RowParts
-    return parts(graph, weights, specs, RowsShape(shape.slots, shape.tokens))
+def _rows(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
+    kind = StepLowering if shape.step else RowLowering
+    return kind(graph, weights, specs, RowsShape(shape.slots, shape.tokens))
 
 
-def _coefficients(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Parts[Any]:
-    return CoefficientParts(graph, weights, specs, RowsShape(shape.slots, shape.tokens))
+def _coefficients(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
+    return CoefficientLowering(graph, weights, specs, RowsShape(shape.slots, shape.tokens))
 
 
-def _columns(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Parts[Any]:
-    return ColumnParts(
+def _columns(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
+    return ColumnLowering(
         graph, weights, specs, BatchShape(shape.slots, shape.tokens, shape.lanes), shape.rotations
     )
 
 
-def _multidiagonal(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Parts[Any]:
-    return DiagonalParts(graph, weights, specs, shape.slots, shape.tokens)
+def _multidiagonal(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
+    return DiagonalLowering(graph, weights, specs, shape.slots, shape.tokens)
 
 
-PARTS: Mapping[str, Build] = {
+LOWERINGS: Mapping[str, Build] = {
     "rows": _rows,
     "coefficients": _coefficients,
     "multidiagonal": _multidiagonal,

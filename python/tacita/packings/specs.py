@@ -13,6 +13,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+
 from tacita.approx.comparison import Comparison
 from tacita.approx.row_estimate import RowEstimate
 from tacita.approx.softmax import TwoPhases
@@ -20,6 +22,8 @@ from tacita.approx.spec import Spec, from_dict
 from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function, Node
 from tacita.errors import PlanError
+from tacita.layouts.arrays import Array
+from tacita.packings.encoding import Argument
 
 ATTENTION, NORM, FUNCTION = "attention", "norm", "function"
 MOST = sys.float_info.max  # neither infinite nor NaN
@@ -56,6 +60,21 @@ class AttentionSpecs:
     def share(self) -> float:
         """The share of a score that exp is applied to: half in two phases, else all."""
         return 0.5 if self.first else 1.0
+
+    @property
+    def score_scale(self) -> float:
+        """Stored scores = scores * this."""
+        return Argument.of(self.exp).scale * self.share
+
+    def key_bias(self, bias: Array) -> Array:
+        """The key's bias (hidden,) with the linear part of the row estimate taken off."""
+        return self.rows.key_bias(bias) if self.rows else bias
+
+    def score_offsets(self, heads: int) -> Array:
+        """What is added to the scores of each head: the centre of their stored form and the row estimate's
+        constant. (heads,)"""
+        constants = np.array(self.rows.constant) if self.rows else np.zeros(heads)
+        return np.asarray(Argument.of(self.exp).offset - constants * self.score_scale)
 
     @property
     def phases(self) -> TwoPhases | None:
@@ -118,7 +137,7 @@ class CircuitSpecs:
     its readers.
 
     comparison: of two logits, as half their difference over `answer`, where the client gets the likeliest
-    word alone (`packings.vector.choice`). None, and absent from the data, where it gets the logits.
+    word alone (`packings.shared.choice`). None, and absent from the data, where it gets the logits.
     """
 
     nodes: Mapping[str, NodeSpecs]

@@ -1,22 +1,186 @@
-"""Weights of a block in the checkpoint's orientation, for the packings' plans."""
+"""Weights of a block in the checkpoint's orientation, for the packings' plans, and what an attention knows
+besides: positions of tokens, and norms of queries and keys.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import floor
+from typing import Any
 
 import numpy as np
 
-from tacita.blocks.base import Attention, FeedForward
-from tacita.blocks.weights import Array, Weights
+from tacita.approx.spec import Spec
+from tacita.blocks import sequence
+from tacita.blocks.base import EVERYWHERE, Attention, FeedForward, Norm
+from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
-from tacita.packings.positional import Positional
-from tacita.packings.specs import CircuitSpecs, FunctionSpecs
-from tacita.packings.stored import Normed, Side, Stored, output_bound
+from tacita.layouts.arrays import Array
+from tacita.packings.base import Operation
+from tacita.packings.encoding import Affine, Argument, Encoding, OutputSpec, apply_unit, output_bound
+from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs
 from tacita.slots.base import Backend, Ct
 
-Affine = tuple[Array, Array]  # weight and bias
+# What an attention knows of two tokens by their positions alone, as plaintexts for a packing's layouts.
+#
+# Rotary positions turn queries and keys by plaintexts: one level, and no key switch where a packing has the
+# two halves of a head side by side. What is added to scores takes nothing. Which keys a query sees multiplies
+# the exponentials by 0 and 1: one level.
+
+
+@dataclass(frozen=True, eq=False)
+class RotaryAngles:
+    """Rotary angles: cos, sin of (tokens, head size / 2); feature i of a head turns with feature i + half."""
+
+    cos: Array
+    sin: Array
+
+    @property
+    def phases(self) -> Array:
+        """exp(i angle): what feature i + i * (feature i + half) is multiplied by."""
+        return np.asarray(self.cos + 1j * self.sin)
+
+    @property
+    def back(self) -> RotaryAngles:
+        """The other way round, for a query that meets keys which stay where they are."""
+        return RotaryAngles(self.cos, -self.sin)
+
+    def of_features(self, features: Array, tokens: Array) -> tuple[Array, Array]:
+        """(cosines, sines) for these features at these tokens, which broadcast; zero for feature -1."""
+        number = features % (2 * self.cos.shape[1]) % self.cos.shape[1]
+        there = features >= 0
+        return np.where(there, self.cos[tokens, number], 0.0), np.where(there, self.sin[tokens, number], 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Positional:
+    """What the positions of tokens give to one attention. rotary: rotary angles. added: (heads, queries,
+    keys), to scaled scores. visible: (queries, keys) of 0 and 1. None for what it does not have."""
+
+    rotary: RotaryAngles | None = None
+    added: Array | None = None
+    visible: Array | None = None
+
+    def kept_from(self, query: int) -> bool:
+        """Whether a limited reach keeps any key from this query: not from the first of reversed rows."""
+        return self.visible is not None and not self.visible[query].all()
+
+    @staticmethod
+    def of(weights: Weights, a: Attention, tokens: int) -> Positional:
+        """Builds what the attention's declaration names, for so many tokens."""
+        square = tokens, tokens
+        rotary = RotaryAngles(*sequence.angles(a.rotary, (tokens, a.head_size))) if a.rotary else None
+        added = weights.relative(a.relative, square) if a.relative else None
+        return Positional(
+            rotary, added, sequence.reach_mask(square, a.reach) if a.reach != EVERYWHERE else None
+        )
+
+
+def crossed(weight: Array, heads: int) -> Array:
+    """Rows (heads * head size, ...) of a dense map -> those by which the sines go: of each head its second
+    half, negated, then its first."""
+    left, right = np.split(weight.reshape(heads, -1, *weight.shape[1:]), 2, axis=1)
+    return np.concatenate([-right, left], axis=1).reshape(weight.shape)
+
+
+def turned(
+    be: Backend, xs: Sequence[Ct], others: Sequence[Ct], cos: Sequence[Array], sin: Sequence[Array]
+) -> list[Ct]:
+    """Rotates by angles: xs * cos + others * sin, ciphertext by ciphertext; others: from the `crossed` rows.
+    One level."""
+    pairs = zip(xs, others, cos, sin, strict=True)
+    return [be.add(be.mul_vector(x, c), be.mul_vector(y, s)) for x, y, c, s in pairs]
+
+
+# Queries and keys that are normalised head by head: a map whose squares add up to their variances, and maps
+# that lack nothing but the product with 1/sqrt(variance).
+#
+# Both maps are made of x apart, the first in a stage of its own, so that variances or their roots may be
+# refreshed between, which are few ciphertexts, and not queries and keys.
+
+Cts = tuple[Ct, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """How queries, or keys, are normalised. dense: before they are normalised, without their mean where the
+    norm takes one off. gamma, beta: of the norm, by feature of all heads. rsqrt: of variance + epsilon."""
+
+    dense: Affine
+    gamma: Array
+    beta: Array
+    epsilon: float
+    rsqrt: Spec
+    size: int
+
+    @staticmethod
+    def of(weights: Weights, dense: Affine, norm: Norm, specs: CircuitSpecs, name: str) -> Side:
+        """Builds the side. name: of the norm's node."""
+        heads = len(dense[1]) // norm.size
+        centred = tuple(_centred(side, heads) for side in dense) if norm.centred else dense
+        gamma, beta = (np.tile(side, heads) for side in weights.norm(norm))
+        return Side((centred[0], centred[1]), gamma, beta, norm.epsilon, specs.norm(name).rsqrt, norm.size)
+
+    @property
+    def scaled(self) -> Affine:
+        """The dense map that the root, as `root` stores it, makes the norm of, but for beta."""
+        factor = self.gamma * output_bound(self.rsqrt)
+        return self.dense[0] * factor[:, None], self.dense[1] * factor
+
+    @property
+    def squared(self) -> Affine:
+        """The dense map whose squares, added up over a head, are its variance in stored form but for
+        `offset`."""
+        factor = np.sqrt(Argument.of(self.rsqrt).scale / self.size)
+        return self.dense[0] * factor, self.dense[1] * factor
+
+    @property
+    def offset(self) -> float:
+        """What is added to the squares of `squared`, summed over a head."""
+        form = Argument.of(self.rsqrt)
+        return (self.epsilon - form.centre) * form.scale
+
+    def root(self, be: Backend, variances: Cts) -> Cts:
+        """1/sqrt(variance) / its largest value. Levels: the spec's."""
+        return tuple(apply_unit(be, ct, self.rsqrt) for ct in variances)
+
+
+@dataclass(frozen=True, eq=False)
+class Normed:
+    """Both sides of an attention."""
+
+    queries: Side
+    keys: Side
+
+    def operations(
+        self, name: str, reads: Sequence[str], squares: Callable[..., Any]
+    ) -> tuple[list[Operation], tuple[str, str]]:
+        """(operations, the tensors of the roots). squares: what is read -> variances of queries and of keys,
+        stored for their rsqrt."""
+        sides = f"{name}.queries", f"{name}.keys"
+        variances, roots = (tuple(f"{side}.{part}" for side in sides) for part in ("variance", "root"))
+
+        def invert(be: Backend, queries: Cts, keys: Cts) -> tuple[Cts, Cts]:
+            return self.queries.root(be, queries), self.keys.root(be, keys)
+
+        stages = [
+            Operation.of(f"{name}.squares", reads, variances, squares),
+            Operation.of(f"{name}.roots", variances, roots, invert),
+        ]
+        return stages, (roots[0], roots[1])
+
+
+def normalised(be: Backend, xs: Sequence[Ct], roots: Sequence[Ct], betas: Sequence[Array]) -> list[Ct]:
+    """Computes xs * roots + betas, ciphertext by ciphertext. One level."""
+    products = [be.mul(x, root) for x, root in zip(xs, roots, strict=True)]
+    return [be.add_vector(ct, v) if v.any() else ct for ct, v in zip(products, betas, strict=True)]
+
+
+def _centred(side: Array, heads: int) -> Array:
+    """Rows without their mean over each head."""
+    grid = side.reshape(heads, -1, *side.shape[1:])
+    return np.asarray((grid - grid.mean(axis=1, keepdims=True)).reshape(side.shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +216,77 @@ class AttentionWeights:
             )
             query, key = normed.queries.scaled, normed.keys.scaled
         return AttentionWeights(*query, *key, *value, *output, positional, normed)
+
+
+def _repeated(dense: Affine, heads: int, times: int) -> Affine:
+    """The rows of each of so many heads, so many times."""
+    weight, bias = dense
+    rows = weight.reshape(heads, -1, weight.shape[1]), bias.reshape(heads, -1)
+    matrix, vector = (np.repeat(part, times, axis=0) for part in rows)
+    return matrix.reshape(-1, weight.shape[1]), vector.reshape(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionPlan:
+    """What an attention is built from besides the layout. heads: of queries. entry: encoding of x. output: of
+    its sum."""
+
+    heads: int
+    weights: AttentionWeights
+    specs: AttentionSpecs
+    entry: Encoding
+    output: OutputSpec
+
+    @property
+    def head_size(self) -> int:
+        """Features of a head."""
+        return len(self.weights.query_bias) // self.heads
+
+    def score_factor(self, share: float = 1.0) -> float:
+        """Factor of queries and of keys by which their product is this share of the stored score."""
+        return float(np.sqrt(share * self.specs.score_scale / np.sqrt(self.head_size)))
+
+    def query(self, share: float = 1.0) -> Affine:
+        """The map of stored x to queries times `score_factor`."""
+        factor = self.score_factor(share)
+        return self.entry.fold(self.weights.query * factor, self.weights.query_bias * factor)
+
+    def key(self, share: float = 1.0) -> Affine:
+        """The map of stored x to keys times `score_factor`, less the linear part of a row estimate."""
+        factor, bias = self.score_factor(share), self.specs.key_bias(self.weights.key_bias)
+        return self.entry.fold(self.weights.key * factor, bias * factor)
+
+    def value(self, factor: float) -> Affine:
+        """The map of stored x to values times a factor."""
+        return self.entry.fold(self.weights.value * factor, self.weights.value_bias * factor)
+
+    def projection(self, factor: float) -> Affine:
+        """The map of the attended values, stored divided by a factor, to the block's sum."""
+        return self.output.fold(self.weights.output, self.weights.output_bias, factor)
+
+    @property
+    def normed(self) -> Normed:
+        """How queries and keys are normalised, where they are."""
+        assert self.weights.normed is not None
+        return self.weights.normed
+
+    def squared(self) -> tuple[Affine, Affine]:
+        """The maps of stored x to what `Side.squared` gives of queries and of keys."""
+        queries, keys = self.normed.queries, self.normed.keys
+        return self.entry.fold(*queries.squared), self.entry.fold(*keys.squared)
+
+    def betas(self, share: float = 1.0) -> tuple[Array, Array]:
+        """What is added to normalised queries and to keys times `score_factor`."""
+        factor = self.score_factor(share)
+        return self.normed.queries.beta * factor, self.normed.keys.beta * factor
+
+    def roots(
+        self, name: str, reads: Sequence[str], squares: Callable[..., Any]
+    ) -> tuple[list[Operation], tuple[str, ...]]:
+        """The operations that normalise queries and keys, and the tensors of their roots; none without a
+        norm. name: of the node. squares: what is read -> variances of both."""
+        normed = self.weights.normed
+        return normed.operations(name, reads, squares) if normed else ([], ())
 
 
 @dataclass(frozen=True)
@@ -103,26 +338,15 @@ class ForwardWeights:
         gate = weights.dense(f.gate) if f.gate else None
         return ForwardWeights(weights.dense(f.wide), weights.dense(f.narrow), gate)
 
-    def expansions(self, entry: float | Array, form: Stored, gate: Gate | None) -> list[Affine]:
-        """The argument of the function in its stored form, then with a gate the factor. entry: what the
-        input's features are divided by."""
-        weight, bias = self.gate or self.wide
-        argument = weight * (entry * form.scale), bias * form.scale + form.offset
+    def expansions(self, entry: Encoding, argument: Argument, gate: Gate | None) -> list[Affine]:
+        """The maps of the stored input: to the function's argument as it is stored, then with a gate to the
+        factor."""
+        inner = argument.store(*entry.fold(*(self.gate or self.wide)))
         if gate is None:
-            return [argument]
-        weight, bias = self.wide
-        return [argument, (weight * (entry / gate.factor), bias / gate.factor)]
+            return [inner]
+        weight, bias = entry.fold(*self.wide)
+        return [inner, (weight / gate.factor, bias / gate.factor)]
 
-
-def _repeated(dense: Affine, heads: int, times: int) -> Affine:
-    """The rows of each of so many heads, so many times."""
-    weight, bias = dense
-    rows = weight.reshape(heads, -1, weight.shape[1]), bias.reshape(heads, -1)
-    matrix, vector = (np.repeat(part, times, axis=0) for part in rows)
-    return matrix.reshape(-1, weight.shape[1]), vector.reshape(-1)
-
-
-def summed(weight: Array, bias: Array, *, centred: bool) -> tuple[Array, Array]:
-    """The dense map at the end of a block, as it is or so that the output is without its mean over features,
-    which is all that a LayerNorm sees of it. Costs nothing."""
-    return (weight - weight.mean(axis=0), bias - bias.mean()) if centred else (weight, bias)
+    def contraction(self, output: OutputSpec, activation: Spec, gate: Gate | None) -> Affine:
+        """The map of the stored activation, or of a gate's product, to the block's sum."""
+        return output.fold(*self.narrow, gate.scale if gate else output_bound(activation))

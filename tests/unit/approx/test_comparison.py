@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tacita.approx import comparison
 from tacita.approx.comparison import Comparison, fit, levels, share, sharpen_spec, smooth_spec, step_spec
 from tacita.approx.fit import FitError
-from tacita.packings.stored import apply, apply_all
+from tacita.packings.encoding import apply, apply_all
 from tacita.slots.bootstraps import check_harmonics
 from tacita.slots.plain import PlainBackend
 

@@ -12,7 +12,7 @@ from tacita.approx import FitError, fourier
 from tacita.approx.activations import WIDE, gelu, gelu_refreshed, tanh
 from tacita.approx.fourier import FourierSpec, fourier_spec
 from tacita.approx.spec import half_width
-from tacita.packings.stored import Stored, apply_all, output_bound
+from tacita.packings.encoding import Argument, apply_all, output_bound
 from tacita.slots.bootstraps import PHASE
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
@@ -54,7 +54,7 @@ def test_noise_is_not_amplified_beyond_the_functions_own_variation(name, fitted)
 @each
 def test_numpy_is_what_backends_compute(name, fitted):
     spec, be = fitted[name], PlainBackend(256)
-    form = Stored.input_of(spec)
+    form = Argument.of(spec)
     x = np.linspace(*spec.domain, 256)
     ct = be.encrypt((x - form.centre) * form.scale, 0)
     (out,) = apply_all(be, (ct,), spec, 0.5)

@@ -28,7 +28,7 @@ from tacita.cli.tasks import generate as command
 from tacita.errors import CheckpointError, FileError, InputError, PlanError
 from tacita.layouts.one_text import blocks_of
 from tacita.packings.lowering import in_slots
-from tacita.packings.positional import Positional
+from tacita.packings.weights import Positional
 from tacita.planning.check_circuit import require_circuit
 from tacita.plans.plan import Plan, parse
 from tacita.texts.embed import tokenize

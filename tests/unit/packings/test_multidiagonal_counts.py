@@ -17,7 +17,7 @@ import pytest
 from tacita.layouts.multidiagonal import Features
 from tacita.packings.conformance import CASES, circuit_of, world_of
 from tacita.packings.multidiagonal.linear import Affine, over_heads, totals
-from tacita.packings.multidiagonal.parts import DiagonalParts
+from tacita.packings.multidiagonal.lowering import DiagonalLowering
 from tacita.packings.multidiagonal.products import Product, transpose
 from tacita.slots.sim import SimBackend
 
@@ -168,7 +168,7 @@ def little_blocks(*, two_phases: bool = False) -> dict[str, tuple[int, int, int]
         case for case in CASES if case.name == "norms after, averaged, classified" and case.heads == 3
     )
     world = world_of(case, 16)
-    circuit = circuit_of(world, lambda *made: DiagonalParts(*made, 512, 16), two_phases=two_phases)
+    circuit = circuit_of(world, lambda *made: DiagonalLowering(*made, 512, 16), two_phases=two_phases)
     be = SimBackend(512, 400)
     live = {name: tuple(be.input() for _ in range(n)) for name, n in circuit.request.counts.items()}
     for stage in circuit.stages:

@@ -16,12 +16,12 @@ from tacita.errors import PlanError, ShapeError
 from tacita.layouts.coefficients import Transposition
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.rows import RowsShape
-from tacita.packings.coefficients import CoefficientParts
-from tacita.packings.columns.parts import ColumnParts
+from tacita.packings.coefficients import CoefficientLowering
+from tacita.packings.columns.lowering import ColumnLowering
 from tacita.packings.conformance import CASES, Case, check, circuit_of, world_of
 from tacita.packings.conformance_cases import Little, norms_before
-from tacita.packings.multidiagonal.parts import DiagonalParts
-from tacita.packings.rows.parts import RowParts
+from tacita.packings.multidiagonal.lowering import DiagonalLowering
+from tacita.packings.rows.lowering import RowLowering
 from tacita.packings.specs import CircuitSpecs, FunctionSpecs
 from tacita.slots.plain import PlainBackend
 
@@ -33,8 +33,8 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @every_case
 @pytest.mark.parametrize("slots", [256, 1024])
 def test_rows(case: Case, slots: int) -> None:
-    def build(graph: Any, weights: Any, specs: Any) -> RowParts:
-        return RowParts(graph, weights, specs, RowsShape(slots, TOKENS))
+    def build(graph: Any, weights: Any, specs: Any) -> RowLowering:
+        return RowLowering(graph, weights, specs, RowsShape(slots, TOKENS))
 
     check(case, build, PlainBackend(slots, LEVELS), TOKENS, tolerance(case))
 
@@ -53,8 +53,8 @@ def test_coefficients_in_several_ciphertexts(case: Case) -> None:
 
 
 def coefficients(slots: int, tokens: int) -> Any:
-    def build(graph: Any, weights: Any, specs: Any) -> CoefficientParts:
-        return CoefficientParts(graph, weights, refreshed(specs), RowsShape(slots, tokens))
+    def build(graph: Any, weights: Any, specs: Any) -> CoefficientLowering:
+        return CoefficientLowering(graph, weights, refreshed(specs), RowsShape(slots, tokens))
 
     return build
 
@@ -67,8 +67,8 @@ def test_feed_forward_blocks_of_all_tokens_are_coefficient_products() -> None:
         circuit = circuit_of(world_of(case, TOKENS), build)
         return {stage.name.rpartition(".")[2] for stage in circuit.stages if "feed_forward" in stage.name}
 
-    def polynomial(graph: Any, weights: Any, specs: Any) -> CoefficientParts:
-        return CoefficientParts(graph, weights, specs, RowsShape(256, TOKENS))
+    def polynomial(graph: Any, weights: Any, specs: Any) -> CoefficientLowering:
+        return CoefficientLowering(graph, weights, specs, RowsShape(256, TOKENS))
 
     assert stages(polynomial) == {"expand", "activate", "contract"}
     assert stages(coefficients(256, TOKENS)) == {"arrange", "activate", "contract", "restore"}
@@ -98,8 +98,8 @@ def _by_bootstrap(spec: Spec) -> Spec:
 def test_multidiagonal(case: Case, slots: int) -> None:
     """Several ciphertexts a tensor, one, and one with room for every diagonal four times."""
 
-    def build(graph: Any, weights: Any, specs: Any) -> DiagonalParts:
-        return DiagonalParts(graph, weights, specs, slots, TOKENS)
+    def build(graph: Any, weights: Any, specs: Any) -> DiagonalLowering:
+        return DiagonalLowering(graph, weights, specs, slots, TOKENS)
 
     check(case, build, PlainBackend(slots, LEVELS), TOKENS, tolerance(case))
 
@@ -111,16 +111,16 @@ def test_multidiagonal_with_narrow_heads() -> None:
     forward = partial(norms_before, m=little, rows=None, head="classify")
     case = Case("narrow heads", forward, little.features, little.heads)
 
-    def build(graph: Any, weights: Any, specs: Any) -> DiagonalParts:
-        return DiagonalParts(graph, weights, specs, 512, TOKENS)
+    def build(graph: Any, weights: Any, specs: Any) -> DiagonalLowering:
+        return DiagonalLowering(graph, weights, specs, 512, TOKENS)
 
     check(case, build, PlainBackend(512, LEVELS), TOKENS, 0.005)
 
 
 @every_case
 def test_multidiagonal_with_softmax_in_two_phases(case: Case) -> None:
-    def build(graph: Any, weights: Any, specs: Any) -> DiagonalParts:
-        return DiagonalParts(graph, weights, specs, 256, TOKENS)
+    def build(graph: Any, weights: Any, specs: Any) -> DiagonalLowering:
+        return DiagonalLowering(graph, weights, specs, 256, TOKENS)
 
     check(case, build, PlainBackend(256, LEVELS), TOKENS, tolerance(case), two_phases=True)
 
@@ -128,8 +128,8 @@ def test_multidiagonal_with_softmax_in_two_phases(case: Case) -> None:
 @every_case
 @pytest.mark.parametrize("rotations", ["double", "single"])
 def test_columns(case: Case, rotations: str) -> None:
-    def build(graph: Any, weights: Any, specs: Any) -> ColumnParts:
-        return ColumnParts(graph, weights, specs, BatchShape(128, TOKENS), rotations)
+    def build(graph: Any, weights: Any, specs: Any) -> ColumnLowering:
+        return ColumnLowering(graph, weights, specs, BatchShape(128, TOKENS), rotations)
 
     check(case, build, PlainBackend(128, LEVELS), TOKENS, tolerance(case), texts=5)
 
@@ -145,4 +145,4 @@ def test_powers_with_a_limited_reach_are_refused_by_name() -> None:
     forward = partial(norms_before, m=attention, rows=None, head="mean classify")
     narrow = replace(case, forward=forward)
     with pytest.raises(PlanError, match="packing rows: attention has a limited reach of powers"):
-        circuit_of(world_of(narrow, TOKENS), lambda g, w, s: RowParts(g, w, s, RowsShape(256, TOKENS)))
+        circuit_of(world_of(narrow, TOKENS), lambda g, w, s: RowLowering(g, w, s, RowsShape(256, TOKENS)))

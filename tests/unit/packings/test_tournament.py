@@ -12,7 +12,7 @@ from tacita.layouts.row_requests import RowsResponse
 from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import stages_of
 from tacita.packings.operations import CHECK
-from tacita.packings.vector.choice import Choice, rounds_of
+from tacita.packings.shared.choice import Choice, rounds_of
 from tacita.slots.plain import PlainBackend
 from tacita.slots.stage import Live
 

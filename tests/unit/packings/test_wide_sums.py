@@ -12,11 +12,10 @@ from tacita.approx import exp, inverse
 from tacita.approx.iterative import goldschmidt_spec
 from tacita.checkpoint.reference import reference
 from tacita.layouts.registry import Shape
-from tacita.packings.base import Ending
 from tacita.packings.lowering import build
-from tacita.packings.one_text.attention import AttentionSpecs
 from tacita.packings.rows.attention import MIXING
-from tacita.packings.rows.exponentials import REFRESHED, Early
+from tacita.packings.rows.division import REFRESHED, Early
+from tacita.packings.specs import AttentionSpecs
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.slots.noise import NoiseModel
@@ -107,9 +106,7 @@ def test_a_row_below_the_interval_loses_a_part_of_its_context_and_no_more(below,
 
 def specs_of(means, scores=(-40.0, 8.0)):
     fitted = exp.fit(scores, 5e-4 * means[0], shift=scores[1], least=means[0])
-    return AttentionSpecs(
-        fitted, inverse.fit(means, 1e-2), 0.01, 2.0, 1.0, 1.0, 1.0, Ending(centred=True, complete=True)
-    )
+    return AttentionSpecs(fitted, inverse.fit(means, 1e-2), 0.01, 2.0)
 
 
 def test_iterations_come_early_only_where_a_bootstrap_would_be_noisy():

@@ -11,13 +11,12 @@ import pytest
 from tacita import api
 from tacita.blocks.base import Dense, Norm
 from tacita.blocks.floats import FloatTensors
-from tacita.blocks.graph import Graph, record
+from tacita.blocks.graph import Graph, record, widened
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import from_tensors
 from tacita.models.registry import tensor_shapes
 from tacita.models.variants import AlbertConfig
-from tacita.packings.positional import widened
 
 HIDDEN, NARROW, WORDS, TOKENS = 16, 8, 7, 8
 

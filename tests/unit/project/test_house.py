@@ -30,7 +30,7 @@ LINES = {
     "generation": 650,
     "layouts": 2150,
     "models": 2150,
-    "packings": 7950,
+    "packings": 7350,
     "planning": 4400,
     "plans": 3500,
     "schemes": 1450,

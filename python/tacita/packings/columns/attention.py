@@ -24,18 +24,16 @@ from math import isqrt
 
 import numpy as np
 
-from tacita.approx.row_estimate import RowEstimate
-from tacita.approx.spec import Spec
 from tacita.layouts.arrays import ceil_power
 from tacita.layouts.base import doubled_parts, doubled_real, joined
 from tacita.layouts.columns import Array, Columns, IntArray, shifted
 from tacita.packings.columns.cells import RowSquares
-from tacita.packings.columns.linear import ColumnMap, Cts, Encoding, Sum, dot
-from tacita.packings.positional import Positional
-from tacita.packings.stored import Normed, Side, Stored, apply, output_bound
-from tacita.packings.weights import AttentionWeights
+from tacita.packings.columns.linear import ColumnMap, Cts, dot
+from tacita.packings.encoding import Argument, apply_unit, output_bound
+from tacita.packings.weights import AttentionPlan, Positional, Side
 from tacita.slots.base import Backend, Ct
 
+DOUBLED = 0.5  # share of scores and values: real parts come doubled
 AT_ONCE = 4  # pairs of columns whose rotations are alive together
 PROJECTED = 16  # columns of Q and of K that one matrix product makes at least: each prepares all inputs
 BESIDE = 24  # or so many times fewer than there are inputs: what is made is small beside what is read
@@ -60,82 +58,49 @@ class Split:
         return Split(tokens, 1)
 
 
-@dataclass(frozen=True)
-class BatchAttentionSpecs:
-    """Approximations and bounds. exp: of scaled scores, values in (0, 1]. inverse: of their means over real
-    keys. context,
-    attended: bounds of |mean_j exp_ij V_j| and of the same after normalisation. sum: how the result is
-    stored. rows: taken from the scores before exp."""
-
-    exp: Spec
-    inverse: Spec
-    context: float
-    attended: float
-    sum: Sum
-    rows: RowEstimate | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class BatchAttention:
     """One attention of a batch. Build, then `attend` and `project`."""
 
     columns: Columns
-    specs: BatchAttentionSpecs
+    plan: AttentionPlan
     scores_split: Split
     mix_split: Split
-    head_size: int
     query_key: tuple[ColumnMap, ...]
     value: tuple[ColumnMap, ...]
     projection: ColumnMap
     squares: RowSquares | None
-    positional: Positional
-    normed: Normed | None
-    squared: tuple[tuple[ColumnMap, ColumnMap], ...]
+    squared: tuple[tuple[ColumnMap, ...], ...]
 
     @staticmethod
-    def build(
-        weights: AttentionWeights,
-        columns: Columns,
-        head_size: int,
-        entry: Encoding,
-        specs: BatchAttentionSpecs,
-        scores_split: Split,
-        mix_split: Split,
-    ) -> BatchAttention:
-        """Builds all maps. columns: of x, context and result, by heads. entry: encoding of x."""
-        scale, rows = Stored.input_of(specs.exp).scale, specs.rows
-        f = float(np.sqrt(0.5 * scale / np.sqrt(head_size)))  # 0.5: real parts come doubled
-        query = entry.fold(weights.query * f, weights.query_bias * f)
-        key = entry.fold(weights.key * f, (rows.key_bias(weights.key_bias) if rows else weights.key_bias) * f)
-        value = entry.fold(weights.value * (0.5 / specs.context), weights.value_bias * (0.5 / specs.context))
-        groups = [columns.index[i : i + head_size] for i in range(0, columns.count, head_size)]
-        order = _pairing(head_size, weights.positional)
+    def build(plan: AttentionPlan, columns: Columns, scores_split: Split, mix_split: Split) -> BatchAttention:
+        """Builds all maps. columns: of x, context and result, by heads."""
+        query, key = plan.query(DOUBLED), plan.key(DOUBLED)
+        value, size = plan.value(DOUBLED / plan.specs.context), plan.head_size
+        groups = [columns.index[i : i + size] for i in range(0, columns.count, size)]
+        order = _pairing(size, plan.weights.positional)
+        squared = plan.squared() if plan.weights.normed else ()
         return BatchAttention(
             columns=columns,
-            specs=specs,
+            plan=plan,
             scores_split=scores_split,
             mix_split=mix_split,
-            head_size=head_size,
             query_key=tuple(_query_key(query, key, columns, group[order]) for group in groups),
             value=tuple(_part(*value, columns, group) for group in groups),
-            projection=_projection(weights, columns, specs),
-            squares=RowSquares.build(rows, weights.query, weights.query_bias, columns, entry, scale)
-            if rows
-            else None,
-            positional=weights.positional,
-            normed=weights.normed,
-            squared=tuple(_squared(weights.normed, entry, columns, group) for group in groups)
-            if weights.normed
-            else (),
+            projection=_projection(plan, columns),
+            squares=RowSquares.build(plan, columns),
+            squared=tuple(tuple(_part(*side, columns, group) for group in groups) for side in squared),
         )
 
     def variances(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
         """Variances of normalised queries and keys, one ciphertext each for a group of heads. 2 levels."""
-        assert self.normed is not None
-        inputs, sides = shifted(be, x, self.columns.shape.lanes), (self.normed.queries, self.normed.keys)
+        inputs, sides = (
+            shifted(be, x, self.columns.shape.lanes),
+            (self.plan.normed.queries, self.plan.normed.keys),
+        )
         queries, keys = (
-            tuple(variance(be, side, maps[n].outputs(be, inputs)) for maps in self.squared)
-            for n, side in enumerate(sides)
+            tuple(variance(be, side, squares.outputs(be, inputs)) for squares in maps)
+            for side, maps in zip(sides, self.squared, strict=True)
         )
         return queries, keys
 
@@ -154,22 +119,21 @@ class BatchAttention:
             diagonals = self._aligned(be, self._exponentials(be, self._scores(be, inputs, group, roots)))
             mixed = self._mix(be, inputs, mask, diagonals, group)
             context += mixed[:-1]
-            means.append(be.add_const(mixed[-1], Stored.input_of(self.specs.inverse).offset))
+            means.append(be.add_const(mixed[-1], Argument.of(self.plan.specs.inverse).offset))
         return tuple(context), tuple(means)
 
     def project(self, be: Backend, x: Cts, context: Cts, means: Cts) -> Cts:
         """The stored sum of attention output and x, the residual. Levels: the inverse's and 2 below means, 2
         below context, 1 below x."""
-        scale = 1.0 / output_bound(self.specs.inverse)
-        roots = [apply(be, m, self.specs.inverse, scale) for m in means]
-        attended = [be.mul(ct, roots[i // self.head_size]) for i, ct in enumerate(context)]
+        roots = [apply_unit(be, m, self.plan.specs.inverse) for m in means]
+        attended = [be.mul(ct, roots[i // self.plan.head_size]) for i, ct in enumerate(context)]
         return self.projection.apply(be, attended, x)
 
     def _scores(
         self, be: Backend, inputs: Sequence[Ct], group: int, roots: Sequence[Cts] = ()
     ) -> list[list[Ct]]:
         """P[giant][baby] scaled for exp, not centred."""
-        step, split, size = self.columns.shape.step, self.scores_split, self.head_size
+        step, split, size = self.columns.shape.step, self.scores_split, self.plan.head_size
         babies = [b * step for b in range(split.babies)]
         giants = [-g * split.babies * step for g in range(split.giants)]
         acc, at_once = None, max(PROJECTED, len(inputs) // BESIDE // 2 * 2)
@@ -200,9 +164,9 @@ class BatchAttention:
             ours, theirs = self._betas()
             queries = completed(be, queries, roots[0], ours[first : first + len(queries)])
             keys = completed(be, keys, roots[1], theirs[first : first + len(keys)])
-        if self.positional.rotary is None:
+        if self.plan.weights.positional.rotary is None:
             return queries, keys
-        phases = self.positional.rotary.phases[:, first : first + len(keys)].T
+        phases = self.plan.weights.positional.rotary.phases[:, first : first + len(keys)].T
         vectors = [self.columns.shape.at_tokens(row) for row in phases]
         return (
             [be.mul_vector(q, v.conj()) for q, v in zip(queries, vectors, strict=True)],
@@ -211,18 +175,16 @@ class BatchAttention:
 
     def _betas(self) -> tuple[list[complex], list[complex]]:
         """What normalised pairs of queries and of keys have added."""
-        assert self.normed is not None
-        scale, order = Stored.input_of(self.specs.exp).scale, _pairing(self.head_size, self.positional)
-        f = float(np.sqrt(0.5 * scale / np.sqrt(self.head_size)))
-        ours, theirs = (side.beta[order] * f for side in (self.normed.queries, self.normed.keys))
+        order = _pairing(self.plan.head_size, self.plan.weights.positional)
+        ours, theirs = (beta[order] for beta in self.plan.betas(DOUBLED))
         return _paired(ours, -1), _paired(theirs, 1)
 
     def _placed(self, be: Backend, scores: list[list[Ct]], group: int) -> list[list[Ct]]:
         """Adds the bias of relative positions to the scores."""
-        if self.positional.added is None:
+        if self.plan.weights.positional.added is None:
             return scores
-        scale, lanes = Stored.input_of(self.specs.exp).scale, self.columns.shape.lanes
-        table = self.positional.added[group * lanes : (group + 1) * lanes] * scale
+        scale, lanes = self.plan.specs.score_scale, self.columns.shape.lanes
+        table = self.plan.weights.positional.added[group * lanes : (group + 1) * lanes] * scale
         return [
             [be.add_vector(s, self._diagonal(table, g, b)) for b, s in enumerate(row)]
             for g, row in enumerate(scores)
@@ -239,10 +201,10 @@ class BatchAttention:
 
     def _exponentials(self, be: Backend, scores: list[list[Ct]]) -> list[list[Ct]]:
         """Replaces each score by its exponential in place, so that it is freed as soon as it is used."""
-        spec, visible = self.specs.exp, self.positional.visible
+        spec, visible = self.plan.specs.exp, self.plan.weights.positional.visible
         for giant, row in enumerate(scores):
             for i, ct in enumerate(row):
-                row[i] = spec.evaluate(be, ct, Stored.input_of(spec).scale)
+                row[i] = spec.evaluate(be, ct, Argument.of(spec).scale)
                 if visible is not None:
                     row[i] = be.mul_vector(row[i], self._diagonal(visible[None], giant, i))
         return scores
@@ -269,8 +231,8 @@ class BatchAttention:
             right = [[column[b] for column in turned] for b in range(self.mix_split.babies)]
             sums = be.relinearise(be.products(left, right))
             mixed += [self._fold(be, [row[i] for row in sums]) for i in range(len(columns))]
-        parts = [part for z in mixed[: self.head_size // 2] for part in doubled_parts(be, z)]
-        odd = [be.mul_int(z, 2) for z in mixed[self.head_size // 2 : -1]]
+        parts = [part for z in mixed[: self.plan.head_size // 2] for part in doubled_parts(be, z)]
+        odd = [be.mul_int(z, 2) for z in mixed[self.plan.head_size // 2 : -1]]
         return [*parts, *odd, mixed[-1]]
 
     def _masked(self, be: Backend, inputs: Sequence[Ct], mask: Ct, level: int, group: int) -> Iterator[Ct]:
@@ -282,7 +244,7 @@ class BatchAttention:
         keep = be.drop_to(mask, min(be.level(mask), be.level(values[0])))
         for v in values:
             yield be.mul(v, keep)
-        yield be.mul_const(keep, Stored.input_of(self.specs.inverse).scale)
+        yield be.mul_const(keep, Argument.of(self.plan.specs.inverse).scale)
 
     def _babies(self, be: Backend, v: Ct) -> list[Ct]:
         return be.rotate_many(v, [b * self.columns.shape.step for b in range(self.mix_split.babies)])
@@ -294,12 +256,6 @@ class BatchAttention:
         for part in reversed(sums[:-1]):
             acc = be.add(be.rotate(acc, step), part)
         return acc
-
-
-def _squared(normed: Normed, entry: Encoding, src: Columns, group: IntArray) -> tuple[ColumnMap, ColumnMap]:
-    """Columns of a group of heads whose squares add up to variances, of queries and of keys."""
-    ours, theirs = (_part(*entry.fold(*side.squared), src, group) for side in (normed.queries, normed.keys))
-    return ours, theirs
 
 
 def _paired(values: Array, sign: int) -> list[complex]:
@@ -346,8 +302,8 @@ def _part(weight: Array, bias: Array, src: Columns, index: IntArray) -> ColumnMa
     return ColumnMap.build([(weight, src)], bias, Columns(src.shape, index))
 
 
-def _projection(weights: AttentionWeights, columns: Columns, specs: BatchAttentionSpecs) -> ColumnMap:
+def _projection(plan: AttentionPlan, columns: Columns) -> ColumnMap:
     """W_o context + residual; both divisors and exit folded in."""
-    factor = specs.context * output_bound(specs.inverse)
-    matrix, offset, back = specs.sum.of(weights.output, weights.output_bias, factor)
+    matrix, offset = plan.projection(plan.specs.context * output_bound(plan.specs.inverse))
+    back = plan.output.fold_residual(len(offset))
     return ColumnMap.build([(matrix, columns), (back, columns)], offset, columns)

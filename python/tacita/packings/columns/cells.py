@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tacita.approx.row_estimate import RowEstimate
-from tacita.layouts.columns import BatchShape, Cells, Columns
-from tacita.packings.columns.linear import ColumnMap, Encoding
+from tacita.layouts.columns import BatchShape, Cells, Columns, token_total
+from tacita.packings.columns.linear import BatchNorm, ColumnMap, Cts, dot, scaled
+from tacita.packings.encoding import Affine
+from tacita.packings.shared.linear import Linear
+from tacita.packings.weights import AttentionPlan
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 
@@ -140,13 +143,13 @@ class RowSquares:
     constants: Array
 
     @staticmethod
-    def build(
-        rows: RowEstimate, query: Array, query_bias: Array, columns: Columns, entry: Encoding, scale: float
-    ) -> RowSquares:
-        """Builds the maps. query (hidden, hidden), query_bias: as in the model. columns, entry: of x. scale:
-        of the scores' stored form."""
-        factor = np.sqrt(scale * len(rows.constant) / len(query_bias))
-        matrix, bias = rows.roots(*entry.fold(query * factor, query_bias * factor))
+    def build(plan: AttentionPlan, columns: Columns) -> RowSquares | None:
+        """Builds the maps; None without row estimates. columns: of x."""
+        rows, weights, scale = plan.specs.rows, plan.weights, plan.specs.score_scale
+        if rows is None:
+            return None
+        factor = np.sqrt(scale * len(rows.constant) / len(weights.query_bias))
+        matrix, bias = rows.roots(*plan.entry.fold(weights.query * factor, weights.query_bias * factor))
         heads = Columns(columns.shape, np.arange(len(rows.constant)).reshape(-1, columns.shape.lanes))
         roots = ColumnMap.build([(matrix, columns)], bias, heads)
         return RowSquares(roots, np.array(rows.constant)[heads.index] * scale)
@@ -156,3 +159,29 @@ class RowSquares:
         like the scores."""
         root = self.roots.outputs(be, inputs, group, group + 1)[0]
         return be.add_vector(be.square(root), self.constants[group])
+
+
+@dataclass(frozen=True, eq=False)
+class CellNorm(BatchNorm):
+    """LayerNorm in cells."""
+
+    cells: Cells
+
+    def variance(self, be: Backend, x: Cts) -> Ct:
+        """Centred x / entry -> variance stored for rsqrt, in every token. One level."""
+        total = token_total(be, dot(be, x, x), self.cells.shape)
+        return be.add_const(be.mul_int(total, round(self.scale)), self.offset)
+
+
+def cell_linear(cells: Cells) -> Linear[Any]:
+    """How blocks compute on cells. One level, whatever the encoding of a residual."""
+    maps = CellMap.build, _stacked, scaled
+    return Linear(cells, *maps, cells, padded=False, mapped=True, exact=True)
+
+
+def _stacked(maps: Sequence[Affine], src: Cells, dst: Cells) -> CellMap:
+    """Several maps of one input, each into ciphertexts of its own."""
+    size = dst.count * dst.shape.tokens
+    weight = np.concatenate([np.pad(w, ((0, size - dst.size), (0, 0))) for w, _ in maps])
+    bias = np.concatenate([np.pad(b, (0, size - dst.size)) for _, b in maps])
+    return CellMap.build(weight, bias, src, Cells(dst.shape, len(maps) * size))

@@ -1,81 +1,25 @@
-"""Linear layers on interleaved columns, and what the numbers in a column mean.
+"""Linear layers, feed-forward blocks and norms on interleaved columns.
 
 Columns cross layers without their LayerNorm's gamma and beta: those are folded into whatever reads them next,
-so that normalising takes one product. `Encoding` carries them along.
+so that normalising takes one product. A tensor's `Encoding` carries them along.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tacita.approx.spec import Spec
 from tacita.layouts.columns import Array, Columns, lane_total, shifted, weights
-from tacita.packings.stored import Stored, apply, output_bound
-from tacita.packings.vector.linear import exact_bound
+from tacita.packings.encoding import Argument, Encoding, OutputSpec, output_bound
+from tacita.packings.shared.linear import Linear, Norm
 from tacita.packings.weights import ForwardWeights, Gate
 from tacita.slots.base import Backend, Ct
 
 Cts = tuple[Ct, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Encoding:
-    """How stored numbers encode features: value of feature f = scale[f] * stored + offset[f]; stored lies in
-    [-1, 1]. Arrays of length (features,)."""
-
-    scale: Array
-    offset: Array
-
-    @staticmethod
-    def bounded(bound: float, size: int) -> Encoding:
-        """The encoding of numbers stored as value / bound."""
-        return Encoding(np.full(size, bound), np.zeros(size))
-
-    @staticmethod
-    def normalised(gamma: Array, beta: Array) -> Encoding:
-        """The encoding of a norm's result stored without gamma and beta, divided by sqrt(features), which
-        bounds it whatever the input."""
-        return Encoding(gamma * np.sqrt(len(gamma)), beta)
-
-    @property
-    def even(self) -> bool:
-        """Whether every feature is stored in the same way, with nothing added."""
-        return bool((self.scale == self.scale[0]).all() and not self.offset.any())
-
-    def fold(self, weight: Array, bias: Array) -> tuple[Array, Array]:
-        """Folds the encoding into a dense map: weight @ value + bias as an affine map of stored numbers."""
-        return weight * self.scale, weight @ self.offset + bias
-
-
-def centring(size: int) -> Array:
-    """(size, size): x -> x minus its mean, which is all that a LayerNorm sees of x."""
-    return np.eye(size) - 1.0 / size
-
-
-@dataclass(frozen=True, eq=False)
-class Sum:
-    """How residual + block is stored: value / exit, without its mean over features if centred.
-
-    residual: encoding of the residual's stored numbers.
-    """
-
-    exit: float
-    residual: Encoding
-    centred: bool = True
-
-    def matrix(self, size: int) -> Array:
-        """(size, size): what happens to every term."""
-        return centring(size) if self.centred else np.eye(size)
-
-    def of(self, weight: Array, bias: Array, factor: float = 1.0) -> tuple[Array, Array, Array]:
-        """A block's last map -> matrix on what it reads, stored as value / factor; offset of the whole sum;
-        matrix on the residual."""
-        matrix, added = self.matrix(len(bias)), self.residual
-        offset = matrix @ (bias + added.offset) / self.exit
-        return matrix @ weight * (factor / self.exit), offset, matrix * added.scale / self.exit
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,15 +79,14 @@ class BatchForward:
         columns: Columns,
         entry: Encoding,
         activation: Spec,
-        stored: Sum,
+        output: OutputSpec,
         gate: Gate | None = None,
     ) -> BatchForward:
-        """Builds the maps of the block. stored: the form of its sum."""
-        form = Stored(Stored.input_of(activation).scale)  # not centred: evaluated at once
-        maps = [entry.fold(*pair) for pair in weights.expansions(1.0, form, gate)]
-        factor = gate.scale if gate else output_bound(activation)
-        narrow, offset, back = stored.of(*weights.narrow, factor)
-        inner = Columns.dense(columns.shape, weights.narrow[0].shape[1])
+        """Builds the maps of the block. entry: encoding of its input. output: of its sum."""
+        form = Argument(Argument.of(activation).scale)  # not centred: evaluated at once
+        maps = weights.expansions(entry, form, gate)
+        narrow, offset = weights.contraction(output, activation, gate)
+        back, inner = output.fold_residual(columns.size), Columns.dense(columns.shape, narrow.shape[1])
         blocks = []
         for first, part in _pieces(inner, CONTRACTED):
             expansions = [
@@ -183,7 +126,7 @@ class BatchForward:
         yield from self.gate.multiply(be, active, expansion[1].outputs(be, lowered))
 
     def _activate(self, be: Backend, ct: Ct) -> Ct:
-        form = Stored.input_of(self.activation)
+        form = Argument.of(self.activation)
         return self.activation.evaluate(be, ct, form.scale, 1.0 / output_bound(self.activation))
 
 
@@ -204,38 +147,41 @@ AT_ONCE = 16  # columns in one call
 
 
 @dataclass(frozen=True, eq=False)
-class BatchNorm:
-    """A norm in columns. rsqrt: of variance + epsilon. bound: of |centred input|. size: features. lanes: of
-    the columns."""
+class BatchNorm(Norm):
+    """A norm in columns. lanes: of the columns. entry: from `exact_bound`."""
 
-    rsqrt: Spec
-    epsilon: float
-    bound: float
-    size: int
     lanes: int
 
     @property
-    def entry(self) -> float:
-        """The input is stored as value / entry."""
-        return exact_bound(self.bound, self.rsqrt, self.size)
+    def root_scale(self) -> float:
+        """The root takes x / entry to its normalised form, divided by sqrt(features)."""
+        return self.entry / float(np.sqrt(self.size))
 
     def variance(self, be: Backend, x: Cts) -> Ct:
         """Centred x / entry -> variance + epsilon stored for rsqrt. One level, two with lanes; one
         relinearisation."""
-        form = Stored.input_of(self.rsqrt)
-        total = lane_total(be, dot(be, x, x), self.lanes)
-        times = round(self.entry**2 * form.scale / self.size)
-        scaled = total if times == 1 else be.mul_int(total, times)
-        return be.add_const(scaled, (self.epsilon - form.centre) * form.scale)
-
-    def root(self, be: Backend, variance: Ct) -> Ct:
-        """Stored variance -> the factor that takes x / entry to its normalised form. Levels: rsqrt's."""
-        return apply(be, variance, self.rsqrt, self.entry / float(np.sqrt(self.size)))
+        total, times = lane_total(be, dot(be, x, x), self.lanes), round(self.scale)
+        return be.add_const(total if times == 1 else be.mul_int(total, times), self.offset)
 
     def normalise(self, be: Backend, x: Cts, root: Ct) -> Cts:
         """LayerNorm without gamma and beta, / sqrt(size). One level below x and root; one product a
         column."""
         return tuple(be.mul(ct, root) for ct in x)
+
+
+def linear_of(columns: Columns) -> Linear[Any]:
+    """How blocks compute on columns. One level, whatever the encoding of a residual."""
+
+    def affine(weight: Array, bias: Array, src: Columns, dst: Columns) -> ColumnMap:
+        return ColumnMap.build([(weight, src)], bias, dst)
+
+    return Linear(columns, affine, None, scaled, columns, padded=False, mapped=True, exact=True)
+
+
+def scaled(be: Backend, x: Sequence[Ct], layout: Any, factor: float, *, centred: bool) -> Cts:
+    """x * factor; a mean over features is taken off by a map. One level."""
+    assert not centred
+    return tuple(be.mul_const(ct, factor) for ct in x)
 
 
 def dot(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:

@@ -18,7 +18,7 @@ from tacita.layouts.arrays import Array
 from tacita.layouts.base import doubled_real
 from tacita.layouts.multidiagonal import Features
 from tacita.layouts.rotations import rotate_sum
-from tacita.packings.one_text.linear import Linear
+from tacita.packings.shared.linear import Linear
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan
 

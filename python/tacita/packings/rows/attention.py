@@ -8,6 +8,7 @@ costs no level on the way from scores to context. V is computed from x at the le
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 
@@ -17,28 +18,30 @@ from tacita.layouts.arrays import Array
 from tacita.layouts.rotations import rotate_parts, rotate_range
 from tacita.layouts.rows import FeatureLayout, linear_diagonals
 from tacita.layouts.windows import HeadWindow, mask_numbers, placed
-from tacita.packings.one_text.attention import AttentionSpecs
-from tacita.packings.positional import Positional
-from tacita.packings.rows.exponentials import Early
-from tacita.packings.rows.gathered import Gathered, Normalising, folded_maps, query_key_factor
+from tacita.packings.encoding import Argument, divide, divide_factor, stored_bound
+from tacita.packings.rows.division import Early, Gathered
 from tacita.packings.rows.linear import Affine, linear_of
 from tacita.packings.rows.maps import (
     context_layout,
     fold_copies,
     fold_heads,
     folded_layout,
+    folded_maps,
+    folded_variances,
+    folded_vectors,
     pack_plan,
     repeat_copies,
     unfold_plan,
     unpack_anchors,
     unpack_plan,
 )
-from tacita.packings.stored import Stored, divide, divide_factor, normalised, reach
-from tacita.packings.weights import AttentionWeights, summed
+from tacita.packings.specs import AttentionSpecs
+from tacita.packings.weights import AttentionPlan, Positional, normalised
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 
 Cts = tuple[Ct, ...]
+DOUBLED = 0.5  # share of scores: the product and its conjugate are added up
 MIXING = 3  # levels from exponentials to context and sums
 
 
@@ -46,20 +49,24 @@ MIXING = 3  # levels from exponentials to context and sums
 class Attention:
     """All plans of one layer's attention. Build with `Attention.build`; then run the methods in order.
 
-    early: iterations of the division that `mix` does; specs are of what is left to do then.
+    early: iterations of the division that `mix` does; specs are of what is left to do then. normed: the map
+    to variances of normalised queries and keys, and its bias. betas: what is added to these.
     """
 
     windows: tuple[HeadWindow, ...]
     layout: FeatureLayout
+    plan: AttentionPlan
     specs: AttentionSpecs
     query_key: LinearPlan
     query_key_bias: tuple[Array, ...]
-    normed: Normalising | None
+    normed: tuple[LinearPlan, tuple[Array, ...]] | None
+    betas: tuple[Array, ...]
     phases: tuple[Array, ...]
     added: tuple[tuple[Array, ...], ...]
     value: LinearPlan
     value_bias: tuple[Array, ...]
     projection: Affine
+    add: Callable[[Backend, Cts, Cts], Cts]
     packs: tuple[LinearPlan, ...]
     unpacks: tuple[LinearPlan, ...]
     unfolds: tuple[LinearPlan, ...]
@@ -67,34 +74,35 @@ class Attention:
     early: Early | None
 
     @staticmethod
-    def build(
-        weights: AttentionWeights,
-        specs: AttentionSpecs,
-        layout: FeatureLayout,
-        windows: tuple[HeadWindow, ...],
-    ) -> Attention:
+    def build(plan: AttentionPlan, layout: FeatureLayout, windows: tuple[HeadWindow, ...]) -> Attention:
         """Builds all plans. layout: of x, with copies. windows: from `head_windows`."""
-        query_key, query_key_bias = _query_key(weights, layout, windows, specs)
-        early = Early.of(specs, MIXING, limited=weights.positional.visible is not None)
-        specs = early.specs(specs) if early else specs
-        factor = context_scale(specs) * (early.context if early else 1.0)
-        value, value_bias = _value(weights, layout, windows, factor * specs.entry, factor)
+        positional, has_norms = plan.weights.positional, plan.weights.normed is not None
+        turning = positional.rotary is not None  # then the halves of a head that turn together are folded
+        query_key = folded_maps(plan.query(DOUBLED), plan.key(DOUBLED), layout, windows, halves=turning)
+        early = Early.of(plan.specs, MIXING, limited=positional.visible is not None)
+        specs = early.specs(plan.specs) if early else plan.specs
+        value, value_bias = _value(
+            plan, layout, windows, context_scale(specs) * (early.context if early else 1.0)
+        )
         gathered = None if early else Gathered.of([window for window in windows if not window.shared])
         return Attention(
             windows=windows,
             layout=layout,
+            plan=plan,
             specs=specs,
-            query_key=query_key,
-            query_key_bias=query_key_bias,
-            normed=Normalising.build(weights, specs, layout, windows) if weights.normed else None,
-            phases=_phases(weights.positional, windows),
-            added=tuple(_added(weights.positional, window, specs) for window in windows),
+            query_key=query_key[0],
+            query_key_bias=query_key[1],
+            normed=folded_maps(*plan.squared(), layout, windows, halves=turning) if has_norms else None,
+            betas=folded_vectors(plan.betas(DOUBLED), windows, halves=turning) if has_norms else (),
+            phases=_phases(positional, windows),
+            added=tuple(_added(positional, window, specs) for window in windows),
             value=value,
             value_bias=value_bias,
-            projection=_projection(weights, layout, windows, specs),
+            projection=_projection(plan, specs, layout, windows),
+            add=linear_of(layout).adder(plan.output),
             packs=tuple(pack_plan(w) for w in windows),
             unpacks=tuple(unpack_plan(w) for w in windows),
-            unfolds=_unfolds(windows, gathered, Stored.input_of(specs.inverse).scale, early),
+            unfolds=_unfolds(windows, gathered, Argument.of(specs.inverse).scale, early),
             gathered=gathered,
             early=early,
         )
@@ -102,7 +110,11 @@ class Attention:
     def squares(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
         """Variances of normalised queries and keys. 3 levels."""
         assert self.normed is not None
-        return self.normed.variances(be, x)
+        plan, bias = self.normed
+        outputs = [be.add_vector(ct, b) for ct, b in zip(be.linear(x, plan), bias, strict=True)]
+        half = len(self.windows)
+        queries = folded_variances(be, self.plan.normed.queries, outputs[:half], self.windows)
+        return queries, folded_variances(be, self.plan.normed.keys, outputs[half:], self.windows)
 
     def scores(self, be: Backend, x: Cts, *roots: Cts) -> Cts:
         """Maps x (layout, / entry) to the scores stored for exp; real, all windows' ciphertexts in order. 3
@@ -110,17 +122,12 @@ class Attention:
         and keys are folded so that those turn by one plaintext product."""
         parts = be.linear(x, self.query_key)
         parts = [be.add_vector(ct, b) for ct, b in zip(parts, self.query_key_bias, strict=True)]
-        if self.normed:
-            parts = normalised(be, parts, [*roots[0], *roots[1]], self.normed.betas)
+        if roots:
+            parts = normalised(be, parts, [*roots[0], *roots[1]], self.betas)
         if self.phases:
             parts = [be.mul_vector(ct, v) for ct, v in zip(parts, self.phases, strict=True)]
         n = len(self.windows)
         return tuple(score for i in range(n) for score in self._window_scores(be, i, parts[i], parts[n + i]))
-
-    @property
-    def _offsets(self) -> Array:
-        """What is added to each head's scores to centre them for exp."""
-        return self.specs.score_offsets(self._heads)
 
     def _window_scores(self, be: Backend, number: int, q: Ct, k: Ct) -> list[Ct]:
         window = self.windows[number]
@@ -128,20 +135,20 @@ class Attention:
         k = repeat_copies(be, k, window, window.shifts)
         products = [be.mul(q, kr) for kr in rotate_range(be, k, window.shape.window, window.shifts)]
         scores = be.linear(products, self.packs[number])
-        centre = self.added[number] or (window.of_heads(self._offsets),) * len(scores)
+        centre = self.added[number] or (window.of_heads(self.specs.score_offsets(self.plan.heads)),) * len(
+            scores
+        )
         # real parts: the factor 1/2 is folded into Q and K
         return [be.add_vector(be.add(s, be.conjugate(s)), v) for s, v in zip(scores, centre, strict=True)]
 
-    def visible(self, positional: Positional) -> list[Array] | None:
-        """A mask in the layout of the scores, 1 where a query sees the key; None without a limited reach."""
-        if positional.visible is None:
-            return None
-        table = np.broadcast_to(positional.visible, (self._heads, *positional.visible.shape))
-        return [v for window in self.windows for v in placed(window, table)]
-
     @property
-    def _heads(self) -> int:
-        return sum(len(window.heads) for window in self.windows)
+    def visible(self) -> list[Array] | None:
+        """A mask in the layout of the scores, 1 where a query sees the key; None without a limited reach."""
+        visible = self.plan.weights.positional.visible
+        if visible is None:
+            return None
+        table = np.broadcast_to(visible, (self.plan.heads, *visible.shape))
+        return [v for window in self.windows for v in placed(window, table)]
 
     def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context, sums): context / bound and row sums stored for the inverse; sums only for windows that do
@@ -162,7 +169,7 @@ class Attention:
     def _centred_sums(self, be: Backend, sums: list[Ct]) -> Cts:
         """The row sums of windows that keep them apart, stored for the inverse; added up into one ciphertext
         where sums are gathered."""
-        offset = Stored.input_of(self.specs.inverse).offset
+        offset = Argument.of(self.specs.inverse).offset
         if self.gathered is None:
             apart = [window for window in self.windows if not window.shared]
             return tuple(be.add_vector(s, _sum_offset(w, offset)) for s, w in zip(sums, apart, strict=True))
@@ -206,7 +213,7 @@ class Attention:
         if self.early:
             outs = self.early.begin(be, outs[:-1], outs[-1])
         if window.shared:
-            offset = Stored.input_of(self.specs.inverse).offset
+            offset = Argument.of(self.specs.inverse).offset
             outs[-1] = be.add_vector(outs[-1], _sum_offset(window, offset))
         return outs
 
@@ -220,7 +227,7 @@ class Attention:
         """
         mixed = self._quotients(be, context, sums)
         out = self.projection.apply(be, mixed)
-        return linear_of(self.layout).add(be, out, x, self.specs.back, self.specs.ending)
+        return self.add(be, out, x)
 
     def _quotients(self, be: Backend, context: Cts, sums: Cts) -> list[Ct]:
         """Each window's context / row sums."""
@@ -268,49 +275,30 @@ def _unfolds(
     return tuple(unfold_plan(w, 0.5, scale, places.get(w)) for w in windows)
 
 
-def _query_key(
-    weights: AttentionWeights, layout: FeatureLayout, windows: tuple[HeadWindow, ...], specs: AttentionSpecs
-) -> tuple[LinearPlan, tuple[Array, ...]]:
-    """One plan for folded Q and conjugated folded K: they share the rotations of x. Scaled so that the real
-    part of the product plus its conjugate is the score in stored form."""
-    query = weights.query, weights.query_bias
-    key = weights.key, specs.key_bias(weights.key_bias)
-    halves, factor = weights.positional.rotary is not None, query_key_factor(specs, windows, len(query[1]))
-    return folded_maps(query, key, layout, windows, scale=factor, entry=specs.entry, halves=halves)
-
-
 def _value(
-    weights: AttentionWeights,
-    layout: FeatureLayout,
-    windows: tuple[HeadWindow, ...],
-    scale: float,
-    bias: float,
+    plan: AttentionPlan, layout: FeatureLayout, windows: tuple[HeadWindow, ...], factor: float
 ) -> tuple[LinearPlan, tuple[Array, ...]]:
-    """Folded V, its weight and bias times these factors."""
-    heads = sum(len(w.heads) for w in windows)
-    folded = folded_layout(windows)
-    matrix = fold_heads(weights.value * scale, heads, windows[0].width)
-    plan = LinearPlan.from_diagonals(
-        linear_diagonals(matrix, layout, folded), n_inputs=layout.count, n_outputs=len(windows)
-    )
-    return plan, tuple(folded.vectors(fold_heads(weights.value_bias * bias, heads, windows[0].width)))
+    """The map to folded V times a factor, and its bias."""
+    folded, (weight, bias) = folded_layout(windows), plan.value(factor)
+    sides = (fold_heads(side, plan.heads, windows[0].width) for side in (weight, bias))
+    matrix, shift = sides
+    diagonals = linear_diagonals(matrix, layout, folded)
+    value = LinearPlan.from_diagonals(diagonals, n_inputs=layout.count, n_outputs=len(windows))
+    return value, tuple(folded.vectors(shift))
 
 
 def context_scale(specs: AttentionSpecs) -> float:
     """stored context = context * this: within the reach of the divisor, beside which it may be stored, and at
     most 1 once divided."""
-    before = min(1.0, reach(specs.inverse)) / specs.context
+    before = min(1.0, stored_bound(specs.inverse)) / specs.context
     return min(before, 1.0 / (divide_factor(specs.inverse) * specs.attended))
 
 
 def _projection(
-    weights: AttentionWeights, layout: FeatureLayout, windows: tuple[HeadWindow, ...], specs: AttentionSpecs
+    plan: AttentionPlan, specs: AttentionSpecs, layout: FeatureLayout, windows: tuple[HeadWindow, ...]
 ) -> Affine:
-    heads = sum(len(w.heads) for w in windows)
-    src = context_layout(windows, weights.output.shape[1] // heads)
-    scale = 1.0 / (divide_factor(specs.inverse) * context_scale(specs) * specs.exit)
-    weight, bias = weights.output * scale, weights.output_bias / specs.exit
-    return Affine.build(*summed(weight, bias, centred=specs.ending.centred), src, layout)
+    weight, bias = plan.projection(1.0 / (divide_factor(specs.inverse) * context_scale(specs)))
+    return Affine.build(weight, bias, context_layout(windows, plan.head_size), layout)
 
 
 def _sum_offset(window: HeadWindow, offset: float) -> Array:

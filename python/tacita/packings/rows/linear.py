@@ -16,8 +16,8 @@ from tacita.layouts.arrays import Array, Diagonal
 from tacita.layouts.rotations import RealMap, rotate_sum, spread
 from tacita.layouts.row_requests import RowsResponse
 from tacita.layouts.rows import FeatureLayout, linear_diagonals, restore_copies
-from tacita.packings.one_text.linear import Linear, TextNorm, affine
-from tacita.packings.vector.answer import Answering, answer_features, answer_logits, block
+from tacita.packings.shared.answer import Answering, answer_features, answer_logits, block
+from tacita.packings.shared.linear import Linear, TextNorm, affine
 from tacita.slots.base import Backend, Ct
 from tacita.slots.diagonals import Diagonals
 
@@ -92,7 +92,7 @@ def _means(be: Backend, x: Sequence[Ct], layout: FeatureLayout) -> Ct:
     return spread(be, be.mul_vector(total, first), max(layout.blocks))
 
 
-# LayerNorm on rows (`one_text.norm`): sums over a window's positions, and a result with copies.
+# LayerNorm on rows (`shared.linear`): sums over a window's positions, and a result with copies.
 
 Cts = tuple[Ct, ...]
 
@@ -101,10 +101,11 @@ Cts = tuple[Ct, ...]
 class Norm(TextNorm[FeatureLayout]):
     """A norm in rows. layout: of the result, with copies; the input uses its first copies only.
 
-    carry: put token 0 in place of the copies, in every token (for `FirstTokenAttention`; see `can_carry`).
+    packed_first: put token 0 in place of the copies, in every token (for `FirstTokenAttention`; see
+    `can_carry`).
     """
 
-    carry: bool = False
+    packed_first: bool = False
 
     def variance(self, be: Backend, x: Cts) -> Ct:
         """Centred x / entry -> variance + epsilon stored for rsqrt, at least at every first copy. 2
@@ -125,7 +126,7 @@ class Norm(TextNorm[FeatureLayout]):
     def normalise(self, be: Backend, x: Cts, root: Ct) -> Cts:
         """Normalises as `TextNorm` does, and restores the copies (or puts token 0 in their place)."""
         scaled = super().normalise(be, x, root)
-        if not self.carry:
+        if not self.packed_first:
             return restore_copies(be, scaled, self.layout)
         shape, block = self.layout.shape, self.layout.blocks[0]
         gamma, beta = (_at_first(side[0], shape.tokens) for side in self.vectors)
@@ -139,7 +140,7 @@ def _at_first(v: Array, tokens: int) -> Array:
     return np.concatenate([v, np.zeros((tokens - 1) * v.size)])
 
 
-# From the hidden states of rows to the ciphertexts of the answer, laid out as `one_text.response` says: the
+# From the hidden states of rows to the ciphertexts of the answer, laid out as `layouts.one_text` says: the
 # mean over tokens, and what is made of it.
 
 

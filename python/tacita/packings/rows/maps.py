@@ -14,15 +14,19 @@ of positions to sum over, which is what the rotations of `pack` and `unpack` are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from tacita.layouts.arrays import Array, Diagonal, ceil_power
-from tacita.layouts.rotations import rotate_sum
-from tacita.layouts.rows import FeatureLayout
+from tacita.layouts.rotations import rotate_sum, spread
+from tacita.layouts.rows import FeatureLayout, linear_diagonals
 from tacita.layouts.windows import HeadWindow
+from tacita.packings.encoding import Affine
+from tacita.packings.weights import Side
 from tacita.slots.base import Backend, Ct
+from tacita.slots.diagonals import Diagonals
 from tacita.slots.linear import LinearPlan
 
 KEPT = 32  # plans of windows: the same in all layers
@@ -162,3 +166,52 @@ def unfold_plan(
 
 def _accumulate(diagonals: Diagonal, key: tuple[int, int, int], v: Array) -> None:
     diagonals[key] = diagonals[key] + v if key in diagonals else v
+
+
+# Queries and keys of folded heads, and their norms head by head.
+
+
+def folded_maps(
+    query: Affine, key: Affine, layout: FeatureLayout, windows: tuple[HeadWindow, ...], *, halves: bool
+) -> tuple[LinearPlan, tuple[Array, ...]]:
+    """One plan for folded Q and conjugated folded K, which share the rotations of x, and their biases. query,
+    key: maps of stored x. halves: as of `fold_heads`."""
+    folded, parts = folded_layout(windows), list[Diagonals]()
+    for n, (weight, _) in enumerate((query, key)):
+        matrix = _folded(weight, windows, conjugate=n == 1, halves=halves)
+        parts.append(linear_diagonals(matrix, layout, folded, n * len(windows)))
+    diagonals = Diagonals.joined(parts)
+    plan = LinearPlan.from_diagonals(diagonals, n_inputs=layout.count, n_outputs=2 * len(windows))
+    return plan, folded_vectors((query[1], key[1]), windows, halves=halves)
+
+
+def folded_vectors(
+    sides: tuple[Array, Array], windows: tuple[HeadWindow, ...], *, halves: bool
+) -> tuple[Array, ...]:
+    """What is added to folded queries and conjugated folded keys, by feature of all heads."""
+    folded = folded_layout(windows)
+    both = (_folded(side, windows, conjugate=n == 1, halves=halves) for n, side in enumerate(sides))
+    return tuple(v for side in both for v in folded.vectors(side))
+
+
+def _folded(side: Array, windows: tuple[HeadWindow, ...], *, conjugate: bool, halves: bool) -> Array:
+    heads = sum(len(w.heads) for w in windows)
+    return fold_heads(side, heads, windows[0].width, conjugate=conjugate, halves=halves)
+
+
+def folded_variances(
+    be: Backend, side: Side, squares: Sequence[Ct], windows: tuple[HeadWindow, ...]
+) -> tuple[Ct, ...]:
+    """Variances of folded queries or keys in every position of a folded head, stored for their rsqrt: a
+    ciphertext a window. squares: results of the side's `squared` map. 2 levels."""
+    products = (be.mul(ct, be.conjugate(ct)) for ct in squares)  # squares of both parts
+    inside = (np.arange(w.shape.window) < w.half * len(w.heads) for w in windows)
+    each = zip(windows, products, inside, strict=True)
+    return tuple(head_sums(be, ct, at, w.half, side.offset) for w, ct, at in each)
+
+
+def head_sums(be: Backend, ct: Ct, inside: Array, width: int, offset: float) -> Ct:
+    """Sums over each head's `width` positions, in all of them, plus an offset; zero outside. One level."""
+    starts = np.where(inside & (np.arange(inside.size) % width == 0), 1.0, 0.0)
+    totals = be.mul_vector(rotate_sum(be, ct, width), starts)
+    return be.add_vector(spread(be, totals, width), np.where(inside, offset, 0.0))

@@ -21,23 +21,25 @@ from tacita.blocks.shapes import NORMED
 from tacita.layouts.row_requests import HIDDEN, MASK, StepRequest
 from tacita.layouts.rows import FeatureLayout
 from tacita.packings.base import Block, Kept, Operation, Target, Tensor
-from tacita.packings.one_text.parts import Built, Form
-from tacita.packings.rows.exponentials import Exponentials
+from tacita.packings.encoding import Encoding
+from tacita.packings.rows.division import Exponentials
 from tacita.packings.rows.first_token import FirstTokenAttention
-from tacita.packings.rows.parts import RowParts
+from tacita.packings.rows.lowering import RowLowering
+from tacita.packings.shared.lowering import Form
+from tacita.packings.weights import AttentionPlan
 from tacita.slots.base import Backend, Ct
 from tacita.slots.stage import Live
 
 Cts = tuple[Ct, ...]
 
 
-class StepParts(RowParts):
+class StepLowering(RowLowering):
     """Rows, of which one is new. Its tensors are vectors, and attention reads the kept rows besides.
 
     graph: of the model at one token; shape: of the whole text.
     """
 
-    options: ClassVar[frozenset[str]] = RowParts.options - {NORMED}
+    options: ClassVar[frozenset[str]] = RowLowering.options - {NORMED}
 
     @property
     def kept(self) -> tuple[Kept, ...]:
@@ -47,19 +49,20 @@ class StepParts(RowParts):
 
     def entry(self) -> Tensor[Form]:
         """The hidden state of the new row, as a vector."""
-        return Tensor(HIDDEN, 1, Form(self._specs.entry, vector=True))
+        return Tensor(HIDDEN, 1, Form(Encoding(self._specs.entry), first=True))
 
     def request(self) -> StepRequest:
         """The layout of the request: one new row."""
         sizes = self._slots, self._tokens, self._layout.size
         return StepRequest(*sizes, *self._heads, self._specs.entry, all_tokens=False)
 
-    def _first_token(self, name: str, block: Block[Form], target: Target, built: Built) -> list[Operation]:
-        x, cache = block.x.live, kept_of(name, self._layout.count)
-        attention = FirstTokenAttention.build(*built, self._layout, self._windows, carried=False)
+    def _first_token(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+        name, x = block.name, block.x.live
+        cache = kept_of(name, self._layout.count)
+        attention = FirstTokenAttention(plan, self._layout, self._windows)
         parts = ("scores", "context", "sums", "attended")
         scores, context, sums, attended = (f"{name}.{part}" for part in parts)
-        exponential = Exponentials.of(name, attention.specs.exp, attention.early, attention.visible)
+        exponential = Exponentials.of(name, plan.specs.exp, attention.early, attention.visible)
 
         def score(be: Backend, live: Live) -> Live:
             rows = self._later(be, live, cache, x)

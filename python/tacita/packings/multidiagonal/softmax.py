@@ -18,10 +18,13 @@ import numpy as np
 from tacita.approx.spec import Spec
 from tacita.layouts.arrays import Array
 from tacita.layouts.multidiagonal import Features
-from tacita.packings.stored import Stored, apply, output_bound
+from tacita.packings.base import Operation
+from tacita.packings.encoding import Argument, apply, output_bound
+from tacita.packings.specs import AttentionSpecs
 from tacita.slots.base import Backend, Ct
 
 Cts = tuple[Ct, ...]
+Total = Callable[[Backend, Ct], Ct]  # adds up what lies in the rows of one ciphertext; no level
 ENCODED = 2.0**12  # of a plaintext's values at most: at a scale of 2^48 the engine's integers end at 2^13.8
 
 
@@ -37,15 +40,21 @@ def dots(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
     return be.dot(xs, ys) if len(xs) > 1 else be.mul(xs[0], ys[0])
 
 
+def row_sums(specs: AttentionSpecs, layout: Features, total: Total, *, first_phase: bool = False) -> RowSums:
+    """The sums that the attention divides by at last, or those of a first phase. total: as of `RowSums`."""
+    if not first_phase or (phases := specs.phases) is None:
+        return RowSums(layout, specs.inverse, total)
+    return RowSums(layout, phases.first, total, phases.steepest, phases.room)
+
+
 @dataclass(frozen=True, eq=False)
 class RowSums:
-    """How exponentials are added up over the keys of a row. inverse: of the sums. total: adds up what lies in
-    the rows of one ciphertext; no level. steepest: what an inverse is stored over, None for its largest value
-    on its domain. room: what squares are stored over."""
+    """How exponentials are added up over the keys of a row. inverse: of the sums. steepest: what an inverse
+    is stored over, None for its largest value on its domain. room: what squares are stored over."""
 
     layout: Features
     inverse: Spec
-    total: Callable[[Backend, Ct], Ct]
+    total: Total
     steepest: float | None = None
     room: float = 1.0
 
@@ -81,11 +90,45 @@ class RowSums:
         return output_bound(self.inverse) if self.steepest is None else self.steepest
 
     @property
-    def _form(self) -> Stored:
-        return Stored.input_of(self.inverse)
+    def _form(self) -> Argument:
+        return Argument.of(self.inverse)
 
     def _heads(self, value: float) -> Array:
         return real_heads(self.layout, value)
 
     def _centred(self, be: Backend, total: Ct) -> Ct:
         return be.add_vector(total, self._heads(self._form.offset))
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Operations between exponentials and what is mixed in their place; none, and the exponentials, for one
+    phase."""
+
+    operations: Sequence[Operation]
+    result: str
+
+
+def first_phase(
+    name: str, specs: AttentionSpecs, sums: Callable[..., RowSums], mask: str, masks: slice
+) -> Phase:
+    """The first phase of a softmax in two phases. name: of the attention. sums: (first_phase) -> as of
+    `row_sums`. mask: the request's tensor, and those of its ciphertexts in the layout of the scores."""
+    parts = ("exponentials", "halves", "half_inverse", "squares")
+    exps, halves, inverse, squares = (f"{name}.{part}" for part in parts)
+    if specs.phases is None:
+        return Phase((), exps)
+    first = sums(first_phase=True)
+
+    def add_up(be: Backend, exps: Cts, all_masks: Cts) -> Cts:
+        return (first.masked(be, exps, all_masks[masks]),)
+
+    def square(be: Backend, exps: Cts, inverse: Cts, all_masks: Cts) -> Cts:
+        return first.squares(be, exps, all_masks[masks], inverse[0])
+
+    operations = (
+        Operation.of(halves, (exps, mask), halves, add_up),
+        Operation.of(inverse, (halves,), inverse, first.invert),
+        Operation.of(squares, (exps, inverse, mask), squares, square),
+    )
+    return Phase(operations, squares)

@@ -1,23 +1,98 @@
-"""Exponentials of scores on rows: in a stage of their own, in the one that mixes them, or in both.
-
-In the stage that mixes where they are as small as a bootstrap's noise, and their roots before it where that
-leaves too few levels: see `early`.
+"""How softmax on rows is divided by its row sums: sums of several windows gathered for one bootstrap, or the
+first iterations of the division before it; and where exponentials are computed for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
 
 from tacita.approx.exp import PowerSpec
 from tacita.approx.iterative import GoldschmidtSpec
 from tacita.approx.spec import Spec, free_depth
-from tacita.layouts.arrays import Array
+from tacita.layouts.arrays import Array, Diagonal, ceil_power
+from tacita.layouts.windows import HeadWindow
 from tacita.packings.base import Operation
-from tacita.packings.one_text.attention import AttentionSpecs
+from tacita.packings.encoding import apply_unit, divide
 from tacita.packings.operations import exponentials
+from tacita.packings.specs import AttentionSpecs
 from tacita.slots.base import Backend, Ct
+from tacita.slots.linear import LinearPlan
 from tacita.slots.stage import Live
+
+# Row sums of several windows in one ciphertext, so that one bootstrap refreshes them all.
+#
+# A window's sums are one number for each token and head, in every position of the head. With three windows of
+# four heads of 64 positions, window i keeps its sums in positions [16 i, 16 i + 16) of each head only; the
+# three then add up to one ciphertext, and a linear map brings each back to all 64 positions where it is
+# needed.
+
+KEPT = 8  # plans: the same in all layers
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Windows whose row sums share a ciphertext. windows: in order, each with sums of its own."""
+
+    windows: tuple[HeadWindow, ...]
+
+    @staticmethod
+    def of(windows: Sequence[HeadWindow]) -> Gathered | None:
+        """None where there are no two windows, or more of them than a head has positions."""
+        few = len(windows) < 2 or ceil_power(len(windows)) > windows[0].width
+        return None if few else Gathered(tuple(windows))
+
+    @property
+    def part(self) -> int:
+        """Positions of a head that one window's sums have; at most half of the head."""
+        return self.windows[0].width // ceil_power(len(self.windows))
+
+    def places(self, number: int) -> Array:
+        """bool [window]: where the sums of the window of this number are."""
+        window = self.windows[number]
+        p = np.arange(window.shape.window)
+        mine: Array = (p % window.width // self.part == number) & (p < window.width * len(window.heads))
+        return mine
+
+    @property
+    def filled(self) -> Array:
+        """bool [window]: where any sums are."""
+        filled: Array = np.any([self.places(number) for number in range(len(self.windows))], axis=0)
+        return filled
+
+    def divide(self, be: Backend, numerators: Sequence[Ct], sums: Ct, spec: Spec) -> list[Ct]:
+        """Divides each window's numerator by its row sums, as `encoding.divide` does. One level more below
+        the sums.
+
+        A polynomial is evaluated once, before its values are spread; an iteration needs each numerator.
+        """
+        if isinstance(spec, GoldschmidtSpec):
+            each = be.linear([sums], self.spread)
+            return [divide(be, numerator, s, spec) for numerator, s in zip(numerators, each, strict=True)]
+        each = be.linear([apply_unit(be, sums, spec)], self.spread)
+        return [be.mul(numerator, s) for numerator, s in zip(numerators, each, strict=True)]
+
+    @property
+    def spread(self) -> LinearPlan:
+        """Sums of all windows -> one ciphertext a window, each sum at all positions of its head, zero
+        elsewhere. One level; fewer than two rotations for each part of a head."""
+        return _spread(self)
+
+
+@lru_cache(maxsize=KEPT)
+def _spread(gathered: Gathered) -> LinearPlan:
+    windows, part = gathered.windows, gathered.part
+    diagonals: Diagonal = {}
+    for number, window in enumerate(windows):
+        p = np.arange(window.shape.window)
+        for block in range(window.width // part):
+            at = (p % window.width // part == block) & (p < window.width * len(window.heads))
+            diagonals[number, 0, (number - block) * part] = np.where(at, 1.0, 0.0)
+    return LinearPlan.from_diagonals(diagonals, n_inputs=1, n_outputs=len(windows))
+
 
 # A division whose first iterations run before the row sums are bootstrapped.
 #

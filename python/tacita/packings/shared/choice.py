@@ -29,9 +29,9 @@ from tacita.layouts.one_text import OneTextResponse, choice_width
 from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import Operation
+from tacita.packings.encoding import apply, apply_all
 from tacita.packings.operations import ANSWER, CHECK
-from tacita.packings.stored import apply, apply_all
-from tacita.packings.vector.answer import turned, twice
+from tacita.packings.shared.answer import turned, twice
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 

@@ -12,22 +12,23 @@ from tacita.layouts.row_requests import HIDDEN, MASK, MEAN, RowsRequest, RowsRes
 from tacita.layouts.rows import FeatureLayout, RowsShape, can_carry
 from tacita.layouts.windows import head_windows
 from tacita.packings.base import Block, Operation, Target, Tensor, attentions
-from tacita.packings.one_text.parts import Built, Form, NormFields, OneTextParts, Pair, roots_of
-from tacita.packings.operations import selected
+from tacita.packings.encoding import Affine, Encoding
+from tacita.packings.operations import Answering, selected
 from tacita.packings.rows.attention import Attention
-from tacita.packings.rows.exponentials import Exponentials
+from tacita.packings.rows.division import Exponentials
 from tacita.packings.rows.first_token import FirstTokenAttention, select_token
 from tacita.packings.rows.linear import Norm, linear_of, mean, row_features, row_logits
+from tacita.packings.shared.lowering import Form, NormFields, OneTextLowering
 from tacita.packings.specs import CircuitSpecs
-from tacita.packings.vector.answer import Answering
+from tacita.packings.weights import AttentionPlan
 from tacita.slots.base import Backend, Ct
 from tacita.slots.stage import Live
 
 Cts = tuple[Ct, ...]
 
 
-class RowParts(OneTextParts[FeatureLayout]):
-    """The blocks of one text (`packings.base.Parts`) in rows. graph: of the model, at the shape's tokens.
+class RowLowering(OneTextLowering[FeatureLayout]):
+    """The blocks of one text (`packings.base.Lowering`) in rows. graph: of the model, at the shape's tokens.
 
     Raises ShapeError for sizes that rows do not admit, PlanError for attentions of several kinds.
     """
@@ -37,8 +38,8 @@ class RowParts(OneTextParts[FeatureLayout]):
     def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: RowsShape) -> None:
         size = attentions(graph)[0].query.inputs
         layout = FeatureLayout.dense(shape, size, copied=True)
-        sizes, carries = (shape.slots, shape.tokens), can_carry(layout)
-        super().__init__(graph, weights, specs, sizes, linear_of(layout), carries=carries)
+        sizes, packs = (shape.slots, shape.tokens), can_carry(layout)
+        super().__init__(graph, weights, specs, sizes, linear_of(layout), packs_first=packs)
         self._windows = head_windows(shape, *self._heads)
 
     @property
@@ -48,7 +49,9 @@ class RowParts(OneTextParts[FeatureLayout]):
 
     def entry(self) -> Tensor[Form]:
         """The hidden states of the request, in rows."""
-        return Tensor(HIDDEN, self._tokens, Form(self._specs.entry, carried=self._entry_carried()))
+        return Tensor(
+            HIDDEN, self._tokens, Form(Encoding(self._specs.entry), packed_first=self._packed_entry())
+        )
 
     def request(self) -> RowsRequest | StepRequest:
         """The layout of the request."""
@@ -58,21 +61,21 @@ class RowParts(OneTextParts[FeatureLayout]):
             self._layout.size,
             *self._heads,
             self._specs.entry,
-            all_tokens=self._attended(self._tokens),
-            first_token=self._attended(1),
-            carried=self._entry_carried(),
+            all_tokens=self._asked(self._tokens),
+            first_token=self._asked(1),
+            carried=self._packed_entry(),
             mean=any(step.op == "mean" for step in self._graph.steps),
         )
 
-    def _norm(self, fields: NormFields, *, carry: bool) -> Norm:
+    def _token_norm(self, fields: NormFields, *, packed_first: bool) -> Norm:
         """Makes a norm that restores the copies: gamma and beta are products by a vector already."""
-        return Norm(self._layout, *fields, carry=carry)
+        return Norm(*fields, packed_first=packed_first)
 
-    def _mean(self, x: Tensor[Form], dense: Pair | None, name: str) -> tuple[Operation, Answering]:
+    def _mean_answer(self, x: Tensor[Form], dense: Affine | None, name: str) -> tuple[Operation, Answering]:
         def average(be: Backend, cts: Cts, weights: Cts) -> Cts:
             return mean(be, cts, weights[0], self._layout)
 
-        operation, bound = Operation.of(name, (x.live, MEAN), name, average), x.form.bound
+        operation, bound = Operation.of(name, (x.live, MEAN), name, average), x.form.encoding.bound
         if dense is None:
             return operation, row_features(self._layout, bound)
         return operation, row_logits(*dense, self._layout, bound, self._specs.answer)
@@ -90,14 +93,12 @@ class RowParts(OneTextParts[FeatureLayout]):
         window = self._layout.shape.window
         return RowsResponse(self._slots, window, size, True, bound, self._tokens)
 
-    def _all_tokens(self, name: str, block: Block[Form], target: Target, built: Built) -> list[Operation]:
-        x, residual = block.x.live, block.residual.live
-        attention = Attention.build(*built, self._layout, self._windows)
+    def _all_tokens(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+        name, x, residual = block.name, block.x.live, block.residual.live
+        attention = Attention.build(plan, self._layout, self._windows)
         scores, context, sums = (f"{name}.{part}" for part in ("scores", "context", "sums"))
 
-        exponential = Exponentials.of(
-            name, attention.specs.exp, attention.early, attention.visible(built[0].positional)
-        )
+        exponential = Exponentials.of(name, plan.specs.exp, attention.early, attention.visible)
 
         def mix(be: Backend, live: Live) -> Live:
             mixed, apart = attention.mix(be, live[x], exponential.evaluate(be, live), live[MASK])
@@ -107,7 +108,7 @@ class RowParts(OneTextParts[FeatureLayout]):
             mixed, apart = live[context], live.get(sums, ())
             return {target.live: attention.project(be, live[residual], mixed, apart)}
 
-        normed, roots = roots_of(built, name, (x,), attention.squares)
+        normed, roots = plan.roots(name, (x,), attention.squares)
         return [
             *normed,
             Operation.of(f"{name}.scores", (x, *roots), scores, attention.scores),
@@ -116,12 +117,12 @@ class RowParts(OneTextParts[FeatureLayout]):
             Operation(f"{name}.project", (residual, context, sums), project),
         ]
 
-    def _first_token(self, name: str, block: Block[Form], target: Target, built: Built) -> list[Operation]:
-        x, carried = block.x.live, block.x.form.carried
-        attention = FirstTokenAttention.build(*built, self._layout, self._windows, carried=carried)
+    def _first_token(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+        name, x, packed = block.name, block.x.live, block.x.form.packed_first
+        attention = FirstTokenAttention(plan, self._layout, self._windows, packed_first=packed)
         parts = ("scores", "context", "sums", "attended")
         scores, context, sums, attended = (f"{name}.{part}" for part in parts)
-        exponential = Exponentials.of(name, attention.specs.exp, attention.early, attention.visible)
+        exponential = Exponentials.of(name, plan.specs.exp, attention.early, attention.visible)
 
         def mix(be: Backend, live: Live) -> Live:
             results = attention.mix(be, live[x], exponential.evaluate(be, live), live[MASK])
@@ -131,7 +132,7 @@ class RowParts(OneTextParts[FeatureLayout]):
             return (select_token(be, cts, self._layout, self._vector),)
 
         chosen = selected(name, x, block.residual.live, attention.select, select)
-        normed, roots = roots_of(built, name, (x, chosen.first), attention.squares)
+        normed, roots = plan.roots(name, (x, chosen.first), attention.squares)
         return [
             chosen.operation,
             *normed,
@@ -142,11 +143,11 @@ class RowParts(OneTextParts[FeatureLayout]):
             Operation.of(f"{name}.project", (chosen.back, attended), target.live, attention.project),
         ]
 
-    def _entry_carried(self) -> bool:
+    def _packed_entry(self) -> bool:
         """Whether nobody but an attention of one query reads the input, and a window has room for its
         token."""
         readers = [step for step in self._graph.steps if any(value.step == INPUT for value in step.inputs)]
         asks = [step for step in readers if step.op == "attention"]
         first = all(step.op == "take" or step in asks for step in readers)
         one = bool(asks) and all(step.output.shape[0] == 1 for step in asks)
-        return first and one and self._carries
+        return first and one and self._packs_first

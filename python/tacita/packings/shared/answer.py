@@ -1,22 +1,22 @@
-"""Turns a pooled vector into the ciphertexts of the answer, laid out as `one_text.response` says."""
+"""The ciphertexts of the answer of one text, of a pooled vector or of every token, laid out as
+`layouts.one_text` says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from tacita.layouts.arrays import Array, Diagonal, IntArray, refuse
+from tacita.layouts.arrays import Array, Diagonal, refuse
 from tacita.layouts.one_text import OneTextResponse, blocks_of
 from tacita.layouts.rotations import rotate_sum
-from tacita.layouts.vector import CyclicMap, VectorLayout
-from tacita.packings.positional import crossed
-from tacita.packings.weights import AttentionWeights
+from tacita.layouts.vector import VectorLayout
+from tacita.packings.encoding import Affine
+from tacita.packings.shared.linear import Cts, Linear, Map
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
-
-Cts = tuple[Ct, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Answering:
 
 def vector_answering(
     kind: type[OneTextResponse],
-    dense: tuple[Array, Array] | None,
+    dense: Affine | None,
     layout: VectorLayout,
     entry: float,
     bound: float,
@@ -152,21 +152,35 @@ def at_first(slots: int) -> Array:
     return block(np.ones(1), 0, slots)
 
 
-# The query of a first token, brought to the places where keys are.
+# An answer for every token of one text: a dense map of all rows, twice, and a check of the last LayerNorm.
+#
+# In the layout of an inner tensor of 2 * size + 1 features: feature 0 is half the norm check at the first
+# token and zero at all others, then come a token's numbers, then their copies. Padding's rows hold whatever
+# the model gives for them. Both copies come from one map of the same numbers, so copies that differ, or
+# numbers where no feature is, show a broken decode whatever those rows hold.
 
 
-def asking(
-    weights: AttentionWeights,
-    scales: tuple[float, float],
-    heads: int,
-    src: IntArray,
-    places: Sequence[IntArray],
-) -> CyclicMap:
-    """The query's map into these places; with rotary positions then that of its `crossed` rows. scales: of
-    weight and bias."""
-    weight, bias = weights.query * scales[0], weights.query_bias * scales[1]
-    if weights.positional.rotary is None:
-        return CyclicMap.build(weight, bias, [src], places)
-    weight, bias = (np.concatenate([side, crossed(side, heads)]) for side in (weight, bias))
-    further = [np.where(row >= 0, row + len(weights.query_bias), -1) for row in places]
-    return CyclicMap.build(weight, bias, [src], [*places, *further])
+@dataclass(frozen=True, eq=False)
+class TokenAnswering:
+    """Maps every token to its answer: the numbers, their copies, and a place for the check."""
+
+    response: OneTextResponse
+    map: Map
+
+    @staticmethod
+    def build(
+        weight: Array, bias: Array, linear: Linear[Any], src: Any, entry: float, response: OneTextResponse
+    ) -> TokenAnswering:
+        """Builds the map. weight (outputs, hidden). src: layout of what is mapped, stored divided by `entry`.
+        One level."""
+        response.check()
+        zero, inner = np.zeros((1, weight.shape[1])), linear.bare.inner(response.features)
+        both = np.concatenate([zero, weight, weight]) * (entry / response.bound)
+        shift = np.concatenate([[0.0], bias, bias]) / response.bound
+        return TokenAnswering(response, linear.affine(both, shift, src, inner))
+
+    def apply(self, be: Backend, x: Cts, check: Ct) -> Cts:
+        """Makes the response of x and the norm check, which is in slot 0, as feature 0 of the first token
+        is."""
+        first, *others = self.map.apply(be, x)
+        return be.add(first, check), *others

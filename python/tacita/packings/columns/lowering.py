@@ -1,0 +1,196 @@
+"""The blocks of a batch as operations: interleaved columns, and cells once only the first token is left.
+
+The request is `hidden` and `mask` (1/length at real tokens). Where only one row of an attention is asked for,
+it and all that follows runs on the first token of every sequence, in cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tacita.blocks.base import FeedForward, Norm
+from tacita.blocks.graph import Graph
+from tacita.blocks.weights import Weights
+from tacita.errors import PlanError
+from tacita.layouts.arrays import refuse
+from tacita.layouts.columns import (
+    HIDDEN,
+    MASK,
+    ROTATIONS,
+    Array,
+    BatchRequest,
+    BatchResponse,
+    BatchShape,
+    Cells,
+    Columns,
+)
+from tacita.packings.base import Block, Operation, Readers, Target, Tensor, heads_of, refuse_node
+from tacita.packings.columns.answer import (
+    BatchAnswering,
+    MeanAnswering,
+    cell_answering,
+    gathering,
+    mean_cells,
+    token_answering,
+)
+from tacita.packings.columns.attention import BatchAttention, Split
+from tacita.packings.columns.cells import CellNorm, cell_linear
+from tacita.packings.columns.first_token import BatchFirstToken
+from tacita.packings.columns.linear import BatchForward, BatchNorm, Cts, linear_of
+from tacita.packings.encoding import Affine, Encoding
+from tacita.packings.operations import exponentials, selected
+from tacita.packings.shared.lowering import BlockLowering, Form
+from tacita.packings.specs import CircuitSpecs
+from tacita.packings.weights import AttentionPlan, ForwardWeights, Gate
+from tacita.slots.base import Backend
+
+
+class ColumnLowering(BlockLowering):
+    """The blocks of a batch (`packings.base.Lowering`) in columns and cells. graph: of the model, at the
+    shape's tokens. rotations: one of `ROTATIONS`.
+
+    Raises ShapeError for lanes that the model does not admit, PlanError for an unknown way to rotate.
+    """
+
+    packing = "columns"
+
+    def __init__(
+        self,
+        graph: Graph,
+        weights: Weights,
+        specs: CircuitSpecs,
+        shape: BatchShape,
+        rotations: str = "double",
+    ) -> None:
+        if rotations not in ROTATIONS:
+            raise PlanError(f"columns with rotations {rotations!r}", hint=f"one of {', '.join(ROTATIONS)}")
+        queries = {step.output.shape[0] for step in graph.steps if step.op == "attention"}
+        if shape.lanes > 1 and 1 in queries:
+            raise refuse("interleaved", f"{shape.lanes} lanes with an answer read from [CLS]", "use one lane")
+        heads, head_size = heads_of(graph, "columns")
+        self._shape, self._columns = shape, Columns.by_heads(shape, heads, head_size)
+        self._cells = Cells(shape, heads * head_size)
+        layouts = linear_of(self._columns), cell_linear(self._cells)
+        super().__init__(graph, weights, specs, (shape.slots, shape.tokens), *layouts)
+        double = Split.double(shape.tokens)
+        self._splits = (Split.single(shape.tokens) if rotations == "single" else double, double)
+        rows, outputs = graph.steps[-1].output.shape
+        sizes = shape.slots, shape.tokens, shape.lanes
+        self._batch = BatchResponse(*sizes, outputs, specs.answer, rows)
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """The mask."""
+        return frozenset({MASK})
+
+    def entry(self) -> Tensor[Form]:
+        """The hidden states of the request, in columns."""
+        return Tensor(HIDDEN, self._tokens, Form(Encoding(self._specs.entry)))
+
+    def request(self) -> BatchRequest:
+        """The layout of the request."""
+        sizes = self._slots, self._tokens, self._shape.lanes
+        return BatchRequest(*sizes, *self._heads, self._specs.entry)
+
+    @property
+    def _check_places(self) -> Array:
+        return self._batch.check_cell[1]
+
+    def _norm_form(self, rows: int, readers: Readers) -> Form:
+        """Weighed by the mask, where only a mean reads the result: the mask multiplies 1/sqrt, one
+        ciphertext, and not the answers, which would take a level more."""
+        return Form(Encoding(1.0), first=rows == 1, weighed=readers.averaged)
+
+    def _norm(self, name: str, n: Norm, form: Form) -> tuple[BatchNorm, Encoding]:
+        """Gamma and beta stay with the numbers' encoding, and what reads them next applies both."""
+        entry = self._norm_entry(name, first=form.first)
+        fields = (self._specs.norm(name).rsqrt, n.epsilon, n.size, entry, self._shape.lanes)
+        norm = CellNorm(*fields, self._cells) if form.first else BatchNorm(*fields)
+        return norm, Encoding.normalised(*self._weights.norm(n))
+
+    def _averaged(self, x: Tensor[Form], name: str) -> Operation:
+        """log2(tokens) rotations a column, and two levels, or one of what comes weighed."""
+        if self._shape.lanes > 1:
+            raise refuse_node("columns", name, f"a norm behind it and {self._shape.lanes} lanes")
+        columns, gather = self._columns, gathering(self._columns, self._cells)
+
+        def average(be: Backend, cts: Cts, mask: Cts) -> Cts:
+            return mean_cells(be, _weighed(be, x.form, cts, mask), columns, gather)
+
+        return Operation.of(name, (x.live, MASK), name, average)
+
+    def _mean_answer(
+        self, x: Tensor[Form], dense: Affine | None, name: str
+    ) -> tuple[Operation, MeanAnswering]:
+        """A mean classifies every token and then adds up the answers, which are fewer than the features."""
+        affine = dense or self._identity
+        answering = MeanAnswering.build(*affine, self._columns, x.form.encoding, self._batch)
+
+        def average(be: Backend, cts: Cts, mask: Cts) -> Cts:
+            return answering.mean(be, _weighed(be, x.form, cts, mask))
+
+        return Operation.of(name, (x.live, MASK), name, average), answering
+
+    def _first_answer(self, x: Tensor[Form], dense: Affine | None) -> BatchAnswering:
+        return cell_answering(*(dense or self._identity), self._cells, x.form.encoding, self._batch)
+
+    def _token_answer(self, x: Tensor[Form], dense: Affine | None) -> BatchAnswering:
+        return token_answering(*(dense or self._identity), self._columns, x.form.encoding, self._batch)
+
+    def _unpack(self, form: Form, slots: Sequence[Array]) -> Array:
+        if form.first:
+            return self._cells.unpack(slots)[:, None, : self._cells.size]
+        return self._columns.unpack(slots)
+
+    def _all_tokens(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+        name, x, residual = block.name, block.x.live, block.residual.live
+        context, means = f"{name}.context", f"{name}.means"
+        attention = BatchAttention.build(plan, self._columns, *self._splits)
+
+        def attend(be: Backend, x: Cts, mask: Cts, *roots: Cts) -> tuple[Cts, Cts]:
+            return attention.attend(be, x, mask[0], *roots)
+
+        normed, roots = plan.roots(name, (x,), attention.variances)
+        return [
+            *normed,
+            Operation.of(f"{name}.attend", (x, MASK, *roots), (context, means), attend),
+            Operation.of(f"{name}.project", (residual, context, means), target.live, attention.project),
+        ]
+
+    def _first_token(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+        """One query for each sequence; the result is in cells."""
+        name, x, attention = block.name, block.x.live, BatchFirstToken(plan, self._columns)
+        parts = ("scores", "exponentials", "weighed", "sums", "weights")
+        scores, exps, weighed, sums, shares = (f"{name}.{part}" for part in parts)
+        chosen = selected(name, x, block.residual.live, attention.select, attention.select)
+        normed, roots = plan.roots(name, (x, chosen.first), attention.squares)
+        return [
+            chosen.operation,
+            *normed,
+            Operation.of(f"{name}.scores", (x, chosen.first, *roots), scores, attention.scores),
+            exponentials(name, plan.specs.exp, attention.visible),
+            Operation.of(f"{name}.weigh", (exps, MASK), (weighed, sums), attention.weigh),
+            Operation.of(f"{name}.attend", (weighed, sums), shares, attention.attend),
+            Operation.of(f"{name}.project", (x, chosen.back, shares), target.live, attention.project),
+        ]
+
+    def _feed_forward(self, block: Block[Form], f: FeedForward, target: Target) -> list[Operation]:
+        """In columns piece by piece, in one stage: the inner tensor is never there as a whole."""
+        if block.x.form.first:
+            return super()._feed_forward(block, f, target)
+        specs = self._specs.function(block.name)
+        columns = BatchForward.build(
+            ForwardWeights.of(self._weights, f),
+            self._columns,
+            block.x.form.encoding,
+            specs.function,
+            self._output(target, block.residual.form, first=False),
+            Gate.of(specs) if f.gate else None,
+        )
+        reads = block.x.live, block.residual.live
+        return [Operation.of(block.name, reads, target.live, columns.apply)]
+
+
+def _weighed(be: Backend, form: Form, cts: Cts, mask: Cts) -> Cts:
+    """The columns times the mask, by which they may come already."""
+    return cts if form.weighed else tuple(be.mul(ct, mask[0]) for ct in cts)

@@ -1,0 +1,166 @@
+"""How tensors cross stage boundaries: as value / bound, or centred for the approximation that reads them
+next.
+
+Every boundary tensor must lie in [-1, 1] to be bootstrapped. The argument of a function with calibrated
+domain [lo, hi] is stored as (x - centre) / scale with centre = (lo + hi)/2 and 1/scale = the spec's free
+scale, so that stored values fill the interval, slots without a meaning may hold anything in it without harm,
+and no level goes into normalising.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacita.approx.iterative import GoldschmidtSpec
+from tacita.approx.spec import Spec
+from tacita.layouts.arrays import Array
+from tacita.slots.base import Backend, Ct
+
+Affine = tuple[Array, Array]  # weight (outputs, inputs) and bias
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """What stored numbers mean: value = scale * stored + offset; numbers for all features, or (features,).
+
+    An example: values in [-6, 2] stored in [-1, 1] have scale 4 and offset -2.
+    """
+
+    scale: float | Array
+    offset: float | Array = 0.0
+
+    @staticmethod
+    def normalised(gamma: Array, beta: Array) -> Encoding:
+        """The encoding of a norm's result stored without gamma and beta, divided by sqrt(features), which
+        bounds it whatever the input."""
+        return Encoding(gamma * np.sqrt(len(gamma)), beta)
+
+    @property
+    def even(self) -> bool:
+        """Whether every feature is stored in the same way, with nothing added."""
+        return bool(np.all(self.scale == np.ravel(self.scale)[0])) and not np.any(self.offset)
+
+    @property
+    def bound(self) -> float:
+        """What all features are divided by, of an encoding that is `even`."""
+        return float(np.ravel(self.scale)[0])
+
+    def value(self, stored: Array) -> Array:
+        """Decodes stored numbers (..., features)."""
+        return np.asarray(stored * self.scale + self.offset)
+
+    def fold(self, weight: Array, bias: Array) -> Affine:
+        """A dense map of values as one of stored numbers: weight @ value + bias."""
+        shift = weight @ np.asarray(self.offset) if np.any(self.offset) else 0.0
+        return weight * self.scale, bias + shift
+
+
+@dataclass(frozen=True)
+class Argument:
+    """How the argument of a function is stored: as (x - centre) * scale."""
+
+    scale: float
+    centre: float = 0.0
+
+    @staticmethod
+    def of(spec: Spec) -> Argument:
+        """The form in which `apply` expects the argument of spec."""
+        return Argument(spec.free_scale(), 0.5 * (spec.domain[0] + spec.domain[1]))
+
+    @property
+    def offset(self) -> float:
+        """What is added to x * scale."""
+        return -self.centre * self.scale
+
+    def store(self, weight: Array, bias: Array) -> Affine:
+        """A dense map to values as one to what is stored of them."""
+        return weight * self.scale, bias * self.scale + self.offset
+
+
+@dataclass(frozen=True, eq=False)
+class OutputSpec:
+    """How residual + block is stored: value / exit.
+
+    residual: encoding of the residual's stored numbers. centred: without its mean over features, which is all
+    that a LayerNorm sees of it. complete: as a tensor is stored for its readers; else it lacks what a norm
+    gives to its result by itself.
+    """
+
+    exit: float
+    residual: Encoding
+    centred: bool
+    complete: bool = True
+
+    @property
+    def back(self) -> float:
+        """Factor of the stored residual in the stored sum, where its encoding is even."""
+        return self.residual.bound / self.exit
+
+    def fold(self, weight: Array, bias: Array, factor: float = 1.0) -> Affine:
+        """A block's last map -> that of what it reads, stored as value / factor, with the offset of the whole
+        sum: what the residual's encoding adds is in its bias."""
+        added = bias + self.residual.offset
+        return without_mean(weight * (factor / self.exit), added / self.exit, centred=self.centred)
+
+    def fold_residual(self, size: int) -> Array:
+        """(size, size): the matrix on the residual's stored numbers."""
+        return without_mean(np.eye(size), np.zeros(size), centred=self.centred)[0] * (
+            self.residual.scale / self.exit
+        )
+
+
+def without_mean(weight: Array, bias: Array, *, centred: bool) -> Affine:
+    """The dense map at the end of a block, as it is or so that the output is without its mean over features,
+    which is all that a LayerNorm sees of it. Costs nothing."""
+    return (weight - weight.mean(axis=0), bias - bias.mean()) if centred else (weight, bias)
+
+
+def stored_bound(spec: Spec) -> float:
+    """Largest stored magnitude of the spec's argument."""
+    return 0.5 * (spec.domain[1] - spec.domain[0]) * spec.free_scale()
+
+
+def apply(be: Backend, ct: Ct, spec: Spec, output_scale: float = 1.0) -> Ct:
+    """Ciphertext stored as `Argument.of(spec)` -> f(x) * output_scale, spec.depth(free scale) levels
+    lower."""
+    return apply_all(be, (ct,), spec, output_scale)[0]
+
+
+def apply_all(be: Backend, cts: tuple[Ct, ...], spec: Spec, output_scale: float = 1.0) -> tuple[Ct, ...]:
+    """`apply` of each; a spec that refreshes takes two of them at once. Real values."""
+    form = Argument.of(spec)
+    moved = [be.add_const(ct, -form.offset) for ct in cts] if form.offset else cts
+    return tuple(spec.evaluate_all(be, moved, form.scale, output_scale))
+
+
+def divide(be: Backend, numerator: Ct, ct: Ct, spec: Spec) -> Ct:
+    """Computes numerator / x * divide_factor(spec), x stored as `Argument.of(spec)` in ct, spec an
+    approximation of 1/x.
+
+    Goldschmidt's iteration takes the numerator in place of its first 1: the spec's levels below both and no
+    more.
+    """
+    if not isinstance(spec, GoldschmidtSpec):
+        return be.mul(numerator, apply_unit(be, ct, spec))
+    form = Argument.of(spec)
+    moved = be.add_const(ct, -form.offset) if form.offset else ct
+    return spec.divide(be, [numerator], moved, form.scale)[0]
+
+
+def apply_unit(be: Backend, ct: Ct, spec: Spec) -> Ct:
+    """`apply`, divided by the function's largest value: f(x) / `output_bound`(spec), in [-1, 1]."""
+    return apply(be, ct, spec, 1.0 / output_bound(spec))
+
+
+def divide_factor(spec: Spec) -> float:
+    """The constant that `divide` leaves in its result."""
+    if isinstance(spec, GoldschmidtSpec):
+        return spec.divide_factor(spec.free_scale())
+    return 1.0 / output_bound(spec)
+
+
+def output_bound(spec: Spec) -> float:
+    """Largest |f| that the approximation takes on its domain (sampled)."""
+    return float(np.max(np.abs(spec.numpy(np.linspace(*spec.domain, 4001)))))

@@ -1,0 +1,1 @@
+"""What packings write the same way, whatever the layout of their tokens."""

@@ -1,0 +1,361 @@
+"""The blocks of a model as operations, in two layouts: one of all tokens, and one of the first token, once
+only that is left.
+
+A packing adds what is its own: attention, norms, the mean over tokens, its request and its answers
+(`OneTextLowering` has those of packings of one text). Where only one row of an attention is asked for, it and
+all that follows runs in the layout of the first token.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Generic
+
+import numpy as np
+
+from tacita.approx.spec import Spec
+from tacita.blocks.base import Attention, Dense, FeedForward, Norm
+from tacita.blocks.graph import Graph
+from tacita.blocks.shapes import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
+from tacita.blocks.weights import Weights
+from tacita.layouts.arrays import Array
+from tacita.layouts.one_text import OneTextResponse
+from tacita.layouts.vector import VectorLayout
+from tacita.packings.base import Block, Operation, Probe, Readers, Target, Tensor, heads_of, refuse_node
+from tacita.packings.encoding import Affine, Argument, Encoding, OutputSpec, output_bound
+from tacita.packings.operations import (
+    ANSWER,
+    Answering,
+    answer_operation,
+    approximated,
+    forward_operations,
+    norm_check,
+    norm_operations,
+)
+from tacita.packings.shared import linear as shared
+from tacita.packings.shared.answer import TokenAnswering, at_first, vector_answering
+from tacita.packings.shared.choice import Choice
+from tacita.packings.shared.linear import Cts, L, Linear, TextNorm, VectorNorm, exact_bound, vector_linear
+from tacita.packings.specs import CircuitSpecs
+from tacita.packings.weights import AttentionPlan, AttentionWeights, ForwardWeights, Gate
+from tacita.slots.base import Backend
+
+MASK = "mask"
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """How a packing holds a tensor. encoding: of stored numbers. first: the first token alone, in the layout
+    of it.
+
+    packed_first: token 0 in place of the copies, where a packing has them. bare: of a function, which leaves
+    anything where no feature is (`Linear.bare`), for a norm or an answer. weighed: stored numbers come times
+    the mask, for a mean.
+    """
+
+    encoding: Encoding
+    first: bool = False
+    packed_first: bool = False
+    bare: bool = False
+    weighed: bool = False
+
+
+class BlockLowering(ABC):
+    """The blocks of a model (`packings.base.Lowering`), whatever the layouts. tokens, first: how to compute
+    on all tokens and on the first one.
+
+    Raises PlanError for attentions of several kinds.
+    """
+
+    packing: ClassVar[str]
+    options: ClassVar[frozenset[str]] = frozenset({GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED})
+
+    def __init__(
+        self,
+        graph: Graph,
+        weights: Weights,
+        specs: CircuitSpecs,
+        sizes: tuple[int, int],
+        tokens: Linear[Any],
+        first: Linear[Any],
+    ) -> None:
+        """Starts with no block lowered. sizes: slots and tokens."""
+        self._graph, self._weights, self._specs = graph, weights, specs
+        (self._slots, self._tokens), self._heads = sizes, heads_of(graph, self.packing)
+        self._of_tokens, self._of_first, self._size = tokens, first, tokens.layout.size
+        self._answering: Any = None
+        self._probes: dict[str, Probe] = {}
+
+    @abstractmethod
+    def _all_tokens(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+        """An attention with as many queries as tokens."""
+
+    @abstractmethod
+    def _first_token(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+        """An attention of one query; the result is in the layout of the first token."""
+
+    @abstractmethod
+    def _norm(self, name: str, n: Norm, form: Form) -> tuple[shared.Norm, Encoding]:
+        """A norm with this form of its result, and the encoding of that."""
+
+    @abstractmethod
+    def _averaged(self, x: Tensor[Form], name: str) -> Operation:
+        """The mean over tokens in the layout of the first one."""
+
+    @abstractmethod
+    def _mean_answer(self, x: Tensor[Form], dense: Affine | None, name: str) -> tuple[Operation, Answering]:
+        """The mean over tokens, and the response of it or of a dense map of it."""
+
+    @abstractmethod
+    def _first_answer(self, x: Tensor[Form], dense: Affine | None) -> Answering:
+        """The response of the first token, or of a dense map of it."""
+
+    @abstractmethod
+    def _token_answer(self, x: Tensor[Form], dense: Affine | None) -> Answering:
+        """Every token's own answer, of it or of a dense map of it."""
+
+    @abstractmethod
+    def _unpack(self, form: Form, slots: Sequence[Array]) -> Array:
+        """Decoded ciphertexts -> (texts, tokens or 1, features), as they are stored."""
+
+    @property
+    @abstractmethod
+    def _check_places(self) -> Array:
+        """A vector with 1 where the norm check of the response is."""
+
+    def response(self) -> Any:
+        """The layout of the response, once `answer` has been called."""
+        return self._answering.response
+
+    def probes(self) -> Mapping[str, Probe]:
+        """The probes of the blocks lowered so far, by stage."""
+        return self._probes
+
+    def block(self, block: Block[Form], target: Target) -> list[Operation]:
+        """Lowers an attention or a feed-forward block. Raises PlanError for what the packing does not
+        admit."""
+        if block.x.form.bare or block.residual.form.bare:
+            raise refuse_node(self.packing, block.name, "a function of all tokens as its input")
+        if isinstance(block.node, FeedForward):
+            return self._feed_forward(block, block.node, target)
+        if block.rows not in (1, self._tokens):
+            raise refuse_node(self.packing, block.name, f"{block.rows} of {self._tokens} rows")
+        lower = self._all_tokens if block.rows == self._tokens else self._first_token
+        return lower(block, target, self._attention_plan(block, block.node, target))
+
+    def stored(self, target: Target, block: Block[Form]) -> Tensor[Form]:
+        """The sum of a target without a norm: of the first token where one row is left."""
+        first = block.x.form.first or block.rows == 1
+        return Tensor(target.live, block.rows, Form(Encoding(target.bound), first))
+
+    def centre(self, x: Tensor[Form], target: Target) -> list[Operation]:
+        """Takes off the mean and scales for the target's norm. Levels: of `Linear.centre`."""
+        output = self._output(target, x.form, first=x.form.first)
+        run = self._linear_of(x.form).centre(output, bare=x.form.bare)
+        return [Operation.of(f"{target.norm}.centre", (x.live,), target.live, run)]
+
+    def sum(
+        self, name: str, x: Tensor[Form], y: Tensor[Form], factor: float
+    ) -> tuple[list[Operation], Tensor[Form]]:
+        """A product by numbers each: one level."""
+        forms = x.form, y.form
+        same = x.form.first == y.form.first and x.rows == y.rows
+        if not same or any(form.bare or not form.encoding.even for form in forms):
+            raise refuse_node(self.packing, name, "a sum of tensors in different layouts")
+        linear, left, right = self._linear_of(x.form), x.form.encoding.bound, factor * y.form.encoding.bound
+        bound = left + abs(right)
+
+        def run(be: Backend, *terms: Cts) -> Cts:
+            first, second = (
+                linear.scale(be, cts, part / bound) for cts, part in zip(terms, (left, right), strict=True)
+            )
+            total = tuple(be.add(a, b) for a, b in zip(first, second, strict=True))
+            return linear.complete(be, total, linear.layout)
+
+        operation = Operation.of(name, (x.live, y.live), name, run)
+        return [operation], Tensor(name, x.rows, Form(Encoding(bound), x.form.first))
+
+    def mean(self, x: Tensor[Form], name: str) -> tuple[list[Operation], Tensor[Form]]:
+        """Averages the tokens into the layout of the first one."""
+        self._refuse_bare(x, name)
+        return [self._averaged(x, name)], Tensor(name, 1, Form(x.form.encoding, first=True))
+
+    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Tensor[Form]]:
+        """Normalises as `_norm` says, with the check of the response where nothing is normalised after."""
+        form = self._norm_form(rows, readers)
+        norm, encoding = self._norm(name, n, form)
+        form = replace(form, encoding=encoding)
+        check = norm_check(self._check_places, norm.rsqrt, norm.root_scale) if readers.last else None
+        if not form.weighed:
+            self._probes[name] = Probe(name, partial(self._values, form), f"{name}.result")
+        operations = norm_operations(norm, name, check, MASK if form.weighed else "")
+        return operations, Tensor(name, rows, form)
+
+    def function(self, x: Tensor[Form], dense: Dense, name: str) -> tuple[list[Operation], Tensor[Form]]:
+        """Applies a function of a dense map to the first token or to all tokens, as x comes. Raises PlanError
+        for a map that changes the number of features."""
+        if dense.outputs != self._size:
+            raise refuse_node(self.packing, name, f"a function of {dense.outputs} features")
+        linear, specs = self._linear_of(x.form), self._specs.function(name)
+        stored = Argument.of(specs.function).store(*x.form.encoding.fold(*self._weights.dense(dense)))
+        mapped = linear.affine(*stored, self._source(x.form), linear.bare)
+        form = Form(Encoding(output_bound(specs.function)), x.form.first, bare=linear.padded)
+        argument = f"{name}.argument"
+        operations = [
+            Operation.of(argument, (x.live,), argument, mapped.apply),
+            approximated(name, argument, name, specs.function, specs.refreshed),
+        ]
+        return operations, Tensor(name, x.rows, form)
+
+    def answer(self, x: Tensor[Form], dense: Dense | None, mean: str) -> list[Operation]:
+        """Lowers the response: x, or a dense map of it, of the mean, the first token or every token."""
+        weights = self._weights.dense(dense) if dense else None
+        if mean:
+            self._refuse_bare(x, mean)
+            operation, self._answering = self._mean_answer(x, weights, mean)
+            return [operation, answer_operation(self._answering, mean)]
+        if not x.form.first and x.rows != self._tokens:
+            raise refuse_node(self.packing, ANSWER, f"{x.rows} of {self._tokens} rows")
+        make = self._first_answer if x.form.first else self._token_answer
+        self._answering = make(x, weights)
+        return [answer_operation(self._answering, x.live)]
+
+    @property
+    def _identity(self) -> Affine:
+        """The dense map of an answer without a classifier."""
+        return np.eye(self._size), np.zeros(self._size)
+
+    def _refuse_bare(self, x: Tensor[Form], name: str) -> None:
+        if x.form.bare:
+            raise refuse_node(self.packing, name, "a function of all tokens as its input")
+
+    def _norm_form(self, rows: int, readers: Readers) -> Form:
+        """The form of a norm's result but for its encoding."""
+        return Form(Encoding(1.0), first=rows == 1)
+
+    def _source(self, form: Form) -> Any:
+        """The layout from which a map reads."""
+        linear = self._linear_of(form)
+        return linear.bare if form.bare else linear.layout
+
+    def _feed_forward(self, block: Block[Form], f: FeedForward, target: Target) -> list[Operation]:
+        x, specs = block.x, self._specs.function(block.name)
+        gate = Gate.of(specs) if f.gate else None
+        forward = shared.FeedForward.build(
+            ForwardWeights.of(self._weights, f),
+            self._linear_of(x.form),
+            specs.function,
+            x.form.encoding,
+            self._output(target, block.residual.form, first=x.form.first),
+            gate,
+        )
+        names = block.name, x.live, block.residual.live, target.live
+        return forward_operations(forward, *names, specs.refreshed)
+
+    def _attention_plan(self, block: Block[Form], a: Attention, target: Target) -> AttentionPlan:
+        return AttentionPlan(
+            a.heads,
+            AttentionWeights.of(self._weights, a, self._tokens, self._specs, block.name),
+            self._specs.attention(block.name),
+            block.x.form.encoding,
+            self._output(target, block.residual.form, first=block.rows == 1),
+        )
+
+    def _linear_of(self, form: Form) -> Linear[Any]:
+        return self._of_first if form.first else self._of_tokens
+
+    def _values(self, form: Form, slots: Sequence[Array]) -> Array:
+        """Decoded ciphertexts -> (texts, tokens or 1, features)."""
+        return form.encoding.value(self._unpack(form, slots))
+
+    def _output(self, target: Target, residual: Form, *, first: bool) -> OutputSpec:
+        """How a sum is stored: as its only norm takes it, or within its bound."""
+        if not target.norm:
+            return OutputSpec(target.bound, residual.encoding, centred=False)
+        exit_ = self._norm_entry(target.norm, first=first)
+        return OutputSpec(exit_, residual.encoding, centred=target.centred, complete=False)
+
+    def _norm_entry(self, norm: str, *, first: bool) -> float:
+        """What the centred input of a norm is divided by."""
+        specs, linear = self._specs.norm(norm), self._of_first if first else self._of_tokens
+        return exact_bound(specs.centred, specs.rsqrt, self._size) if linear.exact else specs.centred
+
+    def _asked(self, rows: int) -> bool:
+        """Whether an attention of the model has so many queries."""
+        return any(step.output.shape[0] == rows for step in self._graph.steps if step.op == "attention")
+
+
+NormFields = tuple[Spec, float, int, float, Any, Array, Array, float]  # those of `TextNorm`
+
+
+class OneTextLowering(BlockLowering, Generic[L]):
+    """The blocks of one text: tokens in the packing's layout, the first one as a vector. packs_first: whether
+    a norm may leave token 0 beside its result, for an attention of one query."""
+
+    answered: ClassVar[type[OneTextResponse]]
+
+    def __init__(
+        self,
+        graph: Graph,
+        weights: Weights,
+        specs: CircuitSpecs,
+        sizes: tuple[int, int],
+        linear: Linear[L],
+        *,
+        packs_first: bool = False,
+    ) -> None:
+        """Starts with no block lowered. sizes: slots and tokens. linear: of the hidden states."""
+        self._layout, self._vector = linear.layout, VectorLayout(sizes[0], linear.layout.size)
+        super().__init__(graph, weights, specs, sizes, linear, vector_linear(self._vector))
+        self._packs_first = packs_first
+
+    @abstractmethod
+    def _token_norm(self, fields: NormFields, *, packed_first: bool) -> TextNorm[L]:
+        """Makes a norm of tokens."""
+
+    @abstractmethod
+    def _token_response(self, size: int, bound: float) -> OneTextResponse:
+        """The layout of an answer of so many numbers for every token."""
+
+    def answer(self, x: Tensor[Form], dense: Dense | None, mean: str) -> list[Operation]:
+        """Lowers the response, or the likeliest word of a vocabulary in place of its logits."""
+        if self._specs.comparison is None:
+            return super().answer(x, dense, mean)
+        if dense is None or not x.form.first:
+            raise refuse_node(self.packing, ANSWER, "a choice of something else than one row's words")
+        weights, bounds = self._weights.dense(dense), (x.form.encoding.bound, self._specs.answer)
+        choice = Choice.build(self.answered, weights, self._vector, bounds, self._specs.comparison)
+        self._answering = choice
+        return choice.operations(x.live)
+
+    @property
+    def _check_places(self) -> Array:
+        return at_first(self._slots)
+
+    def _norm_form(self, rows: int, readers: Readers) -> Form:
+        return Form(Encoding(1.0), first=rows == 1, packed_first=readers.first_row and self._packs_first)
+
+    def _norm(self, name: str, n: Norm, form: Form) -> tuple[TextNorm[Any], Encoding]:
+        """Gamma and beta are applied here."""
+        specs, layout = self._specs.norm(name), self._linear_of(form).layout
+        sizes = self._size, self._norm_entry(name, first=form.first), layout
+        fields = (specs.rsqrt, n.epsilon, *sizes, *self._weights.norm(n), specs.result)
+        if form.first:
+            return VectorNorm(*fields), Encoding(specs.result)
+        return self._token_norm(fields, packed_first=form.packed_first), Encoding(specs.result)
+
+    def _first_answer(self, x: Tensor[Form], dense: Affine | None) -> Answering:
+        bounds = x.form.encoding.bound, self._specs.answer
+        return vector_answering(self.answered, dense, self._vector, *bounds)
+
+    def _token_answer(self, x: Tensor[Form], dense: Affine | None) -> Answering:
+        entry = x.form.encoding.bound
+        weight, bias = dense or self._identity
+        response = self._token_response(len(bias), self._specs.answer if dense else entry)
+        return TokenAnswering.build(weight, bias, self._of_tokens, self._source(x.form), entry, response)
+
+    def _unpack(self, form: Form, slots: Sequence[Array]) -> Array:
+        return np.asarray(np.real(self._linear_of(form).layout.unpack(slots))[None])

@@ -17,28 +17,19 @@ from tacita.blocks.base import Attention, FeedForward
 from tacita.blocks.shapes import Node, function_of
 from tacita.errors import TacitaError
 from tacita.layouts.registry import RULES
+from tacita.limits import Rules, limits_of, require, try_make
 from tacita.models.base import LATEST, NEXT
 from tacita.models.registry import FAMILIES, Config, nodes, outline, unknown_option
 from tacita.packings.lowering import inputs_of_sums
 from tacita.packings.specs import FUNCTION, AttentionSpecs, CircuitSpecs, approximated
-from tacita.planning.calibrate.calibration import (
-    GATED,
-    AttentionCalibration,
-    Calibration,
-    FunctionCalibration,
-    NodeCalibration,
-)
-from tacita.planning.calibrate.intervals import BINS, ROUNDS
+from tacita.planning.calibrate.calibration import MOST, ROUNDS, AttentionCalibration, Calibration
 from tacita.planning.options import OPTIONS
-from tacita.plans.json_fields import Rules, from_json, require, try_make
+from tacita.plans.json_fields import from_json
 from tacita.plans.plan import REMAKE, ModelInfo, Plan
 
-MOST = 2.0**60  # magnitude that no interval of a model that works comes near
 MOST_ITEMS = 4096  # coefficients of a series; the fits take up to 512
 SERIES = ("coefficients", "cosines", "sines")
 MOST_STEPS = 64  # of an iteration; the fits take up to 12
-POSITIVE = ("sums", "variance")  # intervals of a node that are above zero
-SIGNED = ("scores", "argument")
 # by data that are of no type, as an approximation's own fields may be
 MISTYPED = (AttributeError, KeyError, TypeError, ValueError)
 CALIBRATED = ("calibration", "specs")
@@ -61,6 +52,7 @@ def _rules(plan: Plan) -> Rules:
     specs = try_make(lambda: CircuitSpecs.from_json(plan.circuit["specs"]), TacitaError, *MISTYPED)
     yield "fields of the approximations", specs is not None
     if calibration and specs:
+        yield from limits_of(calibration)
         config = _config(plan.model)
         model = nodes(config)
         yield "nodes with bounds of the inputs", calibration.inputs.keys() == inputs_of_sums(config).keys()
@@ -76,15 +68,10 @@ def _config(model: ModelInfo) -> Config:
 
 def _calibration_rules(calibration: Calibration, model: Mapping[str, Node], plan: Plan) -> Rules:
     yield "calibrated model", calibration.sha256 == plan.model.commitment
-    yield "margin of the calibration", 0.0 <= calibration.margin <= 1.0
-    yield "samples of the calibration", calibration.samples >= 1 and calibration.rows >= 1
-    yield "bound of the request", 0.0 < calibration.entry <= MOST
-    bound = calibration.answer
-    yield "bound of the answer", 0.0 < bound <= MOST
     yield "calibrated nodes", _kinds(calibration.nodes) == approximated(model)
     yield "bounds of gates", _gated(calibration.nodes) == _gates(model)
-    for name, node in calibration.nodes.items():
-        yield from _node_rules(f"{name}:", node)
+    attending = [one for one in calibration.nodes.values() if isinstance(one, AttentionCalibration)]
+    yield "intervals of means", all(len(one.means) == len(ROUNDS) for one in attending)
     attentions = {name: node for name, node in model.items() if isinstance(node, Attention)}
     yield "temperatures", _temperatures(calibration.temperatures, attentions)
     estimated = calibration.row_estimates
@@ -111,28 +98,8 @@ def _kinds(specs: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _temperatures(temperatures: Mapping[str, tuple[float, ...]], attentions: Mapping[str, Attention]) -> bool:
-    right = {name: len(betas) for name, betas in temperatures.items()} == {
-        n: a.heads for n, a in attentions.items()
-    }
-    return right and all(0.0 < beta <= 1.0 for betas in temperatures.values() for beta in betas)
-
-
-def _node_rules(name: str, node: NodeCalibration) -> Rules:
-    values = {key: value for key, value in vars(node).items() if key not in GATED or value}
-    bounds = [value for key, value in values.items() if isinstance(value, float) and key != "shift"]
-    yield f"{name} a bound", all(0.0 < value <= MOST for value in bounds)
-    for keys, above in ((SIGNED, -2.0 * MOST), (POSITIVE, 0.0)):
-        for key in (key for key in keys if key in values):
-            yield f"{name} interval of {key}", _interval(values[key], above)
-    if isinstance(node, AttentionCalibration):
-        yield f"{name} shift of the scores", abs(node.shift) <= MOST
-        yield f"{name} intervals of means", len(node.means) == len(ROUNDS)
-        yield f"{name} intervals of means", all(_interval(mean, above=0.0) for mean in node.means)
-    if isinstance(node, FunctionCalibration):
-        yield (
-            f"{name} density",
-            len(node.density) <= BINS and all(0.0 <= share <= 1.0 for share in node.density),
-        )
+    heads = {name: attention.heads for name, attention in attentions.items()}
+    return {name: len(betas) for name, betas in temperatures.items()} == heads
 
 
 def _estimates(rows: RowEstimate, attention: Attention) -> bool:
@@ -150,7 +117,6 @@ def _specs_rules(
     yield "bound of the request", specs.entry == calibration.entry
     yield "bound of the answer", specs.answer == calibration.answer
     yield "bounds of the inputs", specs.inputs == calibration.inputs
-    yield "bounds of the inputs", all(0.0 < bound <= MOST for bound in specs.inputs.values())
     attentions = {name: node for name, node in specs.nodes.items() if isinstance(node, AttentionSpecs)}
     estimated = {name: node.rows for name, node in attentions.items() if node.rows}
     yield "row estimates", estimated == calibration.row_estimates

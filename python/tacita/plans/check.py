@@ -3,59 +3,46 @@ anything acts on one.
 
 `check` needs the file alone, and is all that a client can check. What a circuit is built from is checked by
 `check_circuit`, and what follows from the weights when the model is at hand: `circuit.require_model` (sizes,
-labels) and `dry_run.require_agreement` (layouts, stages, tensors, bootstraps, exactly the rotation keys
+labels) and `place.circuit.require_agreement` (layouts, stages, tensors, bootstraps, exactly the rotation keys
 that the circuit takes).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from tacita.errors import ShapeError
 from tacita.layouts.one_text import OneTextResponse
 from tacita.layouts.registry import RULES, AnyResponse, Layout
 from tacita.layouts.row_requests import StepRequest
+from tacita.limits import Rules, limits_of, require, try_make
 from tacita.plans.answers import least_noise
-from tacita.plans.error import FOLDS, HELD_OUT, MOST_DECIMALS, NOT_ESTIMATED, Population, quiet
-from tacita.plans.json_fields import Rules, require, try_make
+from tacita.plans.error import quiet
 from tacita.plans.options import MOST_BOUND, REQUEST, RESPONSE, option_rules
 from tacita.plans.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plans.presets import PRESETS, can_bootstrap
 from tacita.plans.scheme import SCHEMES, shape_of
 from tacita.texts.embedding import (
     MAX_CLASSES,
-    MAX_HIDDEN,
-    MAX_LAYERS,
-    MAX_POSITIONS,
-    MAX_TYPES,
     MAX_VOCAB,
-    FrontConfig,
     limits,
 )
-from tacita.texts.task import CHOICE, EVERY_TOKEN, NEXT, PROBLEMS, TASKS, WORDS, labelled
+from tacita.texts.task import CHOICE, EVERY_TOKEN, NEXT, WORDS, labelled
 
 MOST_STAGES = 32  # a layer; the circuits have up to 13
-MOST_TENSORS = 16  # named by a stage; the circuits have up to 5
-MOST_CIPHERTEXTS = 4 * MAX_HIDDEN  # of one tensor: the inner features of a batch, each in its own
 # A linear layer in baby and giant steps takes about 2 sqrt(d) keys for d diagonals, and layers of one layout
 # share them: models from 64 to 768 features on rings from 2^12 to 2^16 take 8 to 92. The exact set is
 # compared with the circuit's before keys are made.
 MOST_ROTATIONS = 512
-MOST_COUNT = 1 << 40  # operations of a stage
 ROTATING = (
     "rotate",
     "rotate_hoisted",
     "rotate_shared",
 )  # counted operations that take a rotation key: see `slots.counts`
-MOST_SECONDS = 1e9
-MOST_BYTES = 1 << 50
-KINDS = frozenset({"real", "complex"})
 COEFFICIENTS = "coefficients"  # the packing whose plans may ask for keys to a small ring
 BYTES = frozenset({"evaluation_keys", "request", "response", "server_memory", "client_memory"})
 SECONDS = frozenset({"keygen", "evaluate"})
 PRICED = frozenset({"touch", "spill"})  # seconds that not every table of prices has
-SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def check(plan: Plan, where: str = "plan") -> None:
@@ -68,6 +55,7 @@ def check(plan: Plan, where: str = "plan") -> None:
 
 def _rules(plan: Plan) -> Rules:
     """Yields the rules in this order: later ones rely on earlier ones."""
+    yield from limits_of(plan)
     yield from _model_rules(plan.model)
     yield "parameters", PRESETS.get(plan.parameters.preset) == plan.parameters
     yield from _shape_rules(plan)
@@ -87,36 +75,22 @@ def _rules(plan: Plan) -> Rules:
     yield from _layout_rules(plan)
     yield from _answer_rules(plan)
     yield from _prediction_rules(plan.prediction, len(plan.stages))
-    yield from _population_rules(plan.population)
+    population = plan.population
+    yield "population: counts", population.far <= population.outside <= population.texts
 
 
 def _model_rules(model: ModelInfo) -> Rules:
-    yield "commitment", SHA256.fullmatch(model.commitment) is not None
-    yield "layers", 1 <= model.layers <= MAX_LAYERS
-    yield "hidden size", 1 <= model.hidden <= MAX_HIDDEN
-    yield "heads", 1 <= model.heads <= model.hidden and model.hidden % model.heads == 0
-    yield "intermediate size", 1 <= model.intermediate <= 4 * MAX_HIDDEN
-    yield "labels", len(model.labels) <= MAX_CLASSES
-    yield "task", model.task in TASKS and model.problem in PROBLEMS
+    yield "heads", model.hidden % model.heads == 0
     worded = model.task not in (WORDS, NEXT) or model.embeddings is not None
     yield "labels of the task", labelled(model) and worded
     if model.embeddings is not None:
         yield "rows in reverse", model.embeddings.backwards == (model.task == NEXT)
-        yield from _embedding_rules(model.embeddings)
+        yield from limits(model.embeddings)
     yield "numbers of an answer", 1 <= _outputs(model) <= (MAX_VOCAB if model.task == NEXT else MAX_CLASSES)
-
-
-def _embedding_rules(front: FrontConfig) -> Rules:
-    yield "vocabulary", 1 <= front.vocab <= MAX_VOCAB
-    yield "positions", 1 <= front.positions <= MAX_POSITIONS
-    yield "token types", 0 <= front.types <= MAX_TYPES
-    yield "epsilon of the embedding's norm", 0.0 <= front.norm_eps <= 0.1
-    yield from limits(front)
 
 
 def _shape_rules(plan: Plan) -> Rules:
     yield "scheme", plan.scheme in SCHEMES
-    yield "tokens", 2 <= plan.tokens <= MAX_POSITIONS
     yield "layout: packing", plan.packing in SCHEMES[plan.scheme].packings
     yield "lanes", plan.lanes in RULES[plan.packing].lanes
     # None for tokens and lanes that the packing does not admit
@@ -125,16 +99,11 @@ def _shape_rules(plan: Plan) -> Rules:
 
 def _stage_rules(stage: PlacedStage, top: int, refreshes: bool) -> Rules:
     name = f"stage {stage.name}:"
-    yield f"{name} levels", _levels(stage.levels, top) and _levels(stage.out_levels, top)
+    levels = (*stage.levels.values(), *stage.out_levels.values())
+    yield f"{name} levels", max(levels, default=0) <= top
     yield f"{name} bootstraps", _unique(stage.bootstraps) and set(stage.bootstraps) <= set(stage.levels)
-    yield f"{name} kinds of bootstraps", len(stage.kinds) <= MOST_CIPHERTEXTS and set(stage.kinds) <= KINDS
     yield f"{name} kinds of bootstraps", bool(stage.kinds) == bool(stage.bootstraps)
     yield f"{name} bootstraps without keys for them", refreshes or not (stage.bootstraps or stage.through)
-    yield f"{name} counts", all(0 <= count <= MOST_COUNT for count in stage.counts.values())
-
-
-def _levels(levels: Mapping[str, int], top: int) -> bool:
-    return len(levels) <= MOST_TENSORS and all(0 <= level <= top for level in levels.values())
 
 
 def _rotations_fit(rotations: Sequence[tuple[int, int]], slots: int, top: int) -> bool:
@@ -183,9 +152,7 @@ def _falling(stage: PlacedStage, live: Mapping[str, int]) -> bool:
 def _tensor_rules(what: str, tensors: Sequence[TensorInfo], top: int) -> Rules:
     yield f"names of the {what}", _unique([tensor.name for tensor in tensors])
     for tensor in tensors:
-        yield f"{what} {tensor.name}: ciphertexts", 1 <= tensor.count <= MOST_CIPHERTEXTS
-        yield f"{what} {tensor.name}: level", 0 <= tensor.level <= top
-        yield f"{what} {tensor.name}: kind", tensor.kind == "real"
+        yield f"{what} {tensor.name}: level", tensor.level <= top
 
 
 def _layout_rules(plan: Plan) -> Rules:
@@ -202,7 +169,7 @@ def _layout_rules(plan: Plan) -> Rules:
     yield "layout: rows of the answer", response.rows == rows
     yield (
         "layout: bounds",
-        all(0.0 < bound <= MOST_BOUND for bound in (request.bound, response.bound, plan.answer)),
+        all(0.0 < bound <= MOST_BOUND for bound in (request.bound, response.bound)),
     )
     yield "layout: blocks of the response", _fits(plan, response)
     yield (
@@ -243,38 +210,17 @@ def _counts(layout: Layout) -> tuple[dict[str, int], list[int]]:
 def _answer_rules(plan: Plan) -> Rules:
     least = least_noise(plan.parameters, plan.answer)
     yield f"noise of {plan.noise:.2g}, at least {least:.2g} is", plan.noise >= least
-    yield f"decimals (0 to {MOST_DECIMALS})", 0 <= plan.decimals <= MOST_DECIMALS
     yield f"{plan.decimals} decimals at noise of {plan.noise:.2g} are", quiet(plan.decimals, plan.noise)
 
 
 def _prediction_rules(prediction: Prediction, stages: int) -> Rules:
     """Yields the rules of the prediction. The hash does not cover it, and nothing that a client guards itself
     with is taken from it."""
-    times = (*prediction.stage_seconds, *prediction.seconds.values(), prediction.error.bound)
-    sizes = (*prediction.stage_bytes, *prediction.bytes.values())
     yield "prediction: fields", set(prediction.bytes) == BYTES
     yield "prediction: fields", SECONDS <= set(prediction.seconds) <= SECONDS | PRICED
     yield "prediction: stages", len(prediction.stage_seconds) == len(prediction.stage_bytes) == stages
-    yield "prediction: seconds", all(0.0 <= value <= MOST_SECONDS for value in times)
-    yield "prediction: bytes", all(0 <= value <= MOST_BYTES for value in sizes)
-    yield "prediction: texts of the error", 0 <= prediction.error.texts <= MOST_COUNT
-    share = prediction.error.share
-    yield "prediction: share of texts", share is None or 0.0 < share < 1.0
-    yield "prediction: threads", 1 <= prediction.threads <= 1 << 16
     yield "prediction: memory", max(prediction.stage_bytes) <= prediction.bytes["server_memory"]
 
 
 def _unique(names: Sequence[object]) -> bool:
     return len(set(names)) == len(names)
-
-
-def _population_rules(population: Population) -> Rules:
-    rates = (
-        population.per_text,
-        population.per_text_bound,
-        population.per_request,
-        population.per_request_bound,
-    )
-    yield "population: method", population.method in (HELD_OUT, FOLDS, NOT_ESTIMATED)
-    yield "population: counts", 0 <= population.far <= population.outside <= population.texts <= MOST_COUNT
-    yield "population: rates", all(0.0 <= rate <= 1.0 for rate in rates)

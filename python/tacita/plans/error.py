@@ -18,9 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from tacita.limits import Above, OneOf, Range
 
 SHARE, OF_BATCHES = 0.99, 0.998  # of texts that do not exceed the bound
 FEWEST = 20  # texts from which a share is stated
+MOST_ERROR, MOST_TEXTS = 1e9, 1 << 40  # that a plan may state
 TAIL, MOST = 5, 20  # one of so many texts is in the tail, and no more than these: further out is closer
 QUANTILE = -1.6449  # of the normal distribution, at 1 - 95 %
 
@@ -31,9 +35,9 @@ class ErrorBound:
     texts: from which it was estimated. share: of texts that do not exceed the bound; None where there were
     too few to say."""
 
-    bound: float
-    texts: int
-    share: float | None
+    bound: Annotated[float, Range(0.0, MOST_ERROR, "error")]
+    texts: Annotated[int, Range(0, MOST_TEXTS, "texts of the error")]
+    share: Annotated[float | None, Above(0.0, math.nextafter(1.0, 0.0), "share of texts")]
 
     def __str__(self) -> str:
         few = f"of {self.texts} texts, too few to bound others"
@@ -131,6 +135,7 @@ def finer(size: float) -> float:
 # What a plan says about how often texts leave its intervals. How that is measured: see `excesses`.
 
 HELD_OUT, FOLDS, NOT_ESTIMATED = "held out", "folds", "not estimated"
+Rate = Annotated[float, Range(0.0, 1.0)]
 
 
 @dataclass(frozen=True)
@@ -141,14 +146,14 @@ class Population:
     bounds hold with 95 % confidence (Clopper-Pearson; for folds about).
     """
 
-    method: str
-    texts: int
-    outside: int
-    far: int
-    per_text: float
-    per_text_bound: float
-    per_request: float
-    per_request_bound: float
+    method: Annotated[str, OneOf((HELD_OUT, FOLDS, NOT_ESTIMATED))]
+    texts: Annotated[int, Range(0, MOST_TEXTS)]
+    outside: Annotated[int, Range(0, MOST_TEXTS)]
+    far: Annotated[int, Range(0, MOST_TEXTS)]
+    per_text: Rate
+    per_text_bound: Rate
+    per_request: Rate
+    per_request_bound: Rate
 
 
 UNKNOWN = Population(NOT_ESTIMATED, 0, 0, 0, 0.0, 1.0, 0.0, 1.0)

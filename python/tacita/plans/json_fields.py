@@ -8,11 +8,10 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
-from tacita.errors import FileError
 from tacita.extras import AT_DEFAULT, omitted
 
 MAX_DEPTH = 16  # a plan has 7
@@ -201,29 +200,3 @@ def _expect(kind: Any, data: Any) -> Any:
     if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
         raise TypeError(f"expected {getattr(kind, '__name__', kind)}, found {type(data).__name__}")
     return data
-
-
-# Rules of what is accepted of a plan: what each is about, and whether it is kept, one after the other.
-#
-# def _rules(plan: Plan) -> Rules:
-#     yield "tokens", 2 <= plan.tokens <= MAX_POSITIONS
-#     yield "lanes", plan.lanes in RULES[plan.packing].lanes    # a later rule may rely on an earlier one
-
-Rules = Iterable[tuple[str, bool]]
-T = TypeVar("T")
-
-
-def require(rules: Rules, where: str, *, hint: str, broken: str = "out of range") -> None:
-    """Raises FileError naming the first rule that is not kept; later ones are not looked at. broken: what is
-    said of it."""
-    for what, good in rules:
-        if not good:
-            raise FileError(f"{where}: {what} {broken}", hint=hint)
-
-
-def try_make(make: Callable[[], T], *refusals: type[Exception]) -> T | None:
-    """Returns the result of `make`; None where it raises one of these errors."""
-    try:
-        return make()
-    except refusals:
-        return None

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from tacita.limits import Rules
 from tacita.plans.error import MOST_DECIMALS
-from tacita.plans.json_fields import Rules
 from tacita.texts.task import CHOICE, NEXT
 
 if TYPE_CHECKING:  # which walks over the list of this module

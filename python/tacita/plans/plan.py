@@ -13,23 +13,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from tacita.errors import FileError, PlanError
 from tacita.extras import AT_DEFAULT
 from tacita.layouts.registry import Layout
+from tacita.limits import Above, Each, Matches, OneOf, Range, Size
 from tacita.plans import json_fields
 from tacita.plans.commitment import LinkSpeed, salt_beside
-from tacita.plans.error import NO_TEXTS, UNKNOWN, ErrorBound, Population, between, finer, finest
+from tacita.plans.error import (
+    MOST_DECIMALS,
+    NO_TEXTS,
+    UNKNOWN,
+    ErrorBound,
+    Population,
+    between,
+    finer,
+    finest,
+)
 from tacita.plans.json_fields import NOT_STORED, canonical, from_json, to_json
-from tacita.plans.options import options_of
-from tacita.texts.embedding import FrontConfig
-from tacita.texts.task import CHOICE, is_vector
+from tacita.plans.options import MOST_BOUND, options_of
+from tacita.texts.embedding import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, FrontConfig
+from tacita.texts.task import CHOICE, PROBLEMS, TASKS, is_vector
 
 FORMAT = "tacita-plan"
 TWO_PARTIES = "tacita-two-party"  # of the other kind: `two_party.plan.plan`
 VERSION = 6
 MAX_BYTES = 64 << 20
+MOST_TENSORS = 16  # named by a stage; the circuits have up to 5
+MOST_CIPHERTEXTS = 4 * MAX_HIDDEN  # of one tensor: the inner features of a batch, each in its own
+MOST_COUNT = 1 << 40  # operations of a stage
+MOST_SECONDS, MOST_MEMORY = 1e9, 1 << 50  # of a prediction, in bytes
+KINDS = frozenset({"real", "complex"})
 # Counted operations after which tensors are higher than before
 THROUGH = ("bootstrap_through", "bootstrap_through_real", "coefficient_refresh")
 AGREEMENT, LEAST_AGREEMENT = 2.0**10, 0.002  # times the noise of a logit; of a logit
@@ -47,19 +62,19 @@ class ModelInfo:
     """
 
     name: str
-    commitment: str
+    commitment: Annotated[str, Matches("[0-9a-f]{64}")]
     architecture: str
-    layers: int
-    hidden: int
-    heads: int
-    intermediate: int
+    layers: Annotated[int, Range(1, MAX_LAYERS)]
+    hidden: Annotated[int, Range(1, MAX_HIDDEN, "hidden size")]
+    heads: Annotated[int, Range(1, MAX_HIDDEN)]
+    intermediate: Annotated[int, Range(1, 4 * MAX_HIDDEN, "intermediate size")]
     activation: str
     pooling: str
     normalise: bool
-    labels: tuple[str, ...]
+    labels: Annotated[tuple[str, ...], Size(MAX_CLASSES)]
     embeddings: FrontConfig | None
-    task: str = field(default="text", metadata=AT_DEFAULT)
-    problem: str = field(default="single_label", metadata=AT_DEFAULT)
+    task: Annotated[str, OneOf(TASKS)] = field(default="text", metadata=AT_DEFAULT)
+    problem: Annotated[str, OneOf(PROBLEMS)] = field(default="single_label", metadata=AT_DEFAULT)
 
 
 @dataclass(frozen=True)
@@ -84,9 +99,9 @@ class TensorInfo:
     """A tensor of the request or response: so many ciphertexts at this level, of kind "real" or "complex"."""
 
     name: str
-    count: int
-    level: int
-    kind: str
+    count: Annotated[int, Range(1, MOST_CIPHERTEXTS, "ciphertexts")]
+    level: Annotated[int, Range(0)]
+    kind: Annotated[str, OneOf(("real",))]
 
 
 @dataclass(frozen=True)
@@ -95,10 +110,10 @@ class PlacedStage:
 
     name: str
     bootstraps: tuple[str, ...]
-    kinds: tuple[str, ...]
-    levels: Mapping[str, int]
-    out_levels: Mapping[str, int]
-    counts: Mapping[str, int]
+    kinds: Annotated[tuple[str, ...], Size(MOST_CIPHERTEXTS), Each(OneOf(KINDS, "kinds of bootstraps"))]
+    levels: Annotated[Mapping[str, int], Size(MOST_TENSORS), Each(Range(0, name="levels"))]
+    out_levels: Annotated[Mapping[str, int], Size(MOST_TENSORS), Each(Range(0, name="levels"))]
+    counts: Annotated[Mapping[str, int], Each(Range(0, MOST_COUNT, "counts"))]
 
     @property
     def through(self) -> int:
@@ -116,11 +131,11 @@ class Prediction:
     """
 
     machine: str
-    threads: int
-    stage_seconds: tuple[float, ...]
-    stage_bytes: tuple[int, ...]
-    seconds: Mapping[str, float]
-    bytes: Mapping[str, int]
+    threads: Annotated[int, Range(1, 1 << 16)]
+    stage_seconds: Annotated[tuple[float, ...], Each(Range(0, MOST_SECONDS, "seconds"))]
+    stage_bytes: Annotated[tuple[int, ...], Each(Range(0, MOST_MEMORY, "bytes"))]
+    seconds: Annotated[Mapping[str, float], Each(Range(0, MOST_SECONDS, "seconds"))]
+    bytes: Annotated[Mapping[str, int], Each(Range(0, MOST_MEMORY, "bytes"))]
     error: ErrorBound = NO_TEXTS
 
 
@@ -147,20 +162,20 @@ class Plan:
     """
 
     model: ModelInfo
-    tokens: int
+    tokens: Annotated[int, Range(2, MAX_POSITIONS)]
     scheme: str
     batch: int
     lanes: int
     parameters: ParameterInfo
     circuit: Mapping[str, Any]
     layout: Layout
-    answer: float
+    answer: Annotated[float, Above(0.0, MOST_BOUND, "layout: bounds")]
     stages: tuple[PlacedStage, ...]
     rotations: tuple[tuple[int, int], ...]
     request: tuple[TensorInfo, ...]
     response: tuple[TensorInfo, ...]
     noise: float
-    decimals: int
+    decimals: Annotated[int, Range(0, MOST_DECIMALS)]
     prediction: Prediction
     population: Population = UNKNOWN
     gap: float = field(default=0.0, metadata=AT_DEFAULT)

@@ -91,7 +91,7 @@ def choose_plan(
     all. Raises CheckpointError, InputError, ShapeError (sizes that the scheme does not admit), PlanError.
     """
     if model.config.image is not None and not (request.texts or request.hidden_states):
-        raise InputError("a model of images is subject on images", hint="--texts with a file name a line")
+        raise InputError("a model of images is calibrated on images", hint="--texts with a file name a line")
     auto = AUTO in (request.scheme_name, request.packing)
     weighed = request.link is not None or request.scheme_name != AUTO  # what needs a connection
     pairs = [pair for pair in request.wanted if weighed or not scheme_of(pair[0]).connected]

@@ -6,19 +6,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacita.errors import CheckpointError
 from tacita.extras import AT_DEFAULT
+from tacita.limits import Range
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
 MAX_LAYERS, MAX_HIDDEN, MAX_POSITIONS, MAX_VOCAB, MAX_CLASSES, MAX_TYPES = 48, 4096, 512, 1 << 20, 4096, 16
+MAX_EPSILON = 0.1  # of a norm
 MAX_PIXELS = 4096  # a side of an image
 MAX_STATED = 1 << 20  # positions that a model states; only the first MAX_POSITIONS are kept
 
@@ -111,10 +113,10 @@ class FrontConfig:
     the rows of a text, behind which padding then stands (`blocks.sequence`). The others are those of
     `models.base`."""
 
-    vocab: int
-    positions: int
-    types: int
-    norm_eps: float
+    vocab: Annotated[int, Range(1, MAX_VOCAB, "vocabulary")]
+    positions: Annotated[int, Range(1, MAX_POSITIONS)]
+    types: Annotated[int, Range(0, MAX_TYPES, "token types")]
+    norm_eps: Annotated[float, Range(0.0, MAX_EPSILON, "epsilon of the embedding's norm")]
     embedding_norm: bool
     first_token: bool
     last_token: bool = field(default=False, metadata=AT_DEFAULT)

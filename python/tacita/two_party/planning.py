@@ -33,8 +33,8 @@ from tacita.two_party.arithmetic.base import (
     Formats,
     NormBounds,
 )
-from tacita.two_party.plan.check import MOST_TOKENS, check, has_gate, lacking
-from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.plan.check import check, has_gate, lacking
+from tacita.two_party.plan.plan import MOST_TOKENS, TwoPartyPlan
 from tacita.two_party.program.recorder import RecordTensors
 from tacita.two_party.program.steps import Program, Reading
 

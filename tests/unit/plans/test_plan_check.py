@@ -177,6 +177,16 @@ def containers(data: Any) -> Iterator[Any]:
             todo += at.values() if isinstance(at, dict) else at
 
 
+def test_an_error_names_the_value_and_the_limit() -> None:
+    for change, message in (
+        (put("model", "layers", value=10**6), r"model: layers 1000000 \(from 1 to 48\) out of range"),
+        (put("request", 0, "kind", value="x"), r"request hidden: kind 'x' \(one of real\)"),
+        (put("prediction", "error", "share", value=1.0), r"share of texts 1\.0 \(above 0, up to 1\)"),
+    ):
+        with pytest.raises(FileError, match=message):
+            parse(altered(real_plan(), change), "here")
+
+
 def test_loading_goes_through_the_same_check(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(altered(real_plan(), put("decimals", value=30)))

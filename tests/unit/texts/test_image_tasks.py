@@ -17,10 +17,10 @@ from tacita import api
 from tacita.checkpoint import Checkpoint, from_tensors, load
 from tacita.checkpoint.reference import reference
 from tacita.errors import FileError, InputError
+from tacita.limits import require
 from tacita.models.vit import ViTConfig
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.calibrate.calibration import AttentionCalibration, NormCalibration
-from tacita.plans.json_fields import require
 from tacita.plans.plan import Plan
 from tacita.texts.classes import Classes
 from tacita.texts.embedding import ImageConfig, limits

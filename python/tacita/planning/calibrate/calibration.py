@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, cast
 
 from tacita.approx.row_estimate import RowEstimate
 from tacita.errors import PlanError
 from tacita.extras import AT_DEFAULT
+from tacita.limits import Above, Each, Range, Size, Span
 from tacita.packings.specs import ATTENTION, FUNCTION, NORM, of_kind
 from tacita.plans.json_fields import from_json, to_json
 
@@ -33,6 +34,12 @@ from tacita.plans.json_fields import from_json, to_json
 BITS = 8  # of the mantissa, its leading one included
 
 Interval = tuple[float, float]
+MOST = 2.0**60  # magnitude that no interval of a model that works comes near
+ROUNDS = (0, 1, 2, 3)  # square-and-normalise rounds for which the means of exp(score / 2^k) are kept
+BINS = 64  # of the density of a function's inputs
+Bound = Annotated[float, Above(0.0, MOST, "a bound")]
+Gate = Annotated[float, Range(0.0, MOST, "a bound")]  # 0 without one
+ENDS, POSITIVE = -2.0 * MOST, 0.0  # above which intervals lie
 
 
 def up(value: float) -> float:
@@ -77,14 +84,14 @@ class AttentionCalibration:
     """
 
     tag: ClassVar[str] = ATTENTION
-    input: float
-    scores: Interval
-    shift: float
-    sums: Interval
-    mixed: float
-    means: tuple[Interval, ...]
-    mixed_mean: float
-    context: float
+    input: Bound
+    scores: Annotated[Interval, Span(ENDS, MOST, "interval of scores")]
+    shift: Annotated[float, Range(-MOST, MOST, "shift of the scores")]
+    sums: Annotated[Interval, Span(POSITIVE, MOST, "interval of sums")]
+    mixed: Bound
+    means: Annotated[tuple[Interval, ...], Each(Span(POSITIVE, MOST, "intervals of means"))]
+    mixed_mean: Bound
+    context: Bound
 
 
 @dataclass(frozen=True)
@@ -93,10 +100,10 @@ class NormCalibration:
     bound of the output."""
 
     tag: ClassVar[str] = NORM
-    sum: float
-    centred: float
-    variance: Interval
-    result: float
+    sum: Bound
+    centred: Bound
+    variance: Annotated[Interval, Span(POSITIVE, MOST, "interval of variance")]
+    result: Bound
 
 
 @dataclass(frozen=True)
@@ -110,11 +117,11 @@ class FunctionCalibration:
     """
 
     tag: ClassVar[str] = FUNCTION
-    argument: Interval
-    density: tuple[float, ...]
-    result: float
-    factor: float = field(default=0.0, metadata=AT_DEFAULT)
-    product: float = field(default=0.0, metadata=AT_DEFAULT)
+    argument: Annotated[Interval, Span(ENDS, MOST, "interval of argument")]
+    density: Annotated[tuple[float, ...], Size(BINS), Each(Range(0.0, 1.0, "density"))]
+    result: Bound
+    factor: Gate = field(default=0.0, metadata=AT_DEFAULT)
+    product: Gate = field(default=0.0, metadata=AT_DEFAULT)
 
 
 GATED = ("factor", "product")  # fields of a function that are 0 without a gate
@@ -135,15 +142,15 @@ class Calibration:
     """
 
     sha256: str
-    margin: float
-    samples: int
-    rows: int
+    margin: Annotated[float, Range(0.0, 1.0, "margin of the calibration")]
+    samples: Annotated[int, Range(1, name="samples of the calibration")]
+    rows: Annotated[int, Range(1, name="samples of the calibration")]
     nodes: Mapping[str, NodeCalibration]
-    entry: float
-    answer: float
-    temperatures: Mapping[str, tuple[float, ...]]
+    entry: Annotated[float, Above(0.0, MOST, "bound of the request")]
+    answer: Annotated[float, Above(0.0, MOST, "bound of the answer")]
+    temperatures: Annotated[Mapping[str, tuple[float, ...]], Each(Each(Above(0.0, 1.0, "temperatures")))]
     row_estimates: Mapping[str, RowEstimate]
-    inputs: Mapping[str, float]
+    inputs: Annotated[Mapping[str, float], Each(Above(0.0, MOST, "bounds of the inputs"))]
 
     def attention(self, name: str) -> AttentionCalibration:
         """Returns the intervals of the attention `name`. Raises PlanError where there is none."""

@@ -16,6 +16,8 @@ from tacita.blocks.base import EVERYWHERE, Reach
 from tacita.errors import PlanError
 from tacita.packings.specs import ATTENTION, FUNCTION, NORM
 from tacita.planning.calibrate.calibration import (
+    BINS,
+    ROUNDS,
     AttentionCalibration,
     FunctionCalibration,
     NodeCalibration,
@@ -39,9 +41,7 @@ Interval = tuple[float, float]
 Estimate = Callable[[str, Array], Array | None]  # attention's name, its input -> (heads, tokens)
 INPUT = "input"  # name of the hidden states that a model starts from, which belong to no node
 
-ROUNDS = (0, 1, 2, 3)  # square-and-normalise rounds for which the means of exp(score / 2^k) are kept
 EMPTY = -600.0  # log sum of a query that sees no real key is less (`blocks.floats`)
-BINS = 64  # of the density of a function's inputs
 # factors of the scores for which means are kept, by head
 TEMPERATURES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.35, 0.25, 0.125)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,15 @@ from tacita.blocks.base import Dense
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 from tacita.extras import AT_DEFAULT
+from tacita.limits import Above, OneOf, Range, Span
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
 T = TypeVar("T")  # a tensor of the interpreter
+
+
+GELU_FORMS = ("abs4", "abs8")  # one square less or more: errors of 2.5e-3 and 6e-4
+MOST = 2.0**20  # magnitude that no interval of a model that works comes near
 
 
 @dataclass(frozen=True)
@@ -40,14 +45,14 @@ class Formats:
     table: fraction bits of a hidden embedding table.
     """
 
-    ring: int = 64
-    fraction: int = 18
-    weight: int = 14
-    product_fraction: int = 12
-    inverse: int = 16
-    normal_ring: int = 32
-    gelu: str = "abs4"
-    table: int = 16
+    ring: Annotated[int, Range(32, 64)] = 64
+    fraction: Annotated[int, Range(8, 24)] = 18
+    weight: Annotated[int, Range(6, 20)] = 14
+    product_fraction: Annotated[int, Range(8, 24)] = 12
+    inverse: Annotated[int, Range(8, 24)] = 16
+    normal_ring: Annotated[int, Range(16, 64)] = 32
+    gelu: Annotated[str, OneOf(GELU_FORMS)] = "abs4"
+    table: Annotated[int, Range(8, 24)] = 16
 
     def score_ring(self, bounds: AttentionBounds) -> int:
         """Returns the least ring for scores: one bit for their distance to the largest, two that an extension
@@ -98,8 +103,8 @@ class Formats:
 class AttentionBounds:
     """What is public of attention: interval of the scaled scores, magnitude of what is mixed."""
 
-    scores: Interval
-    context: float
+    scores: Annotated[Interval, Span(-2.0 * MOST, MOST)]
+    context: Annotated[float, Above(0.0, MOST)]
 
     @property
     def hiding(self) -> float:
@@ -118,16 +123,16 @@ class NormBounds:
     """What is public of a LayerNorm: magnitude of x - mean, interval of variance + epsilon, a power of two
     above |gamma|. Of a norm without mean: the same with 0 for the mean."""
 
-    centred: float
-    variance: Interval
-    gamma: float
+    centred: Annotated[float, Above(0.0, MOST)]
+    variance: Annotated[Interval, Span(0.0, MOST**2)]
+    gamma: Annotated[float, Above(0.0, MOST)]
 
 
 @dataclass(frozen=True)
 class EmbeddingBounds:
     """What is public of a hidden embedding: a power of two above every sum of table entries."""
 
-    entry: float
+    entry: Annotated[float, Above(0.0, MOST, "embedding's entries")]
 
 
 @dataclass(frozen=True)
@@ -143,7 +148,6 @@ class Bounds:
 
 BUMPED = ("gelu", "gelu_tanh", "silu")  # max(x, 0) less a bump of |x|
 KINDS = (*BUMPED, "relu", "relu2", "tanh")  # of functions
-GELU_FORMS = ("abs4", "abs8")  # one square less or more: errors of 2.5e-3 and 6e-4
 TURN = 12  # fraction bits of cosines and sines
 POWER = 14  # fraction bits of exponentials
 CHOICE_FRACTION = 10  # at which numbers are told apart whose largest is looked for

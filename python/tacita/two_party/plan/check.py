@@ -12,16 +12,18 @@ from typing import Any
 from tacita.blocks.base import Attention, FeedForward, Norm, Powers
 from tacita.blocks.shapes import Function, Mean, Node, function_of
 from tacita.errors import CheckpointError, FileError, PlanError
+from tacita.limits import Rules, limits_of, require, try_make
 from tacita.models.registry import FAMILIES, Config, nodes, shapes, unknown_option
 from tacita.models.registry import check as check_config
-from tacita.plans.json_fields import Rules, from_json, require, try_make
+from tacita.plans.json_fields import from_json
 from tacita.texts.embedding import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB, limits
 from tacita.texts.task import NEXT
+from tacita.two_party.arithmetic.base import KINDS as FUNCTIONS
 from tacita.two_party.arithmetic.base import (
-    GELU_FORMS,
     MEAN_RING,
     MEAN_VALUE,
     MEAN_WEIGHT,
+    MOST,
     TURN,
     AttentionBounds,
     EmbeddingBounds,
@@ -30,14 +32,11 @@ from tacita.two_party.arithmetic.base import (
     NormBounds,
     range_bits,
 )
-from tacita.two_party.arithmetic.base import KINDS as FUNCTIONS
 from tacita.two_party.arithmetic.functions import norm_layout
-from tacita.two_party.plan.correlations import KINDS, MOST_FAILURE, failure_log2
-from tacita.two_party.plan.plan import EMBEDDINGS, FORMAT, REMAKE, VERSION, TwoPartyPlan, counted
+from tacita.two_party.plan.correlations import MOST_FAILURE, failure_log2
+from tacita.two_party.plan.plan import FORMAT, MOST_TOKENS, REMAKE, VERSION, TwoPartyPlan, counted
 
-MAX_NAME, MAX_LABEL, MAX_TYPES = 200, 200, 16
-MOST_TOKENS = 512
-MOST = 2.0**20  # magnitude that no interval of a model that works comes near
+MAX_LABEL, MAX_TYPES = 200, 16
 MOST_TABLE_RING = 32
 MOST_BASE = 1e9  # of rotary positions; below 1 angles would grow
 MOST_MEAN = 2.0 ** (MEAN_RING - 2 - MEAN_WEIGHT - MEAN_VALUE)
@@ -75,7 +74,8 @@ def check(plan: TwoPartyPlan) -> None:
 
 def _rules(plan: TwoPartyPlan) -> Rules:
     config, formats = plan.config, plan.formats
-    yield "name", _printable(plan.name, MAX_NAME)
+    yield from limits_of(plan)
+    yield "name", plan.name.isprintable()
     yield "layers", 1 <= config.layers <= MAX_LAYERS
     yield (
         "hidden size",
@@ -91,12 +91,10 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     yield "epsilon", 0.0 <= config.norm_eps <= 0.1
     yield (
         "labels",
-        len(config.labels) <= MAX_CLASSES and all(_printable(label, MAX_LABEL) for label in config.labels),
+        len(config.labels) <= MAX_CLASSES
+        and all(len(label) <= MAX_LABEL and label.isprintable() for label in config.labels),
     )
-    yield "correlations", plan.correlations in KINDS
-    yield "tokens", 2 <= plan.tokens <= MOST_TOKENS
-    yield "embeddings", plan.embeddings in EMBEDDINGS and config.embeddings
-    yield "decimals", 0 <= plan.decimals <= 9 and 0.0 < plan.answer <= MOST
+    yield "embeddings", config.embeddings
     yield "embedding", (plan.embedding is not None) == (plan.embeddings == "hidden")
     room = config.positions - plan.tokens
     in_vocabulary = all(0 <= token < config.vocab for token in plan.begin)
@@ -172,13 +170,9 @@ def _of(nodes: Mapping[str, Node], *kinds: type) -> set[str]:
 
 
 def _format_rules(formats: Formats) -> Rules:
-    yield "ring", 32 <= formats.ring <= 64
-    yield "fraction", 8 <= formats.fraction <= 24 and 6 <= formats.weight <= 20
     yield "fraction and weight", formats.fraction + formats.weight <= formats.ring - 8
-    yield "product fraction", 8 <= formats.product_fraction <= formats.fraction
-    yield "table", 8 <= formats.table <= formats.fraction
-    yield "gelu", formats.gelu in GELU_FORMS
-    yield "inverse", 8 <= formats.inverse <= 24
+    yield "product fraction", formats.product_fraction <= formats.fraction
+    yield "table", formats.table <= formats.fraction
     yield "normal ring", formats.inverse + 8 <= formats.normal_ring <= formats.ring
 
 
@@ -199,28 +193,21 @@ def _function_rules(name: str, interval: Interval, kind: str | None, formats: Fo
 
 
 def _embedding_rules(bounds: EmbeddingBounds, formats: Formats) -> Rules:
-    yield "embedding's entries", 0.0 < bounds.entry <= MOST and formats.table_ring(bounds) <= MOST_TABLE_RING
+    yield "embedding's entries", formats.table_ring(bounds) <= MOST_TABLE_RING
 
 
 def _norm_rules(name: str, norm: NormBounds, size: int) -> Rules:
-    yield f"{name} {norm}", 0.0 < norm.variance[0] < norm.variance[1] <= MOST**2
-    yield f"{name} {norm}", 0.0 < norm.centred <= MOST and 0.0 < norm.gamma <= MOST
     yield f"{name} {norm}", try_make(lambda: norm_layout(size, norm), ValueError) is not None
 
 
 def _attention_rules(name: str, bounds: AttentionBounds, formats: Formats) -> Rules:
     context = formats.normal_ring - 2 - formats.inverse - LEAST_MIXED
-    yield f"{name}: context {bounds.context:.3g}", 0.0 < bounds.context < 2.0**context
+    yield f"{name}: context {bounds.context:.3g}", bounds.context < 2.0**context
     yield f"{name}: scores {bounds.scores}", _interval(bounds.scores)
     room = formats.ring - formats.fraction - formats.weight + formats.product_fraction
     scores, mix = formats.score_ring(bounds), formats.mix_ring(bounds, MOST_TOKENS)
     yield f"{name}: scores {bounds.scores}", scores <= room and bounds.score_range <= 24
     yield f"{name}: mixed values up to {bounds.context:.3g}", mix <= room
-
-
-def _printable(text: str, most: int) -> bool:
-    """Whether a text is short, and without characters that a terminal would obey."""
-    return len(text) <= most and text.isprintable()
 
 
 def _interval(interval: Interval) -> bool:

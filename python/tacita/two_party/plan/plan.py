@@ -12,27 +12,29 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from tacita.blocks.base import Dense
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.tensors import Operations, T, W
 from tacita.errors import PlanError
 from tacita.extras import AT_DEFAULT
+from tacita.limits import Above, OneOf, Range, Size
 from tacita.models.registry import attentions, forward, front
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.json_fields import NOT_STORED, canonical, to_json
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.texts.task import NEXT
-from tacita.two_party.arithmetic.base import Bounds, EmbeddingBounds, Formats, choice_ring
+from tacita.two_party.arithmetic.base import MOST, Bounds, EmbeddingBounds, Formats, choice_ring
 from tacita.two_party.arithmetic.count import Cost, CountTensors
 from tacita.two_party.arithmetic.text_steps import StepCount
 from tacita.two_party.plan import cost
-from tacita.two_party.plan.correlations import quicker
+from tacita.two_party.plan.correlations import KINDS, quicker
 
 FORMAT = "tacita-two-party"
 VERSION = 3
 EMBEDDINGS = ("published", "hidden")
+MOST_NAME, MOST_TOKENS = 200, 512
 REMAKE = "the peer runs another release, or the connection is not to a tacita server"
 
 
@@ -48,18 +50,18 @@ class TwoPartyPlan:
     (`PlanRequest.begin`). pace: see `cost.seconds`; no part of the file, and 1 at who reads it.
     """
 
-    name: str
+    name: Annotated[str, Size(MOST_NAME)]
     family: str
     config: Any
-    tokens: int
-    embeddings: str
+    tokens: Annotated[int, Range(2, MOST_TOKENS)]
+    embeddings: Annotated[str, OneOf(EMBEDDINGS)]
     formats: Formats
     embedding: EmbeddingBounds | None
     bounds: Bounds
     magnitudes: Mapping[str, float]
-    answer: float
-    decimals: int
-    correlations: str = "ferret"
+    answer: Annotated[float, Above(0.0, MOST)]
+    decimals: Annotated[int, Range(0, 9)]
+    correlations: Annotated[str, OneOf(KINDS)] = "ferret"
     begin: tuple[int, ...] = field(default=(), metadata=AT_DEFAULT)
     pace: float = field(default=1.0, repr=False, compare=False, metadata=NOT_STORED)
 

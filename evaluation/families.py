@@ -40,7 +40,7 @@ from tacita.resources import peak_memory_gb
 from tacita.schemes.base import AnyPlan
 from tacita.schemes.prices import prices_here
 from tacita.schemes.registry import scheme_of
-from tacita.texts.tokens import MASKS
+from tacita.texts.embed import MASKS
 
 FILES = ("texts.txt", "reactions.txt")
 DOCUMENTS = 1000

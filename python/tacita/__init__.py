@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tacita.generation.generate import generate
     from tacita.many import classify_many
     from tacita.pipelines import pipeline
-    from tacita.texts.classes import Classes, Regression, Several
+    from tacita.texts.answer import Classes, Regression, Several
     from tacita.texts.fill import Fill
     from tacita.texts.spans import Extract, Tags
     from tacita.texts.vectors import Embedding, Search
@@ -67,7 +67,7 @@ __all__ = [
 
 _ASKING = ("answer", "classify", "embed", "fill", "search", "tag")
 _HOMES = dict.fromkeys(_ASKING, "tacita.ask")  # not in tacita.api
-_HOMES |= dict.fromkeys(("Classes", "Regression", "Several"), "tacita.texts.classes")
+_HOMES |= dict.fromkeys(("Classes", "Regression", "Several"), "tacita.texts.answer")
 _HOMES |= dict.fromkeys(("Embedding", "Search"), "tacita.texts.vectors")
 _HOMES |= dict.fromkeys(("Extract", "Tags"), "tacita.texts.spans") | {"Fill": "tacita.texts.fill"}
 _HOMES |= {"classify_many": "tacita.many"}

@@ -42,7 +42,7 @@ from tacita.schemes.base import (
     warn_unprotected,
 )
 from tacita.schemes.registry import scheme_of
-from tacita.texts.classes import Classes, Regression, Several
+from tacita.texts.answer import Classes, Regression, Several
 from tacita.texts.embed import Text
 from tacita.texts.fill import Fill
 from tacita.texts.spans import Extract, Tags

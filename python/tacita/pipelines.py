@@ -24,7 +24,7 @@ from tacita.checkpoint import Checkpoint, load
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.schemes.base import warn_unprotected
-from tacita.texts.classes import Classes, Regression, Several
+from tacita.texts.answer import Classes, Regression, Several
 from tacita.texts.embed import Text
 from tacita.texts.fill import CANDIDATES, Candidate, Fill, Mask
 from tacita.texts.spans import NOTHING, Extract, Tags

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from service import CHECKPOINT, TEXTS, Service, make_server, service
 
+from tacita.client.connected import RenewableSession
 from tacita.client.public_cache import PublicCache
-from tacita.client.renewable import RenewableSession
 from tacita.errors import GoneError, RefusedError
 from tacita.two_party.admission import SessionLimits
 from tacita.two_party.client import TwoPartyClient

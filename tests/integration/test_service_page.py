@@ -21,7 +21,7 @@ from websockets.typing import Subprotocol
 import tacita
 from tacita.cli.service.started import PATIENCE, Started, started
 from tacita.data import WEB
-from tacita.texts.classes import Classes
+from tacita.texts.answer import Classes
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tacita.checkpoint.gguf import Header, gguf_of
 from tacita.errors import CheckpointError
 from tacita.models.shared.fields import Fields, check_size, read_json
+from tacita.texts.embed import MAX_TOKENIZER_BYTES, parse_tokenizer
 from tacita.texts.embedding import MAX_VOCAB
-from tacita.texts.tokens import MAX_TOKENIZER_BYTES, parse_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -28,11 +28,10 @@ from tacita.plans.presets import noise_of
 from tacita.plans.scheme import PlanHeader, shown_step
 from tacita.texts.answer import Answer as Answer
 from tacita.texts.answer import withhold_failed
-from tacita.texts.embed import Text
+from tacita.texts.embed import Text, tokens_of, unknown_only
 from tacita.texts.embedding import Embedder
 from tacita.texts.spans import Rows
 from tacita.texts.task import EVERY_TOKEN, about, is_vector, read
-from tacita.texts.tokens import tokens_of, unknown_only
 from tacita.texts.vectors import LEAST_LENGTH, finished, length
 
 

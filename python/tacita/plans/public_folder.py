@@ -27,6 +27,7 @@ from tacita.plans import plan as plans
 from tacita.plans.files import replacing, require
 from tacita.plans.json_fields import canonical
 from tacita.plans.plan import ModelInfo, Plan
+from tacita.texts.embed import MAX_TOKENIZER_BYTES, parse_tokenizer
 from tacita.texts.embedding import (
     Array,
     Embedder,
@@ -38,7 +39,6 @@ from tacita.texts.embedding import (
     table_shapes,
     to_bytes,
 )
-from tacita.texts.tokens import MAX_TOKENIZER_BYTES, parse_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

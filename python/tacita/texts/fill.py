@@ -14,8 +14,8 @@ import numpy as np
 
 from tacita.errors import InputError
 from tacita.texts.answer import Array, Score, softmax
+from tacita.texts.embed import Tokens
 from tacita.texts.spans import Rows
-from tacita.texts.tokens import Tokens
 
 CANDIDATES = 5  # candidates of a mask that are told
 

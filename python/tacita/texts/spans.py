@@ -14,7 +14,7 @@ import numpy as np
 
 from tacita.errors import InputError
 from tacita.texts.answer import Answer, Array, softmax
-from tacita.texts.tokens import Token, Tokens
+from tacita.texts.embed import Token, Tokens
 
 
 @dataclass(frozen=True, repr=False)

@@ -76,7 +76,7 @@ class World:
     async def changed(self) -> None:
         await self._news.wait()
 
-    def leave(self, name: str) -> None:
+    async def leave(self, name: str) -> None:
         self.names.remove(name)
         self._news.set()
 
@@ -143,7 +143,7 @@ def test_the_last_node_that_leaves_ends_it(nodes_of: Any) -> None:
     nodes = nodes_of(world)
     assert len(answered(nodes, 2)) == 2
     for name in ("a", "b"):
-        nodes._loop.call_soon_threadsafe(world.leave, name)
+        nodes._loop.run(world.leave(name))
     with pytest.raises(PeerError, match="after 2 answers: its node is gone"):
         nodes.event(wait=True)
 

@@ -22,7 +22,7 @@ from tacita.models.vit import ViTConfig
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.calibrate.calibration import AttentionCalibration, NormCalibration
 from tacita.plans.plan import Plan
-from tacita.texts.classes import Classes
+from tacita.texts.answer import Classes
 from tacita.texts.embedding import ImageConfig, limits
 from tacita.texts.images import embed_image
 from tacita.two_party.plan.check import parse_plan

@@ -13,13 +13,12 @@ import pytest
 import tacita
 from tacita.errors import InputError
 from tacita.plans.answers import judge, understood
-from tacita.texts.answer import Answer
-from tacita.texts.classes import Classes, Regression, Several
+from tacita.texts.answer import Answer, Classes, Regression, Several
+from tacita.texts.embed import tokens_of
 from tacita.texts.embedding import Front
 from tacita.texts.fill import Fill
 from tacita.texts.spans import Extract, Rows, Tags, best_span
 from tacita.texts.task import kind_of, require_kind
-from tacita.texts.tokens import tokens_of
 from tacita.texts.vectors import Embedding, Search
 
 BIO = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")

@@ -18,8 +18,8 @@ from tacita.cli.ask.columns import Line, admitted
 from tacita.cli.asked import brackets, summary_of, text_of
 from tacita.cli.console import duration, err, out, progress, reporting, several, shown, size, write_report
 from tacita.cli.options import option
+from tacita.client.connected import RenewableSession
 from tacita.client.public_cache import PublicCache
-from tacita.client.renewable import RenewableSession
 from tacita.errors import InputError, TacitaError
 from tacita.plans.answers import Answer
 from tacita.plans.commitment import LINKS

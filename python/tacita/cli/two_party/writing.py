@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from tacita.cli.ask.served import Served, open_session
 from tacita.cli.console import out
 from tacita.cli.two_party.connect import Connection, dial_server, open_client, watching, writing_expectation
+from tacita.client.connected import RenewableSession
 from tacita.client.cost import Meter
-from tacita.client.renewable import RenewableSession
 from tacita.planning.generation import ids_of
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.texts.embedding import Embedder

@@ -12,19 +12,19 @@ import asyncio
 import json
 import logging
 import shutil
-import threading
 import time
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tacita.checkpoint import Checkpoint
 from tacita.client.session import Client
+from tacita.client.threads import LoopThread
 from tacita.errors import InputError, PeerError, TacitaError
 from tacita.plans import engine, envelope
 from tacita.plans.answers import Answer
@@ -60,12 +60,11 @@ class Nodes:
 
     def __init__(self, where: Where, threads: int, store: int, spec: WorkerSpec) -> None:
         self.log, self.events = spec.root / LOG, SimpleQueue[tuple[int, Figures] | TacitaError]()
-        self._spec, self._loop = spec, asyncio.new_event_loop()
+        self._spec, self._loop = spec, LoopThread()
         self._nodes = RayNodeSet(ClusterRequest(where, threads, store, str(self.log)), 1, retry=True)
         self._manager = PoolManager([spec], self, waiting=0, attempts=MOST_LOSSES)
         self._starts, self._given_up, self._answered = Counter[str](), set[str](), 0
         self._following: asyncio.Task[None] | None = None
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -79,12 +78,11 @@ class Nodes:
 
     def open(self) -> None:
         """Finds the nodes, or starts them. Raises as `RayNodeSet.open`."""
-        self._thread.start()
-        self._call(self._nodes.open())
+        self._loop.run(self._nodes.open())
 
     def start(self) -> None:
         """Begins to start an evaluator at every place."""
-        self._call(self._start())
+        self._loop.run(self._start())
 
     def submit(self, number: int, key_id: str, keys: Path, folder: Path) -> None:
         """Queues the request in a folder."""
@@ -93,7 +91,7 @@ class Nodes:
         async def queue() -> None:
             self._manager.submit(job, resumed=True)
 
-        self._call(queue())
+        self._loop.run(queue())
 
     def event(self, *, wait: bool) -> tuple[int, Figures] | None:
         """Returns a request that is answered; without `wait`, None for none yet. Raises what ends the run."""
@@ -107,9 +105,7 @@ class Nodes:
 
     def close(self) -> None:
         """Ends the evaluators, whatever they do, and the nodes that were started."""
-        self._call(self._end())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._loop.run(self._end())
         self._loop.close()
 
     # What the pool says of requests, as a `JobListener`.
@@ -135,9 +131,6 @@ class Nodes:
             detail = f"{MOST_LOSSES} evaluators were lost at it, the last: {self._reason()}"
             hint = "do their machines have the memory that `tacita estimate` names?"
         self.events.put(PeerError(f"{request}: {detail}", hint=hint))
-
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _start(self) -> None:
         self._manager.spread({})  # no worker on this machine

@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.errors import CheckpointError, FileError
+from tacita.texts.embed import MAX_TOKENIZER_BYTES, parse_tokenizer
 from tacita.texts.embedding import Embedder, Front, narrowest
 from tacita.texts.embedding import table_shapes as shapes_of
-from tacita.texts.tokens import MAX_TOKENIZER_BYTES, parse_tokenizer
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
 

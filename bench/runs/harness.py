@@ -91,13 +91,15 @@ class Group:
 class Ran:
     """What was measured so far. seconds: of steps done once, `keys` and `circuit` apart from the evaluation;
     requests: seconds of each request by step; stages: of each request by stage. bytes: of files, or of what
-    was sent both ways. peak_gb: of the process after the last request."""
+    was sent both ways; sent: request and response of each request together. peak_gb: of the process after the
+    last request."""
 
     answers: list[Answer] = field(default_factory=list)
     seconds: Steps = field(default_factory=dict)
     requests: list[Steps] = field(default_factory=list)
     stages: list[Steps] = field(default_factory=list)
     bytes: dict[str, int] = field(default_factory=dict)
+    sent: list[int] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     threads: int = 1
     peak_gb: float = 0.0
@@ -169,6 +171,7 @@ def requests(
     for answers in asked:
         ran.answers += answers
         ran.peak_gb = peak_memory_gb()
+        ran.sent.append(sum(ran.bytes.get(name, 0) for name in ("request", "response")))
         yield answers
 
 

@@ -66,7 +66,7 @@ PAGES = [
 ]
 ALL = [
     *ROOT.glob("*.md"),
-    *(page for name in ("docs", "evaluation", "python") for page in (ROOT / name).rglob("*.md")),
+    *(page for name in ("bench", "docs", "python") for page in (ROOT / name).rglob("*.md")),
 ]
 
 

@@ -9,8 +9,8 @@ it. So the tail is extended. The largest fifth, or the 20 largest, are taken to 
 next one, with the mean excess that they have at most by 95 % confidence. The bound is where one of a hundred
 is left, of a batch one of five hundred, or the largest error that was seen where that is more: who asks
 hundreds of texts at once looks at no answer by itself. Errors with a normal distribution end sooner and are
-overestimated by a fifth; `evaluation/noise_margins.py` counts how many of 1,000 texts exceed the bound,
-`evaluation/silent_errors.py` how many of 2,000 in batches.
+overestimated by a fifth; `python -m bench noise-margins` counts how many of 1,000 texts exceed the bound,
+`python -m bench silent-errors` how many of 2,000 in batches.
 """
 
 from __future__ import annotations

@@ -12,13 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.append(str(Path(__file__).resolve().parents[3] / "evaluation"))
-
-import families
-import family_runs
-
 from bench.models import antibodies, folder, onnx_graph, pictures, reactions, sentences, torch_pickle
 from bench.models.convert import SOURCES, convert
+from bench.options import lines_of
+from bench.runs import families
 from tacita.errors import InputError
 from tacita.models.base import WORDS
 
@@ -98,8 +95,8 @@ class Said:
         return folder.smiles_tokenizer(SMILES)
 
 
-def run_of(values: np.ndarray) -> family_runs.Run:
-    return family_runs.Run(Said(tuple(values.ravel())), 1.0)
+def said_of(values: np.ndarray) -> Said:
+    return Said(tuple(values.ravel()))
 
 
 def test_masked_rows_alone_are_compared() -> None:
@@ -108,15 +105,15 @@ def test_masked_rows_alone_are_compared() -> None:
         np.array([[0.0, 9.0], [1.25, 0.5], [0.0, 9.0]]),
     )
     said = Said(task=WORDS)
-    figures = families.compared(said, said, [run_of(found)], [wanted], ["[MASK]"])
+    figures = families.compared(said, said, [said_of(found)], [wanted], ["[MASK]"])
     assert (figures["error"], figures["same"], figures["range"]) == (0.25, "1/1", 0.75)
     said = Said(task="tokens", labels=("a", "b"))
-    assert families.compared(said, said, [run_of(found)], [wanted], ["[MASK]"])["same"] == "0/1"
+    assert families.compared(said, said, [said_of(found)], [wanted], ["[MASK]"])["same"] == "0/1"
 
 
 def test_the_error_is_as_decrypted_and_the_choice_as_a_client_sees_it() -> None:
     said, found, wanted = Said(labels=("a", "b")), np.array([[1.0002, 1.0004]]), np.array([[1.0, 1.5]])
-    figures = families.compared(said, said, [run_of(found)], [wanted], ["[MASK]"])
+    figures = families.compared(said, said, [said_of(found)], [wanted], ["[MASK]"])
     assert figures["error"] == pytest.approx(0.4996) and figures["same"] == "0/1"  # of equals the first
 
 
@@ -124,15 +121,15 @@ def test_embeddings_are_compared_by_what_is_nearest() -> None:
     index, said = np.eye(3), Said(task="embedding")
     found = [np.array([0.6, 0.5, 0.0]), np.array([0.0, 0.5, 0.6])]
     wanted = [np.array([0.6, 0.4, 0.0]), np.array([0.0, 0.6, 0.5])]
-    figures = families.compared(said, said, list(map(run_of, found)), wanted, ["", ""], index)
+    figures = families.compared(said, said, list(map(said_of, found)), wanted, ["", ""], index)
     assert figures["same"] == "1/2" and 0.98 < figures["cosine"] < 0.99
-    assert families.compared(said, said, list(map(run_of, found)), wanted, ["", ""])["same"] is None
+    assert families.compared(said, said, list(map(said_of, found)), wanted, ["", ""])["same"] is None
 
 
 def test_texts_are_lines_or_the_first_column(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one \n\ntwo\tthree\n")
     (tmp_path / "a.tsv").write_text("sentence\tlabel\none \t1\n")
-    found = [families.lines_of(tmp_path / f"a.{kind}") for kind in ("txt", "tsv")]
+    found = [lines_of(tmp_path / f"a.{kind}") for kind in ("txt", "tsv")]
     assert found == [["one", "two\tthree"], ["one"]]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import arion
 import dashformer
 import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint
 
+from bench.runs import arion
 from tacita.checkpoint import embed, pad_hidden
 from tacita.checkpoint.reference import reference
 from tacita.errors import InputError

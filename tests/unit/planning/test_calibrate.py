@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 
-import arion
 import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint
 
+from bench.runs import arion
 from tacita.approx import inverse, rsqrt
 from tacita.approx.activations import gelu
 from tacita.checkpoint import embed, from_tensors, pad_hidden

@@ -3,7 +3,6 @@ split, ARION's copies."""
 
 from __future__ import annotations
 
-import arion
 import dashformer
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from greedy import run_greedily
 from random_checkpoint import WORDS, make_random_checkpoint
 
 from bench.__main__ import main
+from bench.runs import arion
 from bench.runs import batch as bench_batch
 from bench.runs.dashformer import split
 from tacita import api

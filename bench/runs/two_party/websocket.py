@@ -1,6 +1,6 @@
 """Seconds of a text over the service's WebSocket beside bare TLS, both on loopback and text by text in turn.
 
-    python evaluation/two_party_websocket.py [--model DIR] [--tokens 128] [--runs 25] [--json F]
+    python -m bench two-party-websocket [--model DIR] [--tokens 128] [--runs 25] [--json F]
 
 Two servers of the same plan wait in processes of their own: the one that `tacita serve` has, and uvicorn with
 the two-party route, whose sessions run in a third process. One client asks both the same text, the one that
@@ -11,24 +11,24 @@ process and the client's computed: processor seconds a text, and those that a me
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
-import json
-import os
+import multiprocessing
 import socket
 import ssl
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from bench.options import ModelFolder, emit
+from bench.runs.service.processes import cpu_seconds
 from tacita import api
+from tacita.cli.options import TOKENS_DEFAULT, Json, Tokens, option
 from tacita.client.public_cache import PublicCache
 from tacita.errors import GoneError
 from tacita.two_party.admission import SessionLimiter, SessionLimits
@@ -68,20 +68,14 @@ class Spent:
     rounds: float
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default=str(api.DEFAULT_MODEL))
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--runs", type=int, default=25)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--serve", nargs=2, metavar=("HOW", "FOLDER"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.serve:
-        return SERVERS[given.serve[0]](Place(Path(given.serve[1]), given.model))
-    found = json.dumps(measured(given.model, given.tokens, given.runs), indent=1)
-    print(found)
-    if given.json:
-        given.json.write_text(found + "\n")
+def two_party_websocket(
+    model: ModelFolder = api.DEFAULT_MODEL,
+    tokens: Tokens = TOKENS_DEFAULT,
+    runs: Annotated[int, option("--runs", help="Texts of each way, in turn.", min=1)] = 25,
+    json: Json = None,
+) -> None:
+    """Time a text over the service's WebSocket beside bare TLS, in turn on loopback."""
+    emit(measured(str(model), tokens, runs), json)
 
 
 def measured(model: str, tokens: int, runs: int) -> dict[str, Any]:
@@ -100,8 +94,8 @@ def measured(model: str, tokens: int, runs: int) -> dict[str, Any]:
         for run in range(runs):
             for way in sorted(ways, reverse=bool(run % 2)):
                 spent[way].append(ways[way].asked(relay))
-        for way in ways.values():
-            way.end()
+        for each in ways.values():
+            each.end()
     return {
         "model": Path(model).name,
         "tokens": tokens,
@@ -179,40 +173,38 @@ def figures_now(client: TwoPartyClient, relay: int) -> tuple[float, ...]:
     """In the order of `Spent`."""
     cost = client.party.cost
     both = cost["bytes_sent"] + cost["bytes_received"]
-    return time.monotonic(), time.process_time(), processor(relay), both, cost["rounds"]
-
-
-def processor(process: int) -> float:
-    """Seconds that another process computed, by Linux."""
-    ticks = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic(), time.process_time(), cpu_seconds(relay, alone=True), both, cost["rounds"]
 
 
 @contextlib.contextmanager
 def serving(how: str, place: Place) -> Iterator[tuple[int, int]]:
     """A server in a process of its own: its number and port."""
-    command = [sys.executable, __file__, "--serve", how, str(place.folder), "--model", place.model]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    with process:
-        try:
-            assert process.stdout is not None
-            yield process.pid, int(process.stdout.readline())
-        finally:
-            process.kill()
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=SERVERS[how], args=(place, theirs))
+    process.start()
+    theirs.close()
+    try:
+        port: int = ours.recv()
+        assert process.pid is not None
+        yield process.pid, port
+    finally:
+        process.kill()
+        process.join()
 
 
-def bare(place: Place) -> None:
+def bare(place: Place, told: Connection) -> None:
     """As `tacita serve`."""
     server = TwoPartyServer(parse_plan(place.plan.read_bytes()), api.load(place.model))
     listener = Listener(HOST, 0, identity=place.identity)
-    print(listener.port, flush=True)
+    told.send(listener.port)
     reception = Reception(server, SessionLimiter(SessionLimits()), SILENCE, lambda visit: None)
     accept_until(lambda: False, listener, reception.receive, lambda error: None)
 
 
-def websocket(place: Place) -> None:
+def websocket(place: Place, told: Connection) -> None:
     """As a service: the route, the relay, and the process of the sessions."""
-    asyncio.run(_websocket(place))
+    asyncio.run(_websocket(place, told))
 
 
 class Anybody:
@@ -234,7 +226,7 @@ class Anybody:
         """Is not written down."""
 
 
-async def _websocket(place: Place) -> None:
+async def _websocket(place: Place, told: Connection) -> None:
     import uvicorn
     from fastapi import FastAPI
 
@@ -256,11 +248,8 @@ async def _websocket(place: Place) -> None:
         app, log_config=None, ssl_certfile=own.certificate, ssl_keyfile=own.key, **UVICORN
     )
     listening = socket.create_server((HOST, 0))
-    print(listening.getsockname()[1], flush=True)
+    told.send(listening.getsockname()[1])
     await uvicorn.Server(config).serve([listening])
 
 
-SERVERS: dict[str, Callable[[Place], None]] = {"bare": bare, "websocket": websocket}
-
-if __name__ == "__main__":
-    main()
+SERVERS: dict[str, Callable[[Place, Connection], None]] = {"bare": bare, "websocket": websocket}

@@ -1,8 +1,8 @@
 """One layer of BERT-base's size (128 tokens, random weights) in rows and in multidiagonals, at full security:
 what each is estimated to take, and the whole layer really run.
 
-    python evaluation/packings_side_by_side.py --json F      # some ten minutes, 12 GB
-    python evaluation/packings_side_by_side.py --estimate    # estimates alone: two minutes, 1 GB
+    python -m bench packings --json F      # some ten minutes, 12 GB
+    python -m bench packings --estimate    # estimates alone: two minutes, 1 GB
 
 Both run through the same executor with the same keys of a client: hidden states are encrypted, every stage
 is evaluated as the placement says, bootstraps included, and what leaves the layer is decrypted and compared
@@ -12,30 +12,29 @@ Counts do not depend on the weights, so the placement leaves the vectors of mult
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import resource
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from unittest.mock import patch
 
-import bench_on_path  # noqa: F401
 import numpy as np
 
+from bench.kernels.keys import keyed
+from bench.models.shapes import random_tensors
+from bench.options import emit, shipped_prices
 from bench.runs.stages import StageClock
-from tacita import _native
+from tacita import compiled
 from tacita.approx.variants.functions import Functions
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.checkpoint.reference import reference
+from tacita.cli.console import write_report
+from tacita.cli.options import Json, option
 from tacita.layouts.registry import Shape
 from tacita.models.bert import BertConfig
-from tacita.models.registry import tensor_shapes
 from tacita.packings.base import Circuit
 from tacita.packings.executor import run
 from tacita.packings.lowering import build
@@ -44,10 +43,8 @@ from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import fit_circuit
 from tacita.planning.place.circuit import Placed, dry_run, place_circuit
 from tacita.plans.presets import PRESETS
-from tacita.plans.prices.cost import Prices
 from tacita.plans.prices.formulas import MemorySim
 from tacita.slots import sim
-from tacita.slots.ckks import CkksBackend
 from tacita.slots.linear import LinearPlan
 
 TOKENS, LAST, PRESET = 128, "layer0.norm2", "n16"
@@ -66,11 +63,7 @@ def checkpoint(hidden: int, heads: int, inner: int) -> Checkpoint:
     config = BertConfig(
         1, hidden, heads, inner, 8, 512, 2, "gelu", "mean", 1e-12, ("a", "b"), embeddings=False
     )
-    rng, tensors = np.random.default_rng(0), {}
-    for name, shape in tensor_shapes(config).items():
-        scale = 1.0 / np.sqrt(shape[-1]) if len(shape) == 2 else 0.1
-        tensors[name] = rng.normal(0.0, scale, shape) + (1.0 if name.endswith("LayerNorm.weight") else 0.0)
-    return from_tensors(config, tensors)
+    return from_tensors(config, random_tensors(config, np.random.default_rng(0)))
 
 
 def samples(hidden: int, seed: int) -> list[Sample]:
@@ -99,18 +92,11 @@ def no_noise(xs: Sequence[Any], plan: LinearPlan) -> list[float]:
     return [0.0] * plan.n_outputs
 
 
-def prices() -> Prices:
-    """Those shipped for the ring."""
-    found = Prices.shipped(16)
-    assert found is not None
-    return found
-
-
 def placed_layer(circuit: Circuit) -> tuple[Placed, MemorySim]:
     """With a run that counted every operation by level."""
     with patch.object(linear, "vectors_of", without_vectors), patch.object(sim, "_linear_noise", no_noise):
-        placed = place_circuit(circuit, PRESETS[PRESET], prices())
-        be = MemorySim(placed.parameters.slots, placed.parameters.max_level, prices())
+        placed = place_circuit(circuit, PRESETS[PRESET], shipped_prices())
+        be = MemorySim(placed.parameters.slots, placed.parameters.max_level, shipped_prices())
         dry_run(be, circuit, placed.stages, {**placed.placement.request, **placed.fixed_levels})
     linear.plan_of.cache_clear()
     return placed, be
@@ -118,7 +104,7 @@ def placed_layer(circuit: Circuit) -> tuple[Placed, MemorySim]:
 
 def estimated(placed: Placed, be: MemorySim) -> dict[str, Any]:
     """Counts and seconds of the placed layer."""
-    table, steps = prices(), placed.placement.steps
+    table, steps = shipped_prices(), placed.placement.steps
     counts: Counter[str] = sum((Counter(step.counts) for step in steps), Counter())
     sizes, bottom = table.sizes, table.limbs_at_level_0
     extra = {"encode": 0, "encode_lifted": sizes.special}  # limbs above those of the operands
@@ -146,11 +132,10 @@ def estimated(placed: Placed, be: MemorySim) -> dict[str, Any]:
 def ran(model: Checkpoint, circuit: Circuit, placed: Placed) -> dict[str, Any]:
     """The layer on a text that did not calibrate, encrypted; errors relative to the largest output."""
     hidden, mask = samples(model.config.hidden, 3)[1]
-    with tempfile.TemporaryDirectory() as folder:
-        be, secret = engine(placed, Path(folder))
+    be, secret = keyed(compiled.native.Parameters.preset(PRESET), placed.rotations)
     levels = {**placed.placement.request, **placed.fixed_levels}
     live = {
-        name: tuple(_native.encrypt(secret, v.astype(complex), levels[name]) for v in vectors)
+        name: tuple(compiled.native.encrypt(secret, v.astype(complex), levels[name]) for v in vectors)
         for name, vectors in circuit.request.pack([(hidden, mask)]).items()
     }
     clock, predicted = StageClock(), [s.seconds + s.bootstrap_seconds for s in placed.placement.steps]
@@ -168,46 +153,30 @@ def ran(model: Checkpoint, circuit: Circuit, placed: Placed) -> dict[str, Any]:
     }
 
 
-def engine(placed: Placed, folder: Path) -> tuple[CkksBackend, Any]:
-    """(backend, secret key), with the keys of the placement."""
-    params = _native.Parameters.preset(PRESET)
-    secret, keys = (str(folder / name) for name in ("secret", "evaluation"))
-    _native.keygen(params, placed.rotations, secret, keys, lambda _done, _total: None)
-    loaded = _native.EvaluationKeys.load(keys, params, placed.rotations)
-    return CkksBackend(_native.Evaluator(params, loaded, 0)), _native.SecretKey.load(secret, params)
-
-
 def measured(kind: str, sizes: tuple[int, int, int], *, estimate: bool) -> dict[str, Any]:
     """One packing; for a process of its own."""
     model = checkpoint(*sizes)
     circuit = layer_of(model, kind)
     placed, be = placed_layer(circuit)
     found = {"estimated": estimated(placed, be)}
-    print(json.dumps({kind: found}, indent=1), flush=True)
+    emit({kind: found})
     if not estimate:
         found["ran"] = ran(model, circuit, placed)
-        print(json.dumps({kind: found["ran"]}, indent=1), flush=True)
+        emit({kind: found["ran"]})
     return found
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument("--hidden", type=int, default=768)
-    options.add_argument("--heads", type=int, default=12)
-    options.add_argument("--inner", type=int, default=3072)
-    options.add_argument("--estimate", action="store_true", help="run nothing")
-    options.add_argument("--json", type=Path)
-    args = options.parse_args()
-    sizes = (args.hidden, args.heads, args.inner)
-    found: dict[str, Any] = {"hidden": sizes[0], "heads": sizes[1], "inner": sizes[2], "tokens": TOKENS}
+def packings(
+    hidden: Annotated[int, option("--hidden", help="Width.")] = 768,
+    heads: Annotated[int, option("--heads", help="Of attention.")] = 12,
+    inner: Annotated[int, option("--inner", help="Width of the feed-forward block.")] = 3072,
+    estimate: Annotated[bool, option("--estimate", help="Run nothing.")] = False,
+    json: Json = None,
+) -> None:
+    """Run one layer in rows and in multidiagonals, encrypted at full security, beside its estimate."""
+    sizes = (hidden, heads, inner)
+    found: dict[str, Any] = {"hidden": hidden, "heads": heads, "inner": inner, "tokens": TOKENS}
     for kind in KINDS:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            found[kind] = pool.apply(measured, (kind, sizes), {"estimate": args.estimate})
-        if args.json:
-            args.json.write_text(json.dumps(found, indent=1))
-
-
-if __name__ == "__main__":
-    main()
+            found[kind] = pool.apply(measured, (kind, sizes), {"estimate": estimate})
+        write_report(json, found)

@@ -1,9 +1,9 @@
 """Whose nearest document changes between the float model's vectors and those that a client shows, and why.
 
-    python evaluation/neighbours.py --model DIR --texts dev.tsv --documents train.tsv --asked 248
+    python -m bench neighbours --model DIR --texts dev.tsv --documents train.tsv --asked 248
 
 The `--asked` texts and the first `--of` documents are different sentences; documents are embedded by the
-float model. Vectors are those of `noise_margins.py --unseen`: the float model's with the circuit's
+float model. Vectors are those of `bench noise-margins --unseen`: the float model's with the circuit's
 approximations, noise of `--inputs` texts on `sim`, rounded as a client does. `same` counts the texts whose
 nearest document stays: by approximations alone, with noise, as shown, and with the steps of `--steps`, in
 multiples of the noise (the plan's is 64 to 90). Of each text that changes, `gap`: by how much the nearest
@@ -15,22 +15,23 @@ out. Nothing is encrypted. Prints lines of JSON.
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from families import lines_of, short
-from noise_margins import noises, planned
+from numpy.typing import NDArray
 
 import tacita
+from bench.options import ModelFolder, emit_rows, lines_of
+from bench.runs.families import short
+from bench.runs.margins import Circuit, Functions, noises
 from tacita import api
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference
+from tacita.cli.options import option
 from tacita.packings.approximated import approximated
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibration import Calibration
@@ -39,32 +40,30 @@ from tacita.plans.answers import rounding_step
 from tacita.plans.plan import Plan
 
 TOKENS = 64
-Array = np.ndarray
+STEPS = (32.0, 16.0, 8.0)
+Array = NDArray[np.float64]
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument("--model", type=Path, required=True, help="a folder of a sentence encoder")
-    options.add_argument("--texts", type=Path, required=True, help="lines, or a table's first column")
-    options.add_argument("--documents", type=Path, required=True, help="the same")
-    options.add_argument("--asked", type=int, default=248)
-    options.add_argument("--of", type=int, default=1000, help="documents")
-    options.add_argument("--inputs", type=int, default=8, help="texts whose noise is measured")
-    options.add_argument("--steps", type=float, nargs="*", default=[32.0, 16.0, 8.0])
-    options.add_argument("--packing", default="multidiagonal")
-    options.add_argument("--functions", default="thor")
-    args = options.parse_args()
-    model = tacita.load(args.model)
-    asked = list(islice(short(model, lines_of(args.texts), TOKENS), args.asked))
-    plan, known = planned(model, args, asked, None), {*asked}
-    others = (text for text in short(model, lines_of(args.documents), plan.tokens) if text not in known)
-    seen = list(vectors(plan, model, asked, noises(plan, model, asked[: args.inputs])))
-    documents = Documents.of(plan, model, list(islice(others, args.of)))
-    for row in documents.changes(seen):
-        print(json.dumps(row), flush=True)
-    print(json.dumps(summary(plan, documents, seen, args.steps)), flush=True)
+def neighbours(
+    model: ModelFolder,
+    texts: Annotated[Path, option("--texts", help="Lines, or a table's first column.")],
+    documents: Annotated[Path, option("--documents", help="The same.")],
+    asked: Annotated[int, option("--asked", help="Texts.")] = 248,
+    of: Annotated[int, option("--of", help="Documents.")] = 1000,
+    inputs: Annotated[int, option("--inputs", help="Texts whose noise is measured.")] = 8,
+    steps: Annotated[list[float] | None, option("--steps", help="Times the noise; may be several.")] = None,
+    packing: Annotated[str, option("--packing", help="Of ciphertexts.")] = "multidiagonal",
+    functions: Functions = "thor",
+) -> None:
+    """Count texts whose nearest document changes, by approximations, noise or rounding; nothing encrypted."""
+    loaded = tacita.load(model)
+    chosen = list(islice(short(loaded, lines_of(texts), TOKENS), asked))
+    plan = Circuit(packing, functions).plan(loaded, chosen, None)
+    others = (text for text in short(loaded, lines_of(documents), plan.tokens) if text not in {*chosen})
+    seen = list(vectors(plan, loaded, chosen, noises(plan, loaded, chosen[:inputs])))
+    known = Documents.of(plan, loaded, list(islice(others, of)))
+    emit_rows(known.changes(seen))
+    emit_rows([summary(plan, known, seen, steps or STEPS)])
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,3 @@ def summary(plan: Plan, documents: Documents, seen: Sequence[Seen], steps: Seque
         found[name] = {"same": same, "cosine": least}
     gaps = np.array([np.subtract(*np.sort(documents.vectors @ one.wanted)[:-3:-1]) for one in seen])
     return found | {"gaps": [float(gap) for gap in np.sort(gaps)[:10]]}
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,7 @@
-"""Trained checkpoints beside their float answers: labels or vectors or masked words, error, cost.
+"""`python -m bench families`: trained checkpoints beside their float answers: labels or vectors or masked
+words, error, cost.
 
-    python evaluation/families.py --json F --models DIR/sapiens/vh DIR/rxnfp --inputs 50 --backend sim
+    python -m bench families --json F --models DIR/sapiens/vh --models DIR/rxnfp --inputs 50 --backend sim
 
 A folder's inputs are its `texts.txt` or `reactions.txt`, and without them the package's sentences, or those
 of `--texts`: `--calibration` of them calibrate and the `--inputs` after these are asked, so that no input is
@@ -8,29 +9,31 @@ of both. Of an embedding with `--documents`, a file of other sentences, `same` s
 same nearest document (of its first 1,000, embedded by the float model) as by the float model.
 
 `sim` is scheme thor with the engine's noise and `ckks` the same plan encrypted at 128-bit security; `fixed`
-the two parties' integers in one process, `shares` two parties over the loopback (see `family_runs.py`). A
-text of more tokens than `--tokens` is left out. Prints a table in Markdown.
+the two parties' integers in one process, `shares` two parties over the loopback. A text of more tokens than
+`--tokens` is left out. Prints a table in Markdown.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
-import bench_on_path  # noqa: F401
 import numpy as np
-from family_runs import MEMORY_GB, RUNS, SCHEMES, Run
+from numpy.typing import NDArray
 
 import tacita
-from bench.runs.harness import unrounded
+from bench.options import Lines, lines_of, markdown
+from bench.runs.harness import Group, Machine, Ran, requests, unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.errors import TacitaError
+from tacita.cli.console import write_report
+from tacita.cli.options import Json, option
+from tacita.client import Answer
+from tacita.errors import InputError, TacitaError
 from tacita.evaluate.keyring import fixed_bytes
 from tacita.models.base import WORDS
 from tacita.planning.calibrate.calibrate import load_texts
@@ -42,6 +45,13 @@ from tacita.schemes.prices import prices_here
 from tacita.schemes.registry import scheme_of
 from tacita.texts.embed import MASKS
 
+BACKENDS = {  # of the command -> scheme, the harness's backend
+    "sim": ("thor", "sim"),
+    "ckks": ("thor", "ckks"),
+    "fixed": ("bumblebee", "sim"),
+    "shares": ("bumblebee", "shares"),
+}
+MEMORY_GB = 15.0  # of the server that evaluates ciphertexts
 FILES = ("texts.txt", "reactions.txt")
 DOCUMENTS = 1000
 PRESET = "n16"
@@ -51,91 +61,107 @@ COLUMNS = (
     *("error", "predicted_error", "range", "step"),
 )
 COSTS = ("predicted_seconds", "seconds", "predicted_MB", "MB", "peak_GB")
-Array = np.ndarray
+Array = NDArray[np.float64]
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--models", type=Path, nargs="+", required=True)
-    options.add_argument("--inputs", type=int, default=50)
-    options.add_argument("--calibration", type=int, default=300)
-    options.add_argument("--backend", choices=RUNS, default="sim")
-    options.add_argument("--tokens", type=int, default=LENGTHS[-1], help="at most")
-    options.add_argument("--texts", type=Path, help="lines, or a table whose first column is taken")
-    options.add_argument("--documents", type=Path, help="the same")
-    options.add_argument("--packing", help="of ciphertexts; by default the scheme's own")
-    options.add_argument("--functions", default="tacita", help="of ciphertexts: tacita or thor")
-    options.add_argument("--json", type=Path)
-    args = options.parse_args()
-    rows: list[dict[str, Any]] = []
-    titles = (*COLUMNS, *COSTS)
-    print("|".join(("", *titles, "")), "|".join(("", *("---" for _ in titles), "")), sep="\n", flush=True)
-    for folder in args.models:
-        rows.append(_measured(folder, args))
-        print(table_row(rows[-1]), flush=True)
-        if args.json:
-            args.json.write_text(json.dumps(rows, indent=2) + "\n")
+@dataclass(frozen=True)
+class How:
+    """The options of a row. tokens: at most. packing, functions: of ciphertexts."""
+
+    backend: str
+    inputs: int
+    calibration: int
+    tokens: int
+    texts: Path | None
+    documents: Path | None
+    packing: str | None
+    functions: str
 
 
-def table_row(row: dict[str, Any]) -> str:
-    """A row of Markdown; what a refused model lacks stays empty."""
+def families(
+    models: Annotated[list[Path], option("--models", help="A folder; may be several.")],
+    inputs: Annotated[int, option("--inputs", help="Texts that are asked.")] = 50,
+    calibration: Annotated[int, option("--calibration", help="Texts that calibrate.")] = 300,
+    backend: Annotated[str, option("--backend", metavar=f"[{'|'.join(BACKENDS)}]")] = "sim",
+    tokens: Annotated[int, option("--tokens", help="At most.")] = 512,
+    texts: Lines = None,
+    documents: Annotated[Path | None, option("--documents", help="Lines, of embeddings.")] = None,
+    packing: Annotated[str | None, option("--packing", help="By default the scheme's own.")] = None,
+    functions: Annotated[str, option("--functions", help="tacita or thor.")] = "tacita",
+    json: Json = None,
+) -> None:
+    """Ask trained models beside their float answers: labels, errors, bytes, seconds, peak, predictions."""
+    if backend not in BACKENDS:
+        raise InputError(f"bench families: backend {backend!r:.40}", hint=", ".join(BACKENDS))
+    how = How(backend, inputs, calibration, tokens, texts, documents, packing, functions)
+    rows: Any = []
+
+    def cells() -> Iterator[list[str]]:
+        for folder in models:
+            rows.append(_row(folder, how))
+            write_report(json, rows)
+            yield _cells(rows[-1])
+
+    for line in markdown((*COLUMNS, *COSTS), cells()):
+        print(line, flush=True)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    """What a refused model lacks stays empty."""
     if "refused" in row:
-        return f"| {row['model']} | {row['backend']} | refused: {row['refused']} |"
+        return [row["model"], row["backend"], f"refused: {row['refused']}"]
     values = (row[name] for name in (*COLUMNS, *COSTS))
-    cells = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
-    return f"| {' | '.join(cells)} |"
+    return [f"{value:.3g}" if isinstance(value, float) else str(value) for value in values]
 
 
-def _measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+def _row(folder: Path, how: How) -> dict[str, Any]:
     """A refusal is a result too."""
     try:
-        return measured(folder, args)
+        return measured(folder, how)
     except TacitaError as error:
-        return {"model": _named(folder), "backend": args.backend, "refused": str(error)}
+        return {"model": _named(folder), "backend": how.backend, "refused": str(error)}
 
 
-def measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+def measured(folder: Path, how: How) -> dict[str, Any]:
     """Figures of one folder. error: the largest of any number that is read (see `compared`), as decrypted;
     step: what a client rounds to, and `same` is counted by. A vector that is normalised is rounded already,
     by a step of its own."""
-    model, backend = tacita.load(folder), args.backend
-    given = lines_of(args.texts) if args.texts else texts_of(folder)
-    texts = list(islice(short(model, given, args.tokens), args.inputs + args.calibration))
-    known, asked = divided(texts, args.inputs, args.calibration)
+    model, (scheme, backend) = tacita.load(folder), BACKENDS[how.backend]
+    given = lines_of(how.texts) if how.texts else texts_of(folder)
+    texts = list(islice(short(model, given, how.tokens), how.inputs + how.calibration))
+    known, asked = divided(texts, how.inputs, how.calibration)
     tokens = length(model, texts)
-    how = _on_ciphertexts(args) if SCHEMES[backend] == "thor" else {"prices": prices_here(PRESET)}
-    plan = tacita.plan(model, scheme=SCHEMES[backend], tokens=tokens, texts=known, **how)
+    options: dict[str, Any] = {"packing": how.packing, "functions": how.functions} if scheme == "thor" else {}
+    options |= {"tokens": tokens, "texts": known, "prices": prices_here(PRESET)}
+    plan: AnyPlan = tacita.plan(model, scheme=scheme, **options)
     exact = unrounded(plan) if isinstance(plan, Plan) and not plan.normalise else plan
-    runs = list(RUNS[backend](exact, model, asked))
+    ran, groups = Ran(), [Group([text]) for text in asked]
+    for _ in requests(exact, model, groups, Machine(backend, memory=MEMORY_GB, quiet=True), ran):
+        pass
     wanted = [api.reference_logits(plan, model, text) for text in asked]
-    index = documents(plan, model, args.documents, {*asked}) if args.documents else None
+    index = documents(plan, model, how.documents, {*asked}) if how.documents else None
     return {
-        **{"model": _named(folder), "backend": backend, "task": plan.task, "tokens": tokens},
+        **{"model": _named(folder), "backend": how.backend, "task": plan.task, "tokens": tokens},
         "inputs": len(asked),
         "step": None if plan.normalise else plan.logit_step,
-        "warnings": sum(bool(run.answer.warnings) for run in runs),
-        **compared(plan, model, runs, wanted, asked, index),
-        **costs(plan, runs),
+        "warnings": sum(bool(answer.warnings) for answer in ran.answers),
+        **compared(plan, model, ran.answers, wanted, asked, index),
+        **costs(plan, ran),
     }
 
 
-def _on_ciphertexts(args: argparse.Namespace) -> dict[str, Any]:
-    """What is asked of a plan of ciphertexts."""
-    return {"packing": args.packing, "functions": args.functions, "prices": prices_here(PRESET)}
-
-
-def costs(plan: AnyPlan, runs: Sequence[Run]) -> dict[str, Any]:
+def costs(plan: AnyPlan, ran: Ran) -> dict[str, Any]:
     """What was predicted and what was seen. seconds: the median, for the first run pays for what is done
     once. Of the other backends than `ckks` and `shares` the seconds are those of the arithmetic in the
     clear, and no bytes are sent. peak_GB: of this process, plan and both sides."""
-    on_ciphertexts = isinstance(plan, Plan)
+    on_ciphertexts = plan if isinstance(plan, Plan) else None
     return {
-        "predicted_error": plan.prediction.error.bound if on_ciphertexts else None,
+        "predicted_error": on_ciphertexts.prediction.error.bound if on_ciphertexts else None,
         "predicted_seconds": plan.predicted_seconds(),
-        "seconds": median(run.seconds for run in runs),
+        "seconds": median(steps["evaluate"] for steps in ran.requests),
         "predicted_MB": plan.predicted_bytes() / 1e6,
-        "MB": median(run.bytes for run in runs) / 1e6,
-        "predicted_fixed_GB": fixed_bytes(plan) / 1e9 if on_ciphertexts else None,
+        "MB": median(ran.sent) / 1e6,
+        "predicted_fixed_GB": fixed_bytes(on_ciphertexts) / 1e9 if on_ciphertexts else None,
         "peak_GB": peak_memory_gb(),
         "too_large": scheme_of(plan.scheme).estimate(plan, memory=MEMORY_GB).get("too_large"),
     }
@@ -144,8 +170,14 @@ def costs(plan: AnyPlan, runs: Sequence[Run]) -> dict[str, Any]:
 def short(model: Checkpoint, texts: Sequence[str], most: int) -> Iterator[str]:
     """The different texts of at most so many tokens, in their order."""
     for text in dict.fromkeys(texts):
-        if len(model.tokenizer.encode(text).ids) <= most:
+        if _length(model, text) <= most:
             yield text
+
+
+def _length(model: Checkpoint, text: str) -> int:
+    if model.tokenizer is None:
+        raise InputError(f"{model.name}: no tokenizer", hint="a model of texts")
+    return len(model.tokenizer.encode(text).ids)
 
 
 def documents(plan: AnyPlan, model: Checkpoint, file: Path, other: set[str]) -> Array:
@@ -167,13 +199,6 @@ def texts_of(folder: Path) -> list[str]:
     return [str(text) for text in load_texts()]
 
 
-def lines_of(file: Path) -> list[str]:
-    """Lines without their last blanks; of a .tsv file the first column, without its title."""
-    lines = file.read_text().splitlines()
-    table = [line.split("\t")[0] for line in lines[1:]] if file.suffix == ".tsv" else lines
-    return [text.strip() for text in table if text.strip()]
-
-
 def divided(texts: Sequence[str], inputs: int, calibration: int) -> tuple[list[str], list[str]]:
     """To calibrate on, and to ask.
 
@@ -182,20 +207,21 @@ def divided(texts: Sequence[str], inputs: int, calibration: int) -> tuple[list[s
     """
     different = list(dict.fromkeys(texts))
     if inputs < 1 or len(different) <= inputs:
-        raise SystemExit(f"{len(different)} different texts: {inputs} cannot be asked and others calibrate")
+        message = f"{len(different)} different texts: {inputs} cannot be asked and others calibrate"
+        raise InputError(message, hint="fewer --inputs")
     return different[:-inputs][:calibration], different[-inputs:]
 
 
 def length(model: Checkpoint, texts: Sequence[str]) -> int:
     """The shortest usual length that holds every text."""
-    most = max(len(model.tokenizer.encode(text).ids) for text in texts)
+    most = max(_length(model, text) for text in texts)
     return next(length for length in LENGTHS if most <= length)
 
 
 def compared(
     plan: AnyPlan,
     model: Checkpoint,
-    runs: Sequence[Run],
+    found: Sequence[Answer],
     wanted: Sequence[Array],
     texts: Sequence[str],
     index: Array | None = None,
@@ -207,7 +233,7 @@ def compared(
     float model's numbers that are read.
     """
     read = [_rows_told(plan, model, text) for text in texts]
-    answers = [np.array(run.answer.anyway.logits) for run in runs]
+    answers = [np.array(answer.anyway.logits) for answer in found]
 
     def beside(values: Sequence[Array]) -> list[tuple[Array, Array]]:
         return [
@@ -255,9 +281,6 @@ def _rows_told(plan: AnyPlan, model: Checkpoint, text: str) -> list[int] | None:
     """The masked rows of a model of masked words; None for others, of which every row counts."""
     if plan.task != WORDS:
         return None
+    assert model.tokenizer is not None
     pieces = model.tokenizer.encode(text).tokens
     return [at for at, piece in enumerate(pieces) if piece in MASKS]
-
-
-if __name__ == "__main__":
-    main()

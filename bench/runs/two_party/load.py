@@ -1,7 +1,7 @@
 """How much longer an honest client of `tacita serve` takes while others misbehave: seconds alone, under load,
 their ratio.
 
-    python evaluation/serve_under_load.py [--model DIR] [--tokens 128] [--runs 5] [--json F]
+    python -m bench serve-under-load [--model DIR] [--tokens 128] [--runs 5] [--json F]
 
 Server, load and honest client are processes of one machine, over TLS on loopback, so that the load's own work
 is counted too. Connections that the server ends are made again. The kinds of load:
@@ -16,9 +16,8 @@ is counted too. Connections that the server ends are made again. The kinds of lo
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
+import multiprocessing
 import socket
 import ssl
 import statistics
@@ -27,12 +26,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from bench.options import ModelFolder, markdown
 from tacita import compiled
-from tacita.api import DEFAULT_MODEL
+from tacita.cli.console import write_report
+from tacita.cli.options import TOKENS_DEFAULT, Json, Tokens, option
 from tacita.client.public_cache import PublicCache
+from tacita.data import DEFAULT_MODEL
 from tacita.errors import TacitaError
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.protocol import handshake
@@ -41,28 +44,24 @@ from tacita.two_party.protocol.party import dial
 HOST, TEXT = "127.0.0.1", "a film of quiet beauty"
 ASKED = 1.5  # times the usual
 SECOND = 1.0
-Open = Callable[[int], Any]  # port -> a connection that misbehaves
+Open = Callable[[int, Path], Any]  # port, certificate -> a connection that misbehaves
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=Path, default=DEFAULT_MODEL)
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--load", nargs=3, metavar=("KIND", "PORT", "PEM"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.load:
-        return misbehave(given.load[0], int(given.load[1]), Path(given.load[2]))
-    rows = measured(given.model, given.tokens, given.runs)
-    print("| others | seconds alone | seconds with them | ratio |\n|---|---|---|---|")
-    for row in rows:
-        print(
-            f"| {row['count']} {row['kind']} | {row['alone']:.2f} | {row['with']:.2f} | {row['ratio']:.2f} |"
-        )
+def serve_under_load(
+    model: ModelFolder = DEFAULT_MODEL,
+    tokens: Tokens = TOKENS_DEFAULT,
+    runs: Annotated[int, option("--runs", help="Pairs of sessions, alone and beside others.", min=1)] = 5,
+    json: Json = None,
+) -> None:
+    """Time an honest client of `tacita serve` while others misbehave, and alone."""
+    rows: Any = measured(model, tokens, runs)
+    cells = (
+        (f"{row['count']} {row['kind']}", *(f"{row[name]:.2f}" for name in ("alone", "with", "ratio")))
+        for row in rows
+    )
+    print(*markdown(("others", "seconds alone", "seconds with them", "ratio"), cells), sep="\n")
     print(f"asked for: at most {ASKED}")
-    if given.json:
-        given.json.write_text(json.dumps(rows, indent=1) + "\n")
+    write_report(json, rows)
 
 
 def measured(model: Path, tokens: int, runs: int) -> list[dict[str, Any]]:
@@ -114,9 +113,19 @@ def serving(folder: Path, model: Path, tokens: int) -> Iterator[int]:
 
 @contextlib.contextmanager
 def loaded(kind: str, port: int, certificate: Path) -> Iterator[None]:
-    """The load, once all of it is there."""
-    with said([sys.executable, __file__, "--load", kind, str(port), str(certificate)], "ready"):
+    """The load, from a process of its own, once all of it is there."""
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    process = context.Process(target=misbehave, args=(kind, port, certificate, ready))
+    process.start()
+    try:
+        while not ready.wait(SECOND):
+            if not process.is_alive():
+                raise TacitaError(f"bench: the load {kind!r} ended", hint="its words are above")
         yield
+    finally:
+        process.kill()
+        process.join()
 
 
 @contextlib.contextmanager
@@ -131,7 +140,7 @@ def said(command: list[str], word: str) -> Iterator[str]:
                 if lines:
                     break
                 if process.poll() is not None:
-                    raise SystemExit(f"{command}: ended with {process.returncode}")
+                    raise TacitaError(f"{command}: ended with {process.returncode}", hint="run it alone")
                 time.sleep(SECOND / 10)
             yield lines[0]
         finally:
@@ -139,22 +148,22 @@ def said(command: list[str], word: str) -> Iterator[str]:
             process.wait()
 
 
-def misbehave(kind: str, port: int, certificate: Path) -> None:
+def misbehave(kind: str, port: int, certificate: Path, ready: Event) -> None:
     """Holds so many connections, makes new ones for those that are ended, and sends a byte a second where
     that is the load."""
     count, make = KINDS[kind]
-    held = [make(port) for _ in range(count)]
-    print("ready", flush=True)
+    held = [make(port, certificate) for _ in range(count)]
+    ready.set()
     while True:
         time.sleep(SECOND)
-        held = [connection if going_on(kind, connection) else make(port) for connection in held]
+        held = [one if going_on(kind, one) else make(port, certificate) for one in held]
 
 
 def going_on(kind: str, connection: Any) -> bool:
     """Whether the server has not ended it. Those of the engine are left as they are: each is good for a
     while."""
     if not isinstance(connection, socket.socket):
-        return time.monotonic() - connection.since < LASTS[kind]
+        return bool(time.monotonic() - connection.since < LASTS[kind])
     try:
         if kind == "senders":
             connection.send(b"T")
@@ -165,14 +174,14 @@ def going_on(kind: str, connection: Any) -> bool:
         return False
 
 
-def silent(port: int) -> socket.socket:
+def silent(port: int, _: Path) -> socket.socket:
     """A TCP connection."""
     connection = socket.create_connection((HOST, port))
     connection.setblocking(False)
     return connection
 
 
-def silent_tls(port: int) -> ssl.SSLSocket:
+def silent_tls(port: int, _: Path) -> ssl.SSLSocket:
     """A TLS connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -184,9 +193,8 @@ def silent_tls(port: int) -> ssl.SSLSocket:
 class Held:
     """A connection of the engine at some point of the protocol; closed when it is forgotten."""
 
-    def __init__(self, port: int, *, asking: bool) -> None:
+    def __init__(self, port: int, certificate: Path, *, asking: bool) -> None:
         self.since = time.monotonic()
-        certificate = Path(sys.argv[sys.argv.index("--load") + 3])
         try:
             self.party = dial(HOST, port, trust=certificate, timeout=300.0, threads=1)
             self._ask() if asking else self._fetch()
@@ -208,10 +216,7 @@ KINDS: dict[str, tuple[int, Open]] = {
     "silent": (200, silent),
     "tls": (200, silent_tls),
     "senders": (200, silent_tls),
-    "readers": (200, lambda port: Held(port, asking=False)),
-    "stalled": (3, lambda port: Held(port, asking=True)),
+    "readers": (200, lambda port, certificate: Held(port, certificate, asking=False)),
+    "stalled": (3, lambda port, certificate: Held(port, certificate, asking=True)),
 }
 LASTS = {"readers": 12.0, "stalled": 600.0}  # seconds after which one of the engine's is made again
-
-if __name__ == "__main__":
-    main()

@@ -1,19 +1,40 @@
-"""ARION's shipped BERT-Tiny (hidden states of one sentence, all weights, all intermediates) as a Checkpoint.
+"""ARION's shipped BERT-Tiny (hidden states of one sentence, all weights, all intermediates) as a Checkpoint,
+and `python -m bench arion`: that sentence encrypted by us, logits beside ARION's float reference.
 
-Reads `../shared/data/hangenba-Arion` beside the repository; `available()` says whether it is there.
+Reads `../shared/data/hangenba-Arion` beside the repository; `available()` says whether it is there. There is
+one sentence for these weights. Intervals come from perturbed and re-ordered copies of its token vectors,
+never from itself; the report says how far it lies in them (`largest_excess`, below 1 is inside).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacita.checkpoint import Checkpoint, from_tensors
+from bench import options
+from bench.options import emit
+from bench.runs.layers import Laboratory
+from tacita.api import classify_locally, describe
+from tacita.checkpoint import Checkpoint, from_tensors, pad_hidden
+from tacita.cli.options import PRESET_DEFAULT, TOKENS_DEFAULT, Json, Preset, Tokens, option
+from tacita.errors import InputError
 from tacita.models.bert import BertConfig
+from tacita.planning.calibrate.calibrate import Calibration
+from tacita.planning.calibrate.excesses import largest_excess
+from tacita.planning.calibrate.temper import tempered
+from tacita.planning.calibrate.walk import walk
+from tacita.planning.pipeline import make_plan
+from tacita.planning.request import PlanRequest
+from tacita.plans.plan import Plan
+from tacita.plans.prices.cost import Prices
+from tacita.plans.prices.formulas import formula_prices
 
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "hangenba-Arion"
+Array = NDArray[np.float64]
+DATA = options.DATA / "hangenba-Arion"
 MISSING = "needs ../shared/data/hangenba-Arion beside the repository"
 
 LAYER_FILES = {
@@ -43,12 +64,13 @@ class Example:
     """hidden: (tokens, 128) layer input; trace: their float32 intermediates under our names; logits: (2,)."""
 
     checkpoint: Checkpoint
-    hidden: np.ndarray
-    trace: dict[str, np.ndarray]
-    logits: np.ndarray
+    hidden: Array
+    trace: dict[str, Array]
+    logits: Array
 
 
 def available() -> bool:
+    """Whether the data are there."""
     return DATA.is_dir()
 
 
@@ -68,14 +90,15 @@ def load_example(task: str = "sst2") -> Example:
             tensors |= _dense(f"encoder.layer.{layer}.{name}", root, file)
         trace |= {f"layer{layer}.{name}": _csv(root / f"{file}.csv") for name, file in TRACE_FILES.items()}
         scores = f"layer{layer}.attention.scores"  # stored (query, key * heads + head)
-        trace[scores] = np.moveaxis(trace[scores].reshape(len(trace[scores]), -1, config.heads), -1, 0)
+        stored: NDArray[Any] = trace[scores].reshape(len(trace[scores]), -1, config.heads)
+        trace[scores] = np.moveaxis(stored, -1, 0)
     hidden = _csv(folder / "layer_0/Attention/BertSelfAttention/allresults/embedded_inputs.csv")
     answer = "classifier/allresults/classifier_logits" if tuned else "pooler/allresults/pooler_tanh_output"
     logits = _csv(folder / f"{answer}.csv").ravel()
     return Example(from_tensors(config, tensors, name=f"arion-{task}"), hidden, trace, logits)
 
 
-def perturbed(hidden: np.ndarray, count: int, noise: float, seed: int = 0) -> list[np.ndarray]:
+def perturbed(hidden: Array, count: int, noise: float, seed: int = 0) -> list[Array]:
     """Inputs to calibrate on in place of the one sentence that there is: its token vectors in another order,
     each with noise.
 
@@ -86,10 +109,45 @@ def perturbed(hidden: np.ndarray, count: int, noise: float, seed: int = 0) -> li
     return [rng.permutation(hidden) + rng.normal(size=hidden.shape) * spread for _ in range(count)]
 
 
-def _dense(name: str, folder: Path, file: str) -> dict[str, np.ndarray]:
+def _dense(name: str, folder: Path, file: str) -> dict[str, Array]:
     weight, bias = (_csv(folder / f"{file.format(part)}.csv") for part in ("weight", "bias"))
     return {f"{name}.weight": weight.ravel() if "LayerNorm" in name else weight, f"{name}.bias": bias.ravel()}
 
 
-def _csv(path: Path) -> np.ndarray:
+def _csv(path: Path) -> Array:
     return np.loadtxt(path, delimiter=",", ndmin=2)
+
+
+def arion(
+    preset: Preset = PRESET_DEFAULT,
+    tokens: Tokens = TOKENS_DEFAULT,
+    copies: Annotated[int, option("--copies", help="Perturbed inputs to calibrate on.")] = 64,
+    noise: Annotated[float, option("--noise", help="Of each feature's standard deviation.")] = 0.25,
+    plan_only: Annotated[bool, option("--plan-only", help="On sim, without keys and encryption.")] = False,
+    json: Json = None,
+) -> None:
+    """Encrypt ARION's own sentence with its BERT-Tiny: logits beside its reference."""
+    if not available():
+        raise InputError("bench arion: no data", hint=MISSING)
+    example = load_example("sst2")
+    model, (hidden, mask) = example.checkpoint, pad_hidden(example.hidden, tokens)
+    states = [pad_hidden(h, tokens) for h in perturbed(example.hidden, copies, noise)]
+    log_n = describe(preset).log_n
+    paid = Prices.shipped(log_n) or formula_prices(log_n)
+    plan = make_plan(model, PlanRequest(preset=preset, prices=paid, tokens=tokens, hidden_states=states))
+    if plan_only:
+        answer = classify_locally(plan, model, hidden_states=example.hidden, backend="sim")
+        logits, report = np.array(answer.anyway.logits), dict[str, Any]()
+    else:
+        run = Laboratory(plan, model, allow_insecure=preset != PRESET_DEFAULT).run(hidden, mask)
+        logits, report = run.logits, run.report()
+    report["largest_excess"] = _excess(plan, model, hidden, mask)
+    report["error_to_arions_reference"] = float(np.max(np.abs(logits - example.logits)))
+    emit(report, json)
+
+
+def _excess(plan: Plan, model: Checkpoint, hidden: Array, mask: Array) -> float:
+    """How far the sentence lies in the plan's intervals."""
+    found = Calibration.from_dict(plan.circuit["calibration"])
+    soft = tempered(model, found.temperatures)
+    return float(largest_excess(walk(soft, [(hidden, mask)], 1, rows=found.row_estimates), found)[0])

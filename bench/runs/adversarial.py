@@ -1,7 +1,7 @@
 """How far texts leave the calibrated intervals of a model: made-up ones, and those of a file. Largest excess
 of each stage.
 
-    python evaluation/adversarial_texts.py [--model DIR] [--texts FILE] [--count 400] [--json FILE]
+    python -m bench adversarial-texts [--model DIR] [--texts FILE] [--count 400] [--json FILE]
 
 An excess is the distance from an interval's middle in half-widths; above 1 is outside. Texts are seeded:
 random word pieces, one rare piece repeated, punctuation alone, letters of other alphabets, one long word,
@@ -10,19 +10,20 @@ random words shouted; each at several lengths.
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
 
 import numpy as np
 
+from bench.options import Lines, ModelFolder, lines_of
 from tacita import api
 from tacita.checkpoint import Checkpoint
+from tacita.cli.console import write_report
+from tacita.cli.options import Json, option
+from tacita.data import DEFAULT_MODEL
 from tacita.layouts.registry import LINEAR, QUADRATIC
-from tacita.planning.calibrate.calibrate import calibrate, load_texts
+from tacita.planning.calibrate.calibrate import Calibration, calibrate, load_texts
 from tacita.planning.calibrate.excesses import excesses
-from tacita.planning.calibrate.row_estimates import Rows
 from tacita.planning.calibrate.samples import Samples
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.calibrate.walk import walk
@@ -42,34 +43,29 @@ ALPHABETS = (
 )
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument("--model", default=api.DEFAULT_MODEL)
-    options.add_argument("--texts", type=Path, help="one a line; of a .tsv the first column")
-    options.add_argument("--count", type=int, default=400, help="texts of each kind")
-    options.add_argument("--json", type=Path)
-    args = options.parse_args()
-    model = api.load(args.model)
-    families = {kind: list(texts) for kind, texts in kinds(model, args.count).items()}
-    if args.texts:
-        families["file"] = lines(args.texts)
+def adversarial_texts(
+    model: ModelFolder = DEFAULT_MODEL,
+    texts: Lines = None,
+    count: Annotated[int, option("--count", help="Texts of each kind.")] = 400,
+    json: Json = None,
+) -> None:
+    """Show how far made-up texts, and those of a file, leave a model's calibrated intervals, by stage."""
+    loaded = api.load(model)
+    families = {kind: list(made) for kind, made in kinds(loaded, count).items()}
+    families |= {"file": lines_of(texts)} if texts else {}
     report = {}
     for packing in ("rows", "batch"):
-        found = calibrate(model, TOKENS, row_estimates=QUADRATIC if packing == "batch" else LINEAR)
-        soft = tempered(model, found.temperatures)
-        report[packing] = {
-            kind: of_family(soft, found.row_estimates, found, texts) for kind, texts in families.items()
-        }
-        show(packing, report[packing])
-    if args.json:
-        args.json.write_text(json.dumps(report, indent=1) + "\n")
+        found = calibrate(loaded, TOKENS, row_estimates=QUADRATIC if packing == "batch" else LINEAR)
+        soft = tempered(loaded, found.temperatures)
+        report[packing] = {kind: of_family(soft, found, some) for kind, some in families.items()}
+        print(*_table(packing, report[packing]), sep="\n")
+    write_report(json, report)
 
 
-def of_family(model: Checkpoint, rows: Rows, found, texts: list[str]) -> dict[str, object]:
+def of_family(model: Checkpoint, found: Calibration, texts: list[str]) -> dict[str, Any]:
+    """Excesses of texts of one kind, the largest of each stage."""
     samples = Samples.of(model, TOKENS, texts, ())
-    stages = excesses(walk(model, samples.at(range(len(texts))), len(texts), rows=rows), found)
+    stages = excesses(walk(model, samples.at(range(len(texts))), len(texts), rows=found.row_estimates), found)
     worst = np.max(list(stages.values()), axis=0)
     return {
         "texts": len(texts),
@@ -83,6 +79,7 @@ def of_family(model: Checkpoint, rows: Rows, found, texts: list[str]) -> dict[st
 def kinds(model: Checkpoint, count: int) -> dict[str, Iterator[str]]:
     """Seeded texts of each kind that the tokenizer accepts, of LENGTHS pieces, words or letters."""
     rng = np.random.default_rng(0)
+    assert model.tokenizer is not None
     pieces = [piece for piece in model.tokenizer.get_vocab() if not piece.startswith("[")]
     pieces = [piece.removeprefix("##") for piece in sorted(pieces)]
     shipped = sorted({word for text in load_texts() for word in text.split()})
@@ -97,21 +94,16 @@ def kinds(model: Checkpoint, count: int) -> dict[str, Iterator[str]]:
     return {kind: _accepted(model, make, count) for kind, make in makers.items()}
 
 
-def lines(path: Path) -> list[str]:
-    found = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return [line.split("\t")[0] for line in found[1:]] if path.suffix == ".tsv" else found
+def _table(packing: str, report: dict[str, dict[str, Any]]) -> Iterator[str]:
+    figures = [("texts", "outside"), next(iter(report.values()))["stages"]]
+    yield f"{packing:<26}" + "".join(f"{kind[:14]:>16}" for kind in report)
+    for name in figures[0]:
+        yield f"{name:<26}" + "".join(f"{one[name]:>16}" for one in report.values())
+    for stage in figures[1]:
+        yield f"{stage:<26}" + "".join(f"{one['stages'][stage]:>16.3f}" for one in report.values())
 
 
-def show(packing: str, report: dict[str, dict[str, object]]) -> None:
-    stages = list(next(iter(report.values()))["stages"])
-    print(f"{packing:<26}" + "".join(f"{kind[:14]:>16}" for kind in report))
-    for name in ("texts", "outside"):
-        print(f"{name:<26}" + "".join(f"{one[name]:>16}" for one in report.values()))
-    for stage in stages:
-        print(f"{stage:<26}" + "".join(f"{one['stages'][stage]:>16.3f}" for one in report.values()))
-
-
-def _accepted(model: Checkpoint, make, count: int) -> Iterator[str]:
+def _accepted(model: Checkpoint, make: Callable[[int], str], count: int) -> Iterator[str]:
     made = 0
     while made < count:
         text = make(LENGTHS[made % len(LENGTHS)])
@@ -124,7 +116,3 @@ def _letters(rng: np.random.Generator, n: int) -> str:
     first, size = ALPHABETS[int(rng.integers(len(ALPHABETS)))]
     letters = [chr(first + int(i)) for i in rng.integers(size, size=n)]
     return " ".join("".join(letters[at : at + 5]) for at in range(0, n, 5))
-
-
-if __name__ == "__main__":
-    main()

@@ -29,7 +29,7 @@ from tacita.approx.spec import Spec
 from tacita.cli.console import out, progress, reporting
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
 from tacita.errors import InputError
-from tacita.layouts.base import doubled_parts, joined
+from tacita.layouts.rotations import doubled_parts, joined
 from tacita.layouts.rows import FeatureLayout, RowsShape
 from tacita.packings.rows.linear import Affine
 from tacita.plans import engine

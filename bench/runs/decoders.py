@@ -42,7 +42,6 @@ from tacita.cli.options import PRESET_DEFAULT, Begin, Json, Preset, option
 from tacita.data import DEFAULT_DECODER
 from tacita.generation.cached import cached_in_the_clear
 from tacita.generation.clear import Floats, Walker, Whole
-from tacita.layouts.row_requests import RowsResponse
 from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import stages_of
 from tacita.packings.operations import CHECK
@@ -216,9 +215,9 @@ def chooser(words: int, gap: float, bound: float) -> Chooser:
     slots = PRESETS[PRESET].slots
     layout, told = VectorLayout(slots, 128), comparison.fit(comparison.share(gap, bound), 1e-4)
     nothing = np.eye(words, layout.size) * 1e-9, np.zeros(words)
-    choice = Choice.build(RowsResponse, nothing, layout, (1.0, bound), told)
+    choice = Choice.build(nothing, layout, (1.0, bound), told)
     stages = stages_of(choice.operations("vector"), frozenset())[1:]
-    be, width = PlainBackend(slots, DEEP), rounds_of(slots, choice.response.width, words)[0].size
+    be, width = PlainBackend(slots, DEEP), rounds_of(slots, choice.blocks.width, words)[0].size
 
     def choose(logits: Array) -> Array:
         numbers = np.pad(logits / bound, (0, width - words), constant_values=-1.0)

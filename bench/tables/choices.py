@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from bench.options import markdown, shipped_prices
 from tacita.approx import comparison
-from tacita.layouts.row_requests import RowsResponse
 from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import stages_of
 from tacita.packings.operations import CHECK, answer_operation
@@ -47,7 +46,7 @@ def choices() -> None:
 def _rows() -> Iterator[Sequence[str]]:
     for words, gap, most in CASES:
         found = comparison.fit(gap / (2.0 * BOUND), ERROR)
-        choice = Choice.build(RowsResponse, _dense(words), _layout(), (1.0, BOUND), found, most)
+        choice = Choice.build(_dense(words), _layout(), (1.0, BOUND), found, most)
         placed = _placed(stages_of(choice.operations(VECTOR), frozenset()))
         ways = ", ".join(str(one.ways) for one in choice.rounds)
         through = len(choice.rounds)
@@ -55,7 +54,7 @@ def _rows() -> Iterator[Sequence[str]]:
         levels = f"{comparison.levels(found)} ({len(found.step.sines) - 1} harmonics)"
         yield str(words), f"{gap:g}", ways, str(through), counts, levels, f"{placed.seconds:.1f}"
     for words in (2048, 8192):
-        logits = vector_answering(RowsResponse, _dense(words), _layout(), 1.0, BOUND)
+        logits = vector_answering(_dense(words), _layout(), 1.0, BOUND)
         placed = _placed(stages_of([answer_operation(logits, VECTOR)], frozenset()))
         yield str(words), "-", "logits alone", "0", str(placed.bootstraps), "-", f"{placed.seconds:.1f}"
 

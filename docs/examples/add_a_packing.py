@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from tacita.blocks.base import Blocks, Dense, FeedForward, Norm
 from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
-from tacita.errors import InputError, PlanError
+from tacita.errors import PlanError
 from tacita.layouts.arrays import refuse
-from tacita.layouts.base import Answer, Sample
+from tacita.layouts.numbered import repeated, tensor_of
+from tacita.layouts.runs import Request, Response
 from tacita.packings.base import Block, Operation, Probe, Readers, Target, Tensor, refuse_node
 from tacita.packings.conformance import CASES, Case, check, counts
 from tacita.packings.specs import CircuitSpecs
@@ -71,41 +72,23 @@ def total(be: Backend, ct: Ct, slots: int) -> Ct:
     return ct
 
 
-# request.py: what the client encrypts
-@dataclass(frozen=True)
-class Request:
+# request.py, response.py: what the client encrypts, and where the answers are
+def request_of(layout: Layout, bound: float) -> Request:
     """Hidden states within [-1, 1], and 1/n at the n real tokens."""
-
-    layout: Layout
-    bound: float
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Ciphertexts per tensor."""
-        return {"hidden": self.layout.size, "mask": 1}
-
-    def pack(self, samples: Sequence[Sample]) -> dict[str, list[Array]]:
-        """One sample -> slot vectors. Raises InputError for several: this packing holds one text."""
-        if len(samples) != 1:
-            raise InputError(f"{len(samples)} inputs in a request of one", hint="send them one by one")
-        ((hidden, mask),) = samples
-        share = Layout(self.layout.slots, self.layout.tokens, 1).pack((mask / mask.sum())[:, None])
-        return {"hidden": self.layout.pack(hidden / self.bound), "mask": share}
+    slots, tokens, size = layout.slots, layout.tokens, layout.size
+    mask = Layout(slots, tokens, 1)
+    tensors = {
+        "hidden": tensor_of("hidden", (tokens, size), slots, layout.pack),
+        "mask": tensor_of("mask", (tokens,), slots, lambda keep: mask.pack(keep[:, None])),
+    }
+    return Request(slots, 1, tokens, size, bound, tensors)
 
 
-# response.py: where the answers are
-@dataclass(frozen=True)
-class Response:
-    """Number j / bound in every slot of ciphertext j, so copies that differ show a broken decode."""
-
-    count: int
-    bound: float
-
-    def read(self, slots: Sequence[Array]) -> list[Answer]:
-        """Decoded ciphertexts -> the answer."""
-        found = np.real(np.stack(slots)) * self.bound
-        spread = float(np.ptp(found, axis=1).max())
-        return [Answer(found.mean(axis=1), disagreement=spread, leak=0.0, norm_check=1.0)]
+def response_of(slots: int, count: int, bound: float) -> Response:
+    """Number j / bound in every slot of ciphertext j, of which two are read: copies that differ show a broken
+    decode. There is no norm to check, and no slot that must be zero."""
+    numbers, copies = (repeated(((slot, 0),), count, slots, 1) for slot in (0, 1))
+    return Response(slots, count, 1, 1, count, bound, numbers, copies, norms=(), zeros=())
 
 
 # lowering.py: the blocks as operations; what is not there yet is refused, with the name of the node
@@ -126,11 +109,11 @@ class TinyLowering:
 
     def request(self) -> Request:
         """Its layout."""
-        return Request(self._layout, self._specs.entry)
+        return request_of(self._layout, self._specs.entry)
 
     def response(self) -> Response:
         """Its layout."""
-        return Response(self._outputs, self._specs.answer)
+        return response_of(self._layout.slots, self._outputs, self._specs.answer)
 
     def probes(self) -> Mapping[str, Probe]:
         """None: there is nothing between request and response."""

@@ -19,6 +19,7 @@ from tiny import inputs
 from tacita import api, compiled
 from tacita.cli import main
 from tacita.client.keystore import load_secret
+from tacita.layouts.runs import Runs
 from tacita.plans import envelope
 from tacita.plans.envelope import PREFIX, Envelope
 
@@ -133,12 +134,24 @@ def test_a_response_that_opens_the_key_is_not_shown(work: Path, capsys: pytest.C
 
     assert decrypt(work, "--show-anyway", "--json", str(report)) == 2
     found, response = json.loads(report.read_text())["logits"], plans.real_plan().layout.response
-    slots, pairs = slots_of_secret(work), zip(response.places, response.copies, strict=True)
+    slots = slots_of_secret(work)
+    pairs = zip(places(response.numbers), places(response.copies), strict=True)
     opened = [
-        0.5 * response.bound * CONSTANT / scale * (slots[first] + slots[again])
-        for (_, first), (_, again) in pairs
+        0.5 * response.bound * CONSTANT / scale * (slots[first] + slots[again]) for first, again in pairs
     ]
     assert found == pytest.approx(opened, abs=0.001)
+
+
+def places(runs: Runs) -> list[int]:
+    """The slots of the numbers in their order."""
+    found = {}
+    for slot, number, *steps in runs:
+        places = np.array([[slot, number]])
+        for i in range(0, len(steps), 3):
+            far = np.arange(steps[i])[:, None] * steps[i + 1 : i + 3]
+            places = (places[:, None] + far).reshape(-1, 2)
+        found.update({number: slot for slot, number in places.tolist()})
+    return [found[number] for number in sorted(found)]
 
 
 def test_of_a_batch_the_texts_that_fail_are_null(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,10 +160,12 @@ def test_of_a_batch_the_texts_that_fail_are_null(tmp_path: Path, capsys: pytest.
     api.publish(plan, plans.model(), tmp_path / "public")
     client = api.Client(tmp_path / "public", tmp_path, allow_insecure=True)
     client.keygen()
-    cells = plan.layout.response.cells
-    places = cells.unpack([np.arange(float(plan.parameters.slots))])[:2, :5].astype(int)
-    slots = np.zeros(plan.parameters.slots, complex)
-    slots[places] = [[0.9, 0.125, 0.9, 0.125, 0.5], [0.9, 0.125, 0.927, 0.125, 0.5]]
+    response, slots = plan.layout.response, np.zeros(plan.parameters.slots, complex)
+    numbers, copies = (np.reshape(places(runs)[:4], (2, 2)) for runs in (response.numbers, response.copies))
+    slots[np.hstack([numbers, copies, np.reshape(places(response.norms)[:2], (2, 1))])] = [
+        [0.9, 0.125, 0.9, 0.125, 0.5],
+        [0.9, 0.125, 0.927, 0.125, 0.5],
+    ]
     secret = load_secret(plan, client.work, allow_insecure=True)
     (tensor,) = plan.response
     made = {tensor.name: [native.encrypt(secret, slots, tensor.level).to_bytes()]}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tacita import compiled
 from tacita.client import keystore
 from tacita.errors import FileError, InputError, KeyBudgetWarning
-from tacita.layouts.base import Answer as Decoded
+from tacita.layouts.runs import Answer as Decoded
 from tacita.plans import engine, envelope
 from tacita.plans.answers import Answer, judge, understood
 from tacita.plans.files import Workdir

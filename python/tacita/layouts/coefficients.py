@@ -15,13 +15,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import ClassVar
 
 import numpy as np
 
 from tacita.layouts.arrays import IntArray, ceil_power, refuse
-from tacita.layouts.base import doubled_parts
-from tacita.layouts.row_requests import RowsRequest, RowsResponse
+from tacita.layouts.rotations import doubled_parts
 from tacita.layouts.rows import FeatureLayout, RowsShape
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
@@ -86,23 +84,3 @@ def _transposition(shape: RowsShape) -> LinearPlan:
         giant = (window - 1) * (d - baby)
         terms.append((0, giant, 0, (window - 1) * baby, np.roll(np.float64(distance == d), giant)))
     return LinearPlan.from_terms(terms, n_inputs=1, n_outputs=1)
-
-
-# What the client encrypts for one text: that of rows. A packing's plan says by it what the circuit is.
-
-
-@dataclass(frozen=True)
-class CoefficientRequest(RowsRequest):
-    """The request of rows (`RowsRequest`) under this packing's tag."""
-
-    tag: ClassVar[str] = "coefficients"
-
-
-# Where the answer is: as in rows.
-
-
-@dataclass(frozen=True)
-class CoefficientResponse(RowsResponse):
-    """The response of rows (`RowsResponse`) under this packing's tag."""
-
-    tag: ClassVar[str] = "coefficients"

@@ -9,18 +9,16 @@ sequences than one lane would take. MOAI section 3 and ARION section 3 use one l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tacita.errors import InputError
-from tacita.extras import AT_DEFAULT
 from tacita.layouts.arrays import refuse
-from tacita.layouts.base import Answer, Sample, check_sample
+from tacita.layouts.numbered import joined, repeated
+from tacita.layouts.runs import HIDDEN, MASK, Request, Response, Runs, Tensor
 from tacita.slots.base import MAX_PERIOD, Backend, Ct
 
 Array = npt.NDArray[np.float64]
@@ -119,6 +117,14 @@ class Columns:
             out[:, :, row[row >= 0]] = grid[:, :, row >= 0]
         return out
 
+    def runs(self, first: int, end: int, width: int) -> Runs:
+        """The runs of features first to end of the first sequence, at all tokens, as numbers from 0 on.
+        width: numbers of a token."""
+        shape, columns = self.shape, enumerate(self.index.tolist())
+        places = [(c * shape.slots + lane, f) for c, row in columns for lane, f in enumerate(row)]
+        runs = joined([(place, f - first) for place, f in places if first <= f < end])
+        return repeated(runs, shape.tokens, shape.step, width)
+
     def lanes_of(self, values: Array) -> Array:
         """(size,) -> (columns, lanes), zero where there is no feature: the bias of a matrix product."""
         return np.append(values, 0.0)[self.index]
@@ -156,6 +162,10 @@ class Cells:
         shape = self.shape
         grid = np.stack([np.real(v) for v in slots]).reshape(-1, shape.sequences, shape.lanes)
         return np.asarray(grid[:, :, 0].T)
+
+    def runs(self, first: int, end: int) -> Runs:
+        """The runs of cells first to end of the first sequence, as numbers from 0 on."""
+        return joined([(cell * self.shape.step, cell - first) for cell in range(first, end)])
 
 
 def shifts(lanes: int) -> tuple[int, ...]:
@@ -204,149 +214,83 @@ def token_total(be: Backend, x: Ct, shape: BatchShape) -> Ct:
 
 # What the client encrypts for a batch: columns of hidden states, and 1/length at the real tokens.
 
-HIDDEN, MASK = "hidden", "mask"
+
+def batch_request(columns: Columns, bound: float) -> Request:
+    """Describes the request of a batch, a text for each sequence. bound: of the hidden states. The runs
+    follow from the columns; that they are what `Columns.pack` does is for tests, a batch being too large to
+    be packed for it."""
+    shape, size = columns.shape, columns.size
+    hidden = _over_texts(columns.runs(0, size, size), shape, shape.tokens * size)
+    lanes = repeated(((0, 0),), shape.lanes, 1, 0)
+    mask = _over_texts(repeated(lanes, shape.tokens, shape.step, 1), shape, shape.tokens)
+    tensors = {HIDDEN: Tensor(HIDDEN, columns.count, hidden), MASK: Tensor(MASK, 1, mask)}
+    return Request(shape.slots, shape.sequences, shape.tokens, size, bound, tensors)
 
 
-@dataclass(frozen=True)
-class BatchRequest:
-    """Numbers that say where everything goes: plain data, as a plan states it.
-
-    slots of a ciphertext; tokens of a text; lanes: features side by side; heads, head_size: of attentions, by
-    which the columns are ordered; bound: of the hidden states.
-    """
-
-    tag: ClassVar[str] = "columns"
-
-    slots: int
-    tokens: int
-    lanes: int
-    heads: int
-    head_size: int
-    bound: float
-
-    @property
-    def size(self) -> int:
-        """Features of a hidden state."""
-        return self.heads * self.head_size
-
-    @cached_property
-    def columns(self) -> Columns:
-        """The columns of the hidden states. Raises ShapeError for sizes that columns do not admit."""
-        return Columns.by_heads(BatchShape(self.slots, self.tokens, self.lanes), self.heads, self.head_size)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Ciphertexts per tensor. Raises ShapeError for numbers that are no layout of columns."""
-        return {HIDDEN: self.columns.count, MASK: 1}
-
-    def pack(self, inputs: Sequence[Sample]) -> dict[str, list[Array]]:
-        """Up to `sequences` inputs, each (tokens, size) hidden states and (tokens,) mask of 0/1 -> slot
-        vectors.
-
-        Empty places hold copies of the first input: the server cannot see how full the batch is. Errors:
-        InputError for none or too many, or an input of another shape.
-        """
-        shape, size = self.columns.shape, self.columns.size
-        if not 1 <= len(inputs) <= shape.sequences:
-            raise InputError(
-                f"{len(inputs)} inputs in a batch of {shape.sequences}", hint="split them into batches"
-            )
-        for sample in inputs:
-            check_sample(sample, shape.tokens, size)
-        filled = [*inputs, *[inputs[0]] * (shape.sequences - len(inputs))]
-        hidden = np.stack([h for h, _ in filled]) / self.bound
-        keep = np.stack([m / m.sum() for _, m in filled])
-        return {HIDDEN: self.columns.pack(hidden), MASK: [np.repeat(keep.T.reshape(-1), shape.lanes)]}
+def _over_texts(runs: Runs, shape: BatchShape, numbers: int) -> Runs:
+    """Repeats the runs of the first sequence for all of them, so many numbers apart."""
+    return repeated(runs, shape.sequences, shape.lanes, numbers)
 
 
 # Where the answers of a batch are: for every sequence its numbers, a second copy, a check of the last
 # LayerNorm, zeros elsewhere.
 #
-# In cells: number j at cell j, its copy at cell size + j, half the norm check at cell 2 * size. As for one
-# input (`layouts.one_text`), copies that differ, zeros that are not, or a check off 1 tell the client
-# that a decode is broken.
+# In cells: number j at cell j, its copy at cell size + j, half the norm check at cell 2 * size. An answer for
+# every token has columns of its numbers, of their copies, and a ciphertext of the check at the first token.
 
 
 @dataclass(frozen=True)
-class BatchResponse:
-    """Numbers that say where the answers are: plain data, as a plan states it.
+class BatchAnswer:
+    """Where the numbers of answers are made. size: numbers in an answer, stored divided by `bound`. rows: 1,
+    or all tokens of an answer for every token. Raises ShapeError for an answer of no numbers or other
+    rows."""
 
-    slots, tokens, lanes: as in the request. size: numbers in an answer. bound: they are stored divided by it.
-    rows: 1, or all tokens of an answer for every token: that has columns of its numbers, of their copies, and
-    a ciphertext of the check at the first token.
-    """
-
-    tag: ClassVar[str] = "columns"
-
-    slots: int
-    tokens: int
-    lanes: int
+    shape: BatchShape
     size: int
     bound: float
-    rows: int = field(default=1, metadata=AT_DEFAULT)
+    rows: int = 1
 
-    def check(self) -> None:
-        """Raises ShapeError for sizes that columns do not admit."""
+    def __post_init__(self) -> None:
         if self.size < 1:
-            raise refuse(
-                "interleaved", f"an answer of {self.size} numbers", "an answer has one number or more"
-            )
-        BatchShape(self.slots, self.tokens, self.lanes)
-        if self.rows not in (1, self.tokens):
+            what = f"an answer of {self.size} numbers"
+            raise refuse("interleaved", what, "an answer has one number or more")
+        if self.rows not in (1, self.shape.tokens):
             raise refuse("interleaved", f"an answer of {self.rows} rows", "use an answer of one row or all")
-
-    def fits(self, slots: int, tokens: int, lanes: int, hidden: int, classes: bool) -> bool:
-        """Whether it is the answer of such a request: logits and features lie alike."""
-        return (self.slots, self.tokens, self.lanes) == (slots, tokens, lanes)
 
     @cached_property
     def cells(self) -> Cells:
         """The cells of an answer: 2 * size + 1 numbers a sequence."""
-        return Cells(BatchShape(self.slots, self.tokens, self.lanes), 2 * self.size + 1)
-
-    @property
-    def count(self) -> int:
-        """Ciphertexts."""
-        return self.cells.count if self.rows == 1 else self.columns.count + 1
+        return Cells(self.shape, 2 * self.size + 1)
 
     @cached_property
     def columns(self) -> Columns:
         """The columns of an answer for every token: its numbers and their copies."""
-        return Columns.dense(BatchShape(self.slots, self.tokens, self.lanes), 2 * self.size)
-
-    def read(self, slots: Sequence[Array]) -> list[Answer]:
-        """Decoded ciphertexts -> one answer per sequence of the batch."""
-        if self.rows != 1:
-            return list(self._token_answers(slots))
-        return [self._answer(row) for row in self.cells.unpack(slots)]
-
-    def _answer(self, row: Array) -> Answer:
-        n = self.size
-        first, second, rest = row[:n], row[n : 2 * n], row[2 * n + 1 :]
-        return Answer(
-            values=0.5 * (first + second) * self.bound,
-            disagreement=float(np.max(np.abs(first - second))) * self.bound,
-            leak=float(np.max(np.abs(rest), initial=0.0)) * self.bound,
-            norm_check=2.0 * float(row[2 * n]),
-        )
-
-    def _token_answers(self, slots: Sequence[Array]) -> Iterator[Answer]:
-        both, n = self.columns.unpack(slots[:-1]), self.size
-        checks = Columns.dense(self.columns.shape, 1).unpack(slots[-1:])[:, :, 0]
-        for numbers, check in zip(both, checks, strict=True):
-            yield Answer(
-                values=0.5 * (numbers[:, :n] + numbers[:, n:]) * self.bound,
-                disagreement=float(np.max(np.abs(numbers[:, :n] - numbers[:, n:]))) * self.bound,
-                leak=float(np.max(np.abs(check[1:]))) * self.bound,
-                norm_check=2.0 * float(check[0]),
-            )
+        return Columns.dense(self.shape, 2 * self.size)
 
     @property
     def check_cell(self) -> tuple[int, Array]:
         """(ciphertext, slot vector that is 1 at the check's cell)."""
         if self.rows != 1:
-            shape = self.columns.shape
-            return self.columns.count, shape.at_tokens((np.arange(shape.tokens) == 0).astype(np.float64))
+            return self.columns.count, self.shape.at_tokens(
+                (np.arange(self.shape.tokens) == 0).astype(np.float64)
+            )
         flag = np.zeros(self.cells.size)
         flag[-1] = 1.0
         return self.cells.count - 1, self.cells.vectors(flag)[-1]
+
+    @property
+    def response(self) -> Response:
+        """The layout of the response. Lanes without a number may hold anything."""
+        shape, n, whole = self.shape, self.size, self.rows != 1
+        count = self.columns.count + 1 if whole else self.cells.count
+        if whole:
+            last = self.columns.count * shape.slots
+            numbers, copies = self.columns.runs(0, n, n), self.columns.runs(n, 2 * n, n)
+            norm, zeros = last, repeated(((last, 0),), shape.tokens, shape.step, 0)
+        else:
+            numbers, copies = self.cells.runs(0, n), self.cells.runs(n, 2 * n)
+            norm, zeros = 2 * n * shape.step, repeated(((0, 0),), count * shape.tokens, shape.step, 0)
+        places = [_over_texts(runs, shape, self.rows * n) for runs in (numbers, copies)]
+        owned = [_over_texts(runs, shape, 1) for runs in (((norm, 0),), zeros)]
+        sizes = (shape.slots, count, shape.sequences, self.rows, n)
+        return Response(*sizes, self.bound, *places, *owned)

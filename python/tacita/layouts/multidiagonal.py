@@ -14,17 +14,13 @@ last token.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
 from tacita.errors import ShapeError
-from tacita.extras import AT_DEFAULT
 from tacita.layouts.arrays import Array, IntArray, ceil_power, is_power, refuse
-from tacita.layouts.base import Answer, Sample
-from tacita.layouts.one_text import OneTextRequest, OneTextResponse, blocks_of, read_tokens
 
 MIN_TOKENS, MAX_TOKENS = 4, 512
 
@@ -195,36 +191,7 @@ class Features:
         return out
 
 
-# What the client encrypts for one text: hidden states by diagonals, and masks of 1/length at the real
-# tokens.
-
-HIDDEN, MASK = "hidden", "mask"
-
-
-@dataclass(frozen=True)
-class DiagonalRequest(OneTextRequest):
-    """What the client encrypts for one text on diagonals. Where an attention has all tokens as queries, the
-    plain mask is followed by masks in the layout of the scores."""
-
-    tag: ClassVar[str] = "multidiagonal"
-
-    @cached_property
-    def layout(self) -> Features:
-        """The layout of the hidden states. Raises ShapeError for sizes that the packing does not admit."""
-        return Features.hidden(self.slots, self.tokens, self.heads, self.head_size)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Ciphertexts per tensor. Raises ShapeError for sizes that the packing does not admit."""
-        scores = self.layout.shape.with_rows(self.tokens).count if self.all_tokens else 0
-        return {HIDDEN: self.layout.count, MASK: 1 + scores}
-
-    def pack(self, inputs: Sequence[Sample]) -> dict[str, list[Array]]:
-        """One input: (tokens, size) hidden states and (tokens,) mask of 0/1 -> slot vectors, in [-1, 1] for
-        calibrated inputs. Errors: see `only`."""
-        x, keep = self.only(inputs, "on diagonals")
-        masks = [by_token(self.layout, keep), *(by_key(self.layout, keep) if self.all_tokens else [])]
-        return {HIDDEN: self.layout.pack(x), MASK: masks}
+# Masks of the real tokens, by token and in the layout of the scores.
 
 
 def by_token(layout: Features, keep: Array) -> Array:
@@ -239,50 +206,3 @@ def by_key(layout: Features, keep: Array) -> list[Array]:
     q, t, _ = shape.coordinates
     firsts = shape.places * np.arange(shape.count)
     return [shape.tiled(keep[(first + q + t) % shape.columns]) for first in firsts]
-
-
-# Where the answer of one text on diagonals is: in blocks of a vector, whatever the model reads.
-
-
-@dataclass(frozen=True)
-class DiagonalResponse(OneTextResponse):
-    """The answer of one text (`OneTextResponse`) on diagonals. matrices: of an answer for every token, that
-    many side by side with `width` rows each; else 0."""
-
-    tag: ClassVar[str] = "multidiagonal"
-
-    matrices: int = field(default=0, metadata=AT_DEFAULT)
-
-    @property
-    def shape(self) -> MultiDiagonal:
-        """The matrices of an answer for every token. Raises ShapeError for sizes that the packing does not
-        admit."""
-        return MultiDiagonal(self.slots, self.width, self.rows, self.matrices)
-
-    @cached_property
-    def layout(self) -> Features:
-        """The layout of an answer for every token."""
-        return Features(self.shape, self.features, self.matrices, self.width)
-
-    def check_tokens(self) -> None:
-        """Raises ShapeError for sizes that the packing does not admit, or no numbers."""
-        _ = self.shape
-        if self.size < 1:
-            raise refuse("multidiagonal", f"an answer of {self.size} numbers", "an answer has one or more")
-
-    @property
-    def count(self) -> int:
-        """Ciphertexts."""
-        return super().count if self.rows == 1 else self.layout.count
-
-    def read(self, slots: Sequence[Array]) -> list[Answer]:
-        """Reads the one answer from decoded ciphertexts, also one for every token."""
-        return super().read(slots) if self.rows == 1 else [read_tokens(self, self.layout, slots)]
-
-    def fits(self, slots: int, tokens: int, lanes: int, hidden: int, classes: bool) -> bool:
-        """Whether it is the answer of such a model: logits or hidden features; or an answer for every
-        token."""
-        if self.rows != 1:
-            return (self.slots, self.rows) == (slots, tokens)
-        blocks = blocks_of(slots, ceil_power(hidden), self.size, dense=classes)
-        return self.slots == slots and (self.width, self.apart) == blocks

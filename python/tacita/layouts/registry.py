@@ -1,13 +1,5 @@
-"""The layouts of requests and responses, of every packing: all that a client knows of a packing.
-
-A layout is a dataclass of numbers. `planning.pipeline` writes it into the plan and the client reads it there:
-it packs texts and reads answers without the circuit, which takes the weights.
-
-    plan.layout.request.pack([(hidden, mask)])     # slot vectors to encrypt
-    plan.layout.response.read(slots)               # of the decrypted ciphertexts
-
-Nothing is imported here that computes on ciphertexts. The list of packings that do is `registry`.
-"""
+"""What may be asked of each packing, by name, and the shape of a request. The packings that compute on
+ciphertexts are listed in `packings.registry`."""
 
 from __future__ import annotations
 
@@ -16,40 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tacita.errors import PlanError
-from tacita.layouts.base import Request, Response
-from tacita.layouts.coefficients import CoefficientRequest, CoefficientResponse, Transposition
-from tacita.layouts.columns import ROTATIONS, BatchRequest, BatchResponse, BatchShape
-from tacita.layouts.multidiagonal import DiagonalRequest, DiagonalResponse, MultiDiagonal
-from tacita.layouts.row_requests import RowsRequest, RowsResponse, StepRequest
+from tacita.layouts.coefficients import Transposition
+from tacita.layouts.columns import ROTATIONS, BatchShape
+from tacita.layouts.multidiagonal import MultiDiagonal
 from tacita.layouts.rows import RowsShape
 
 Estimates = Literal["none", "linear", "quadratic"]  # of rows (`approx.row_estimate`)
 NONE: Estimates = "none"
 LINEAR: Estimates = "linear"
 QUADRATIC: Estimates = "quadratic"
-AnyRequest = RowsRequest | StepRequest | CoefficientRequest | DiagonalRequest | BatchRequest
-AnyResponse = RowsResponse | CoefficientResponse | DiagonalResponse | BatchResponse
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where a circuit takes its input and leaves its answers."""
-
-    request: AnyRequest
-    response: AnyResponse
-
-    def check(self) -> None:
-        """Raises ShapeError for numbers that are no layout. Builds nothing larger than a request's index."""
-        _ = self.request.counts
-        self.response.check()
-
-
-def layout_of(request: Request, response: Response) -> Layout:
-    """The layout of a circuit. Raises PlanError for a packing whose layouts are not listed above: no plan
-    could state them."""
-    if not isinstance(request, AnyRequest) or not isinstance(response, AnyResponse):
-        raise PlanError(f"a layout of type {type(request).__name__}", hint="list it in layouts/registry.py")
-    return Layout(request, response)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.errors import ShapeError
-from tacita.layouts.arrays import Array, IntArray, ceil_power, refuse
+from tacita.layouts.arrays import Array, IntArray, ceil_power, is_power, refuse
+from tacita.layouts.numbered import runs_of
 from tacita.layouts.rotations import RealMap, rotate_sum
+from tacita.layouts.runs import Response, Runs
 from tacita.slots.base import Backend, Ct
 from tacita.slots.diagonals import Diagonals, Rows
 
@@ -112,3 +114,76 @@ def _positions(weight: Array, outs: IntArray, ins: IntArray) -> Array:
     """The matrix between positions: zero where either side has no feature."""
     inside = (outs >= 0)[:, None] & (ins >= 0)[None, :]
     return np.where(inside, weight[np.ix_(np.maximum(outs, 0), np.maximum(ins, 0))], 0.0)
+
+
+# The ciphertexts of an answer that a vector gives: the numbers, a second copy of them, the norm check, and
+# zeros.
+#
+#     apart, of 2 numbers:        block 0 begins with number 0, block 1 with number 1, 2 and 3 with their
+#     copies, 4 with the check
+#     side by side, of 3 numbers: block 0 is 0, 1, 2 and zeros, block 1 the same again, block 2 begins with
+#     the check
+
+
+def blocks_of(slots: int, period: int, size: int, *, dense: bool) -> tuple[int, bool]:
+    """Width of a block, and whether numbers lie apart, of an answer read from a vector of this period.
+
+    dense: whether a dense map gives the numbers. Of few, each has a block, in which products are summed up;
+    of more than slots have blocks for, as of a vocabulary, they lie side by side.
+
+    >>> blocks_of(2048, 32, 2, dense=True), blocks_of(2048, 32, 2000, dense=True)
+    ((32, True), (512, False))
+    """
+    if not dense or (2 * size + 1) * period <= slots:
+        return period, dense
+    return min(ceil_power(max(size, period)), slots // 4), False
+
+
+@dataclass(frozen=True)
+class AnswerBlocks:
+    """Where the numbers of an answer are made. slots of a ciphertext; width of a block (a power of two);
+    size: numbers in the answer. apart: each number has a block of its own, as logits do; else they lie side
+    by side, as features do, over as many ciphertexts as blocks of them take. bound: numbers are stored
+    divided by it. Raises ShapeError where the blocks do not fit into the slots."""
+
+    slots: int
+    width: int
+    size: int
+    apart: bool
+    bound: float
+
+    def __post_init__(self) -> None:
+        blocks = 2 * self.size + 1 if self.apart else 3
+        if self.size < 1 or not is_power(self.width) or blocks * self.width > self.slots:
+            what = f"an answer of {self.size} numbers in blocks of {self.width} of {self.slots} slots"
+            raise refuse(
+                "one-text", what, "use more tokens or a larger ring: classes need 2*classes + 1 blocks"
+            )
+
+    @property
+    def count(self) -> int:
+        """Ciphertexts, all real."""
+        return 1 if self.apart else -(-self.size // self.width)
+
+    @property
+    def norm(self) -> int:
+        """The slot of half the norm check, in the first ciphertext."""
+        return 2 * self.width * (self.size if self.apart else 1)
+
+    @property
+    def response(self) -> Response:
+        """The layout of the response."""
+        further = self.norm // 2
+        norms, zeros = ((self.norm, 0),), ((0, 0, self.count * self.slots, 1, 0),)
+        sizes = (self.slots, self.count, 1, 1, self.size)
+        return Response(*sizes, self.bound, self._from(0), self._from(further), norms, zeros)
+
+    def _from(self, first: int) -> Runs:
+        """Places the numbers from this slot of each ciphertext on."""
+        table, numbers = np.zeros((self.count, self.slots)), np.arange(1.0, self.size + 1.0)
+        if self.apart:
+            table[0, first : first + self.size * self.width : self.width] = numbers
+        else:
+            full = np.pad(numbers, (0, self.count * self.width - self.size))
+            table[:, first : first + self.width] = full.reshape(self.count, self.width)
+        return runs_of(table)

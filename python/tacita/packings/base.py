@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.graph import Graph
 from tacita.errors import PlanError
-from tacita.layouts.base import Request, Response
+from tacita.layouts.runs import Request, Response
 from tacita.slots.base import Backend
 from tacita.slots.stage import Live, Stage
 

@@ -9,16 +9,14 @@ slots-to-coefficients and no level, so the sum is fresh whatever is left of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tacita.approx.fourier import FourierSpec
 from tacita.blocks.base import FeedForward
 from tacita.layouts.arrays import Array, IntArray
-from tacita.layouts.coefficients import CoefficientRequest, CoefficientResponse, Cts, Transposition
-from tacita.layouts.one_text import OneTextRequest, OneTextResponse
+from tacita.layouts.coefficients import Cts, Transposition
 from tacita.layouts.rows import FeatureLayout
 from tacita.packings.base import Block, Operation, Target
 from tacita.packings.encoding import Encoding, OutputSpec, output_bound
@@ -139,22 +137,12 @@ def _outputs(both: Array, shift: Array, places: Places, layout: FeatureLayout) -
 # coefficients; a block of one vector, one whose activation is a polynomial, and one with a gate, whose
 # product is of slots, stay in rows.
 
-Numbers = TypeVar("Numbers", CoefficientRequest, CoefficientResponse)
-
 
 class CoefficientLowering(RowLowering):
     """The blocks of one text in rows (`RowLowering`), with products of coefficients for feed-forward blocks
     whose activation a bootstrap computes."""
 
-    packing, answered = CoefficientResponse.tag, CoefficientResponse
-
-    def request(self) -> CoefficientRequest:
-        """The layout of the request: that of rows under this packing's tag."""
-        return _renamed(super().request(), CoefficientRequest)
-
-    def response(self) -> OneTextResponse:
-        """The layout of the response: that of rows under this packing's tag."""
-        return _renamed(super().response(), CoefficientResponse)
+    packing = "coefficients"
 
     def _feed_forward(self, block: Block[Form], f: FeedForward, target: Target) -> list[Operation]:
         activation = self._specs.function(block.name).function
@@ -168,8 +156,3 @@ class CoefficientLowering(RowLowering):
             self._output(target, block.residual.form, first=False),
         )
         return forward.operations(block.name, block.x.live, block.residual.live, target.live)
-
-
-def _renamed(layout: OneTextRequest | OneTextResponse, kind: type[Numbers]) -> Numbers:
-    """The same numbers, as this packing's."""
-    return kind(**{f.name: getattr(layout, f.name) for f in fields(layout)})

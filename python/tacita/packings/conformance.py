@@ -29,7 +29,7 @@ from tacita.blocks.graph import Graph, record
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.shapes import Function, Shapes
 from tacita.blocks.weights import Weights
-from tacita.layouts.base import Sample
+from tacita.layouts.runs import Sample
 from tacita.packings.base import Array, Circuit, Lowering
 from tacita.packings.conformance_cases import CASES as CASES
 from tacita.packings.conformance_cases import Case as Case

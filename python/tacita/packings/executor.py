@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from tacita.errors import LevelError, PlanError
-from tacita.layouts.base import Answer, Sample, doubled_parts
+from tacita.layouts.rotations import doubled_parts
+from tacita.layouts.runs import Answer, Sample
 from tacita.packings.base import Circuit
 from tacita.plans.plan import PlacedStage
 from tacita.progress import Progress

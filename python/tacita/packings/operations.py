@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from tacita.approx.spec import Spec
 from tacita.layouts.arrays import Array
+from tacita.layouts.runs import Response
 from tacita.packings.base import Operation
 from tacita.packings.encoding import Argument, apply, apply_all, output_bound
 from tacita.packings.shared.linear import FeedForward, Norm
@@ -23,7 +24,7 @@ class Answering(Protocol):
     """What is made of a pooled tensor, in some layout."""
 
     @property
-    def response(self) -> Any:
+    def response(self) -> Response:
         """The layout of the response."""
         ...
 

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.errors import PlanError
-from tacita.layouts.multidiagonal import DiagonalRequest
-from tacita.layouts.one_text import OneTextResponse
-from tacita.layouts.row_requests import RowsRequest
+from tacita.layouts.runs import Request, Response
+from tacita.layouts.runs import Runs as Places
 from tacita.plans.json_fields import canonical
 from tacita.plans.plan import Plan
 from tacita.texts.embedding import FrontConfig
@@ -29,7 +28,7 @@ HIDDEN, MASK = "hidden", "mask"
 HINT = "use the Python client: tacita ask"
 Runs = list[tuple[int, int, int, int]]
 Slots = NDArray[np.float64]
-Whole = RowsRequest | DiagonalRequest  # of one text, whole
+Whole = Request
 
 
 def described(plan: Plan) -> bytes:
@@ -45,7 +44,7 @@ def described(plan: Plan) -> bytes:
     embeddings = plan.model.embeddings
     if embeddings is None or embeddings.image is not None or plan.backwards or plan.task != TEXT:
         raise PlanError("client: an input or an answer that pages have no form for", hint=HINT)
-    if not isinstance(request, Whole) or not isinstance(response, OneTextResponse):
+    if plan.batch != 1 or plan.kept:
         raise PlanError(f"client: packing {plan.packing}", hint=HINT)
     if response.rows != 1 or plan.normalise or plan.coefficients is not None:
         raise PlanError("client: vectors, or keys of coefficient products", hint=HINT)
@@ -82,18 +81,28 @@ def _reading(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _places(plan: Plan, response: OneTextResponse) -> dict[str, Any]:
+def _places(plan: Plan, response: Response) -> dict[str, Any]:
     (tensor,) = plan.response
     return {
         "name": tensor.name,
         "count": tensor.count,
         "level": tensor.level,
-        "numbers": response.places,
-        "copies": response.copies,
-        "check": response.check_place,
+        "numbers": _at(response, response.numbers),
+        "copies": _at(response, response.copies),
+        "check": divmod(response.norms[0][0], response.slots),
         "bound": response.bound,
         "agreement": plan.agreement,
     }
+
+
+def _at(response: Response, runs: Places) -> list[tuple[int, int]]:
+    """Returns (ciphertext, slot) of each number of an answer of one text, one row."""
+    places = [0] * response.size
+    for run in runs:
+        slot, number, times, apart, step = run if len(run) > 2 else (*run, 1, 1, 1)
+        for i in range(times):
+            places[number + i * step] = slot + i * apart
+    return [divmod(place, response.slots) for place in places]
 
 
 def _tensors(plan: Plan, request: Whole) -> list[dict[str, Any]]:

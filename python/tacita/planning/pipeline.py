@@ -18,7 +18,8 @@ from dataclasses import replace
 
 from tacita.checkpoint import Checkpoint
 from tacita.errors import FileError, PlanError, ShapeError
-from tacita.layouts.registry import Shape, layout_of, shapes
+from tacita.layouts.registry import Shape, shapes
+from tacita.layouts.runs import Layout
 from tacita.packings.executor import RESPONSE, within_doubles
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibrate import Survey
@@ -123,7 +124,7 @@ def _stated(
         lanes=built.shape.lanes,
         parameters=placed.parameters,
         circuit={"calibration": calibration.to_dict(), "specs": built.specs.to_dict()},
-        layout=layout_of(circuit.request, circuit.response),
+        layout=Layout(built.shape.packing, circuit.request, circuit.response),
         answer=trial.answer,
         stages=placed.stages,
         rotations=placed.rotations,

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tacita.errors import ShapeError
-from tacita.layouts.one_text import OneTextResponse
-from tacita.layouts.registry import RULES, AnyResponse, Layout
-from tacita.layouts.row_requests import StepRequest
+from tacita.layouts.registry import RULES
+from tacita.layouts.runs import HIDDEN
 from tacita.limits import Rules, limits_of, require, try_make
 from tacita.plans.answers import least_noise
 from tacita.plans.error import quiet
@@ -27,7 +26,7 @@ from tacita.texts.embedding import (
     MAX_VOCAB,
     limits,
 )
-from tacita.texts.task import CHOICE, EVERY_TOKEN, NEXT, WORDS, labelled
+from tacita.texts.task import EVERY_TOKEN, NEXT, WORDS, labelled
 
 MOST_STAGES = 32  # a layer; the circuits have up to 13
 # A linear layer in baby and giant steps takes about 2 sqrt(d) keys for d diagonals, and layers of one layout
@@ -159,11 +158,10 @@ def _layout_rules(plan: Plan) -> Rules:
     """Yields the rules that tie the layout to the plan's sizes: nothing larger than the plan's own numbers is
     built from it."""
     request, response, model = plan.layout.request, plan.layout.response, plan.model
-    yield "layout: packing", request.tag == (StepRequest.tag if plan.kept else response.tag)
-    sizes = (plan.parameters.slots, plan.tokens, plan.lanes)
-    yield "layout: sizes of the request", (request.slots, request.tokens, request.lanes) == sizes
-    yield "layout: heads", (request.heads, request.heads * request.head_size) == (model.heads, model.hidden)
-    yield "layout: hidden size", request.size == model.hidden
+    sizes = (plan.parameters.slots, plan.batch, plan.tokens, model.hidden)
+    stated = (request.slots, request.texts, request.tokens, request.size)
+    yield "layout: sizes of the request", stated == sizes
+    yield "layout: sizes of the response", (response.slots, response.texts) == sizes[:2]
     yield "layout: size of the answer", response.size == _outputs(model)
     rows = plan.tokens if model.task in EVERY_TOKEN else 1
     yield "layout: rows of the answer", response.rows == rows
@@ -171,22 +169,19 @@ def _layout_rules(plan: Plan) -> Rules:
         "layout: bounds",
         all(0.0 < bound <= MOST_BOUND for bound in (request.bound, response.bound)),
     )
-    yield "layout: blocks of the response", _fits(plan, response)
+    yield "layout: bound of a choice", plan.gap == 0.0 or response.bound == 1.0
     yield (
         "layout: ciphertexts",
-        try_make(lambda: _counts(plan.layout), ShapeError)
+        (request.counts, [response.count])
         == (
             {tensor.name: tensor.count for tensor in plan.request},
             [tensor.count for tensor in plan.response],
         ),
     )
-
-
-def _fits(plan: Plan, response: AnyResponse) -> bool:
-    slots, hidden = plan.parameters.slots, plan.model.hidden
-    if plan.task == CHOICE:
-        return isinstance(response, OneTextResponse) and response.chooses(slots, hidden)
-    return response.fits(slots, plan.tokens, plan.lanes, hidden, _mapped(plan.model))
+    yield "layout: runs of the request", try_make(request.check, ShapeError) is not None
+    rows = 1 if plan.kept else plan.batch * plan.tokens
+    yield "layout: rows of the request", request.tensors[HIDDEN].last == rows * model.hidden - 1
+    yield "layout: runs of the response", try_make(response.check, ShapeError) is not None
 
 
 def _outputs(model: ModelInfo) -> int:
@@ -194,17 +189,6 @@ def _outputs(model: ModelInfo) -> int:
     if model.task in (WORDS, NEXT) and model.embeddings is not None:
         return model.embeddings.vocab
     return len(model.labels) or model.hidden
-
-
-def _mapped(model: ModelInfo) -> bool:
-    """Whether a dense map gives the answer."""
-    return bool(model.labels) or model.task == NEXT
-
-
-def _counts(layout: Layout) -> tuple[dict[str, int], list[int]]:
-    """Ciphertexts of request and response. Raises ShapeError for numbers that are no layout."""
-    layout.check()
-    return dict(layout.request.counts), [layout.response.count]
 
 
 def _answer_rules(plan: Plan) -> Rules:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from tacita.errors import FileError, PlanError
 from tacita.extras import AT_DEFAULT
-from tacita.layouts.registry import Layout
+from tacita.layouts.runs import Layout
 from tacita.limits import Above, Each, Matches, OneOf, Range, Size
 from tacita.plans import json_fields
 from tacita.plans.commitment import LinkSpeed, salt_beside
@@ -38,7 +38,7 @@ from tacita.texts.task import CHOICE, PROBLEMS, TASKS, is_vector
 
 FORMAT = "tacita-plan"
 TWO_PARTIES = "tacita-two-party"  # of the other kind: `two_party.plan.plan`
-VERSION = 6
+VERSION = 7
 MAX_BYTES = 64 << 20
 MOST_TENSORS = 16  # named by a stage; the circuits have up to 5
 MOST_CIPHERTEXTS = 4 * MAX_HIDDEN  # of one tensor: the inner features of a batch, each in its own
@@ -261,8 +261,8 @@ class Plan:
 
     @property
     def packing(self) -> str:
-        """The packing of the circuit: that of its answer. A step's request has a layout of its own."""
-        return self.layout.response.tag
+        """The packing of the circuit."""
+        return self.layout.packing
 
     def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
         """Returns the seconds of the server's evaluation of a request and, over a link, of sending request

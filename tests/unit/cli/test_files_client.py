@@ -13,8 +13,6 @@ import pytest
 
 import tacita
 from tacita.errors import PlanError
-from tacita.layouts.row_requests import RowsRequest
-from tacita.planning import client
 from tacita.planning.client import described
 from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
@@ -90,16 +88,3 @@ def test_what_pages_have_no_form_for_is_refused() -> None:
         described(plan_of("leaf"))
     with pytest.raises(PlanError, match="packing columns"):
         described(plan_of("arion"))
-
-
-def test_a_packing_that_does_more_than_moving_numbers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_of("thor")
-    pack = RowsRequest.pack
-
-    def squared(request: RowsRequest, inputs: Any) -> Any:
-        return {name: [v * v for v in vectors] for name, vectors in pack(request, inputs).items()}
-
-    monkeypatch.setattr(RowsRequest, "pack", squared)
-    monkeypatch.setattr(client, "_runs", lambda numbers: [])
-    with pytest.raises(PlanError, match="more than numbers"):
-        described(plan)

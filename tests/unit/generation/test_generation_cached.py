@@ -104,7 +104,7 @@ def test_plans_that_keep_something_else_are_refused(case: Any) -> None:
         (altered(plan, name="mask"), "kept: names"),
         (altered(plan, name=second.name), "names of the kept"),
         (replace(plan, kept=(first,)), "kept: layers"),
-        (replace(plan, kept=()), "layout: packing"),
+        (replace(plan, kept=()), "layout: rows of the request"),
     ):
         with pytest.raises(FileError, match=message):
             parse(wrong.to_text(), "plan", plan.salt)

@@ -175,15 +175,10 @@ def test_auto_weighs_only_packings_that_have_two_phases(checkpoint: Checkpoint) 
     assert choice.plan.packing == "multidiagonal"
 
 
-KIND = ("layout", "request", "kind")
 HOSTILE: dict[str, tuple[Change, str]] = {
     "of another scheme": (put("scheme", value="arion"), "packing out of range"),
-    "request of rows": (put(*KIND, value="rows"), "damaged plan"),
-    "response of rows": (put("layout", "response", "kind", value="rows"), "packing out of range"),
-    "unknown": (put(*KIND, value="diagonals"), "damaged plan"),
-    "heads": (put("layout", "request", "heads", value=4), "heads out of range"),
-    "head size": (put("layout", "request", "head_size", value=1 << 40), "heads out of range"),
-    "no masks of scores": (put("layout", "request", "all_tokens", value=True), "ciphertexts out of range"),
+    "of another packing": (put("layout", "packing", value="columns"), "packing out of range"),
+    "unknown": (put("layout", "packing", value="diagonals"), "packing out of range"),
     "slots": (copied(("tokens",), ("layout", "request", "slots")), "sizes of the request out of range"),
 }
 

@@ -7,8 +7,7 @@ import pytest
 
 from tacita.approx import comparison
 from tacita.errors import ShapeError
-from tacita.layouts.base import Answer
-from tacita.layouts.row_requests import RowsResponse
+from tacita.layouts.runs import Answer
 from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import stages_of
 from tacita.packings.operations import CHECK
@@ -25,7 +24,7 @@ def chosen(values: np.ndarray, *, slots: int = SLOTS, most: int = 0) -> Answer:
     layout, bare = VectorLayout(slots, 4), np.zeros((len(values), 4))
     bare[0, 0] = 1e-9  # a map of nothing has no diagonals
     told = comparison.fit(comparison.share(GAP, BOUND), 1e-4)
-    choice = Choice.build(RowsResponse, (bare, values), layout, (1.0, BOUND), told, most)
+    choice = Choice.build((bare, values), layout, (1.0, BOUND), told, most)
     be = PlainBackend(slots, DEEP)
     check = np.zeros(slots)
     check[0] = 0.5

@@ -10,8 +10,7 @@ import pytest
 from plans import real_plan
 
 from tacita.errors import FileError
-from tacita.layouts.registry import Layout
-from tacita.layouts.row_requests import RowsRequest, RowsResponse
+from tacita.layouts.runs import Layout, Request, Response, Tensor
 from tacita.plans.error import ErrorBound
 from tacita.plans.json_fields import from_json, to_json
 from tacita.plans.plan import MAX_BYTES, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo, parse
@@ -45,8 +44,9 @@ def make_plan() -> Plan:
         parameters=PRESETS["n16"],
         circuit={"layers": [{"scores": [-7.25, 10.5]}], "note": None},
         layout=Layout(
-            RowsRequest(32768, 128, 128, 2, 64, 5.5, True, False, False, False),
-            RowsResponse(32768, 256, 2, True, 9.0),
+            "rows",
+            Request(32768, 1, 128, 128, 5.5, {"x": Tensor("hidden", 1, ((0, 0, 128, 256, 128, 128, 1, 1),))}),
+            Response(32768, 1, 1, 1, 2, 9.0, ((0, 0),), ((9, 1),), ((7, 0),), ((0, 0, 7, 3, 0),)),
         ),
         answer=9.0,
         stages=(PlacedStage("layer0.scores", ("x",), ("real",), {"x": 5}, {"x": 5, "s": 3}, {"mul": 4}),),
@@ -86,8 +86,8 @@ def test_json_of_every_field_type() -> None:
     [
         (lambda text: text[: len(text) // 2], "not a complete plan"),
         (lambda text: text.replace('"tacita-plan"', '"other"'), "not a plan file"),
-        (lambda text: text.replace('"version": 6', '"version": 7'), "plan version 7, this program reads 6"),
-        (lambda text: text.replace('"version": 6', '"version": 5'), "plan version 5, this program reads 6"),
+        (lambda text: text.replace('"version": 7', '"version": 8'), "plan version 8, this program reads 7"),
+        (lambda text: text.replace('"version": 7', '"version": 6'), "plan version 6, this program reads 7"),
         (lambda text: text.replace('"tokens": 128', '"tokens": 64'), "does not match its hash"),
         (lambda text: text.replace('"tokens": 128', '"tokens": "128"'), "expected int, found str"),
         (lambda text: text.replace('"tokens": 128', '"length": 128'), "unknown field 'length'"),

@@ -43,7 +43,7 @@ def test_rows_are_those_of_the_task(scheme: str) -> None:
     assert tokens.layout.response.rows == tokens.tokens and text.layout.response.rows == 1
     for plan, change in (
         (text, put(*ROWS, value=8)),
-        (tokens, drop(*ROWS)),
+        (tokens, put(*ROWS, value=1)),
         (tokens, put(*ROWS, value=4)),
         (tokens, drop("model", "task")),
         (text, put("model", "task", value="tokens")),

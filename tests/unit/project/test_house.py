@@ -28,7 +28,7 @@ LINES = {
     "data": 50,
     "evaluate": 1700,
     "generation": 650,
-    "layouts": 2150,
+    "layouts": 1950,
     "models": 2150,
     "packings": 7350,
     "planning": 4400,

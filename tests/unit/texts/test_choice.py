@@ -108,11 +108,14 @@ def test_plans_that_say_something_else_are_refused(rows: Plan, change: dict[str,
         require_circuit(changed)
 
 
-def test_a_response_of_other_blocks_is_refused(rows: Plan) -> None:
+def test_a_response_of_another_bound_or_without_copies_is_refused(rows: Plan) -> None:
     found: Any = rows.layout.response
-    for change in ({"bound": 2.0}, {"width": found.width * 2}, {"apart": True}):
+    for change, message in (
+        ({"bound": 2.0}, "bound of a choice"),
+        ({"copies": found.numbers}, "runs of the"),
+    ):
         response = replace(found, **change)
-        with pytest.raises(FileError, match="blocks of the response"):
+        with pytest.raises(FileError, match=message):
             check(replace(rows, layout=replace(rows.layout, response=response)))
 
 

@@ -25,8 +25,8 @@ from math import isqrt
 import numpy as np
 
 from tacita.layouts.arrays import ceil_power
-from tacita.layouts.base import doubled_parts, doubled_real, joined
 from tacita.layouts.columns import Array, Columns, IntArray, shifted
+from tacita.layouts.rotations import doubled_parts, doubled_real, joined
 from tacita.packings.columns.cells import RowSquares
 from tacita.packings.columns.linear import ColumnMap, Cts, dot
 from tacita.packings.encoding import Argument, apply_unit, output_bound
@@ -259,7 +259,7 @@ class BatchAttention:
 
 
 def _paired(values: Array, sign: int) -> list[complex]:
-    """Pairs values two by two as `layouts.base.joined` pairs ciphertexts: a + sign * i * b."""
+    """Pairs values two by two as `layouts.rotations.joined` pairs ciphertexts: a + sign * i * b."""
     padded = np.append(values, 0.0) if len(values) % 2 else values
     return [complex(a, sign * b) for a, b in padded.reshape(-1, 2)]
 

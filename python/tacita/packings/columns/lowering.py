@@ -14,16 +14,15 @@ from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 from tacita.layouts.arrays import refuse
 from tacita.layouts.columns import (
-    HIDDEN,
-    MASK,
     ROTATIONS,
     Array,
-    BatchRequest,
-    BatchResponse,
+    BatchAnswer,
     BatchShape,
     Cells,
     Columns,
+    batch_request,
 )
+from tacita.layouts.runs import HIDDEN, MASK, Request
 from tacita.packings.base import Block, Operation, Readers, Target, Tensor, heads_of, refuse_node
 from tacita.packings.columns.answer import (
     BatchAnswering,
@@ -75,8 +74,7 @@ class ColumnLowering(BlockLowering):
         double = Split.double(shape.tokens)
         self._splits = (Split.single(shape.tokens) if rotations == "single" else double, double)
         rows, outputs = graph.steps[-1].output.shape
-        sizes = shape.slots, shape.tokens, shape.lanes
-        self._batch = BatchResponse(*sizes, outputs, specs.answer, rows)
+        self._batch = BatchAnswer(shape, outputs, specs.answer, rows)
 
     @property
     def fixed(self) -> frozenset[str]:
@@ -87,10 +85,9 @@ class ColumnLowering(BlockLowering):
         """The hidden states of the request, in columns."""
         return Tensor(HIDDEN, self._tokens, Form(Encoding(self._specs.entry)))
 
-    def request(self) -> BatchRequest:
+    def request(self) -> Request:
         """The layout of the request."""
-        sizes = self._slots, self._tokens, self._shape.lanes
-        return BatchRequest(*sizes, *self._heads, self._specs.entry)
+        return batch_request(self._columns, self._specs.entry)
 
     @property
     def _check_places(self) -> Array:

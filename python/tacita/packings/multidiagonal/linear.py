@@ -15,9 +15,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from tacita.layouts.arrays import Array
-from tacita.layouts.base import doubled_real
 from tacita.layouts.multidiagonal import Features
-from tacita.layouts.rotations import rotate_sum
+from tacita.layouts.rotations import doubled_real, rotate_sum
 from tacita.packings.shared.linear import Linear
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan

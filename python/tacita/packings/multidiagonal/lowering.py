@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
-from tacita.layouts.multidiagonal import HIDDEN, MASK, DiagonalRequest, DiagonalResponse, Features
+from tacita.layouts.arrays import Array
+from tacita.layouts.multidiagonal import Features, by_key, by_token
+from tacita.layouts.numbered import tensor_of
+from tacita.layouts.runs import HIDDEN, MASK, Request
 from tacita.packings.base import Block, Operation, Target, Tensor, heads_of
 from tacita.packings.encoding import Affine, Encoding
 from tacita.packings.multidiagonal.attention import Attention, FirstTokenAttention, Mean, selection
@@ -48,7 +51,7 @@ class DiagonalLowering(OneTextLowering[Features]):
     Raises ShapeError for sizes that the packing does not admit, PlanError for attentions of several kinds.
     """
 
-    packing, answered = DiagonalResponse.tag, DiagonalResponse
+    packing = "multidiagonal"
 
     def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, slots: int, tokens: int) -> None:
         layout = Features.hidden(slots, tokens, *heads_of(graph, self.packing))
@@ -63,10 +66,16 @@ class DiagonalLowering(OneTextLowering[Features]):
         """The hidden states of the request, on diagonals."""
         return Tensor(HIDDEN, self._tokens, Form(Encoding(self._specs.entry)))
 
-    def request(self) -> DiagonalRequest:
-        """The layout of the request."""
-        sizes = (self._slots, self._tokens, self._layout.size, *self._heads)
-        return DiagonalRequest(*sizes, self._specs.entry, all_tokens=self._asked(self._tokens))
+    def request(self) -> Request:
+        """The layout of the request. Where an attention has all tokens as queries, the plain mask is followed
+        by masks in the layout of the scores."""
+        layout, tokens = self._layout, self._tokens
+
+        def masks(keep: Array) -> list[Array]:
+            return [by_token(layout, keep), *(by_key(layout, keep) if self._asked(tokens) else [])]
+
+        hidden = tensor_of(HIDDEN, (tokens, layout.size), self._slots, layout.pack)
+        return self._request({HIDDEN: hidden, MASK: tensor_of(MASK, (tokens,), self._slots, masks)})
 
     def _token_norm(self, fields: NormFields, *, packed_first: bool) -> Norm:
         return Norm(*fields)
@@ -77,11 +86,6 @@ class DiagonalLowering(OneTextLowering[Features]):
 
     def _averaged(self, x: Tensor[Form], name: str) -> Operation:
         return Operation.of(name, (x.live, MASK), name, Mean(self._layout).apply)
-
-    def _token_response(self, size: int, bound: float) -> DiagonalResponse:
-        shape = self._layout.shape
-        sizes = (self._slots, shape.rows, size)
-        return DiagonalResponse(*sizes, True, bound, self._tokens, shape.batch)
 
     def _all_tokens(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, residual = block.name, block.x.live, block.residual.live

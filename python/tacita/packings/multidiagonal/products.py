@@ -21,8 +21,8 @@ from functools import lru_cache
 import numpy as np
 
 from tacita.layouts.arrays import Array
-from tacita.layouts.base import doubled_real
 from tacita.layouts.multidiagonal import MultiDiagonal
+from tacita.layouts.rotations import doubled_real
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from tacita.layouts.arrays import Array, Diagonal
 from tacita.layouts.rotations import RealMap, rotate_sum, spread
-from tacita.layouts.row_requests import RowsResponse
 from tacita.layouts.rows import FeatureLayout, linear_diagonals, restore_copies
+from tacita.layouts.vector import AnswerBlocks
 from tacita.packings.shared.answer import Answering, answer_features, answer_logits, block
 from tacita.packings.shared.linear import Linear, TextNorm, affine
 from tacita.slots.base import Backend, Ct
@@ -140,7 +140,7 @@ def _at_first(v: Array, tokens: int) -> Array:
     return np.concatenate([v, np.zeros((tokens - 1) * v.size)])
 
 
-# From the hidden states of rows to the ciphertexts of the answer, laid out as `layouts.one_text` says: the
+# From the hidden states of rows to the ciphertexts of the answer, laid out in blocks (`layouts.vector`): the
 # mean over tokens, and what is made of it.
 
 
@@ -164,8 +164,8 @@ def row_logits(weight: Array, bias: Array, layout: FeatureLayout, entry: float, 
         for t, row in enumerate(np.vstack([weight, weight]) * (entry / bound)):
             at = np.where(layout.home[i] >= 0, row[layout.home[i]], 0.0)
             diagonals[0, i, -t * shape.window] = block(at, t, shape.slots)
-    response = RowsResponse(shape.slots, shape.window, len(bias), True, bound)
-    return answer_logits(response, diagonals, layout.count, bias)
+    blocks = AnswerBlocks(shape.slots, shape.window, len(bias), True, bound)
+    return answer_logits(blocks, diagonals, layout.count, bias)
 
 
 def row_features(layout: FeatureLayout, entry: float) -> Answering:
@@ -176,4 +176,4 @@ def row_features(layout: FeatureLayout, entry: float) -> Answering:
         inside = np.where(layout.home[i] >= 0, 1.0, 0.0)
         diagonals[i, i, 0] = block(inside, 0, shape.slots)
         diagonals[i, i, -shape.window] = block(inside, 1, shape.slots)
-    return answer_features(RowsResponse(shape.slots, shape.window, layout.size, False, entry), diagonals)
+    return answer_features(AnswerBlocks(shape.slots, shape.window, layout.size, False, entry), diagonals)

@@ -6,11 +6,15 @@ mean, `average`.
 
 from __future__ import annotations
 
+import numpy as np
+
 from tacita.blocks.graph import INPUT, Graph
 from tacita.blocks.weights import Weights
-from tacita.layouts.row_requests import HIDDEN, MASK, MEAN, RowsRequest, RowsResponse, StepRequest
-from tacita.layouts.rows import FeatureLayout, RowsShape, can_carry
-from tacita.layouts.windows import head_windows
+from tacita.layouts.arrays import Array
+from tacita.layouts.numbered import tensor_of
+from tacita.layouts.rows import FeatureLayout, RowsShape, can_carry, carry
+from tacita.layouts.runs import HIDDEN, MASK, Request
+from tacita.layouts.windows import head_windows, pack_masks
 from tacita.packings.base import Block, Operation, Target, Tensor, attentions
 from tacita.packings.encoding import Affine, Encoding
 from tacita.packings.operations import Answering, selected
@@ -25,6 +29,7 @@ from tacita.slots.base import Backend, Ct
 from tacita.slots.stage import Live
 
 Cts = tuple[Ct, ...]
+MEAN = "average"  # the mask for a mean, of which a node of a model may have the name
 
 
 class RowLowering(OneTextLowering[FeatureLayout]):
@@ -33,7 +38,7 @@ class RowLowering(OneTextLowering[FeatureLayout]):
     Raises ShapeError for sizes that rows do not admit, PlanError for attentions of several kinds.
     """
 
-    packing, answered = RowsResponse.tag, RowsResponse
+    packing = "rows"
 
     def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: RowsShape) -> None:
         size = attentions(graph)[0].query.inputs
@@ -53,19 +58,29 @@ class RowLowering(OneTextLowering[FeatureLayout]):
             HIDDEN, self._tokens, Form(Encoding(self._specs.entry), packed_first=self._packed_entry())
         )
 
-    def request(self) -> RowsRequest | StepRequest:
-        """The layout of the request."""
-        return RowsRequest(
-            self._slots,
-            self._tokens,
-            self._layout.size,
-            *self._heads,
-            self._specs.entry,
-            all_tokens=self._asked(self._tokens),
-            first_token=self._asked(1),
-            carried=self._packed_entry(),
-            mean=any(step.op == "mean" for step in self._graph.steps),
-        )
+    def request(self) -> Request:
+        """The layout of the request. Where an attention has a single query, the last mask is the plain
+        one."""
+        layout, packed, rows = self._layout, self._packed_entry(), (self._tokens,)
+
+        def states(x: Array) -> list[Array]:
+            return [carry(layout, x)] if packed else layout.pack(x)
+
+        def masks(keep: Array) -> list[Array]:
+            windows = pack_masks(self._windows, keep) if self._asked(self._tokens) else []
+            return [*windows, *(self._plain(keep) if self._asked(1) else [])]
+
+        window, sizes = layout.shape.window, (self._tokens, layout.size)
+        tensors = {
+            HIDDEN: tensor_of(HIDDEN, sizes, self._slots, states, window=window),
+            MASK: tensor_of(MASK, rows, self._slots, masks),
+        }
+        if any(step.op == "mean" for step in self._graph.steps):
+            tensors[MEAN] = tensor_of(MASK, rows, self._slots, self._plain)
+        return self._request(tensors)
+
+    def _plain(self, keep: Array) -> list[Array]:
+        return [np.repeat(keep, self._layout.shape.window)]
 
     def _token_norm(self, fields: NormFields, *, packed_first: bool) -> Norm:
         """Makes a norm that restores the copies: gamma and beta are products by a vector already."""
@@ -88,10 +103,6 @@ class RowLowering(OneTextLowering[FeatureLayout]):
             return (select_token(be, pooled, self._layout, self._vector),)
 
         return Operation.of(name, (x.live, MEAN), name, average)
-
-    def _token_response(self, size: int, bound: float) -> RowsResponse:
-        window = self._layout.shape.window
-        return RowsResponse(self._slots, window, size, True, bound, self._tokens)
 
     def _all_tokens(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, residual = block.name, block.x.live, block.residual.live

@@ -18,8 +18,10 @@ from typing import ClassVar
 import numpy as np
 
 from tacita.blocks.shapes import NORMED
-from tacita.layouts.row_requests import HIDDEN, MASK, StepRequest
+from tacita.layouts.arrays import Array
+from tacita.layouts.numbered import tensor_of
 from tacita.layouts.rows import FeatureLayout
+from tacita.layouts.runs import HIDDEN, MASK, Request
 from tacita.packings.base import Block, Kept, Operation, Target, Tensor
 from tacita.packings.encoding import Encoding
 from tacita.packings.rows.division import Exponentials
@@ -51,10 +53,17 @@ class StepLowering(RowLowering):
         """The hidden state of the new row, as a vector."""
         return Tensor(HIDDEN, 1, Form(Encoding(self._specs.entry), first=True))
 
-    def request(self) -> StepRequest:
-        """The layout of the request: one new row."""
-        sizes = self._slots, self._tokens, self._layout.size
-        return StepRequest(*sizes, *self._heads, self._specs.entry, all_tokens=False)
+    def request(self) -> Request:
+        """The layout of the request: the newest row of a text as a vector, which is given whole and in
+        reverse as in every packing, and the mask of all its rows."""
+
+        def newest(x: Array) -> list[Array]:
+            return [self._vector.pack(x[0])]
+
+        hidden = tensor_of(HIDDEN, (self._tokens, self._layout.size), self._slots, newest)
+        return self._request(
+            {HIDDEN: hidden, MASK: tensor_of(MASK, (self._tokens,), self._slots, self._plain)}
+        )
 
     def _first_token(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x = block.name, block.x.live

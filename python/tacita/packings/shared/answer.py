@@ -1,5 +1,5 @@
 """The ciphertexts of the answer of one text, of a pooled vector or of every token, laid out as
-`layouts.one_text` says."""
+`layouts.vector` says."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from tacita.layouts.arrays import Array, Diagonal, refuse
-from tacita.layouts.one_text import OneTextResponse, blocks_of
+from tacita.layouts.numbered import runs_of
 from tacita.layouts.rotations import rotate_sum
-from tacita.layouts.vector import VectorLayout
+from tacita.layouts.runs import Response, Runs
+from tacita.layouts.vector import AnswerBlocks, VectorLayout, blocks_of
 from tacita.packings.encoding import Affine
 from tacita.packings.shared.linear import Cts, Linear, Map
 from tacita.slots.base import Backend, Ct
@@ -27,7 +28,7 @@ class Answering:
     there is nothing to cut or to add.
     """
 
-    response: OneTextResponse
+    blocks: AnswerBlocks
     plan: LinearPlan
     width: int
     keep: tuple[Array, ...]
@@ -41,27 +42,24 @@ class Answering:
             out = [be.mul_vector(ct, mask) for ct, mask in zip(sums, self.keep, strict=True)]
         if self.bias:
             out = [be.add_vector(ct, shift) for ct, shift in zip(out, self.bias, strict=True)]
-        out[0] = be.add(out[0], be.rotate(check, -self.response.check_place[1]))
+        out[0] = be.add(out[0], be.rotate(check, -self.blocks.norm))
         return tuple(out)
 
+    @property
+    def response(self) -> Response:
+        """The layout of the response."""
+        return self.blocks.response
 
-def vector_answering(
-    kind: type[OneTextResponse],
-    dense: Affine | None,
-    layout: VectorLayout,
-    entry: float,
-    bound: float,
-) -> Answering:
+
+def vector_answering(dense: Affine | None, layout: VectorLayout, entry: float, bound: float) -> Answering:
     """The answer of a vector: its features, or the logits of a dense map. entry, bound: bounds of the vector
     and of the logits."""
     if dense is None:
-        return vector_features(kind, layout, entry)
-    return vector_logits(kind, *dense, layout, entry, bound)
+        return vector_features(layout, entry)
+    return vector_logits(*dense, layout, entry, bound)
 
 
-def vector_logits(
-    kind: type[OneTextResponse], weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float
-) -> Answering:
+def vector_logits(weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float) -> Answering:
     """The answer of a dense map of the vector. weight (classes, hidden). entry: bound of the vector; bound:
     of the logits. Two levels.
 
@@ -70,35 +68,32 @@ def vector_logits(
     """
     _, apart = blocks_of(layout.slots, layout.period, len(bias), dense=True)
     if not apart:
-        return wide_logits(kind, weight, bias, layout, entry, bound)
+        return wide_logits(weight, bias, layout, entry, bound)
     rows = np.vstack([weight, weight]) * (entry / bound)
     rest = np.zeros(layout.slots - rows.shape[0] * layout.period)
     flat = np.concatenate([*(layout.vector(row) for row in rows), rest])
-    response = kind(layout.slots, layout.period, len(bias), True, bound)
-    return answer_logits(response, {(0, 0, 0): flat}, 1, bias)
+    blocks = AnswerBlocks(layout.slots, layout.period, len(bias), True, bound)
+    return answer_logits(blocks, {(0, 0, 0): flat}, 1, bias)
 
 
-def wide_logits(
-    kind: type[OneTextResponse], weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float
-) -> Answering:
+def wide_logits(weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float) -> Answering:
     """The logits of many classes, side by side: as many diagonals a ciphertext as the vector's period has
     slots. Arguments: as of `vector_logits`. Two levels: the first leaves the logits in every block, which
     makes its diagonals as short as a block, the second cuts two. Raises ShapeError for a vector that is too
     long."""
     width, _ = blocks_of(layout.slots, layout.period, len(bias), dense=True)
-    response = kind(layout.slots, width, len(bias), False, bound)
-    response.check()
+    answer = AnswerBlocks(layout.slots, width, len(bias), False, bound)
     if width < layout.period:
         raise refuse("vector", f"{len(bias)} numbers of {layout.size} features", "use a larger ring")
-    short = response.count * width - len(bias)
+    short = answer.count * width - len(bias)
     rows = np.pad(weight * (entry / bound), ((0, short), (0, layout.period - layout.size)))
-    blocks = rows.reshape(response.count, width, layout.period)
+    blocks = rows.reshape(answer.count, width, layout.period)
     plans = {(ct, 0, k): row for ct, part in enumerate(blocks) for k, row in turned(part)}
-    shift = np.pad(bias / bound, (0, short)).reshape(response.count, width)
-    there = (np.arange(response.count * width) < len(bias)).reshape(shift.shape)
-    plan = LinearPlan.from_diagonals(plans, n_inputs=1, n_outputs=response.count)
+    shift = np.pad(bias / bound, (0, short)).reshape(answer.count, width)
+    there = (np.arange(answer.count * width) < len(bias)).reshape(shift.shape)
+    plan = LinearPlan.from_diagonals(plans, n_inputs=1, n_outputs=answer.count)
     cuts, added = (tuple(twice(part, layout.slots) for part in each) for each in (there, shift))
-    return Answering(response, plan, 1, cuts, added)
+    return Answering(answer, plan, 1, cuts, added)
 
 
 def turned(rows: Array) -> Iterator[tuple[int, Array]]:
@@ -113,31 +108,27 @@ def twice(values: Array, slots: int) -> Array:
     return np.concatenate([values, values, np.zeros(slots - 2 * len(values))])
 
 
-def vector_features(kind: type[OneTextResponse], layout: VectorLayout, entry: float) -> Answering:
+def vector_features(layout: VectorLayout, entry: float) -> Answering:
     """The vector itself, at periods 0 and 1; the check at period 2. entry: its bound. One level."""
     inside = layout.vector(np.ones(layout.size))
-    response = kind(layout.slots, layout.period, layout.size, False, entry)
-    response.check()
+    answer = AnswerBlocks(layout.slots, layout.period, layout.size, False, entry)
     both = block(inside, 0, layout.slots) + block(inside, 1, layout.slots)
-    return answer_features(response, {(0, 0, 0): both})
+    return answer_features(answer, {(0, 0, 0): both})
 
 
-def answer_logits(response: OneTextResponse, diagonals: Diagonal, inputs: int, bias: Array) -> Answering:
-    """The diagonals leave products in blocks of the response's width, whose sums are the logits."""
-    response.check()
+def answer_logits(blocks: AnswerBlocks, diagonals: Diagonal, inputs: int, bias: Array) -> Answering:
+    """The diagonals leave products in blocks, whose sums are the logits."""
     plan = LinearPlan.from_diagonals(diagonals, n_inputs=inputs, n_outputs=1, split="giant")
-    keep, offset = np.zeros((2, response.slots))
-    at = [slot for _, slot in (*response.places, *response.copies)]
-    keep[at], offset[at] = 1.0, np.tile(bias, 2) / response.bound
-    return Answering(response, plan, response.width, (keep,), (offset,))
+    keep, offset = np.zeros((2, blocks.slots))
+    at = np.arange(2 * blocks.size) * blocks.width
+    keep[at], offset[at] = 1.0, np.tile(bias, 2) / blocks.bound
+    return Answering(blocks, plan, blocks.width, (keep,), (offset,))
 
 
-def answer_features(response: OneTextResponse, diagonals: Diagonal) -> Answering:
+def answer_features(blocks: AnswerBlocks, diagonals: Diagonal) -> Answering:
     """Ciphertexts in, as many out."""
-    plan = LinearPlan.from_diagonals(
-        diagonals, n_inputs=response.count, n_outputs=response.count, split="baby"
-    )
-    return Answering(response, plan, 1, (), ())
+    plan = LinearPlan.from_diagonals(diagonals, n_inputs=blocks.count, n_outputs=blocks.count, split="baby")
+    return Answering(blocks, plan, 1, (), ())
 
 
 def block(v: Array, number: int, slots: int) -> Array:
@@ -164,19 +155,20 @@ def at_first(slots: int) -> Array:
 class TokenAnswering:
     """Maps every token to its answer: the numbers, their copies, and a place for the check."""
 
-    response: OneTextResponse
+    response: Response
     map: Map
 
     @staticmethod
     def build(
-        weight: Array, bias: Array, linear: Linear[Any], src: Any, entry: float, response: OneTextResponse
+        dense: Affine, linear: Linear[Any], src: Any, sizes: tuple[int, int], bounds: tuple[float, float]
     ) -> TokenAnswering:
-        """Builds the map. weight (outputs, hidden). src: layout of what is mapped, stored divided by `entry`.
-        One level."""
-        response.check()
-        zero, inner = np.zeros((1, weight.shape[1])), linear.bare.inner(response.features)
-        both = np.concatenate([zero, weight, weight]) * (entry / response.bound)
-        shift = np.concatenate([[0.0], bias, bias]) / response.bound
+        """Builds the map. dense: weight (outputs, hidden) and bias. src: layout of what is mapped. sizes:
+        slots and tokens. bounds: of what is mapped, and of the answer. One level."""
+        (weight, bias), (entry, bound) = dense, bounds
+        zero, inner = np.zeros((1, weight.shape[1])), linear.bare.inner(2 * len(bias) + 1)
+        both = np.concatenate([zero, weight, weight]) * (entry / bound)
+        shift = np.concatenate([[0.0], bias, bias]) / bound
+        response = token_response(inner, *sizes, len(bias), bound)
         return TokenAnswering(response, linear.affine(both, shift, src, inner))
 
     def apply(self, be: Backend, x: Cts, check: Ct) -> Cts:
@@ -184,3 +176,17 @@ class TokenAnswering:
         is."""
         first, *others = self.map.apply(be, x)
         return be.add(first, check), *others
+
+
+def token_response(layout: Any, slots: int, tokens: int, size: int, bound: float) -> Response:
+    """Describes an answer of so many numbers for every token. layout: of its features."""
+    numbers, none = np.arange(1.0, tokens * size + 1.0).reshape(tokens, size), np.zeros((tokens, size))
+    first = np.arange(tokens)[:, None] == 0
+
+    def places(norm: Array, once: Array, again: Array) -> Runs:
+        return runs_of(np.stack(layout.pack(np.concatenate([norm, once, again], axis=1))))
+
+    once, again = places(0.0 * first, numbers, none), places(0.0 * first, none, numbers)
+    zeros = ((0, 0, layout.count * slots, 1, 0),)
+    norms = places(1.0 * first, none, none)
+    return Response(slots, layout.count, 1, tokens, size, bound, once, again, norms, zeros)

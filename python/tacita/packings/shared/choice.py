@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.approx.comparison import Comparison, smooth_spec
-from tacita.layouts.arrays import Array, is_power, refuse
-from tacita.layouts.one_text import OneTextResponse, choice_width
+from tacita.layouts.arrays import Array, ceil_power, is_power, refuse
 from tacita.layouts.rotations import rotate_sum
-from tacita.layouts.vector import VectorLayout
+from tacita.layouts.runs import Response
+from tacita.layouts.vector import AnswerBlocks, VectorLayout
 from tacita.packings.base import Operation
 from tacita.packings.encoding import apply, apply_all
 from tacita.packings.operations import ANSWER, CHECK
@@ -144,7 +144,7 @@ class Choice:
     """The tournament of a vocabulary. plan, bias: of the logits, divided by their bound, -1 where there is no
     word."""
 
-    response: OneTextResponse
+    blocks: AnswerBlocks
     plan: LinearPlan
     bias: Array
     rounds: tuple[Round, ...]
@@ -152,7 +152,6 @@ class Choice:
 
     @staticmethod
     def build(
-        kind: type[OneTextResponse],
         dense: tuple[Array, Array],
         layout: VectorLayout,
         bounds: tuple[float, float],
@@ -163,15 +162,19 @@ class Choice:
         vector, of the logits. most: as of `rounds_of`. Raises ShapeError for a vocabulary that does not fit
         three times into the slots."""
         (weight, bias), (entry, bound) = dense, bounds
-        width = choice_width(layout.period, len(bias))
-        response = kind(layout.slots, width, len(bias), False, 1.0)
-        response.check()
+        width = ceil_power(max(len(bias), layout.period))
+        blocks = AnswerBlocks(layout.slots, width, len(bias), False, 1.0)
         short = width - len(bias)
         rows = np.pad(weight * (entry / bound), ((0, short), (0, layout.period - layout.size)))
         plan = LinearPlan.from_diagonals({(0, 0, k): row for k, row in turned(rows)}, n_inputs=1, n_outputs=1)
         added = np.pad(bias / bound, (0, short), constant_values=-1.0)
         rounds = rounds_of(layout.slots, width, len(bias), most)
-        return Choice(response, plan, added, rounds, comparison)
+        return Choice(blocks, plan, added, rounds, comparison)
+
+    @property
+    def response(self) -> Response:
+        """The layout of the response."""
+        return self.blocks.response
 
     def operations(self, pooled: str) -> list[Operation]:
         """The operations of the choice, the last of which writes the response. pooled: the vector's
@@ -215,9 +218,9 @@ class Choice:
 
     def _answer(self, be: Backend, joined: Cts, check: Cts) -> Cts:
         smoothed = apply(be, joined[0], smooth_spec())
-        there = np.pad(np.ones(self.response.size), (0, self.response.width - self.response.size))
-        chosen = be.mul_vector(smoothed, twice(there, self.response.slots))
-        return (be.add(chosen, be.rotate(check[0], -self.response.check_place[1])),)
+        there = np.pad(np.ones(self.blocks.size), (0, self.blocks.width - self.blocks.size))
+        chosen = be.mul_vector(smoothed, twice(there, self.blocks.slots))
+        return (be.add(chosen, be.rotate(check[0], -self.blocks.norm)),)
 
 
 def _won(number: int) -> str:

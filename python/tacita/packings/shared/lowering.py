@@ -22,7 +22,8 @@ from tacita.blocks.graph import Graph
 from tacita.blocks.shapes import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
 from tacita.blocks.weights import Weights
 from tacita.layouts.arrays import Array
-from tacita.layouts.one_text import OneTextResponse
+from tacita.layouts.runs import Request, Response
+from tacita.layouts.runs import Tensor as Numbers
 from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import Block, Operation, Probe, Readers, Target, Tensor, heads_of, refuse_node
 from tacita.packings.encoding import Affine, Argument, Encoding, OutputSpec, output_bound
@@ -126,9 +127,10 @@ class BlockLowering(ABC):
     def _check_places(self) -> Array:
         """A vector with 1 where the norm check of the response is."""
 
-    def response(self) -> Any:
+    def response(self) -> Response:
         """The layout of the response, once `answer` has been called."""
-        return self._answering.response
+        response: Response = self._answering.response
+        return response
 
     def probes(self) -> Mapping[str, Probe]:
         """The probes of the blocks lowered so far, by stage."""
@@ -295,8 +297,6 @@ class OneTextLowering(BlockLowering, Generic[L]):
     """The blocks of one text: tokens in the packing's layout, the first one as a vector. packs_first: whether
     a norm may leave token 0 beside its result, for an attention of one query."""
 
-    answered: ClassVar[type[OneTextResponse]]
-
     def __init__(
         self,
         graph: Graph,
@@ -316,9 +316,8 @@ class OneTextLowering(BlockLowering, Generic[L]):
     def _token_norm(self, fields: NormFields, *, packed_first: bool) -> TextNorm[L]:
         """Makes a norm of tokens."""
 
-    @abstractmethod
-    def _token_response(self, size: int, bound: float) -> OneTextResponse:
-        """The layout of an answer of so many numbers for every token."""
+    def _request(self, tensors: Mapping[str, Numbers]) -> Request:
+        return Request(self._slots, 1, self._tokens, self._size, self._specs.entry, tensors)
 
     def answer(self, x: Tensor[Form], dense: Dense | None, mean: str) -> list[Operation]:
         """Lowers the response, or the likeliest word of a vocabulary in place of its logits."""
@@ -327,7 +326,7 @@ class OneTextLowering(BlockLowering, Generic[L]):
         if dense is None or not x.form.first:
             raise refuse_node(self.packing, ANSWER, "a choice of something else than one row's words")
         weights, bounds = self._weights.dense(dense), (x.form.encoding.bound, self._specs.answer)
-        choice = Choice.build(self.answered, weights, self._vector, bounds, self._specs.comparison)
+        choice = Choice.build(weights, self._vector, bounds, self._specs.comparison)
         self._answering = choice
         return choice.operations(x.live)
 
@@ -349,13 +348,13 @@ class OneTextLowering(BlockLowering, Generic[L]):
 
     def _first_answer(self, x: Tensor[Form], dense: Affine | None) -> Answering:
         bounds = x.form.encoding.bound, self._specs.answer
-        return vector_answering(self.answered, dense, self._vector, *bounds)
+        return vector_answering(dense, self._vector, *bounds)
 
     def _token_answer(self, x: Tensor[Form], dense: Affine | None) -> Answering:
         entry = x.form.encoding.bound
-        weight, bias = dense or self._identity
-        response = self._token_response(len(bias), self._specs.answer if dense else entry)
-        return TokenAnswering.build(weight, bias, self._of_tokens, self._source(x.form), entry, response)
+        sizes, bounds = (self._slots, self._tokens), (entry, self._specs.answer if dense else entry)
+        affine, src = dense or self._identity, self._source(x.form)
+        return TokenAnswering.build(affine, self._of_tokens, src, sizes, bounds)
 
     def _unpack(self, form: Form, slots: Sequence[Array]) -> Array:
         return np.asarray(np.real(self._linear_of(form).layout.unpack(slots))[None])

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from bench import elsewhere
+from bench.freeze import command as freeze
 from bench.kernels import batch_pieces, correlations, engine, gemm, leaf, lpn, polynomials
 from bench.models import convert, nanoguard_reference, pictures, prompts
 from bench.runs import (
@@ -54,6 +55,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "families-page": families_page.families_page,
     "family-vectors": elsewhere.family_vectors,
     "figures": figures.figures,
+    "freeze": freeze.freeze,
     "functions": functions.functions,
     "gemm": gemm.gemm,
     "generate": generate.generate,

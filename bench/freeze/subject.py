@@ -18,7 +18,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import bench_on_path  # noqa: F401
 import numpy as np
 
 from bench.models.dashformer import SEQUENCES, convert
@@ -60,7 +59,7 @@ STAGES: Mapping[str, str] = {
 OPERATIONS: Mapping[str, str] = {}  # the same for the operations that `sim` counts
 MINILM_TEXTS, MINILM_SEED = 16, 1
 ENDS = "client", "server"
-MINILM_WEIGHTS = "random, in MiniLM-L6's exact shape (evaluation/large_models.py, seed 1)"
+MINILM_WEIGHTS = "random, in MiniLM-L6's exact shape (bench/models/shapes.py, seed 1)"
 
 
 @lru_cache
@@ -124,7 +123,9 @@ def _inputs(scheme: str) -> int | None:
 
 def _plan(model: Checkpoint, scheme: str, inputs: int | None, **how: Any) -> Plan:
     prices = Prices.shipped(RING)
-    return api.plan(model, scheme=scheme, inputs=inputs, preset=PRESET, prices=prices, **how)
+    plan = api.plan(model, scheme=scheme, inputs=inputs, preset=PRESET, prices=prices, **how)
+    assert isinstance(plan, Plan)  # of a scheme with requests
+    return plan
 
 
 def prices_facts() -> Facts:

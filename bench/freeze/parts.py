@@ -1,22 +1,33 @@
-"""The frozen figures by name: one file each, that can be computed and compared alone."""
+"""The frozen figures by name: one file each, that can be computed and compared alone.
+
+Sums over the stages of a plan are written out in `totals`, so that they mean the same next year; their names
+are those that `sim` counts (see `OPERATIONS` in `subject` for one that was renamed). Files are for reading
+diffs: keys sorted, and each list or object that fits into a line stands in one.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from freezing import subject
-from freezing.subject import Facts
-from freezing.totals import totals
+from bench.freeze import subject
+from bench.freeze.subject import Facts
+from bench.options import DATA
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
-SENTENCES = SHARED / "sst2" / "validation.tsv"
-DASHFORMER = SHARED / "gausslabs-idash-2024-solution"
+SENTENCES = DATA / "sst2" / "validation.tsv"
+DASHFORMER = DATA / "gausslabs-idash-2024-solution"
 COUNT = 20  # sentences whose logits are frozen
 SESSION_TEXTS = "a film of quiet beauty", "a waste of time , and the ending is worse"
+ROTATIONS = "rotate", "rotate_hoisted", "rotate_shared", "conjugate"
+RELINEARISATIONS = "mul", "relin"
+CIPHERTEXT_PRODUCTS = "mul", "tensor", "outer"
+PLAINTEXT_PRODUCTS = "mul_plain", "mul_lifted", "mul_scalar", "matmul"
+WIDTH = 108
 
 
 @dataclass(frozen=True)
@@ -105,3 +116,42 @@ PARTS = {
     "logits-thor": Part(lambda: _logits(_validation, _of_circuit("thor")), "half a minute", SENTENCES),
     "logits-arion": Part(lambda: _logits(_validation, _of_circuit("arion")), "a minute", SENTENCES),
 }
+
+
+def totals(stages: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Operations of one request without those inside bootstraps; bootstraps by kind of ciphertext."""
+    counts: Counter[str] = Counter()
+    for stage in stages:
+        counts.update(stage["counts"])
+    kinds = Counter(kind for stage in stages for kind in stage["kinds"])
+    rotations, relinearised = (sum(counts[op] for op in ops) for ops in (ROTATIONS, RELINEARISATIONS))
+    return {
+        "bootstraps": kinds.total(),
+        **{f"bootstraps_{kind}": count for kind, count in kinds.items()},
+        "rotations": rotations,
+        "key_switches": rotations + relinearised,
+        "ciphertext_products": sum(counts[op] for op in CIPHERTEXT_PRODUCTS),
+        "plaintext_products": sum(counts[op] for op in PLAINTEXT_PRODUCTS),
+        **{f"all_{op}": count for op, count in counts.items()},
+    }
+
+
+def to_text(value: Any) -> str:
+    """The file's content. Floats keep all their digits."""
+    return _spread(value, 0) + "\n"
+
+
+def _spread(value: Any, depth: int) -> str:
+    """value: at this depth, from its opening bracket on."""
+    line = json.dumps(value, sort_keys=True, allow_nan=False, ensure_ascii=False)
+    if len(line) + depth <= WIDTH or not isinstance(value, list | Mapping):
+        return line
+    if isinstance(value, list):
+        return _bracketed("[]", [_spread(item, depth + 1) for item in value], depth)
+    items = [f"{json.dumps(key)}: {_spread(value[key], depth + 1)}" for key in sorted(value)]
+    return _bracketed("{}", items, depth)
+
+
+def _bracketed(brackets: str, items: list[str], depth: int) -> str:
+    inside = ",\n".join(" " * (depth + 1) + item for item in items)
+    return f"{brackets[0]}\n{inside}\n{' ' * depth}{brackets[1]}"

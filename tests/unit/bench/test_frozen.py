@@ -1,22 +1,17 @@
-"""The cheap frozen figures are met, and the comparison finds what is worse. See `evaluation/freeze.py`."""
+"""The cheap frozen figures are met, and the comparison finds what is worse. See `bench/freeze/command.py`."""
 
 from __future__ import annotations
 
 import copy
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "evaluation"))
-
-import freeze  # noqa: E402
-from freezing.layout import to_text  # noqa: E402
-from freezing.parts import Part  # noqa: E402
-from freezing.totals import totals  # noqa: E402
+from bench.freeze import command as freeze
+from bench.freeze.parts import Part, to_text, totals
+from tacita.errors import InputError
 
 
 @pytest.mark.parametrize("name", ["sst2-thor", "logits-shipped"])
@@ -148,8 +143,9 @@ def test_bytes_and_rounds_of_a_session_may_not_grow() -> None:
 
 
 def test_an_unknown_part_is_refused() -> None:
-    with pytest.raises(freeze.argparse.ArgumentTypeError, match="no part 'sst2'; there are sst2-thor"):
-        freeze._names("sst2-thor,sst2")
+    with pytest.raises(InputError, match="no part 'sst2'") as refused:
+        freeze.chosen("sst2-thor,sst2")
+    assert refused.value.hint.startswith("there are sst2-thor")
 
 
 def test_absent_data_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

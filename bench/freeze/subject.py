@@ -42,7 +42,7 @@ from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import shape_of
 from tacita.schemes.ciphertexts import _backend
 from tacita.two_party.arithmetic.fixed import FixedTensors
-from tacita.two_party.plan.plan import TwoPartyPlan, counted
+from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.protocol.party import Party, pair
 
 Facts = dict[str, Any]
@@ -249,7 +249,7 @@ def two_party_facts(plan: TwoPartyPlan) -> Facts:
     links = {"one machine": None, **LINKS}
     estimate = {
         "bytes": plan.predicted_bytes(),
-        "transfers": counted(plan).transfers,
+        "transfers": plan.program.cost().transfers,
         "seconds": {name: _rounded(plan.predicted_seconds(link)) for name, link in links.items()},
     }
     asked = {"tokens": plan.tokens, "embeddings": plan.embeddings, "correlations": plan.correlations}

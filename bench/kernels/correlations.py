@@ -13,14 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 from tacita import compiled
-from tacita.two_party.plan.correlations import KINDS
+from tacita.two_party.program.program import CORRELATIONS
 
 FEW, MANY = 10_000, 20_000_000
 
 
 def correlation_prices() -> None:
     """Seconds and bytes of a correlated transfer, by Ferret and SoftSpoken: what a plan chooses by."""
-    for kind in KINDS:
+    for kind in CORRELATIONS:
         few, many = (_measured(kind, count) for count in (FEW, MANY))
         seconds = (many[1] - few[1]) / (many[0] - few[0])
         size = (many[2] - few[2]) / (many[0] - few[0])

@@ -16,8 +16,7 @@ from tacita.plans import files, wire
 from tacita.plans.wire import Keys, KeyState, Models, Offer, Problem, Receipt, State, Status
 from tacita.server.sessions import control
 from tacita.two_party.plan.plan import TwoPartyPlan
-from tacita.two_party.planning import program_of
-from tacita.two_party.program import encoding
+from tacita.two_party.program import program as programs
 
 READ = (Models, Keys, KeyState, Status, Receipt)
 ID, HASH = "ab" * 16, "cd" * 32
@@ -29,8 +28,8 @@ def program(data: bytes) -> None:
     """The steps of a two-party client, as they are and in their one spelling: what is read is written as the
     same bytes."""
     for form in (data, _spelled(data)):
-        found = tacita_errors(encoding.decode, form)
-        assert found is None or encoding.encode(found) == form
+        found = tacita_errors(programs.decode, form)
+        assert found is None or programs.encode(found) == form
 
 
 def problem(data: bytes) -> None:
@@ -83,7 +82,7 @@ DECODERS: dict[str, Callable[[bytes], None]] = {
 }
 
 MODULES: dict[str, list[str]] = {
-    "program": ["two_party/program/encoding.py", "two_party/program/steps.py"],
+    "program": ["two_party/program/program.py", "two_party/program/steps.py", "two_party/program/sizes.py"],
     "problem": ["client/http/channel.py"],
     "http_bodies": ["client/http/channel.py"],
     "receipt": ["plans/wire.py"],
@@ -96,7 +95,7 @@ def seeds(name: str, plan: TwoPartyPlan) -> list[bytes]:
     """Honest inputs of a target: where its corpus begins. plan: of the program."""
     match name:
         case "program":
-            return [encoding.encode(program_of(plan))]
+            return [programs.encode(plan.program)]
         case "problem":
             body = Problem(title="busy", status=503, detail="a queue", hint="wait", code="busy")
             return [(203).to_bytes(2, "little") + body.model_dump_json().encode()]

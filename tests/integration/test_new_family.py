@@ -6,24 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from eager import run_plan
 from norms_first import FAMILY, Config
 from random_checkpoint import make_tokenizer
 from test_layers import _engine
 
 from tacita import api, compiled
-from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors
 from tacita.checkpoint.reference import reference
 from tacita.models import registry
 from tacita.packings import executor
 from tacita.planning.circuit import circuit_of
 from tacita.planning.request import PlanRequest
-from tacita.two_party.arithmetic.shares import Known, SharedTensors
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.protocol.party import Party, pair
 
@@ -69,7 +67,6 @@ def test_on_ciphertexts(model: Checkpoint, scheme: str, packing: str | None, tmp
 def test_between_two_parties(model: Checkpoint, embeddings: str) -> None:
     plan = make_two_party_plan(model, PlanRequest(tokens=16, texts=TEXTS, embeddings=embeddings))
     given = embed(model, TEXTS[0], 16)
-    known = Known(plan.formats, plan.bounds, plan.tokens)
     words = given[0] - (
         0.0 if plan.embedding is None else model.tensors["embeddings.position_embeddings.weight"][:16]
     )
@@ -78,10 +75,8 @@ def test_between_two_parties(model: Checkpoint, embeddings: str) -> None:
         def work(party: Party) -> Any:
             party.set_up()
             client = party is parties[0]
-            mine = replace(known, mask=given[1]) if client else replace(known, weights=Weights(model.tensors))
-            ops = SharedTensors(party.native, mine)
-            found = plan.run(ops, ops.own(words) if client else ops.theirs(words.shape))
-            return ops.reveal(found)[0] if client else ops.give(found)
+            mine = {"mask": given[1]} if client else {"model": model}
+            return run_plan(plan, party, words, **mine)
 
         (answer, _) = pool.map(work, parties)
-    assert np.abs(answer - reference(model, *given).logits).max() < 0.02
+    assert np.abs(answer[0] - reference(model, *given).logits).max() < 0.02

@@ -46,16 +46,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
         yield found
 
 
-def test_the_program_of_the_two_party_client_is_public(server: Started) -> None:
-    path = f"{server.url}/v1/models/sst2-tiny/public/program.json"
-    found = httpx2.get(path, params={"scheme": "bumblebee"}, timeout=PATIENCE)
-    offer, _ = httpx2.get(f"{server.url}/v1/models").json()["models"][0]["offers"]
-    assert found.json()["plan"] == offer["plan"]
-    again = httpx2.get(path, params={"scheme": "bumblebee"}, headers={"If-None-Match": found.headers["etag"]})
-    assert again.status_code == 304
-    assert httpx2.get(path, params={"scheme": "thor"}).status_code == 404
-
-
 def test_the_root_is_the_page_or_the_api(server: Started) -> None:
     found = httpx2.get(server.url, follow_redirects=True)
     assert found.status_code == 200 and "<script>" not in found.text

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+import tacita
 from tacita import api
 from tacita.checkpoint.reference import reference
+from tacita.data import DEFAULT_DECODER, DEFAULT_MODEL
 from tacita.texts.embed import embed
 
 world = pytest.importorskip("web_world", reason="the service's packages are not installed")
@@ -27,6 +29,7 @@ NODE = shutil.which("node")
 CHROMIUM = os.environ.get("TACITA_CHROMIUM") or shutil.which("chromium")
 TEXTS = ("a film of quiet beauty", "a waste of time, truly bad")
 TOO_LONG = "x " * 50
+PROMPTS = ("It is a truth", "She was not")
 SECONDS = 480.0
 
 pytestmark = [
@@ -38,14 +41,21 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[Any]:
-    with world.serving() as model:
+    with world.serving(DEFAULT_MODEL, 16) as model:
         yield model
 
 
-def run(script: Path, *arguments: object) -> list[dict[str, Any]]:
-    """What a script says, line by line."""
+@pytest.fixture(scope="module")
+def writer() -> Iterator[Any]:
+    with world.serving(DEFAULT_DECODER, 40) as model:
+        yield model
+
+
+def run(script: Path, *arguments: object, **options: object) -> list[dict[str, Any]]:
+    """What a script says, line by line. options: of its environment."""
     command = [str(NODE), str(script), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    env = {**os.environ, **{name: str(value) for name, value in options.items()}}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, env=env)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -64,15 +74,47 @@ def test_the_parts_that_need_no_browser(tmp_path: Path) -> None:
 
 def test_its_threads_answer_like_the_model(model: Any, tmp_path: Path) -> None:
     build_parts(tmp_path)
-    (tmp_path / "program.json").write_bytes(model.program)
-    port = model.listener.port
-    told = run(TESTS / "ask.mjs", tmp_path, ENGINE, tmp_path / "program.json", port, *TEXTS, TOO_LONG)
+    told = run(TESTS / "ask.mjs", tmp_path, ENGINE, model.listener.port, *TEXTS, TOO_LONG)
     answers, checkpoint = [each for each in told if each["kind"] == "answer"], api.load()
     for text, each in zip(TEXTS, answers, strict=True):
         expected = reference(checkpoint, *embed(checkpoint, text, model.plan.tokens)).logits
         assert each["answer"]["logits"] == pytest.approx(expected, abs=0.05)
     assert "takes 16" in told[-1]["message"] and told[-1]["again"] is True
     assert {each["name"] for each in told if each["kind"] == "node"} >= {"set-up", "layer0.attention"}
+
+
+def words(checkpoint: Any, prompt: str, count: int) -> str:
+    """What the model writes in floats."""
+    return "".join(token.text for token in tacita.generate(prompt, model=checkpoint, max_tokens=count))
+
+
+def test_its_threads_write_the_words_that_python_does(writer: Any, tmp_path: Path) -> None:
+    """The whole text, then one that ends early and is followed by another."""
+    build_parts(tmp_path)
+    asked = (TESTS / "ask.mjs", tmp_path, ENGINE, writer.listener.port)
+    told = [each for each in run(*asked, *PROMPTS, WRITE=6) if each["kind"] == "written"]
+    texts = ["".join(each["text"] for each in told[at : at + 6]) for at in (0, 6)]
+    assert texts == [words(writer.checkpoint, prompt, 6) for prompt in PROMPTS]
+    assert [each["last"] for each in told] == [*[False] * 5, True] * 2
+    early = [each for each in run(*asked, *PROMPTS, WRITE=6, STOP=2) if each["kind"] == "written"]
+    assert ["".join(each["text"] for each in early[at : at + 2]) for at in (0, 2)] == [
+        words(writer.checkpoint, prompt, 2) for prompt in PROMPTS
+    ]
+    [failed] = [each for each in run(*asked, TOO_LONG, WRITE=6) if each["kind"] == "failed"]
+    assert "this model takes 40" in failed["message"] and failed["again"] is True
+    assert writer.visits[0].problem is None
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+@pytest.mark.skipif(not (ROOT / "web" / "node_modules").exists(), reason="playwright-core: make web")
+def test_the_page_writes_a_text_in_a_browser(writer: Any) -> None:
+    with world.service(writer, PAGE) as url:
+        [found] = run(TESTS / "page.mjs", CHROMIUM, url, PROMPTS[0], WRITE=6)
+    [shown] = found["answers"]
+    assert found["complaints"] == [] and found["unnamed"] == []
+    assert shown["written"] == PROMPTS[0] + words(writer.checkpoint, PROMPTS[0], 6)
+    assert shown["label"] == "6 tokens" and PROMPTS[0] not in shown["saw"]
+    assert "for each token behind it" in found["price"]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import uvicorn
@@ -16,36 +17,35 @@ from fastapi import FastAPI, WebSocket
 from fastapi.responses import FileResponse, Response
 
 from tacita import api
+from tacita.checkpoint import Checkpoint
 from tacita.planning.request import PlanRequest
+from tacita.texts.task import NEXT
 from tacita.two_party.plan.plan import TwoPartyPlan
-from tacita.two_party.planning import make_two_party_plan, program_of
-from tacita.two_party.program.encoding import encode
+from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.protocol.party import Listener
 from tacita.two_party.server import Served, TwoPartyServer
 
 SECONDS = 240.0  # after which a session is given up
-TOKENS = 16
 CHUNK = 1 << 18
 
 
 @dataclass
 class Model:
-    """The default model, listening; `visits` are the sessions that are over."""
+    """A shipped model, listening; `visits` are the sessions that are over."""
 
-    plan: TwoPartyPlan = field(
-        default_factory=lambda: make_two_party_plan(api.load(), PlanRequest(tokens=TOKENS))
-    )
+    checkpoint: Checkpoint
+    tokens: int
     listener: Listener = field(default_factory=lambda: Listener("127.0.0.1", 0, insecure_plain=True))
     visits: list[Served] = field(default_factory=list)
 
-    @property
-    def program(self) -> bytes:
-        """What its clients run."""
-        return encode(program_of(self.plan))
+    @cached_property
+    def plan(self) -> TwoPartyPlan:
+        """What both parties agree on."""
+        return make_two_party_plan(self.checkpoint, PlanRequest(scheme="bumblebee", tokens=self.tokens))
 
     def serve(self, stopped: threading.Event) -> None:
         """Each client, one after another."""
-        server = TwoPartyServer(self.plan, api.load())
+        server = TwoPartyServer(self.plan, self.checkpoint)
         while not stopped.is_set():
             if arrival := self.listener.next(0.2):
                 party = arrival.secure(within=SECONDS, timeout=SECONDS)
@@ -54,9 +54,9 @@ class Model:
 
 
 @contextmanager
-def serving() -> Iterator[Model]:
-    """The model in a thread."""
-    model, stopped = Model(), threading.Event()
+def serving(name: str, tokens: int) -> Iterator[Model]:
+    """A shipped model in a thread."""
+    model, stopped = Model(api.load(name), tokens), threading.Event()
     thread = threading.Thread(target=model.serve, args=(stopped,))
     thread.start()
     try:
@@ -92,17 +92,14 @@ def _port(server: uvicorn.Server) -> int:
 def app_of(model: Model, page: Path) -> FastAPI:
     """See `service`."""
     app, headers = FastAPI(), json.loads((page / "headers.json").read_text())
-    offer = {"scheme": "bumblebee", "connected": True, "tokens": TOKENS, "seconds": 1.0}
-    listed = {"name": "sst2-tiny", "task": "text", "labels": list(model.plan.labels), "offers": [offer]}
+    plan, sizes = model.plan, {"tokens": model.tokens, "seconds": 1.0, "traffic_bytes": 9_000_000}
+    offer = {"scheme": "bumblebee", "connected": True, **sizes, "token_bytes": 0, "token_seconds": 0.5}
+    offer |= {"token_bytes": 1_000_000} if plan.task == NEXT else {}
+    listed = {"name": plan.name, "task": plan.task, "labels": list(plan.labels), "offers": [offer]}
 
     @app.get("/v1/models")
     def models() -> dict[str, object]:
         return {"models": [listed]}
-
-    @app.get("/v1/models/sst2-tiny/public/program.json")
-    def program(scheme: str) -> Response:
-        assert scheme == "bumblebee"
-        return Response(model.program, media_type="application/json")
 
     @app.websocket("/v1/two-party")
     async def two_party(websocket: WebSocket) -> None:

@@ -17,14 +17,13 @@ from tacita.blocks.base import Norm
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
+from tacita.data import DEFAULT_DECODER, DEFAULT_MODEL
 from tacita.planning.request import PlanRequest
 from tacita.texts.embed import embed, tokenize
 from tacita.two_party.arithmetic.base import encode as integers
-from tacita.two_party.arithmetic.base import weight_integers
-from tacita.two_party.arithmetic.count import CountTensors, Shape
-from tacita.two_party.plan.plan import TwoPartyPlan, counted, words_ring
-from tacita.two_party.planning import make_two_party_plan, program_of
-from tacita.two_party.program.encoding import encode
+from tacita.two_party.model import ServerModel
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.protocol import public_part
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "program"
@@ -34,6 +33,7 @@ CASES: Mapping[str, dict[str, Any]] = {
     "relu2-cls": {"activation": "relu2", "pooling": "cls"},
     "silu-cls": {"activation": "silu", "pooling": "cls"},
 }
+TOKENIZERS = {"tokens.json": DEFAULT_MODEL, "bytes.json": DEFAULT_DECODER}
 TEXTS = ("A fine film", "The plot is never boring, very good.")
 # what normalisers, pre-tokenisers and WordPiece treat in a way of their own
 HARD = (
@@ -52,14 +52,6 @@ HARD = (
 )
 
 
-class Norms(CountTensors):
-    """Lists the norms of a walk."""
-
-    def norm(self, x: Shape, norm: Norm, name: str) -> Shape:
-        self.norms = [*getattr(self, "norms", []), norm]
-        return super().norm(x, norm, name)
-
-
 def model_of(name: str) -> Checkpoint:
     """Its weights in few digits, so that they are short."""
     checkpoint = make_random_checkpoint(layers=1, **CASES[name])
@@ -71,28 +63,24 @@ def vector_of(name: str) -> dict[str, Any]:
     """One case."""
     checkpoint = model_of(name)
     plan = make_two_party_plan(checkpoint, PlanRequest(tokens=16, texts=list(TEXTS)))
-    part = public_part.encode(public_part.public_part(plan, checkpoint))
-    weights = Weights(checkpoint.tensors)
+    part = public_part.encode(public_part.public_part(plan.program, checkpoint))
+    model, held = (
+        ServerModel(plan.formats, Weights(checkpoint.tensors), plan.recorded.held),
+        plan.recorded.held,
+    )
+    maps = [step for step, (what, _) in held.items() if isinstance(what, tuple)]
+    norms = [model.norm(step) for step, (what, _) in held.items() if isinstance(what, Norm)]
     return {
-        "program": encode(program_of(plan)).decode(),
         "part": part.hex(),
-        "maps": [_map(plan, weights, maps) for maps in counted(plan).maps],
-        "norms": [[list(map(float, each)) for each in weights.norm(norm)] for norm in _norms(plan)],
+        "maps": [_map(model, step) for step in maps],
+        "norms": [[list(map(float, each)) for each in norm] for norm in norms],
         "texts": [_asked(plan, checkpoint, text) for text in TEXTS],
     }
 
 
-def _map(plan: TwoPartyPlan, weights: Weights, maps: Any) -> dict[str, Any]:
-    f = plan.formats
-    bias = integers(weights.stacked_bias(maps), f.fraction + f.weight)
-    return {"weights": weight_integers(weights, maps, f.weight).ravel().tolist(), "bias": bias.tolist()}
-
-
-def _norms(plan: TwoPartyPlan) -> list[Norm]:
-    ops = Norms(plan.formats, plan.bounds, plan.tokens)
-    assert plan.embedding is None or words_ring(plan)
-    plan.run(ops, (plan.tokens, plan.hidden))
-    return ops.norms
+def _map(model: ServerModel, step: int) -> dict[str, Any]:
+    bias = model.added(step, (), 0).view(np.int64)
+    return {"weights": model.matrix(step).ravel().tolist(), "bias": bias.tolist()}
 
 
 def _asked(plan: TwoPartyPlan, checkpoint: Checkpoint, text: str) -> dict[str, Any]:
@@ -107,9 +95,9 @@ def _asked(plan: TwoPartyPlan, checkpoint: Checkpoint, text: str) -> dict[str, A
     }
 
 
-def tokens() -> list[dict[str, Any]]:
-    """Texts and their ids, of the default model's tokenizer."""
-    front = api.load()
+def tokens(model: str = DEFAULT_MODEL) -> list[dict[str, Any]]:
+    """Texts and their ids, of a shipped model's tokenizer."""
+    front = api.load(model)
     return [{"text": text, "ids": tokenize(front, text)[0]} for text in HARD]
 
 
@@ -117,4 +105,5 @@ if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
     for case in CASES:
         (FOLDER / f"{case}.json").write_text(json.dumps(vector_of(case), separators=(",", ":")) + "\n")
-    (FOLDER / "tokens.json").write_text(json.dumps(tokens(), indent=1) + "\n")
+    for name, model in TOKENIZERS.items():
+        (FOLDER / name).write_text(json.dumps(tokens(model), indent=1) + "\n")

@@ -1,17 +1,22 @@
 /** The engine of a session of two parties. */
 import { Host } from "./host.js";
 import type { Link } from "./host.js";
-import type { Told } from "./told.js";
+import type { Told, Wish } from "./told.js";
 
 interface Exports {
   tacita_greet(): number;
   tacita_classify(): number;
+  tacita_write(most: number, thousandths: number): number;
+  tacita_next(): number;
+  tacita_enough(): number;
   tacita_end(): number;
 }
 
 const UTF8 = new TextEncoder();
 
 export class Engine {
+  private last = true; // whether the text that was written last is over
+
   private constructor(private readonly host: Host<Exports>) {}
 
   /** Loads the engine. tell: called from within the methods below. */
@@ -20,12 +25,17 @@ export class Engine {
     link: Link,
     tell: (told: Told) => void,
   ): Promise<Engine> {
-    return new Engine(await Host.load<Exports>(code, link, tell));
+    let made: Engine | undefined;
+    const heard = (told: Told): void => {
+      if (made && told.kind === "written") made.last = told.last;
+      tell(told);
+    };
+    made = new Engine(await Host.load<Exports>(code, link, heard));
+    return made;
   }
 
-  /** Greets the server by its program. False when that failed, which was told. */
-  greet(program: Uint8Array): boolean {
-    this.host.put(program);
+  /** Greets the server. False when that failed, which was told. */
+  greet(): boolean {
     return this.host.exports.tacita_greet() === 1;
   }
 
@@ -33,6 +43,22 @@ export class Engine {
   classify(text: string): boolean {
     this.host.put(UTF8.encode(text));
     return this.host.exports.tacita_classify() === 1;
+  }
+
+  /** Has a text written; its first token is told. False where no other follows, or that failed. */
+  write(prompt: string, { most, thousandths }: Wish): boolean {
+    this.host.put(UTF8.encode(prompt));
+    return this.host.exports.tacita_write(most, thousandths) === 1 && !this.last;
+  }
+
+  /** The next token is told. False as of `write`. */
+  next(): boolean {
+    return this.host.exports.tacita_next() === 1 && !this.last;
+  }
+
+  /** Ends the text that is written. */
+  enough(): void {
+    this.host.exports.tacita_enough();
   }
 
   /** Says goodbye. */

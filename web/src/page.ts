@@ -1,12 +1,12 @@
 /** The page: a form, an answer, and what the server saw of it. */
 import { openFiles } from "./files/session.js";
-import { element, show } from "./result.js";
+import { element, show, showWritten } from "./result.js";
 import type { Cost } from "./result.js";
-import { models, offersOf, program } from "./service.js";
+import { models, offersOf, writes } from "./service.js";
 import type { Model, Models, Offer } from "./service.js";
 import { open } from "./session.js";
 import type { Session } from "./session.js";
-import type { Answered, Evaluated, Told } from "./told.js";
+import type { Answered, Evaluated, Told, Wish, Written } from "./told.js";
 import { price, radios } from "./ways.js";
 import { about, bytes, step } from "./words.js";
 
@@ -16,6 +16,9 @@ const token = element("token", HTMLInputElement);
 const locked = element("access", HTMLElement);
 const model = element("model", HTMLSelectElement);
 const ways = element("ways", HTMLFieldSetElement);
+const wishes = element("wishes", HTMLFieldSetElement);
+const most = element("most", HTMLInputElement);
+const temperature = element("temperature", HTMLInputElement);
 const button = element("go", HTMLButtonElement);
 const stopper = element("stop", HTMLButtonElement);
 const status = element("status", HTMLElement);
@@ -30,6 +33,9 @@ let held = false; // whether this page's keys are at the server
 let pending = "";
 let began = 0;
 let before = NOTHING;
+let written_text = "";
+let tokens = 0; // of the text that is written
+let stopping = false; // whether no further one is wanted
 
 function say(words: string, kind: "" | "problem" = ""): void {
   status.textContent = words;
@@ -68,7 +74,7 @@ function told(event: Told): void {
       break;
     case "ready":
       measured(0, 0);
-      session?.ask(pending);
+      begin();
       break;
     case "node":
       measured(0, 0);
@@ -84,6 +90,9 @@ function told(event: Told): void {
       break;
     case "answer":
       answered(event);
+      break;
+    case "written":
+      written(event);
       break;
     case "failed":
       over(event.message, event.again);
@@ -103,19 +112,57 @@ function evaluated({ stage, done, total, left }: Evaluated): void {
   say(`the server computes: ${step(stage)}${rest}`);
 }
 
-function answered(event: Answered): void {
-  const { sent, received, rounds } = event;
-  const cost = {
+/** What it took since `before`. */
+function taken({ sent, received, rounds }: Cost): Cost {
+  return {
     sent: sent - before.sent,
     received: received - before.received,
     rounds: rounds === null ? null : rounds - (before.rounds ?? 0),
   };
-  before = { sent, received, rounds };
+}
+
+function answered(event: Answered): void {
+  const cost = taken(event);
+  before = event;
   busy(false);
   const label = show(event, cost, performance.now() - began, model.value, chosen());
   result.hidden = false;
   priced();
   say(`Answer: ${label}`);
+}
+
+function written(event: Written): void {
+  tokens += 1;
+  written_text += event.text;
+  showWritten(pending + written_text, tokens, taken(event), performance.now() - began, model.value);
+  result.hidden = false;
+  if (event.last || stopping) ended(event);
+}
+
+/** The text is over. cost: of the session so far. */
+function ended(cost: Cost): void {
+  before = cost;
+  busy(false);
+  priced();
+  say(`Written: ${tokens} tokens`);
+}
+
+function wish(): Wish {
+  return { most: Number(most.value), thousandths: Math.round(1000 * Number(temperature.value)) };
+}
+
+/** Asks the session that is there about what is pending. */
+function begin(): void {
+  if (!writes(asked())) session?.ask(pending);
+  else session?.write?.(pending, wish());
+}
+
+/** A text that is written ends behind the token that is computed now; all else ends at once. */
+function stop(): void {
+  if (tokens === 0 || !session?.enough) return over("stopped", false);
+  session.enough();
+  stopping = true;
+  say("stopping behind this token");
 }
 
 /** The token that calls show: of the form, else the one that the server offered. */
@@ -142,17 +189,18 @@ function priced(): void {
 
 async function opened(): Promise<Session> {
   const [name, offer, shown] = [model.value, chosen(), access()];
-  if (offer.connected) return open(name, shown, await program(name, offer, shown), told);
+  if (offer.connected) return open(name, shown, told);
   return openFiles({ model: name, offer, token: shown, signer: offered.signer, insecure }, told);
 }
 
 async function ask(): Promise<void> {
   result.hidden = true;
+  [written_text, tokens, stopping] = ["", 0, false];
   began = performance.now();
   pending = text.value;
   if (session) {
     busy(true);
-    session.ask(pending);
+    begin();
     return;
   }
   say("connecting");
@@ -171,6 +219,10 @@ function described(found: Model): HTMLOptionElement {
 function listWays(): void {
   const offers = offersOf(asked());
   ways.hidden = offers.length < 2;
+  const generates = writes(asked());
+  wishes.hidden = !generates;
+  wishes.disabled = !generates; // or its fields must be filled in
+  button.textContent = generates ? "Write" : "Classify";
   ways.replaceChildren(ways.firstElementChild as Element, ...radios(offers));
   priced();
 }
@@ -182,7 +234,7 @@ async function list(): Promise<void> {
     model.replaceChildren(...found.map(described));
     button.disabled = found.length === 0;
     if (found.length) listWays();
-    const none = "this server has no model that a page can ask: texts are written by tacita generate";
+    const none = "this server has no model that a page can ask";
     say(found.length ? "" : none, found.length ? "" : "problem");
   } catch (error) {
     locked.hidden = false;
@@ -201,7 +253,7 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   ask().catch((error: unknown) => over(error instanceof Error ? error.message : String(error), false));
 });
-stopper.addEventListener("click", () => over("stopped", false));
+stopper.addEventListener("click", stop);
 model.addEventListener("change", () => {
   leave();
   listWays();

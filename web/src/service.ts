@@ -13,6 +13,9 @@ export interface Offer {
   readonly request_bytes: number;
   readonly response_bytes: number;
   readonly keygen_seconds: number;
+  /** Of a text that is written, behind the first token: of each further one. */
+  readonly token_bytes: number;
+  readonly token_seconds: number;
 }
 
 export interface Model {
@@ -32,8 +35,8 @@ export interface Models {
 
 export const CONNECTED = "bumblebee";
 const SCHEMES = ["thor", CONNECTED]; // that a page can ask by
-const WRITES = "next"; // the task of models that write texts, for which a page has no steps
-const MOST_PROGRAM = 8 << 20;
+const WRITES = "next"; // the task of models that write texts, which two parties do in a page
+const MOST_CLIENT = 8 << 20;
 const MOST_LIST = 1 << 16;
 const MOST_TOKENIZER = 64 << 20;
 const MOST_TABLES = 256 << 20;
@@ -46,20 +49,20 @@ export async function models(token: string): Promise<Models> {
   return { ...found, visitor, models: found.models.filter((model) => offersOf(model).length > 0) };
 }
 
+/** Whether the model writes texts. */
+export function writes(model: Model): boolean {
+  return model.task === WRITES;
+}
+
 /** Those that a page can ask by, connected ones first. */
 export function offersOf(model: Model): Offer[] {
-  if (model.task === WRITES) return [];
-  const known = model.offers.filter((offer) => SCHEMES.includes(offer.scheme));
+  const wanted = (offer: Offer): boolean => SCHEMES.includes(offer.scheme) && (offer.connected || !writes(model));
+  const known = model.offers.filter(wanted);
   return known.sort((a, b) => Number(b.connected) - Number(a.connected));
 }
 
 function published(model: string, offer: Offer, file = ""): string {
   return `/v1/models/${encodeURIComponent(model)}/public${file}?scheme=${offer.scheme}`;
-}
-
-/** The client's steps, as public as the plan. */
-export async function program(model: string, offer: Offer, token: string): Promise<ArrayBuffer> {
-  return body(await asked(published(model, offer, "/program.json"), token), MOST_PROGRAM);
 }
 
 /** What a client of ciphertexts is made of: its description, the tokenizer, the tables. The last two are
@@ -74,7 +77,7 @@ export async function parts(model: string, offer: Offer, token: string): Promise
     return data;
   };
   return Promise.all([
-    get("/client.json", MOST_PROGRAM),
+    get("/client.json", MOST_CLIENT),
     named("tokenizer.json", MOST_TOKENIZER),
     named("embedding.safetensors", MOST_TABLES),
   ]);

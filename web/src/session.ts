@@ -1,6 +1,6 @@
 /** A session: two threads and what they say, behind three functions. */
 import { makeRing } from "./ring.js";
-import type { Dial, Dialled, Order, Told } from "./told.js";
+import type { Dial, Dialled, Order, Told, Wish } from "./told.js";
 
 const RING_BYTES = 1 << 22;
 const ENGINE = "tacita.wasm";
@@ -8,6 +8,10 @@ const PROTOCOL = "tacita.two-party";
 
 export interface Session {
   ask(text: string): void;
+  /** Has a text written: its tokens are told as they come. */
+  write?(prompt: string, wish: Wish): void;
+  /** No further token of it. */
+  enough?(): void;
   end(): void;
   /** At once, whatever is going on. */
   stop(): void;
@@ -33,7 +37,6 @@ export function socketUrl(page: string, model: string): string {
 export function open(
   model: string,
   token: string,
-  program: ArrayBuffer,
   tell: (told: Told) => void,
 ): Session {
   const ring = makeRing(RING_BYTES);
@@ -67,10 +70,16 @@ export function open(
   const dial: Dial = { url, protocols: protocolsOf(token), ring, port: port1 };
   socket.postMessage(dial, [port1]);
   const engine = new URL(ENGINE, location.href).href;
-  order({ kind: "open", ring, port: port2, engine, program }, [port2, program]);
+  order({ kind: "open", ring, port: port2, engine }, [port2]);
   const end = (): void => {
     ended = true;
     order({ kind: "end" });
   };
-  return { ask: (text) => order({ kind: "ask", text }), end, stop };
+  return {
+    ask: (text) => order({ kind: "ask", text }),
+    write: (prompt, wish) => order({ kind: "write", prompt, wish }),
+    enough: () => order({ kind: "enough" }),
+    end,
+    stop,
+  };
 }

@@ -21,6 +21,23 @@ export interface Ready {
   readonly name: string;
   readonly tokens: number;
   readonly labels: readonly string[];
+  readonly writes: boolean;
+}
+
+/** A token of a text that is written: what it adds, and whether none follows. */
+export interface Written {
+  readonly kind: "written";
+  readonly text: string;
+  readonly last: boolean;
+  readonly sent: number;
+  readonly received: number;
+  readonly rounds: number;
+}
+
+/** What is wished of a text: tokens at most, and a temperature in thousandths. */
+export interface Wish {
+  readonly most: number;
+  readonly thousandths: number;
 }
 
 /** rounds: times that this side waited, of a session of two parties. */
@@ -55,6 +72,7 @@ export type Told =
   | Evaluated
   | Ready
   | Answered
+  | Written
   | Failed
   | { readonly kind: "closed" };
 
@@ -65,9 +83,10 @@ export type Order =
       readonly ring: SharedArrayBuffer;
       readonly port: MessagePort;
       readonly engine: string;
-      readonly program: ArrayBuffer;
     }
   | { readonly kind: "ask"; readonly text: string }
+  | { readonly kind: "write"; readonly prompt: string; readonly wish: Wish }
+  | { readonly kind: "enough" }
   | { readonly kind: "end" };
 
 /** From the page to the worker with the socket. port: to the worker that computes. */

@@ -1,6 +1,6 @@
 /** The ways by which a model can be asked, and what each costs, before anything is sent. */
 import type { Offer } from "./service.js";
-import { about, bytes } from "./words.js";
+import { about, bytes, seconds } from "./words.js";
 
 const LINKS = [20, 100]; // megabits a second of upload that a price is told for
 const SLOWER = 4; // times the native client's seconds that a page takes to make keys
@@ -14,6 +14,11 @@ export function nameOf(offer: Offer): string {
 /** held: whether this page's keys are at the server. */
 export function price(offer: Offer, held: boolean): string {
   const answer = about(1000 * offer.seconds);
+  if (offer.token_bytes > 0) {
+    const first = `About ${answer} and ${bytes(offer.traffic_bytes)} for the prompt`;
+    const then = `${seconds(1000 * offer.token_seconds)} and ${bytes(offer.token_bytes)} for each token behind it`;
+    return `${first}, ${then}; nothing is kept.`;
+  }
   if (offer.connected) return `About ${answer} and ${bytes(offer.traffic_bytes)} each text; nothing is kept.`;
   const each = `Each text sends ${bytes(offer.request_bytes)} and takes the server about ${answer}.`;
   if (held) return `${each} Your keys are at the server until you leave this page.`;

@@ -23,6 +23,8 @@ export function percent(score: number): string {
 /** "layer0.feed_forward" -> "layer 1: feed forward". */
 export function step(node: string): string {
   if (node === "set-up") return "making keys, once a session";
+  if (node === "prepare") return "preparing the next tokens";
+  if (node === "choose") return "choosing a token";
   const match = /^layer(\d+)\.(.+)$/.exec(node);
   const name = (match?.[2] ?? node).replace(/[._]/g, " ");
   return match ? `layer ${Number(match[1]) + 1}: ${name}` : name;

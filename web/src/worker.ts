@@ -1,9 +1,10 @@
 /** The thread that computes: it may wait for the server, as the page's own thread may not. */
 import { Engine } from "./engine.js";
 import { linkOver } from "./link.js";
-import type { Order, Told } from "./told.js";
+import type { Order, Told, Wish } from "./told.js";
 
 let engine: Engine | undefined;
+let stopped = false; // whether no further token is wanted of the text that is written
 
 function tell(told: Told): void {
   self.postMessage(told);
@@ -14,14 +15,31 @@ function failed(error: unknown): void {
   tell({ kind: "failed", message: `the engine failed: ${detail}; reload the page`, again: false });
 }
 
+/** Token by token; between two of them an order to stop is heard. */
+async function write(prompt: string, wish: Wish): Promise<void> {
+  stopped = false;
+  let more = engine?.write(prompt, wish) ?? false;
+  while (more && !stopped) {
+    await new Promise((resume) => setTimeout(resume));
+    more = !stopped && (engine?.next() ?? false);
+  }
+  if (stopped) engine?.enough();
+}
+
 async function obey(order: Order): Promise<void> {
   switch (order.kind) {
     case "open":
       engine = await Engine.load(fetch(order.engine), linkOver(order.port, order.ring), tell);
-      engine.greet(new Uint8Array(order.program));
+      engine.greet();
       break;
     case "ask":
       engine?.classify(order.text);
+      break;
+    case "write":
+      await write(order.prompt, order.wish);
+      break;
+    case "enough":
+      stopped = true;
       break;
     case "end":
       engine?.end();

@@ -1,4 +1,5 @@
-// Asks a server over plain TCP, in node: node ask.mjs PARTS ENGINE.wasm PROGRAM.json PORT TEXT...
+// Asks a server over plain TCP, in node: node ask.mjs PARTS ENGINE.wasm PORT TEXT... With WRITE=TOKENS the texts
+// are prompts, behind which so many tokens are written, and STOP=NUMBER ends each behind so many.
 // Prints one line of JSON for everything that is told. The threads are those of the page, but for the socket.
 import { readFileSync } from "node:fs";
 import { connect } from "node:net";
@@ -8,19 +9,26 @@ import { isMainThread, MessageChannel, parentPort, Worker, workerData } from "no
 
 const part = (folder, name) => import(pathToFileURL(resolve(join(folder, `${name}.js`))).href);
 
-async function compute({ parts, engine, program, texts, ring, port }) {
+async function compute({ parts, engine, texts, ring, port }) {
   const { Engine } = await part(parts, "engine");
   const { linkOver } = await part(parts, "link");
   const tell = (told) => parentPort.postMessage({ ...told, at: performance.now() });
   const made = await Engine.load(readFileSync(engine), linkOver(port, ring), tell);
-  if (made.greet(readFileSync(program))) {
-    for (const text of texts) made.classify(text);
+  const most = Number(process.env.WRITE ?? 0);
+  const write = (text) => {
+    let left = Number(process.env.STOP ?? most) - 1;
+    let more = made.write(text, { most, thousandths: 0 });
+    for (; more && left > 0; left--) more = made.next();
+    if (more) made.enough();
+  };
+  if (made.greet()) {
+    for (const text of texts) most ? write(text) : made.classify(text);
     made.end();
   }
   port.close();
 }
 
-async function main([parts, engine, program, number, ...texts]) {
+async function main([parts, engine, number, ...texts]) {
   const { makeRing, Writer } = await part(parts, "ring");
   const ring = makeRing(1 << 16); // small, so that it goes round and fills
   const { port1, port2 } = new MessageChannel();
@@ -31,7 +39,7 @@ async function main([parts, engine, program, number, ...texts]) {
   socket.on("error", () => writer.close());
   port1.on("message", (out) => (out === "room" ? writer.flush() : socket.write(new Uint8Array(out))));
   port1.on("close", () => socket.end());
-  const data = { parts, engine, program, texts, ring, port: port2 };
+  const data = { parts, engine, texts, ring, port: port2 };
   const worker = new Worker(new URL(import.meta.url), { workerData: data, transferList: [port2] });
   worker.on("message", (told) => console.log(JSON.stringify(told)));
   worker.on("error", (error) => {

@@ -1,7 +1,7 @@
 // Drives the page in Chromium: node page.mjs CHROMIUM URL TEXT... Prints one line of JSON: what was shown for
 // each text, and what the browser complained about. SCREENSHOT=FILE.png keeps what it looked like at the end.
 // WAY=SCHEME asks by that scheme, and tells the price that was shown before; BREAK=NUMBER breaks so many
-// uploads of keys off.
+// uploads of keys off. WRITE=TOKENS has so many written behind each text.
 import { chromium } from "playwright-core";
 
 const [executablePath, url, ...texts] = process.argv.slice(2);
@@ -28,7 +28,9 @@ const cells = (id) => page.locator(`#${id} tr`).evaluateAll(contents);
 
 async function asked(text) {
   await page.getByLabel("Text", { exact: true }).fill(text);
-  await page.getByRole("button", { name: "Classify" }).click();
+  const writes = Number(process.env.WRITE ?? 0);
+  if (writes) await page.getByLabel("Tokens at most").fill(String(writes));
+  await page.getByRole("button", { name: writes ? "Write" : "Classify" }).click();
   const over = page.locator("#ask[aria-busy=false]");
   await over.waitFor({ timeout: Number(process.env.PATIENCE ?? 240_000) });
   const shown = await page.locator("#result").isVisible();
@@ -36,13 +38,15 @@ async function asked(text) {
   if (!shown) return { status };
   const label = await page.locator("#label").textContent();
   const saw = await page.locator("#saw").textContent();
-  return { status, label, saw, scores: await cells("scores"), cost: await cells("cost") };
+  const written = await page.locator("#written").textContent();
+  return { status, label, saw, written, scores: await cells("scores"), cost: await cells("cost") };
 }
 
 const answers = [];
 let price = null;
 try {
   await page.locator("#model option").first().waitFor({ state: "attached", timeout: 30_000 });
+  if (process.env.WRITE) price = await page.locator("#price").textContent();
   if (process.env.WAY) {
     const choice = page.locator(`input[name=way][value=${process.env.WAY}]`);
     if (await choice.isVisible()) await choice.check();

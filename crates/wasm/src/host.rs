@@ -2,13 +2,13 @@
 //! session or client at a time, in one thread. Here is the session of two parties; [`files`] has the client
 //! of ciphertexts.
 //!
-//! Texts and programs come in through [`tacita_room`]: the page writes into what it returns. Answers and
+//! Texts and prompts come in through [`tacita_room`]: the page writes into what it returns. Answers and
 //! events go out through `event`. The page's functions may not call back.
 mod files;
 
 use crate::framed::Transport;
-use crate::program::Program;
 use crate::session::{Event, Session};
+use crate::writing::{Wish, Written};
 use crate::{Answer, ClientError};
 use serde::Serialize;
 use std::cell::RefCell;
@@ -41,6 +41,14 @@ enum Told<'a> {
         name: &'a str,
         tokens: usize,
         labels: &'a [String],
+        writes: bool,
+    },
+    Written {
+        text: &'a str,
+        last: bool,
+        sent: u64,
+        received: u64,
+        rounds: u64,
     },
     Answer {
         answer: &'a Answer,
@@ -129,18 +137,22 @@ pub extern "C" fn tacita_room(len: usize) -> *mut u8 {
     })
 }
 
-/// Greets the server, by the program that lies in the room. 1 when a session is there.
+/// Greets the server. 1 when a session is there.
 #[no_mangle]
 pub extern "C" fn tacita_greet() -> i32 {
-    let program = ROOM.with_borrow(|room| Program::parse(room));
-    match program.and_then(|program| Session::greet(Host, program, &mut watch)) {
+    match Session::greet(Host, &mut watch) {
         Err(error) => failed(&error),
         Ok(session) => {
             let program = session.program();
             let reading = &program.reading;
             let (name, labels) = (reading.name.as_str(), &reading.labels[..]);
-            let tokens = program.tokens;
-            tell(&Told::Ready { name, tokens, labels });
+            let (tokens, writes) = (program.tokens, program.writes());
+            tell(&Told::Ready {
+                name,
+                tokens,
+                labels,
+                writes,
+            });
             SESSION.set(Some(session));
             1
         }
@@ -161,6 +173,52 @@ pub extern "C" fn tacita_classify() -> i32 {
                 let ((sent, received), rounds, answer) = (session.bytes(), session.rounds(), &answer);
                 tell(&Told::Answer {
                     answer,
+                    sent,
+                    received,
+                    rounds,
+                });
+                1
+            }
+        }
+    })
+}
+
+/// Has a text written behind the prompt that lies in the room, of so many tokens at most. 1 when its first
+/// token was told.
+#[no_mangle]
+pub extern "C" fn tacita_write(most: usize, thousandths: u32) -> i32 {
+    let prompt = ROOM.with_borrow(|room| String::from_utf8_lossy(room).into_owned());
+    token(|session| session.write(&prompt, Wish { most, thousandths }, &mut watch))
+}
+
+/// Goes on with the text. 1 when its next token was told.
+#[no_mangle]
+pub extern "C" fn tacita_next() -> i32 {
+    token(|session| session.next(&mut watch))
+}
+
+/// Ends the text, so that the server waits for no further token of it. 1 when that was said.
+#[no_mangle]
+pub extern "C" fn tacita_enough() -> i32 {
+    SESSION.with_borrow_mut(|session| match session.as_mut().map(Session::enough) {
+        Some(Ok(())) => 1,
+        Some(Err(error)) => failed(&error),
+        None => 0,
+    })
+}
+
+fn token(write: impl FnOnce(&mut Session) -> crate::Result<Written>) -> i32 {
+    SESSION.with_borrow_mut(|session| {
+        let Some(session) = session else {
+            return failed(&ClientError::Peer("there is no session".to_owned()));
+        };
+        match write(session) {
+            Err(error) => failed(&error),
+            Ok(Written { text, last, .. }) => {
+                let ((sent, received), rounds, text) = (session.bytes(), session.rounds(), &text[..]);
+                tell(&Told::Written {
+                    text,
+                    last,
                     sent,
                     received,
                     rounds,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// Bytes of a public part, at most.
 pub const MAX_BYTES: u64 = 1 << 30;
-const MAGIC: &[u8; 10] = b"TACITA-PP\0";
+const MAGIC: &[u8; 10] = b"TACITA-PP\x01";
 const HEAD: usize = 28;
 const WHAT: &str = "public part of the model";
 
@@ -16,7 +16,7 @@ const WHAT: &str = "public part of the model";
 #[derive(Debug)]
 pub struct PublicPart {
     data: Vec<u8>,
-    plan: [u8; 32],
+    program: Program,
     tokenizer: std::ops::Range<usize>,
     tables: BTreeMap<String, Table>,
 }
@@ -56,15 +56,12 @@ pub fn digest(data: &[u8]) -> [u8; 32] {
 }
 
 impl PublicPart {
-    /// From the server's bytes: the part that the program follows.
+    /// From the server's bytes.
     ///
     /// # Errors
-    /// [`crate::ClientError::Damaged`] for other bytes, another plan, hidden embeddings, numbers that are not
-    /// finite.
-    pub fn parse(data: Vec<u8>, program: &Program) -> Result<Self> {
-        let Some(front) = &program.front else {
-            return damaged(WHAT, "a model of images");
-        };
+    /// [`crate::ClientError::Damaged`] for other bytes, a program that fails its checks, hidden embeddings,
+    /// numbers that are not finite.
+    pub fn parse(data: Vec<u8>) -> Result<Self> {
         let mut reader = Reader { data: &data, at: 0 };
         let head = reader.take(HEAD)?;
         let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes")) as usize;
@@ -74,10 +71,10 @@ impl PublicPart {
         }
         let count = usize::from(u16::from_le_bytes([head[26], head[27]]));
         let sizes = reader.take(count)?.to_vec();
-        let plan = digest(reader.take(word(10))?);
+        let program = Program::parse(reader.take(word(10))?)?;
         let tokenizer = reader.at..reader.at + word(14);
         reader.take(word(14))?;
-        let shapes = shapes(front, program.hidden);
+        let shapes = shapes(&program.front, program.hidden);
         if shapes.len() != count {
             return damaged(WHAT, format!("{count} tables, the model has {}", shapes.len()));
         }
@@ -87,26 +84,24 @@ impl PublicPart {
         if reader.at != data.len() {
             return damaged(WHAT, "bytes at its end");
         }
-        let part = Self {
-            plan,
+        Ok(Self {
+            program,
             tokenizer,
             tables,
             data,
-        };
-        if part.plan() != program.plan {
-            return damaged(WHAT, "another plan than the program's");
-        }
-        Ok(part)
+        })
     }
 
-    /// Hash of the plan, in hexadecimal digits.
-    pub fn plan(&self) -> String {
-        self.plan.iter().map(|b| format!("{b:02x}")).collect()
+    /// The steps of the plan, and what else the server says of it.
+    pub fn program(&self) -> &Program {
+        &self.program
     }
 
     /// Hash of the plan.
-    pub fn plan_hash(&self) -> &[u8; 32] {
-        &self.plan
+    pub fn plan_hash(&self) -> Vec<u8> {
+        let digits = self.program.plan.as_bytes().chunks(2);
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap_or_default(), 16);
+        digits.map(|pair| byte(pair).unwrap_or_default()).collect()
     }
 
     /// The content of tokenizer.json.

@@ -1,39 +1,27 @@
-//! A session: the greeting (`tacita.two_party.protocol.handshake`), keys and correlations, texts.
+//! A session: keys and correlations, texts that are asked about, and texts that are written.
 use crate::answer::{opened, told, Answer};
 use crate::error::{damaged, ClientError, Result};
 use crate::framed::{Framed, Transport};
 use crate::front::{entered, Tokenizer};
-use crate::part::{digest, PublicPart, MAX_BYTES};
+pub use crate::greeting::Event;
+use crate::greeting::{ask, greeted};
+use crate::part::PublicPart;
 use crate::program::Program;
-use crate::run::{run, Unknown};
+use crate::run::{run, Past, Standing, Unknown};
+use crate::writing::{Wish, Writing, Written};
 use tacita_mpc::ot::CotKind;
 use tacita_mpc::{Party, Role};
 
-const MAGIC: &[u8; 10] = b"TACITA-2PC";
-const REFUSAL: &[u8; 10] = b"TACITA-NO!";
-const VERSION: u16 = 3;
-const CHUNK: usize = 1 << 20;
 const END: &[u8] = &[0];
 const CLASSIFY: &[u8] = &[1];
-const SEND: &[u8] = &[1];
-const AGREED: &[u8] = &[1];
-
-/// What a session tells whoever watches.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Event<'a> {
-    /// Bytes of the public part that came, and all of them.
-    Loaded(usize, usize),
-    /// A step of the model begins: its name.
-    Node(&'a str),
-}
 
 /// One connected client.
 pub struct Session {
     party: Party,
-    program: Program,
     part: PublicPart,
     tokenizer: Tokenizer,
     ready: bool,
+    writing: Option<Writing>,
 }
 
 impl Session {
@@ -41,27 +29,16 @@ impl Session {
     ///
     /// # Errors
     /// [`ClientError`] of every kind but `Text`.
-    pub fn greet(
-        link: impl Transport + 'static,
-        program: Program,
-        watch: &mut dyn FnMut(Event),
-    ) -> Result<Self> {
+    pub fn greet(link: impl Transport + 'static, watch: &mut dyn FnMut(Event)) -> Result<Self> {
         let mut party = Party::new(Role::Client, Box::new(Framed::new(link)));
-        let data = received_part(&mut party, watch)?;
-        let part = PublicPart::parse(data, &program)?;
-        let vocab = program.front.as_ref().map_or(0, |front| front.vocab);
-        let tokenizer = Tokenizer::parse(part.tokenizer()?, vocab)?;
-        party.send(part.plan_hash())?;
-        if party.receive(1)? != AGREED {
-            let said = "the server runs another plan than it announced: reload the page";
-            return Err(ClientError::Peer(said.to_owned()));
-        }
+        let part = greeted(&mut party, watch)?;
+        let tokenizer = Tokenizer::parse(part.tokenizer()?, part.program().front.vocab)?;
         Ok(Self {
             party,
-            program,
             part,
             tokenizer,
             ready: false,
+            writing: None,
         })
     }
 
@@ -70,37 +47,72 @@ impl Session {
     /// # Errors
     /// [`ClientError::Text`] before anything is sent; `Refused`; those of the protocols.
     pub fn classify(&mut self, text: &str, watch: &mut dyn FnMut(Event)) -> Result<Answer> {
-        let given = entered(text, &self.tokenizer, &self.part, &self.program)?;
-        self.party.send(CLASSIFY)?;
-        let said = self.party.receive(10)?;
-        permission(u16::from_le_bytes([said[0], said[1]]), &said[2..])?;
+        if self.program().writes() {
+            return Err(ClientError::Text("this model writes texts".to_owned()));
+        }
+        let given = entered(text, &self.tokenizer, &self.part, self.part.program())?;
+        ask(&mut self.party, &[CLASSIFY])?;
         self.set_up(watch)?;
-        let mut told_node = |name: &str| watch(Event::Node(name));
-        let (party, program) = (&mut self.party, &self.program);
-        let share = run(
-            party,
-            program,
-            &mut Unknown,
-            given.share,
-            &given.mask,
-            &mut told_node,
-        )?;
+        let (party, program) = (&mut self.party, self.part.program());
+        let standing = Standing {
+            mask: &given.mask,
+            past: &mut Past::default(),
+            prepared: None,
+        };
+        let mut node = |name: &str| watch(Event::Node(name));
+        let share = run(party, program, &mut Unknown, given.share, standing, &mut node)?;
+        let columns = share.shape().last().copied().unwrap_or(1).max(1);
         let theirs = party.receive(8 * share.values().len())?;
         let (words, _) = theirs.as_chunks();
         let own = share.values().iter().zip(words);
         let sums: Vec<u64> = own
             .map(|(&own, &word)| share.ring().add(own, u64::from_le_bytes(word)))
             .collect();
-        let columns = self.program.shape.last().copied().unwrap_or(1).max(1);
         let real = given.mask.iter().filter(|&&real| real).count();
-        let rows = if self.program.reading.task == "text" {
-            1
-        } else {
-            real
-        };
-        let numbers = opened(&sums, self.program.answered);
+        let rows = if program.reading.task == "text" { 1 } else { real };
+        let numbers = opened(&sums, program.answered);
         let shown = &numbers[..numbers.len().min(rows * columns)];
-        Ok(told(&self.program.reading, shown, true))
+        Ok(told(&program.reading, shown, true))
+    }
+
+    /// Has a text written behind a prompt that the server does not see, and gives its first token.
+    ///
+    /// # Errors
+    /// [`ClientError::Text`] before anything is sent; `Refused`; those of the protocols.
+    pub fn write(&mut self, prompt: &str, wish: Wish, watch: &mut dyn FnMut(Event)) -> Result<Written> {
+        let writing = Writing::new(prompt, wish, &self.part, &self.tokenizer)?;
+        writing.request(&mut self.party, self.part.program())?;
+        self.set_up(watch)?;
+        writing.key(&mut self.party)?;
+        self.writing = Some(writing);
+        self.next(watch)
+    }
+
+    /// The next token of the text that is written.
+    ///
+    /// # Errors
+    /// Where there is no such text; those of the protocols.
+    pub fn next(&mut self, watch: &mut dyn FnMut(Event)) -> Result<Written> {
+        let Some(mut writing) = self.writing.take() else {
+            return Err(ClientError::Peer("no text is being written".to_owned()));
+        };
+        let written = writing.token(&mut self.party, &self.part, &self.tokenizer, watch)?;
+        match written.last {
+            true => writing.end(&mut self.party)?,
+            false => self.writing = Some(writing),
+        }
+        Ok(written)
+    }
+
+    /// Ends the text that is written, if there is one: the server turns to what comes next.
+    ///
+    /// # Errors
+    /// Those of the channel.
+    pub fn enough(&mut self) -> Result<()> {
+        match self.writing.take() {
+            Some(mut writing) => writing.end(&mut self.party),
+            None => Ok(()),
+        }
     }
 
     /// Says goodbye.
@@ -108,6 +120,7 @@ impl Session {
     /// # Errors
     /// Those of the channel.
     pub fn end(&mut self) -> Result<()> {
+        self.enough()?;
         self.party.send(END)?;
         Ok(self.party.finish()?)
     }
@@ -124,7 +137,7 @@ impl Session {
 
     /// What the program says of the model.
     pub fn program(&self) -> &Program {
-        &self.program
+        self.part.program()
     }
 
     /// Keys and correlations, once.
@@ -133,7 +146,7 @@ impl Session {
             return Ok(());
         }
         watch(Event::Node("set-up"));
-        let kind = match self.program.correlations.as_str() {
+        let kind = match self.program().correlations.as_str() {
             "ferret" => CotKind::Ferret,
             "softspoken" => CotKind::SoftSpoken,
             _ => return damaged("program", "correlations of another kind"),
@@ -146,48 +159,4 @@ impl Session {
         self.ready = true;
         Ok(())
     }
-}
-
-fn received_part(party: &mut Party, watch: &mut dyn FnMut(Event)) -> Result<Vec<u8>> {
-    party.send(&[&MAGIC[..], &VERSION.to_le_bytes()].concat())?;
-    let said = party.receive(52)?;
-    let version = u16::from_le_bytes([said[10], said[11]]);
-    if said[..10] == *REFUSAL {
-        permission(version, &said[12..20])?;
-    }
-    if said[..10] != *MAGIC || version != VERSION {
-        let said = "the other side is not a tacita server of this release";
-        return Err(ClientError::Peer(said.to_owned()));
-    }
-    let length = u64::from_le_bytes(said[12..20].try_into().expect("eight bytes"));
-    if !(1..=MAX_BYTES).contains(&length) {
-        let said = format!("the server announces a public part of {length} bytes");
-        return Err(ClientError::Peer(said));
-    }
-    party.send(SEND)?;
-    let (length, mut data) = (length as usize, vec![]);
-    while data.len() < length {
-        data.extend(party.receive(CHUNK.min(length - data.len()))?);
-        watch(Event::Loaded(data.len(), length));
-    }
-    if digest(&data) != said[20..] {
-        let said = "the server's public part does not match its hash: try again";
-        return Err(ClientError::Peer(said.to_owned()));
-    }
-    Ok(data)
-}
-
-/// The server's no, where it is one (`tacita.two_party.protocol.refusal`).
-fn permission(reason: u16, number: &[u8]) -> Result<()> {
-    let number = u64::from_le_bytes(number.try_into().expect("eight bytes"));
-    let said = match reason {
-        0 if number == 0 => return Ok(()),
-        1 => format!("the server is full ({number} sessions): try again later"),
-        2 => format!("the server takes {number} sessions of one client at a time: try again later"),
-        3 => format!("the server answers {number} texts of one client, and this one had them"),
-        4 => "the key of the server's hidden table has served its texts: connect again".to_owned(),
-        6 => format!("this client's quota holds no more, and is whole again in {number} seconds"),
-        _ => format!("the server refuses for reason {reason}: reload the page"),
-    };
-    Err(ClientError::Refused(said))
 }

@@ -4,7 +4,7 @@ use crate::error::{damaged, Result};
 use tacita_mpc::Ring;
 
 /// Values that a tensor may have: far above those of any plan, far below a page's memory.
-const MOST: usize = 1 << 25;
+pub(crate) const MOST: usize = 1 << 25;
 
 /// Canonical residues modulo 2^ring in row-major order.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,12 +94,37 @@ impl Tensor {
         Self::new(self.shape.clone(), ring, values)
     }
 
-    /// The same values in another shape.
+    /// (more heads, rows, d) -> (heads, rows of neighbours, d), or back.
     ///
     /// # Errors
-    /// When their number differs.
-    pub fn reshaped(&self, shape: Vec<usize>) -> Result<Self> {
-        Self::new(shape, self.ring, self.values.clone())
+    /// For other shapes.
+    pub fn grouped(&self, heads: usize) -> Result<Self> {
+        let (before, rows, columns) = self.matrices()?;
+        if heads == 0 || (before * rows) % heads != 0 {
+            return misfit(format!("{heads} heads of {:?}", self.shape));
+        }
+        Self::new(
+            vec![heads, before * rows / heads, columns],
+            self.ring,
+            self.values.clone(),
+        )
+    }
+
+    /// The rows of another behind these, in every matrix.
+    ///
+    /// # Errors
+    /// For other sizes or another ring.
+    pub fn above(&self, other: &Self) -> Result<Self> {
+        let ((before, rows, columns), (others, more, wide)) = (self.matrices()?, other.matrices()?);
+        if (before, columns, self.ring) != (others, wide, other.ring) {
+            return misfit(format!("rows of {:?} behind {:?}", other.shape, self.shape));
+        }
+        let part = |values: &[u64], rows: usize, matrix: usize| {
+            values[matrix * rows * columns..][..rows * columns].to_vec()
+        };
+        let parts = (0..before).flat_map(|m| [part(&self.values, rows, m), part(&other.values, more, m)]);
+        let values = parts.collect::<Vec<_>>().concat();
+        self.shaped(&[rows + more, columns], values)
     }
 
     /// Blocks of so many columns.
@@ -232,8 +257,8 @@ mod tests {
         assert!(x.columns(&[usize::MAX, 6]).is_err());
         assert!(x.rows(3).is_err() && x.rows(isize::MIN).is_err());
         assert!(x.heads(0).is_err() && x.heads(2).is_err());
-        assert!(x.reshaped(vec![3, 3]).is_err() && x.reshaped(vec![]).is_err());
-        assert!(x.reshaped(vec![usize::MAX, 2]).is_err());
+        assert!(x.grouped(0).is_err() && x.grouped(3).is_err());
+        assert!(x.above(&counted(&[2, 4])).is_err());
         assert!(x.plus(&counted(&[5, 2]), Ring::new(16)).is_err());
         assert!(x.plus(&x, Ring::new(17)).is_err());
         assert!(ring(0).is_err() && ring(65).is_err());

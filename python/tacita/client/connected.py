@@ -24,10 +24,10 @@ from tacita.progress import Progress
 from tacita.texts.embed import Text
 from tacita.texts.embedding import Embedder
 from tacita.texts.generation import TextOptions, Token
-from tacita.two_party.arithmetic.shares import Watch
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.client import connected as generation
-from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.program.program import Program
+from tacita.two_party.program.run import Watch
 from tacita.two_party.protocol.party import Party
 from tacita.two_party.protocol.public_part import PublicPart
 from tacita.two_party.protocol.refusal import Reason
@@ -62,7 +62,7 @@ class Connected:
         self.part, self._all, self._resting = first.part, {first}, [first]
 
     @property
-    def plan(self) -> TwoPartyPlan:
+    def plan(self) -> Program:
         """The plan that both sides agreed on."""
         return self.part.plan
 
@@ -186,7 +186,7 @@ class RenewableSession:
         return self._part or self.client.part
 
     @property
-    def plan(self) -> TwoPartyPlan:
+    def plan(self) -> Program:
         """The plan that both sides agreed on, the same over all connections."""
         return self.part.plan
 

@@ -19,7 +19,7 @@ from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.generation.clear import Clear, Floats, Whole
 from tacita.generation.encrypted import SILENT, Encrypted, Shown, asking
-from tacita.planning.generation import ROOM, Request, ids_of, speller
+from tacita.planning.generation import ROOM, Request
 from tacita.planning.options import GAP, LOGITS
 from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
@@ -33,7 +33,9 @@ from tacita.texts.generation import (
     Token,
     ends_of,
     generated,
+    ids_of,
     require_sound,
+    speller,
     stop_texts,
 )
 from tacita.texts.task import require_kind
@@ -161,7 +163,7 @@ def _source(model: Checkpoint, request: Request, begin: Sequence[int], count: in
         scheme=BUMBLEBEE, tokens=request.tokens, texts=request.texts, begin=request.begin
     )
     plan = make_two_party_plan(model, plan_request)
-    slots = padded_slots(plan, count, request.max_tokens)
+    slots = padded_slots(plan.program, count, request.max_tokens)
     return Clear(model, Whole(model, plan), request.choice, plan.begin, slots)
 
 

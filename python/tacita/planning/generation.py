@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,13 +13,12 @@ from tacita.blocks.meaning import Meaning
 from tacita.blocks.sequence import Past
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
-from tacita.errors import CheckpointError, InputError
+from tacita.errors import InputError
 from tacita.models.registry import forward
 from tacita.planning.options import CACHING, GAP, TOKEN
 from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.texts.embed import Text, embedded, tokenize
-from tacita.texts.embedding import Embedder
+from tacita.texts.embed import Text, embedded
 from tacita.texts.generation import Choice, TextOptions
 
 BACKENDS = ("plain", "sim", "ckks")
@@ -79,20 +78,6 @@ class Request(TextOptions):
     def on_ciphertexts(self) -> bool:
         """Whether a circuit on ciphertexts gives the tokens, on one of its backends."""
         return self.scheme in ONE_TEXT
-
-
-def ids_of(front: Embedder, prompt: str, *, begun: bool) -> list[int]:
-    """A prompt's tokens, without those that the tokenizer adds where they stand behind a beginning. Raises
-    InputError, CheckpointError."""
-    return tokenize(front, prompt, special=not begun)[0]
-
-
-def speller(front: Embedder) -> Callable[[Sequence[int]], str]:
-    """Tokens -> their text. Raises CheckpointError where there is no tokenizer."""
-    tokenizer = front.tokenizer
-    if tokenizer is None:
-        raise CheckpointError("generate: the model has no tokenizer", hint="load it with embeddings")
-    return lambda ids: str(tokenizer.decode(list(ids)))
 
 
 # What a decoder's public beginning leaves behind, in the clear.

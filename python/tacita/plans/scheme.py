@@ -6,8 +6,8 @@ What every plan says in the same words, whether its answers come from ciphertext
 
 >>> import tacita
 >>> plan = tacita.plan(scheme="bumblebee", tokens=16, texts=["a film of quiet beauty", "a waste of time"])
->>> (plan.scheme, plan.family, plan.labels, plan.batch)
-('bumblebee', 'bert', ('negative', 'positive'), 1)
+>>> (plan.scheme, plan.labels, plan.batch)
+('bumblebee', ('negative', 'positive'), 1)
 
 It is how plans are read in Python, not a format: plan.json and the two-party plan keep their own bytes.
 """
@@ -98,8 +98,8 @@ def shape_of(plan: Plan) -> Shape:
 
 
 class PlanHeader(Protocol):
-    """scheme: a name in `plans.scheme`. name, family, hidden (its width): of the model. labels: none for a
-    model without a classifier.
+    """scheme: a name in `plans.scheme`. name, hidden (its width): of the model. labels: none for a model
+    without a classifier.
 
     normalise: whether the client divides an answer by its length. task, problem: what an answer means
     (`texts.task`). backwards: whether a text's rows are in reverse (`blocks.sequence`). tokens: of
@@ -114,8 +114,6 @@ class PlanHeader(Protocol):
     def scheme(self) -> str: ...
     @property
     def name(self) -> str: ...
-    @property
-    def family(self) -> str: ...
     @property
     def hidden(self) -> int: ...
     @property

@@ -95,7 +95,8 @@ class Offer(Wire):
     plan: the plan's hash. connected: by the two-party protocol over a WebSocket, without keys or files;
     the sizes of files are then 0. public: sha256 of the public folder's list, of what a connected scheme
     publishes nothing here (the socket's greeting sends it). seconds: predicted of a request of `batch`
-    texts, queue aside; keygen_seconds: at the client, once. Sizes in bytes.
+    texts, queue aside; keygen_seconds: at the client, once. token_bytes, token_seconds: of each token behind
+    the first of a text that is written, whose prompt is what the others are of. Sizes in bytes.
     """
 
     scheme: Name
@@ -113,6 +114,8 @@ class Offer(Wire):
     traffic_bytes: Count = 0
     seconds: Seconds
     keygen_seconds: Seconds = 0.0
+    token_bytes: Count = 0
+    token_seconds: Seconds = 0.0
 
 
 class Model(Wire):

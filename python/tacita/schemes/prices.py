@@ -26,7 +26,7 @@ from tacita.plans.json_fields import canonical
 from tacita.plans.presets import can_bootstrap, candidates
 from tacita.plans.prices.cost import Prices
 from tacita.resources import Processor, processor, threads
-from tacita.two_party.plan.cost import NTT_MS
+from tacita.two_party.program.cost import NTT_MS
 from tacita.version import __version__
 
 FORMAT, VERSION = "tacita-prices", 1

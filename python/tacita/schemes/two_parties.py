@@ -30,10 +30,9 @@ from tacita.texts.embed import Text
 from tacita.two_party.admission import SessionLimiter, SessionLimits
 from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.client import TwoPartyClient
-from tacita.two_party.plan.correlations import failure_log2
-from tacita.two_party.plan.cost import SET_UP
-from tacita.two_party.plan.plan import TwoPartyPlan, counted
+from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.program.cost import SET_UP, failure_log2
 from tacita.two_party.protocol.party import Listener, Party, dial, fingerprint, new_identity, share_threads
 from tacita.two_party.reception import Reception, accept_until
 from tacita.two_party.server import TwoPartyServer
@@ -48,7 +47,7 @@ def estimate(plan: TwoPartyPlan, inputs: int = 1, link: LinkSpeed | None = None)
     links: dict[str, LinkSpeed | None] = {"loopback": None, **LINKS}
     if link is not None and link not in LINKS.values():
         links[link_label(link)] = link
-    cost = counted(plan)
+    cost = plan.program.cost()
     return {
         "model": plan.name,
         "scheme": plan.scheme,

@@ -28,8 +28,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.errors import InputError, PlanError
+from tacita.errors import CheckpointError, InputError, PlanError
 from tacita.texts.answer import Answer, softmax
+from tacita.texts.embed import tokenize
+from tacita.texts.embedding import Embedder
 
 
 @dataclass(frozen=True, repr=False)
@@ -246,3 +248,17 @@ def stop_texts(stop: str | Sequence[str]) -> tuple[str, ...]:
 def ends_of(config: Any, options: TextOptions) -> Ends:
     """Combines what ends a text: what was asked for, and the tokens of the model's folder."""
     return Ends(options.max_tokens, frozenset(getattr(config, "ends", ())), options.stop)
+
+
+def ids_of(front: Embedder, prompt: str, *, begun: bool) -> list[int]:
+    """A prompt's tokens, without those that the tokenizer adds where they stand behind a beginning. Raises
+    InputError, CheckpointError."""
+    return tokenize(front, prompt, special=not begun)[0]
+
+
+def speller(front: Embedder) -> Callable[[Sequence[int]], str]:
+    """Tokens -> their text. Raises CheckpointError where there is no tokenizer."""
+    tokenizer = front.tokenizer
+    if tokenizer is None:
+        raise CheckpointError("generate: the model has no tokenizer", hint="load it with embeddings")
+    return lambda ids: str(tokenizer.decode(list(ids)))

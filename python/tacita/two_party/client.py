@@ -1,5 +1,5 @@
-"""The client of a two-party session: makes the handshake, receives the public part, classifies texts with the
-server. Needs no model folder."""
+"""The client of a two-party session: makes the handshake, receives the public part, and runs its program with
+the server on texts of its own. It knows nothing of models."""
 
 from __future__ import annotations
 
@@ -10,27 +10,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacita.blocks.sequence import Past
 from tacita.errors import GoneError, InputError, LateError, PeerError, RefusedError
-from tacita.models.registry import attentions
-from tacita.planning.generation import ids_of, speller
 from tacita.plans import engine
 from tacita.plans.answers import Answer, judge, understood
 from tacita.texts.embed import Text, embed, embedded, pad_hidden, padded_words, tokenize
 from tacita.texts.embedding import Embedder
-from tacita.texts.generation import TextOptions, Token, ends_of, generated
+from tacita.texts.generation import TextOptions, Token, ends_of, generated, ids_of, speller
 from tacita.texts.task import NEXT, require_kind
 from tacita.two_party.arithmetic.base import Array
-from tacita.two_party.arithmetic.residues import Share
-from tacita.two_party.arithmetic.shares import Known, SharedTensors, Watch
+from tacita.two_party.arithmetic.residues import Words, from_floats
 from tacita.two_party.arithmetic.text_steps import settled
-from tacita.two_party.plan.plan import TwoPartyPlan, words_ring
+from tacita.two_party.program.program import Program
+from tacita.two_party.program.run import Run, Watch, empty_past, reveal
 from tacita.two_party.protocol import handshake
 from tacita.two_party.protocol.handshake import KEY_BYTES, MOST_TEMPERATURE, NO_KEY, GenerateRequest, say
 from tacita.two_party.protocol.party import Party, receive_table
 from tacita.two_party.protocol.public_part import PublicPart
 from tacita.two_party.protocol.refusal import Reason
-from tacita.two_party.writing import Writer, share_prefix
+from tacita.two_party.writing import Writer
 
 if TYPE_CHECKING:
     from tacita._native import TableClient
@@ -58,8 +55,8 @@ class TwoPartyClient:
         return self._party
 
     @property
-    def plan(self) -> TwoPartyPlan:
-        """The agreed plan."""
+    def plan(self) -> Program:
+        """What the server published of the agreed plan."""
         return self.part.plan
 
     def classify(self, text: Text, watch: Watch = lambda stage: None) -> Answer:
@@ -74,10 +71,9 @@ class TwoPartyClient:
         with talking("classification"):
             handshake.ask(self._party)
             self.set_up(watch)
-            known = Known(plan.formats, plan.bounds, plan.tokens, mask=mask)
-            ops = SharedTensors(self._party.native, known, watch)
-            shared = plan.run(ops, self.input_share(ops, inputs))
-            answer = judge(plan, ops.reveal(shared), real=int(mask.sum()))
+            share = Run(self._party.native, plan, mask, watch=watch).answer(self.input_share(inputs))
+            values = reveal(self._party.native, share, plan.answered)
+            answer = judge(plan, values, real=int(mask.sum()))
         return replace(understood(plan, answer, self.part.front, text), privacy=plan.privacy)
 
     def _model_input(self, text: Text) -> tuple[Array | list[int], Array]:
@@ -87,20 +83,19 @@ class TwoPartyClient:
             return embed(self.part.front, text, self.plan.tokens)
         return rows_of(self.part.front, text, self.plan.tokens)
 
-    def input_share(self, ops: SharedTensors, inputs: Array | list[int]) -> Share:
+    def input_share(self, inputs: Array | list[int]) -> Words:
         """Returns this party's share of what the model starts from."""
         if isinstance(inputs, list):
             assert self._table is not None  # or there would be no rows to look up
-            return ops.words(self._party.native.lookup(self._table, inputs), words_ring(self.plan))
-        return ops.own(inputs)
+            return self._party.native.lookup(self._table, inputs)
+        return from_floats(inputs, self.plan.entered.fraction, self.plan.entered.ring).values
 
     def _receive_table(self) -> TableClient | None:
         """Returns the hidden word table, if the plan hides it."""
-        config = self.plan.config
-        if self.plan.embedding is None:
+        plan = self.plan
+        if not plan.hides:
             return None
-        shape = (config.vocab, self.plan.word_size)
-        return receive_table(self.part.encrypted, shape, words_ring(self.plan))
+        return receive_table(self.part.encrypted, (plan.vocab, plan.hidden), plan.entered.ring)
 
     def set_up(self, watch: Watch) -> None:
         """Exchanges keys and correlations, once a session."""
@@ -177,8 +172,8 @@ class GenerationClient:
         self._client, self._left, self._again, self._watch = client, most, again, watch
         self._chance, self._key = settled(round(temperature, 3), top_k, client.plan.vocab), NO_KEY
         self._writer: Writer | None = None
-        self._past, self._mask = _prefix_share(client.plan), np.ones(len(client.plan.begin))
-        self._position = len(client.plan.begin)
+        self._position = begun = len(client.plan.begin)
+        self._past, self._mask = empty_past(client.plan, begun), np.ones(begun)
 
     def first(self, prompt: Sequence[int]) -> int:
         """Returns the token behind a prompt, which is padded on its left: the server learns its length to 16
@@ -202,7 +197,7 @@ class GenerationClient:
         padding, position = slots - len(ids), self._position
         self._mask = np.concatenate([self._mask, np.zeros(padding), np.ones(len(ids))])
         self._position += len(ids)
-        if self._client.plan.embedding is not None:
+        if self._client.plan.hides:
             return [ids[0]] * padding + ids
         front = self._client.part.front
         return pad_hidden(embedded(front, ids, [0] * len(ids), position), slots, left=True)[0]
@@ -224,7 +219,7 @@ class GenerationClient:
         with talking("generation"):
             writer = self._writer or self._request_text(rows)
             say(self._client.party, more=True)
-            logits = writer.read(lambda ops: input_share(ops, inputs), rows, self._mask, ahead=self._left)
+            logits = writer.read(lambda: input_share(inputs), rows, self._mask, ahead=self._left)
             token = writer.learn(writer.choose(logits, *self._chance))
         self._past, self._left = writer.past, self._left - 1
         return token
@@ -242,7 +237,7 @@ class GenerationClient:
         return self._writer
 
 
-def padded_slots(plan: TwoPartyPlan, count: int, most: int) -> int:
+def padded_slots(plan: Program, count: int, most: int) -> int:
     """Returns to how many tokens a prompt of `count` is padded, with `most` to be written behind it: a
     multiple of 16 where there is room. A public beginning stands right before the prompt, so where positions
     are turned nothing is padded. Raises InputError where they do not fit."""
@@ -252,22 +247,8 @@ def padded_slots(plan: TwoPartyPlan, count: int, most: int) -> int:
             f"a prompt of {count} tokens and {most} behind it, the server takes {plan.tokens}",
             hint="shorten the prompt, or ask for fewer tokens",
         )
-    turned = any(attention.rotary for attention in attentions(plan.config).values())
+    turned = any(step.op == "turn" for step in plan.steps)
     return count if plan.begin and turned else min(room, -(-count // ROUND) * ROUND)
-
-
-def _prefix_share(plan: TwoPartyPlan) -> Past[Share]:
-    """Returns the client's share, zeros, of the public beginning."""
-    if not plan.begin:
-        return Past()
-    shapes = {
-        name: tuple(
-            np.zeros((attention.key_heads, len(plan.begin), part.outputs // attention.key_heads))
-            for part in (attention.key, attention.value)
-        )
-        for name, attention in attentions(plan.config).items()
-    }
-    return share_prefix(plan, {name: (keys, values) for name, (keys, values) in shapes.items()}, own=False)
 
 
 # A text that a server writes: the prompt stays with the client, the model with the server.
@@ -298,7 +279,7 @@ def connected(
     padded_slots(plan, len(ids), options.max_tokens)  # or it is refused
     choice = options.choice
     source = GenerationClient(client, options.max_tokens, choice.temperature, choice.top_k, again, watch)
-    return _until_left(source, generated(source, ids, spell, ends_of(plan.config, options)))
+    return _until_left(source, generated(source, ids, spell, ends_of(plan, options)))
 
 
 def _until_left(source: GenerationClient, tokens: Iterator[Token]) -> Iterator[Token]:

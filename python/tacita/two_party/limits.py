@@ -133,9 +133,9 @@ class Publisher:
 
     def _make(self) -> Publication:
         if self._plan.embedding is None:
-            return Publication(encode(public_part(self._plan, self._checkpoint)))
+            return Publication(encode(public_part(self._plan.program, self._checkpoint)))
         values = integers(self._checkpoint.tensors[WORDS], self._plan.formats.table)
         table = encrypt_table(values, words_ring(self._plan))
         return Publication(
-            encode(public_part(self._plan, self._checkpoint, table.message())), table, self._most
+            encode(public_part(self._plan.program, self._checkpoint, table.message())), table, self._most
         )

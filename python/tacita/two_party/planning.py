@@ -8,7 +8,7 @@ from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
-from tacita.errors import CheckpointError, FileError, InputError, PlanError, ShapeError
+from tacita.errors import CheckpointError, FileError, InputError, ShapeError
 from tacita.models.registry import Config, family_of, nodes
 from tacita.packings.executor import within_doubles
 from tacita.planning.calibrate.calibrate import (
@@ -23,7 +23,6 @@ from tacita.planning.calibrate.calibrate import (
 from tacita.planning.request import PlanRequest
 from tacita.plans.json_fields import printable
 from tacita.texts.embed import tokenize
-from tacita.texts.embedding import FrontConfig
 from tacita.texts.task import NEXT
 from tacita.two_party.arithmetic.base import (
     KINDS,
@@ -34,9 +33,8 @@ from tacita.two_party.arithmetic.base import (
     NormBounds,
 )
 from tacita.two_party.plan.check import check, has_gate, lacking
-from tacita.two_party.plan.plan import MOST_TOKENS, TwoPartyPlan
-from tacita.two_party.program.recorder import RecordTensors
-from tacita.two_party.program.steps import Program, Reading
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.program.program import MOST_TOKENS
 
 DECIMALS = 3
 
@@ -169,42 +167,3 @@ def magnitudes(config: Config, calibration: Calibration) -> dict[str, float]:
                 function = calibration.function(name)
                 largest[name] = (function.product if has_gate(node) else function.result) or 0.0
     return largest
-
-
-# The program of a two-party plan: what its client does, for clients that hold no model definition.
-
-
-def program_of(plan: TwoPartyPlan) -> Program:
-    """Records the client's walk. Takes milliseconds. The program is as public as the plan, whose hash it
-    names.
-
-    Raises PlanError for what programs have no steps for: texts that are written, hidden embeddings, rotary
-    positions.
-    """
-    if plan.task == NEXT or plan.embedding is not None:
-        what = "a model that writes texts" if plan.task == NEXT else "a hidden embedding"
-        raise PlanError(f"program: {what}", hint="use the Python client: tacita connect")
-    ops = RecordTensors(plan.formats, plan.bounds, plan.tokens)
-    x = ops.own((plan.tokens, plan.hidden))
-    answer = ops.answer(plan.run(ops, x))
-    program = Program(
-        plan.hash,
-        plan.tokens,
-        plan.hidden,
-        x.format,
-        tuple(ops.tape.steps),
-        answer.number,
-        answer.format,
-        answer.shape,
-        plan.correlations,
-        None if plan.config.image else FrontConfig.of(plan.config),
-        reading_of(plan),
-    )
-    program.check()
-    return program
-
-
-def reading_of(plan: TwoPartyPlan) -> Reading:
-    """Returns how the plan's answers are read."""
-    fields = plan.name, plan.task, plan.problem, plan.labels
-    return Reading(*fields, plan.decimals, float(plan.answer), plan.normalise)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from tacita.blocks.sequence import Past
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, GoneError, LateError, PeerError, RefusedError, TacitaError
@@ -17,17 +16,17 @@ from tacita.planning.generation import beginning
 from tacita.plans import engine
 from tacita.texts.task import NEXT
 from tacita.two_party.admission import Guest, anybody
-from tacita.two_party.arithmetic.residues import Share
-from tacita.two_party.arithmetic.shares import Known, SharedTensors, Watch
+from tacita.two_party.arithmetic.residues import Words
 from tacita.two_party.limits import HANDSHAKE_QUEUE, Limits, Publication, Publisher, limits_of
-from tacita.two_party.plan.plan import TwoPartyPlan, words_ring
+from tacita.two_party.model import ServerModel, share_prefix
+from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import require_ordinary
+from tacita.two_party.program.run import Past, Run, Watch, zeros
 from tacita.two_party.protocol import handshake
 from tacita.two_party.protocol.handshake import CLASSIFY, WRITE
 from tacita.two_party.protocol.party import Party
 from tacita.two_party.protocol.refusal import Refusal
 from tacita.two_party.sessions import GenerationSessions
-from tacita.two_party.writing import share_prefix
 
 BITS_PER_SECOND = 1e9
 
@@ -67,9 +66,10 @@ class TwoPartyServer:
             raise CheckpointError("serve: the plan is of another model", hint="make it again")
         self.plan = plan
         self.limits = limits or limits_of(plan, bits_per_second=BITS_PER_SECOND)
-        self._weights = Weights(checkpoint.tensors)
+        self._program = plan.program
+        self._model = ServerModel(plan.formats, Weights(checkpoint.tensors), plan.recorded.held)
         self._generations = (
-            GenerationSessions(plan, self._weights, _prefix_share(plan, checkpoint))
+            GenerationSessions(plan.program, self._model, _prefix_share(plan, checkpoint))
             if plan.task == NEXT
             else None
         )
@@ -152,7 +152,7 @@ class TwoPartyServer:
         self, sessions: GenerationSessions, party: Party, guest: Guest, publication: Publication
     ) -> Callable[[Watch], None]:
         """Returns how a text that the client requests is written, token by token. Raises RefusedError."""
-        request = handshake.receive_request(party, self.plan)
+        request = handshake.receive_request(party, self._program)
         refusal = sessions.refusal(request) or guest.admit(request.most) or self._publisher.take(publication)
         text = refusal or sessions.open(request)
         handshake.answer(party, text if isinstance(text, Refusal) else None)
@@ -163,21 +163,18 @@ class TwoPartyServer:
     def _classify(self, party: Party, publication: Publication, watch: Watch) -> None:
         """Classifies one text: this party's shares of the input are zero, its shares of the answer go to the
         client."""
-        plan = self.plan
-        known = Known(plan.formats, plan.bounds, plan.tokens, weights=self._weights)
-        ops = SharedTensors(party.native, known, watch)
-        ops.give(plan.run(ops, self._input_share(party, publication, ops, plan.tokens)))
+        run = Run(party.native, self._program, model=self._model, watch=watch)
+        party.native.reveal(run.answer(self._input_share(party, publication, self.plan.tokens)))
 
-    def _input_share(self, party: Party, publication: Publication, ops: SharedTensors, rows: int) -> Share:
+    def _input_share(self, party: Party, publication: Publication, rows: int) -> Words:
         """Returns this party's share of what so many rows of the model start from."""
-        plan = self.plan
         if publication.table is None:
-            return ops.theirs((rows, plan.config.hidden))
-        return ops.words(party.native.lookup_served(publication.table, rows), words_ring(plan))
+            return zeros(self._program, rows)
+        return party.native.lookup_served(publication.table, rows)
 
 
-def _prefix_share(plan: TwoPartyPlan, checkpoint: Checkpoint) -> Past[Share]:
+def _prefix_share(plan: TwoPartyPlan, checkpoint: Checkpoint) -> Past:
     """Returns this party's share of the plan's public beginning, which it computes in floats."""
     if not plan.begin:
         return Past()
-    return share_prefix(plan, beginning(checkpoint, plan.begin).nodes, own=True)
+    return share_prefix(plan, beginning(checkpoint, plan.begin).nodes)

@@ -11,24 +11,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from secrets import token_bytes
 
-from tacita.blocks.sequence import Past
-from tacita.blocks.weights import Weights
 from tacita.two_party.admission import Guest
-from tacita.two_party.arithmetic.residues import Share
-from tacita.two_party.arithmetic.shares import SharedTensors, Watch
+from tacita.two_party.arithmetic.residues import Words
 from tacita.two_party.limits import Limits
-from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.program.program import Program
+from tacita.two_party.program.run import Model, Past, Watch
 from tacita.two_party.protocol import handshake
 from tacita.two_party.protocol.handshake import KEY_BYTES, NO_KEY, GenerateRequest
 from tacita.two_party.protocol.party import Party
 from tacita.two_party.protocol.refusal import Reason, Refusal
-from tacita.two_party.writing import Writer, first_rows
+from tacita.two_party.writing import Writer
 
 KEPT_SECONDS = 300
 MOST_BYTES = 1 << 30  # of all texts; where they are more, the oldest of the client with most bytes goes
 
 FORGOTTEN = Refusal(Reason.FORGOTTEN, KEPT_SECONDS)
-Enter = Callable[[SharedTensors, int], Share]
+Enter = Callable[[int], Words]
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Text:
     before the last step, to which a client goes back that did not learn its token. left: tokens that may
     still be asked for. client: whose it is."""
 
-    past: Past[Share] = field(repr=False)
+    past: Past = field(repr=False)
     before: int
     left: int
     since: float = 0.0
@@ -46,7 +44,7 @@ class Text:
     @property
     def bytes(self) -> int:
         """Bytes of its shares."""
-        return sum(share.values.nbytes for node in self.past.nodes.values() for share in node)
+        return sum(store.nbytes for store in self.past.stores)
 
 
 class GenerationSessions:
@@ -55,12 +53,12 @@ class GenerationSessions:
 
     def __init__(
         self,
-        plan: TwoPartyPlan,
-        weights: Weights,
-        prefix: Past[Share],
+        program: Program,
+        model: Model,
+        prefix: Past,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._plan, self._weights, self._prefix, self._clock = plan, weights, prefix, clock
+        self._program, self._model, self._prefix, self._clock = program, model, prefix, clock
         self._lock, self._kept = threading.Lock(), dict[bytes, Text]()
 
     def refusal(self, request: GenerateRequest) -> Refusal | None:
@@ -77,7 +75,7 @@ class GenerationSessions:
             if (text := self._standing(request)) is None:
                 return FORGOTTEN
             del self._kept[request.key]
-        return Text(first_rows(text.past, request.held), 0, request.most)
+        return Text(text.past.first(request.held), 0, request.most)
 
     def serve(
         self,
@@ -93,14 +91,14 @@ class GenerationSessions:
         what so many rows start from. Raises what the connection raises; the text is kept then."""
         key = token_bytes(KEY_BYTES)
         party.send(key)
-        writer = Writer(party.native, self._plan, self._weights, watch, text.past)
+        writer = Writer(party.native, self._program, self._model, watch, text.past)
         rows = request.rows
         while text.left:
             party.limit(limits.idle)
             if not handshake.more_wanted(party):
                 break
             party.limit(limits.text)
-            logits = writer.read(partial(_of_rows, enter, rows), rows, ahead=text.left)
+            logits = writer.read(partial(enter, rows), rows, ahead=text.left)
             chosen = writer.choose(logits, request.temperature, request.top_k)
             text = Text(writer.past, text.past.rows, text.left - 1, self._clock(), guest.client)
             rows = 1
@@ -141,7 +139,3 @@ class GenerationSessions:
             ((client, _),) = sizes.most_common(1)
             key = next(key for key, text in self._kept.items() if text.client == client)
             sizes[client] -= self._kept.pop(key).bytes
-
-
-def _of_rows(enter: Enter, rows: int, ops: SharedTensors) -> Share:
-    return enter(ops, rows)

@@ -12,46 +12,23 @@ client the tokens, not their logits: which one is the largest is computed on sha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from secrets import token_bytes
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from tacita.blocks.sequence import Past
-from tacita.blocks.weights import Weights
 from tacita.errors import PeerError, PlanError
-from tacita.two_party.arithmetic.base import CHOICE_FRACTION, Array, Bounds, Formats, choice_ring
-from tacita.two_party.arithmetic.masked import AT_ONCE, Maps, PreparedMaps
-from tacita.two_party.arithmetic.residues import Share, from_floats
-from tacita.two_party.arithmetic.shares import Known, SharedTensors, Watch
-from tacita.two_party.arithmetic.text_steps import MOST_NOISE, NOISE_SPREAD, keep_likeliest, settled
-
-PublicPast = Mapping[str, tuple[Array, Array]]  # keys and values of a public beginning, by node
-
-
-class Model(Protocol):
-    """A decoder as its plan describes it: see `two_party.plan.plan.TwoPartyPlan`."""
-
-    @property
-    def formats(self) -> Formats: ...
-    @property
-    def bounds(self) -> Bounds: ...
-    @property
-    def room(self) -> int: ...
-    @property
-    def answer(self) -> float: ...
-    @property
-    def vocab(self) -> int: ...
-    @property
-    def step_maps(self) -> Sequence[Maps]: ...
-    @property
-    def groups(self) -> Mapping[str, int]: ...
-    def run(self, operations: Any, x: Any) -> Any: ...
+from tacita.two_party.arithmetic.base import CHOICE_FRACTION, Array, choice_ring
+from tacita.two_party.arithmetic.masked import AT_ONCE
+from tacita.two_party.arithmetic.residues import Share, Words, from_floats
+from tacita.two_party.arithmetic.text_steps import MOST_NOISE, NOISE_SPREAD, keep_likeliest, largest, settled
+from tacita.two_party.program.program import Program
+from tacita.two_party.program.run import Model, Past, Prepared, Run, Watch
 
 
 class Writer:
-    """One party's side of one text. party: the engine's `TwoParty`, set up. weights: at the server alone.
+    """One party's side of one text. party: the engine's `TwoParty`, set up. model: at the server alone.
 
     past: what both had read of the text when their connection broke. Rows that were prepared in another
     session are gone with it, so no mask is used twice.
@@ -60,25 +37,24 @@ class Writer:
     def __init__(
         self,
         party: Any,
-        model: Model,
-        weights: Weights | None = None,
+        program: Program,
+        model: Model | None = None,
         watch: Watch = lambda stage: None,
-        past: Past[Share] | None = None,
+        past: Past | None = None,
     ) -> None:
-        self._party, self._model, self._weights, self._watch = party, model, weights, watch
-        self._prepared = PreparedMaps(party, model.formats, weights)
-        self.past = past or Past[Share]()
+        self._party, self._program, self._model, self._watch = party, program, model, watch
+        self._prepared = Prepared()
+        self.past = past or Past()
 
     def prepare(self, tokens: int) -> None:
-        """Prepares what the products of so many tokens with weights need, before the tokens are known: takes
-        as long as one reading of so many."""
+        """Prepares what the products of so many tokens need, before the tokens are known: takes as long as
+        one reading of so many."""
         self._watch("prepare")
-        self._prepared.prepare(self._model.step_maps, tokens)
-        self._prepared.attend(self.past, self._model.groups, tokens)
+        self._prepared.prepare(self._party, self._program, self._model, self.past, tokens)
 
     def read(
         self,
-        enter: Callable[[SharedTensors], Share],
+        enter: Callable[[], Words],
         tokens: int,
         mask: Array | None = None,
         *,
@@ -92,20 +68,19 @@ class Writer:
         A single token takes rows that were prepared. Raises PlanError beyond the plan's number of tokens,
         PeerError.
         """
-        rows = self.past.rows + tokens
-        if rows > self._model.room:
+        program = self._program
+        if self.past.rows + tokens > program.room:
             raise PlanError(
-                f"{self.past.rows} tokens and {tokens} more, planned for {self._model.room}",
+                f"{self.past.rows} tokens and {tokens} more, planned for {program.room}",
                 hint="a shorter prompt, fewer new tokens, or a plan with more --tokens",
             )
         if tokens == 1 and not self._prepared.left:
             self.prepare(max(1, min(AT_ONCE, ahead)))
-        model, room = self._model, self._model.room
-        known = Known(model.formats, model.bounds, rows, self._weights, mask, opens=False, room=room)
-        ops = SharedTensors(self._party, known, self._watch, self._prepared, self.past)
-        logits: Share = self._model.run(ops, enter(ops))
-        self.past = ops.past
-        return logits
+        knows = mask, self._model
+        run = Run(self._party, program, *knows, watch=self._watch, prepared=self._prepared, past=self.past)
+        logits = run.answer(enter())
+        self.past = run.past
+        return Share(logits, program.answered.ring, program.answered.fraction)
 
     def choose(self, logits: Share, temperature: float = 0.0, top_k: int = 0) -> Share:
         """Returns shares (1,) of the number of the likeliest token; of several the first. logits: (1, vocab),
@@ -117,19 +92,18 @@ class Writer:
         """
         self._watch("choose")
         temperature, top_k = settled(temperature, top_k, logits.values.shape[-1])
-        bound = self._model.answer + temperature * NOISE_SPREAD
-        ops = SharedTensors(self._party, Known(self._model.formats, self._model.bounds, self.past.rows))
+        bound = self._program.bound + temperature * NOISE_SPREAD
         if top_k:
             logits = self._of_likeliest(logits, top_k, bound, temperature * NOISE_SPREAD)
-        if temperature and self._weights is not None:
+        if temperature and self._model is not None:
             logits = _noisy(logits, temperature)
-        return ops.largest(logits, bound)
+        return largest(self._party, logits, bound)
 
     def _of_likeliest(self, logits: Share, k: int, bound: float, fall: float) -> Share:
         """Moves all but the k likeliest so far down that no chance brings them back. bound: half of the
         distance that numbers may have then, chance included."""
         coarse = logits.scaled(CHOICE_FRACTION, client=bool(self._party.is_client))
-        return keep_likeliest(self._party, coarse.reduced(choice_ring(bound)), k, self._model.answer, fall)
+        return keep_likeliest(self._party, coarse.reduced(choice_ring(bound)), k, self._program.bound, fall)
 
     def tell(self, chosen: Share) -> None:
         """Reveals the token to the client; called at the server."""
@@ -138,41 +112,11 @@ class Writer:
     def learn(self, chosen: Share) -> int:
         """Returns the token; called at the client. Raises PeerError for one that is not in the vocabulary."""
         token = int(self._party.receive_revealed(chosen.values, chosen.ring)[0])
-        if token >= self._model.vocab:
+        if token >= self._program.vocab:
             raise PeerError(
-                f"token {token} of a vocabulary of {self._model.vocab}", hint="the server is not honest"
+                f"token {token} of a vocabulary of {self._program.vocab}", hint="the server is not honest"
             )
         return token
-
-
-def share_prefix(model: Model, nodes: PublicPast, *, own: bool) -> Past[Share]:
-    """Returns a party's share of a public beginning's keys and values: the server's are all of them (own),
-    the client's zeros of their shapes. In the formats in which `SharedTensors.with_past` keeps them."""
-    f, rows = model.formats, next(iter(nodes.values()))[0].shape[-2]
-    bounds = model.bounds.attention
-
-    def shared(values: Array, ring: int) -> Share:
-        return from_floats(values if own else np.zeros_like(values), f.product_fraction, ring)
-
-    return Past(
-        rows,
-        {
-            name: (
-                shared(keys, f.score_ring(bounds[name])),
-                shared(values, f.mix_ring(bounds[name], model.room)),
-            )
-            for name, (keys, values) in nodes.items()
-        },
-    )
-
-
-def first_rows(past: Past[Share], rows: int) -> Past[Share]:
-    """Returns what was there when the first `rows` tokens were read."""
-
-    def cut(x: Share) -> Share:
-        return x.like(x.values[..., :rows, :])
-
-    return Past(rows, {name: (cut(keys), cut(values)) for name, (keys, values) in past.nodes.items()})
 
 
 def _noisy(logits: Share, temperature: float) -> Share:

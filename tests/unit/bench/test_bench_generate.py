@@ -39,7 +39,7 @@ def test_what_is_counted_is_what_is_sent(shape: str) -> None:
     found, case = measure_case(shape, settings=HOW), cases(HOW)[shape]
     options = Options(small=True, prompt=HOW.prompt, new=HOW.new)
     plan = case.plan(case.checkpoint(options), options)
-    writing = Writing.of(plan, HOW.prompt)
+    writing = Writing.of(plan.program, HOW.prompt)
     ahead = writing.ahead.bits  # once: a ciphertext holds 32 rows as well as two
     counted = (writing.prompt.bits + ahead + 2 * writing.token.bits) / 8e6
     assert found["megabytes"] == pytest.approx(counted, rel=0.25)

@@ -305,8 +305,8 @@ def test_the_measured_input_of_random_weights_keeps_to_its_bounds(case: BertBase
     """It was drawn from the source of the weights: attention met its own numbers and left its ring one run in
     many."""
     model = case.checkpoint(Options(small=True))
-    known, (hidden, mask) = case.agreed(model, client=False).known, case.sample(model)
-    ops = FixedTensors(known.formats, known.bounds, Weights(model.tensors), mask)
+    plan, (hidden, mask) = case.plan(model), case.sample(model)
+    ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), mask)
     answer = forward(Meaning(ops), model.config, ops.input(hidden))
     assert not ops.overflows
     found = errors(answer.values / 2.0**answer.fraction, reference(model, hidden, mask).trace["answer"])

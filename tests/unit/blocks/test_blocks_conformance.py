@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from eager import Known, SharedTensors, cost, counting
 
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.conformance import CASES, FEATURES, TOKENS, Case, Task, check, task_of
@@ -18,9 +19,7 @@ from tacita.blocks.shapes import Function, Shapes
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError, ShapeError
 from tacita.two_party.arithmetic.base import AttentionBounds, Bounds, Formats, NormBounds
-from tacita.two_party.arithmetic.count import CountTensors
 from tacita.two_party.arithmetic.fixed import FixedTensors
-from tacita.two_party.arithmetic.shares import Known, SharedTensors
 from tacita.two_party.protocol.party import Party, pair
 
 # by both parties: there are no protocols
@@ -98,13 +97,13 @@ def test_shares(case: Case, session: tuple[Party, Party]) -> None:
 @every_case
 def test_count(case: Case) -> None:
     task = task_of(case)
-    ops = CountTensors(Formats(), bounds_of(task), TOKENS)
+    ops, x = counting(Formats(), bounds_of(task), task.hidden.shape)
     if case.option in REFUSED:
         with pytest.raises(PlanError, match="two-party mode"):
-            case.forward(Meaning(ops), task.hidden.shape)
+            case.forward(Meaning(ops), x)
         return
-    assert case.forward(Meaning(ops), task.hidden.shape) == task.floats().shape
-    assert ops.cost.bits > 0 or case.name == "sum of tensors"
+    assert case.forward(Meaning(ops), x).shape == task.floats().shape
+    assert cost(ops).bits > 0 or case.name == "sum of tensors"
 
 
 @every_case

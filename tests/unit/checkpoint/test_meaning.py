@@ -16,7 +16,6 @@ from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference
 from tacita.models.registry import forward, shapes
 from tacita.planning.request import PlanRequest
-from tacita.two_party.plan.plan import counted
 from tacita.two_party.planning import make_two_party_plan
 
 TEXTS = ["dull", "a fine film", "never boring , very good"]
@@ -86,5 +85,5 @@ def test_the_client_walks_without_weights() -> None:
     """Lengths of messages follow from the plan alone: the count of a walk asks for no tensor."""
     checkpoint = make_random_checkpoint()
     plan = make_two_party_plan(checkpoint, PlanRequest(tokens=12, texts=TEXTS))
-    assert counted(plan).bits > 0
+    assert plan.program.cost().bits > 0
     assert set(shapes(plan.config, 12).tensors) < set(checkpoint.tensors)

@@ -44,16 +44,16 @@ def test_a_certificate_comes_with_its_key() -> None:
 
 def test_every_step_of_the_walk_is_known_to_the_progress_bar(plan: TwoPartyPlan) -> None:
     told: list[Progress] = []
-    watch = Stopwatch(plan, told.append)
-    for step in steps(plan):
+    watch = Stopwatch(plan.program, told.append)
+    for step in steps(plan.program):
         watch(step)
     watch.stop()
-    assert [now.index for now in told] == list(range(len(steps(plan))))
-    assert set(watch.seconds) == set(steps(plan))
+    assert [now.index for now in told] == list(range(len(steps(plan.program))))
+    assert set(watch.seconds) == set(steps(plan.program))
     hidden = make_two_party_plan(
         make_random_checkpoint(), PlanRequest(tokens=16, texts=TEXTS, embeddings="hidden")
     )
-    assert set(steps(hidden)) - set(steps(plan)) == {"embedding.positions"}
+    assert set(steps(hidden.program)) - set(steps(plan.program)) == {"embedding.positions"}
 
 
 class Told(FixedTensors):
@@ -72,14 +72,14 @@ def test_the_steps_are_those_that_a_walk_tells(pooling: str) -> None:
     hidden, mask = embed(model, TEXTS[0], 16)
     ops = Told(plan.formats, plan.bounds, Weights(model.tensors), mask)
     plan.run(ops, ops.input(hidden))
-    assert ["set-up", *dict.fromkeys(ops.nodes)] == steps(plan)
+    assert ["set-up", *dict.fromkeys(ops.nodes)] == steps(plan.program)
 
 
 def test_the_time_left_is_that_of_an_earlier_text(plan: TwoPartyPlan) -> None:
     told: list[Progress] = []
-    watch = Stopwatch(plan, told.append, expected=dict.fromkeys(steps(plan), 2.0))
+    watch = Stopwatch(plan.program, told.append, expected=dict.fromkeys(steps(plan.program), 2.0))
     watch("layer0.attention")
-    assert told[0].left == 2.0 * (len(steps(plan)) - 1)
+    assert told[0].left == 2.0 * (len(steps(plan.program)) - 1)
 
 
 def test_costs_in_words() -> None:
@@ -96,7 +96,7 @@ def test_expected_traffic_grows_with_tokens_and_shrinks_with_what_is_not_needed(
     assert longer.predicted_bytes() > plan.predicted_bytes()
     assert mean.predicted_bytes() > plan.predicted_bytes()  # its last layer runs on all rows
     assert hidden.predicted_bytes() > plan.predicted_bytes()
-    assert "MB a text" in expectation(plan)
+    assert "MB a text" in expectation(plan.program)
 
 
 @pytest.mark.parametrize(

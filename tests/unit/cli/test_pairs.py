@@ -16,7 +16,6 @@ from test_cli import run
 
 import tacita
 from tacita import api
-from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.checkpoint.reference import reference
 from tacita.cli.ask.columns import Columns, columns_of, read_examples, read_pairs, texts_of
@@ -29,7 +28,7 @@ from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import NAMES
 from tacita.texts.embed import Text, embed, tokenize
-from tacita.two_party.plan.plan import TwoPartyPlan, counted
+from tacita.two_party.plan.plan import TwoPartyPlan
 
 SENTENCES = ["a fine film", "the plot is dull", "never boring , very good", "it ended too soon", "bad"]
 PAIRS: list[Text] = [
@@ -118,9 +117,8 @@ def test_two_parties_send_as_much_for_any_pair(model: Checkpoint) -> None:
     shares = pytest.importorskip("test_two_party_shares")
     plan = api.plan(model, scheme="bumblebee", tokens=16, texts=neighbours(SENTENCES))
     assert isinstance(plan, TwoPartyPlan)
-    known = shares.Known(plan.formats, plan.bounds, plan.tokens)
     with shares.pair(timeout=180.0) as session:
-        reserve = 4 * round(counted(plan).transfers)
+        reserve = 4 * round(plan.program.cost().transfers)
         shares.both(session, lambda party: party.set_up())
         shares.both(session, lambda party: party.native.reserve_cots(reserve, reserve))
 
@@ -130,10 +128,8 @@ def test_two_parties_send_as_much_for_any_pair(model: Checkpoint) -> None:
 
             def work(party: Any) -> Any:
                 client = party is session[0]
-                mine = {"mask": mask} if client else {"weights": Weights(model.tensors)}
-                ops = shares.SharedTensors(party.native, replace(known, **mine))
-                out = plan.run(ops, ops.own(hidden) if client else ops.theirs(hidden.shape))
-                return ops.reveal(out) if client else ops.give(out)
+                mine = {"mask": mask} if client else {"model": model}
+                return shares.run_plan(plan, party, hidden, **mine)
 
             shares.both(session, work)
             return session[0].cost["bytes_sent"] + session[0].cost["bytes_received"] - before

@@ -25,7 +25,7 @@ from tacita.resources import Processor, processor
 from tacita.schemes import prices as own_prices
 from tacita.schemes.ciphertexts import estimate, stage_estimates
 from tacita.schemes.prices import describe_prices, keep, measured_prices, path_of, prices_here, scaled
-from tacita.two_party.plan.cost import NTT_MS
+from tacita.two_party.program.cost import NTT_MS
 
 DAY = date(2026, 11, 22)
 

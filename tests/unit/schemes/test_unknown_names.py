@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tiny
 from circuits import build_batch_circuit, build_circuit
+from eager import Known, SharedTensors
 from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file
 
@@ -35,13 +36,10 @@ from tacita.schemes.choose import Option
 from tacita.schemes.registry import scheme_of
 from tacita.slots.linear import LinearPlan
 from tacita.two_party.arithmetic.base import Bounds, Formats
-from tacita.two_party.arithmetic.count import CountTensors
 from tacita.two_party.arithmetic.fixed import FixedTensors
-from tacita.two_party.arithmetic.shares import Known, SharedTensors
 from tacita.two_party.plan.check import check, parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
-from tacita.two_party.protocol.public_part import table_shapes
 
 TEXTS = ["a fine film", "the plot is dull"]
 MODEL = make_random_checkpoint(layers=1)
@@ -94,7 +92,7 @@ def test_poolings_in_the_reference_and_in_circuits() -> None:
         build_batch_circuit(wrong, specs, BatchShape(128, 16))
 
 
-@pytest.mark.parametrize("interpreter", ["floats", "fixed", "shares", "count"])
+@pytest.mark.parametrize("interpreter", ["floats", "fixed", "shares"])
 @pytest.mark.parametrize("kind", ["selu", "gelu_new", "GELU", ""])
 def test_activations_of_two_parties(kind: str, interpreter: str) -> None:
     x, mask = np.ones((4, 3)), np.ones(4)
@@ -105,8 +103,6 @@ def test_activations_of_two_parties(kind: str, interpreter: str) -> None:
         elif interpreter == "fixed":
             fixed = FixedTensors(Formats(), bounds, none, mask)
             fixed.function(fixed.input(x), kind, "n")
-        elif interpreter == "count":
-            CountTensors(Formats(), bounds, 4).function(x.shape, kind, "n")
         else:
             known = Known(Formats(), bounds, 4, mask=mask)
             shared = SharedTensors(SimpleNamespace(is_client=True), known)  # no engine is asked
@@ -140,8 +136,6 @@ def test_embeddings_and_forms_of_two_parties(two_party_plan: TwoPartyPlan) -> No
         make_two_party_plan(MODEL, PlanRequest(tokens=8, texts=TEXTS, embeddings="hiden"))
     with pytest.raises(InputError, match="form 'abs6'"):
         make_two_party_plan(MODEL, PlanRequest(tokens=8, texts=TEXTS, formats=Formats(gelu="abs6")))
-    with pytest.raises(FileError, match="embeddings 'hiden'"):
-        table_shapes(replace(two_party_plan, embeddings="hiden"))
     for changes in ({"embeddings": "hiden"}, {"correlations": "silent"}, {"formats": Formats(gelu="abs6")}):
         with pytest.raises(FileError, match="is out of range"):
             check(replace(two_party_plan, **changes))

@@ -74,7 +74,7 @@ def test_two_parties_classify_an_image(model: Checkpoint, files: list[str]) -> N
 
 def test_a_public_part_needs_no_tokenizer(model: Checkpoint, files: list[str]) -> None:
     plan = api.plan(model, scheme="bumblebee", tokens=IMAGE.tokens, texts=files)
-    part = decode(encode(public_part(plan, model)))
+    part = decode(encode(public_part(plan.program, model)))
     assert part.tokenizer == "" and part.front.tokenizer is None
     assert set(part.tables) == {name for name in model.tensors if name.startswith("embeddings.")}
 

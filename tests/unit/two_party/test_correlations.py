@@ -10,9 +10,10 @@ from tacita import api
 from tacita.errors import FileError
 from tacita.planning.request import PlanRequest
 from tacita.two_party.plan.check import parse_plan
-from tacita.two_party.plan.correlations import KINDS, PRICES, quicker, seconds
-from tacita.two_party.plan.plan import TwoPartyPlan, counted
+from tacita.two_party.plan.correlations import PRICES, quicker, seconds
+from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.program.program import CORRELATIONS
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def plan() -> TwoPartyPlan:
 
 def test_every_kind_has_a_measured_price() -> None:
     assert all(price.seconds > 0.0 and price.bytes > 0.0 for price in PRICES.values())
-    assert set(PRICES) == set(KINDS)
+    assert set(PRICES) == set(CORRELATIONS)
 
 
 def test_long_sessions_and_short_ones_differ() -> None:
@@ -37,7 +38,7 @@ def test_long_sessions_and_short_ones_differ() -> None:
 def test_the_quicker_kind_takes_less_time(speed: float) -> None:
     for count in (1.0, 1e4, 1e6, 1e9):
         best = quicker(count, speed)
-        assert all(seconds(best, count, speed) <= seconds(kind, count, speed) for kind in KINDS)
+        assert all(seconds(best, count, speed) <= seconds(kind, count, speed) for kind in CORRELATIONS)
 
 
 def test_the_plan_names_what_both_sides_use(plan: TwoPartyPlan) -> None:
@@ -50,4 +51,8 @@ def test_the_plan_names_what_both_sides_use(plan: TwoPartyPlan) -> None:
 def test_transfers_grow_with_the_model(plan: TwoPartyPlan) -> None:
     """Those of the last layer's one row stay as they are."""
     longer = dataclasses.replace(plan, tokens=32)
-    assert 1.2 * counted(plan).transfers < counted(longer).transfers < 4 * counted(plan).transfers
+    assert (
+        1.2 * plan.program.cost().transfers
+        < longer.program.cost().transfers
+        < 4 * plan.program.cost().transfers
+    )

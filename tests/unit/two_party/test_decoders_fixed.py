@@ -18,10 +18,9 @@ from tacita.models.registry import forward
 from tacita.planning.request import PlanRequest
 from tacita.texts.generation import Next
 from tacita.two_party.arithmetic.base import Fixed
-from tacita.two_party.arithmetic.count import CountTensors
 from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.plan.check import parse_plan
-from tacita.two_party.plan.plan import TwoPartyPlan, counted
+from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
 
 IDS = [int(i) for i in np.random.default_rng(5).integers(0, 41, 21)]
@@ -97,11 +96,10 @@ def test_a_step_is_counted_with_the_keys_before_it() -> None:
     plan = plan_of(MODELS["two"])
     costs = []
     for rows, past in ((16, 0), (1, 15), (1, 255)):
-        ops = CountTensors(plan.formats, plan.bounds, rows, past)
-        assert plan.run(ops, (rows, plan.hidden)) == (1, 41)
-        costs.append(ops.cost)
+        costs.append(plan.program.cost(rows, past))
+        assert costs[-1].numbers == 41
     assert costs[1].multiplications * 9 < costs[0].multiplications and costs[1].bits < costs[2].bits
-    assert counted(plan).numbers == 41
+    assert plan.program.cost().numbers == 41
 
 
 def test_positions_in_a_hidden_table_are_refused() -> None:

@@ -17,7 +17,6 @@ from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import LINKS
 from tacita.plans.prices.cost import Prices
 from tacita.two_party.plan.plan import TwoPartyPlan
-from tacita.two_party.plan.plan import counted as of_plan
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.protocol.party import Party, pair
 
@@ -55,7 +54,7 @@ def test_bytes_and_transfers_are_those_of_a_run(checkpoint: Callable[[], Checkpo
         two_parties.answers(session, plan, found, text)
         sent, used = (after - start for after, start in zip(counted(session[0]), before, strict=True))
     assert sent == pytest.approx(plan.predicted_bytes(), rel=0.24)
-    assert used == pytest.approx(of_plan(plan).transfers, rel=0.3)
+    assert used == pytest.approx(plan.program.cost().transfers, rel=0.3)
 
 
 def counted(party: Party) -> tuple[int, int]:
@@ -70,7 +69,7 @@ def test_weights_are_counted_once_for_every_row(plan: TwoPartyPlan) -> None:
     """First layer: 4 d^2 + 2 d w for 128 rows; last one: keys and values for all rows, the rest for one."""
     d, w = 128, 512
     layers = 128 * (4 * d * d + 2 * d * w) + (2 * 128 + 2) * d * d + 2 * d * w
-    assert of_plan(plan).multiplications == layers + d * d + 2 * d  # pooler and classifier
+    assert plan.program.cost().multiplications == layers + d * d + 2 * d  # pooler and classifier
 
 
 def test_links_add_their_bytes_and_rounds(plan: TwoPartyPlan) -> None:

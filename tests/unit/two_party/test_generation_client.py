@@ -15,16 +15,15 @@ from test_writing import PROMPT, greedy
 from tiny_decoders import logits
 
 import tacita
-from tacita.blocks.sequence import Past
 from tacita.client.public_cache import PublicCache
 from tacita.errors import GoneError, InputError, PeerError, RefusedError
 from tacita.planning.request import PlanRequest
 from tacita.schemes.two_parties import Address, dialled, listening
 from tacita.texts.embed import tokenize
 from tacita.two_party import sessions
-from tacita.two_party.arithmetic.residues import Share
 from tacita.two_party.client import GenerationClient, TwoPartyClient, padded_slots
 from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.program.run import Past
 from tacita.two_party.protocol import handshake
 from tacita.two_party.protocol.handshake import GenerateRequest
 from tacita.two_party.server import TwoPartyServer
@@ -181,13 +180,13 @@ def test_a_key_serves_once_and_a_text_is_forgotten(tmp_path: Path, monkeypatch: 
 def test_texts_whose_connection_broke_are_bounded_in_bytes_and_by_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    now, rows = [0.0], Share(np.zeros((50, 1), np.uint64), 64, 0)
+    now, rows = [0.0], np.zeros((1, 50, 1), np.uint64)
     monkeypatch.setattr(sessions, "MOST_BYTES", 4000)
     made = sessions.GenerationSessions(None, None, Past(), lambda: now[0])  # type: ignore[arg-type]
 
     def keep(client: str, number: int) -> GenerateRequest:
         key = bytes([number]) * 16
-        made._keep(key, sessions.Text(Past(3, {"node": (rows, rows)}), 2, 4, now[0], client))
+        made._keep(key, sessions.Text(Past(3, (rows, rows)), 2, 4, now[0], client))
         return GenerateRequest(1, 4, held=3, key=key)
 
     bob, *alice = [keep("bob" if number == 1 else "alice", number) for number in range(1, 20)]
@@ -201,7 +200,7 @@ def test_texts_whose_connection_broke_are_bounded_in_bytes_and_by_client(
 
 
 def test_a_prompt_is_padded_where_there_is_room() -> None:
-    plan = plan_of(MODEL)  # 32 tokens
+    plan = plan_of(MODEL).program  # 32 tokens
     assert [padded_slots(plan, count, 8) for count in (1, 16, 17, 25)] == [16, 16, 25, 25]
     with pytest.raises(InputError, match="26 tokens and 8 behind it"):
         padded_slots(plan, 26, 8)
@@ -241,12 +240,12 @@ class Sent:
 )
 def test_wishes_that_do_not_fit_are_refused(wish: GenerateRequest) -> None:
     with pytest.raises(PeerError, match="the client asks for"):
-        handshake.receive_request(Sent(wish.to_bytes()), plan_of(MODEL))
+        handshake.receive_request(Sent(wish.to_bytes()), plan_of(MODEL).program)
 
 
 def test_a_wish_arrives_as_it_was_made() -> None:
     wish = GenerateRequest(1, 4, 0.75, 41, 9, bytes(range(16)))
-    assert handshake.receive_request(Sent(wish.to_bytes()), plan_of(MODEL)) == wish
+    assert handshake.receive_request(Sent(wish.to_bytes()), plan_of(MODEL).program) == wish
     assert np.isclose(wish.temperature, 0.75)
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 from test_decoders_fixed import MODELS, plan_of
 
-from tacita.blocks.weights import Weights
 from tacita.plans.commitment import LINKS
 from tacita.texts.answer import softmax
 from tacita.texts.generation import Choice
-from tacita.two_party.arithmetic.base import CHOICE_FRACTION, Bounds, Formats, choice_ring
+from tacita.two_party.arithmetic.base import CHOICE_FRACTION, choice_ring
 from tacita.two_party.arithmetic.residues import reconstruct
 from tacita.two_party.arithmetic.text_steps import NOISE_SPREAD, keep_likeliest, marks, settled
 from tacita.two_party.plan.writing_cost import Writing, likeliest_bits, likeliest_rounds
@@ -34,11 +33,8 @@ WORDS, K, TEMPERATURE, DRAWS = 12, 5, 0.7, 600
 class Model:
     """What is asked of a plan to choose a token."""
 
-    answer: float
+    bound: float
     vocab: int
-    formats: Formats = field(default_factory=Formats)
-    bounds: Bounds = field(default_factory=lambda: Bounds({}, {}, {}))
-    room: int = 1
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +61,7 @@ def drawn(session: Session, logits: np.ndarray, answer: float, count: int, *chan
 
     def work(party: Party) -> list[int]:
         client, found = party is session[0], []
-        writer = writing.Writer(party.native, model, None if client else Weights({}))
+        writer = writing.Writer(party.native, model, None if client else object())
         for _ in range(count):
             chosen = writer.choose(halves[0 if client else 1], *chance)
             found.append(writer.learn(chosen) if client else writer.tell(chosen))
@@ -180,13 +176,13 @@ def test_what_is_counted_is_what_is_sent(session: Session, count: int, answer: f
 
 
 def test_what_is_said_before_a_prompt_counts_it() -> None:
-    plan = plan_of(MODELS["two"])
+    plan = plan_of(MODELS["two"]).program
     free, some = Writing.of(plan, 16, 0.8), Writing.of(plan, 16, 0.8, 5)
-    wide = choice_ring(plan.answer + 0.8 * NOISE_SPREAD)
-    more = int(likeliest_bits(plan.vocab, plan.choice_ring, wide) / 8)
+    wide = choice_ring(plan.bound + 0.8 * NOISE_SPREAD)
+    more = int(likeliest_bits(plan.vocab, choice_ring(plan.bound), wide) / 8)
     for before, after in zip(free.bytes(), some.bytes(), strict=True):
         assert after - before == pytest.approx(more, abs=1)
-    waits = likeliest_rounds(plan.choice_ring) * LINKS["WAN"].round_trip
+    waits = likeliest_rounds(choice_ring(plan.bound)) * LINKS["WAN"].round_trip
     for before, after in zip(free.seconds(LINKS["WAN"]), some.seconds(LINKS["WAN"]), strict=True):
         assert after - before > waits
     for chance in ((0.0, 5), (0.8, plan.vocab)):

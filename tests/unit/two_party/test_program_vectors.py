@@ -9,8 +9,6 @@ import pytest
 
 from tacita import api
 from tacita.texts.embed import tokenize
-from tacita.two_party.planning import program_of
-from tacita.two_party.program.encoding import decode, encode
 from tacita.two_party.protocol import public_part
 
 vectors = pytest.importorskip("program_vectors")
@@ -23,9 +21,9 @@ def read(name: str) -> Any:
 @pytest.mark.parametrize("name", vectors.CASES)
 def test_a_stored_program_is_the_one_of_its_plan(name: str) -> None:
     vector = read(name)
+    assert vectors.vector_of(name) == vector
     part = public_part.decode(bytes.fromhex(vector["part"]))
-    assert encode(program_of(part.plan)).decode() == vector["program"]
-    program = decode(vector["program"].encode())
+    program = part.plan
     linear = [step for step in program.steps if step.op == "linear"]
     assert [step.parameters["outputs"] for step in linear] == [len(m["bias"]) for m in vector["maps"]]
     assert sum(step.op == "norm" for step in program.steps) == len(vector["norms"])
@@ -33,8 +31,9 @@ def test_a_stored_program_is_the_one_of_its_plan(name: str) -> None:
         assert tokenize(part.front, asked["text"])[0] == asked["ids"]
 
 
-def test_stored_tokens_are_those_of_the_library() -> None:
-    assert read("tokens") == vectors.tokens()
+@pytest.mark.parametrize(("name", "model"), vectors.TOKENIZERS.items())
+def test_stored_tokens_are_those_of_the_library(name: str, model: str) -> None:
+    assert read(name.removesuffix(".json")) == vectors.tokens(model)
 
 
 def test_the_default_model_is_read_without_the_library() -> None:

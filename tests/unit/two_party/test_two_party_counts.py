@@ -1,4 +1,4 @@
-"""What `two_party.arithmetic.count` says of an operation beside what a session sends for it."""
+"""What `two_party.program.cost` says of an operation beside what a session sends for it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from eager import cost, counting
 
 from tacita.blocks.base import Norm, Reach, Relative, Rotary
 from tacita.two_party.arithmetic.base import AttentionBounds, Bounds, Formats, NormBounds
-from tacita.two_party.arithmetic.count import CountTensors
-from tacita.two_party.arithmetic.residues import Share
-from tacita.two_party.plan.correlations import failure_log2
+from tacita.two_party.program.cost import failure_log2
 from tacita.two_party.protocol.party import Party, pair
 
 pytestmark = pytest.mark.native
@@ -74,7 +73,7 @@ CASES = {
 
 
 def x_size(x: Any) -> int:
-    return int((x.values.shape if isinstance(x, Share) else x)[-1])
+    return int(x.shape[-1])
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +103,7 @@ def measured(session: tuple[Party, Party], case: Case) -> tuple[int, int, float]
             client = party is session[0]
             weights = None if client else shared.Weights({})
             ops = shared.SharedTensors(party.native, replace(known, weights=weights))
-            case.step(ops, x[0 if client else 1])
+            ops.share(case.step(ops, ops.enters(x[0 if client else 1])))
 
         shared.both(session, work)
 
@@ -119,22 +118,23 @@ def measured(session: tuple[Party, Party], case: Case) -> tuple[int, int, float]
 def test_an_operation_costs_what_is_counted(session: tuple[Party, Party], name: str) -> None:
     """Bytes to a fifth, transfers to a half; the chance of a failure is an upper bound."""
     case = CASES[name]
-    ops = CountTensors(case.formats, case.bounds, case.shape[-2])
-    assert case.step(ops, case.shape) == case.shape
+    ops, x = counting(case.formats, case.bounds, case.shape)
+    assert case.step(ops, x).shape == case.shape
+    told = cost(ops)
     sent, used, chance = measured(session, case)
-    assert ops.cost.bits / 8 == pytest.approx(sent, rel=0.2)
-    assert ops.cost.transfers == pytest.approx(used, rel=0.5)
-    assert chance <= 2.0 ** failure_log2(ops.cost.responses) <= 40 * chance
+    assert told.bits / 8 == pytest.approx(sent, rel=0.2)
+    assert told.transfers == pytest.approx(used, rel=0.5)
+    assert chance <= 2.0 ** failure_log2(told.responses) <= 40 * chance
 
 
 def test_positions_inside_an_attention_cost_nothing() -> None:
     def bits(*, rotary: bool, relative: bool, reach: Reach) -> float:
-        ops = CountTensors(Formats(), Bounds({NAME: AttentionBounds((-9.0, 9.0), 4.0)}, {}, {}), 64)
-        x = ops.turn(HEADS, Rotary(1e4)) if rotary else HEADS
+        ops, x = counting(Formats(), Bounds({NAME: AttentionBounds((-9.0, 9.0), 4.0)}, {}, {}), HEADS)
+        x = ops.turn(x, Rotary(1e4)) if rotary else x
         scores = ops.scores(x, x, NAME)
         scores = ops.biased(scores, Relative("t", 8, 4), NAME) if relative else scores
         ops.mix(ops.softmax(scores, NAME, reach), x, NAME)
-        return ops.cost.bits
+        return cost(ops).bits
 
     plain = bits(rotary=False, relative=False, reach=(None, None))
     assert bits(rotary=True, relative=True, reach=(8, 8)) == plain

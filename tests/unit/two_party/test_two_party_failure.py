@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eager import cost, counting
 
 from tacita import api
 from tacita.blocks.base import Norm
@@ -16,13 +17,13 @@ from tacita.cli.two_party.connect import expectation
 from tacita.errors import FileError
 from tacita.planning.request import PlanRequest
 from tacita.schemes.two_parties import estimate
-from tacita.two_party.arithmetic.base import Bounds, Formats
-from tacita.two_party.arithmetic.count import CountTensors, Response
-from tacita.two_party.plan import correlations as two_party_failure
+from tacita.two_party.arithmetic.base import Bounds, Formats, NormBounds
 from tacita.two_party.plan.check import check
-from tacita.two_party.plan.correlations import failure_log2, in_words
-from tacita.two_party.plan.plan import TwoPartyPlan, counted
+from tacita.two_party.plan.correlations import in_words
+from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.program import cost as two_party_failure
+from tacita.two_party.program.cost import Response, failure_log2
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -53,7 +54,7 @@ def _of_layers(found: Mapping[str, Any], layers: int) -> dict[str, Any]:
 
 
 def chance(plan: TwoPartyPlan) -> float:
-    return failure_log2(counted(plan).responses)
+    return failure_log2(plan.program.cost().responses)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +70,10 @@ def test_the_chances_that_the_threat_model_states(
 def test_sums_of_many_products_count_for_more(plan: TwoPartyPlan) -> None:
     """A LayerNorm of 512 rows adds 48 ciphertexts of 16 columns into one response."""
     for rows, blocks in ((512, 48), (128, 12)):
-        ops = CountTensors(Formats(), Bounds({}, {}, {}), rows)
-        ops.norm((rows, 768), Norm("n", 768, 1e-12), "n")
-        assert ops.cost.responses[:2] == [Response(2, blocks), Response(2 * blocks, 3)]
+        bounds = Bounds({}, {}, {"n": NormBounds(8.0, (0.05, 9.0), 2.0)})
+        ops, x = counting(Formats(), bounds, (rows, 768))
+        ops.norm(x, Norm("n", 768, 1e-12), "n")
+        assert cost(ops).responses[:2] == [Response(2, blocks), Response(2 * blocks, 3)]
 
 
 def test_a_plan_that_would_often_fail_is_refused(plan: TwoPartyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +93,7 @@ def test_the_bound_of_a_coefficient_is_the_engines() -> None:
 
 def test_estimate_and_serve_say_it(plan: TwoPartyPlan) -> None:
     assert estimate(plan)["failure_log2"] == chance(plan)
-    assert "probability below 2^-46.0 a text" in expectation(plan)
+    assert "probability below 2^-46.0 a text" in expectation(plan.program)
 
 
 def test_a_plan_without_a_response_never_fails_by_chance() -> None:

@@ -67,11 +67,8 @@ def test_shares_keep_a_familys_answer(name: str, tmp_path: Path) -> None:
 
         def work(party: Any) -> Any:
             client = party is session[0]
-            mine = {"mask": mask} if client else {"weights": Weights(model.tensors)}
-            known = shares.Known(plan.formats, plan.bounds, plan.tokens, **mine)
-            ops = shares.SharedTensors(party.native, known)
-            out = plan.run(ops, ops.own(hidden) if client else ops.theirs(hidden.shape))
-            return ops.reveal(out) if client else ops.give(out)
+            mine = {"mask": mask} if client else {"model": model}
+            return shares.run_plan(plan, party, hidden, **mine)
 
         found = shares.both(session, work)[0]
     assert differences(found, reference(model, hidden, mask).trace["answer"], mask) < 0.04

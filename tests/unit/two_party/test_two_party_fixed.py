@@ -34,9 +34,8 @@ from tacita.two_party.arithmetic.base import (
     encode,
     range_bits,
     rescaled,
-    weight_integers,
 )
-from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.arithmetic.fixed import FixedTensors, weight_integers
 from tacita.two_party.arithmetic.residues import Chain, Stage
 from tacita.two_party.arithmetic.rotary import turns
 from tacita.two_party.planning import make_two_party_plan

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacita.two_party.arithmetic.masked import Attended, Exchange, MaskedProduct
-from tacita.two_party.arithmetic.residues import Share, reduced
+from tacita.two_party.arithmetic.masked import Exchange, MaskedProduct
+from tacita.two_party.arithmetic.residues import reduced
 from tacita.two_party.protocol.party import Party, pair
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
@@ -48,14 +48,16 @@ def test_rows_one_at_a_time_are_the_whole_product(ring: int, old: int) -> None:
 
     def work(party: Party, q: np.ndarray, k: np.ndarray, p: np.ndarray, v: np.ndarray) -> Any:
         q, k, p, v = (reduced(x, ring) for x in (q, k, p, v))
-        past = (Share(k[:, :old], ring, 0), Share(v[:, :old], ring, 0))
-        ahead = Attended.prepare(Exchange(party.native), *past, GROUP, rows)
+        exchange, sizes = Exchange(party.native), {"group": GROUP, "rows": rows}
+        turned = np.swapaxes(k[:, :old], -1, -2)
+        first = MaskedProduct.prepare(exchange, turned, ring, **sizes, axis=-1)
+        second = MaskedProduct.prepare(exchange, v[:, :old], ring, **sizes, axis=-2)
         before, found = party.native.bytes_sent, []
         for i in range(rows):
             n = old + i + 1
-            scores = ahead.scores.times(q[:, :, i], np.swapaxes(k[:, n - 1 : n], -1, -2))
-            found.append((scores, ahead.mix.times(p[:, :, i, :n], v[:, n - 1 : n])))
-        assert ahead.scores.left == ahead.mix.left == 0
+            scores = first.times(q[:, :, i], np.swapaxes(k[:, n - 1 : n], -1, -2))
+            found.append((scores, second.times(p[:, :, i, :n], v[:, n - 1 : n])))
+        assert first.left == second.left == 0
         return found, party.native.bytes_sent - before
 
     (client, sent), (server, _) = both(work, queries, keys, weights, values)
@@ -92,10 +94,10 @@ def test_what_is_opened_is_uniform_and_new_for_each_row(ring: int) -> None:
 
     def work(party: Party, q: np.ndarray, k: np.ndarray) -> list[bytes]:
         watched = Watched(party.native)
-        keys = Share(reduced(np.ascontiguousarray(np.swapaxes(k, -1, -2)), ring), ring, 0)
-        ahead = MaskedProduct.prepare(Exchange(watched), keys, 1, 2, -1)
+        keys = reduced(np.ascontiguousarray(np.swapaxes(k, -1, -2)), ring)
+        ahead = MaskedProduct.prepare(Exchange(watched), keys, ring, group=1, rows=2, axis=-1)
         for _ in range(2):
-            ahead.times(reduced(q, ring), keys.values[..., :1])
+            ahead.times(reduced(q, ring), keys[..., :1])
         return watched.sent
 
     zeros = np.zeros((1, 1, size), np.uint64), np.zeros((1, 3, size), np.uint64)

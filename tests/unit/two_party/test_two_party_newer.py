@@ -74,12 +74,8 @@ def test_shares_keep_the_answers(name: str) -> None:
 
         def work(party: Any) -> Any:
             client = party is session[0]
-            mine = {"mask": mask} if client else {"weights": Weights(model.tensors)}
-            ops = shares.SharedTensors(
-                party.native, shares.Known(plan.formats, plan.bounds, plan.tokens, **mine)
-            )
-            out = plan.run(ops, ops.own(hidden) if client else ops.theirs(hidden.shape))
-            return ops.reveal(out) if client else ops.give(out)
+            mine = {"mask": mask} if client else {"model": model}
+            return shares.run_plan(plan, party, hidden, **mine)
 
         by_shares = shares.both(session, work)[0]
     assert by_shares.shape == found.shape

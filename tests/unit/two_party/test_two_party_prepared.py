@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import pytest
 from tacita.blocks.base import Dense
 from tacita.blocks.weights import Weights
 from tacita.two_party.arithmetic.base import Bounds, Formats
-from tacita.two_party.arithmetic.masked import PreparedMaps
 from tacita.two_party.arithmetic.residues import Share, reconstruct, reduced
-from tacita.two_party.arithmetic.shares import Known, SharedTensors
+from tacita.two_party.model import ServerModel
+from tacita.two_party.program.recorder import RecordTensors
+from tacita.two_party.program.run import Past, Prepared, Run
 from tacita.two_party.protocol.party import Party, pair
 
 FORMATS, ROWS = Formats(), 3
@@ -51,44 +53,42 @@ def shared(x: np.ndarray) -> tuple[Share, Share]:
     )
 
 
+def recorded(*each: tuple[Dense, ...]) -> tuple[Any, RecordTensors]:
+    """A program of linear maps of one row alone, and what the server holds for it."""
+    ops = RecordTensors(FORMATS, Bounds({}, {}, {}), 1)
+    x = ops.input((1, 24))
+    results = [ops.linear(x, maps) for maps in each]
+    sizes = lambda rows, past: ops.tape.registers  # noqa: E731
+    return SimpleNamespace(steps=tuple(ops.tape.steps), sizes=sizes, result=results[-1].number), ops
+
+
 def test_rows_one_after_the_other_and_then_at_once(session: Session) -> None:
     """After the third row of the map, products are made as they were without any prepared."""
     x = RNG.normal(size=(ROWS + 1, 1, 24))
     inputs = [shared(row) for row in x]
+    program, ops = recorded((MAP, OTHER))
 
     def work(party: Party) -> Any:
-        client = party is session[0]
-        weights = None if client else WEIGHTS
-        prepared = PreparedMaps(party.native, FORMATS, weights)
-        prepared.prepare([(MAP,), (MAP, OTHER)], ROWS)
-        known = Known(FORMATS, Bounds({}, {}, {}), 1, weights, np.ones(1) if client else None)
-        ops = SharedTensors(party.native, known, prepared=prepared)
+        client, prepared = party is session[0], Prepared()
+        model = None if client else ServerModel(FORMATS, WEIGHTS, ops.held)
+        assert prepared.left == 0
+        prepared.prepare(party.native, program, model, Past(), ROWS)
+        run = Run(party.native, program, model=model, prepared=prepared)
         found, sent, left = [], [], []
         for pair_of in inputs:
             before = party.native.bytes_sent
-            found.append(ops.linear(pair_of[0 if client else 1], (MAP, OTHER)))
+            found.append(run.answer(pair_of[0 if client else 1].values))
             sent.append(party.native.bytes_sent - before)
             left.append(prepared.left)
         return found, sent, left
 
     ours, theirs = both(session, work)
+    form = ops.held[0][1]
     for row, mine, other in zip(x, ours[0], theirs[0], strict=True):
         expected = np.concatenate(
             [row @ WEIGHTS.stacked((d,))[0].T + WEIGHTS.stacked_bias((d,)) for d in (MAP, OTHER)], 1
         )
-        assert np.abs(reconstruct(mine, other.values) - expected).max() < 1e-3
+        assert np.abs(reconstruct(Share(mine, form.ring, form.fraction), other) - expected).max() < 1e-3
     assert max(ours[1][:ROWS]) < 24 * 8 + 64 and max(theirs[1][:ROWS]) == 0
     assert min(ours[1][ROWS], theirs[1][ROWS]) > 10_000
     assert ours[2] == theirs[2] == [2, 1, 0, 0]
-
-
-def test_what_is_not_prepared_is_told_apart(session: Session) -> None:
-    def work(party: Party) -> Any:
-        prepared = PreparedMaps(party.native, FORMATS, None if party is session[0] else WEIGHTS)
-        none = prepared.left
-        prepared.prepare([(MAP,)], 1)
-        x = np.zeros((2, 24), np.uint64)
-        return none, prepared.product(x, (MAP,)), prepared.product(x[:1], (OTHER,)), prepared.left
-
-    for found in both(session, work):
-        assert found == (0, None, None, 1)

@@ -1,36 +1,30 @@
-"""The client's walk as a program: the same answers as the client that holds the model's definition, and
-damaged programs are refused."""
+"""The program of a plan: its bytes, what a client accepts of it, and that it fits any number of rows."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from test_decoders_fixed import MODELS
+from test_decoders_fixed import plan_of as plan_of_decoder
 
 from tacita import api
-from tacita.blocks.weights import Weights
-from tacita.errors import FileError, PlanError
+from tacita.blocks import sequence
+from tacita.errors import FileError
 from tacita.planning.request import PlanRequest
-from tacita.texts.embed import embed
-from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.plan.plan import TwoPartyPlan
-from tacita.two_party.planning import make_two_party_plan, program_of
-from tacita.two_party.program.encoding import MAX_BYTES, decode, encode
-from tacita.two_party.program.steps import OPERATIONS, Program
+from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.program import sizes
+from tacita.two_party.program.program import MAX_BYTES, Program, decode, encode
+from tacita.two_party.program.recorder import RecordTensors
+from tacita.two_party.program.run import RUN, visible
+from tacita.two_party.program.steps import OPERATIONS
 
-families = pytest.importorskip("test_families")
-both_ways = pytest.importorskip("test_two_party_families")
-shares = pytest.importorskip("test_two_party_shares")
-runner = pytest.importorskip("program_runner")
-
-TEXT = "a film of quiet beauty"
-ROTARY = ("modernbert", "nanoguard")  # families whose rows are turned by their positions
+DECODER = plan_of_decoder(MODELS["two"]).program
 
 
 @pytest.fixture(scope="module")
@@ -40,120 +34,139 @@ def plan() -> TwoPartyPlan:
 
 
 def test_a_program_is_small_and_has_one_spelling(plan: TwoPartyPlan) -> None:
-    program = program_of(plan)
-    data = encode(program)
-    assert decode(data) == program
-    assert program.plan == plan.hash
+    data = encode(plan.program)
+    assert decode(data) == plan.program
+    assert plan.program.hash == plan.hash
     assert len(data) < 100_000
-    assert (program.tokens, program.hidden, program.shape) == (16, plan.hidden, (1, len(plan.labels)))
+    assert plan.program.sizes(16)[plan.program.result].shape == (1, len(plan.labels))
 
 
-def test_its_nodes_are_those_of_the_walk(plan: TwoPartyPlan) -> None:
-    from tacita.two_party.plan.plan import counted
-
-    entered = [step.parameters["name"] for step in program_of(plan).steps if step.op == "enter"]
-    assert entered == counted(plan).nodes
+def test_every_operation_has_a_rule_and_is_run() -> None:
+    assert set(RUN) == set(OPERATIONS) == set(sizes.RULES)
 
 
-@pytest.mark.native
-def test_the_default_model_answers_alike(plan: TwoPartyPlan) -> None:
-    checkpoint = api.load()
-    server = shares.TwoPartyServer(plan, checkpoint)
-    program = decode(encode(program_of(plan)))
-    with shares.pair(timeout=180.0) as (ours, theirs), ThreadPoolExecutor(1) as pool:
-        serving = pool.submit(server.session, theirs)
-        client = TwoPartyClient(ours, NoCache())
-        usual = client.classify(TEXT)
-        from tacita.two_party.protocol import handshake
-
-        handshake.ask(ours)
-        hidden, mask = embed(client.part.front, TEXT, plan.tokens)
-        found = runner.run_program(program, ours.native, hidden, mask)
-        client.end()
-        assert serving.result(timeout=180.0).texts == 2
-    assert np.abs(found[0] - usual.logits).max() <= 2 * plan.step
+@pytest.mark.parametrize("name", MODELS)
+def test_the_steps_of_a_decoder_fit_every_number_of_rows(name: str) -> None:
+    """They are recorded without a past, and say nothing of rows; what is inferred is what another walk of so
+    many rows records."""
+    plan = plan_of_decoder(MODELS[name])
+    for rows in (1, 7, 32):
+        ops = RecordTensors(plan.formats, plan.bounds, plan.room, writes=True)
+        plan.run(ops, ops.input((rows, plan.hidden)))
+        assert tuple(ops.tape.steps) == plan.program.steps
+        found = plan.program.sizes(rows)
+        assert [(v.shape, v.ring) for v in found] == [(r.shape, r.ring) for r in ops.tape.registers]
+    behind = plan.program.sizes(1, 9)
+    stored = [behind[step.outputs[0]].shape for step in plan.program.steps if step.op == "append"]
+    heads = [attention.key_heads for attention in sequence_attentions(plan)]
+    assert stored == [(count, 10, plan.hidden // plan.config.heads) for count in heads for _ in "kv"]
 
 
-class NoCache:
-    def get(self, digest: bytes) -> bytes | None:
-        return None
+def sequence_attentions(plan: TwoPartyPlan) -> list[Any]:
+    from tacita.models.registry import attentions
 
-    def put(self, digest: bytes, data: bytes) -> None:
-        return None
+    return list(attentions(plan.config).values())
 
 
-@pytest.mark.native
-@pytest.mark.parametrize("name", families.CASES)
-def test_every_family_has_a_program_or_says_why_not(name: str, tmp_path: Path) -> None:
-    model, plan, hidden, mask = both_ways.prepared(name, tmp_path)
-    try:
-        program = program_of(plan)
-    except PlanError as error:
-        assert "rotary" in str(error) and name.startswith(ROTARY)
-        return
-    assert not name.startswith(ROTARY)
-    with shares.pair(timeout=180.0) as session:
-        shares.both(session, lambda party: party.set_up())
-
-        def work(party: Any) -> Any:
-            if party is session[0]:
-                return runner.run_program(program, party.native, hidden, mask)
-            known = shares.Known(plan.formats, plan.bounds, plan.tokens, weights=Weights(model.tensors))
-            ops = shares.SharedTensors(party.native, known)
-            return ops.give(plan.run(ops, ops.theirs(hidden.shape)))
-
-        found = shares.both(session, work)[0]
-    raw = both_ways.reference(model, hidden, mask).trace["answer"]
-    assert both_ways.differences(found, raw, mask) < 0.04
+@pytest.mark.parametrize("reach", [(None, None), (None, 0), (2, 0), (1, 2), (0, None)])
+@pytest.mark.parametrize("queries", [1, 3, 6])
+def test_who_sees_whom_is_what_blocks_say(reach: tuple[int | None, int | None], queries: int) -> None:
+    for mask in (
+        np.ones(6),
+        np.array([0.0, 0.0, 1.0, 1.0, 1.0, 1.0]),
+        np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]),
+    ):
+        wanted = sequence.visible(mask, (queries, 6), reach)
+        assert np.array_equal(np.asarray(visible(mask, (queries, 6), *reach), float), wanted)
 
 
-def changed(change: Callable[[dict[str, Any]], None], plan: TwoPartyPlan) -> bytes:
-    data = json.loads(encode(program_of(plan)))
+def changed(change: Callable[[dict[str, Any]], Any], program: Program) -> bytes:
+    data = json.loads(encode(program))
     change(data)
     return json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda d: d.update(version=2),
-        lambda d: d.update(tokens="16"),
-        lambda d: d["entered"].update(more=1),
-        lambda d: d["steps"][1].update({"in": [10**9]}),
-        lambda d: d["steps"][1].update({"in": [True]}),
-        lambda d: d["steps"].pop(2),
+def first(data: dict[str, Any], op: str) -> dict[str, Any]:
+    """The parameters of the first such step."""
+    return next(step["do"][op] for step in data["steps"] if op in step["do"])
+
+
+DAMAGES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "another version": (lambda d: d.update(version=1), "another version"),
+    "a size of another type": (lambda d: d.update(tokens="16"), "damaged"),
+    "a field too many": (lambda d: d["entered"].update(more=1), "damaged"),
+    "a register that is not written": (lambda d: d["steps"][1].update({"in": [10**9]}), "registers"),
+    "a register that is no number": (lambda d: d["steps"][1].update({"in": [False]}), "registers or numbers"),
+    "a step too few": (lambda d: d["steps"].pop(2), "registers"),
+    "another operation": (
         lambda d: d["steps"].append({"do": {"send": {}}, "in": [0], "out": []}),
+        "operation",
+    ),
+    "a name that is none": (
         lambda d: d["steps"].append({"do": {"enter": {"name": 3}}, "in": [], "out": []}),
-        lambda d: d["steps"].append({"do": {"enter": {"name": "x", "ring": 3}}, "in": [], "out": []}),
-        lambda d: d["steps"].append({"do": {}, "in": [], "out": []}),
-        lambda d: d.update(answer=10**6),
-        lambda d: d.pop("steps"),
-    ],
-)
-def test_damaged_programs_are_refused(change: Callable[[dict[str, Any]], None], plan: TwoPartyPlan) -> None:
-    assert decode(changed(lambda d: None, plan))
-    with pytest.raises(FileError, match="program"):
-        decode(changed(change, plan))
+        "registers or numbers",
+    ),
+    "a step of nothing": (lambda d: d["steps"].append({"do": {}, "in": [], "out": []}), "damaged"),
+    "an answer that is not written": (lambda d: d.update(result=10**6), "registers"),
+    "no steps": (lambda d: d.pop("steps"), "damaged"),
+    "another ring": (lambda d: first(d, "linear").update(ring=63), "linear that does not fit"),
+    "a result too wide": (lambda d: first(d, "linear").update(outputs=1 << 21), "linear that does not fit"),
+    "a result of nothing": (lambda d: first(d, "linear").update(outputs=0), "linear that does not fit"),
+    "a shape that another has": (lambda d: first(d, "linear").update(outputs=1), "does not fit"),
+    "heads that do not divide": (lambda d: first(d, "heads").update(count=7), "heads that does not fit"),
+    "columns that are not there": (
+        lambda d: first(d, "columns").update(widths=[1, 1]),
+        "columns that does not",
+    ),
+    "a norm of infinity": (lambda d: first(d, "norm").update(bound=1e300), "norm that does not fit"),
+    "a gap beyond words": (lambda d: first(d, "hide").update(gap=1 << 70), "hide that does not fit"),
+    "a ring of no bits": (lambda d: first(d, "softmax").update(power=0), "softmax that does not fit"),
+    "too many layers": (lambda d: d.update(layers=10**6), "layers 1000000"),
+    "a name for a terminal": (lambda d: d["reading"].update(name="\x1b[2J"), "name is out of range"),
+    "an answer of another ring": (lambda d: d["answered"].update(ring=31), "answer is out of range"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_programs_are_refused(damage: str, plan: TwoPartyPlan) -> None:
+    change, why = DAMAGES[damage]
+    assert decode(changed(lambda d: None, plan.program))
+    with pytest.raises(FileError, match=f"program.*{why}"):
+        decode(changed(change, plan.program))
+
+
+WRITTEN: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "a store too far": (lambda d: first(d, "append").update(store=1), "append that does not fit"),
+    "rows of no store": (lambda d: first(d, "product").update(store=99), "product that does not fit"),
+    "a base of nothing": (lambda d: first(d, "turn").update(base=0.0), "turn that does not fit"),
+    "angles too fine": (lambda d: first(d, "turn").update(bits=40), "turn that does not fit"),
+    "an end that is no token": (lambda d: d.update(ends=[41]), "ends is out of range"),
+    "a beginning that is none": (lambda d: d.update(begin=[-1]), "beginning is out of range"),
+    "logits of other words": (lambda d: d["front"].update(vocab=40), "answer is out of range"),
+}
+
+
+@pytest.mark.parametrize("damage", WRITTEN)
+def test_damaged_programs_of_decoders_are_refused(damage: str) -> None:
+    change, why = WRITTEN[damage]
+    assert decode(changed(lambda d: None, DECODER)) == DECODER
+    with pytest.raises(FileError, match=f"program.*{why}"):
+        decode(changed(change, DECODER))
+
+
+def test_what_registers_hold_is_capped(plan: TwoPartyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "MOST_HELD", 10_000)
+    with pytest.raises(FileError, match="more than 10000 numbers"):
+        plan.program.check()
 
 
 def test_other_bytes_are_refused(plan: TwoPartyPlan) -> None:
-    data = encode(program_of(plan))
+    data = encode(plan.program)
     for damaged in (data[:-1], data + b" ", b"[]", b"{" * 10_000, b" " * (MAX_BYTES + 1)):
         with pytest.raises(FileError, match="program"):
             decode(damaged)
 
 
-def test_what_has_no_steps_is_refused(plan: TwoPartyPlan) -> None:
-    hidden = make_two_party_plan(api.load(), PlanRequest(tokens=16, embeddings="hidden"))
-    with pytest.raises(PlanError, match="hidden embedding"):
-        program_of(hidden)
-
-
-def test_the_runner_knows_every_operation() -> None:
-    assert set(runner.RUN) | {"enter"} == set(OPERATIONS)
-
-
 def test_a_step_out_of_order_is_refused(plan: TwoPartyPlan) -> None:
-    program: Program = program_of(plan)
     with pytest.raises(FileError, match="registers"):
-        replace(program, steps=program.steps[::-1]).check()
+        replace(plan.program, steps=plan.program.steps[::-1]).check()

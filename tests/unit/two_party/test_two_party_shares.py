@@ -11,6 +11,7 @@ from typing import Any
 import bert_by_hand
 import numpy as np
 import pytest
+from eager import Known, SharedTensors, run_plan
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
@@ -25,9 +26,9 @@ from tacita.two_party.arithmetic.base import BUMPED, AttentionBounds, Bounds, Fo
 from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.arithmetic.residues import Share, reconstruct, reduced
 from tacita.two_party.client import TwoPartyClient
-from tacita.two_party.plan.correlations import failure_log2
-from tacita.two_party.plan.plan import TwoPartyPlan, counted
+from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.program.cost import failure_log2
 from tacita.two_party.protocol.party import Party, pair
 from tacita.two_party.server import TwoPartyServer
 
@@ -35,8 +36,6 @@ native = pytest.importorskip("tacita._native", reason="the native engine is not 
 pytestmark = pytest.mark.native
 if not hasattr(getattr(native, "TwoParty", None), "softmax_parts"):
     pytest.skip("the native engine was built without the two-party mode", allow_module_level=True)
-
-from tacita.two_party.arithmetic.shares import Known, SharedTensors  # noqa: E402
 
 FORMATS = Formats()
 TOKENS, REAL = 8, 5
@@ -80,7 +79,7 @@ NOTHING = Known(FORMATS, bounds(), TOKENS)
 
 def run(
     session: Session,
-    step: Callable[[SharedTensors, list[Share]], Share],
+    step: Callable[[SharedTensors, list[Any]], Any],
     *inputs: tuple[Share, Share],
     known: Known = NOTHING,
 ) -> np.ndarray:
@@ -90,7 +89,7 @@ def run(
     def work(party: Party) -> Share:
         client = party is session[0]
         ops = SharedTensors(party.native, replace(known, weights=None, mask=MASK) if client else known)
-        return step(ops, [given[0 if client else 1] for given in inputs])
+        return ops.share(step(ops, [ops.enters(given[0 if client else 1]) for given in inputs]))
 
     ours, theirs = both(session, work)
     assert (ours.ring, ours.fraction) == (theirs.ring, theirs.fraction)
@@ -279,17 +278,12 @@ def answers(
 
     def work(party: Party) -> Any:
         client = party is session[0]
-        known = Known(plan.formats, plan.bounds, plan.tokens)
-        mine = replace(known, mask=mask) if client else replace(known, weights=Weights(checkpoint.tensors))
-        ops = SharedTensors(party.native, mine)
-        given = ops.own(hidden) if client else ops.theirs(hidden.shape)
-        out = plan.run(ops, given)
-        return ops.reveal(out)[0] if client else ops.give(out)
+        return run_plan(plan, party, hidden, **({"mask": mask} if client else {"model": checkpoint}))
 
     ops = FixedTensors(plan.formats, plan.bounds, Weights(checkpoint.tensors), mask)
     expected = plan.run(ops, ops.input(hidden)).floats[0]
     assert not ops.overflows
-    return both(session, work)[0], expected, reference(checkpoint, hidden, mask).logits
+    return both(session, work)[0][0], expected, reference(checkpoint, hidden, mask).logits
 
 
 def test_an_opened_mean_is_the_mean_and_takes_more_bytes(session: Session) -> None:
@@ -331,9 +325,9 @@ def test_the_default_model(session: Session) -> None:
     chance = 2.0 ** session[0].native.failure_log2 - chance
     assert chance == pytest.approx(2.0 ** session[1].native.failure_log2 - other)
     assert (
-        2.0 ** (failure_log2(counted(plan).responses) - 4)
+        2.0 ** (failure_log2(plan.program.cost().responses) - 4)
         < chance
-        <= 2.0 ** failure_log2(counted(plan).responses)
+        <= 2.0 ** failure_log2(plan.program.cost().responses)
     )
     assert np.abs(by_shares - by_fixed).max() < 0.005
     assert np.abs(by_shares - by_float).max() < 0.01

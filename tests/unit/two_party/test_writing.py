@@ -12,6 +12,9 @@ from tiny_decoders import hidden_of, logits
 
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import pad_hidden
+from tacita.two_party.arithmetic.residues import from_floats
+from tacita.two_party.model import ServerModel
+from tacita.two_party.program.run import zeros
 from tacita.two_party.protocol.party import Party, pair
 from tacita.two_party.writing import Writer
 
@@ -24,11 +27,12 @@ def written(model: Any, count: int, padding: int) -> tuple[list[int], list[Any]]
 
     def client(party: Party) -> Any:
         party.set_up()
-        writer, costs = Writer(party.native, plan), []
+        writer, costs, entered = Writer(party.native, plan.program), [], plan.program.entered
         given, mask = pad_hidden(hidden_of(model, PROMPT), len(PROMPT) + padding, left=True)
         ids = list(PROMPT)
         for _ in range(count):
-            found = writer.read(lambda ops, given=given: ops.own(given), len(given), mask)
+            share = from_floats(given, entered.fraction, entered.ring).values
+            found = writer.read(lambda share=share: share, len(given), mask)
             ids.append(writer.learn(writer.choose(found)))
             given, mask = hidden_of(model, ids)[-1:], np.append(mask, 1.0)
             costs.append((party.native.bytes_sent, party.native.bytes_received, party.native.rounds))
@@ -36,9 +40,10 @@ def written(model: Any, count: int, padding: int) -> tuple[list[int], list[Any]]
 
     def server(party: Party) -> None:
         party.set_up()
-        writer, rows = Writer(party.native, plan, Weights(model.tensors)), len(PROMPT) + padding
+        own = ServerModel(plan.formats, Weights(model.tensors), plan.recorded.held)
+        writer, rows = Writer(party.native, plan.program, own), len(PROMPT) + padding
         for _ in range(count):
-            found = writer.read(lambda ops, rows=rows: ops.theirs((rows, plan.hidden)), rows)
+            found = writer.read(lambda rows=rows: zeros(plan.program, rows), rows)
             writer.tell(writer.choose(found))
             rows = 1
 

@@ -61,7 +61,7 @@ class FilesClient {
     const engine = new URL(ENGINE, location.href).href;
     const order = { kind: "open", engine, parts: found, sent: this.sentPieces, insecure } as const;
     await this.thread.order(order, found);
-    this.tell({ kind: "ready", name: model, tokens: offer.tokens, labels: [] });
+    this.tell({ kind: "ready", name: model, tokens: offer.tokens, labels: [], writes: false });
   }
 
   async ask(text: string): Promise<void> {

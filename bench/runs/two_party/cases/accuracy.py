@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bench.runs.two_party.cases.case import Array, Floats, Options, Prepared, Report
-from bench.runs.two_party.cases.models import DefaultModel, Walk, agreed
+from bench.runs.two_party.cases.models import DefaultModel, Walk
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.reference import reference
@@ -57,9 +57,8 @@ class Accuracy(DefaultModel):
 
     def _walk(self, party: Any, model: Checkpoint, tokens: int) -> Walk:
         plan = make_two_party_plan(model, PlanRequest(tokens=tokens))
-        return Walk(
-            party, agreed(plan, model, client=party.is_client), model.config.hidden, lambda stage, done: None
-        )
+        weights = None if party.is_client else Weights(model.tensors)
+        return Walk(party, plan, weights, lambda stage, done: None)
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
         model = load(DEFAULT_MODEL)

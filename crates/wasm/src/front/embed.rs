@@ -32,17 +32,40 @@ pub struct Entered {
 /// # Errors
 /// As [`embedded`].
 pub fn entered(text: &str, tokenizer: &Tokenizer, part: &PublicPart, program: &Program) -> Result<Entered> {
-    let Some(front) = program.front.as_ref() else {
-        return damaged("program", "an input that is no text");
-    };
-    let Embedded { states, mask } = embedded(text, tokenizer, part, front, program.tokens)?;
+    let Embedded { states, mask } = embedded(text, tokenizer, part, &program.front, program.tokens)?;
+    let share = share_of(&states, program)?;
+    Ok(Entered { share, mask })
+}
+
+/// Rows as a share that holds all of them.
+///
+/// # Errors
+/// For rows of another width.
+pub fn share_of(states: &[Vec<f64>], program: &Program) -> Result<Tensor> {
     let values = states.iter().flatten().map(|&x| whole(x, program.entered));
-    let share = Tensor::new(
-        vec![program.tokens, program.hidden],
+    Tensor::new(
+        vec![states.len(), program.hidden],
         ring(program.entered.ring)?,
         values.collect(),
-    )?;
-    Ok(Entered { share, mask })
+    )
+}
+
+/// The rows of tokens, of which the first stands at the position `first`.
+///
+/// # Errors
+/// [`ClientError::Damaged`] where a table has no such row.
+pub fn prompted(
+    tables: &impl Tables,
+    front: &FrontConfig,
+    ids: &[u32],
+    first: usize,
+) -> Result<Vec<Vec<f64>>> {
+    let row = |(at, &id): (usize, &u32)| row_of(tables, front, first + at, id as usize);
+    let rows = ids.iter().enumerate().map(row).collect::<Option<Vec<_>>>();
+    match rows.filter(|rows| rows.iter().flatten().all(|x| x.is_finite())) {
+        Some(rows) => Ok(rows),
+        None => damaged("public part of the model", "a token without an embedding"),
+    }
 }
 
 /// A text as rows of so many tokens.
@@ -59,7 +82,7 @@ pub fn embedded(
     if front.backwards {
         return damaged("program", "an input that is no text");
     }
-    let ids = tokenizer.encode(text)?;
+    let ids = tokenizer.encode(text, true)?;
     let most = tokens.min(front.positions);
     if ids.len() > most {
         let said = format!(
@@ -68,14 +91,7 @@ pub fn embedded(
         );
         return Err(ClientError::Text(said));
     }
-    let rows = ids
-        .iter()
-        .enumerate()
-        .map(|(at, &id)| row_of(tables, front, at, id as usize));
-    let rows = rows.collect::<Option<Vec<_>>>();
-    let Some(rows) = rows.filter(|rows| rows.iter().flatten().all(|x| x.is_finite())) else {
-        return damaged("public part of the model", "a token without an embedding");
-    };
+    let rows = prompted(tables, front, &ids, 0)?;
     let padding = tokens - rows.len();
     let first = if front.last_token { padding } else { 0 };
     let real = first..first + rows.len();

@@ -1,7 +1,8 @@
 //! Text to the model's input: tokens, rows of the published tables, their norm, fixed point.
+mod bytes;
 mod embed;
 mod normalize;
 mod tokenizer;
 
-pub use embed::{embedded, entered, Embedded, Entered, Tables};
+pub use embed::{embedded, entered, prompted, share_of, Embedded, Entered, Tables};
 pub use tokenizer::Tokenizer;

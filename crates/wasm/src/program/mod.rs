@@ -1,6 +1,9 @@
 //! The program: the client's walk of a plan, as `tacita.two_party.program` writes it.
+mod sizes;
 mod steps;
 
+pub(crate) use sizes::last_reads;
+pub use sizes::{sizes, Value};
 pub use steps::{Bump, Do, Step};
 
 use crate::error::{damaged, Result};
@@ -9,8 +12,9 @@ use serde::Deserialize;
 /// Bytes that a program may have.
 pub const MAX_BYTES: usize = 8 << 20;
 const FORMAT: &str = "tacita-two-party-program";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const WHAT: &str = "program";
+const WRITES: &str = "next";
 const MOST_TOKENS: usize = 1 << 12;
 const MOST_WIDTH: usize = 1 << 16;
 
@@ -72,7 +76,7 @@ pub struct Program {
     version: u32,
     /// Hash of the plan that it follows, in hexadecimal digits.
     pub plan: String,
-    /// Rows of the input.
+    /// Rows of the input; of a text that is written at most.
     pub tokens: usize,
     /// Columns of the input.
     pub hidden: usize,
@@ -81,21 +85,29 @@ pub struct Program {
     /// In their order.
     pub steps: Vec<Step>,
     /// The register of the answer.
-    pub answer: usize,
+    pub result: usize,
     /// Of the answer.
     pub answered: Format,
-    /// Of the answer.
-    pub shape: Vec<usize>,
     /// Kind of the correlated transfers: "ferret" or "softspoken".
     pub correlations: String,
-    /// `None` for images.
-    pub front: Option<FrontConfig>,
+    /// Of the model.
+    pub layers: usize,
+    /// Whether rows are looked up in an encrypted table, which a page cannot.
+    pub hides: bool,
+    /// Tokens that stand before every text that is written.
+    pub begin: Vec<u32>,
+    /// Tokens that end a text.
+    pub ends: Vec<u32>,
+    /// How a text becomes the input.
+    pub front: FrontConfig,
+    /// How an image does, which a page leaves to others.
+    pub image: Option<serde_json::Value>,
     /// What the numbers mean.
     pub reading: Reading,
 }
 
 impl Program {
-    /// From the server's bytes. What a step says of shapes and rings is checked when it runs.
+    /// From the server's bytes. Every step fits what it reads, in the longest run and in the shortest.
     ///
     /// # Errors
     /// [`crate::ClientError::Damaged`].
@@ -107,10 +119,25 @@ impl Program {
             Ok(program) => program,
             Err(e) => return damaged(WHAT, format!("line {} column {}", e.line(), e.column())),
         };
-        match program.problem() {
-            None => Ok(program),
-            Some(problem) => damaged(WHAT, problem),
+        if let Some(problem) = program.problem() {
+            return damaged(WHAT, problem);
         }
+        let begun = program.begin.len();
+        sizes(&program, program.tokens, begun)?;
+        if program.writes() {
+            sizes(&program, 1, program.room() - 1)?;
+        }
+        Ok(program)
+    }
+
+    /// Whether the model writes texts.
+    pub fn writes(&self) -> bool {
+        self.reading.task == WRITES
+    }
+
+    /// Tokens that a text may have, those of a public beginning included.
+    pub fn room(&self) -> usize {
+        self.tokens + self.begin.len()
     }
 
     fn problem(&self) -> Option<&'static str> {
@@ -120,6 +147,13 @@ impl Program {
                 "another version",
             ),
             ([self.entered, self.answered].iter().all(|f| fits(*f)), "formats"),
+            (self.begin.is_empty() || self.writes(), "beginning"),
+            (
+                self.begin.len() <= MOST_TOKENS && self.ends.len() <= MOST_TOKENS,
+                "beginning",
+            ),
+            (self.image.is_none(), "a model of images"),
+            (!self.hides, "a hidden embedding"),
             (self.reading.decimals <= 9 && self.reading.parts == 1, "decimals"),
             (
                 self.reading.bound.is_finite() && self.reading.bound > 0.0,

@@ -64,9 +64,17 @@ pub enum Do {
         count: usize,
     },
     Merge {},
-    Transpose {},
-    Reshape {
-        shape: Vec<usize>,
+    Group {
+        heads: usize,
+    },
+    Turn {
+        bits: u32,
+        ring: u32,
+        base: f64,
+    },
+    Append {
+        store: usize,
+        ring: u32,
     },
     Hide {
         gap: i64,
@@ -76,8 +84,10 @@ pub enum Do {
         on: Option<usize>,
     },
     Average {
-        tokens: usize,
         fraction: u32,
+        ring: u32,
+    },
+    Bias {
         ring: u32,
     },
     Extend {
@@ -85,19 +95,15 @@ pub enum Do {
         to: u32,
     },
     Linear {
-        rows: usize,
-        inputs: usize,
         outputs: usize,
         ring: u32,
         opened: bool,
     },
     Product {
-        heads: usize,
-        rows: usize,
-        inner: usize,
-        columns: usize,
         ring: u32,
         opened: bool,
+        transposed: bool,
+        store: Option<usize>,
     },
     Times {
         held: u32,

@@ -1,5 +1,6 @@
 //! Steps that need no message.
 use super::checks::{fixed, held};
+use super::rotary::turned_from;
 use super::Walk;
 use crate::error::Result;
 use crate::program::Do;
@@ -20,8 +21,9 @@ impl<M> Walk<'_, M> {
             Do::Rows { count } => x.rows(*count)?,
             Do::Heads { count } => x.heads(*count)?,
             Do::Merge {} => x.merged()?,
-            Do::Transpose {} => x.transposed()?,
-            Do::Reshape { shape } => x.reshaped(shape.clone())?,
+            Do::Group { heads } => x.grouped(*heads)?,
+            Do::Bias { .. } => x.clone(), // the client's share stays as it is
+            Do::Turn { bits, base, .. } => self.turned(x, *base, *bits)?,
             Do::Hide { .. } => self.hidden(what, x)?,
             _ => return Ok(None),
         }))
@@ -53,19 +55,21 @@ impl<M> Walk<'_, M> {
         if !self.party.is_client() {
             return Ok(x.clone());
         }
-        if self.mask.len() != keys || on == Some(0) {
+        if self.mask.len() != keys || queries > keys {
             return misfit(format!("a mask of {} tokens for {keys} keys", self.mask.len()));
         }
-        let reach = |query: usize, key: usize| {
-            back.is_none_or(|back| key.saturating_add(back) >= query)
-                && on.is_none_or(|on| key <= query.saturating_add(on))
+        // where nothing ahead is seen the queries are those of the last rows, and each sees itself
+        let first = if on == Some(0) { keys - queries } else { 0 };
+        let sees = |query: usize, key: usize| {
+            let near = back.is_none_or(|back| key.saturating_add(back) >= query)
+                && on.is_none_or(|on| key <= query.saturating_add(on));
+            self.mask[key] && near || on == Some(0) && key == query
         };
         let less = form.ring.from_signed(gap << fraction);
         let place = |at: usize| ((at / keys) % queries, at % keys);
         let values = x.values().iter().enumerate().map(|(at, &v)| {
             let (query, key) = place(at);
-            let seen = self.mask[key] && reach(query, key);
-            if seen {
+            if sees(first + query, key) {
                 v
             } else {
                 v.wrapping_sub(less)
@@ -74,8 +78,32 @@ impl<M> Walk<'_, M> {
         Tensor::new(x.shape().to_vec(), form.ring, values.collect())
     }
 
+    /// Rows turned by their positions.
+    fn turned(&self, x: &Tensor, base: f64, bits: u32) -> Result<Tensor> {
+        let &[_, rows, size] = x.shape() else {
+            return misfit("rows that are not turned by heads");
+        };
+        let [cos, sin] = turned_from(base, self.past.rows, rows, size, bits);
+        let half = size / 2;
+        let value = |at: usize| {
+            let (line, column) = (at / size, at % size);
+            let table = line % rows * half + column % half;
+            let (own, other) = (x.values()[at], x.values()[line * size + (column + half) % size]);
+            let (own, other) = (
+                own.wrapping_mul(cos[table] as u64),
+                other.wrapping_mul(sin[table] as u64),
+            );
+            match column < half {
+                true => own.wrapping_sub(other),
+                false => own.wrapping_add(other),
+            }
+        };
+        let values = (0..x.values().len()).map(value).collect();
+        Tensor::new(x.shape().to_vec(), x.ring(), values)
+    }
+
     /// 1/n for each of the n real tokens, at the client.
-    pub(super) fn average(&self, tokens: usize, fraction: u32, bits: u32) -> Result<Tensor> {
+    pub(super) fn average(&self, fraction: u32, bits: u32) -> Result<Tensor> {
         let form = fixed(bits, fraction)?;
         let real = self.mask.iter().filter(|&&real| real).count().max(1);
         let each = form.encode(1.0 / real as f64);
@@ -85,9 +113,9 @@ impl<M> Walk<'_, M> {
                 .iter()
                 .map(|&real| if real { each } else { 0 })
                 .collect(),
-            false => vec![0; tokens.min(1 << 16)],
+            false => vec![0; self.all_rows],
         };
-        Tensor::new(vec![1, 1, tokens], form.ring, values)
+        Tensor::new(vec![1, 1, self.all_rows], form.ring, values)
     }
 }
 

@@ -64,17 +64,15 @@ impl<M: Model> Walk<'_, M> {
                     nonlinear::silu(party, held(x, bump.ring)?, from, to, form, few_bits(bump.range)?)?,
                 )
             }
-            Do::Linear { .. } => return self.linear(what, x),
             Do::Norm { .. } => return self.norm(what, x),
             _ => return misfit("a step of other inputs"),
         };
         Tensor::new(x.shape().to_vec(), to, values)
     }
 
-    fn linear(&mut self, what: &Do, x: &Tensor) -> Result<Tensor> {
+    /// A product with weights, from what was prepared where a row is left of it.
+    pub(super) fn linear(&mut self, number: usize, what: &Do, x: &Tensor) -> Result<Tensor> {
         let &Do::Linear {
-            rows,
-            inputs,
             outputs,
             ring: bits,
             opened,
@@ -82,23 +80,69 @@ impl<M: Model> Walk<'_, M> {
         else {
             return misfit("no linear map");
         };
-        if x.shape() != [rows, inputs] {
-            return misfit(format!("a map of ({rows}, {inputs}) on {:?}", x.shape()));
-        }
+        let &[rows, inputs] = x.shape() else {
+            return misfit(format!("a map on {:?}", x.shape()));
+        };
         let (dims, to) = (sized(1, rows, inputs, outputs)?, ring(bits)?);
         let (weights, bias) = self.model.linear().unzip();
-        let options = Options {
-            opened,
-            ..Options::default()
+        let (weights, values) = (weights.as_deref(), held(x, bits)?);
+        let ahead = self
+            .prepared
+            .as_mut()
+            .and_then(|prepared| prepared.linear.get_mut(&number));
+        let found = match ahead {
+            Some(ahead) if rows == 1 && !opened && ahead.left() > 0 => {
+                ahead.times(self.party, values, weights)?
+            }
+            _ => {
+                let options = Options {
+                    opened,
+                    ..Options::default()
+                };
+                linear::share_times_weights_with(self.party, values, weights, dims, to, options)?
+            }
         };
-        let values = held(x, bits)?;
-        let found =
-            linear::share_times_weights_with(self.party, values, weights.as_deref(), dims, to, options)?;
         let product = Tensor::new(vec![rows, outputs], to, found)?;
         match bias {
             None => Ok(product),
             Some(bias) => product.plus(&Tensor::new(vec![rows, outputs], to, bias.repeat(rows))?, to),
         }
+    }
+
+    /// A product of shared matrices, from what was prepared where a row is left of it.
+    fn product(&mut self, number: usize, what: &Do, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        let &Do::Product {
+            ring: bits,
+            opened,
+            transposed,
+            ..
+        } = what
+        else {
+            return misfit("no product");
+        };
+        let ahead = self
+            .prepared
+            .as_mut()
+            .and_then(|prepared| prepared.products.get_mut(&number));
+        if let Some(ahead) = ahead.filter(|ahead| self.all_rows == self.past.rows + 1 && ahead.left() > 0) {
+            let newest = y.rows(-1)?;
+            return ahead.times(self.party, x, newest.values());
+        }
+        let right = if transposed { y.transposed()? } else { y.clone() };
+        let (&[heads, rows, inner], &[others, meets, columns]) = (x.shape(), right.shape()) else {
+            return misfit(format!("a product of {:?}", x.shape()));
+        };
+        if (heads, inner) != (others, meets) {
+            return misfit(format!("a product of {:?} and {:?}", x.shape(), right.shape()));
+        }
+        let (dims, to) = (sized(heads, rows, inner, columns)?, ring(bits)?);
+        let options = Options {
+            opened,
+            ..Options::default()
+        };
+        let (left, right) = (held(x, bits)?, held(&right, bits)?);
+        let found = linear::share_times_share_with(self.party, left, right, dims, to, options)?;
+        Tensor::new(vec![heads, rows, columns], to, found)
     }
 
     fn norm(&mut self, what: &Do, x: &Tensor) -> Result<Tensor> {
@@ -116,9 +160,8 @@ impl<M: Model> Walk<'_, M> {
         else {
             return misfit("no norm");
         };
-        let (&[rows, cols], from, to) = (x.shape(), fixed(bits, fraction)?, fixed(to, finer)?) else {
-            return misfit(format!("a norm of {:?}", x.shape()));
-        };
+        let ((heads, rows, cols), from, to) = (x.matrices()?, fixed(bits, fraction)?, fixed(to, finer)?);
+        let rows = heads * rows; // of all heads together
         if !(positive(bound) && positive(least) && positive(gamma) && (0.0..1.0).contains(&epsilon)) {
             return misfit("bounds of a norm");
         }
@@ -171,7 +214,7 @@ impl<M: Model> Walk<'_, M> {
     }
 
     /// Operations of two tensors.
-    pub(super) fn pair(&mut self, what: &Do, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    pub(super) fn pair(&mut self, number: usize, what: &Do, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         match *what {
             Do::Add { ring: bits } => x.plus(y, ring(bits)?),
             Do::Times {
@@ -192,26 +235,7 @@ impl<M: Model> Walk<'_, M> {
                 )?;
                 Tensor::new(y.shape().to_vec(), to, found)
             }
-            Do::Product {
-                heads,
-                rows,
-                inner,
-                columns,
-                ring: bits,
-                opened,
-            } => {
-                if x.shape() != [heads, rows, inner] || y.shape() != [heads, inner, columns] {
-                    return misfit(format!("a product of {:?} and {:?}", x.shape(), y.shape()));
-                }
-                let (dims, to) = (sized(heads, rows, inner, columns)?, ring(bits)?);
-                let options = Options {
-                    opened,
-                    ..Options::default()
-                };
-                let (left, right) = (held(x, bits)?, held(y, bits)?);
-                let found = linear::share_times_share_with(self.party, left, right, dims, to, options)?;
-                Tensor::new(vec![heads, rows, columns], to, found)
-            }
+            Do::Product { .. } => self.product(number, what, x, y),
             _ => misfit("a step of other inputs"),
         }
     }

@@ -25,7 +25,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let vector = Vector::read("gelu-pooler");
-        let program: Value = serde_json::from_str(&vector.program).unwrap();
+        let program: Value = serde_json::from_str(&vector.text()).unwrap();
         let mut reading = program["reading"].clone();
         reading["bound"] = json!(2.0 * BOUND);
         let numbers = json!([[1, 2, 0, 1], [3, 2, 0, 1]]);
@@ -225,7 +225,7 @@ fn a_server_computes_on_its_request_with_its_keys() {
     let (answer, client) = (asked.answer().unwrap(), &asked.client);
     let part = world.vector.parsed_part();
     let tokenizer = Tokenizer::parse(part.tokenizer().unwrap(), 32).unwrap();
-    assert_eq!(tokenizer.encode(FOUR_TOKENS).unwrap().len(), 4);
+    assert_eq!(tokenizer.encode(FOUR_TOKENS, true).unwrap().len(), 4);
     let front = serde_json::from_value(world.description["front"].clone()).unwrap();
     let tables =
         tacita_wasm::files::TableFile::parse(world.tables.clone(), &front, client.description().hidden())

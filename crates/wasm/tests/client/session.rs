@@ -14,7 +14,7 @@ use tacita_wasm::session::{Event, Session};
 use tacita_wasm::ClientError;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const WELCOME: &[u8] = b"TACITA-2PC\x03\x00";
+const WELCOME: &[u8] = b"TACITA-2PC\x04\x00";
 
 struct Tcp(TcpStream);
 
@@ -34,7 +34,6 @@ impl Transport for Tcp {
 
 /// What a client makes of a server that does this.
 fn session<T>(
-    vector: &Vector,
     server: impl FnOnce(&mut Party) + Send,
     client: impl FnOnce(tacita_wasm::Result<Session>) -> T,
 ) -> T {
@@ -47,7 +46,7 @@ fn session<T>(
             server(&mut Party::new(Role::Server, Box::new(channel)));
         });
         let link = Tcp(dial("127.0.0.1", port, PATIENCE).unwrap());
-        client(Session::greet(link, vector.program(), &mut |_| ()))
+        client(Session::greet(link, &mut |_| ()))
     })
 }
 
@@ -87,7 +86,7 @@ fn serve(party: &mut Party, vector: &Vector) {
 fn answers_like_the_model(name: &str) {
     let vector = Vector::read(name);
     let serving = |party: &mut Party| serve(party, &vector);
-    session(&vector, serving, |session| {
+    session(serving, |session| {
         let mut session = session.unwrap();
         let long = "very ".repeat(40);
         assert!(matches!(
@@ -140,7 +139,7 @@ fn silu_and_the_first_row() {
 
 fn refused(server: impl FnOnce(&mut Party, &Vector) + Send) -> String {
     let vector = Vector::read("gelu-pooler");
-    let error = session(&vector, |party| server(party, &vector), |session| session.err());
+    let error = session(|party| server(party, &vector), |session| session.err());
     error.expect("the greeting must fail").to_string()
 }
 
@@ -180,15 +179,15 @@ fn a_damaged_part_is_refused() {
 }
 
 #[test]
-fn the_part_of_another_plan_is_refused() {
+fn a_part_without_its_program_is_refused() {
     let said = refused(|party, vector| {
         let mut part = vector.part();
-        part[40] ^= 1; // in the plan
+        part[40] ^= 1; // in the program
         welcome(party, &part, digest(&part));
         party.receive(1).unwrap();
         party.send(&part).unwrap();
     });
-    assert!(said.contains("another plan"), "{said}");
+    assert!(said.contains("program"), "{said}");
 }
 
 #[test]
@@ -210,7 +209,7 @@ fn a_server_that_leaves_is_an_error() {
         party.receive(1).unwrap();
         party.send(&[0; 10]).unwrap();
     };
-    session(&vector, serving, |session| {
+    session(serving, |session| {
         let error = session.unwrap().classify("a film", &mut |_| ()).unwrap_err();
         assert!(error.to_string().contains("closed"), "{error}");
     });

@@ -27,10 +27,10 @@ from tacita.progress import Progress
 from tacita.resources import peak_memory_gb
 from tacita.texts.task import GIVES, NEXT, kind_of, require_kind
 from tacita.two_party.client import TwoPartyClient
-from tacita.two_party.plan.correlations import failure_log2, in_words
-from tacita.two_party.plan.cost import SET_UP
-from tacita.two_party.plan.plan import TwoPartyPlan, counted
+from tacita.two_party.plan.correlations import in_words
 from tacita.two_party.plan.writing_cost import Writing
+from tacita.two_party.program.cost import SET_UP, failure_log2
+from tacita.two_party.program.program import Program
 from tacita.two_party.protocol.party import Identity, Party, dial
 
 Certificate = Annotated[
@@ -66,10 +66,10 @@ def address(text: str, option: str = "--connect", least: int = 1) -> tuple[str, 
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def steps(plan: TwoPartyPlan) -> list[str]:
+def steps(plan: Program) -> list[str]:
     """Returns the steps of one text, or of a prompt, in the order in which they begin."""
     last = ["choose"] if plan.task == NEXT else []
-    return ["set-up", *dict.fromkeys(counted(plan).nodes), *last]
+    return ["set-up", *dict.fromkeys(plan.cost().nodes), *last]
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Stopwatch:
     """A watcher that keeps the seconds of each step. report: where progress goes. expected: seconds of an
     earlier text."""
 
-    plan: TwoPartyPlan
+    plan: Program
     report: Callable[[Progress], None]
     expected: Mapping[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Stopwatch:
 
 
 @contextmanager
-def watching(plan: TwoPartyPlan, title: str, expected: Mapping[str, float]) -> Iterator[Stopwatch]:
+def watching(plan: Program, title: str, expected: Mapping[str, float]) -> Iterator[Stopwatch]:
     """Yields a stopwatch with a progress bar."""
     with progress(title) as report:
         watch = Stopwatch(plan, report, expected)
@@ -120,15 +120,17 @@ def watching(plan: TwoPartyPlan, title: str, expected: Mapping[str, float]) -> I
         watch.stop()
 
 
-def writing_expectation(plan: TwoPartyPlan, prompt: int, temperature: float = 0.0, top_k: int = 0) -> str:
+def writing_expectation(
+    plan: Program, prompt: int, temperature: float = 0.0, top_k: int = 0, *, pace: float = 1.0
+) -> str:
     """Describes what a generated text will take. prompt: its tokens with their padding. temperature, top_k:
-    of the draw."""
+    of the draw. pace: see `cost.seconds`."""
     writing = Writing.of(plan, prompt, temperature, top_k)
     seconds = [
         f"{first:.1f} s and {then:.2f} s on {where}"
         for where, (first, then) in (
-            ("one machine", writing.seconds()),
-            *((name, writing.seconds(speed)) for name, speed in LINKS.items()),
+            ("one machine", writing.seconds(pace=pace)),
+            *((name, writing.seconds(speed, pace)) for name, speed in LINKS.items()),
         )
     ]
     first, then = writing.bytes()
@@ -136,13 +138,14 @@ def writing_expectation(plan: TwoPartyPlan, prompt: int, temperature: float = 0.
     return f"{sent}, and {size(SET_UP)} once to set up; {'; '.join(seconds)}"
 
 
-def expectation(plan: TwoPartyPlan) -> str:
-    """Describes what a text will send; for a generated one, with a prompt of half the plan's tokens."""
+def expectation(plan: Program, pace: float = 1.0) -> str:
+    """Describes what a text will send; for a generated one, with a prompt of half the plan's tokens. pace:
+    see `cost.seconds`."""
     if plan.task == NEXT:
-        return writing_expectation(plan, max(1, plan.tokens // 2))
+        return writing_expectation(plan, max(1, plan.tokens // 2), pace=pace)
     text, once = size(plan.predicted_bytes()), size(SET_UP)
     sent = f"about {text} a text in both directions, and {once} once to set up"
-    return f"{sent}; wrong by chance {in_words(failure_log2(counted(plan).responses))}"
+    return f"{sent}; wrong by chance {in_words(failure_log2(plan.cost().responses))}"
 
 
 def show_profile(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -272,9 +275,9 @@ def open_client(party: Party) -> TwoPartyClient:
 
         client = TwoPartyClient(party, PublicCache(), loaded)
     plan = client.plan
-    labels = ", ".join(plan.config.labels[:8]) or GIVES[kind_of(plan)]
+    labels = ", ".join(plan.labels[:8]) or GIVES[kind_of(plan)]
     out.print(
-        f"{shown(plan.name)}: {several(plan.config.layers, 'layer')} of width {plan.config.hidden}, "
+        f"{shown(plan.name)}: {several(plan.layers, 'layer')} of width {plan.hidden}, "
         f"{plan.tokens} tokens, answers {shown(labels)}; plan {plan.hash[:12]}",
         soft_wrap=True,
     )

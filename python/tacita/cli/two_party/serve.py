@@ -231,7 +231,7 @@ def _announce(
     what = "encrypted embedding" if plan.embedding else "embedding"
     part = f"sizes, calibrated ranges, tokenizer, {what} ({size(server.public_bytes)})"
     out.print(f"sent to every new client: {part}", soft_wrap=True)
-    out.print(f"traffic: {expectation(plan)}", soft_wrap=True)
+    out.print(f"traffic: {expectation(plan.program, plan.pace)}", soft_wrap=True)
     out.print(
         f"limits: {several(caps.sessions, 'session')}; {duration(limits.handshake)} to agree and "
         f"{duration(limits.part(server.public_bytes))} with the part, {duration(limits.text)} a text, "

@@ -14,13 +14,12 @@ from tacita.cli.console import out
 from tacita.cli.two_party.connect import Connection, dial_server, open_client, watching, writing_expectation
 from tacita.client.connected import RenewableSession
 from tacita.client.cost import Meter
-from tacita.planning.generation import ids_of
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.texts.embedding import Embedder
-from tacita.texts.generation import TextOptions, Token
-from tacita.two_party.arithmetic.shares import Watch
+from tacita.texts.generation import TextOptions, Token, ids_of
 from tacita.two_party.client import padded_slots
-from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.program.program import Program
+from tacita.two_party.program.run import Watch
 
 if TYPE_CHECKING:
     from tacita.client.blocking import BlockingSession
@@ -31,7 +30,7 @@ class Writing:
     """A generation session with a server. generate: yields tokens behind a prompt, and calls its watch as
     each step begins. cost: bytes so far, and rounds over a port."""
 
-    plan: TwoPartyPlan
+    plan: Program
     front: Embedder
     generate: Callable[[str, TextOptions, Watch], Iterator[Token]]
     cost: Callable[[], dict[str, float]]
@@ -72,7 +71,7 @@ def _by_a_service(how: Served, model: str | None) -> Iterator[Writing]:
     with how.connect() as service:
         meter = Meter()
         session = open_session(service, ["generate"], model, BUMBLEBEE, meter)
-        assert isinstance(session.plan, TwoPartyPlan) and session.front is not None  # by its scheme
+        assert isinstance(session.plan, Program) and session.front is not None  # by its scheme
         yield Writing(session.plan, session.front, partial(_written, session, meter), partial(_cost, meter))
 
 

@@ -28,12 +28,12 @@ from tacita.schemes.base import AnyPlan, Report
 from tacita.schemes.registry import scheme_of
 from tacita.server.jobs.queue import WorkerSpec
 from tacita.server.sessions.spec import SessionSpec
+from tacita.texts.task import NEXT
 from tacita.two_party.plan.plan import TwoPartyPlan
-from tacita.two_party.planning import program_of
-from tacita.two_party.program.encoding import encode
+from tacita.two_party.plan.writing_cost import Writing
 from tacita.version import __version__
 
-PUBLIC, PROGRAM, CLIENT = "public", "program.json", "client.json"
+PUBLIC, CLIENT = "public", "client.json"
 MADE_OF, FOLDER = "made-of.json", "offers"
 
 
@@ -61,12 +61,6 @@ class Offered:
     def public(self) -> Path:
         """Returns the path of the public folder."""
         return self.folder / PUBLIC
-
-    @property
-    def program(self) -> Path:
-        """Returns the path of what a client without the model runs over the two-party socket
-        (`two_party.program`), where there are such steps."""
-        return self.folder / PROGRAM
 
     @property
     def client(self) -> Path:
@@ -177,8 +171,7 @@ def _offer(plan: AnyPlan, model: Checkpoint, folder: Path) -> wire.Offer:
         "traffic_bytes": plan.predicted_bytes(),
     }
     if isinstance(plan, TwoPartyPlan):
-        _write_program(plan, folder / PROGRAM)
-        return wire.Offer(**common)
+        return wire.Offer(**common, **_token_cost(plan))
     _write_client(plan, folder / CLIENT)
     whole = api.publish(plan, model, folder / PUBLIC)
     size = sum(path.stat().st_size for path in (folder / PUBLIC).iterdir())
@@ -195,11 +188,12 @@ def _offer(plan: AnyPlan, model: Checkpoint, folder: Path) -> wire.Offer:
     )
 
 
-def _write_program(plan: TwoPartyPlan, path: Path) -> None:
-    """Writes the program of a plan, unless programs have no steps for it."""
-    path.unlink(missing_ok=True)
-    with suppress(PlanError):
-        write_text(path, encode(program_of(plan)).decode())
+def _token_cost(plan: TwoPartyPlan) -> dict[str, Any]:
+    """Returns what a token takes behind the first of a text that is written."""
+    if plan.task != NEXT:
+        return {}
+    writing = Writing.of(plan.program, plan.tokens)
+    return {"token_bytes": writing.bytes()[1], "token_seconds": writing.seconds()[1]}
 
 
 def _write_client(plan: Plan, path: Path) -> None:

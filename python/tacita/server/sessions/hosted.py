@@ -20,8 +20,8 @@ from tacita.server.child import Channel, Message
 from tacita.server.sessions.control import Answered, Close, Finished, Open, Order, SoFar, Wanted
 from tacita.server.store.tables import Used
 from tacita.two_party.admission import Guest, Lobby, SessionLimiter, SessionLimits
-from tacita.two_party.plan.cost import SET_UP
 from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.program.cost import SET_UP
 from tacita.two_party.protocol.handshake import GRANTED
 from tacita.two_party.protocol.party import Party, over_socket
 from tacita.two_party.protocol.refusal import Refusal

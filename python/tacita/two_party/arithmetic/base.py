@@ -2,8 +2,8 @@
 them.
 
 The same model (`blocks.meaning`) runs on floats, which define the meaning; on `fixed`, integers with the
-formats, roundings and polynomials of the protocols, which define the accuracy; on `shares`, one party of the
-real thing; and on `count`, which says what that costs. Everything in this file is public.
+formats, roundings and polynomials of the protocols, which define the accuracy; and on `program.recorder`,
+which writes down the steps of the real thing. Everything in this file is public.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from typing import Annotated, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks.base import Dense
-from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 from tacita.extras import AT_DEFAULT
 from tacita.limits import Above, OneOf, Range, Span
@@ -249,17 +247,6 @@ def constant(value: float, fraction: int) -> int:
 def encode(x: Array, fraction: int) -> Integers:
     """Returns the nearest integers to x * 2^fraction."""
     return np.rint(np.ldexp(x, fraction)).astype(np.int64)
-
-
-def weight_integers(weights: Weights, maps: tuple[Dense, ...], fraction: int) -> Integers:
-    """Returns W^T (inputs, outputs) of several maps side by side, row by row in memory. Converted at the
-    first call, then kept: for BERT-base that is seconds a text, and as much memory as the weights take."""
-
-    def make() -> Integers:
-        return np.ascontiguousarray(encode(weights.stacked(maps)[0].T, fraction))
-
-    matrix: Integers = weights.cache((maps, fraction), make)
-    return matrix
 
 
 def matmul(x: Integers, y: Integers) -> Integers:

@@ -36,7 +36,6 @@ from tacita.two_party.arithmetic.base import (
     range_bits,
     unknown_kind,
     unknown_option,
-    weight_integers,
 )
 from tacita.two_party.arithmetic.rotary import turned_from
 
@@ -224,3 +223,14 @@ class FixedTensors:
     def _count(self, outside: np.ndarray) -> None:
         if count := int(np.count_nonzero(outside)):
             self.overflows[self._node] += count
+
+
+def weight_integers(weights: Weights, maps: tuple[Dense, ...], fraction: int) -> Integers:
+    """Returns W^T (inputs, outputs) of several maps side by side, row by row in memory. Converted at the
+    first call, then kept: for BERT-base that is seconds a text, and as much memory as the weights take."""
+
+    def make() -> Integers:
+        return np.ascontiguousarray(encode(weights.stacked(maps)[0].T, fraction))
+
+    matrix: Integers = weights.cache((maps, fraction), make)
+    return matrix

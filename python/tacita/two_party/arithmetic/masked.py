@@ -1,8 +1,9 @@
 """Attention of one row at a time over keys and values that stay: its products prepared ahead.
 
-    ahead = Attended.prepare(exchange, keys, values, group=3, rows=32, ring=38)      # once for 32 tokens
-    scores = ahead.scores.times(query, new_key)                                      # each: one opening
-    mixed = ahead.mix.times(numerators, new_value)
+    scores = MaskedProduct.prepare(exchange, turned_keys, 38, group=3, rows=32, axis=-1)  # for 32 tokens
+    mix = MaskedProduct.prepare(exchange, values, 40, group=3, rows=32, axis=-2)
+    scores.times(query, new_key)  # for each of them: one opening
+    mix.times(numerators, new_value)
 
 Both factors of a product x Y are shared. Before x is known, the parties multiply random r in its place by the
 slices of Y that are there, and by random s for those that will come. Later they open x - r and the new
@@ -12,7 +13,7 @@ product of 32 rows costs two parties little more than that of one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from secrets import token_bytes
 from typing import Any
@@ -20,13 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks.base import Dense
-from tacita.blocks.sequence import Past
-from tacita.blocks.weights import Weights
-from tacita.two_party.arithmetic.base import Formats, Integers, weight_integers
-from tacita.two_party.arithmetic.residues import Share, Words, reduced
+from tacita.two_party.arithmetic.residues import Words, reduced
 
 BYTE = 8
+AT_ONCE = 32  # rows that are prepared together
 
 
 class Exchange:
@@ -75,13 +73,14 @@ class MaskedProduct:
     _opened: Words = field(init=False, repr=False)
 
     @staticmethod
-    def prepare(exchange: Exchange, old: Share, group: int, rows: int, axis: int) -> MaskedProduct:
-        """Multiplies masks for `rows` rows by Y before the rows are known. old: Y as it is, with its ring.
-        group: rows p at a time. Costs one product of group * rows rows."""
-        ring = old.ring
-        new = list(old.values.shape)
+    def prepare(
+        exchange: Exchange, old: Words, ring: int, *, group: int, rows: int, axis: int
+    ) -> MaskedProduct:
+        """Multiplies masks for `rows` rows by Y before the rows are known. old: shares of Y as it is, modulo
+        2^ring. group: rows p at a time. Costs one product of group * rows rows."""
+        new = list(old.shape)
         new[axis] = rows
-        slices = np.concatenate([old.values, _random(tuple(new), ring)], axis=axis)
+        slices = np.concatenate([old, _random(tuple(new), ring)], axis=axis)
         groups, inner = slices.shape[0], slices.shape[-2]
         masks = _random((groups, group, rows, inner), ring)
         if axis == -2:  # a row meets the slices up to its own
@@ -113,25 +112,6 @@ class MaskedProduct:
         return reduced(total + e @ public if self.exchange.client else total, self.ring)
 
 
-@dataclass
-class Attended:
-    """Both prepared products of one attention. scores: of queries times keys, mix: of numerators times
-    values."""
-
-    scores: MaskedProduct
-    mix: MaskedProduct
-
-    @staticmethod
-    def prepare(exchange: Exchange, keys: Share, values: Share, group: int, rows: int) -> Attended:
-        """Prepares both products for `rows` rows. keys, values: (key heads, tokens, d) so far, in the rings
-        of their products. group: heads of queries for each."""
-        turned = keys.like(np.swapaxes(keys.values, -1, -2))
-        return Attended(
-            MaskedProduct.prepare(exchange, turned, group, rows, -1),
-            MaskedProduct.prepare(exchange, values, group, rows, -2),
-        )
-
-
 def _slice(axis: int, number: int) -> tuple[Any, ...]:
     """Returns the index of one column or row of matrices."""
     one = slice(number, number + 1)
@@ -142,59 +122,3 @@ def _random(shape: tuple[int, ...], ring: int) -> NDArray[np.uint64]:
     """Draws uniform residues from the operating system."""
     drawn = np.frombuffer(token_bytes(BYTE * int(np.prod(shape))), np.uint64)
     return reduced(drawn.reshape(shape).copy(), ring)
-
-
-# Products with the server's weights, prepared for rows that will come one at a time.
-#
-# A further token of a generated text is one row, and a product of one row costs the two parties nearly what
-# one of 32 does. So they make the ciphertexts' part for 32 rows of random masks at once; each row later costs
-# its own bytes and a plain product at the server (`prepare_weights` of the engine).
-
-Maps = tuple[Dense, ...]
-AT_ONCE = 32  # rows that are prepared together
-
-
-class PreparedMaps:
-    """One party's part of what is prepared in a session. Both parties make the same calls in the same order.
-
-    party: the engine's `TwoParty`. weights: at the server alone.
-    """
-
-    def __init__(self, party: Any, formats: Formats, weights: Weights | None = None) -> None:
-        self._party, self._formats, self._weights = party, formats, weights
-        self._found: dict[Maps, Any] = {}
-        self.attention: dict[str, Attended] = {}
-
-    def prepare(self, steps: Iterable[Maps], rows: int) -> None:
-        """Prepares so many rows of each of these maps; drops what was left of them before.
-
-        Costs what `share_times_weights` does for all these rows. Raises PeerError.
-        """
-        f = self._formats
-        for maps in steps:
-            shape = (rows, maps[0].inputs, sum(d.outputs for d in maps))
-            self._found[maps] = self._party.prepare_weights(self._integers(maps), shape, f.ring)
-
-    def attend(self, past: Past[Share], groups: Mapping[str, int], rows: int) -> None:
-        """Prepares `rows` rows of the products with the keys and values of a past. groups: heads of queries
-        for each of keys, by node."""
-        exchange = Exchange(self._party)
-        for name, (keys, values) in past.nodes.items():
-            self.attention[name] = Attended.prepare(exchange, keys, values, groups[name], rows)
-
-    @property
-    def left(self) -> int:
-        """Rows for which every map is prepared."""
-        return min((one.left for one in self._found.values()), default=0)
-
-    def product(self, x: Words, maps: Maps) -> Words | None:
-        """Returns this party's share of one row x (1, inputs) times the maps; None where none is prepared for
-        them, and for more rows, which are cheaper together."""
-        prepared = self._found.get(maps)
-        if len(x) != 1 or prepared is None or not prepared.left:
-            return None
-        result: Words = self._party.times_prepared(x, prepared, self._integers(maps))
-        return result
-
-    def _integers(self, maps: Maps) -> Integers | None:
-        return None if self._weights is None else weight_integers(self._weights, maps, self._formats.weight)

@@ -40,17 +40,6 @@ class Share:
         a shape that fits."""
         return self.like(reduced(self.values + other.values, self.ring))
 
-    def behind(self, other: Share) -> Share:
-        """Appends the rows of the other, which has the same format, behind these. Raises ValueError for
-        another."""
-        if (other.ring, other.fraction) != (self.ring, self.fraction):
-            raise ValueError(f"rows of {other!r} behind {self!r}: another format")
-        return self.like(np.concatenate([self.values, other.values], axis=-2))
-
-    def minus(self, other: Share) -> Share:
-        """Subtracts a share, which must fit as in `plus`."""
-        return self.like(reduced(self.values - other.values, self.ring))
-
     def scaled(self, fraction: int, *, client: bool) -> Share:
         """Converts to so many fraction bits; the ring moves along, up to 64 bits."""
         gained = fraction - self.fraction
@@ -76,11 +65,6 @@ def from_floats(x: Array, fraction: int, ring: int) -> Share:
     """Returns x * 2^fraction, rounded, modulo 2^ring: a value that one party knows, as its share."""
     values = np.rint(np.ldexp(x, fraction)).astype(np.int64).view(np.uint64)
     return Share(np.ascontiguousarray(reduced(values, ring)), ring, fraction)
-
-
-def zeros(shape: tuple[int, ...], fraction: int, ring: int) -> Share:
-    """Returns the share of a party that knows nothing of the value."""
-    return Share(np.zeros(shape, np.uint64), ring, fraction)
 
 
 def reconstruct(share: Share, other: Words) -> Array:

@@ -17,15 +17,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from tacita.blocks.base import Dense
-from tacita.two_party.arithmetic.base import Bounds, Formats, Unnormalised, choice_ring
-from tacita.two_party.arithmetic.count import Cost, CountTensors, Shape, product_bits, shared_bits
-from tacita.two_party.arithmetic.masked import AT_ONCE
+from tacita.two_party.arithmetic.base import CHOICE_FRACTION, choice_ring
 from tacita.two_party.arithmetic.residues import Share, Words, reduced
 
 DIGIT = 2  # bits of the threshold that are found at once
@@ -39,6 +35,15 @@ def settled(temperature: float, top_k: int, count: int) -> tuple[float, int]:
     if temperature == 0.0 or top_k == 1:
         return 0.0, 0
     return temperature, top_k if top_k < count else 0
+
+
+def largest(party: Any, x: Share, bound: float) -> Share:
+    """Maps x (1, n), values up to `bound`, to (1,): the number of the largest, of equal ones the first.
+    party: the engine's `TwoParty`. Raises PeerError."""
+    ring, places = choice_ring(bound), max(1, (x.values.shape[-1] - 1).bit_length())
+    low = x.scaled(CHOICE_FRACTION, client=bool(party.is_client)).reduced(ring)
+    _, index = party.argmax_rows(np.ascontiguousarray(low.values), ring, places)
+    return Share(index.reshape(-1), places, 0)
 
 
 def keep_likeliest(party: Any, x: Share, k: int, bound: float, fall: float) -> Share:
@@ -95,53 +100,3 @@ def _reached(party: Any, below: Sequence[Any], k: int, ring: int) -> Words:
 def _public_share(party: Any, value: int, ring: int) -> Words:
     """Returns a public integer as a share: the client's is all of it."""
     return reduced(np.array([value if party.is_client else 0], np.int64).view(np.uint64), ring)
-
-
-# What one more token costs two parties, by the walk that they will make, and what is prepared for it.
-
-BYTE = 8
-
-
-class StepCount(CountTensors):
-    """A walk of one row behind `past`, whose products are prepared. `ahead` is what preparing takes, for 32
-    rows. room: tokens of the whole text."""
-
-    def __init__(self, formats: Formats, bounds: Bounds, past: int, room: int) -> None:
-        super().__init__(formats, bounds, past + 1, past)
-        self._room, self.ahead = room, Cost()
-
-    def linear(
-        self, x: Shape, maps: tuple[Dense, ...], add: Shape | None = None, *, opened: bool = False
-    ) -> Shape:
-        """Counts the row less its mask; the server's product is plain."""
-        outputs = sum(d.outputs for d in maps)
-        self.cost.maps.append(maps)
-        self.cost.bits += self._formats.ring * x[1]
-        self.ahead.bits += product_bits(AT_ONCE, x[1], outputs)
-        self.ahead.multiplications += float(AT_ONCE * x[1] * outputs)
-        return 1, outputs
-
-    def scores(self, queries: Shape, keys: Shape, name: str) -> Shape:
-        """Counts query and new key less their masks."""
-        ring = self._formats.score_ring(self._bounds.attention[name])
-        self._count_opening(prod(queries) + keys[0] * keys[2], ring)
-        self._count_preparing(queries[0], keys[0], keys[2], self._past + AT_ONCE)
-        return queries[0], 1, keys[1]
-
-    def mix(self, weights: Unnormalised[Shape], values: Shape, name: str) -> Shape:
-        """Counts numerators and new value less their masks, and one product of numbers for the rows'
-        inverses."""
-        ring = self._formats.mix_ring(self._bounds.attention[name], self._room)
-        self._count_opening(prod(weights.numerators) + values[0] * values[2], ring)
-        self._count_preparing(weights.numerators[0], values[0], self._past + AT_ONCE, values[2])
-        mixed = (weights.numerators[0], 1, values[2])
-        self._quotient(mixed, name)
-        return mixed
-
-    def _count_opening(self, numbers: int, ring: int) -> None:
-        """Counts so many numbers both ways, in whole bytes."""
-        self.cost.bits += 2 * BYTE * -(-ring // BYTE) * numbers
-
-    def _count_preparing(self, heads: int, groups: int, inner: int, outer: int) -> None:
-        rows = heads // groups * AT_ONCE
-        self.ahead.bits += groups * shared_bits(rows * inner, inner * outer, rows * outer)

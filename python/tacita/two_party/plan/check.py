@@ -1,4 +1,5 @@
-"""What a client accepts of a two-party plan from a server that it does not trust."""
+"""What a server accepts of a two-party plan that it did not make. What its client accepts of the program is
+in `program.program` and `program.sizes`."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tacita.limits import Rules, limits_of, require, try_make
 from tacita.models.registry import FAMILIES, Config, nodes, shapes, unknown_option
 from tacita.models.registry import check as check_config
 from tacita.plans.json_fields import from_json
-from tacita.texts.embedding import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB, limits
+from tacita.texts.embedding import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_VOCAB
 from tacita.texts.task import NEXT
 from tacita.two_party.arithmetic.base import KINDS as FUNCTIONS
 from tacita.two_party.arithmetic.base import (
@@ -33,10 +34,10 @@ from tacita.two_party.arithmetic.base import (
     range_bits,
 )
 from tacita.two_party.arithmetic.functions import norm_layout
-from tacita.two_party.plan.correlations import MOST_FAILURE, failure_log2
-from tacita.two_party.plan.plan import FORMAT, MOST_TOKENS, REMAKE, VERSION, TwoPartyPlan, counted
+from tacita.two_party.plan.plan import FORMAT, REMAKE, VERSION, TwoPartyPlan
+from tacita.two_party.program.cost import MOST_FAILURE, failure_log2
+from tacita.two_party.program.program import MOST_TOKENS, header_rules
 
-MAX_LABEL, MAX_TYPES = 200, 16
 MOST_TABLE_RING = 32
 MOST_BASE = 1e9  # of rotary positions; below 1 angles would grow
 MOST_MEAN = 2.0 ** (MEAN_RING - 2 - MEAN_WEIGHT - MEAN_VALUE)
@@ -75,39 +76,26 @@ def check(plan: TwoPartyPlan) -> None:
 def _rules(plan: TwoPartyPlan) -> Rules:
     config, formats = plan.config, plan.formats
     yield from limits_of(plan)
-    yield "name", plan.name.isprintable()
+    yield from header_rules(plan, config)  # before the family is asked for its nodes
     yield "layers", 1 <= config.layers <= MAX_LAYERS
     yield (
         "hidden size",
         1 <= config.hidden <= MAX_HIDDEN and config.heads >= 1 and config.hidden % config.heads == 0,
     )
     yield "intermediate size", 1 <= config.intermediate <= 4 * MAX_HIDDEN
-    yield "vocabulary", 1 <= config.vocab <= MAX_VOCAB and 1 <= config.positions <= MAX_POSITIONS
-    yield "types", 0 <= config.types <= MAX_TYPES
     yield "activation", plan.family in FAMILIES and unknown_option(plan.family, config) is None
-    yield from limits(config)  # before the family is asked for its nodes
     yield "options", _options_known(config) and not lacking(config)
     yield "numbers of an answer", 1 <= config.outputs <= (MAX_VOCAB if config.task == NEXT else MAX_CLASSES)
-    yield "epsilon", 0.0 <= config.norm_eps <= 0.1
-    yield (
-        "labels",
-        len(config.labels) <= MAX_CLASSES
-        and all(len(label) <= MAX_LABEL and label.isprintable() for label in config.labels),
-    )
     yield "embeddings", config.embeddings
     yield "embedding", (plan.embedding is not None) == (plan.embeddings == "hidden")
-    room = config.positions - plan.tokens
-    in_vocabulary = all(0 <= token < config.vocab for token in plan.begin)
-    yield "beginning", not plan.begin or (config.last_token and in_vocabulary and len(plan.begin) < room)
+    yield "beginning", not plan.begin or config.last_token
     # padded on its left, a text begins at a place that only its client knows
-    yield "rows in reverse", not config.backwards
     yield "hidden positions", not (plan.embedding and config.last_token and config.position_table)
     if plan.embedding:
         yield from _embedding_rules(plan.embedding, formats)
     yield from _format_rules(formats)
-    yield "normalisation of a classifier's answer", not (config.normalise and config.labels)
     yield from _node_rules(plan)
-    failure = failure_log2(counted(plan).responses)
+    failure = failure_log2(plan.program.cost().responses)
     yield f"chance of a wrong answer 2^{failure:.1f}", failure <= MOST_FAILURE
 
 

@@ -9,12 +9,9 @@ SoftSpoken is quicker.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tacita.two_party.arithmetic.count import COEFFICIENTS, Response
-
-KINDS = ("ferret", "softspoken")
+from tacita.two_party.program.program import CORRELATIONS
 
 
 @dataclass(frozen=True)
@@ -42,25 +39,7 @@ def seconds(kind: str, transfers: float, bits_per_second: float) -> float:
 
 def quicker(transfers: float, bits_per_second: float) -> str:
     """Returns the kind that takes less time."""
-    return min(KINDS, key=lambda kind: seconds(kind, transfers, bits_per_second))
-
-
-# How likely a two-party plan makes a wrong answer by chance, whatever the text.
-#
-# Counts the coefficients of all responses of one text (`two_party.arithmetic.count`), each at the engine's
-# bound, so the figure is an upper bound. The engine sums the exact ones as it goes; a test compares the two.
-
-# log2 for one coefficient of a response to a sum of TERMS products; a test holds it to the engine's
-COEFFICIENT = -65.0
-TERMS = 8
-MOST_FAILURE = -32.0  # log2 for one text, above which a plan is refused
-
-
-def failure_log2(responses: Iterable[Response]) -> float:
-    """Returns log2 of a bound for the probability that chance alone spoils the answer to one text; -inf where
-    nothing can fail."""
-    weighted = sum(r.count * math.sqrt(max(1.0, r.terms / TERMS)) for r in responses)
-    return math.log2(weighted * COEFFICIENTS) + COEFFICIENT if weighted else -math.inf
+    return min(CORRELATIONS, key=lambda kind: seconds(kind, transfers, bits_per_second))
 
 
 def in_words(log2: float) -> str:

@@ -12,34 +12,32 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
-from tacita.blocks.base import Dense
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.tensors import Operations, T, W
 from tacita.errors import PlanError
 from tacita.extras import AT_DEFAULT
 from tacita.limits import Above, OneOf, Range, Size
-from tacita.models.registry import attentions, forward, front
+from tacita.models.registry import forward, front
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.json_fields import NOT_STORED, canonical, to_json
-from tacita.plans.scheme import BUMBLEBEE
+from tacita.texts.embedding import FrontConfig
 from tacita.texts.task import NEXT
-from tacita.two_party.arithmetic.base import MOST, Bounds, EmbeddingBounds, Formats, choice_ring
-from tacita.two_party.arithmetic.count import Cost, CountTensors
-from tacita.two_party.arithmetic.text_steps import StepCount
-from tacita.two_party.plan import cost
-from tacita.two_party.plan.correlations import KINDS, quicker
+from tacita.two_party.arithmetic.base import MOST, Bounds, EmbeddingBounds, Format, Formats
+from tacita.two_party.plan.correlations import quicker
+from tacita.two_party.program import cost
+from tacita.two_party.program.program import CORRELATIONS, MOST_NAME, MOST_TOKENS, Header, Program
+from tacita.two_party.program.recorder import Held, RecordTensors
 
 FORMAT = "tacita-two-party"
 VERSION = 3
 EMBEDDINGS = ("published", "hidden")
-MOST_NAME, MOST_TOKENS = 200, 512
 REMAKE = "the peer runs another release, or the connection is not to a tacita server"
 
 
 @dataclass(frozen=True)
-class TwoPartyPlan:
+class TwoPartyPlan(Header):
     """A plan as the module's docstring describes it.
 
     name: of the model. family: a name in `models.registry`; config: of its type. embeddings: "published" (the
@@ -61,7 +59,7 @@ class TwoPartyPlan:
     magnitudes: Mapping[str, float]
     answer: Annotated[float, Above(0.0, MOST)]
     decimals: Annotated[int, Range(0, 9)]
-    correlations: Annotated[str, OneOf(KINDS)] = "ferret"
+    correlations: Annotated[str, OneOf(CORRELATIONS)] = "ferret"
     begin: tuple[int, ...] = field(default=(), metadata=AT_DEFAULT)
     pace: float = field(default=1.0, repr=False, compare=False, metadata=NOT_STORED)
 
@@ -69,9 +67,6 @@ class TwoPartyPlan:
     def hash(self) -> str:
         """sha256, hex, of the canonical JSON with format and version."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
-
-    scheme: ClassVar[str] = BUMBLEBEE
-    batch: ClassVar[int] = 1
 
     @property
     def hidden(self) -> int:
@@ -87,11 +82,6 @@ class TwoPartyPlan:
     def labels(self) -> tuple[str, ...]:
         """Names of the model's classes; none where it has no classifier."""
         return tuple(self.config.labels)
-
-    @property
-    def backwards(self) -> bool:
-        """Whether a text's rows are in reverse: never, nothing is laid in slots."""
-        return False
 
     @property
     def normalise(self) -> bool:
@@ -112,65 +102,39 @@ class TwoPartyPlan:
         """Returns at most 300 characters."""
         return f"TwoPartyPlan({self.name[:80]!r}, tokens={self.tokens}, {self.privacy})"
 
-    @property
-    def privacy(self) -> str:
-        """What protects a text that is asked by this plan."""
-        return "128 bits, both parties following the protocol"
-
-    @property
-    def step(self) -> float:
-        """Unit to which numbers are rounded: as fine as the decimals, because what shares leave of noise does
-        not depend on a key."""
-        return 10.0**-self.decimals
-
-    @property
-    def logit_step(self) -> float:
-        """Unit to which logits are rounded: the same."""
-        return self.step
-
     def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
         """Estimates the seconds of one text (see `cost.seconds`)."""
-        return cost.seconds(counted(self), int(self.config.layers), link, self.pace)
+        return cost.seconds(self.program.cost(), int(self.config.layers), link, self.pace)
 
     def predicted_bytes(self) -> int:
         """Estimates the bytes of one text, without the set-up of the session."""
-        return int(counted(self).bits / 8)
+        return int(self.program.cost().bits / 8)
 
     @property
     def room(self) -> int:
         """Tokens that a text may have, those of a public beginning included."""
         return self.tokens + len(self.begin)
 
-    @property
-    def vocab(self) -> int:
-        """Words that a tokenizer tells apart."""
-        return int(self.config.vocab)
-
     @cached_property
-    def groups(self) -> Mapping[str, int]:
-        """How many heads of queries share one of keys, for each attention."""
-        return {name: attention.shared for name, attention in attentions(self.config).items()}
+    def recorded(self) -> Recorded:
+        """The steps of both parties, which follow from the plan. Takes milliseconds."""
+        return _record(self)
 
     @property
-    def choice_ring(self) -> int:
-        """Bits in which logits are compared."""
-        return choice_ring(self.answer)
-
-    @cached_property
-    def step_maps(self) -> tuple[tuple[Dense, ...], ...]:
-        """The products with weights that one further token takes."""
-        return tuple(stepped(self, self.room - 1).cost.maps)
+    def program(self) -> Program:
+        """What a client knows of the plan."""
+        return self.recorded.program
 
     @property
     def numbers(self) -> int:
         """How many numbers the client learns of one text: a row of them, or one for every token; of a text
         that is written, its tokens."""
-        return self.tokens if self.task == NEXT else counted(self).numbers
+        return self.tokens if self.task == NEXT else self.program.cost().numbers
 
     def for_link(self, bits_per_second: float) -> TwoPartyPlan:
         """Returns the plan with the correlated transfers that are quicker over such a link, for a session of
         one text."""
-        return replace(self, correlations=quicker(counted(self).transfers, bits_per_second))
+        return replace(self, correlations=quicker(self.program.cost().transfers, bits_per_second))
 
     def to_bytes(self) -> bytes:
         """Returns canonical JSON."""
@@ -183,24 +147,44 @@ class TwoPartyPlan:
         return forward(blocks, self.config, front(blocks, self.config, x) if self.embedding else x)
 
 
-def counted(plan: TwoPartyPlan, rows: int | None = None, past: int = 0) -> Cost:
-    """Counts what one text costs, or so many rows of a decoder's behind those that both hold. Takes a
-    millisecond."""
-    rows = rows or plan.tokens
-    ops = CountTensors(plan.formats, plan.bounds, rows + past, past)
-    hidden = plan.embedding is not None
-    x = ops.words(rows, plan.word_size, words_ring(plan)) if hidden else (rows, plan.hidden)
-    ops.answer(*plan.run(ops, x))
-    return ops.cost
+@dataclass(frozen=True)
+class Recorded:
+    """A walk of a plan's model. held: what the server's tensors do at a step, by its number, with the format
+    of the result."""
+
+    program: Program
+    held: Mapping[int, tuple[Held, Format]]
 
 
-def stepped(plan: TwoPartyPlan, past: int) -> StepCount:
-    """Counts what one more token of a decoder's text costs, and what is prepared for it. Takes a
-    millisecond."""
-    ops = StepCount(plan.formats, plan.bounds, past, plan.room)
-    hidden = plan.embedding is not None
-    ops.answer(*plan.run(ops, ops.words(1, plan.word_size, words_ring(plan)) if hidden else (1, plan.hidden)))
-    return ops
+def _record(plan: TwoPartyPlan) -> Recorded:
+    writes, config, formats = plan.task == NEXT, plan.config, plan.formats
+    ops = RecordTensors(formats, plan.bounds, plan.room if writes else plan.tokens, writes=writes)
+    looked_up = Format(words_ring(plan), formats.table) if plan.embedding else None
+    x = ops.input((plan.tokens, plan.word_size if looked_up else plan.hidden), looked_up)
+    result = ops.answer(plan.run(ops, x))
+    program = Program(
+        name=plan.name,
+        task=plan.task,
+        problem=plan.problem,
+        labels=plan.labels,
+        decimals=plan.decimals,
+        bound=float(plan.answer),
+        normalise=plan.normalise,
+        hash=plan.hash,
+        tokens=plan.tokens,
+        hidden=x.shape[1],
+        entered=x.format,
+        steps=tuple(ops.tape.steps),
+        result=result.number,
+        answered=result.format,
+        correlations=plan.correlations,
+        layers=int(config.layers),
+        hides=plan.embedding is not None,
+        begin=plan.begin,
+        ends=tuple(getattr(config, "ends", ())),
+        front=FrontConfig.of(config),
+    )
+    return Recorded(program, ops.held)
 
 
 def words_ring(plan: TwoPartyPlan) -> int:

@@ -1,6 +1,6 @@
 """What a text that is written costs two parties: the prompt once, then token by token.
 
-writing = Writing.of(plan, prompt=32, temperature=0.8, top_k=40)
+writing = Writing.of(program, prompt=32, temperature=0.8, top_k=40)
 writing.bytes()      # of the prompt, and of a token behind it, both directions together
 """
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from tacita.plans.commitment import LinkSpeed
 from tacita.two_party.arithmetic.base import choice_ring
-from tacita.two_party.arithmetic.count import Cost
 from tacita.two_party.arithmetic.masked import AT_ONCE
 from tacita.two_party.arithmetic.text_steps import NOISE_SPREAD, count_ring, marks, settled
-from tacita.two_party.plan import cost
-from tacita.two_party.plan.plan import TwoPartyPlan, counted, stepped
+from tacita.two_party.program import cost
+from tacita.two_party.program.cost import Cost
+from tacita.two_party.program.program import Program
 
 COMPARED, CHOSEN = 4, 2  # bits a pair for each bit of their ring, and for each bit that is chosen from them
 # of a search for the k likeliest, with the making of its transfers: bits a number for each bit of its ring,
@@ -30,7 +30,7 @@ class Writing:
     half of the plan's tokens. ahead: of preparing for 32 of these, of which each takes its part. search: for
     the k likeliest, in both the prompt and a token. rounds: of that search."""
 
-    plan: TwoPartyPlan
+    program: Program
     prompt: Cost
     token: Cost
     ahead: Cost
@@ -38,24 +38,25 @@ class Writing:
     rounds: int = 0
 
     @staticmethod
-    def of(plan: TwoPartyPlan, prompt: int, temperature: float = 0.0, top_k: int = 0) -> Writing:
+    def of(program: Program, prompt: int, temperature: float = 0.0, top_k: int = 0) -> Writing:
         """Counts the walks that the parties will make. temperature, top_k: see `Writer.choose`."""
-        first = counted(plan, prompt, len(plan.begin))
-        step = stepped(plan, max(prompt, plan.tokens // 2) + len(plan.begin))
-        temperature, top_k = settled(temperature, top_k, plan.vocab)
-        ring, wide = plan.choice_ring, choice_ring(plan.answer + temperature * NOISE_SPREAD)
-        search = Cost(likeliest_bits(plan.vocab, ring, wide) if top_k else 0.0)
-        for each in (first, step.cost):
-            each.bits += _argmax_bits(plan.vocab, wide) + search.bits
-        return Writing(plan, first, step.cost, step.ahead, search, likeliest_rounds(ring) if top_k else 0)
+        begun, vocab = len(program.begin), program.vocab
+        first = program.cost(prompt, begun)
+        token, ahead = program.step_cost(max(prompt, program.tokens // 2) + begun)
+        temperature, top_k = settled(temperature, top_k, vocab)
+        ring, wide = choice_ring(program.bound), choice_ring(program.bound + temperature * NOISE_SPREAD)
+        search = Cost(likeliest_bits(vocab, ring, wide) if top_k else 0.0)
+        for each in (first, token):
+            each.bits += _argmax_bits(vocab, wide) + search.bits
+        return Writing(program, first, token, ahead, search, likeliest_rounds(ring) if top_k else 0)
 
     def bytes(self) -> tuple[int, int]:
         """Returns the bytes of the prompt, and of a token with its part of what is prepared."""
         return int(self.prompt.bits / 8), int((self.token.bits + self.ahead.bits / AT_ONCE) / 8)
 
-    def seconds(self, link: LinkSpeed | None = None) -> tuple[float, float]:
+    def seconds(self, link: LinkSpeed | None = None, pace: float = 1.0) -> tuple[float, float]:
         """Returns the seconds of both, as `cost.seconds` reckons, and what the search takes beyond that."""
-        layers, pace = int(self.plan.config.layers), self.plan.pace
+        layers = self.program.layers
         prompt = cost.seconds(self.prompt, layers, link, pace)
         ahead, token = (
             pace * cost.working(each) + cost.over(each, layers, link) for each in (self.ahead, self.token)

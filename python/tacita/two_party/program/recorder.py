@@ -1,10 +1,10 @@
-"""The operations on tensors (see `blocks.tensors`) as steps of a program: the client's side of
-`two_party.arithmetic.shares`, which writes down what that would do."""
+"""Writes the program of a model: its operations on tensors (see `blocks.tensors`), recorded as steps."""
 
 from __future__ import annotations
 
 import math
-from math import prod
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
 from tacita.two_party.arithmetic.base import (
@@ -13,7 +13,9 @@ from tacita.two_party.arithmetic.base import (
     MEAN_VALUE,
     MEAN_WEIGHT,
     POWER,
+    TURN,
     Bounds,
+    Format,
     Formats,
     Interval,
     Unnormalised,
@@ -22,24 +24,147 @@ from tacita.two_party.arithmetic.base import (
     unknown_kind,
     unknown_option,
 )
-from tacita.two_party.arithmetic.shares import ANSWER_FRACTION, ANSWER_RING, ENGINE, MOST_SLACK
-from tacita.two_party.program.encoding import Register, Tape, regrouped
-from tacita.two_party.program.steps import Format
+from tacita.two_party.arithmetic.residues import WORD
+from tacita.two_party.program.steps import ENGINE, Step, Value
+
+MOST_SLACK = 15  # bits below which errors of a product by the row's inverse do not matter
+ANSWER_FRACTION, ANSWER_RING = 12, 32  # of what the client sees: no more bits than the answer is good for
+
+Made = tuple[tuple[int, ...], Format]  # shape and format of what a step writes
+
+
+@dataclass(frozen=True)
+class Register:
+    """A value of a program. number: in the program. shape, format: of what it holds."""
+
+    number: int
+    shape: tuple[int, ...]
+    format: Format
+
+    @property
+    def ring(self) -> int:
+        """Bits of the format's ring."""
+        return self.format.ring
+
+    @property
+    def fraction(self) -> int:
+        """Fraction bits of the format."""
+        return self.format.fraction
+
+
+class Tape:
+    """The steps that a recorder writes. steps: those written so far; registers: the inputs, and what the
+    steps write, by their numbers."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.registers: list[Register] = []
+
+    def first(self, shape: tuple[int, ...], form: Format) -> Register:
+        """Returns a register that no step writes: the input."""
+        self.registers.append(Register(len(self.registers), shape, form))
+        return self.registers[-1]
+
+    def enter(self, name: str) -> None:
+        """Writes that a node begins."""
+        self.steps.append(Step("enter", (), (), {"name": name}))
+
+    def write(self, op: str, inputs: Sequence[Register], made: Made, /, **parameters: Value) -> Register:
+        """Writes a step with one result."""
+        return self.write_many(op, inputs, [made], **parameters)[0]
+
+    def write_many(
+        self, op: str, inputs: Sequence[Register], made: Sequence[Made], /, **parameters: Value
+    ) -> tuple[Register, ...]:
+        """Writes a step with several results."""
+        registers = tuple(self.first(*each) for each in made)
+        numbers = tuple(r.number for r in inputs), tuple(r.number for r in registers)
+        self.steps.append(Step(op, *numbers, parameters))
+        return registers
+
+    def scaled(self, x: Register, fraction: int) -> Register:
+        """Converts to so many fraction bits; the ring moves along, up to 64 bits."""
+        gained = fraction - x.fraction
+        if gained == 0:
+            return x
+        op, ring = ("shift_down", x.ring + gained) if gained < 0 else ("shift_up", min(x.ring + gained, WORD))
+        return self.write(op, (x,), (x.shape, Format(ring, fraction)), bits=abs(gained), ring=ring)
+
+    def reduced(self, x: Register, ring: int) -> Register:
+        """Modulo 2^ring, a smaller ring or the same. Raises ValueError for a larger one."""
+        if ring > x.ring:
+            raise ValueError(f"a share modulo 2^{x.ring} does not say its value modulo 2^{ring}")
+        if ring == x.ring:
+            return x
+        return self.write("reduce", (x,), (x.shape, Format(ring, x.fraction)), ring=ring)
+
+    def factor(self, x: Register, fraction: int, ring: int) -> Register:
+        """Converts to so many fraction bits in a ring: locally where the ring has shrunk to it or less, else
+        by one extension."""
+        low = self.scaled(x, fraction)
+        if low.ring >= ring:
+            return self.reduced(low, ring)
+        return self.write("extend", (low,), (x.shape, Format(ring, fraction)), ring=low.ring, to=ring)
+
+    def plus(self, x: Register, y: Register) -> Register:
+        """Adds two registers in the first one's format."""
+        return self.write("add", (x, y), (x.shape, x.format), ring=x.ring)
+
+    def grouped(self, x: Register, heads: int) -> Register:
+        """Regroups heads as `blocks.tensors.regrouped` does."""
+        if heads == x.shape[0]:
+            return x
+        shape = (heads, x.shape[0] * x.shape[1] // heads, x.shape[2])
+        return self.write("group", (x,), (shape, x.format), heads=heads)
+
+    def product(
+        self,
+        x: Register,
+        y: Register,
+        *,
+        transposed: bool = False,
+        opened: bool = False,
+        store: int | None = None,
+    ) -> Register:
+        """Multiplies (heads, k, m) by (heads, m, n), or by one that is to be transposed, in x's ring."""
+        shape = (*x.shape[:2], y.shape[1] if transposed else y.shape[2])
+        options = {"opened": opened, "transposed": transposed, "store": store}
+        return self.write(
+            "product", (x, y), (shape, Format(x.ring, x.fraction + y.fraction)), ring=x.ring, **options
+        )
+
+    def times(self, x: Register, short: int, y: Register, slack: int, fraction: int) -> Register:
+        """Multiplies number by number in y's ring; factors x of so few bits, one for every y or for every
+        row."""
+        bits = {"held": x.ring, "short": min(short, x.ring), "ring": y.ring, "slack": slack}
+        return self.write("times", (x, y), (y.shape, Format(y.ring, fraction)), **bits)
+
+
+# What the server adds at a step, or multiplies by: several maps side by side, a norm's, rows by position.
+Held = tuple[Dense, ...] | Norm | Positions | Relative
 
 
 class RecordTensors:
-    """Operations on registers. `tape` holds the steps so far. tokens: of the input, padding included."""
+    """Operations on registers. `tape` holds the steps so far; `held` what belongs to the server, by the
+    number of its step, with the format of the result. tokens: of a text at most, padding included. writes:
+    whether the model goes on behind rows that it has read, whose keys and values are kept then; its logits
+    are for neither party, so that no product's result is opened."""
 
-    def __init__(self, formats: Formats, bounds: Bounds, tokens: int) -> None:
-        self._formats, self._bounds, self._tokens = formats, bounds, tokens
+    def __init__(self, formats: Formats, bounds: Bounds, tokens: int, *, writes: bool = False) -> None:
+        self._formats, self._bounds, self._tokens, self._writes = formats, bounds, tokens, writes
+        self._stores: dict[int, int] = {}  # register -> the store whose rows it holds
         self.tape = Tape()
+        self.held: dict[int, tuple[Held, Format]] = {}
 
-    def own(self, shape: tuple[int, int]) -> Register:
-        """Returns register 0, the input."""
-        return self.tape.first(shape, Format(self._formats.ring, self._formats.fraction))
+    def input(self, shape: tuple[int, ...], form: Format | None = None) -> Register:
+        """Returns a register that no step writes; default: in the format between blocks."""
+        return self.tape.first(shape, form or Format(self._formats.ring, self._formats.fraction))
 
     def answer(self, x: Register) -> Register:
-        """Returns what the client learns, without the bits below what it is good for."""
+        """Returns what the client learns, without the bits below what it is good for; of logits that choose
+        a token all of them."""
+        if self._writes:
+            return x
         low = self.tape.scaled(x, min(ANSWER_FRACTION, x.fraction))
         return self.tape.reduced(low, min(ANSWER_RING, low.ring))
 
@@ -50,19 +175,14 @@ class RecordTensors:
     def linear(
         self, x: Register, maps: tuple[Dense, ...], add: Register | None = None, *, opened: bool = False
     ) -> Register:
-        """Writes one product; the bias is the server's."""
+        """Writes one product, to which the server adds the bias. opened: with the noise hidden (see the
+        engine's Options)."""
         f, t = self._formats, self.tape
         fraction, outputs = f.fraction + f.weight, sum(d.outputs for d in maps)
-        rows, inputs = x.shape
-        sizes = {"rows": rows, "inputs": inputs, "outputs": outputs}
-        product = t.write(
-            "linear",
-            (t.factor(x, f.fraction, f.ring),),
-            ((rows, outputs), Format(f.ring, fraction)),
-            **sizes,
-            ring=f.ring,
-            opened=opened,
-        )
+        result = (x.shape[0], outputs), Format(f.ring, fraction)
+        opened = opened and not self._writes
+        product = t.write("linear", (self._wide(x),), result, outputs=outputs, ring=f.ring, opened=opened)
+        self._hold(maps, product)
         if add is None:
             return product
         return t.plus(product, t.scaled(t.factor(add, f.fraction, f.ring - f.weight), fraction))
@@ -81,8 +201,8 @@ class RecordTensors:
         )
 
     def positions(self, x: Register, p: Positions) -> Register:
-        """Writes nothing: the server adds them."""
-        return x
+        """Writes a step at which the server adds them."""
+        return self._biased(x, p)
 
     def columns(self, x: Register, widths: tuple[int, ...]) -> tuple[Register, ...]:
         """Writes a local step."""
@@ -105,24 +225,38 @@ class RecordTensors:
         return self.tape.write("merge", (x,), ((rows, heads * columns), x.format))
 
     def turn(self, x: Register, rotary: Rotary) -> Register:
-        """Raises PlanError: there is no step for it."""
-        raise unknown_option("a program's attention", "rotary positions")
+        """Writes a local step: both parties know the angles. `fraction` bits leave the ring room for `TURN`
+        more."""
+        low = self.tape.scaled(x, self._formats.fraction)
+        to = Format(low.ring, low.fraction + TURN)
+        named = {"bits": TURN, "ring": low.ring, "base": float(rotary.base)}
+        return self.tape.write("turn", (low,), (x.shape, to), **named)
 
     def with_past(self, name: str, keys: Register, values: Register) -> tuple[Register, Register]:
-        """Keeps nothing: programs read no further rows."""
-        return keys, values
+        """Appends keys and values to stores, at the fraction bits and in the rings in which they are
+        multiplied: what that takes is done once for every row."""
+        if not self._writes:
+            return keys, values
+        f, bounds = self._formats, self._bounds.attention[name]
+        rings = f.score_ring(bounds), f.mix_ring(bounds, self._tokens)
+        first, second = (
+            self.tape.factor(x, f.product_fraction, ring)
+            for x, ring in zip((keys, values), rings, strict=True)
+        )
+        return self._append(first), self._append(second)
 
     def scores(self, queries: Register, keys: Register, name: str) -> Register:
         """Writes one product of shared matrices for all heads."""
         f, t = self._formats, self.tape
         ring = f.score_ring(self._bounds.attention[name])
         left, right = (t.factor(x, f.product_fraction, ring) for x in (queries, keys))
-        product = t.product(regrouped(t, left, right.shape[-3]), t.transposed(right))
-        return regrouped(t, product, left.shape[-3])
+        store = self._stores.get(right.number)
+        product = t.product(t.grouped(left, right.shape[0]), right, transposed=True, store=store)
+        return t.grouped(product, left.shape[0])
 
     def biased(self, scores: Register, relative: Relative, name: str) -> Register:
-        """Writes nothing: the server adds its table."""
-        return scores
+        """Writes a step at which the server adds its table."""
+        return self._biased(scores, relative)
 
     def softmax(self, scores: Register, name: str, reach: Reach = EVERYWHERE) -> Unnormalised[Register]:
         """Writes the softmax, before which the client hides the scores of padding from the exponentials."""
@@ -153,11 +287,12 @@ class RecordTensors:
         f, t, bounds = self._formats, self.tape, self._bounds.attention[name]
         left = weights.numerators
         right = t.factor(values, f.product_fraction, left.ring)
-        stacked = t.product(regrouped(t, left, right.shape[-3]), right)
-        mixed = regrouped(t, stacked, left.shape[-3])
+        stacked = t.product(t.grouped(left, right.shape[0]), right, store=self._stores.get(right.number))
+        mixed = t.grouped(stacked, left.shape[0])
         low = t.factor(mixed, f.mixed_fraction(bounds.context), f.normal_ring)
         fraction = low.fraction + f.inverse
         slack = max(fraction - f.fraction, 0) + f.product_fraction
+        # the largest score of a row is a numerator of 1, so no inverse is larger
         return t.times(weights.inverse, f.inverse + 3, low, min(slack, MOST_SLACK), fraction)
 
     def times(self, x: Register, y: Register, name: str) -> Register:
@@ -170,8 +305,8 @@ class RecordTensors:
         return t.times(short, short.ring, wide, f.gate_slack, 2 * f.product_fraction)
 
     def function(self, x: Register, kind: str, name: str) -> Register:
-        """Writes the function as `SharedTensors.function` would call it. Raises PlanError for one without
-        protocol."""
+        """Writes the function; relu takes the sign of what is left of x in the fewest bits. Raises PlanError
+        for one without protocol."""
         if kind not in KINDS:
             raise unknown_kind(kind)
         f, bits = self._formats, range_bits(*self._bounds.functions[name])
@@ -192,12 +327,11 @@ class RecordTensors:
         if norm.deviation is not None:
             raise unknown_option(name, "a stored deviation")
         f, t, bounds = self._formats, self.tape, self._bounds.norms[name]
-        x = t.factor(x, x.fraction, max(x.ring, f.ring))
-        to, flat = Format(f.ring, f.fraction), (prod(x.shape) // norm.size, norm.size)
+        x, to = t.factor(x, x.fraction, max(x.ring, f.ring)), Format(f.ring, f.fraction)
         normalised = t.write(
             "norm",
-            (t.reshaped(x, flat),),
-            (flat, to),
+            (x,),
+            (x.shape, to),
             **{"ring": x.ring, "fraction": x.fraction, "to": to.ring, "finer": to.fraction},
             centred=norm.centred,
             bound=float(bounds.centred),
@@ -205,16 +339,30 @@ class RecordTensors:
             gamma=float(bounds.gamma),
             epsilon=float(norm.epsilon),
         )
-        return t.reshaped(normalised, x.shape)
+        self._hold(norm, normalised)
+        return normalised
 
     def mean(self, x: Register, name: str, *, opened: bool = False) -> Register:
-        """Multiplies the client's weights of the real rows by the shared rows."""
+        """Multiplies the client's weights of the real rows by the shared rows. opened: with the noise
+        hidden."""
         t, low = self.tape, self.tape.factor(x, MEAN_VALUE, MEAN_RING)
-        rows, to = low.shape[0], Format(MEAN_RING, MEAN_WEIGHT)
-        named = {"tokens": rows, "fraction": to.fraction, "ring": to.ring}
-        weights = t.write("average", (), ((1, 1, rows), to), **named)
-        product = t.product(weights, t.reshaped(low, (1, *low.shape)), opened=opened)
-        return t.reshaped(product, product.shape[1:])
+        to = Format(MEAN_RING, MEAN_WEIGHT)
+        weights = t.write("average", (), ((1, 1, low.shape[0]), to), fraction=to.fraction, ring=to.ring)
+        return self.merge(t.product(weights, self.heads(low, 1), opened=opened))
+
+    def _hold(self, what: Held, result: Register) -> None:
+        self.held[len(self.tape.steps) - 1] = what, result.format
+
+    def _biased(self, x: Register, what: Held) -> Register:
+        result = self.tape.write("bias", (x,), (x.shape, x.format), ring=x.ring)
+        self._hold(what, result)
+        return result
+
+    def _append(self, x: Register) -> Register:
+        store = len(self._stores)
+        rows = self.tape.write("append", (x,), (x.shape, x.format), store=store, ring=x.ring)
+        self._stores[rows.number] = store
+        return rows
 
     def _relu(self, x: Register) -> Register:
         return self.tape.write("relu", (x,), (x.shape, x.format), ring=x.ring)

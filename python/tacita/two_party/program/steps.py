@@ -1,23 +1,25 @@
-"""A program: what the client of a two-party session does, step by step, without the model's definition.
+"""A program: what the parties of a two-party session do, step by step, without the model's definition.
 
-The client has no weights, so its walk is the same for every text: operations of the engine and local ones on
-shares, whose shapes, rings and public numbers follow from the plan alone. A program lists them; whoever can
-interpret these few operations is a client (`crates/wasm` does, in a browser). A program is as public as the
-plan. Registers are numbered in the order in which they are written; register 0 is the input.
+The walk is the same for every text: operations of the engine and local ones on shares, whose rings and public
+numbers follow from the plan alone. A program lists them; whoever can interpret these few operations is a
+client (`run` in Python, `crates/wasm` in a browser). The server runs the same steps and adds at some of them
+what it knows of the model. A program is as public as the plan.
+
+Registers are numbered in the order in which they are written; register 0 is the input. No step names a number
+of rows: `sizes` infers every shape from the input's, so that one program reads a prompt and each token behind
+it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tacita.errors import FileError
-from tacita.texts.embedding import FrontConfig
 
 Value = int | float | bool | str | None | tuple[int, ...]
 HINT = "it was made by another release, or the copy is damaged"
-MOST_REGISTERS, MOST_STEPS = 1 << 16, 1 << 16
 MANY = -1  # results, as many as the parameters say
 
 
@@ -36,6 +38,12 @@ def _takes(inputs: int, *integers: str, outputs: int = 1, **others: type | tuple
     return Operation(inputs, outputs, dict.fromkeys(integers, (int,)) | kinds)
 
 
+# the engine's functions with a bump, and their names for our two forms
+ENGINE: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "gelu": ("gelu", {"abs4": "abs4", "abs8": "abs8"}),
+    "gelu_tanh": ("gelu", {"abs4": "tanh4", "abs8": "tanh8"}),
+    "silu": ("silu", {"abs4": "abs8", "abs8": "abs16"}),
+}
 OPTIONAL = (int, type(None))
 BUMP = ("ring", "fraction", "to", "range")
 # `ring` are bits of what is there, `to` of what becomes of it, where both differ
@@ -51,15 +59,19 @@ OPERATIONS: Mapping[str, Operation] = {
     "rows": _takes(1, "count"),  # the first, or for a negative number the last
     "heads": _takes(1, "count"),
     "merge": _takes(1),
-    "transpose": _takes(1),
-    "reshape": _takes(1, shape=tuple),
+    "group": _takes(1, "heads"),  # (more heads, rows, d) -> (heads, rows of neighbours, d), or back
+    # by cosines and sines of the rows' positions, with so many fraction bits
+    "turn": _takes(1, "bits", "ring", base=float),
+    "append": _takes(1, "store", "ring"),  # behind the rows of a store, which keeps all of them
     # less `gap` where a query does not see a key: for want of reach, or because it is padding
     "hide": _takes(1, "gap", "fraction", "ring", back=OPTIONAL, on=OPTIONAL),
-    "average": _takes(0, "tokens", "fraction", "ring"),  # (1, 1, tokens): 1/n for each of n real tokens
+    "average": _takes(0, "fraction", "ring"),  # (1, 1, rows): 1/n for each of n real ones
+    "bias": _takes(1, "ring"),  # plus what the server knows of positions or distances
     # with the other party
     "extend": _takes(1, "ring", "to"),
-    "linear": _takes(1, "rows", "inputs", "outputs", "ring", opened=bool),
-    "product": _takes(2, "heads", "rows", "inner", "columns", "ring", opened=bool),
+    "linear": _takes(1, "outputs", "ring", opened=bool),  # by the server's weights, plus their bias
+    # of matrices by head, or with the second one's transposed; store: whose rows the second one is
+    "product": _takes(2, "ring", opened=bool, transposed=bool, store=OPTIONAL),
     "times": _takes(2, "held", "short", "ring", "slack"),
     "softmax": _takes(1, "ring", "fraction", "range", "power", "to", "inverse", outputs=2),
     "relu": _takes(1, "ring"),
@@ -86,7 +98,7 @@ class Step:
     op: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    parameters: Mapping[str, Value]
+    parameters: Mapping[str, Any]
 
     def check(self, written: int) -> None:
         """Raises FileError unless it is a known operation on registers below `written` that writes the next
@@ -99,64 +111,11 @@ class Step:
             type(value) in kinds[name] for name, value in self.parameters.items()
         )
         count = len(self.outputs) if operation.outputs == MANY else operation.outputs
-        reads = len(self.inputs) == operation.inputs and all(0 <= x < written for x in self.inputs)
+        reads = len(self.inputs) == operation.inputs and all(
+            type(x) is int and 0 <= x < written for x in self.inputs
+        )
         if not (typed and reads and self.outputs == tuple(range(written, written + count))):
             raise FileError(f"program: a step {self.op} with other registers or numbers", hint=HINT)
-
-
-@dataclass(frozen=True)
-class Format:
-    """Bits of a ring and the fraction bits in it."""
-
-    ring: int
-    fraction: int
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How an answer is read: see the plan's fields of these names. bound: magnitude that no number passes."""
-
-    name: str
-    task: str
-    problem: str
-    labels: tuple[str, ...]
-    decimals: int
-    bound: float
-    normalise: bool
-
-
-@dataclass(frozen=True)
-class Program:
-    """A checked list of steps. plan: hash of the plan that it follows, 64 hex digits. tokens, hidden: shape
-    of the input, register 0.
-
-    entered, answered: formats of the input and of the answer, whose register is `answer` and whose shape is
-    `shape`. correlations: kind of the correlated transfers. front: how a text becomes the input, None where
-    it is an image that does. reading: what the numbers mean.
-    """
-
-    plan: str
-    tokens: int
-    hidden: int
-    entered: Format
-    steps: tuple[Step, ...]
-    answer: int
-    answered: Format
-    shape: tuple[int, ...]
-    correlations: str
-    front: FrontConfig | None
-    reading: Reading
-
-    def check(self) -> None:
-        """Raises FileError unless every step reads what an earlier one wrote."""
-        if len(self.steps) > MOST_STEPS:
-            raise FileError(f"program: {len(self.steps)} steps, at most {MOST_STEPS}", hint=HINT)
-        written = 1
-        for step in self.steps:
-            step.check(written)
-            written += len(step.outputs)
-        if not 0 <= self.answer < written <= MOST_REGISTERS:
-            raise FileError(f"program: {written} registers, the answer in {self.answer}", hint=HINT)
 
 
 def fields_of(step: Step) -> dict[str, Any]:
@@ -164,3 +123,22 @@ def fields_of(step: Step) -> dict[str, Any]:
     [4]}."""
     plain = {name: list(v) if isinstance(v, tuple) else v for name, v in step.parameters.items()}
     return {"do": {step.op: plain}, "in": list(step.inputs), "out": list(step.outputs)}
+
+
+def step_of(data: dict[str, Any]) -> Step:
+    """Returns the step of such fields, not yet checked. Raises what other fields raise."""
+    ((op, fields),) = data["do"].items()
+    parameters = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
+    return Step(op, tuple(data["in"]), tuple(data["out"]), parameters)
+
+
+def last_reads(steps: Sequence[Step], answer: int) -> list[list[int]]:
+    """Returns, for each step, the registers of its own that neither a later one nor the answer reads."""
+    last = {answer: len(steps)}
+    for number in range(len(steps) - 1, -1, -1):
+        for register in (*steps[number].inputs, *steps[number].outputs):
+            last.setdefault(register, number)
+    free: list[list[int]] = [[] for _ in (*steps, None)]
+    for register, number in last.items():
+        free[number].append(register)
+    return free[:-1]

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tacita.errors import PeerError
-from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.program.program import Program
 from tacita.two_party.protocol import public_part
 from tacita.two_party.protocol.public_part import PublicPart
 from tacita.two_party.protocol.refusal import Refusal
 
 MAGIC = b"TACITA-2PC"
 REFUSAL = b"TACITA-NO!"  # in place of the magic: then reason and number stand where version and length do
-VERSION = 3
+VERSION = 4  # 3 published the plan, which a client had to have the model of
 CLIENT_HELLO = struct.Struct("<10sH")
 SERVER_HELLO = struct.Struct("<10sHQ32s")
 CHUNK = 1 << 20
@@ -207,7 +207,7 @@ class GenerateRequest:
         return REQUEST.pack(self.rows, self.most, thousandths, self.top_k, self.held, self.key)
 
 
-def receive_request(link: Link, plan: TwoPartyPlan) -> GenerateRequest:
+def receive_request(link: Link, plan: Program) -> GenerateRequest:
     """Receives a client's request, behind its kind. Raises PeerError for one that does not fit the plan."""
     rows, most, thousandths, top_k, held, key = REQUEST.unpack(link.receive(REQUEST.size))
     room = plan.room if held else plan.tokens

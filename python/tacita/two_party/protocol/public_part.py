@@ -1,15 +1,16 @@
 """What a server publishes of its model to every client of the two-party mode, as bytes.
 
-The plan, the tokenizer and, when the embedding is published, the embedding tables with their LayerNorm: with
-these the client turns a text into hidden states by itself. When it is hidden, the word table encrypted under
-a key of the server instead, from which the client chooses without telling what. Layout, little endian:
+The program of the plan, the tokenizer and, when the embedding is published, the embedding tables with their
+LayerNorm: with these the client turns a text into hidden states by itself. When it is hidden, the word table
+encrypted under a key of the server instead, from which the client chooses without telling what. Layout,
+little endian:
 
-    magic (10) | plan length u32 | tokenizer length u32 | length of the encrypted table u64 | table count u16
-    | bytes an element u8 for each table | plan, canonical JSON | tokenizer.json | encrypted table
-    | tables, floats, in alphabetical order
+    magic (10) | program length u32 | tokenizer length u32 | length of the encrypted table u64
+    | table count u16 | bytes an element u8 for each table | program, canonical JSON | tokenizer.json
+    | encrypted table | tables, floats, in alphabetical order
 
-Names and shapes of the tables follow from the plan. Everything comes from a peer: lengths are capped before
-they are used.
+Names and shapes of the tables follow from the program. Everything comes from a peer: lengths are capped
+before they are used.
 """
 
 from __future__ import annotations
@@ -29,14 +30,15 @@ from tacita.errors import CheckpointError, FileError
 from tacita.texts.embed import MAX_TOKENIZER_BYTES, parse_tokenizer
 from tacita.texts.embedding import Embedder, Front, narrowest
 from tacita.texts.embedding import table_shapes as shapes_of
-from tacita.two_party.plan.check import parse_plan
-from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.program.program import MAX_BYTES as MAX_PROGRAM_BYTES
+from tacita.two_party.program.program import Program
+from tacita.two_party.program.program import decode as decode_program
+from tacita.two_party.program.program import encode as encode_program
 
 Array = NDArray[np.float64]
 
-MAGIC = b"TACITA-PP\0"
+MAGIC = b"TACITA-PP\1"
 HEAD = struct.Struct("<10sIIQH")
-MAX_PLAN_BYTES = 1 << 20
 MAX_BYTES = 1 << 30  # of the whole part; BERT-large's tables in float32 are 130 MB
 ELEMENT = {2: "<f2", 4: "<f4", 8: "<f8"}
 HINT = "the server is not a tacita server of this release, or the copy is damaged"
@@ -44,13 +46,13 @@ HINT = "the server is not a tacita server of this release, or the copy is damage
 
 @dataclass(frozen=True)
 class PublicPart:
-    """A published part, decoded. plan; tokenizer: content of tokenizer.json, empty of a model of images;
-    tables: embedding tensors by Hugging Face's names, none when they are hidden.
+    """A published part, decoded. plan: what a client knows of it; tokenizer: content of tokenizer.json, empty
+    of a model of images; tables: embedding tensors by Hugging Face's names, none when they are hidden.
 
     encrypted: the word table as the engine encrypts it, when it is hidden.
     """
 
-    plan: TwoPartyPlan
+    plan: Program
     tokenizer: str
     tables: Mapping[str, Array]
     encrypted: bytes = field(default=b"", repr=False)
@@ -59,7 +61,7 @@ class PublicPart:
     def front(self) -> Front:
         """The client's part of the model: tokenizer and embedding, no encoder. Raises FileError for a bad
         tokenizer."""
-        config = self.plan.config
+        config = self.plan.front
         if config.image is not None:
             return Front(config, MappingProxyType(dict(self.tables)), None)
         try:
@@ -69,13 +71,13 @@ class PublicPart:
         return Front(config, MappingProxyType(dict(self.tables)), tokenizer)
 
 
-def public_part(plan: TwoPartyPlan, checkpoint: Embedder, encrypted: bytes = b"") -> PublicPart:
+def public_part(plan: Program, checkpoint: Embedder, encrypted: bytes = b"") -> PublicPart:
     """Collects what the plan says is published of this checkpoint. Raises CheckpointError when it has no
     tokenizer.
 
     encrypted: the word table, for a plan that hides it.
     """
-    if checkpoint.tokenizer is None and plan.config.image is None:
+    if checkpoint.tokenizer is None and plan.front.image is None:
         raise CheckpointError(
             "two-party mode: the model has no tokenizer", hint="its folder needs tokenizer.json"
         )
@@ -84,21 +86,14 @@ def public_part(plan: TwoPartyPlan, checkpoint: Embedder, encrypted: bytes = b""
     return PublicPart(plan, tokenizer, tables, encrypted)
 
 
-def table_shapes(plan: TwoPartyPlan) -> dict[str, tuple[int, ...]]:
-    """Returns name -> shape of each published table, in alphabetical order. Raises FileError for a plan of
-    unknown embeddings."""
-    match plan.embeddings:
-        case "published":
-            return dict(sorted(shapes_of(plan.config, plan.config.hidden).items()))
-        case "hidden":
-            return {}
-        case unknown:
-            raise _damaged(f"embeddings {unknown!r}")
+def table_shapes(plan: Program) -> dict[str, tuple[int, ...]]:
+    """Returns name -> shape of each published table, in alphabetical order."""
+    return {} if plan.hides else dict(sorted(shapes_of(plan.front, plan.hidden).items()))
 
 
 def encode(part: PublicPart) -> bytes:
     """Returns the bytes that are sent and hashed. Floats take the fewest bytes that keep them exactly."""
-    plan, tokenizer = part.plan.to_bytes(), part.tokenizer.encode()
+    plan, tokenizer = encode_program(part.plan), part.tokenizer.encode()
     tables = [narrowest(part.tables[name]) for name in table_shapes(part.plan)]
     head = HEAD.pack(MAGIC, len(plan), len(tokenizer), len(part.encrypted), len(tables))
     sizes = bytes(table.dtype.itemsize for table in tables)
@@ -115,16 +110,16 @@ def decode(data: bytes) -> PublicPart:
     if len(data) < HEAD.size or len(data) > MAX_BYTES:
         raise _damaged(f"{len(data)} bytes")
     magic, plan_length, tokenizer_length, table_length, count = HEAD.unpack_from(data)
-    if magic != MAGIC or plan_length > MAX_PLAN_BYTES or tokenizer_length > MAX_TOKENIZER_BYTES:
+    if magic != MAGIC or plan_length > MAX_PROGRAM_BYTES or tokenizer_length > MAX_TOKENIZER_BYTES:
         raise _damaged("not a public part")
     reader = _Reader(data, HEAD.size)
     sizes = reader.take(count)
-    plan = parse_plan(reader.take(plan_length))
+    plan = decode_program(reader.take(plan_length))
     shapes = table_shapes(plan)
     if len(shapes) != count or not set(sizes) <= set(ELEMENT):
         raise _damaged(f"{count} tables, the plan has {len(shapes)}")
-    if bool(table_length) != (plan.embeddings == "hidden"):
-        raise _damaged(f"an encrypted table of {table_length} bytes, with {plan.embeddings} embeddings")
+    if bool(table_length) != plan.hides:
+        raise _damaged(f"an encrypted table of {table_length} bytes, of a plan without or with one")
     tokenizer = reader.text(tokenizer_length)
     encrypted = reader.take(table_length)
     tables = {

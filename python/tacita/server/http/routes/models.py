@@ -36,16 +36,6 @@ async def manifest(
     return _file(offer.public / MANIFEST, if_none_match)
 
 
-@router.get("/models/{model}/public/program.json", summary="What a client of the two-party socket computes")
-async def program(
-    service: At, who: Caller, model: str, scheme: SchemeName, if_none_match: str = Header("")
-) -> Response:
-    offer = service.offers.of(model, scheme)
-    if offer is None or not offer.program.is_file():
-        raise not_found("program of this model and scheme")
-    return _file(offer.program, if_none_match)
-
-
 @router.get("/models/{model}/public/client.json", summary="What a page encrypts and reads")
 async def client(
     service: At, who: Caller, model: str, scheme: SchemeName, if_none_match: str = Header("")

@@ -1,0 +1,361 @@
+"""What a run of a program costs two parties, from its steps: bytes, transfers, products, and the chance of a
+wrong answer.
+
+Bits per element are those that the protocols state (`crates/mpc/src/nonlinear`, `linear`, `products`),
+correlations included; a sum of them, so good to a fifth. Small products fill a ciphertext only in part, which
+is what the whole ones below are for.
+
+Only element-wise products can fail by chance: a coefficient of a response whose noise meets the mask's edge
+spoils its ciphertext (`SlotRing::failure_log2` in `crates/bfv/src/slots/moduli.rs`). `responses` lists the
+ciphertexts that carry them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Protocol
+
+from tacita.plans.commitment import LinkSpeed
+from tacita.two_party.arithmetic.masked import AT_ONCE
+from tacita.two_party.program.sizes import Value, sizes
+from tacita.two_party.program.steps import ENGINE, Step
+
+FORMS = {
+    (called, theirs): (kind, ours)
+    for kind, (called, forms) in ENGINE.items()
+    for ours, theirs in forms.items()
+}
+# bits an element, with one square less and more; GELU's as fitted to whole models, the others measured alone
+BUMPED = {
+    "gelu": {"abs4": 1380, "abs8": 1780},
+    "gelu_tanh": {"abs4": 1200, "abs8": 1620},
+    "silu": {"abs4": 1700, "abs8": 2080},
+}
+RELU, SQUARE, PRIME = 420, 260, 320  # the last for each further plaintext prime of the square
+EXP, TANH = 1880, 2000  # the largest of a row's scores is looked for in the first
+NORM, NORM_SLOT = 130, 1144  # bits an element, and a slot of the ciphertexts that carry it
+NORM_ROWS = 810  # bits a slot of the one ciphertext each way that carries what belongs to rows
+QUOTIENT = 900  # bits a slot
+ROW = 2 * 8 * 2000  # bits for the deviation of a row of LayerNorm
+SOFTMAX_ROW = 5400  # and for the reciprocal of one of softmax
+HEAD_ROW, HEAD_TRANSFERS = 8000, 620  # bits and transfers a row, in the norm of heads: many short rows
+REQUEST, RESPONSE = 85, 65  # bits a coefficient, with weights on the other side
+SHARED_REQUEST, SHARED_RESPONSE = 62, 32  # with shares on the other side
+GATE = (630, 930, 1230)  # bits a slot, by plaintext primes, for a product of two shared tensors
+REVEALED = 64  # bits a number of an answer
+COEFFICIENTS = 8192  # of a ciphertext, and values in it
+BYTE = 8
+TRANSFERS = {
+    "gelu": 40,
+    "gelu_tanh": 34,
+    "silu": 40,
+    "relu": 40,
+    "score": 40,
+    "norm": 3,
+}  # correlated ones an element, to a third
+
+# responses for an activation: the squares of its polynomial
+SQUARES = {
+    "gelu": {"abs4": 2, "abs8": 3},
+    "gelu_tanh": {"abs4": 2, "abs8": 3},
+    "silu": {"abs4": 3, "abs8": 4},
+}
+EXPONENTIAL, TANH_RESPONSES = 4, 3
+# responses for one value a row (reciprocal, 1/sqrt): three squares, two products of two primes, one to spare
+ROW_VALUE = 8
+NORM_PRIMES, NORM_MOST = 2, 2048  # of rows at once
+PLAIN_WIDTH = 49  # bits of the widest plaintext prime
+# of fewer values than this no ciphertext is worth it (`nonlinear/few.rs`)
+FEW = 4096
+FEW_NORM, FEW_NORM_STEP = 1800, 130  # bits an element, and for each power of two from deviation to bound
+FEW_NORM_TRANSFERS = 45
+SQUARE_TRANSFERS, FEW_SQUARE_TRANSFERS = (
+    2,
+    19,
+)  # the second: more than a lattice product's, an element; as many bits
+DROPPED = 5  # fewer than the slack are the bits that are not sent
+
+
+class Sized(Protocol):
+    """What a register holds, as `sizes` or a recorder knows it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True)
+class Response:
+    """So many ciphertexts, each the sum of so many products."""
+
+    count: int
+    terms: int
+
+
+@dataclass
+class Cost:
+    """What one text costs, both directions together. nodes: in the order in which they begin.
+
+    bits: sent. transfers: correlated ones used. multiplications: of weights with values. numbers: that the
+    client learns.
+    """
+
+    bits: float = 0.0
+    transfers: int = 0
+    multiplications: float = 0.0
+    responses: list[Response] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
+    numbers: int = 0
+
+
+def cost_of(
+    steps: Sequence[Step], entered: Value, answer: int, past: int = 0, *, hides: bool = False
+) -> Cost:
+    """Counts what a run costs. entered: its input, (rows, columns). past: rows that are read already. hides:
+    whether the input is looked up in a hidden table. Takes a millisecond. Raises FileError as `sizes`."""
+    values = sizes(steps, entered, past, answer)
+    cost = count(steps, values)
+    if hides:
+        cost.bits += 2.0 * (entered.ring + 5) * _whole(prod(entered.shape)) + 64 * prod(entered.shape)
+    rows, outputs = values[answer].shape
+    cost.numbers = rows * outputs
+    cost.bits += REVEALED * (rows - 1) * outputs  # a row alone is not worth counting
+    return cost
+
+
+def count(steps: Sequence[Step], values: Sequence[Sized]) -> Cost:
+    """Counts what steps cost whose registers have these shapes."""
+    cost = Cost()
+    for step in steps:
+        if add := COUNTS.get(step.op):
+            add(cost, step, [values[i] for i in step.inputs], [values[i] for i in step.outputs])
+    return cost
+
+
+def step_cost(
+    steps: Sequence[Step], entered: Value, answer: int, past: int, *, hides: bool = False
+) -> tuple[Cost, Cost]:
+    """Counts what one more row behind `past` costs, whose products were prepared, and what preparing takes
+    for 32 rows. entered: the row."""
+    cost, ahead = cost_of(steps, entered, answer, past, hides=hides), Cost()
+    values = sizes(steps, entered, past, answer)
+    for step in steps:
+        if step.op == "linear":
+            _prepare_linear(cost, ahead, values[step.inputs[0]], step.parameters["outputs"])
+        elif step.op == "product" and step.parameters["store"] is not None:
+            _prepare_product(cost, ahead, step, values[step.inputs[0]], values[step.outputs[0]])
+    return cost, ahead
+
+
+def _prepare_linear(cost: Cost, ahead: Cost, x: Value, outputs: Any) -> None:
+    """Puts the row less its mask in place of the product, and the product of 32 rows ahead."""
+    rows, inputs = x.shape
+    cost.bits += x.ring * inputs - product_bits(rows, inputs, outputs)
+    ahead.bits += product_bits(AT_ONCE, inputs, outputs)
+    ahead.multiplications += float(AT_ONCE * inputs * outputs)
+
+
+def _prepare_product(cost: Cost, ahead: Cost, step: Step, x: Value, made: Value) -> None:
+    """Puts both factors less their masks, of the second one's only its newest slice, in place of the
+    product."""
+    (groups, rows, inner), columns = x.shape, made.shape[2]
+    newest, longer = columns, (inner + AT_ONCE - 1, columns)
+    if step.parameters["transposed"]:
+        newest, longer = inner, (inner, columns + AT_ONCE - 1)
+    opened = 2 * BYTE * -(-x.ring // BYTE) * groups * (rows * inner + newest)
+    cost.bits += opened - groups * _product_bits(rows, inner, columns)
+    ahead.bits += groups * _product_bits(AT_ONCE * rows, *longer)
+
+
+Values = Sequence[Sized]
+
+
+def _linear(cost: Cost, step: Step, read: Values, made: Values) -> None:
+    (rows, inputs), outputs = read[0].shape, made[0].shape[1]
+    cost.bits += product_bits(rows, inputs, outputs)
+    cost.multiplications += float(rows * inputs * outputs)
+
+
+def _product(cost: Cost, step: Step, read: Values, made: Values) -> None:
+    (heads, rows, inner), columns = read[0].shape, made[0].shape[2]
+    cost.bits += heads * _product_bits(rows, inner, columns)
+
+
+def _times(cost: Cost, step: Step, read: Values, made: Values) -> None:
+    """Counts a product of numbers: a gate, or rows times their inverses."""
+    p, (factors, values) = step.parameters, (prod(value.shape) for value in read)
+    if values < FEW:
+        _short(cost, factors, values, p)
+        return
+    primes = _primes(2 * p["ring"] - p["slack"])
+    each = GATE[primes - 1] if factors == values else QUOTIENT
+    cost.bits += each * _whole(values)
+    _respond(cost, primes * _ciphertexts(values), 2)
+
+
+def _short(cost: Cost, factors: int, values: int, p: Mapping[str, Any]) -> None:
+    """Counts products by oblivious transfer on the bits of short factors (`nonlinear/short.rs`)."""
+    bits, ring, dropped = p["short"], p["ring"], max(p["slack"] - DROPPED, 0)
+    sent = sum(ring - max(i, dropped) for i in range(min(bits, ring))) + max(ring - bits, 0)
+    cost.bits += 2 * sent * values + 2 * (bits + 1) * factors
+    cost.transfers += 2 * (bits + 1) * factors
+
+
+def _softmax(cost: Cost, step: Step, read: Values, made: Values) -> None:
+    """Counts exponentials and a reciprocal for each row. What a query may see is public and costs nothing."""
+    values, rows = prod(read[0].shape), prod(read[0].shape[:-1])
+    cost.bits += EXP * values + SOFTMAX_ROW * rows
+    cost.transfers += TRANSFERS["score"] * values
+    _respond(cost, EXPONENTIAL * _lattice(values), 1)
+    _respond(cost, ROW_VALUE * _lattice(rows), 2)
+
+
+def _function(cost: Cost, step: Step, read: Values, made: Values) -> None:
+    """Counts a function of every element."""
+    count, p = prod(read[0].shape), step.parameters
+    bits, transfers, squares = _prices(step.op, p)
+    few = squares if count < FEW else 0
+    cost.bits += bits * count
+    cost.transfers += (transfers + FEW_SQUARE_TRANSFERS * few) * count
+    _respond(cost, squares * _lattice(count), 1)
+
+
+def _prices(op: str, p: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Returns bits, transfers and responses of an element."""
+    if op == "square":
+        primes = _primes(p["ring"] + p["to"] - p["slack"])
+        return SQUARE + PRIME * (primes - 1), SQUARE_TRANSFERS, primes
+    if op in ("relu", "tanh"):
+        return {"relu": (RELU, TRANSFERS["relu"], 0), "tanh": (TANH, 0, TANH_RESPONSES)}[op]
+    kind, form = FORMS[op, p["form"]]
+    return BUMPED[kind][form], TRANSFERS[kind], SQUARES[kind][form]
+
+
+def _norm(cost: Cost, step: Step, read: Values, made: Values) -> None:
+    """Counts a norm of the rows of all heads together, so many of them at once as the engine takes."""
+    shape, p = read[0].shape, step.parameters
+    count, rows, size = prod(shape), prod(shape[:-1]), shape[-1]
+    if count < FEW:
+        cost.bits += (FEW_NORM + FEW_NORM_STEP * _powers(p["bound"], p["least"], size)) * count
+        cost.bits += HEAD_ROW * rows
+        cost.transfers += FEW_NORM_TRANSFERS * count + HEAD_TRANSFERS * rows
+        return
+    for at in range(0, rows, NORM_MOST):
+        _norm_at_once(cost, min(NORM_MOST, rows - at), size)
+    heads = len(shape) > 2
+    cost.bits += (HEAD_ROW if heads else ROW) * rows
+    cost.transfers += HEAD_TRANSFERS * rows if heads else TRANSFERS["norm"] * count
+
+
+def _norm_at_once(cost: Cost, rows: int, size: int) -> None:
+    """Counts sums of squares of all blocks in one response; gamma v / deviation, three products a block; a
+    row's value."""
+    values = rows * size
+    cost.bits += NORM * values + NORM_SLOT * _whole(values) + NORM_ROWS * _whole(rows)
+    blocks = -(-size // min(COEFFICIENTS // rows, size))
+    _respond(cost, NORM_PRIMES, blocks)
+    _respond(cost, NORM_PRIMES * blocks, 3)
+    _respond(cost, ROW_VALUE * _ciphertexts(rows), 2)
+
+
+COUNTS: Mapping[str, Callable[[Cost, Step, Values, Values], None]] = {
+    "enter": lambda cost, step, read, made: cost.nodes.append(str(step.parameters["name"])),
+    "linear": _linear,
+    "product": _product,
+    "times": _times,
+    "softmax": _softmax,
+    **dict.fromkeys(("relu", "square", "tanh", "gelu", "silu"), _function),
+    "norm": _norm,
+}
+
+
+def _respond(cost: Cost, count: int, terms: int) -> None:
+    cost.responses.append(Response(count, terms))
+
+
+def product_bits(rows: int, inputs: int, outputs: int) -> float:
+    """Returns the bits sent for shares (rows, inputs) times weights (inputs, outputs)."""
+    return float(REQUEST * _whole(rows * inputs) + RESPONSE * _whole(rows * outputs))
+
+
+def _product_bits(rows: int, inner: int, columns: int) -> float:
+    """Returns the bits sent for a product of two shared matrices (rows, inner) and (inner, columns)."""
+    request = _whole(rows * inner) + _whole(inner * columns)
+    return float(SHARED_REQUEST * request + SHARED_RESPONSE * _whole(rows * columns))
+
+
+def _powers(bound: float, least: float, size: int) -> int:
+    """Counts the powers of two from the least deviation to the bound, as the engine rounds them."""
+    scale = 2.0 ** math.ceil(math.log2(bound * size)) / size
+    return max(1, math.ceil(math.log2(scale / least)))
+
+
+def _primes(bits: int) -> int:
+    """Returns how many plaintext primes hold so many bits."""
+    return math.ceil(bits / PLAIN_WIDTH)
+
+
+def _ciphertexts(count: int) -> int:
+    """Returns how many ciphertexts hold `count` values."""
+    return -(-count // COEFFICIENTS)
+
+
+def _lattice(count: int) -> int:
+    """Returns how many ciphertexts `count` values take, 0 where they are too few for any."""
+    return 0 if count < FEW else _ciphertexts(count)
+
+
+def _whole(count: int) -> int:
+    """Returns the coefficients of all ciphertexts that hold `count` values."""
+    return _ciphertexts(count) * COEFFICIENTS
+
+
+# What a run takes, by what is counted of it.
+
+# On a 2-core Xeon with AVX-512, a core a party: fitted to six models from 0.2 to 61 s, which it meets within
+# 11 %; three others were told within 5 %.
+SECONDS_A_MB, SECONDS_A_BILLION, SECONDS_A_LAYER = 0.0179, 2.7, 0.07
+NTT_MS = 0.1114  # of 2^16 points there, one 50-bit limb: `native.ntt_ms`
+ROUNDS_A_LAYER = 180
+SET_UP = 4_200_000  # bytes, once a session
+
+
+def seconds(cost: Cost, layers: int, link: LinkSpeed | None = None, pace: float = 1.0) -> float:
+    """Estimates the seconds of one text, a core a party; link None: both on one machine. pace: seconds here
+    for one second of the measured machine.
+
+    Processor time goes with what is sent, with the weights' products and, in small models, with the layers,
+    whose rounds wait for one another. A link adds its bytes and rounds, though part of them overlaps with
+    work.
+    """
+    return pace * (working(cost) + SECONDS_A_LAYER * layers) + over(cost, layers, link)
+
+
+def working(cost: Cost) -> float:
+    """Estimates the seconds of work alone."""
+    return SECONDS_A_MB * cost.bits / 8e6 + SECONDS_A_BILLION * cost.multiplications / 1e9
+
+
+def over(cost: Cost, layers: int, link: LinkSpeed | None) -> float:
+    """Estimates the seconds on a link."""
+    return link.seconds(cost.bits / 8, ROUNDS_A_LAYER * layers) if link else 0.0
+
+
+# How likely a two-party plan makes a wrong answer by chance, whatever the text.
+#
+# Counts the coefficients of all responses of one text (`cost_of`), each at the engine's
+# bound, so the figure is an upper bound. The engine sums the exact ones as it goes; a test compares the two.
+
+# log2 for one coefficient of a response to a sum of TERMS products; a test holds it to the engine's
+COEFFICIENT = -65.0
+TERMS = 8
+MOST_FAILURE = -32.0  # log2 for one text, above which a plan is refused
+
+
+def failure_log2(responses: Iterable[Response]) -> float:
+    """Returns log2 of a bound for the probability that chance alone spoils the answer to one text; -inf where
+    nothing can fail."""
+    weighted = sum(r.count * math.sqrt(max(1.0, r.terms / TERMS)) for r in responses)
+    return math.log2(weighted * COEFFICIENTS) + COEFFICIENT if weighted else -math.inf

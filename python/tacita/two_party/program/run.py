@@ -1,0 +1,298 @@
+"""Runs a program on one party's shares: the steps of `steps.OPERATIONS` on the native engine.
+
+Both parties run the same steps in the same order. The client, which has no weights, knows which rows are
+real; the server, which does not see that, adds what it knows of the model (`Model`). What a step says was
+checked before (`sizes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from tacita.two_party.arithmetic.base import Array, Format, Integers
+from tacita.two_party.arithmetic.masked import Exchange, MaskedProduct
+from tacita.two_party.arithmetic.residues import Share, Words, from_floats, reconstruct, reduced
+from tacita.two_party.arithmetic.rotary import turned_from
+from tacita.two_party.program.cost import Sized
+from tacita.two_party.program.program import Program
+from tacita.two_party.program.steps import Step, last_reads
+
+Watch = Callable[[str], None]
+
+
+class Model(Protocol):
+    """What the server knows of the model, by the number of a step."""
+
+    def matrix(self, step: int) -> Integers:
+        """Returns the integers (inputs, outputs) of a linear map, row by row in memory."""
+
+    def added(self, step: int, shape: tuple[int, ...], first: int) -> Words:
+        """Returns what is added to a result of this shape: the bias of a linear map, or what belongs to the
+        positions of rows, of which the first is at `first`."""
+
+    def norm(self, step: int) -> tuple[Array, Array]:
+        """Returns the factors and offsets of a norm."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """This party's share of rows that were read before. rows: how many. stores: by the order of the steps
+    that append to them, (heads, rows, d) each."""
+
+    rows: int = 0
+    stores: tuple[Words, ...] = field(default=(), repr=False)
+
+    def first(self, rows: int) -> Past:
+        """Returns what was there when the first `rows` rows were read."""
+        return Past(rows, tuple(np.ascontiguousarray(store[:, :rows]) for store in self.stores))
+
+
+class Prepared:
+    """Products of single rows that were made before the rows are known, by the numbers of their steps.
+
+    A further token of a text is one row, and a product of one row costs the two parties nearly what one of 32
+    does. So they make the ciphertexts' part for 32 rows of random masks at once; each row later costs its own
+    bytes and a plain product at the server (`prepare_weights` of the engine, `masked`).
+    """
+
+    def __init__(self) -> None:
+        self.linear: dict[int, Any] = {}
+        self.products: dict[int, MaskedProduct] = {}
+
+    @property
+    def left(self) -> int:
+        """Rows for which every linear map is prepared."""
+        return min((one.left for one in self.linear.values()), default=0)
+
+    def prepare(self, party: Any, program: Program, model: Model | None, past: Past, rows: int) -> None:
+        """Prepares so many rows behind `past`, and drops what was left before. Costs what the products of all
+        these rows do. Raises PeerError."""
+        values, exchange = program.sizes(1, past.rows), Exchange(party)
+        for number, step in enumerate(program.steps):
+            if step.op == "linear":
+                sizes = (rows, values[step.inputs[0]].shape[1], step.parameters["outputs"])
+                matrix = model.matrix(number) if model else None
+                self.linear[number] = party.prepare_weights(matrix, sizes, step.parameters["ring"])
+        for number, step in enumerate(program.steps):
+            if step.op == "product" and past.rows and step.parameters["store"] is not None:
+                store, group = (
+                    past.stores[step.parameters["store"]],
+                    values[step.inputs[0]].shape[1],
+                )
+                old, axis = (np.swapaxes(store, 1, 2), -1) if step.parameters["transposed"] else (store, -2)
+                ring = values[step.outputs[0]].ring
+                self.products[number] = MaskedProduct.prepare(
+                    exchange, old, ring, group=group, rows=rows, axis=axis
+                )
+
+
+@dataclass
+class Run:
+    """One run. party: the engine's `TwoParty`, set up. mask: 1 for a real row of all so far, the past's
+    first; at the client alone. model: at the server alone. watch: called as each node begins. prepared: for
+    a single row. past: rows before; afterwards with those of this run."""
+
+    party: Any
+    program: Program
+    mask: Array | None = None
+    model: Model | None = None
+    watch: Watch = lambda node: None
+    prepared: Prepared | None = None
+    past: Past = field(default_factory=Past)
+
+    def answer(self, x: Words) -> Words:
+        """Runs all steps on this party's share of the input (rows, hidden), and returns its share of the
+        answer. Raises FileError for steps that do not fit, before anything is sent; PeerError."""
+        values = self.program.sizes(len(x), self.past.rows)
+        self._stores: list[Words] = []
+        registers: dict[int, Words] = {0: x}
+        frees = last_reads(self.program.steps, self.program.result)
+        for number, step in enumerate(self.program.steps):
+            self.step(number, step, registers, values)
+            for register in frees[number]:
+                del registers[register]
+        if self._stores:
+            self.past = Past(self.past.rows + len(x), tuple(self._stores))
+        return registers[self.program.result]
+
+    def step(self, number: int, step: Step, registers: dict[int, Words], values: Sequence[Sized]) -> None:
+        """Runs one step, and writes its registers."""
+        inputs = [registers[i] for i in step.inputs]
+        shape = values[step.outputs[0]].shape if step.outputs else ()
+        made = RUN[step.op](self, _Place(number, step.parameters, shape), *inputs)
+        results = made if isinstance(made, tuple) else (made,)
+        registers.update(zip(step.outputs, map(np.ascontiguousarray, results), strict=bool(step.outputs)))
+
+    def hidden(self, at: _Place, x: Words) -> Words:
+        """Takes the gap from the scores of what a query does not see."""
+        if self.mask is None:
+            return x
+        gap = np.where(visible(self.mask, x.shape[1:], at["back"], at["on"]), 0.0, float(at["gap"]))
+        return reduced(x - from_floats(gap, at["fraction"], at["ring"]).values, at["ring"])
+
+    def average(self, at: _Place) -> Words:
+        """Returns 1/n for each of the n real rows, at the client."""
+        if self.mask is None:
+            return np.zeros(at.shape, np.uint64)
+        return from_floats((self.mask / self.mask.sum())[None, None], at["fraction"], at["ring"]).values
+
+    def turned(self, at: _Place, x: Words) -> Words:
+        """Turns rows by their positions."""
+        table = turned_from(at["base"], self.past.rows, x.shape[1:], at["bits"])
+        cos, sin = (each.view(np.uint64) for each in table)
+        left, right = np.split(x, 2, axis=-1)
+        return reduced(
+            np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1), at["ring"]
+        )
+
+    def appended(self, at: _Place, x: Words) -> Words:
+        """Keeps rows behind those of a store."""
+        before = self.past.stores[at["store"] : at["store"] + 1]
+        self._stores.append(np.concatenate([*before, x], axis=1))
+        return self._stores[-1]
+
+    def added(self, at: _Place, x: Words) -> Words:
+        """Adds what the server knows."""
+        if self.model is None:
+            return x
+        return reduced(x + self.model.added(at.number, x.shape, self.past.rows), at["ring"])
+
+    def linear(self, at: _Place, x: Words) -> Words:
+        """Multiplies by weights, from what was prepared where a row is left of it."""
+        matrix = self.model.matrix(at.number) if self.model else None
+        ahead = self.prepared.linear.get(at.number) if self.prepared and len(x) == 1 else None
+        if ahead and ahead.left and not at["opened"]:
+            product = self.party.times_prepared(x, ahead, matrix)
+        else:
+            sizes = (*x.shape, at["outputs"])
+            product = self.party.share_times_weights(x, matrix, sizes, at["ring"], opened=at["opened"])
+        return self.added(at, product)
+
+    def product(self, at: _Place, x: Words, y: Words) -> Words:
+        """Multiplies shared matrices, from what was prepared where a row is left of it."""
+        right = np.swapaxes(y, 1, 2) if at["transposed"] else y
+        single = self.past.rows + 1 == (right.shape[2] if at["transposed"] else right.shape[1])
+        ahead = self.prepared.products.get(at.number) if self.prepared and single else None
+        if ahead and ahead.left:
+            return ahead.times(x, right[..., -1:] if at["transposed"] else right[:, -1:])
+        sizes = (*x.shape, right.shape[2])
+        shares = x, np.ascontiguousarray(right)
+        result: Words = self.party.share_times_share(*shares, sizes, at["ring"], opened=at["opened"])
+        return result
+
+    def norm(self, at: _Place, x: Words) -> Words:
+        """Normalises the rows of all heads in one call."""
+        gamma, beta = self.model.norm(at.number) if self.model else (None, None)
+        bits = {"bits": at["ring"], "frac": at["fraction"], "out_bits": at["to"], "out_frac": at["finer"]}
+        named = {name: at[name] for name in ("bound", "least", "epsilon", "centred")}
+        flat = x.reshape(-1, x.shape[-1])
+        found: Words = self.party.layer_norm(flat, gamma, beta, **bits, **named, gamma_bound=at["gamma"])
+        return found.reshape(x.shape)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A step as its operation sees it: number, parameters, and the shape of its first result."""
+
+    number: int
+    parameters: Mapping[str, Any]
+    shape: tuple[int, ...]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parameters[name]
+
+
+def visible(mask: Array, shape: tuple[int, ...], back: int | None, on: int | None) -> Any:
+    """Returns which keys each query sees, (queries, keys), as `blocks.sequence.visible` does. Where nothing
+    ahead is seen the queries are those of the last rows, and each sees itself."""
+    queries, keys = shape
+    first = keys - queries if on == 0 else 0
+    ahead = np.arange(keys)[None] - np.arange(first, first + queries)[:, None]
+    near = (True if back is None else ahead >= -back) & (True if on is None else ahead <= on)
+    seen = near & (mask > 0.0)[None]
+    return seen | (ahead == 0) if on == 0 else seen & np.ones(shape, bool)
+
+
+def _softmax(run: Run, at: _Place, x: Words) -> tuple[Words, Words]:
+    numbers = (at[name] for name in ("ring", "fraction", "range", "power", "to", "inverse"))
+    powers, inverses = run.party.softmax_parts(x.reshape(-1, x.shape[-1]), *numbers)
+    return powers.reshape(x.shape), inverses.reshape(*x.shape[:-1], 1)
+
+
+def _relu(run: Run, at: _Place, x: Words) -> Words:
+    """Subtracts the negative part."""
+    return reduced(x - run.party.select(run.party.negative(x, at["ring"]), x, at["ring"]), at["ring"])
+
+
+def _bump(name: str) -> Callable[..., Words]:
+    def run_bump(run: Run, at: _Place, x: Words) -> Words:
+        function = getattr(run.party, name)
+        found: Words = function(x, at["ring"], at["fraction"], at["to"], form=at["form"], range=at["range"])
+        return found
+
+    return run_bump
+
+
+def _columns(run: Run, at: _Place, x: Words) -> tuple[Words, ...]:
+    return tuple(np.split(x, np.cumsum(at["widths"])[:-1], axis=-1))
+
+
+RUN: Mapping[str, Callable[..., Any]] = {
+    "enter": lambda run, at: run.watch(at["name"]) or (),
+    "shift_down": lambda run, at, x: reduced(
+        (x >> np.uint64(at["bits"])) + np.uint64(run.party.is_client), at["ring"]
+    ),
+    "shift_up": lambda run, at, x: reduced(x << np.uint64(at["bits"]), at["ring"]),
+    "reduce": lambda run, at, x: reduced(x, at["ring"]),
+    "add": lambda run, at, x, y: reduced(x + y, at["ring"]),
+    "scale": lambda run, at, x: reduced(x * np.array(at["factor"]).view(np.uint64), at["ring"]),
+    "columns": _columns,
+    "rows": lambda run, at, x: x[..., : at["count"], :] if at["count"] >= 0 else x[..., at["count"] :, :],
+    "heads": lambda run, at, x: np.moveaxis(x.reshape(len(x), at["count"], -1), 1, 0),
+    "merge": lambda run, at, x: np.moveaxis(x, 0, 1).reshape(x.shape[1], -1),
+    "group": lambda run, at, x: x.reshape(at.shape),
+    "turn": Run.turned,
+    "append": Run.appended,
+    "hide": Run.hidden,
+    "average": Run.average,
+    "bias": Run.added,
+    "extend": lambda run, at, x: run.party.extend(x, at["ring"], at["to"]),
+    "linear": Run.linear,
+    "product": Run.product,
+    "times": lambda run, at, x, y: run.party.scaled(
+        x, y, held=at["held"], short=at["short"], bits=at["ring"], slack=at["slack"]
+    ),
+    "softmax": _softmax,
+    "relu": _relu,
+    "square": lambda run, at, x: run.party.square_narrow(x, at["ring"], at["to"], at["slack"]),
+    "tanh": lambda run, at, x: run.party.tanh(
+        x, at["ring"], at["fraction"], at["to"], at["finer"], range=at["range"]
+    ),
+    "gelu": _bump("gelu"),
+    "silu": _bump("silu"),
+    "norm": Run.norm,
+}
+
+
+def zeros(program: Program, rows: int) -> Words:
+    """Returns the share of an input of so many rows that the other party knows."""
+    return np.zeros((rows, program.hidden), np.uint64)
+
+
+def empty_past(program: Program, rows: int) -> Past:
+    """Returns the share of so many rows of which this party knows nothing."""
+    if not rows:
+        return Past()
+    values = program.sizes(1, rows)
+    stores = (values[step.outputs[0]].shape for step in program.steps if step.op == "append")
+    return Past(rows, tuple(np.zeros((heads, rows, d), np.uint64) for heads, _, d in stores))
+
+
+def reveal(party: Any, own: Words, form: Format) -> Array:
+    """Returns an answer, in floats, whose other share the other party sends."""
+    total = party.receive_revealed(own, form.ring)
+    return reconstruct(Share(total, form.ring, form.fraction), np.zeros_like(total))

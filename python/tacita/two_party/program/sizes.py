@@ -1,0 +1,245 @@
+"""Shapes and rings of all registers of a program, inferred from its input before anything runs.
+
+A program comes from a server that is not trusted. So whoever runs one, or counts what it costs, first walks
+it here: every step must fit what it reads, and what all registers hold at a time stays below a bound.
+
+>>> step = Step("linear", (0,), (1,), {"outputs": 3, "ring": 64, "opened": False})
+>>> sizes((step,), Value((5, 2), 64), past=0, answer=1)[1]
+Value(shape=(5, 3), ring=64)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tacita.errors import FileError
+from tacita.two_party.program.steps import ENGINE, HINT, Step, last_reads
+
+WORD = 64
+MOST_WIDTH = 1 << 20  # columns of a linear map's result: words of a vocabulary
+MOST_VALUES = 1 << 27  # of one register: 512 tokens of a vocabulary of 2^18 words
+MOST_HELD = 1 << 28  # of all registers and stores at a time: 2 GiB
+MOST_GAP = 1 << 40
+LEAST_BOUND, MOST_BOUND = 1e-30, 1e30  # of what norms are told
+MOST_BASE = 1e9  # of rotary positions
+FORMS = {
+    called: [each for name, forms in ENGINE.values() if name == called for each in forms.values()]
+    for called, _ in ENGINE.values()
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a register holds: (rows, columns) or (heads, rows, columns) residues modulo 2^ring."""
+
+    shape: tuple[int, ...]
+    ring: int
+
+
+Rule = Callable[..., Sequence[Value] | Value]
+
+
+def sizes(steps: Sequence[Step], entered: Value, past: int, answer: int) -> list[Value]:
+    """Returns what every register holds, the input's first. entered: the input (rows, columns). past: rows
+    that all stores hold before. Takes some microseconds a step. Raises FileError for a step that does not
+    fit, and where registers hold more than `MOST_HELD` numbers at a time."""
+    walk = _Walk(entered.shape[0] + past, past)
+    registers, held, stored = [entered], prod(entered.shape), 0
+    for step, free in zip(steps, last_reads(steps, answer), strict=True):
+        made = walk.made(step, [registers[i] for i in step.inputs])
+        registers += made
+        held += sum(prod(value.shape) for value in made)
+        stored += sum(prod(value.shape) for value in made) if step.op == "append" else 0
+        if held + stored > MOST_HELD:
+            raise FileError(f"program: more than {MOST_HELD} numbers at a time", hint=HINT)
+        held -= sum(prod(registers[i].shape) for i in free)
+    return registers
+
+
+class _Walk:
+    """Where a walk is. all_rows: of the text so far, the past's included. stores: how many were appended
+    to."""
+
+    def __init__(self, all_rows: int, past: int) -> None:
+        self.all_rows, self.past, self.stores = all_rows, past, 0
+
+    def made(self, step: Step, inputs: Sequence[Value]) -> list[Value]:
+        """Returns what a step writes. Raises FileError."""
+        rule = RULES[step.op]
+        found = rule(self, step.parameters, *inputs)
+        made = [found] if isinstance(found, Value) else list(found)
+        fits = len(made) == len(step.outputs) and all(
+            1 <= value.ring <= WORD and min(value.shape) >= 1 and prod(value.shape) <= MOST_VALUES
+            for value in made
+        )
+        _need(fits, step.op)
+        return made
+
+
+def _need(fits: bool, op: str) -> None:
+    if not fits:
+        raise FileError(f"program: a step {op} that does not fit what it reads", hint=HINT)
+
+
+def _same(op: str) -> Rule:
+    """The rule of a step that keeps the shape and, where nothing else is said, the ring."""
+
+    def rule(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+        _need(x.ring == p["ring"] and p.get("fraction", 0) < x.ring, op)
+        _need(0 <= p.get("range", 0) <= WORD and 0 <= p.get("slack", 0) < WORD, op)
+        _need(p.get("form") in FORMS.get(op, [None]), op)
+        return Value(x.shape, p.get("to", x.ring))
+
+    return rule
+
+
+def _shift_down(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    _need(p["bits"] >= 1 and x.ring - p["bits"] == p["ring"], "shift_down")
+    return Value(x.shape, p["ring"])
+
+
+def _shift_up(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    _need(1 <= p["bits"] < WORD and p["ring"] == min(WORD, x.ring + p["bits"]), "shift_up")
+    return Value(x.shape, p["ring"])
+
+
+def _reduce(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    _need(p["ring"] <= x.ring, "reduce")
+    return Value(x.shape, p["ring"])
+
+
+def _add(walk: _Walk, p: Mapping[str, Any], x: Value, y: Value) -> Value:
+    _need(x.shape == y.shape and p["ring"] == x.ring <= y.ring, "add")
+    return x
+
+
+def _scale(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    _need(p["ring"] == x.ring and abs(p["factor"]) < 1 << 63, "scale")
+    return x
+
+
+def _columns(walk: _Walk, p: Mapping[str, Any], x: Value) -> list[Value]:
+    widths = p["widths"]
+    _need(
+        all(type(width) is int and width >= 1 for width in widths) and sum(widths) == x.shape[-1], "columns"
+    )
+    return [Value((*x.shape[:-1], width), x.ring) for width in widths]
+
+
+def _rows(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    _need(1 <= abs(p["count"]) <= x.shape[-2], "rows")
+    return Value((*x.shape[:-2], abs(p["count"]), x.shape[-1]), x.ring)
+
+
+def _heads(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    count = p["count"]
+    _need(len(x.shape) == 2 and count >= 1 and x.shape[1] % count == 0, "heads")
+    return Value((count, x.shape[0], x.shape[1] // count), x.ring)
+
+
+def _merge(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    _need(len(x.shape) == 3, "merge")
+    return Value((x.shape[1], x.shape[0] * x.shape[2]), x.ring)
+
+
+def _group(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    heads, rows = p["heads"], prod(x.shape[:-1])
+    _need(len(x.shape) == 3 and heads >= 1 and rows % heads == 0, "group")
+    return Value((heads, rows // heads, x.shape[2]), x.ring)
+
+
+def _turn(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    _need(len(x.shape) == 3 and x.shape[2] % 2 == 0 and 1.0 <= p["base"] <= MOST_BASE, "turn")
+    _need(x.ring == p["ring"] and 1 <= p["bits"] < min(x.ring, 31), "turn")
+    return x
+
+
+def _append(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    _need(len(x.shape) == 3 and x.ring == p["ring"] and p["store"] == walk.stores, "append")
+    _need(x.shape[1] == walk.all_rows - walk.past, "append")
+    walk.stores += 1
+    return Value((x.shape[0], walk.all_rows, x.shape[2]), x.ring)
+
+
+def _hide(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    seen = [p[name] for name in ("back", "on") if p[name] is not None]
+    _need(len(x.shape) == 3 and x.shape[1] <= x.shape[2] == walk.all_rows, "hide")
+    _need(x.ring == p["ring"] and 0 <= p["fraction"] < x.ring and 0 <= p["gap"] < MOST_GAP, "hide")
+    _need(all(0 <= each < MOST_GAP for each in seen), "hide")
+    return x
+
+
+def _average(walk: _Walk, p: Mapping[str, Any]) -> Value:
+    _need(0 <= p["fraction"] < p["ring"], "average")
+    return Value((1, 1, walk.all_rows), p["ring"])
+
+
+def _extend(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    _need(x.ring == p["ring"] <= p["to"], "extend")
+    return Value(x.shape, p["to"])
+
+
+def _linear(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    _need(len(x.shape) == 2 and x.ring == p["ring"] and p["outputs"] <= MOST_WIDTH, "linear")
+    return Value((x.shape[0], p["outputs"]), x.ring)
+
+
+def _product(walk: _Walk, p: Mapping[str, Any], x: Value, y: Value) -> Value:
+    _need(len(x.shape) == len(y.shape) == 3 and x.shape[0] == y.shape[0], "product")
+    inner, columns = y.shape[:0:-1] if p["transposed"] else y.shape[1:]
+    _need(x.ring == y.ring == p["ring"] and x.shape[2] == inner, "product")
+    _need(p["store"] is None or 0 <= p["store"] < walk.stores, "product")
+    return Value((*x.shape[:2], columns), x.ring)
+
+
+def _times(walk: _Walk, p: Mapping[str, Any], x: Value, y: Value) -> Value:
+    _need(x.shape in (y.shape, (*y.shape[:-1], 1)), "times")
+    _need(x.ring == p["held"] >= p["short"] >= 1 and y.ring == p["ring"] and 0 <= p["slack"] < WORD, "times")
+    return y
+
+
+def _softmax(walk: _Walk, p: Mapping[str, Any], x: Value) -> list[Value]:
+    _need(len(x.shape) == 3 and x.ring == p["ring"] and 0 <= p["fraction"] < x.ring, "softmax")
+    _need(0 <= p["range"] <= WORD and 0 <= p["inverse"] < p["to"], "softmax")
+    return [Value(x.shape, p["power"]), Value((*x.shape[:-1], 1), p["to"])]
+
+
+def _norm(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    bounds = [p[name] for name in ("bound", "least", "gamma")]
+    _need(all(LEAST_BOUND <= each <= MOST_BOUND for each in bounds) and 0.0 <= p["epsilon"] <= 1.0, "norm")
+    _need(x.ring == p["ring"] and 0 <= p["fraction"] < x.ring and 0 <= p["finer"] < p["to"], "norm")
+    return Value(x.shape, p["to"])
+
+
+RULES: Mapping[str, Rule] = {
+    "enter": lambda walk, p: [],
+    "shift_down": _shift_down,
+    "shift_up": _shift_up,
+    "reduce": _reduce,
+    "add": _add,
+    "scale": _scale,
+    "columns": _columns,
+    "rows": _rows,
+    "heads": _heads,
+    "merge": _merge,
+    "group": _group,
+    "turn": _turn,
+    "append": _append,
+    "hide": _hide,
+    "average": _average,
+    "bias": _same("bias"),
+    "extend": _extend,
+    "linear": _linear,
+    "product": _product,
+    "times": _times,
+    "softmax": _softmax,
+    "relu": _same("relu"),
+    "square": _same("square"),
+    "tanh": _same("tanh"),
+    "gelu": _same("gelu"),
+    "silu": _same("silu"),
+    "norm": _norm,
+}

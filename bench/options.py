@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from tacita.api import DEFAULT_MODEL
 from tacita.cli.console import reporting
-from tacita.cli.options import BackendName, option
+from tacita.cli.options import option, spelled
 from tacita.plans.prices.cost import Prices
+from tacita.settings import BackendName, PlanOptions, PoolingName
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"  # that a clone may come without
@@ -23,6 +25,19 @@ Layers = Annotated[int | None, option("--layers", help="The first so many.", min
 Backend = Annotated[BackendName, option("--backend", help="plain and sim encrypt nothing.")]
 Keep = Annotated[Path | None, option("--work", help="Keep plan, keys and ciphertexts here.")]
 PeerPython = Annotated[Path, option("--python", help="Python of an environment of its own.")]
+
+# Settings that benches take from the line alone.
+Model = Annotated[Path, spelled("plan", "model")]
+Pooling = Annotated[PoolingName | None, spelled("plan", "pooling")]
+Inputs = Annotated[int | None, spelled("plan", "inputs")]
+Tokens = Annotated[int, spelled("plan", "tokens")]
+Preset = Annotated[str, spelled("plan", "preset")]
+PriceFile = Annotated[Path | None, spelled("plan", "prices")]
+Begin = Annotated[str, spelled("plan", "begin")]
+Threads = Annotated[int, spelled("run", "threads")]
+Memory = Annotated[float, spelled("run", "memory")]
+Insecure = Annotated[bool, spelled("run", "allow_insecure")]
+MODEL_DEFAULT, PRESET_DEFAULT = DEFAULT_MODEL, PlanOptions().preset
 
 
 def emit(figures: Any, path: Path | None = None) -> None:

@@ -28,7 +28,7 @@ from tacita import api
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.reference import reference
-from tacita.cli.ask.columns import read_examples
+from tacita.cli.columns import read_examples
 from tacita.client.public_cache import PublicCache
 from tacita.data import DEFAULT_MODEL
 from tacita.models.bert import BertConfig

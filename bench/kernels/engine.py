@@ -16,9 +16,10 @@ import typer
 from rich.table import Table
 
 from bench.kernels import traffic
+from bench.options import PRESET_DEFAULT, Insecure, Preset
 from tacita import compiled
 from tacita.cli.console import out, progress, reporting
-from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
+from tacita.cli.options import Json
 from tacita.plans import engine as door
 from tacita.plans.prices.cost import Sizes
 from tacita.progress import Phases, Progress

@@ -22,12 +22,13 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
+from bench.options import PRESET_DEFAULT, Insecure, Preset
 from tacita import compiled
 from tacita.approx.activations import gelu
 from tacita.approx.fourier import FourierSpec, fit
 from tacita.approx.spec import Spec
 from tacita.cli.console import out, progress, reporting
-from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
+from tacita.cli.options import Json
 from tacita.errors import InputError
 from tacita.layouts.rotations import doubled_parts, joined
 from tacita.layouts.rows import FeatureLayout, RowsShape

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import options
-from bench.options import emit
+from bench.options import PRESET_DEFAULT, Preset, Tokens, emit
 from bench.runs.layers import Laboratory
 from tacita.api import classify_locally, describe
 from tacita.checkpoint import Checkpoint, from_tensors, pad_hidden
-from tacita.cli.options import PRESET_DEFAULT, TOKENS_DEFAULT, Json, Preset, Tokens, option
+from tacita.cli.options import TOKENS_DEFAULT, Json, option
 from tacita.errors import InputError
 from tacita.models.bert import BertConfig
 from tacita.planning.calibrate.calibrate import Calibration

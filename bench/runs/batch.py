@@ -13,32 +13,29 @@ from typing import Annotated, Any
 import numpy as np
 from rich.table import Table
 
-from bench.options import Backend, Keep
-from bench.runs.dashformer import dashformer_folder, split
-from bench.runs.harness import REQUEST, Group, Machine, Ran, figures, quality, requests
-from bench.runs.stages import operation_counts, show_stages, stage_rows
-from tacita import api
-from tacita.checkpoint import Checkpoint, load
-from tacita.cli.ask.columns import read_examples
-from tacita.cli.console import duration, out, progress, reporting, shown, size
-from tacita.cli.options import (
+from bench.options import (
     MODEL_DEFAULT,
     PRESET_DEFAULT,
-    TOKENS_DEFAULT,
-    BackendName,
+    Backend,
     Inputs,
     Insecure,
-    Json,
+    Keep,
+    Memory,
     Model,
     Pooling,
     Preset,
     Threads,
     Tokens,
-    load_model,
-    option,
 )
+from bench.runs.dashformer import dashformer_folder, split
+from bench.runs.harness import REQUEST, Group, Machine, Ran, figures, quality, requests
+from bench.runs.stages import operation_counts, show_stages, stage_rows
+from tacita import api
+from tacita.checkpoint import Checkpoint, load
+from tacita.cli.columns import read_examples
+from tacita.cli.console import duration, out, progress, reporting, shown, size
+from tacita.cli.options import TOKENS_DEFAULT, Json, load_model, option
 from tacita.cli.report import security_of
-from tacita.cli.steps.evaluate import Memory
 from tacita.errors import InputError
 from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.calibrate.calibrate import load_texts
@@ -48,6 +45,7 @@ from tacita.plans.plan import Plan
 from tacita.resources import threads as all_threads
 from tacita.schemes.prices import prices_here
 from tacita.schemes.registry import scheme_of
+from tacita.settings import BackendName, PlanOptions
 from tacita.texts.embed import Text, length_of
 
 DASHFORMER_TOKENS = 64  # 50 amino acids, padded to a power of two
@@ -97,7 +95,7 @@ def batch(
     Texts of the file that are longer than the tokens are left out; the others are repeated up to the inputs.
     Without a file every second shipped sentence is measured, and the others alone calibrate.
     """
-    checkpoint = load_model(model, pooling)
+    checkpoint = load_model(PlanOptions(model=model, pooling=pooling))
     examples = read_examples(texts) if texts else [(text, -1) for text in load_texts()[1::2]]
     fitting = [(text, label) for text, label in examples if length_of(checkpoint, text) <= tokens]
     chosen = _repeated(fitting, inputs)

@@ -33,12 +33,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacita
-from bench.options import ModelFolder, emit, markdown
+from bench.options import PRESET_DEFAULT, Begin, ModelFolder, Preset, emit, markdown
 from bench.runs.two_party.cases.generate import TEXT
 from tacita import api
 from tacita.approx import comparison
 from tacita.checkpoint import Checkpoint, load
-from tacita.cli.options import PRESET_DEFAULT, Begin, Json, Preset, option
+from tacita.cli.options import Json, option
 from tacita.data import DEFAULT_DECODER
 from tacita.generation.cached import cached_in_the_clear
 from tacita.generation.clear import Floats, Walker, Whole

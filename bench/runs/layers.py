@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.kernels.keys import keyed
-from bench.options import Lines, ModelFolder, emit, lines_of
+from bench.options import Lines, ModelFolder, Pooling, Threads, Tokens, emit, lines_of
 from tacita import api, compiled
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference
-from tacita.cli.options import TOKENS_DEFAULT, Json, Pooling, Threads, Tokens, load_model, option
+from tacita.cli.options import TOKENS_DEFAULT, Json, load_model, option
 from tacita.data import DEFAULT_MODEL
 from tacita.packings import executor
 from tacita.packings.base import Circuit
@@ -28,6 +28,7 @@ from tacita.planning.circuit import circuit_of
 from tacita.plans import engine
 from tacita.plans.plan import Plan
 from tacita.resources import peak_memory_gb
+from tacita.settings import PlanOptions
 
 SENTENCES = (
     "a film of quiet beauty , and the ending stayed with me for days",
@@ -187,7 +188,7 @@ def layers(
 ) -> None:
     """Encrypt texts at full security and compare every layer's output with floats, and every stage's seconds
     with the estimate."""
-    loaded = load_model(model, pooling)
+    loaded = load_model(PlanOptions(model=model, pooling=pooling))
     plan = api.plan(loaded, tokens=tokens)
     lab = Laboratory(plan, loaded, threads=threads)
     found = [

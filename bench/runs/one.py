@@ -12,7 +12,19 @@ import numpy as np
 from rich.table import Table
 
 from bench.models.shapes import SHAPES, random_inputs, shaped_model
-from bench.options import Backend, Keep, Layers
+from bench.options import (
+    PRESET_DEFAULT,
+    Backend,
+    Insecure,
+    Keep,
+    Layers,
+    Memory,
+    Pooling,
+    Preset,
+    PriceFile,
+    Threads,
+    Tokens,
+)
 from bench.runs.harness import Array, Group, Machine, Ran, Sample, figures, quality, requests, unrounded
 from bench.runs.layers import LayerErrors
 from bench.runs.stages import show_stages, stage_rows
@@ -20,24 +32,8 @@ from tacita import api
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference
 from tacita.cli.console import duration, out, progress, reporting, shown
-from tacita.cli.options import (
-    PRESET_DEFAULT,
-    TOKENS_DEFAULT,
-    BackendName,
-    Insecure,
-    Json,
-    Pooling,
-    Preset,
-    Prices,
-    Threads,
-    Tokens,
-    load_model,
-    option,
-    read_prices,
-    read_texts,
-)
+from tacita.cli.options import TOKENS_DEFAULT, Json, load_model, option, read_prices, read_texts
 from tacita.cli.report import security_of
-from tacita.cli.steps.evaluate import Memory
 from tacita.errors import InputError
 from tacita.evaluate.session import MEMORY_GB
 from tacita.packings.lowering import in_slots
@@ -45,6 +41,7 @@ from tacita.planning.calibrate.calibrate import texts_for
 from tacita.plans.plan import Plan
 from tacita.resources import threads as processors
 from tacita.schemes.prices import prices_here
+from tacita.settings import BackendName, PlanOptions
 from tacita.texts.embed import Text, length_of
 
 CALIBRATING, MEASURED = 48, 2  # inputs: random ones of a shape, and how many are timed
@@ -90,7 +87,7 @@ def one(
     threads: Threads = 0,
     memory: Memory = MEMORY_GB,
     work: Keep = None,
-    prices: Prices = None,
+    prices: PriceFile = None,
     json: Json = None,
     texts: Measuring = None,
     inputs: Several = MEASURED,
@@ -106,7 +103,7 @@ def one(
     if model is None:
         chosen = _of_shape(str(shape), layers, tokens, inputs)
     else:
-        loaded = in_slots(load_model(model, pooling))
+        loaded = in_slots(load_model(PlanOptions(model=model, pooling=pooling)))
         chosen = _of_model(loaded, tokens, read_texts(texts) or texts_for(loaded), inputs)
     ran = Ran()
     with progress("plan") as report, ran.timing("plan"):

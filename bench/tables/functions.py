@@ -19,7 +19,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.options import ModelFolder
+from bench.options import ModelFolder, Tokens
 from bench.tables import pages, statistical_max
 from bench.tables.statistical_max import shift_cost
 from tacita.approx import exp, fit, inverse, rsqrt
@@ -30,7 +30,7 @@ from tacita.approx.variants import arion, moai
 from tacita.approx.variants.functions import FITS, Functions
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.reference import reference
-from tacita.cli.options import TOKENS_DEFAULT, Tokens, option
+from tacita.cli.options import TOKENS_DEFAULT, option
 from tacita.data import DEFAULT_MODEL
 from tacita.packings.approximated import approximated
 from tacita.packings.specs import CircuitSpecs

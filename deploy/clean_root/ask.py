@@ -69,9 +69,10 @@ def tried(room: Room, settings: Settings, work: Path, said: Callable[[str], None
         token = rooms["server"].run((*settings.entrypoint, *add), settings.env, settings.user).strip()
         _give(at["client"], {"certificate.pem": certificate.read_text(), "token": token}, settings.user)
         address = ("--connect", f"https://localhost:{settings.port}", "--scheme", "bumblebee")
-        known = ("--trust", f"{volume}/certificate.pem", "--token-file", f"{volume}/token")
+        known = ("--trust", f"{volume}/certificate.pem")
+        own = {"XDG_DATA_HOME": volume, "TACITA_NETWORK__TOKEN_FILE": f"{volume}/token"}
         asked = (*settings.entrypoint, "classify", TEXT, *address, *known)
-        answer = rooms["client"].run(asked, settings.env | {"XDG_DATA_HOME": volume}, settings.user)
+        answer = rooms["client"].run(asked, settings.env | own, settings.user)
         said(answer.strip())
         if LABEL not in answer:
             raise TrialError(f"the answer to {TEXT!r} is not {LABEL}")

@@ -104,10 +104,13 @@ def test_a_request_over_the_batch_is_refused(plan: Plan, model: Path, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_classify_encrypts_several_batches(model: Path, tmp_path: Path) -> None:
+def test_classify_encrypts_several_batches(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
     calibration, file = texts_file(tmp_path, "c.txt", CALIBRATION), texts_file(tmp_path, "t.txt", TEXTS * 9)
     report = tmp_path / "report.json"
-    options = ["--model", str(model), *TOY, "--scheme", "arion", "--texts", calibration, INSECURE]
+    options = ["--model", str(model), *TOY, "--scheme", "arion", "--texts", calibration]
     status, out, err = tacita("classify", "--file", file, *options, "--json", str(report))
     assert status == 0, err
     found = json.loads(report.read_text())

@@ -25,6 +25,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 import tacita
 from tacita import api
 from tacita.checkpoint import Checkpoint
+from tacita.cli.settings import variables
 from tacita.errors import PeerError
 from tacita.plans import envelope
 from tacita.plans.plan import Plan
@@ -203,15 +204,17 @@ def test_where_nobody_answers_it_says_so(mark: str) -> None:
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Iterator[list[str]]:
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """`tacita classify` of eight lines on two nodes."""
+    for name, value in variables({"run": {"allow_insecure": True}, "ray": {"nodes": 2}}).items():
+        monkeypatch.setenv(name, value)
     folder = write_folder(make_random_checkpoint(layers=1), tmp_path / "model")
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     yield [
         *(sys.executable, "-u", "-m", "tacita", "classify", "--file", str(tmp_path / "texts.txt")),
         *("--model", str(folder), "--texts", str(tmp_path / "texts.txt"), "--scheme", "thor"),
-        *("--tokens", str(TOY["tokens"]), "--preset", TOY["preset"], "--allow-insecure"),
-        *("--ray", "local", "--ray-nodes", "2", "--json", str(tmp_path / "report.json")),
+        *("--tokens", str(TOY["tokens"]), "--preset", TOY["preset"]),
+        *("--ray", "local", "--json", str(tmp_path / "report.json")),
     ]
 
 

@@ -25,6 +25,7 @@ from test_cli import run
 
 from bench.app import app as benches
 from tacita.cli.app import app
+from tacita.cli.settings import variables
 from tacita.data import DEFAULT_DECODER
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
@@ -35,6 +36,8 @@ PORTS = ("7007", "7008", "8443")  # of the commands that are shown
 PORT = re.compile("|".join(PORTS))
 COMMAND = re.compile(r"^    tacita (.*)$", re.MULTILINE)
 CONTINUED = re.compile(r" \\\n +")
+SETTINGS = re.compile(r"^```toml\n(# tacita\.toml\n.*?)```$", re.MULTILINE | re.DOTALL)
+SETTINGS = re.compile(r"^```toml\n(# tacita\.toml\n.*?)```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(tacita|python\s+-m\s+bench)\s+([^`]*)`")
 PROGRAMS = {"tacita": app, "python -m bench": benches}
 TEXTS = [
@@ -54,6 +57,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "answer": {"labels": ("start", "end"), "task": "span"},
     "fill": {"labels": (), "task": "words"},
 }
+TOY = {"plan": {"preset": "insecure_toy_n10"}, "run": {"allow_insecure": True}}
 ASKING = {"classify", "search", *KINDS}
 
 
@@ -88,14 +92,20 @@ def test_commands_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    for name, value in variables(TOY).items():  # as options where a command has them
+        monkeypatch.setenv(name, value)
     for name in ("texts.txt", "docs.txt"):
         (tmp_path / name).write_text("\n".join(TEXTS))
     pairs = [f"{text}\t{other}" for text, other in itertools.pairwise(TEXTS)]
     (tmp_path / "pairs.tsv").write_text("\n".join(["text\ttext2", *pairs]))
     (tmp_path / "calibration.txt").write_text("\n".join(CALIBRATION))
+    for text in SETTINGS.findall(page.read_text(encoding="utf-8")):
+        (tmp_path / "tacita.toml").write_text(replaced(text, {}))
     ports = dict.fromkeys(PORTS, "0")  # a free one, until the server says which
     with contextlib.ExitStack() as servers:
         for command in shown(page):
+            for text in SETTINGS.findall(page.read_text(encoding="utf-8")):
+                (tmp_path / "tacita.toml").write_text(replaced(text, ports))
             given = shlex.split(command, comments=True)
             words = [replaced(word, ports) for word in small(given, models(given[0]))]
             if words[0] == "serve":
@@ -147,9 +157,7 @@ def small(words: list[str], model: Path) -> list[str]:
         sizes = {"--tokens": "16", "--max-tokens": "1" if "--reveal" in words else "2"}
         values = {name: value for name, value in sizes.items() if name in words}
         values["--preset"] = f"insecure_toy_{ring}"
-        return [*without(words, values), *itertools.chain(*values.items()), "--allow-insecure"]
-    if any(word.startswith("https://") for word in words):
-        return [*words, "--allow-insecure"]
+        return [*without(words, values), *itertools.chain(*values.items())]
     if words[:2] == ["plan", "show"] or "--connect" in words or written:
         return words
     values = {
@@ -161,11 +169,8 @@ def small(words: list[str], model: Path) -> list[str]:
     if words[0] in ASKING and "--ray" not in words:  # which spreads what is encrypted
         values["--backend"] = "plain"
     known = options(words[0])
-    if words[0] == "serve" and "--https" not in words:
-        known -= {"--preset", "--allow-insecure"}
-    flags = [flag for flag in ["--allow-insecure"] if flag in known]
     added = [word for name, value in values.items() if name in known for word in (name, value)]
-    return [*without(words, values), *added, *flags]
+    return [*without(words, values), *added]
 
 
 def without(words: list[str], names: dict[str, str]) -> Iterator[str]:

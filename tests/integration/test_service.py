@@ -25,6 +25,7 @@ from websockets.sync.client import connect as dial
 import tacita
 from bench.runs.service.processes import family
 from tacita.cli.service.started import PATIENCE, Started, ended, started
+from tacita.cli.settings import Line, variables
 from tacita.client.connect import connect
 from tacita.errors import InputError, PeerError, RefusedError
 from tacita.plans import envelope, wire
@@ -32,7 +33,11 @@ from tacita.plans import wire as receipt
 from tacita.two_party.protocol.party import new_identity
 
 pytestmark = pytest.mark.native
-TOY = ("--preset", "insecure_toy_n11", "--allow-insecure", "--tokens", "16", "--drain", "0")
+TOY: Line = {
+    "plan": {"preset": "insecure_toy_n11", "tokens": 16},
+    "run": {"allow_insecure": True},
+    "service": {"drain": 0},
+}
 SECRET = "a film of quiet beauty and unspeakable secrets"
 ASKED = {"model": "sst2-tiny", "scheme": "thor"}
 
@@ -132,7 +137,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_a_request_survives_the_death_of_the_server_bit_for_bit(folder: Path) -> None:
-    with (folder / "log").open("a") as log, started(folder, "--schemes", "thor", *TOY, log=log) as server:
+    with (
+        (folder / "log").open("a") as log,
+        started(folder, "--schemes", "thor", settings=TOY, log=log) as server,
+    ):
         caller = Caller(server, server.token("clinic"), folder / "clinic")
         client = caller.prepare()
         undisturbed = caller.answer(caller.post(client))
@@ -144,7 +152,10 @@ def test_a_request_survives_the_death_of_the_server_bit_for_bit(folder: Path) ->
         server.process.kill()
         server.process.wait()
         assert gone(processes), "no worker outlives its server"
-    with (folder / "log").open("a") as log, started(folder, "--schemes", "thor", *TOY, log=log) as again:
+    with (
+        (folder / "log").open("a") as log,
+        started(folder, "--schemes", "thor", settings=TOY, log=log) as again,
+    ):
         caller = Caller(again, caller.token, caller.work)
         assert caller.answer(id) == undisturbed
         client.work.response.write_bytes(undisturbed)
@@ -152,7 +163,10 @@ def test_a_request_survives_the_death_of_the_server_bit_for_bit(folder: Path) ->
 
 
 def test_a_server_that_is_asked_to_end_leaves_what_it_cannot_finish_for_later(folder: Path) -> None:
-    with (folder / "log").open("a") as log, started(folder, "--schemes", "thor", *TOY, log=log) as server:
+    with (
+        (folder / "log").open("a") as log,
+        started(folder, "--schemes", "thor", settings=TOY, log=log) as server,
+    ):
         caller = Caller(server, server.token("bank"), folder / "bank")
         client = caller.prepare()
         id = caller.post(client)
@@ -160,12 +174,18 @@ def test_a_server_that_is_asked_to_end_leaves_what_it_cannot_finish_for_later(fo
         processes = family(server.process.pid)
         assert ended(server.process) == 0
         assert gone(processes)
-    with (folder / "log").open("a") as log, started(folder, "--schemes", "thor", *TOY, log=log) as again:
+    with (
+        (folder / "log").open("a") as log,
+        started(folder, "--schemes", "thor", settings=TOY, log=log) as again,
+    ):
         assert Caller(again, caller.token, caller.work).answer(id)
 
 
 def test_a_worker_that_is_killed_is_replaced(folder: Path) -> None:
-    with (folder / "log").open("a") as log, started(folder, "--schemes", "thor", *TOY, log=log) as server:
+    with (
+        (folder / "log").open("a") as log,
+        started(folder, "--schemes", "thor", settings=TOY, log=log) as server,
+    ):
         caller = Caller(server, server.token("killed"), folder / "killed")
         id = caller.post(caller.prepare())
         (status,) = (each for each in [next(caller.events(id))] if not each.state.final)
@@ -181,7 +201,7 @@ def test_a_worker_that_is_killed_is_replaced(folder: Path) -> None:
 
 def test_both_schemes_by_one_call(folder: Path, tmp_path: Path) -> None:
     """And nothing of the text, the token or the client's secret is at the server, or in its log."""
-    with (folder / "log").open("a") as log, started(folder, *TOY, log=log) as server:
+    with (folder / "log").open("a") as log, started(folder, settings=TOY, log=log) as server:
         token = server.token("both")
         how: dict[str, Any] = {
             "token": token,
@@ -213,11 +233,12 @@ def made_certificate(folder: Path) -> Path:
 
 
 def test_the_command_asks_too(folder: Path, tmp_path: Path) -> None:
-    with (folder / "log").open("a") as log, started(folder, *TOY, log=log) as server:
+    with (folder / "log").open("a") as log, started(folder, settings=TOY, log=log) as server:
         (tmp_path / "token").write_text(server.token("command"))
-        options = ["--connect", server.url, "--token-file", str(tmp_path / "token"), "--allow-insecure"]
+        options = ["--connect", server.url]
+        more: Line = {"network": {"token_file": tmp_path / "token"}, "run": {"allow_insecure": True}}
         options += ["--trust", str(server.certificate), "--json", str(tmp_path / "report.json")]
-        environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "share")}
+        environment = {**os.environ, **variables(more), "XDG_DATA_HOME": str(tmp_path / "share")}
         run = [sys.executable, "-m", "tacita"]
         done = subprocess.run(
             [*run, "classify", SECRET, *options],
@@ -247,7 +268,7 @@ def silent_sockets(server: Started, token: str, count: int) -> Iterator[None]:
 
 def test_a_session_ends_with_its_clients_texts(folder: Path, tmp_path: Path) -> None:
     """Which others that only connect do not delay."""
-    with (folder / "log").open("a") as log, started(folder, *TOY, log=log) as server:
+    with (folder / "log").open("a") as log, started(folder, settings=TOY, log=log) as server:
         how: dict[str, Any] = {"trust": server.certificate, "data": tmp_path}
         with (
             silent_sockets(server, server.token("silent"), 4),

@@ -27,8 +27,12 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(log: Path) -> Iterator[Started]:
-    options = ("--schemes", "bumblebee", "--tokens", "16", "--drain", "0", "--anybody")
-    with log.open("w") as lines, started(log.parent, *options, log=lines, descriptors=DESCRIPTORS) as found:
+    settings = {"service": {"drain": 0}}
+    options = ("--schemes", "bumblebee", "--tokens", "16", "--anybody")
+    with (
+        log.open("w") as lines,
+        started(log.parent, *options, settings=settings, log=lines, descriptors=DESCRIPTORS) as found,
+    ):
         yield found
 
 

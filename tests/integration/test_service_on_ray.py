@@ -24,8 +24,8 @@ from tacita.schemes import base
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytest.importorskip("ray", reason="Ray is not installed: the extra ray")
 pytestmark = pytest.mark.native
-ON_RAY = ("--schemes", "thor", *TOY, "--memory", "4", "--ray", "local")
-TWO = (*ON_RAY, "--ray-nodes", "2")
+ON_RAY = {**TOY, "run": {**TOY["run"], "memory": 4}, "ray": {"address": "local"}}
+TWO = {**ON_RAY, "ray": {"address": "local", "nodes": 2}}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,10 @@ def under_way(caller: Caller, id: str) -> None:
 
 
 def test_two_nodes_answer_two_clients_and_one_dies(folder: Path, mark: str) -> None:
-    with (folder / "log").open("a") as log, started(folder, *TWO, log=log) as server:
+    with (
+        (folder / "log").open("a") as log,
+        started(folder, "--schemes", "thor", settings=TWO, log=log) as server,
+    ):
         assert any("thor: 2 evaluators on 2 nodes" in line for line in server.said)
         callers = [Caller(server, server.token(name), folder / name) for name in ("ann", "bob")]
         operator = Caller(server, server.token("prometheus", "--operator"), folder)
@@ -94,7 +97,12 @@ def test_two_nodes_answer_two_clients_and_one_dies(folder: Path, mark: str) -> N
 
 
 def test_requests_outlive_servers_that_end_and_that_are_killed(folder: Path, mark: str) -> None:
-    with (folder / "log").open("a") as log, started(folder, *ON_RAY, "--drain", "100", log=log) as server:
+    with (
+        (folder / "log").open("a") as log,
+        started(
+            folder, "--schemes", "thor", settings={**ON_RAY, "service": {"drain": 100}}, log=log
+        ) as server,
+    ):
         caller = Caller(server, server.token("cec"), folder / "cec")
         client = caller.prepare()
         expected = evaluated_here(server, client)
@@ -103,12 +111,18 @@ def test_requests_outlive_servers_that_end_and_that_are_killed(folder: Path, mar
         assert ended(server.process) == 0
     require_nothing_left(mark)
     assert begun_by(folder / "log", ids[:1]) and not begun_by(folder / "log", ids[1:]), "one ran to its end"
-    with (folder / "log").open("a") as log, started(folder, *ON_RAY, log=log) as server:
+    with (
+        (folder / "log").open("a") as log,
+        started(folder, "--schemes", "thor", settings=ON_RAY, log=log) as server,
+    ):
         caller = Caller(server, caller.token, caller.work)
         assert caller.answer(ids[0]) == expected
         under_way(caller, ids[1])
         server.process.kill()
         server.process.wait()
     require_nothing_left(mark)
-    with (folder / "log").open("a") as log, started(folder, "--schemes", "thor", *TOY, log=log) as server:
+    with (
+        (folder / "log").open("a") as log,
+        started(folder, "--schemes", "thor", settings=TOY, log=log) as server,
+    ):
         assert Caller(server, caller.token, caller.work).answer(ids[1]) == expected, "also without Ray"

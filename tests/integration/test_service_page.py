@@ -40,9 +40,12 @@ def in_browser(test: Any) -> Any:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     folder = tmp_path_factory.mktemp("page")
-    toy = ("--preset", "insecure_toy_n11", "--allow-insecure")
-    options = ("--schemes", "bumblebee,thor", "--tokens", "16", "--anybody", "--drain", "0", *toy)
-    with (folder / "log").open("w") as log, started(folder, *options, log=log, plain=True) as found:
+    toy = {"plan": {"preset": "insecure_toy_n11"}, "run": {"allow_insecure": True}, "service": {"drain": 0}}
+    options = ("--schemes", "bumblebee,thor", "--tokens", "16", "--anybody")
+    with (
+        (folder / "log").open("w") as log,
+        started(folder, *options, settings=toy, log=log, plain=True) as found,
+    ):
         yield found
 
 

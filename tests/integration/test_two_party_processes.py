@@ -20,6 +20,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 
 from tacita.checkpoint import embed, load
 from tacita.checkpoint.reference import reference
+from tacita.cli.settings import Line, variables
 from tacita.client.public_cache import PublicCache
 from tacita.errors import InputError, PeerError
 from tacita.two_party.client import TwoPartyClient
@@ -61,7 +62,9 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *options: str, given_model: Path | None = None) -> Iterator[Served]:
+def serving(
+    folder: Path, *options: str, given_model: Path | None = None, settings: Line | None = None
+) -> Iterator[Served]:
     model = given_model or write_folder(make_random_checkpoint(), folder / "model")
     (folder / "texts.txt").write_text("\n".join(TEXTS))
     given = [
@@ -71,12 +74,11 @@ def serving(folder: Path, *options: str, given_model: Path | None = None) -> Ite
         "16",
         "--texts",
         str(folder / "texts.txt"),
-        "--timeout",
-        "20",
         *options,
     ]
     command = [sys.executable, "-m", "tacita", "serve", *given]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    own = os.environ | variables({"service": {"timeout": 20}}) | variables(settings or {})
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=own)
     assert process.stdout is not None
     served = Served(process, 0, folder / "pem" / "certificate.pem", model)
     ready = threading.Event()
@@ -116,10 +118,11 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
-def classify(target: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The client in its own process."""
-    command = [sys.executable, "-m", "tacita", "classify", "--connect", target, "--timeout", "20", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+def classify(target: str, *arguments: str, **network: object) -> subprocess.CompletedProcess[str]:
+    """The client in its own process. network: settings."""
+    command = [sys.executable, "-m", "tacita", "classify", "--connect", target, *arguments]
+    own = os.environ | variables({"network": {"timeout": 20, **network}})
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS, env=own)
 
 
 def trusting(server: Served) -> list[str]:
@@ -140,7 +143,7 @@ def test_two_processes_agree_on_the_float_models_answers(server: Served, tmp_pat
     texts, report = tmp_path / "texts.txt", tmp_path / "report.json"
     texts.write_text("\n".join([*TEXTS[:2], "film " * 40]))
     done = classify(
-        server.target, "--file", str(texts), *trusting(server), "--profile", "--json", str(report)
+        server.target, "--file", str(texts), *trusting(server), "--json", str(report), profile=True
     )
     assert done.returncode == 1, done.stderr  # the third line is too long, and named
     assert f"{texts}:3:" in done.stderr.replace("\n", "")
@@ -213,7 +216,7 @@ def test_a_wrong_certificate_is_refused(server: Served, tmp_path: Path) -> None:
 
 
 def test_plain_clients_are_refused_by_a_server_with_tls(server: Served, tmp_path: Path) -> None:
-    done = classify(server.target, "bad", "--insecure-plain-tcp")
+    done = classify(server.target, "bad", insecure_plain_tcp=True)
     assert done.returncode == 2 and done.stderr.startswith("error:")
     assert_serves(server, tmp_path)
 
@@ -256,7 +259,8 @@ def test_a_client_with_another_plan_is_told(server: Served, tmp_path: Path) -> N
 
 
 def test_a_hidden_embedding_is_looked_up(tmp_path: Path) -> None:
-    with serving(tmp_path, "--insecure-plain-tcp", "--hidden-embeddings", "--insecure-any-client") as served:
+    hidden = {"two_party": {"hidden_embeddings": True, "insecure_any_client": True}}
+    with serving(tmp_path, "--insecure-plain-tcp", settings=hidden) as served:
         party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=SECONDS)
         client = TwoPartyClient(party, PublicCache(tmp_path / "cache"))
         assert not client.part.tables and client.part.encrypted
@@ -271,14 +275,16 @@ def test_a_hidden_embedding_is_looked_up(tmp_path: Path) -> None:
             client.classify("film " * 40)
         client.end()
         party.close()
-        done = classify(served.target, "bad", "--insecure-plain-tcp")  # which keeps the part in its own cache
+        done = classify(
+            served.target, "bad", insecure_plain_tcp=True
+        )  # which keeps the part in its own cache
         assert done.returncode == 0, done.stderr + served.output
 
 
 def test_once_serves_one_client_with_a_certificate_of_its_own(tmp_path: Path) -> None:
     mine: Identity = new_identity(tmp_path / "client", ["client"])
     admitting = ["--new-certificate", str(tmp_path / "pem"), "--client-ca", str(mine.certificate)]
-    with serving(tmp_path, *admitting, "--once", "--profile") as served:
+    with serving(tmp_path, *admitting, settings={"service": {"once": True, "profile": True}}) as served:
         with socket.create_connection(("127.0.0.1", served.port), timeout=SECONDS) as raw:
             raw.sendall(b"not TLS")
         with pytest.raises(
@@ -287,20 +293,20 @@ def test_once_serves_one_client_with_a_certificate_of_its_own(tmp_path: Path) ->
             TwoPartyClient(
                 dial("127.0.0.1", served.port, trust=served.certificate), PublicCache(tmp_path / "cache")
             )
-        shown = ["--certificate", str(mine.certificate), "--key", str(mine.key)]
-        done = classify(served.target, "bad", *trusting(served), *shown)
+        shown = {"certificate": mine.certificate, "key": mine.key}
+        done = classify(served.target, "bad", *trusting(served), **shown)
         assert done.returncode == 0, done.stderr + served.output
         assert served.process.wait(SECONDS) == 0
         assert "session of 1 text, answered, 127.0.0.1:" in served.output
 
 
 def test_once_is_not_for_clients_that_ask_for_nothing(tmp_path: Path) -> None:
-    with serving(tmp_path, "--insecure-plain-tcp", "--once") as served:
+    with serving(tmp_path, "--insecure-plain-tcp", settings={"service": {"once": True}}) as served:
         party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=SECONDS)
         TwoPartyClient(party, PublicCache(tmp_path / "cache")).end()
         party.close()
         assert served.says("session of 0 texts, asked nothing, 127.0.0.1:")
-        assert classify(served.target, "bad", "--insecure-plain-tcp").returncode == 0
+        assert classify(served.target, "bad", insecure_plain_tcp=True).returncode == 0
         assert served.process.wait(SECONDS) == 0
 
 
@@ -310,14 +316,15 @@ def test_a_fingerprint_or_a_name_is_enough_to_know_the_server(tmp_path: Path) ->
         hashed = fingerprint(served.certificate)
         assert hashed in served.output
         trusted = ["--trust", str(served.certificate)]
-        for how in (["--fingerprint", hashed.upper()], [*trusted, "--name", "model.example"], trusted):
-            assert classify(served.target, "bad", *how).returncode == 0, served.output
+        assert classify(served.target, "bad", fingerprint=hashed.upper()).returncode == 0, served.output
+        assert classify(served.target, "bad", *trusted, name="model.example").returncode == 0, served.output
+        assert classify(served.target, "bad", *trusted).returncode == 0, served.output
         done = classify(served.target, "bad", *trusted)
         assert done.returncode == 2 and "3 texts of one client" in done.stderr
         assert served.says("refused, 127.0.0.1:")
-        done = classify(served.target, "bad", *trusted, "--name", "other.example")
+        done = classify(served.target, "bad", *trusted, name="other.example")
         assert done.returncode == 2 and "not valid for name" in done.stderr
-        done = classify(served.target, "bad", "--fingerprint", "00" * 32)
+        done = classify(served.target, "bad", fingerprint="00" * 32)
         assert done.returncode == 2 and "fingerprint" in done.stderr
 
 
@@ -329,8 +336,8 @@ def test_a_server_that_everybody_reaches_is_warned(tmp_path: Path) -> None:
 def test_a_hidden_embedding_is_for_known_clients() -> None:
     from test_cli import run
 
-    status, _, err = run("serve", "--insecure-plain-tcp", "--hidden-embeddings")
-    assert status == 2 and "--client-ca" in err and "--insecure-any-client" in err
+    status, _, err = run("serve", "--insecure-plain-tcp", two_party__hidden_embeddings=True)
+    assert status == 2 and "--client-ca" in err and "insecure_any_client" in err
 
 
 def test_a_server_that_dies_ends_the_client_with_an_error(tmp_path: Path) -> None:
@@ -351,7 +358,7 @@ def test_answers_that_came_are_written_when_the_session_breaks(tmp_path: Path) -
     texts, report = tmp_path / "three.txt", tmp_path / "report.json"
     texts.write_text("\n".join(TEXTS[:3]))
     with serving(tmp_path, "--insecure-plain-tcp", "--max-texts", "2") as served:
-        done = classify(served.target, "--file", str(texts), "--insecure-plain-tcp", "--json", str(report))
+        done = classify(served.target, "--file", str(texts), "--json", str(report), insecure_plain_tcp=True)
     assert done.returncode == 2 and "2 texts" in done.stderr.replace("\n", " "), done.stderr
     found = json.loads(report.read_text())
     assert [row["line"] for row in found["results"]] == [1, 2]
@@ -367,7 +374,7 @@ def test_control_c_ends_the_server(tmp_path: Path) -> None:
 def test_a_server_in_the_background_is_not_ended_by_control_c(tmp_path: Path) -> None:
     with interrupts(signal.SIG_IGN), serving(tmp_path, "--insecure-plain-tcp") as served:
         served.process.send_signal(signal.SIGINT)
-        done = classify(served.target, "bad", "--insecure-plain-tcp")
+        done = classify(served.target, "bad", insecure_plain_tcp=True)
         assert done.returncode == 0, done.stderr + served.output
         assert served.process.poll() is None
 
@@ -375,5 +382,5 @@ def test_a_server_in_the_background_is_not_ended_by_control_c(tmp_path: Path) ->
 def test_nobody_there() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        done = classify(f"127.0.0.1:{taken.getsockname()[1]}", "bad", "--insecure-plain-tcp")
+        done = classify(f"127.0.0.1:{taken.getsockname()[1]}", "bad", insecure_plain_tcp=True)
     assert done.returncode == 2 and done.stderr.startswith("error:")

@@ -27,6 +27,7 @@ import tacita
 from tacita.checkpoint import load
 from tacita.checkpoint.texts import FILE
 from tacita.cli.service.started import Started, started
+from tacita.cli.settings import variables
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.texts.embed import tokenize
@@ -51,13 +52,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def generate(server: Served, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The client in its own process."""
-    whom = ("--connect", server.target, "--trust", str(server.certificate), "--timeout", "20")
+    whom = ("--connect", server.target, "--trust", str(server.certificate))
     return client(*whom, *arguments)
 
 
-def client(*arguments: str) -> subprocess.CompletedProcess[str]:
+def client(*arguments: str, **network: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tacita", "generate", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    own = os.environ | variables({"network": {"timeout": 60, **network}})
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS, env=own)
 
 
 def test_a_text_is_that_of_floats(server: Served, tmp_path: Path) -> None:
@@ -152,7 +154,7 @@ def test_a_server_that_is_lost_in_a_token_is_told(tmp_path: Path) -> None:
     with serving(
         tmp_path, "--new-certificate", str(tmp_path / "pem"), "--tokens", "32", given_model=model
     ) as lost:
-        whom = ("--connect", lost.target, "--trust", str(lost.certificate), "--timeout", "20")
+        whom = ("--connect", lost.target, "--trust", str(lost.certificate))
         command = [sys.executable, "-m", "tacita", "generate", *whom, "film", "--max-tokens", "16"]
         client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert client.stdout is not None
@@ -168,9 +170,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """A service that offers the package's decoder to two parties."""
     folder = tmp_path_factory.mktemp("service")
     options = ("--model", DEFAULT_DECODER.name, "--schemes", "bumblebee", "--tokens", "96")
+    options = (*options, "--texts", str(DEFAULT_DECODER / FILE))
     with (
         (folder / "log").open("w") as log,
-        started(folder, *options, "--texts", str(DEFAULT_DECODER / FILE), "--drain", "0", log=log) as serving,
+        started(folder, *options, settings={"service": {"drain": 0}}, log=log) as serving,
     ):
         yield serving
 
@@ -182,10 +185,9 @@ def token(service: Started) -> str:
 
 def test_a_service_writes_what_its_port_would(service: Started, token: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(token)
-    whom = ("--connect", service.url, "--trust", str(service.certificate), "--timeout", "60")
-    whom = (*whom, "--token-file", str(tmp_path / "token"))
+    whom, file = ("--connect", service.url, "--trust", str(service.certificate)), tmp_path / "token"
     report = tmp_path / "report.json"
-    done = client(OPENING, "--max-tokens", "24", *whom, "--json", str(report))
+    done = client(OPENING, "--max-tokens", "24", *whom, "--json", str(report), token_file=file)
     assert done.returncode == 0, done.stderr
     assert WRITTEN in done.stdout and "for a token behind it" in done.stdout
     found = json.loads(report.read_text())
@@ -194,16 +196,15 @@ def test_a_service_writes_what_its_port_would(service: Started, token: str, tmp_
     for more, says in [
         (("--seed", "3"), "the server draws the token"),
         (("--scheme", "thor"), "--scheme with --connect"),
-        (("--profile",), "--profile is for --connect HOST:PORT"),
         (("--model", "other"), "its models: austen-tiny"),
         (("--max-tokens", "96"), "96 behind it"),
     ]:
-        done = client(OPENING, "--max-tokens", "2", *whom, *more)
+        done = client(OPENING, "--max-tokens", "2", *whom, *more, token_file=file)
         assert done.returncode == 2 and says in done.stderr, (more, done.stderr)
 
 
 def test_an_interrupt_ends_a_text_of_a_service(service: Started, token: str) -> None:
-    whom = ("--connect", service.url, "--trust", str(service.certificate), "--timeout", "60")
+    whom = ("--connect", service.url, "--trust", str(service.certificate))
     command = [sys.executable, "-m", "tacita", "generate", OPENING, "--max-tokens", "60", *whom]
     own = {**os.environ, "TACITA_TOKEN": token}
     with interrupts():

@@ -18,10 +18,11 @@ from bench.runs.service.hostile import measure_hostile
 from bench.runs.service.many import measure_many
 from bench.runs.service.turns import measure_turns
 from tacita.cli.service.started import Started, started
+from tacita.cli.settings import Line
 from tacita.client.connect import connect
 from tacita.plans.scheme import BUMBLEBEE
 
-TOY = ("--preset", "insecure_toy_n11", "--allow-insecure", "--tokens", "16")
+TOY: Line = {"plan": {"preset": "insecure_toy_n11", "tokens": 16}, "run": {"allow_insecure": True}}
 REQUESTS = 5
 Told = Callable[[str], None]
 
@@ -40,12 +41,12 @@ def measure_service(
     """Figures by part. asked: texts of the honest client beside the callers. waiting: requests of three
     clients. thor: also requests at full security, which take minutes and 8 GB."""
     found: dict[str, Any] = {}
-    with _server("--schemes", BUMBLEBEE, "--clients", str(clients + 2)) as (server, folder):
+    with _server("--schemes", BUMBLEBEE, settings={"service": {"clients": clients + 2}}) as (server, folder):
         told(f"{clients} clients by {BUMBLEBEE}")
         found["many"] = measure_many(server, texts, labels, clients=clients)
         told(f"{callers} hostile callers")
         found["hostile"] = measure_hostile(server, texts, folder / "honest", callers=callers, asked=asked)
-    with _server("--schemes", "thor", *TOY) as (server, folder):
+    with _server("--schemes", "thor", settings=TOY) as (server, folder):
         told(f"{waiting} requests of 3 clients, on a toy ring")
         found["turns"] = measure_turns(server, "thor", texts, folder, waiting=waiting)
     if thor:
@@ -82,8 +83,11 @@ def _evaluated(server: Started, token: str) -> float:
 
 
 @contextmanager
-def _server(*options: str) -> Iterator[tuple[Started, Path]]:
+def _server(*options: str, settings: Line | None = None) -> Iterator[tuple[Started, Path]]:
     with tempfile.TemporaryDirectory(prefix="tacita-service-") as name:
         folder = Path(name)
-        with (folder / "log").open("w") as log, started(folder, *options, log=log) as server:
+        with (
+            (folder / "log").open("w") as log,
+            started(folder, *options, settings=settings, log=log) as server,
+        ):
             yield server, folder / "clients"

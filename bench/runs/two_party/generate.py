@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from bench.options import Begin
 from bench.runs.two_party import LINKS, measure_case, summary
 from bench.runs.two_party.bench import Settings, cases
 from bench.runs.two_party.command import LinkName, Links, Tls, show_operations, shown_machine, steps_shown
 from tacita.cli.console import out, progress, reporting, several
-from tacita.cli.options import Begin, Json, option
+from tacita.cli.options import Json, option
 from tacita.errors import InputError
 
 WORLD = "bench.runs.two_party.cases.decoders"

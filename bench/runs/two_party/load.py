@@ -30,10 +30,10 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Annotated, Any
 
-from bench.options import ModelFolder, markdown
+from bench.options import ModelFolder, Tokens, markdown
 from tacita import compiled
 from tacita.cli.console import write_report
-from tacita.cli.options import TOKENS_DEFAULT, Json, Tokens, option
+from tacita.cli.options import TOKENS_DEFAULT, Json, option
 from tacita.client.public_cache import PublicCache
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import TacitaError

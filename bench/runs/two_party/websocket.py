@@ -25,10 +25,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Annotated, Any
 
-from bench.options import ModelFolder, emit
+from bench.options import ModelFolder, Tokens, emit
 from bench.runs.service.processes import cpu_seconds
 from tacita import api
-from tacita.cli.options import TOKENS_DEFAULT, Json, Tokens, option
+from tacita.cli.options import TOKENS_DEFAULT, Json, option
 from tacita.client.public_cache import PublicCache
 from tacita.errors import GoneError
 from tacita.two_party.admission import SessionLimiter, SessionLimits

@@ -12,20 +12,22 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
-from tacita.cli.ask import accuracy, classify
+from tacita.cli.ask import accuracy, generate
+from tacita.cli.ask.tasks import TASKS
 from tacita.cli.console import MESSAGE, err, fail, shown
-from tacita.cli.plans import estimate, prices, publish
+from tacita.cli.plans import estimate, prices
 from tacita.cli.plans import plan as plan_command
 from tacita.cli.service import demo as demo_service
 from tacita.cli.service import keys, token
-from tacita.cli.steps import decrypt, demo, encrypt, evaluate, keygen
-from tacita.cli.tasks import answer, embed, fill, generate, search, tag
+from tacita.cli.settings import place_of
+from tacita.cli.steps import client, demo, server
 from tacita.cli.two_party import serve
-from tacita.errors import KeyBudgetWarning, TacitaError
+from tacita.errors import InputError, KeyBudgetWarning, TacitaError
 from tacita.version import __version__
 
 INTERRUPTED = 130
@@ -54,27 +56,29 @@ def _options(
     """Takes the options that stand before a command."""
 
 
-app.command("demo")(demo.run)
-app.command("classify")(classify.run)
-app.command("embed")(embed.run)
-app.command("search")(search.run)
-app.command("tag")(tag.run)
-app.command("answer")(answer.run)
-app.command("fill")(fill.run)
-app.command("generate")(generate.run)
-app.add_typer(plan_command.app, name="plan")
-app.command("publish")(publish.run)
-app.command("keygen")(keygen.run)
-app.command("encrypt")(encrypt.run)
-app.command("evaluate")(evaluate.run)
-app.command("decrypt")(decrypt.run)
-app.command("serve")(serve.run)
-app.add_typer(token.app, name="token")
-app.command("demo-service")(demo_service.run)
-app.add_typer(keys.app, name="keys")
-app.command("estimate")(estimate.run)
-app.command("prices")(prices.run)
-app.command("accuracy")(accuracy.run)
+COMMANDS: tuple[tuple[str, Callable[..., None] | typer.Typer, str], ...] = (
+    ("demo", demo.run, "Encrypt sentences, classify them, decrypt the answers."),
+    *((task.verb, task.command(), task.short) for task in TASKS),
+    ("generate", generate.run, "Go on behind a text with a decoder."),
+    ("plan", plan_command.app, "Make or show the public plan of a run."),
+    ("publish", plan_command.publish, "Make a plan and the folder that clients get."),
+    ("keygen", client.keygen, "Make secret.key and evaluation.keys."),
+    ("encrypt", client.encrypt, "Tokenise, embed, pack and encrypt."),
+    ("evaluate", server.evaluate, "Run the model on the ciphertexts."),
+    ("decrypt", client.decrypt, "Decrypt the answers, check them, round them."),
+    ("serve", serve.run, "Serve a model that sees neither texts nor answers."),
+    ("token", token.app, "Who may ask a server: bearer tokens and quotas."),
+    ("demo-service", demo_service.run, "Start a server, ask it by both of its schemes."),
+    ("keys", keys.app, "Keys of services, and whom they belong to."),
+    ("estimate", estimate.run, "Say what a run would cost."),
+    ("prices", prices.run, "Measure what operations cost here: a minute, 5 GB."),
+    ("accuracy", accuracy.run, "Measure accuracy and errors on a labelled file."),
+)
+for name, command, words in COMMANDS:
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name, short_help=words)
+    else:
+        app.command(name, short_help=words)(command)
 
 
 def main(arguments: list[str] | None = None, commands: typer.Typer = app) -> int:
@@ -108,10 +112,14 @@ def _run(arguments: list[str] | None, commands: typer.Typer) -> int:
 
 
 def _usage(error: Exception) -> int:
-    """Errors of the option parser print their own usage line; anything else is a defect and keeps its
-    traceback."""
-    show = getattr(error, "show", None)
+    """Shows an error of the option parser with its usage line; for an option that is a setting now, where it
+    went. Anything else is a defect and keeps its traceback."""
+    show, option = getattr(error, "show", None), getattr(error, "option_name", "")
     if show is None:
         raise error
-    show()
+    command = error.ctx.command if getattr(error, "ctx", None) else None  # type: ignore[attr-defined]
+    if option and (place := place_of(option, getattr(getattr(command, "callback", None), "taken", {}))):
+        fail(InputError(place, hint="docs/settings.md"))
+    else:
+        show()
     return 2

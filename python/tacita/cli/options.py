@@ -1,151 +1,68 @@
-"""Declares the options that several commands share, and reads their files."""
+"""Puts settings on the command lines of commands, and reads what they name: models, texts, prices.
+
+>>> import typer
+>>> app = typer.Typer()
+>>> @app.command()
+... @taking({"plan": ("scheme", "tokens")}, {"run": ("threads",)})    # on the line; in a file alone
+... def command(settings: Settings) -> None:
+...     print(settings.plan.scheme, settings.plan.tokens, settings.run.threads)
+>>> app(["--scheme", "thor", "--tokens", "16"], standalone_mode=False)
+thor 16 0
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import StrEnum
-from functools import partial
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tacita.api import DEFAULT_MODEL, Objective
+from tacita.api import DEFAULT_MODEL
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.load import with_documents
-from tacita.cli.ask.columns import texts_of
+from tacita.cli.columns import texts_of
+from tacita.cli.console import err, shown
+from tacita.cli.settings import read_settings
 from tacita.errors import InputError
-from tacita.planning.options import LOGITS, TOKEN
+from tacita.planning.options import LOGITS
+from tacita.planning.request import PlanRequest
+from tacita.plans.commitment import link_of
 from tacita.plans.prices import cost
-from tacita.plans.scheme import AUTO, NAMES
+from tacita.settings import (
+    FILE,
+    SHIPPED,
+    Keys,
+    PlanOptions,
+    Settings,
+    fields_of,
+    flag_of,
+    kind_of,
+    metavar_of,
+)
 from tacita.texts.embed import Text
 from tacita.texts.vectors import Index
 
 # without a default that a help text could show: what stands in its place, the help says
 option = partial(typer.Option, show_default=False)
+SHIPPED_RING = 16  # of the package's table of prices
+WORK_DEFAULT = Path("tacita-work")
+PUBLIC_DEFAULT = Path("tacita-public")
+TOKENS_DEFAULT = 128
+SETTINGS = "settings"  # the parameter that the options stand for
 
-
-SHIPPED, SHIPPED_RING = "shipped", 16  # in place of a file: the package's table, of this ring
-
-
-class BackendName(StrEnum):
-    """Interpreters of a circuit."""
-
-    plain = "plain"
-    sim = "sim"
-    ckks = "ckks"
-
-
-class PackingName(StrEnum):
-    """Packings of one text to choose from."""
-
-    auto = "auto"
-    rows = "rows"
-    coefficients = "coefficients"
-    multidiagonal = "multidiagonal"
-
-
-class RevealName(StrEnum):
-    """Outputs of a decoder that a client may get."""
-
-    logits = LOGITS
-    token = TOKEN
-
-
-class PoolingName(StrEnum):
-    """Ways to read a text's vector from the last hidden states."""
-
-    pooler = "pooler"
-    cls = "cls"
-    mean = "mean"
-
-
-Model = Annotated[Path, option("--model", help="Hugging Face folder of the model, or a shipped one's name.")]
-Pooling = Annotated[
-    PoolingName | None,
-    option(
-        "--pooling",
-        help="What an embedding is read from: pooler (tanh layer on [CLS]), cls ([CLS] itself), mean (of "
-        "all tokens) "
-        "(default: what the model's folder says).",
-    ),
-]
-Documents = Annotated[
+# Options that are no settings: they are of one call.
+Config = Annotated[
     Path | None,
-    option(
-        "--documents",
-        help="Answer with scores of these documents, as `tacita embed --index` wrote them with the model.",
-    ),
+    option("--config", help=f"File of settings (default: {FILE} of this folder, if there is one)."),
 ]
-Work = Annotated[Path, typer.Option("--work", help="Folder of plan, keys, request and response.")]
+Json = Annotated[Path | None, option("--json", help="Also write the figures to this file.")]
 Public = Annotated[
     Path, typer.Option("--public", help="Folder that `tacita publish` made: all that a client needs.")
 ]
-Reveal = Annotated[
-    RevealName | None,
-    option(
-        "--reveal",
-        help="Of a decoder on ciphertexts, what the client gets: logits (default) or the likeliest token "
-        "alone.",
-    ),
-]
-Gap = Annotated[
-    float,
-    typer.Option("--gap", help="With --reveal token, logits nearer than this are not told apart.", min=0.0),
-]
-Json = Annotated[Path | None, option("--json", help="Also write the figures to this file.")]
-Tokens = Annotated[int, typer.Option("--tokens", help="Tokens of every request (a power of two, 16 to 512).")]
-Preset = Annotated[
-    str,
-    typer.Option(
-        "--preset",
-        help="Encryption parameters (leveled: the smallest secure ring that needs no bootstrapping).",
-    ),
-]
-Variant = Annotated[
-    str,
-    typer.Option(
-        "--functions",
-        help="Approximations of softmax, LayerNorm, GELU: tacita, moai, arion, leaf (GELU by a "
-        "bootstrap), either (of tacita and leaf the cheaper), or thor (softmax in two "
-        "phases; packing multidiagonal).",
-    ),
-]
-ShowAnyway = Annotated[
-    bool,
-    option(
-        "--show-anyway",
-        help="Also show answers that failed their checks. They may hold anything, the secret key included: "
-        "not where the server can see them.",
-    ),
-]
-Insecure = Annotated[
-    bool,
-    option("--allow-insecure", help="Admit parameters below 128 bits. For tests only."),
-]
-Texts = Annotated[
-    Path | None,
-    option(
-        "--texts",
-        help="Calibration sentences, one per line (default: the model's own, else the package's). The "
-        "plan, which the other side reads, publishes the extremes that the model takes on them, to 8 bits: a "
-        "single unusual sentence shows. "
-        "Of 500 lines or more every fifth is held out, to say how often texts leave the intervals.",
-    ),
-]
-Prices = Annotated[
-    Path | None,
-    option(
-        "--prices",
-        metavar=f"[FILE|{SHIPPED}]",
-        help="Price table of `tacita prices --json`, or the package's as it is, by which plans are the same "
-        "on every machine (default: what `tacita prices` measured here, else the package's, scaled).",
-    ),
-]
-TextFile = Annotated[
-    Path | None,
-    option("--file", help="A file of texts, one a line (-: standard input)."),
-]
+TextFile = Annotated[Path | None, option("--file", help="A file of texts, one a line (-: standard input).")]
 Pair = Annotated[
     bool,
     option(
@@ -154,69 +71,104 @@ Pair = Annotated[
         "between them.",
     ),
 ]
-Scheme = Annotated[
-    str | None,
-    option(
-        "--scheme",
-        metavar=f"[{'|'.join((AUTO, *NAMES))}]",
-        help="thor: one text a request; leaf: the same, with GELU computed by bootstraps; arion, moai: a "
-        "batch; bumblebee: two parties over a connection; auto: the quickest by estimate (default: auto for "
-        "several texts, thor for one).",
-    ),
-]
-Link = Annotated[
-    str | None,
-    option(
-        "--link",
-        metavar="lan|wan|MBIT,MS",
-        help="Connection between client and server: a name, or Mbit/s and ms of a round trip. "
-        "--scheme auto weighs bumblebee over it.",
-    ),
-]
-Begin = Annotated[
-    str,
-    option(
-        "--begin",
-        help="Of a decoder: a text before every prompt that is no secret, as a system prompt or the token "
-        "that texts begin with. Two parties compute nothing for it.",
-    ),
-]
-Packing = Annotated[
-    PackingName | None,
-    option(
-        "--packing",
-        help="How one text lies in slots: of thor rows (default) or multidiagonal (THOR's own), of leaf "
-        "coefficients (default: feed-forward blocks by products of coefficients) or rows (by rotations); "
-        "auto: the quicker by estimate.",
-    ),
-]
-Inputs = Annotated[
-    int | None,
-    option("--inputs", help="Texts to expect; a batch is shaped for them.", min=1),
-]
-Goal = Annotated[
-    Objective | None,
-    option(
-        "--objective",
-        help="What --scheme auto keeps short: the time until the last answer (throughput) or the first "
-        "(default: throughput for several texts, latency for one).",
-    ),
-]
-Threads = Annotated[int, typer.Option("--threads", help="Cores to use (0: all).", min=0)]
-
-MODEL_DEFAULT = DEFAULT_MODEL
-WORK_DEFAULT = Path("tacita-work")
-PUBLIC_DEFAULT = Path("tacita-public")
-TOKENS_DEFAULT = 128
-PRESET_DEFAULT = "n16"
-VARIANT_DEFAULT = "tacita"
 
 
-def load_model(folder: Path, pooling: PoolingName | None, documents: Path | None = None) -> Checkpoint:
-    """Loads the model of a folder, with the user's pooling and documents where they are given. Raises
-    CheckpointError, FileError, InputError for documents of another model."""
-    model = load(folder, pooling=pooling.value if pooling else None)
-    return with_documents(model, Index.load(documents)) if documents else model
+def taking(line: Keys, file: Keys | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates a command: its parameter `settings` gets the settings of these keys, by section, and all
+    others at their defaults. line: those that are options of the command; file: those that only a file and
+    the environment give. When it is called, raises what `read_settings` raises."""
+    both = {
+        section: (*line.get(section, ()), *(file or {}).get(section, ())) for section in fields(line, file)
+    }
+    spelled = [_parameter(section, name) for section, names in line.items() for name in names]
+    config = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Config)
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(*, config: Path | None, **given: Any) -> None:
+            values = {section: {name: given.pop(name) for name in names} for section, names in line.items()}
+            command(**{SETTINGS: _settings(config, values).only(both)}, **given)
+
+        signature = _signature(command, [*spelled, config])
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
+        run.taken = both  # type: ignore[attr-defined]
+        return run
+
+    return decorated
+
+
+def fields(*keys: Keys | None) -> list[str]:
+    """Returns the sections of all of these."""
+    return list(dict.fromkeys(section for each in keys for section in each or ()))
+
+
+def spelled(section: str, name: str) -> Any:
+    """Returns a setting's option, as Typer declares it."""
+    field = fields_of(section)[name]
+    flag, kind = flag_of(name, field), kind_of(field)
+    meaning = field.description or ""
+    if field.default not in (None, "", False, ()):
+        meaning = f"{meaning.removesuffix('.')} (default: {_words(field.default)})."
+    both = f"{flag}/--no-{flag.removeprefix('--')}" if kind is bool else flag
+    return option(both, help=meaning, metavar=metavar_of(field))
+
+
+def _words(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _parameter(section: str, name: str) -> inspect.Parameter:
+    kind: Any = Annotated[kind_of(fields_of(section)[name]) | None, spelled(section, name)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def _signature(command: Callable[..., None], options: Sequence[inspect.Parameter]) -> inspect.Signature:
+    """Returns the command's signature with the options in place of its settings; all by keyword, as Typer
+    calls it."""
+    parameters: list[inspect.Parameter] = []
+    for each in inspect.signature(command, eval_str=True).parameters.values():
+        by_keyword = each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        parameters += options if each.name == SETTINGS else [by_keyword]
+    return inspect.Signature(parameters)
+
+
+def _settings(config: Path | None, line: Mapping[str, Mapping[str, Any]]) -> Settings:
+    """Reads the settings, and says so where the file is one that nobody named."""
+    file = config or (FILE if FILE.is_file() else None)
+    if file and not config:
+        err.print(f"settings: {shown(str(file))}", soft_wrap=True)
+    chosen = {s: {n: v for n, v in values.items() if v not in (None, [])} for s, values in line.items()}
+    return read_settings(file, chosen)
+
+
+# What the settings of a plan name.
+
+
+def plan_request(plan: PlanOptions) -> PlanRequest:
+    """Returns the request of a plan. Raises what `PlanRequest` and the readers of its files raise."""
+    return PlanRequest(
+        scheme=plan.scheme,
+        packing=plan.packing and plan.packing.value,
+        inputs=plan.inputs,
+        objective=plan.objective,
+        tokens=plan.tokens or TOKENS_DEFAULT,
+        preset=plan.preset,
+        functions=plan.functions,
+        texts=read_texts(plan.texts),
+        prices=read_prices(plan.prices),
+        begin=plan.begin,
+        reveal=plan.reveal.value if plan.reveal else LOGITS,
+        gap=plan.gap,
+        link=link_of(plan.link) if plan.link else None,
+    )
+
+
+def load_model(plan: PlanOptions) -> Checkpoint:
+    """Loads the model, with its pooling and documents where they are given. Raises CheckpointError,
+    FileError, InputError for documents of another model."""
+    model = load(plan.model or DEFAULT_MODEL, pooling=plan.pooling.value if plan.pooling else None)
+    return with_documents(model, Index.load(plan.documents)) if plan.documents else model
 
 
 def read_texts(path: Path | None) -> Sequence[Text] | None:

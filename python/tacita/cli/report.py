@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,13 @@ import numpy as np
 from rich.table import Table
 
 from tacita.api import Answer
-from tacita.cli.asked import as_json, numbers, summary_of, text_of
-from tacita.cli.console import duration, err, out, several, shown, size
+from tacita.cli.console import INCOMPLETE, UNTRUSTED, duration, err, out, several, shown, size, write_report
 from tacita.errors import FileError
 from tacita.plans.plan import Plan
+from tacita.resources import peak_memory_gb
 from tacita.schemes.base import AnyPlan
 from tacita.schemes.ciphertexts import parameters
-from tacita.texts.embed import Text
+from tacita.texts.embed import Text, parts_of
 
 TWO_PARTIES = "128 bits, both parties following the protocol"
 STEPS = ("plan", "keygen", "encrypt", "evaluate", "decrypt")
@@ -66,6 +68,31 @@ class Classified:
             "max_abs_error": self.max_abs_error,
             "seconds": dict(self.seconds),
         }
+
+
+@dataclasses.dataclass
+class Timed:
+    """Seconds of one step and what it adds to its report."""
+
+    step: str
+    seconds: float = 0.0
+    fields: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@contextmanager
+def step(name: str, report: Path | None) -> Iterator[Timed]:
+    """Times a step and writes its `--json` report on success."""
+    timed = Timed(name)
+    began = time.monotonic()
+    yield timed
+    timed.seconds = time.monotonic() - began
+    figures = {
+        "step": name,
+        "seconds": {name: timed.seconds},
+        "peak_rss_gb": peak_memory_gb(),
+        **timed.fields,
+    }
+    write_report(report, figures)
 
 
 def run_report(
@@ -205,3 +232,47 @@ def _largest(values: Sequence[float], rows: int) -> list[int]:
 
 def _short(text: Text) -> str:
     return text_of(text, 60)
+
+
+# How an answer looks on screen: what it says, and the first of its numbers.
+
+FEW = 4  # numbers of an answer that a line has room for
+WORDS = 400  # characters of what an answer says
+
+
+def summary_of(answer: Answer) -> str:
+    """Returns the answer's summary, escaped."""
+    return shown(answer.summary, WORDS)
+
+
+def numbers(values: Sequence[float], most: int = FEW) -> str:
+    """Writes the first values, signed, to three decimals."""
+    first = " ".join(f"{value:+.3f}" for value in values[:most])
+    return first + (" ..." if len(values) > most else "")
+
+
+def brackets(answer: Answer, most: int = 8) -> str:
+    """Writes the first logits in brackets, escaped for rich; "" for an answer without any."""
+    if not answer.logits:
+        return ""
+    more = ", ..." if len(answer.logits) > most else ""
+    return f"  \\[{', '.join(f'{value:.3f}' for value in answer.logits[:most])}{more}]"
+
+
+def status_of(answers: Iterable[Answer], *, complete: bool = True) -> int:
+    """Returns the exit status (`cli.app`) of a command that gave these answers. complete: whether nothing
+    that was asked for was left out."""
+    all_answers = list(answers)
+    if not all(answer.trusted for answer in all_answers):
+        return UNTRUSTED
+    return 0 if complete and not any(answer.warnings for answer in all_answers) else INCOMPLETE
+
+
+def text_of(text: Text, most: int = 200) -> str:
+    """Writes a text, or both of a pair, escaped."""
+    return shown(" | ".join(parts_of(text)), most)
+
+
+def as_json(text: Text) -> str | list[str]:
+    """Returns a text, or both of a pair as a list."""
+    return text if isinstance(text, str) else list(text)

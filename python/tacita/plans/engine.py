@@ -64,7 +64,7 @@ def require_secure(info: ParameterInfo, *, allow_insecure: bool) -> None:
         raise PlanError(
             f"preset {info.preset} has {info.security_bits} bits of security, {MIN_SECURITY_BITS} are "
             "required",
-            hint="for tests only: --allow-insecure",
+            hint="for tests only: --allow-insecure, or [run] allow_insecure",
         )
 
 

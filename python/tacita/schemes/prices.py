@@ -34,7 +34,7 @@ MOST_BYTES = 1 << 20
 MOST = 1e12  # of any number in a table; bytes are the largest
 YARDSTICKS, TRANSFORMS = 5, 4  # the best of so many runs of so many transforms; 20 ms
 BOOTSTRAP_PRICES = {(kind, how) for kind in ("complex", "real") for how in ("alone", "each")}
-AGAIN = "measure again: `tacita prices`; or delete the file; or pass --prices shipped"
+AGAIN = "measure again: `tacita prices`; or delete the file; or [plan] prices = 'shipped'"
 
 
 def prices_here(preset: str) -> Prices | None:

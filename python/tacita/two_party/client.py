@@ -117,7 +117,7 @@ def rows_of(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]
     if any(types):
         raise InputError(
             "a pair of texts, and the server hides its embedding",
-            hint="pass a single text; the server can publish it: tacita serve --public-embeddings",
+            hint="pass a single text; the server can publish it: [two_party] hidden_embeddings = false",
         )
     if len(ids) > tokens:
         raise InputError(f"the text has {len(ids)} tokens, the server takes {tokens}", hint="shorten it")

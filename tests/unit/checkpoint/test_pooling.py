@@ -336,7 +336,9 @@ def command(*arguments: str) -> int:
     return main([*arguments])
 
 
-def test_commands_take_a_pooling_and_steps_follow_the_plan(tmp_path: Path) -> None:
+def test_commands_take_a_pooling_and_steps_follow_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write_folder(make_random_checkpoint(layers=1, labels=()), tmp_path / "model")
     write_sentence_files(folder, 16, "cls", normalise=True)
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
@@ -348,7 +350,9 @@ def test_commands_take_a_pooling_and_steps_follow_the_plan(tmp_path: Path) -> No
         plan = Plan.load(work / "plan.json")
         assert (plan.model.pooling, plan.model.normalise) == (pooling or "cls", True)
         report = tmp_path / "report.json"
-        options = ["--backend", "plain", *common, "--preset", RINGS["thor"], *asked, "--json", str(report)]
+        options = ["--backend", "plain", *common, "--preset", RINGS["thor"], "--json", str(report)]
+        if pooling:
+            monkeypatch.setenv("TACITA_PLAN__POOLING", pooling)
         assert command("classify", TEXTS[0], *options) == 0
         found = json.loads(report.read_text())["results"][0]
         wanted = by_hand(load(folder), TEXTS[0], pooling or "cls", normalise=True)

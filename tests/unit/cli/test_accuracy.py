@@ -13,7 +13,7 @@ import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 
 from tacita.cli import main
-from tacita.cli.ask.columns import read_examples, read_labelled
+from tacita.cli.columns import read_examples, read_labelled
 from tacita.errors import InputError
 
 GOOD = [b"a fine film\t1", b"the plot is dull\t0", b"never boring\t1"]

@@ -17,16 +17,23 @@ import pytest
 
 from bench.runs import batch as bench_batch
 from tacita.api import Answer, plan
-from tacita.cli import console, report
-from tacita.cli.ask import accuracy, columns
-from tacita.cli.asked import numbers, status_of, summary_of
+from tacita.cli import columns, console, report
+from tacita.cli.ask import accuracy, remote
 from tacita.cli.console import Screen, reporting
 from tacita.cli.plans import estimate
 from tacita.cli.plans import plan as plan_command
 from tacita.cli.plans.making import why
-from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run
-from tacita.cli.steps import decrypt, demo, evaluate
-from tacita.cli.two_party import connect
+from tacita.cli.report import (
+    Classified,
+    numbers,
+    run_report,
+    show_lines,
+    show_results,
+    show_run,
+    status_of,
+    summary_of,
+)
+from tacita.cli.steps import client, demo, server
 from tacita.errors import FileError
 from tacita.planning.request import Objective
 from tacita.plans.json_fields import from_json
@@ -52,12 +59,12 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     for module in (
         console,
         report,
-        decrypt,
+        client,
         demo,
         estimate,
-        evaluate,
+        server,
         columns,
-        connect,
+        remote,
         plan_command,
         bench_batch,
         accuracy,
@@ -127,7 +134,7 @@ def test_an_embedding_is_shown_by_its_norm_and_first_values() -> None:
 
 
 @pytest.mark.parametrize(
-    "show", [show_results, show_lines, lambda found: decrypt._show(found[0].answer, "1: ")]
+    "show", [show_results, show_lines, lambda found: client._show(found[0].answer, "1: ")]
 )
 def test_every_display_of_an_embedding_has_the_summary(
     show: Callable[[Any], None], screen: io.StringIO
@@ -152,7 +159,7 @@ def test_a_request_that_one_text_spoiled_is_told_with_what_to_do(screen: io.Stri
 
 
 @pytest.mark.parametrize(
-    "show", [show_results, show_lines, lambda found: decrypt._show(found[0].answer, "1: ")]
+    "show", [show_results, show_lines, lambda found: client._show(found[0].answer, "1: ")]
 )
 def test_an_answer_that_failed_its_checks_is_not_shown(
     show: Callable[[Any], None], made: Plan, screen: io.StringIO
@@ -205,18 +212,17 @@ def test_no_display_lets_text_of_others_act(
     result = Classified(EVIL, answer, (1.0, -2.0), SECONDS)
     show_results([result])
     show_lines([result])
-    decrypt._show(answer, "1: ")
+    client._show(answer, "1: ")
     columns.report_problems(Path(EVIL), [columns.Line(1, "", EVIL)])
-    evaluate._notice(EVIL)
+    server._notice(EVIL)
     console.fail(FileError(EVIL, hint=EVIL))
     evil = hostile(made)
     monkeypatch.setattr(plan_command, "load", lambda path: evil)
     plan_command.show(Path("plan.json"))
     estimate.show_stages(evil)
     estimate.show_estimate(evil)
-    connect._show(
-        connect.Result(columns.Line(1, EVIL), answer, {}, {"bytes_sent": 1, "bytes_received": 1, "rounds": 1})
-    )  # type: ignore[arg-type]
+    cost = {"bytes_sent": 1.0, "bytes_received": 1.0, "rounds": 1.0}
+    remote._show(remote.Result(columns.Line(1, EVIL), answer, 1, {}, cost))
     refused = Choice((Option("thor", 1, made), Option("arion", 1, None, EVIL)), Objective.latency)
     console.out.print(why(refused))
     assert screen.getvalue().count(r"\x1b[2J\u202e\n\x9b31m\udcff[bold]") > 12

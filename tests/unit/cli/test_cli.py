@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -21,10 +23,15 @@ from tacita.version import __version__
 SMALL = ["--preset", "insecure_toy_n12", "--tokens", "16"]
 
 
-def run(*arguments: str) -> tuple[int, str, str]:
-    """(exit status, stdout, stderr) of one command."""
+def run(*arguments: str, **settings: object) -> tuple[int, str, str]:
+    """(exit status, stdout, stderr) of one command. settings: as run__threads=1, by the environment."""
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    variables = {f"TACITA_{name.upper()}": str(value) for name, value in settings.items()}
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch.dict(os.environ, variables),
+    ):
         status = main(list(arguments))
     return status, out.getvalue(), err.getvalue()
 
@@ -128,7 +135,6 @@ def test_accuracy_on_a_labelled_file(texts: Path, tmp_path: Path) -> None:
         (["evaluate", "--work", "/nowhere"], "make it with `tacita plan`"),
         (["accuracy", "--data", "/nowhere.tsv"], "cannot be read"),
         (["plan", "show", "/nowhere.json"], "cannot be read as a plan"),
-        (["estimate", "--prices", "/nowhere.json"], "not a price table"),
     ],
 )
 def test_errors_are_one_line_with_a_hint(arguments: list[str], message: str) -> None:

@@ -17,7 +17,7 @@ from test_cli import run
 
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
-from tacita.cli.ask.columns import Line, checked
+from tacita.cli.columns import Line, checked
 from tacita.errors import InputError, PlanError
 from tacita.planning.request import Objective
 from tacita.plans.plan import Plan
@@ -53,11 +53,13 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def classified(file: Path, common: list[str], *options: str) -> tuple[int, str, str, dict]:
+def classified(
+    file: Path, common: list[str], *options: str, **settings: object
+) -> tuple[int, str, str, dict]:
     """(status, stdout, stderr, report) of `classify --file` on plain."""
     report = file.with_suffix(".json")
     arguments = ["--file", str(file), "--backend", "plain", "--scheme", "arion", *common, *options]
-    status, out, err = run("classify", *arguments, "--json", str(report))
+    status, out, err = run("classify", *arguments, "--json", str(report), **settings)
     return status, out, err, json.loads(report.read_text()) if report.exists() else {}
 
 
@@ -146,7 +148,7 @@ def test_auto_says_why_with_the_numbers_of_every_scheme(
     assert said.startswith(f"scheme auto: {found['scheme']} (20 texts: ")
     assert "by throughput" in said
     assert all(name in said for name in ("thor", "arion", "moai"))
-    status, out, _, found = classified(file, common, "--scheme", "auto", "--objective", "latency")
+    status, out, _, found = classified(file, common, "--scheme", "auto", plan__objective="latency")
     assert found["scheme"] == "thor"  # one text is sooner answered than a batch
     assert "until the first answer" in out.splitlines()[0]
 

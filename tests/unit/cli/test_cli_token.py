@@ -6,6 +6,7 @@ import json
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_cli import run
@@ -101,30 +102,36 @@ def test_names_that_cannot_be_are_refused(tmp_path: Path, words: list[str], what
 SECURED = ("--new-certificate", "tls")
 
 
+HTTPS = ("--https", "127.0.0.1:0", "--data", "d", *SECURED)
+
+
 @pytest.mark.parametrize(
-    ("words", "what"),
+    ("words", "settings", "what"),
     [
-        (["--data", "d", *SECURED], "--data is for --https"),
-        (["--origin", "https://x", *SECURED], "--origin is for --https"),
-        (["--drain", "3", *SECURED], "--drain is for --https"),
-        (["--proxy", "127.0.0.2", *SECURED], "--proxy is for --https"),
-        (["--https", "127.0.0.1:0", "--data", "d", "--proxy", "*", *SECURED], "is not an IP address"),
-        (["--preset", "n15", *SECURED], "--preset is for --https"),
-        (["--https", "127.0.0.1:0", *SECURED], "needs a folder"),
-        (["--https", "nowhere", "--data", "d", *SECURED], "not HOST:PORT"),
-        (["--https", "127.0.0.1:0", "--data", "d", "--schemes", "thor,thorn", *SECURED], "no scheme 'thorn'"),
-        (["--https", "127.0.0.1:0", "--data", "d", "--once", *SECURED], "--once is not for --https"),
-        (["--https", "127.0.0.1:0", "--data", "d", "--scheme", "thor", *SECURED], "--scheme is not for"),
-        (["--https", "127.0.0.1:0", "--data", "d", "--pooling", "mean", *SECURED], "--pooling is not for"),
-        (["--https", "0.0.0.0:0", "--data", "d", "--insecure-plain-tcp"], "plain HTTP would carry tokens"),
-        (["--https", "127.0.0.1:0", "--data", "d"], "say how the connection is secured"),
+        (["--data", "d", *SECURED], {}, "[service] data is for --https"),
+        (SECURED, {"service__origin": "https://x"}, "[service] origin is for --https"),
+        (SECURED, {"service__drain": 3}, "[service] drain is for --https"),
+        (SECURED, {"service__proxy": "127.0.0.2"}, "[service] proxy is for --https"),
+        (HTTPS, {"service__proxy": "127.0.0.2, *"}, "'*' is not an IP address"),
+        (["--https", "127.0.0.1:0", *SECURED], {}, "needs a folder"),
+        (["--https", "nowhere", "--data", "d", *SECURED], {}, "not HOST:PORT"),
+        ([*HTTPS, "--schemes", "thor,thorn"], {}, "no scheme 'thorn'"),
+        (HTTPS, {"service__once": True}, "[service] once is not for --https"),
+        ([*HTTPS, "--scheme", "thor"], {}, "[plan] scheme is not for"),
+        (HTTPS, {"plan__pooling": "mean"}, "[plan] pooling is not for"),
+        (
+            ["--https", "0.0.0.0:0", "--data", "d", "--insecure-plain-tcp"],
+            {},
+            "plain HTTP would carry tokens",
+        ),
+        (["--https", "127.0.0.1:0", "--data", "d"], {}, "say how the connection is secured"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], what: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], settings: dict[str, Any], what: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    status, _, err = run("serve", *words)
+    status, _, err = run("serve", *words, **settings)
     assert status == 2 and what in " ".join(err.split())
 
 

@@ -18,7 +18,7 @@ import tacita
 from tacita import api
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.checkpoint.reference import reference
-from tacita.cli.ask.columns import Columns, columns_of, read_examples, read_pairs, texts_of
+from tacita.cli.columns import Columns, columns_of, read_examples, read_pairs, texts_of
 from tacita.errors import InputError
 from tacita.models.bert import BertConfig
 from tacita.planning.calibrate.calibrate import calibrate

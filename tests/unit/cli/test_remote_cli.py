@@ -17,7 +17,7 @@ from fake_service import SECONDS, TEXTS, TOKEN, Fake, expected
 from interrupts import interrupts
 from test_cli import run
 
-from tacita.cli.ask.served import token_of
+from tacita.cli.ask.remote import token_of
 from tacita.client.store import Store, default_folder
 from tacita.errors import InputError
 from tacita.extras import needing
@@ -36,17 +36,19 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
 
 
 @pytest.fixture
-def reach(fake: Fake, tmp_path: Path) -> list[str]:
+def reach(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     token = tmp_path / "token"
     token.write_text(f"{fake.token}\n")
-    return ["--connect", fake.url, "--token-file", str(token), "--trust", str(fake.certificate)]
+    monkeypatch.setenv("TACITA_NETWORK__TOKEN_FILE", str(token))
+    monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
+    return ["--connect", fake.url, "--trust", str(fake.certificate)]
 
 
 @pytest.mark.native
 def test_texts_of_a_file_are_answered_and_reported(fake: Fake, reach: list[str], tmp_path: Path) -> None:
     texts, report = tmp_path / "texts.txt", tmp_path / "report.json"
     texts.write_text(f"{TEXTS[0]}\n{'film ' * 40}\n{TEXTS[1]}\n")
-    options = [*reach, "--allow-insecure", "--json", str(report)]
+    options = [*reach, "--json", str(report)]
     status, out, err = run("classify", "--file", str(texts), *options)
     assert status == 1 and ":2: the text has" in err.replace("\n", " "), (out, err)
     found = json.loads(report.read_text())
@@ -62,7 +64,9 @@ def test_texts_of_a_file_are_answered_and_reported(fake: Fake, reach: list[str],
 @pytest.mark.native
 def test_a_fingerprint_and_a_token_of_the_environment_do(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACITA_TOKEN", fake.token)
-    options = ["--connect", fake.url, "--fingerprint", fake.fingerprint, "--allow-insecure"]
+    monkeypatch.setenv("TACITA_NETWORK__FINGERPRINT", fake.fingerprint)
+    monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
+    options = ["--connect", fake.url]
     status, out, err = run("classify", TEXTS[0], "--scheme", "thor", "--model", "toy", *options)
     assert status == 0, err
     assert "negative" in out or "positive" in out
@@ -74,7 +78,7 @@ def test_a_fingerprint_and_a_token_of_the_environment_do(fake: Fake, monkeypatch
 
 @pytest.mark.native
 def test_keys_are_listed_removed_and_forgotten(fake: Fake, reach: list[str], tmp_path: Path) -> None:
-    status, _, err = run("classify", TEXTS[0], *reach, "--allow-insecure")
+    status, _, err = run("classify", TEXTS[0], *reach)
     assert status == 0, err
     report = tmp_path / "keys.json"
     status, out, _ = run("keys", "list", "--json", str(report))
@@ -96,7 +100,7 @@ def test_keys_are_listed_removed_and_forgotten(fake: Fake, reach: list[str], tmp
 
 @pytest.mark.native
 def test_keys_are_removed_here_when_the_service_is_gone(fake: Fake, reach: list[str], tmp_path: Path) -> None:
-    assert run("classify", TEXTS[0], *reach, "--allow-insecure")[0] == 0
+    assert run("classify", TEXTS[0], *reach)[0] == 0
     fake.token = "another"
     (folder,) = Store(default_folder()).servers[0].plans
     status, out, err = run("keys", "remove", folder.path.name, *reach)
@@ -107,7 +111,7 @@ def test_keys_are_removed_here_when_the_service_is_gone(fake: Fake, reach: list[
 @pytest.mark.native
 def test_ctrl_c_cancels_the_request_at_the_service(fake: Fake, reach: list[str]) -> None:
     fake.go.clear()
-    command = [sys.executable, "-m", "tacita", "classify", TEXTS[0], *reach, "--allow-insecure"]
+    command = [sys.executable, "-m", "tacita", "classify", TEXTS[0], *reach]
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with interrupts(), subprocess.Popen(command, **quiet) as process:
         assert fake.watched.wait(SECONDS)
@@ -120,15 +124,16 @@ def test_ctrl_c_cancels_the_request_at_the_service(fake: Fake, reach: list[str])
 
 @pytest.mark.native
 def test_without_a_token_the_service_is_not_asked(fake: Fake) -> None:
-    options = ["--connect", fake.url, "--fingerprint", fake.fingerprint]
-    status, _, err = run("classify", TEXTS[0], *options)
+    how = {"network__fingerprint": fake.fingerprint}
+    status, _, err = run("classify", TEXTS[0], "--connect", fake.url, **how)
     assert status == 2 and "no such token" in err and "TACITA_TOKEN" in err
 
 
-@pytest.mark.parametrize("option", [["--name", "x"], ["--insecure-plain-tcp"], ["--profile"]])
-def test_options_of_a_port_are_refused_for_a_service(option: list[str]) -> None:
-    status, _, err = run("classify", "fine", "--connect", "https://127.0.0.1:1", *option)
-    assert status == 2 and "is for --connect HOST:PORT" in err
+@pytest.mark.parametrize(("name", "value"), [("name", "x"), ("insecure_plain_tcp", True), ("profile", 1)])
+def test_settings_of_a_port_are_refused_for_a_service(name: str, value: object) -> None:
+    how = {f"network__{name}": value}
+    status, _, err = run("classify", "fine", "--connect", "https://127.0.0.1:1", **how)
+    assert status == 2 and f"[network] {name} is for --connect HOST:PORT" in err
 
 
 @pytest.mark.native
@@ -138,9 +143,7 @@ def test_a_text_takes_a_model_that_writes_and_the_scheme_that_does(fake: Fake, r
         assert status == 2 and says in err.replace("\n", " "), err
 
 
-def test_a_token_is_for_a_service(tmp_path: Path) -> None:
-    status, _, err = run("classify", "fine", "--token-file", str(tmp_path / "token"))
-    assert status == 2 and "--token-file without a service" in err
+def test_a_token_is_not_sent_without_tls() -> None:
     status, _, err = run("classify", "fine", "--connect", "http://models.example.org")
     assert status == 2 and "plain HTTP" in err
 

@@ -17,10 +17,9 @@ import tacita
 from tacita import api
 from tacita.checkpoint.load import with_documents
 from tacita.checkpoint.reference import reference
-from tacita.cli.ask.columns import Line
 from tacita.cli.ask.core import Outcome
-from tacita.cli.tasks.answer import read_context
-from tacita.cli.tasks.embed import write_vectors
+from tacita.cli.ask.tasks import read_context, write_vectors
+from tacita.cli.columns import Line
 from tacita.errors import FileError, InputError
 from tacita.texts.answer import withhold_failed
 from tacita.texts.embed import embed

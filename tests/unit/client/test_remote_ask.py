@@ -370,7 +370,7 @@ def test_what_http_needs_is_imported_when_somebody_connects() -> None:
     code = """
 import sys, tacita, tacita.cli.app
 from tacita.client import connect, store
-found = sys.modules.keys() & {"httpx2", "pydantic", "websockets", "cryptography"}
+found = sys.modules.keys() & {"httpx2", "websockets", "cryptography"}
 assert not found, found
 sys.modules["httpx2"] = None
 try:

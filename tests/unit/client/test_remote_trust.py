@@ -103,7 +103,7 @@ def test_another_certificate_is_refused_before_the_token_is_sent(fake: Fake, tmp
         with connected(fake, tmp_path, patience=patient(waits), **whom) as service:
             with pytest.raises(PeerError, match="is not trusted") as caught:
                 service.models()
-            assert "--fingerprint" in caught.value.hint
+            assert "fingerprint" in caught.value.hint
     assert not fake.calls and not waits, "no other attempt changes it"
 
 

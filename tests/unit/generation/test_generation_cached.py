@@ -272,15 +272,18 @@ def test_steps_on_ciphertexts_keep_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.native
-def test_two_tokens_on_ciphertexts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_tokens_on_ciphertexts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On the toy ring, by the command, which says what all requests will take: a prompt of four tokens and
     one behind it."""
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
     (tmp_path / "model").mkdir()
     folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
     texts.write_text("\n".join(TEXTS))
+    monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
     main_ = ["generate", "time is", "--model", str(folder), "--max-tokens", "2", "--tokens", str(TOKENS)]
-    on = ["--scheme", "thor", "--cache", "--backend", "ckks", "--preset", TOY, "--allow-insecure"]
+    on = ["--scheme", "thor", "--cache", "--backend", "ckks", "--preset", TOY]
     status = main([*main_, *on, "--texts", str(texts), "--json", str(report)])
     assert status == 0
     wanted = [token.id for token in tacita.generate("time is", model=folder, max_tokens=2)]

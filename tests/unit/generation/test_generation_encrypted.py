@@ -24,7 +24,7 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors
 from tacita.checkpoint.reference import reference
 from tacita.cli import main
-from tacita.cli.tasks import generate as command
+from tacita.cli.ask import generate as command
 from tacita.errors import CheckpointError, FileError, InputError, PlanError
 from tacita.layouts.vector import blocks_of
 from tacita.packings.lowering import in_slots
@@ -206,14 +206,17 @@ def folder_of(place: Path) -> Path:
 
 
 @pytest.mark.native
-def test_four_tokens_on_ciphertexts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_four_tokens_on_ciphertexts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On the toy ring, by the command: client and server on files, keys once, four requests."""
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
     (tmp_path / "model").mkdir()
     folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
     texts.write_text("\n".join(TEXTS))
+    monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
     main_ = ["generate", ASKED[0], "--model", str(folder), "--max-tokens", "4", "--tokens", str(TOKENS)]
-    on = ["--scheme", "thor", "--backend", "ckks", "--preset", TOY, "--allow-insecure"]
+    on = ["--scheme", "thor", "--backend", "ckks", "--preset", TOY]
     status = main([*main_, *on, "--texts", str(texts), "--json", str(report)])
     assert status == 0
     wanted = [token.id for token in tacita.generate(ASKED[0], model=folder, max_tokens=4)]

@@ -23,7 +23,7 @@ LINES = {
     "approx": 2600,
     "blocks": 1600,
     "checkpoint": 1800,
-    "cli": 5700,
+    "cli": 4850,
     "client": 3200,
     "data": 50,
     "evaluate": 1700,

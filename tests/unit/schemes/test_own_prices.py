@@ -168,4 +168,4 @@ def test_commands_measure_keep_use_and_name_prices(tmp_path: Path, monkeypatch: 
     path.write_text("{}")
     status, _, err = run("estimate", *toy, "--tokens", "16")
     assert status == 2 and "not this machine's prices" in " ".join(err.split())
-    assert run("estimate", *toy, "--tokens", "16", "--prices", "shipped")[0] == 0
+    assert run("estimate", *toy, "--tokens", "16", plan__prices="shipped")[0] == 0

@@ -118,31 +118,30 @@ def test_lines_of_a_watcher_pass_whole() -> None:
         decode(Said | Unable, json.dumps({"kind": "done"}).encode())
 
 
+SERVED = ("--https", "127.0.0.1:0", "--data", "D", "--insecure-plain-tcp")
+
+
 @pytest.mark.parametrize(("cores", "plans", "expected"), [(8, 2, 4), (8, 3, 2), (1, 2, 0.5), (2, 2, 1)])
 def test_plans_share_the_cores_of_a_node(cores: int, plans: int, expected: float) -> None:
     assert share(cores, plans) == expected and share(cores, plans) * plans <= cores
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("schemes", "address", "said"),
     [
-        (["--ray", "local"], "--ray is for --https"),
-        (["--https", "127.0.0.1:0", "--data", "D", "--ray-nodes", "2"], "without --ray"),
-        (["--https", "127.0.0.1:0", "--data", "D", "--ray", "ray://x:1"], "neither local nor"),
-        (["--https", "127.0.0.1:0", "--data", "D", "--ray", "127.0.0.1:1"], "nobody listens there"),
-        (
-            ["--https", "127.0.0.1:0", "--data", "D", "--schemes", "bumblebee", "--ray", "local"],
-            "a connection",
-        ),
+        ("thor", "ray://x:1", "neither local nor"),
+        ("thor", "127.0.0.1:1", "nobody listens there"),
+        ("bumblebee", "local", "a connection"),
     ],
 )
-def test_what_does_not_go_together_is_refused_before_plans_are_made(options: list[str], said: str) -> None:
-    status, _, complaint = run("serve", *options, "--insecure-plain-tcp", "--tokens", "16")
+def test_what_does_not_go_together_is_refused_before_plans_are_made(
+    schemes: str, address: str, said: str
+) -> None:
+    status, _, complaint = run("serve", *SERVED, "--tokens", "16", "--schemes", schemes, ray__address=address)
     assert status == 2 and said in " ".join(complaint.split()), complaint
 
 
 def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "find_spec", lambda _: None)
-    where = ("--https", "127.0.0.1:0", "--data", "D", "--ray", "local", "--insecure-plain-tcp")
-    status, _, complaint = run("serve", *where)
+    status, _, complaint = run("serve", *SERVED, ray__address="local")
     assert status == 2 and ".[ray]" in complaint

@@ -240,7 +240,6 @@ def test_numbers_are_checked() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--ray-nodes", "2"], "without --ray"),
         (["--ray", "local", "--connect", "h:1"], "both --ray and --connect"),
         (["--ray", "local", "--backend", "sim"], "--ray with --backend sim"),
         (["--ray", "cluster"], "neither local nor HOST:PORT"),

@@ -172,14 +172,17 @@ def test_tokens_one_after_the_other() -> None:
 
 
 @pytest.mark.native
-def test_a_token_on_ciphertexts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_token_on_ciphertexts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On the toy ring, by the command: what is decrypted is one word and zeros."""
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
     (tmp_path / "model").mkdir()
     folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
     texts.write_text("\n".join(TEXTS))
+    monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
     main_ = ["generate", ASKED[0], "--model", str(folder), "--max-tokens", "2", "--tokens", str(TOKENS)]
-    on = ["--scheme", "thor", "--backend", "ckks", "--preset", TOY, "--allow-insecure", "--reveal", "token"]
+    on = ["--scheme", "thor", "--backend", "ckks", "--preset", TOY, "--reveal", "token"]
     assert main([*main_, *on, "--texts", str(texts), "--json", str(report)]) == 0
     expected = [token.id for token in tacita.generate(ASKED[0], model=folder, max_tokens=2)]
     found = json.loads(report.read_text())
@@ -188,15 +191,18 @@ def test_a_token_on_ciphertexts(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.native
-def test_steps_reveal_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_reveal_a_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The client has the public folder alone; what it decrypts is a token, and its report has no logits."""
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
     (tmp_path / "model").mkdir()
     folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
     texts.write_text("\n".join(TEXTS))
     public, work, model = (str(tmp_path / "public"), str(tmp_path / "work"), ["--model", str(folder)])
-    insecure, request = ["--work", work, "--allow-insecure"], ["--reveal", "token", "--gap", "0.05"]
+    insecure, request = ["--work", work, "--allow-insecure"], ["--reveal", "token"]
     ring = ["--tokens", str(TOKENS), "--preset", TOY, "--texts", str(texts)]
+    monkeypatch.setenv("TACITA_PLAN__GAP", "0.05")
     assert main(["plan", *model, "--work", work, *ring, *request]) == 0
     assert main(["plan", "show", str(tmp_path / "work" / "plan.json")]) == 0
     assert "the likeliest token alone, of logits 0.05 apart" in capsys.readouterr().out

@@ -5,8 +5,11 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,11 +20,9 @@ from rich.table import Table
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.cli.ask.columns import Labelled, fitted, read_labelled, report_problems
-from tacita.cli.ask.running import Answered, answered_locally
-from tacita.cli.asked import Asked, asking
+from tacita.cli.columns import Labelled, fitted, read_labelled, report_problems
 from tacita.cli.console import INCOMPLETE, duration, out, progress, reporting, several
-from tacita.cli.options import BackendName, Insecure, Json, Threads, option
+from tacita.cli.options import Json, load_model, plan_request, taking
 from tacita.cli.plans.making import planned
 from tacita.cli.report import security_of
 from tacita.errors import InputError
@@ -33,6 +34,7 @@ from tacita.resources import threads as all_threads
 from tacita.schemes.base import AnyPlan, Place, Private
 from tacita.schemes.ciphertexts import parameters
 from tacita.schemes.registry import scheme_of
+from tacita.settings import BackendName, PlanOptions, Settings
 from tacita.texts.embed import Text
 from tacita.texts.task import REGRESSION, SINGLE_LABEL, require_kind
 from tacita.texts.task import Asked as Model
@@ -42,10 +44,6 @@ Data = Annotated[
     typer.Option("--data", help="A .tsv file: header, then sentence or two, label number; tabs between."),
 ]
 Limit = Annotated[int, typer.Option("--limit", help="Stop after so many sentences (0: all).", min=0)]
-Keep = Annotated[
-    Path | None,
-    option("--work", help="Keep the keys here, or use those that are here (ckks only)."),
-]
 
 
 @dataclass(frozen=True)
@@ -60,45 +58,38 @@ class Row:
     warnings: int
 
 
-@asking("scheme", "packing", "tokens", "preset", "calibration")
-def run(
-    data: Data,
-    asked: Asked,
-    backend: Annotated[
-        BackendName, typer.Option("--backend", help="plain and sim encrypt nothing.")
-    ] = BackendName.sim,
-    limit: Limit = 0,
-    threads: Threads = 0,
-    work: Keep = None,
-    json: Json = None,
-    allow_insecure: Insecure = False,
-) -> None:
+@taking(
+    {
+        "plan": ("model", "pooling", "scheme", "packing", "tokens", "preset", "texts"),
+        "run": ("backend", "threads", "work", "allow_insecure"),
+    }
+)
+def run(data: Data, settings: Settings, limit: Limit = 0, json: Json = None) -> None:
     """Measure accuracy, agreement with the float model and the error of the logits.
 
     Lines that are malformed or over the limit are named and left out; the exit status is then 1.
     """
-    checkpoint = asked.load()
+    run, request = settings.run, plan_request(settings.plan)
+    backend, checkpoint = run.backend or BackendName.sim, load_model(settings.plan)
     problem = problem_of(checkpoint.config)
     labelled = read_labelled(data, real=problem == REGRESSION)[: limit or None]
-    examples = fitted(checkpoint, labelled, asked.request.tokens)
+    examples = fitted(checkpoint, labelled, request.tokens)
     spoiled = report_problems(data, [example.line for example in examples])
     if not (good := [example for example in examples if not example.line.problem]):
         raise typer.Exit(INCOMPLETE)
     texts = [example.line.text for example in good]
-    request = asked.request.calibrated_for(texts)
+    request = request.calibrated_for(texts)
     plan = planned(checkpoint, request)
     with (
-        nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder,
+        nullcontext(run.work) if run.work else tempfile.TemporaryDirectory(prefix="tacita-") as folder,
         ExitStack() as stack,
     ):
         if backend is BackendName.ckks:
-            place = Place(Path(folder), threads, allow_insecure=allow_insecure, keep_key=True)
+            place = Place(Path(folder), run.threads, allow_insecure=run.allow_insecure, keep_key=True)
             answers = stack.enter_context(_privately(plan, checkpoint, texts, place))
         else:
-            processes, pooling = threads or all_threads(), asked.pooling and asked.pooling.value
-            local = answered_locally(
-                plan, asked.folder, pooling, texts, backend=backend.value, processes=processes
-            )
+            processes = run.threads or all_threads()
+            local = answered_locally(plan, settings.plan, texts, backend=backend.value, processes=processes)
             answers = stack.enter_context(local)
         with progress(f"accuracy on {backend.value}") as report:
             rows = _rows(good, answers, report)
@@ -223,3 +214,43 @@ def _show(figures: dict[str, Any]) -> None:
     table.add_row("time", f"{duration(figures['seconds_per_sentence'])} a sentence")
     table.add_row("security", security_of(figures))
     out.print(table)
+
+
+# Many texts on plain or sim: one process a core, each with one thread (`tacita.cli`), so that no
+# two share a core.
+#
+# The seed of sim's noise is the number of the text, and a process takes a text as a whole: answers do not
+# depend on how many processes there are.
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer, the float model's, and the seconds of the first."""
+
+    answer: api.Answer
+    reference: npt.NDArray[np.float64]
+    seconds: float
+
+
+@contextmanager
+def answered_locally(
+    plan: AnyPlan, model: PlanOptions, texts: Sequence[Text], *, backend: str, processes: int
+) -> Iterator[Iterator[Answered]]:
+    """Yields the answers in the order of the texts, as they come. The processes end with the block."""
+    work = partial(_answered_by_number, plan, model, backend)
+    with ProcessPoolExecutor(min(processes, len(texts)), mp_context=get_context("spawn")) as workers:
+        yield workers.map(work, enumerate(texts))
+
+
+_load_once = lru_cache(maxsize=1)(load_model)  # the model of a process
+
+
+def _answered_by_number(
+    plan: AnyPlan, model: PlanOptions, backend: str, numbered: tuple[int, Text]
+) -> Answered:
+    seed, text = numbered
+    checkpoint = _load_once(model)
+    began = time.monotonic()
+    answer = api.classify_locally(plan, checkpoint, text, backend=backend, seed=seed)
+    seconds = time.monotonic() - began
+    return Answered(answer, api.reference_logits(plan, checkpoint, text), seconds)

@@ -16,16 +16,14 @@ import typer
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.cli.ask import served
-from tacita.cli.ask.columns import Line, checked, in_pairs, read_lines, read_pairs, report_problems
-from tacita.cli.ask.running import Running
+from tacita.cli.ask import remote
+from tacita.cli.ask.remote import Question
 from tacita.cli.ask.spread import by_ray, require_spread
-from tacita.cli.asked import Asked, status_of
+from tacita.cli.columns import Line, checked, in_pairs, read_lines, read_pairs, report_problems
 from tacita.cli.console import INCOMPLETE, out, progress, reporting
-from tacita.cli.options import BackendName
+from tacita.cli.options import load_model, plan_request
 from tacita.cli.plans.making import planned
-from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run
-from tacita.cli.two_party import connect as connection
+from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run, status_of
 from tacita.errors import InputError
 from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import LinkSpeed
@@ -35,34 +33,14 @@ from tacita.resources import threads as all_threads
 from tacita.schemes.base import AnyPlan, Place, Seconds, require_allowed, save
 from tacita.schemes.registry import scheme_of
 from tacita.schemes.two_parties import listening
+from tacita.settings import BackendName, NetworkOptions, Settings
 from tacita.texts.embed import Text
 from tacita.texts.task import require_kind
 from tacita.two_party.plan.plan import TwoPartyPlan
 
-PLANNED = ("scheme", "packing", "objective", "tokens", "preset", "functions", "calibration", "link")
 Answerer = Callable[
     [Sequence[Text], str], tuple[list[api.Answer], Seconds]
 ]  # texts of one request, title of its bar
-
-
-@dataclass(frozen=True)
-class Question:
-    """The texts of a command. verb: the command, a key of `texts.task.GIVES`. file: where the lines are from,
-    if from one. others: kinds of models that the command takes besides its own. suits: called with the
-    model's name and sha256 (empty for a server's) before anything is asked, to refuse it. show_anyway: shows
-    answers that failed their checks, too.
-    """
-
-    verb: str
-    lines: Sequence[Line]
-    file: Path | None = None
-    others: tuple[str, ...] = ()
-    suits: Callable[[str, str], None] = lambda name, sha256: None
-    show_anyway: bool = False
-
-    def visible(self, answer: api.Answer) -> api.Answer:
-        """Returns the answer as it may be shown: whole with `show_anyway`, even where checks failed."""
-        return answer.anyway if self.show_anyway else answer
 
 
 @dataclass(frozen=True)
@@ -93,33 +71,32 @@ def lines_of(verb: str, texts: Sequence[str], file: Path | None, *, pair: bool =
     return in_pairs(texts) if pair else [Line(number, text) for number, text in enumerate(texts, 1)]
 
 
-def ask(question: Question, asked: Asked, running: Running) -> Outcome:
-    """Asks, shows and reports all texts, and returns their answers. Raises typer.Exit where no line can be
-    asked, and what planning and running raise."""
-    require_spread(running)
-    question = replace(question, show_anyway=running.show_anyway)
-    if service := running.served:
-        return _served(question, service, asked, running.json)
-    if how := running.connection:
-        return _connected(question, how, running.json)
-    require_allowed(asked.request, running.backend.value, allow_insecure=running.allow_insecure)
-    checkpoint = asked.load()
+def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
+    """Asks, shows and reports all texts, and returns their answers. json: the file of the report. Raises
+    typer.Exit where no line can be asked, and what planning and running raise."""
+    require_spread(settings)
+    question = replace(question, show_anyway=settings.run.show_anyway)
+    if settings.network.connect:
+        return _remote(question, settings, json)
+    run, request = settings.run, plan_request(settings.plan)
+    backend = run.backend or BackendName.ckks
+    require_allowed(request, backend.value, allow_insecure=run.allow_insecure)
+    checkpoint = load_model(settings.plan)
     require_kind(question.verb, checkpoint.config, *question.others)
     question.suits(checkpoint.name, checkpoint.sha256)
     file, lines = question.file, question.lines
-    lines = checked(checkpoint, lines, asked.request.tokens) if file else lines
+    lines = checked(checkpoint, lines, request.tokens) if file else lines
     spoiled = report_problems(file, lines) if file else False
     if not (good := [line for line in lines if not line.problem]):
         raise typer.Exit(INCOMPLETE)
     began = time.monotonic()
-    plan = planned(checkpoint, _request_for(asked.request, good, several=file is not None))
+    plan = planned(checkpoint, _request_for(request, good, several=file is not None))
     seconds = {"plan": time.monotonic() - began}
-    if isinstance(plan, TwoPartyPlan) and running.backend is BackendName.ckks and not running.ray:
-        with _own_server(plan, checkpoint, running.threads) as (target, whom):
-            own = running.connection_to(target, whom)
-            outcome = _connected(replace(question, lines=good), own, running.json)
+    if isinstance(plan, TwoPartyPlan) and backend is BackendName.ckks and not settings.ray.address:
+        with _own_server(plan, checkpoint, settings) as own:
+            outcome = _remote(replace(question, lines=good), own, json)
         return replace(outcome, sha256=checkpoint.sha256, complete=outcome.complete and not spoiled)
-    results = _on_this_machine(plan, checkpoint, lines, question, running, seconds, asked.request.link)
+    results = _on_this_machine(plan, checkpoint, lines, question, settings, json, seconds, request.link)
     answers = [(line, result.answer) for line, result in zip(good, results, strict=True)]
     return Outcome(answers, checkpoint.name, checkpoint.sha256, not spoiled)
 
@@ -131,13 +108,8 @@ def _request_for(request: PlanRequest, lines: Sequence[Line], *, several: bool) 
     return replace(request, inputs=len(lines) if several or request.scheme else None)
 
 
-def _connected(question: Question, how: connection.Connection, json: Path | None) -> Outcome:
-    results, complete, name = connection.ask(question, how, json)
-    return Outcome([(result.line, result.answer) for result in results], name, "", complete)
-
-
-def _served(question: Question, service: served.Served, asked: Asked, json: Path | None) -> Outcome:
-    results, complete, name = served.ask(question, service, asked.folder, asked.request.scheme, json)
+def _remote(question: Question, settings: Settings, json: Path | None) -> Outcome:
+    results, complete, name = remote.ask(question, settings, json)
     return Outcome([(result.line, result.answer) for result in results], name, "", complete)
 
 
@@ -146,20 +118,22 @@ def _on_this_machine(
     checkpoint: Checkpoint,
     lines: Sequence[Line],
     question: Question,
-    running: Running,
+    settings: Settings,
+    json: Path | None,
     seconds: Seconds,
     link: LinkSpeed | None,
 ) -> list[Classified]:
     """Answers on this machine, beside the float model; shows the answers and the run's figures."""
-    work, backend, more = running.work, running.backend, dict[str, Any]()
+    run, more = settings.run, dict[str, Any]()
+    work, backend = run.work, run.backend or BackendName.ckks
     good = [line for line in lines if not line.problem]
     texts = [line.text for line in good]
     with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
-        place = Place(Path(folder), running.threads, running.memory, running.allow_insecure, bar=progress)
+        place = Place(Path(folder), run.threads, run.memory, run.allow_insecure, bar=progress)
         save(plan, Workdir(Path(folder)).plan) if work else None
         here = _answerer(backend, plan, checkpoint, place, seconds)
-        ray = (plan, checkpoint, place, running, texts, link, seconds, more)
-        with by_ray(*ray) if running.ray else here as answerer:
+        ray = (plan, checkpoint, place, settings, texts, link, seconds, more)
+        with by_ray(*ray) if settings.ray.address else here as answerer:
             results = _answered(plan, checkpoint, good, answerer, question.visible)
         sizes = _sizes(Workdir(Path(folder)))
     figures = run_report(
@@ -169,11 +143,11 @@ def _on_this_machine(
         seconds=seconds,
         sizes=sizes,
         peak_rss_gb=peak_memory_gb(),
-        threads=running.threads or all_threads(),
+        threads=run.threads or all_threads(),
     )
     figures["rejected"] = [{"line": line.number, "error": line.problem} for line in lines if line.problem]
     figures |= more
-    with reporting(running.json, figures):
+    with reporting(json, figures):
         show_lines(results) if question.file else show_results(results)
         show_run(figures)
     return results
@@ -199,18 +173,23 @@ def _answered(
 
 
 @contextmanager
-def _own_server(
-    plan: TwoPartyPlan, checkpoint: Checkpoint, threads: int
-) -> Iterator[tuple[str, connection.Trusted]]:
-    """Starts a two-party server on this machine, and yields its HOST:PORT and whom to trust there."""
-    with listening(scheme_of(plan.scheme).server(plan, checkpoint), threads) as address:
+def _own_server(plan: TwoPartyPlan, checkpoint: Checkpoint, settings: Settings) -> Iterator[Settings]:
+    """Starts a two-party server on this machine, and yields the settings that ask it."""
+    with listening(scheme_of(plan.scheme).server(plan, checkpoint), settings.run.threads) as address:
         target = f"{address.host}:{address.port}"
         out.print(
             f"no --connect: both parties run here; a server of our own listens on {target}, "
             f"certificate SHA-256 {address.fingerprint}",
             soft_wrap=True,
         )
-        yield target, connection.Trusted(None, address.fingerprint, None, False)
+        network = settings.network
+        own = NetworkOptions(
+            connect=target,
+            fingerprint=address.fingerprint,
+            timeout=network.timeout,
+            profile=network.profile,
+        )
+        yield settings.model_copy(update={"network": own})
 
 
 @contextmanager

@@ -6,57 +6,36 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, out, several
-from tacita.cli.options import BackendName, option
 from tacita.errors import InputError
 from tacita.plans.commitment import LinkSpeed
 from tacita.schemes.base import AnyPlan, Place, Seconds
 from tacita.server.machines.cluster import Where, require_reachable, where_of
 from tacita.server.machines.costs import NODES
 from tacita.server.machines.spread import Group, Spread, spreading
+from tacita.settings import BackendName, Settings
 from tacita.texts.embed import Text
 
 if TYPE_CHECKING:
     from tacita.cli.ask.core import Answerer
-    from tacita.cli.ask.running import Running
 
 MANY = 16  # nodes that a prediction is shown for, too
-Ray = Annotated[
-    str | None,
-    option(
-        "--ray",
-        metavar="local|HOST:PORT",
-        help="Evaluate on the machines of a Ray cluster: one that is started here, or one that this machine "
-        "has joined.",
-    ),
-]
-Nodes = Annotated[
-    int | None,
-    option("--ray-nodes", help="With --ray: nodes to start here, of one core each, or to use there at most."),
-]
-Cores = Annotated[
-    int | None, option("--ray-cores", help="With --ray: cores of an evaluator (default: all of its node).")
-]
-RAY = (("ray", Ray, None), ("ray_nodes", Nodes, None), ("ray_cores", Cores, None))
 
 
-def require_spread(running: Running) -> None:
+def require_spread(settings: Settings) -> None:
     """Checks the options before a plan is made. Raises InputError for those that do not go together, or
     without Ray."""
-    if running.ray is None:
-        if running.ray_nodes or running.ray_cores:
-            raise InputError("--ray-nodes or --ray-cores without --ray", hint="--ray local")
+    backend = settings.run.backend
+    if settings.ray.address is None:
         return
-    where = _where(running)
-    if running.connect:
+    where = _where(settings)
+    if settings.network.connect:
         raise InputError("both --ray and --connect", hint="one of the two: who evaluates")
-    if running.backend is not BackendName.ckks:
-        raise InputError(
-            f"--ray with --backend {running.backend.value}", hint="it evaluates what is encrypted"
-        )
+    if backend not in (None, BackendName.ckks):
+        raise InputError(f"--ray with --backend {backend}", hint="it evaluates what is encrypted")
     require_reachable(where)
 
 
@@ -65,7 +44,7 @@ def by_ray(
     plan: AnyPlan,
     model: Checkpoint,
     place: Place,
-    running: Running,
+    settings: Settings,
     texts: Sequence[Text],
     link: LinkSpeed | None,
     seconds: Seconds,
@@ -74,7 +53,7 @@ def by_ray(
     """Yields what answers request after request, which are evaluated side by side. Afterwards `seconds` has
     those of what was done once, and `figures` what the report says of the machines. Raises as `spreading`."""
     groups = [texts[at : at + plan.batch] for at in range(0, len(texts), plan.batch)]
-    with spreading(plan, model, place, _where(running), link=link) as run:
+    with spreading(plan, model, place, _where(settings), link=link) as run:
         first = run.forecast(len(groups))
         out.print(f"{first.words()}; {duration(first.seconds)} by prediction", soft_wrap=True)
         began, answers = time.monotonic(), run.answers(groups)
@@ -85,8 +64,9 @@ def by_ray(
         _show(run, len(groups), measured)
 
 
-def _where(running: Running) -> Where:
-    return where_of(running.ray or "", running.ray_nodes, running.ray_cores)
+def _where(settings: Settings) -> Where:
+    ray = settings.ray
+    return where_of(ray.address or "", ray.nodes, ray.cores)
 
 
 def _figures(run: Spread, groups: Sequence[Group], measured: float, seconds: Seconds) -> dict[str, Any]:

@@ -9,29 +9,29 @@ from typing import Annotated, Any
 
 from rich.table import Table
 
-from tacita.cli.asked import Asked, asking
 from tacita.cli.console import duration, out, reporting, several, shown, size
-from tacita.cli.options import Json, option
-from tacita.cli.plans.making import planned, tell_connection
+from tacita.cli.options import Json, load_model, option, plan_request, taking
+from tacita.cli.plans.making import FILE, LINE, planned, tell_connection
 from tacita.cli.report import TWO_PARTIES, security_line
-from tacita.cli.steps.evaluate import Memory
 from tacita.evaluate.session import MEMORY_GB
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.plan import Plan
 from tacita.schemes.base import AnyPlan, load
 from tacita.schemes.ciphertexts import parameters, stage_estimates
 from tacita.schemes.registry import scheme_of
+from tacita.settings import Settings
 from tacita.two_party.plan.correlations import in_words
 from tacita.two_party.plan.plan import TwoPartyPlan
 
 PlanFile = Annotated[Path | None, option("--plan", help="An existing plan; without it one is made.")]
 
 
-@asking()
-def run(asked: Asked, plan: PlanFile = None, memory: Memory = MEMORY_GB, json: Json = None) -> None:
+@taking({"plan": LINE, "run": ("memory",)}, {"plan": FILE})
+def run(settings: Settings, plan: PlanFile = None, json: Json = None) -> None:
     """Say what a run would cost."""
-    priced = load(plan) if plan is not None else planned(asked.load(), asked.request)
-    inputs, link = asked.request.inputs, asked.request.link
+    request, memory = plan_request(settings.plan), settings.run.memory
+    priced = load(plan) if plan is not None else planned(load_model(settings.plan), request)
+    inputs, link = request.inputs, request.link
     with reporting(json, scheme_of(priced.scheme).estimate(priced, inputs, link=link, memory=memory)):
         if isinstance(priced, Plan):
             show_stages(priced, memory)

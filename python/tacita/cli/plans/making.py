@@ -19,6 +19,11 @@ from tacita.schemes.choose import UNWEIGHED, Option
 from tacita.schemes.prices import describe_prices, prices_here
 from tacita.schemes.registry import scheme_of
 
+LINE = (
+    *("model", "pooling", "documents", "scheme", "packing", "inputs", "objective"),
+    *("tokens", "preset", "functions", "texts", "begin", "reveal", "link"),
+)  # what a command that plans has on its line, and FILE what a file gives it
+FILE = ("prices", "gap")
 CONNECTED = "needs a connection: `tacita serve` answers, `tacita classify --connect HOST:PORT` asks"
 
 

@@ -1,4 +1,5 @@
-"""`tacita plan` calibrates, places, prices and writes plan.json; `tacita plan show` shows it."""
+"""`tacita plan` calibrates, places, prices and writes plan.json, `tacita plan show` shows it, and `tacita
+publish` makes the folder that clients get; the server's own files stay in its work folder."""
 
 from __future__ import annotations
 
@@ -9,33 +10,43 @@ from typing import Annotated, Any
 
 import typer
 
-from tacita.cli.asked import Asked, asking
-from tacita.cli.console import duration, out, shown
-from tacita.cli.options import WORK_DEFAULT, Json, Work
+from tacita import api
+from tacita.api import unpublished
+from tacita.checkpoint import Checkpoint
+from tacita.cli.console import duration, out, shown, size
+from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Json, load_model, option, plan_request, taking
 from tacita.cli.plans.estimate import show_estimate
-from tacita.cli.plans.making import planned, population_line, tell_connection
-from tacita.cli.steps.step import step
+from tacita.cli.plans.making import FILE, LINE, planned, population_line, tell_connection
+from tacita.cli.report import step
+from tacita.cli.steps.server import opened
 from tacita.plans.commitment import salt_beside
 from tacita.plans.files import Workdir
 from tacita.plans.json_fields import to_json
 from tacita.plans.options import options_of
 from tacita.plans.plan import Plan
+from tacita.plans.scheme import BUMBLEBEE
 from tacita.schemes.base import AnyPlan, load, save
 from tacita.schemes.ciphertexts import ciphertext_products, key_switches
+from tacita.settings import Settings
 
 WIDEST = 500  # characters of a stage's levels: long plans have many live tensors
 app = typer.Typer(help="Make or show the public plan of a run.", invoke_without_command=True)
+Output = Annotated[
+    Path, typer.Option("--output", help="Folder to publish: all that a client needs, no weights.")
+]
+Again = Annotated[bool, option("--planned", help="Publish the plan that --work has, in place of making one.")]
 
 
 @app.callback()
-@asking()
-def run(context: typer.Context, asked: Asked, work: Work = WORK_DEFAULT, json: Json = None) -> None:
+@taking({"plan": LINE, "run": ("work",)}, {"plan": FILE})
+def run(context: typer.Context, settings: Settings, json: Json = None) -> None:
     """Calibrate intervals, fit approximations, place levels and bootstraps; write plan.json."""
     if context.invoked_subcommand is not None:
         return
-    path = Workdir(work).plan
+    path = Workdir(settings.run.work or WORK_DEFAULT).plan
     with step("plan", json) as timed:
-        plan = planned(asked.load(), replace(asked.request, salt=salt_beside(path)))
+        request = replace(plan_request(settings.plan), salt=salt_beside(path))
+        plan = planned(load_model(settings.plan), request)
         save(plan, path)
         timed.fields |= {"plan_hash": plan.hash, "scheme": plan.scheme, **_figures(plan)}
     texts_in = f" for a batch of {plan.batch}" if plan.batch > 1 else ""
@@ -90,3 +101,49 @@ def _stages(plan: Plan) -> Iterator[str]:
 
 def _levels(levels: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {level}" for name, level in levels.items())
+
+
+# `tacita publish`
+
+
+@taking({"plan": tuple(name for name in LINE if name != "link"), "run": ("work",)}, {"plan": (*FILE, "link")})
+def publish(
+    settings: Settings,
+    output: Output = PUBLIC_DEFAULT,
+    planned_before: Again = False,
+    json: Json = None,
+) -> None:
+    """Make a plan and the folder that clients get: plan, tokenizer, embedding, labels. No weights of the
+    encoder."""
+    work = Workdir(settings.run.work or WORK_DEFAULT)
+    with step("publish", json) as timed:
+        if planned_before:
+            plan, checkpoint, _ = opened(settings)
+        else:
+            plan, checkpoint = _make(settings, work.plan)
+        whole = api.publish(plan, checkpoint, output)
+        timed.fields |= {"plan_hash": plan.hash, "public_hash": whole, "scheme": plan.scheme}
+        timed.fields["bytes"] = {"public": sum(path.stat().st_size for path in output.iterdir())}
+    _tell(plan, output, work, whole, timed.seconds)
+
+
+def _make(settings: Settings, path: Path) -> tuple[Plan, Checkpoint]:
+    """Makes a plan that can be published, and writes its file. Raises InputError for one of two parties."""
+    if settings.plan.scheme == BUMBLEBEE:
+        raise unpublished(BUMBLEBEE)
+    checkpoint = load_model(settings.plan)
+    plan = planned(checkpoint, replace(plan_request(settings.plan), salt=salt_beside(path)))
+    if not isinstance(plan, Plan):
+        raise unpublished(plan.scheme)
+    save(plan, path)
+    return plan, checkpoint
+
+
+def _tell(plan: Plan, output: Path, work: Workdir, whole: str, seconds: float) -> None:
+    written = size(sum(path.stat().st_size for path in output.iterdir()))
+    what = "plan, tokenizer, embedding" if plan.model.embeddings else "plan"
+    out.print(f"publish: {shown(str(output))} ({what}; {written}) in {duration(seconds)}", soft_wrap=True)
+    out.print(f"sha256 {whole}", soft_wrap=True)
+    out.print(f"for the server alone: {shown(f'{work.plan}, {work.salt}')}", soft_wrap=True)
+    for line in population_line(plan):
+        out.print(line, soft_wrap=True)

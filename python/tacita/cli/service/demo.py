@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacita.cli.console import duration, out, progress, size
-from tacita.cli.options import PRESET_DEFAULT, TOKENS_DEFAULT, Insecure, Preset, Tokens
+from tacita.cli.options import TOKENS_DEFAULT, taking
+from tacita.cli.settings import Line
 from tacita.extras import needing
 from tacita.plans.scheme import BUMBLEBEE
+from tacita.settings import Settings
 
 if TYPE_CHECKING:
     from tacita.cli.service.started import Started
@@ -21,20 +23,17 @@ TEXTS = {"thor": "a film of quiet beauty", BUMBLEBEE: "a waste of time"}
 Text = Annotated[str | None, typer.Option("--text", help="What both clients ask.", show_default=False)]
 
 
-def run(
-    text: Text = None,
-    tokens: Tokens = TOKENS_DEFAULT,
-    preset: Preset = PRESET_DEFAULT,
-    allow_insecure: Insecure = False,
-) -> None:
+@taking({"plan": ("tokens", "preset"), "run": ("allow_insecure",)})
+def run(settings: Settings, text: Text = None) -> None:
     """Start a server, ask it by both of its schemes, and stop it."""
+    allow_insecure, tokens = settings.run.allow_insecure, settings.plan.tokens or TOKENS_DEFAULT
     with needing("service", "demo-service"), needing("client", "demo-service"):
         from tacita.cli.service.started import started
-    options = ["--schemes", ",".join(TEXTS), "--tokens", str(tokens), "--preset", preset]
-    options += ["--allow-insecure"] if allow_insecure else []
+    options = ["--schemes", ",".join(TEXTS), "--tokens", str(tokens)]
+    more: Line = {"plan": {"preset": settings.plan.preset}, "run": {"allow_insecure": allow_insecure}}
     with tempfile.TemporaryDirectory(prefix="tacita-service-") as name:
         folder = Path(name)
-        with (folder / "log").open("w") as log, started(folder, *options, log=log) as server:
+        with (folder / "log").open("w") as log, started(folder, *options, settings=more, log=log) as server:
             for line in server.said:
                 out.print(line, soft_wrap=True)
             for scheme, usual in TEXTS.items():

@@ -9,15 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from tacita.cli.ask.running import Fingerprint, Trust
-from tacita.cli.ask.served import Served, TokenFile
+from tacita.cli.ask.remote import service_of
 from tacita.cli.console import err, out, reporting, shown, size
-from tacita.cli.options import Insecure, Json, option
+from tacita.cli.options import Json, option, taking
 from tacita.cli.service import operator
-from tacita.cli.two_party.connect import TIMEOUT_DEFAULT
 from tacita.client.http.trust import address_of
 from tacita.client.store import About, PlanFolder, ServerFolder, Store, default_folder
 from tacita.errors import InputError, TacitaError
+from tacita.settings import Settings
 
 app = typer.Typer(help="Keys of services, and whom they belong to.", no_args_is_help=True)
 FEWEST = 4  # digits that name a plan
@@ -59,29 +58,22 @@ def list_keys(json: Json = None, data: Data = None) -> None:
 
 
 @app.command("remove")
-def remove(
-    plan: Plan,
-    connect: Connect = None,
-    token_file: TokenFile = None,
-    trust: Trust = None,
-    fingerprint: Fingerprint = None,
-    allow_insecure: Insecure = False,
-    data: Data = None,
-) -> None:
+@taking({"network": ("token_file", "trust", "fingerprint"), "run": ("allow_insecure",)})
+def remove(plan: Plan, settings: Settings, connect: Connect = None, data: Data = None) -> None:
     """Remove the keys of a plan: what was encrypted with them can then be read by nobody."""
     if data is not None:
         if connect:
             raise InputError("keys remove: --data and --connect", hint="one of the two")
         operator.remove_key(data, plan)
         return
-    address = address_of(connect, allow_insecure=allow_insecure) if connect else None
+    address = address_of(connect, allow_insecure=settings.run.allow_insecure) if connect else None
     store = Store(default_folder())
     folder, about = _only(plan, [store.server(address)] if address else store.servers)
     folder.remove()
     out.print(f"removed: keys of {shown(about.model)}, plan {shown(about.plan[:12])}", soft_wrap=True)
     if connect:
-        how = (connect, trust, fingerprint, token_file, TIMEOUT_DEFAULT, 0, allow_insecure)
-        _remove_there(Served(*how), about.key)
+        network = settings.network.model_copy(update={"connect": connect})
+        _remove_there(settings.model_copy(update={"network": network}), about.key)
 
 
 @app.command("forget")
@@ -117,10 +109,10 @@ def _only(plan: str, servers: list[ServerFolder]) -> tuple[PlanFolder, About]:
     return matches[0]
 
 
-def _remove_there(how: Served, key: str) -> None:
+def _remove_there(settings: Settings, key: str) -> None:
     """Removes the server's half of a key; says so where the service cannot be reached, or refuses."""
     try:
-        with how.connect() as service:
+        with service_of(settings) as service:
             service.remove_key(key)
     except TacitaError as error:
         err.print(f"[yellow]the service keeps its half:[/yellow] {shown(str(error))}", soft_wrap=True)

@@ -5,177 +5,98 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
 from socket import socket
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from tacita.api import DEFAULT_MODEL
 from tacita.checkpoint import Checkpoint
-from tacita.cli.ask.spread import RAY
-from tacita.cli.asked import Asked, standing_for
 from tacita.cli.console import duration, out, progress, shown, size
-from tacita.cli.options import PRESET_DEFAULT, Insecure, Preset, option
+from tacita.cli.options import load_model, plan_request
 from tacita.cli.service.operator import machines, require_machines
-from tacita.cli.steps.evaluate import Memory
 from tacita.cli.two_party.connect import address
 from tacita.cli.two_party.identity import beyond_loopback
 from tacita.errors import InputError
-from tacita.evaluate.session import MEMORY_GB
 from tacita.extras import needing
 from tacita.plans.scheme import BUMBLEBEE, NAMES
 from tacita.resources import GB, raise_descriptors
 from tacita.server.machines.cluster import Where, where_of
+from tacita.settings import ServiceOptions, Settings
 from tacita.two_party.protocol.party import Identity, fingerprint
 
 if TYPE_CHECKING:
     from tacita.server.core.offers import Offers
     from tacita.server.core.service import Service
-    from tacita.server.core.settings import Settings
+    from tacita.server.core.settings import Settings as Limits
 
-SERVICE = "service"  # the parameter that the options stand for
-SCHEMES = ("thor", BUMBLEBEE)
-DRAIN = 20.0
-KEEP_KEYS = 30.0  # days
 DAY = 86400.0
-
-Https = Annotated[
-    str | None,
-    option(
-        "--https",
-        metavar="HOST:PORT",
-        help="Serve the HTTP API there, with any scheme, in place of the bare two-party port.",
-    ),
-]
-Data = Annotated[
-    Path | None,
-    option("--data", help="With --https: the server's own folder of plans, clients, keys and requests."),
-]
-Schemes = Annotated[
-    str | None,
-    option("--schemes", help=f"With --https: separated by commas (default: {','.join(SCHEMES)})."),
-]
-Anybody = Annotated[
-    bool, option("--anybody", help="With --https: answer callers without a token, too, as visitors.")
-]
-KeepKeys = Annotated[
-    float,
-    typer.Option("--keep-keys", help="With --https: days that keys stay without being used.", min=0.0),
-]
-MostKeys = Annotated[
-    float | None,
-    option("--most-keys", help="With --https: GB of all keys together (default: what the disk has).", min=0),
-]
-Proxies = Annotated[
-    list[str] | None,
-    option(
-        "--proxy",
-        metavar="ADDRESS",
-        help="With --https: believe X-Forwarded-For from this address alone (may be repeated).",
-    ),
-]
-Origin = Annotated[
-    list[str] | None,
-    option(
-        "--origin",
-        metavar="ORIGIN",
-        help="With --https: answer pages of this site, too, as https://NAME (may be repeated).",
-    ),
-]
-Drain = Annotated[
-    float,
-    typer.Option("--drain", help="With --https: seconds that requests get to end after SIGTERM.", min=0.0),
-]
+OF_HTTPS = ("data", "anybody", "proxy", "keep_keys", "most_keys", "origin", "drain")
+OF_A_PORT = {
+    "plan": ("scheme", "documents", "pooling"),
+    "service": ("client_ca", "max_texts", "once", "profile"),
+    "two_party": ("hidden_embeddings",),
+}
 
 
-@dataclass(frozen=True)
-class Serving:
-    """The options of `--https`, and those beside it. where: the machines that evaluate; None for this one."""
-
-    https: str
-    data: Path
-    schemes: Sequence[str]
-    anybody: bool
-    proxy: tuple[str, ...]
-    keep_keys: float
-    most_keys: float | None
-    origin: tuple[str, ...]
-    drain: float
-    memory: float
-    allow_insecure: bool
-    preset: str
-    where: Where | None
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """The host and port to listen on. Raises InputError."""
-        return address(self.https, "--https", 0)
-
-
-DECLARED = (
-    ("https", Https, None),
-    ("data", Data, None),
-    ("schemes", Schemes, None),
-    ("anybody", Anybody, False),
-    ("proxy", Proxies, None),
-    ("keep_keys", KeepKeys, KEEP_KEYS),
-    ("most_keys", MostKeys, None),
-    ("origin", Origin, None),
-    ("drain", Drain, DRAIN),
-    ("memory", Memory, MEMORY_GB),
-    ("allow_insecure", Insecure, False),
-    ("preset", Preset, PRESET_DEFAULT),
-    *RAY,
-)
+def require_serving(settings: Settings) -> None:
+    """Raises InputError for a setting that goes with https, without it, for one that does not, with it, and
+    for values that cannot be."""
+    service = settings.service
+    if service.https is None:
+        for name in OF_HTTPS:
+            if name in service.model_fields_set:
+                raise InputError(f"serve: [service] {name} is for --https", hint="--https HOST:PORT")
+        return
+    for section, names in OF_A_PORT.items():
+        for name in names:
+            if getattr(getattr(settings, section), name):
+                hint = "--schemes, and `tacita token` for limits"
+                raise InputError(f"serve: [{section}] {name} is not for --https", hint=hint)
+    if service.data is None:
+        raise InputError("serve: --https needs a folder for keys and requests", hint="--data FOLDER")
+    for address_ in service.proxy:
+        _ip_address(address_)
+    for scheme in service.schemes:
+        if scheme not in NAMES:
+            raise InputError(f"no scheme {scheme!r:.40}", hint=f"of {', '.join(NAMES)}")
 
 
-def serving(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorates a command: the options become its parameter `service`, None where --https is not given."""
-    return standing_for(SERVICE, DECLARED, _built)(command)
-
-
-def run(
-    asked: Asked,
-    service: Serving,
-    own: Identity | None,
-    names: Sequence[str],
-    threads: int,
-    sessions: int,
-) -> None:
-    """Serves until SIGTERM or Ctrl-C. names: that clients dial. Raises what planning and starting raise."""
-    host, port = service.address
+def over_https(settings: Settings, own: Identity | None) -> None:
+    """Serves until SIGTERM or Ctrl-C. own: its certificate. Raises what planning and starting raise."""
+    host, port = address(settings.service.https or "", "--https", 0)
     if own is None and beyond_loopback(host):
         raise InputError(
             "serve: plain HTTP would carry tokens for all to read", hint="--new-certificate FOLDER"
         )
-    if service.where is not None:
-        require_machines(service.where, service.schemes, BUMBLEBEE)
+    ray = settings.ray
+    where = where_of(ray.address, ray.nodes, ray.cores) if ray.address else None
+    if where is not None:
+        require_machines(where, settings.service.schemes, BUMBLEBEE)
     with needing("service", "serve"):
         from tacita.server.http.connections import bound_socket
         from tacita.server.watch import logs
     logs.start()
     with bound_socket(host, port) as listener:
-        settings = replace(_settings(service, threads, sessions), **_callers(service, own, names))
-        model = asked.load()
-        offers = _offers(asked, service, model)
-        asyncio.run(_serve(offers, model, settings, service.where, listener, host, own))
+        limits = replace(_limits(settings), **_callers(settings.service, host, own))
+        model = load_model(settings.plan)
+        offers = _offers(settings, model)
+        asyncio.run(_serve(offers, model, limits, where, listener, host, own))
 
 
 async def _serve(
     offers: Offers,
     model: Checkpoint,
-    settings: Settings,
+    limits: Limits,
     where: Where | None,
     listener: socket,
     host: str,
     own: Identity | None,
 ) -> None:
-    async with machines(where, offers, model, settings.threads, settings.memory) as nodes:
+    async with machines(where, offers, model, limits.threads, limits.memory) as nodes:
         from tacita.server.core.service import Service
 
-        service = Service(offers, settings, nodes)
+        service = Service(offers, limits, nodes)
         port = listener.getsockname()[1]
         await _listen(service, listener, own, lambda: _announce(offers, host, port, own))
 
@@ -203,97 +124,64 @@ async def _listen(
         await service.stop()
 
 
-def _built(given: dict[str, Any]) -> Serving | None:
-    """Takes the options of `--https` out of `given`; returns None without it. Raises InputError for one that
-    goes with --https, without it, and for values that cannot be."""
-    own = {name: given.pop(name) for name, *_ in DECLARED}
-    if own["https"] is None:
-        for name, _, default in DECLARED:
-            if own[name] != default:
-                option = name.replace("_", "-")
-                raise InputError(f"serve: --{option} is for --https", hint="--https HOST:PORT")
-        return None
-    if own["data"] is None:
-        raise InputError("serve: --https needs a folder for keys and requests", hint="--data FOLDER")
-    own["schemes"] = _schemes(own["schemes"])
-    own["proxy"] = tuple(map(_ip_address, own["proxy"] or ()))
-    own["origin"] = tuple(own["origin"] or ())
-    own["where"] = _where(own)
-    return Serving(**{field.name: own[field.name] for field in fields(Serving)})
-
-
-def _where(given: Mapping[str, Any]) -> Where | None:
-    nodes, cores = given["ray_nodes"], given["ray_cores"]
-    if given["ray"] is None:
-        if nodes or cores:
-            raise InputError("serve: --ray-nodes or --ray-cores without --ray", hint="--ray local")
-        return None
-    return where_of(given["ray"], nodes, cores)
-
-
-def _schemes(given: str | None) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(given.split(","))) if given else SCHEMES
-    for name in names:
-        if name not in NAMES:
-            raise InputError(f"no scheme {name!r:.40}", hint=f"of {', '.join(NAMES)}")
-    return names
-
-
 def _ip_address(given: str) -> str:
     """Returns an IP address in its canonical form. Raises InputError for a text that is none."""
     try:
         return str(ipaddress.ip_address(given))
     except ValueError:
         raise InputError(
-            f"serve: --proxy {given!r:.60} is not an IP address", hint="the address that the proxy calls from"
+            f"serve: [service] proxy {given!r:.60} is not an IP address",
+            hint="the address that the proxy calls from",
         ) from None
 
 
-def _offers(asked: Asked, service: Serving, checkpoint: Checkpoint) -> Offers:
+def _offers(settings: Settings, model: Checkpoint) -> Offers:
     from tacita.server.core.offers import offers_of
 
-    request = replace(asked.request, preset=service.preset)
+    service, plan = settings.service, settings.plan
+    assert service.data is not None  # `require_serving` saw it
     with progress("plan") as report:
         return offers_of(
-            checkpoint,
-            asked.folder,
-            service.schemes,
-            request,
+            model,
+            plan.model or DEFAULT_MODEL,
+            tuple(dict.fromkeys(service.schemes)),
+            plan_request(plan),
             service.data,
             report,
-            insecure=service.allow_insecure,
+            insecure=settings.run.allow_insecure,
         )
 
 
-def _settings(service: Serving, threads: int, sessions: int) -> Settings:
+def _limits(settings: Settings) -> Limits:
     from tacita.server.core.accounts import QUOTA
-    from tacita.server.core.settings import Settings
+    from tacita.server.core.settings import Settings as Limits
 
-    return Settings(
+    service, run = settings.service, settings.run
+    assert service.data is not None  # `require_serving` saw it
+    return Limits(
         service.data,
         anybody=QUOTA if service.anybody else None,
-        threads=threads,
-        memory=service.memory,
-        allow_insecure=service.allow_insecure,
-        sessions=sessions,
+        threads=run.threads,
+        memory=run.memory,
+        allow_insecure=run.allow_insecure,
+        sessions=service.clients,
         drain=service.drain,
-        proxies=service.proxy,
+        proxies=tuple(map(_ip_address, service.proxy)),
         keep_keys=service.keep_keys * DAY,
         most_keys=None if service.most_keys is None else int(service.most_keys * GB),
     )
 
 
-def _callers(service: Serving, own: Identity | None, names: Sequence[str]) -> dict[str, Any]:
-    """Returns the settings that say whose pages may call, and by which names. Raises InputError."""
+def _callers(service: ServiceOptions, host: str, own: Identity | None) -> dict[str, Any]:
+    """Returns the limits that say whose pages may call, and by which names. Raises InputError."""
     from tacita.server.http.connections import hosts_of, origin_of
     from tacita.server.http.listening import is_self_signed
 
-    host, _ = service.address
     origins = tuple(map(origin_of, service.origin))
     alone = service.anybody and not beyond_loopback(host)
     return {
         "origins": origins,
-        "hosts": hosts_of(host, names, origins) if alone else None,
+        "hosts": hosts_of(host, service.names, origins) if alone else None,
         "lasting": own is not None and not is_self_signed(own.certificate),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tacita.cli.settings import Line, variables
 from tacita.errors import ResourceError
 
 LISTENING = "listening on "
@@ -40,14 +42,15 @@ class Started:
 def started(
     folder: Path,
     *options: str,
+    settings: Line | None = None,
     log: IO[str] | None = None,
     plain: bool = False,
     descriptors: int | None = None,
 ) -> Iterator[Started]:
     """A server with data and certificate in this folder; a second on the same folder goes on where the first
-    stood. options: of `tacita serve`. log: where its standard error goes (default: this process's). plain:
-    HTTP without TLS, for this machine alone. descriptors: how many the server may have, None for as many as
-    this process.
+    stood. options, settings: of `tacita serve`. log: where its standard error goes (default: this process's).
+    plain: HTTP without TLS, for this machine alone. descriptors: how many the server may have, None for as
+    many as this process.
 
     Raises ResourceError where it does not come to listen.
     """
@@ -56,12 +59,19 @@ def started(
     places = ["--https", "127.0.0.1:0", *secured, "--data", str(data)]
     limited = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh"] if descriptors else []
     command = [*limited, sys.executable, "-m", "tacita", "serve", *places, *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        start_new_session=True,
+        env=os.environ | variables(settings or {}),
+    )
     lines: queue.Queue[str | None] = queue.Queue()
     reading = threading.Thread(target=_pass_on, args=(process.stdout, lines), daemon=True)
     reading.start()
     try:
-        said = _heard(lines)
+        said = _greeting(lines)
         url = said[-1].removeprefix(LISTENING).partition(",")[0]
         yield Started(url, tls / "certificate.pem", data, process, said)
     finally:
@@ -79,7 +89,7 @@ def ended(process: subprocess.Popen[str]) -> int:
         return process.wait()
 
 
-def _heard(lines: queue.Queue[str | None]) -> list[str]:
+def _greeting(lines: queue.Queue[str | None]) -> list[str]:
     """Returns the lines up to the one that says where the server listens."""
     said: list[str] = []
     while not (said and said[-1].startswith(LISTENING)):

@@ -13,14 +13,15 @@ import typer
 
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
-from tacita.cli.asked import Asked, asking, status_of
 from tacita.cli.console import INCOMPLETE, UNTRUSTED, out, reporting, shown
-from tacita.cli.options import Insecure, Json, Threads
-from tacita.cli.report import Classified, read_report, run_report, show_results, show_run
+from tacita.cli.options import Json, plan_request, taking
+from tacita.cli.report import Classified, read_report, run_report, show_results, show_run, status_of
 from tacita.errors import InputError, TacitaError
+from tacita.planning.request import PlanRequest
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.schemes.registry import REGISTRY
+from tacita.settings import PlanOptions, RunOptions, Settings
 
 SENTENCES = (
     "a film of quiet beauty, and the ending stayed with me for days",
@@ -30,29 +31,33 @@ PUBLIC = "public"  # what the client gets, inside the demo's folder
 MAKING = ("plan", "publish")  # steps whose arguments are options
 
 
-@asking("scheme", "packing", "tokens", "preset")
+@taking(
+    {
+        "plan": ("model", "pooling", "scheme", "packing", "tokens", "preset"),
+        "run": ("threads", "allow_insecure"),
+    }
+)
 def run(
-    asked: Asked,
+    settings: Settings,
     json: Json = None,
-    threads: Threads = 0,
     text: Annotated[list[str] | None, typer.Option("--text", help="Texts instead of the demo's own.")] = None,
-    allow_insecure: Insecure = False,
 ) -> None:
     """Encrypt sentences, classify them on a server that cannot read them, decrypt the answers."""
-    if (scheme := REGISTRY.get(asked.request.scheme_name)) and scheme.connected:
+    request, model = plan_request(settings.plan), settings.plan.model or api.DEFAULT_MODEL
+    if (scheme := REGISTRY.get(request.scheme_name)) and scheme.connected:
         raise InputError(
             f"demo: {scheme.name} passes no files, which is what the demo's steps do",
             hint=f"tacita classify TEXT --scheme {scheme.name} runs both of its sides here",
         )
     with tempfile.TemporaryDirectory(prefix="tacita-demo-") as folder:
-        steps = _Steps(Path(folder), asked.folder, threads, allow_insecure)
+        steps = _Steps(Path(folder), model, settings.run)
         out.print("[bold]server[/bold] plans, and publishes all but the weights")
-        steps.call("plan", *_planning(asked))
+        steps.call("plan", *_planning(request, settings.plan))
         steps.call("publish", "--planned")
         out.print("[bold]client[/bold]")
         steps.call("keygen")
         plan = Plan.load(Workdir(Path(folder)).plan)
-        checkpoint = load(asked.folder, pooling=plan.model.pooling)
+        checkpoint = load(model, pooling=plan.model.pooling)
         sentences = enumerate(text or SENTENCES, 1)
         results = [_classify(steps, plan, checkpoint, sentence, number) for number, sentence in sentences]
         figures = run_report(
@@ -72,11 +77,10 @@ def run(
         raise typer.Exit(status)
 
 
-def _planning(asked: Asked) -> list[str]:
-    """The options of `tacita plan`."""
-    request = asked.request
+def _planning(request: PlanRequest, plan: PlanOptions) -> list[str]:
+    """Returns the options of `tacita plan`."""
     options = ["--scheme", request.scheme_name, "--tokens", str(request.tokens), "--preset", request.preset]
-    options += ["--pooling", asked.pooling.value] if asked.pooling else []
+    options += ["--pooling", plan.pooling.value] if plan.pooling else []
     return options + (["--packing", request.packing] if request.packing else [])
 
 
@@ -87,10 +91,10 @@ def _classify(steps: _Steps, plan: Plan, model: Checkpoint, sentence: str, numbe
     out.print("[bold]server[/bold] sees ciphertexts only")
     taken["evaluate"] = steps.call("evaluate")["seconds"]["evaluate"]
     out.print("[bold]client[/bold] decrypts")
-    found = steps.call("decrypt", accept=(0, INCOMPLETE, UNTRUSTED))
-    taken["decrypt"] = found["seconds"]["decrypt"]
-    logits, trusted = tuple(found["logits"] or ()), found["trusted"]
-    answer = api.Answer(found["label"], logits, tuple(found["warnings"]), trusted=trusted)
+    report = steps.call("decrypt", accept=(0, INCOMPLETE, UNTRUSTED))
+    taken["decrypt"] = report["seconds"]["decrypt"]
+    logits, trusted = tuple(report["logits"] or ()), report["trusted"]
+    answer = api.Answer(report["label"], logits, tuple(report["warnings"]), trusted=trusted)
     reference = tuple(float(v) for v in api.reference_logits(plan, model, sentence))
     return Classified(sentence, answer, reference, taken, line=number, request=number)
 
@@ -101,12 +105,12 @@ class _Steps:
     seconds: of each step's first call. sizes: of the files. peaks: largest resident set of each step, GB.
     """
 
-    def __init__(self, folder: Path, model: Path, threads: int, allow_insecure: bool) -> None:
+    def __init__(self, folder: Path, model: Path, run: RunOptions) -> None:
         self.folder = folder
         self.server = ["--model", str(model)]
         self.public = str(folder / PUBLIC)
-        self.insecure = ["--allow-insecure"] if allow_insecure else []
-        self.asked_threads = ["--threads", str(threads)] if threads else []
+        self.insecure = ["--allow-insecure"] if run.allow_insecure else []
+        self.asked_threads = ["--threads", str(run.threads)] if run.threads else []
         self.seconds: dict[str, float] = {}
         self.sizes: dict[str, int] = {}
         self.peaks: dict[str, float] = {}
@@ -138,9 +142,9 @@ class _Steps:
             case _:
                 return ["--public", self.public, *self.insecure]
 
-    def _collect(self, name: str, found: dict[str, Any]) -> dict[str, Any]:
-        self.seconds.setdefault(name, found["seconds"][name])
-        self.sizes.update(found.get("bytes", {}))
-        self.peaks[name] = max(self.peaks.get(name, 0.0), found["peak_rss_gb"])
-        self.threads = found.get("threads", self.threads)
-        return found
+    def _collect(self, name: str, report: dict[str, Any]) -> dict[str, Any]:
+        self.seconds.setdefault(name, report["seconds"][name])
+        self.sizes.update(report.get("bytes", {}))
+        self.peaks[name] = max(self.peaks.get(name, 0.0), report["peak_rss_gb"])
+        self.threads = report.get("threads", self.threads)
+        return report

@@ -1,31 +1,24 @@
-"""Asks a two-party server by its port, and declares what `serve` and `classify --connect` share: options of
-the connection, progress by step, the cost of a session."""
+"""Asks a two-party server by its port: progress by step, what a text sends, and what a session cost."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Any
 
-import typer
 from rich.table import Table
 
-from tacita.cli.ask.columns import Line, admitted
-from tacita.cli.asked import brackets, summary_of, text_of
-from tacita.cli.console import duration, err, out, progress, reporting, several, shown, size, write_report
-from tacita.cli.options import option
-from tacita.client.connected import RenewableSession
+from tacita.cli.console import duration, out, progress, several, shown, size
 from tacita.client.public_cache import PublicCache
-from tacita.errors import InputError, TacitaError
-from tacita.plans.answers import Answer
+from tacita.errors import InputError
 from tacita.plans.commitment import LINKS
 from tacita.progress import Progress
-from tacita.resources import peak_memory_gb
-from tacita.texts.task import GIVES, NEXT, kind_of, require_kind
+from tacita.settings import Settings
+from tacita.texts.task import GIVES, NEXT, kind_of
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.plan.correlations import in_words
 from tacita.two_party.plan.writing_cost import Writing
@@ -33,22 +26,7 @@ from tacita.two_party.program.cost import SET_UP, failure_log2
 from tacita.two_party.program.program import Program
 from tacita.two_party.protocol.party import Identity, Party, dial
 
-Certificate = Annotated[
-    Path | None,
-    option("--certificate", help="PEM file of this side's certificate."),
-]
-Key = Annotated[Path | None, option("--key", help="PEM file of the certificate's private key.")]
-Plain = Annotated[
-    bool,
-    option("--insecure-plain-tcp", help="No TLS: anyone on the way can read and change messages."),
-]
-Timeout = Annotated[
-    float, typer.Option("--timeout", help="Seconds of silence after which the other side is given up.")
-]
-Profile = Annotated[bool, option("--profile", help="Show time, bytes and rounds of each operation.")]
-
-TIMEOUT_DEFAULT = 120.0
-DEPTH = 2  # path components of an operation that --profile shows
+DEPTH = 2  # path components of an operation that profile shows
 
 
 def identity_of(certificate: Path | None, key: Path | None) -> Identity | None:
@@ -169,98 +147,20 @@ def cost_line(cost: Mapping[str, float], seconds: float) -> str:
     )
 
 
-# `tacita classify --connect` and its like answer texts together with a server that does not see them.
-
-
-@dataclass(frozen=True)
-class Trusted:
-    """The servers that are trusted: those of this certificate file, for a name or the dialled host; the one
-    of this hash; or any."""
-
-    certificate: Path | None
-    fingerprint: str | None
-    name: str | None
-    insecure_plain: bool
-
-
-@dataclass(frozen=True)
-class Connection:
-    """How to reach the server, and whether to show what operations cost."""
-
-    target: str
-    trusted: Trusted
-    identity: Identity | None
-    timeout: float
-    threads: int
-    profile: bool
-
-
-@dataclass(frozen=True)
-class Result:
-    """A text's answer, its seconds by step, and bytes and rounds of it alone."""
-
-    line: Line
-    answer: Answer
-    steps: dict[str, float]
-    cost: dict[str, float]
-
-    @property
-    def seconds(self) -> float:
-        """The seconds of all steps."""
-        return sum(self.steps.values())
-
-
-class Asking(Protocol):
-    """The texts of a command, as `cli.ask.core.Question`."""
-
-    @property
-    def verb(self) -> str: ...
-    @property
-    def lines(self) -> Sequence[Line]: ...
-    @property
-    def file(self) -> Path | None: ...
-    @property
-    def others(self) -> tuple[str, ...]: ...
-    @property
-    def suits(self) -> Callable[[str, str], None]: ...
-    def visible(self, answer: Answer) -> Answer: ...
-
-
-def ask(question: Asking, how: Connection, json: Path | None) -> tuple[list[Result], bool, str]:
-    """Connects, asks every text and shows what it cost. Returns all answers, whether there is one for each
-    line, and the model's name. Raises InputError for a model of another kind."""
-    began = time.monotonic()
-    session = RenewableSession(lambda: dial_server(how), open_client)
-    try:
-        plan = session.plan
-        require_kind(question.verb, plan, *question.others)
-        question.suits(plan.name, "")
-        good, spoiled = admitted(session.part.front, plan.tokens, question.lines, question.file)
-        results = _classified(session, question, good, json, began)
-        session.hang_up(politely=True)
-        figures = _report(session, results, time.monotonic() - began)
-    finally:
-        session.close()
-    with reporting(json, figures):
-        out.print(f"session: {cost_line(party_cost(figures), figures['seconds'])}", soft_wrap=True)
-        if how.profile:
-            show_profile(figures["profile"])
-    return results, not spoiled, plan.name
-
-
-def dial_server(how: Connection) -> Party:
-    """Connects as the options say. Raises InputError, PeerError."""
-    host, port = address(how.target)
+def dial_server(settings: Settings) -> Party:
+    """Connects as the settings say. Raises InputError, also for half an identity, PeerError."""
+    network = settings.network
+    host, port = address(network.connect or "")
     return dial(
         host,
         port,
-        trust=how.trusted.certificate,
-        fingerprint=how.trusted.fingerprint,
-        name=how.trusted.name,
-        identity=how.identity,
-        insecure_plain=how.trusted.insecure_plain,
-        timeout=how.timeout,
-        threads=how.threads,
+        trust=network.trust,
+        fingerprint=network.fingerprint,
+        name=network.name,
+        identity=identity_of(network.certificate, network.key),
+        insecure_plain=network.insecure_plain_tcp,
+        timeout=network.timeout,
+        threads=settings.run.threads,
     )
 
 
@@ -283,72 +183,3 @@ def open_client(party: Party) -> TwoPartyClient:
     )
     out.print(f"expected: {expectation(plan)}", soft_wrap=True)
     return client
-
-
-def _classified(
-    session: RenewableSession, question: Asking, lines: Sequence[Line], json: Path | None, began: float
-) -> list[Result]:
-    """Asks all texts. When the session breaks, the answers that came are written to the report before the
-    error goes on."""
-    results: list[Result] = []
-    try:
-        for line in lines:
-            result = _answered(session, line, len(lines), results)
-            results.append(replace(result, answer=question.visible(result.answer)))
-            _show(results[-1])
-    except (TacitaError, KeyboardInterrupt):
-        if results:
-            figures = _report(session, results, time.monotonic() - began)
-            write_report(json, {**figures, "unanswered": [line.number for line in lines[len(results) :]]})
-        raise
-    return results
-
-
-def _answered(session: RenewableSession, line: Line, count: int, earlier: Sequence[Result]) -> Result:
-    before = session.cost
-    title = f"text {len(earlier) + 1} of {count}" if count > 1 else "classify"
-    with watching(session.plan, title, earlier[-1].steps if earlier else {}) as watch:
-        answer = session.classify(line.text, watch)
-    cost = {name: value - before[name] for name, value in session.cost.items()}
-    return Result(line, answer, watch.seconds, cost)
-
-
-def _show(result: Result) -> None:
-    answer = result.answer
-    out.print(
-        f"[bold]{summary_of(answer)}[/bold]{brackets(answer)}  {text_of(result.line.text)}", soft_wrap=True
-    )
-    out.print(f"  {cost_line(result.cost, result.seconds)}", soft_wrap=True)
-    for warning in answer.warnings:
-        err.print(f"[yellow]warning:[/yellow] {shown(warning)}", soft_wrap=True)
-
-
-def _report(session: RenewableSession, results: Sequence[Result], seconds: float) -> dict[str, Any]:
-    plan = session.plan
-    return {
-        "scheme": "bumblebee",
-        "model": plan.name,
-        "tokens": plan.tokens,
-        "plan_hash": plan.hash,
-        "results": [_row(result) for result in results],
-        "seconds": seconds,
-        **session.cost,
-        "peak_rss_gb": peak_memory_gb(),
-        "profile": session.profile(),
-    }
-
-
-def _row(result: Result) -> dict[str, Any]:
-    answer = result.answer
-    return {
-        "line": result.line.number,
-        **answer.to_json(),
-        "seconds": result.seconds,
-        "steps": result.steps,
-        **result.cost,
-    }
-
-
-def party_cost(figures: dict[str, Any]) -> dict[str, float]:
-    """Returns the bytes and rounds of a report."""
-    return {name: figures[name] for name in ("bytes_sent", "bytes_received", "rounds")}

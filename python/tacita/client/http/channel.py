@@ -33,7 +33,10 @@ from tacita.plans.wire import API, TOKEN, Problem, Wire
 
 KINDS: dict[int, tuple[type[TacitaError], str]] = {
     400: (InputError, "the client and the server may be of different releases"),
-    401: (InputError, "pass the token that the operator gave you: --token-file, TACITA_TOKEN, or token="),
+    401: (
+        InputError,
+        "pass the token that the operator gave you: [network] token_file, TACITA_TOKEN, or token=",
+    ),
     403: (RefusedError, "this token does not admit it: ask the operator"),
     404: (InputError, "it is not there, or not for this token: see what the server offers"),
     409: (RefusedError, "it clashes with what the server has: try again"),
@@ -289,7 +292,8 @@ def failure(what: str, error: httpx2.TransportError) -> PeerError:
     if cause := _certificate_error(error):
         return UntrustedPeerError(
             f"{what}: the server is not trusted ({cause})",
-            hint="compare the certificate's SHA-256 with the operator's: --trust PEM, or --fingerprint",
+            hint="compare the certificate's SHA-256 with the operator's, and trust it: "
+            "--trust PEM, or [network] fingerprint",
         )
     if isinstance(error, httpx2.TimeoutException):
         return LateError(f"{what}: the server is silent ({type(error).__name__})", hint="is it reachable?")

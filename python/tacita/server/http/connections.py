@@ -242,7 +242,9 @@ class Origins:
         scheme = connection.scope["scheme"]
         if origin in (None, f"{SECURE.get(scheme, scheme)}://{host}") or origin in self._named:
             return None
-        return Fault(403, "foreign-origin", "a page of another site", "its operator names sites by --origin")
+        return Fault(
+            403, "foreign-origin", "a page of another site", "its operator names sites by [service] origin"
+        )
 
 
 def origin_of(text: str) -> str:
@@ -254,7 +256,8 @@ def origin_of(text: str) -> str:
         or not parts.netloc
     ):
         raise InputError(
-            f"serve: {text!r:.80} is not an origin", hint="--origin https://NAME or https://NAME:PORT"
+            f"serve: {text!r:.80} is not an origin",
+            hint="[service] origin: https://NAME or https://NAME:PORT",
         )
     return text.lower()
 

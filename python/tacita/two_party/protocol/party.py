@@ -108,7 +108,7 @@ def dial(
     if sum((trust is not None, fingerprint is not None, insecure_plain)) != 1:
         raise InputError(
             "connect: say which certificate to trust, or that the connection may be plain",
-            hint="--trust CERTIFICATE.pem or --fingerprint SHA256, or --insecure-plain-tcp on a machine of "
+            hint="--trust CERTIFICATE.pem, [network] fingerprint, or insecure_plain_tcp on a machine of "
             "your own",
         )
     if name is not None and trust is None:

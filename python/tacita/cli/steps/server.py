@@ -1,58 +1,70 @@
-"""What every step command does: load the plan and model of its folder, time itself, report memory."""
+"""`tacita evaluate`: the server's step, from request.ct to response.ct without a secret."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from tacita.api import Server
+import typer
+
+from tacita.api import DEFAULT_MODEL, Server
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.load import with_documents
-from tacita.cli.console import size, write_report
+from tacita.cli.console import MESSAGE, duration, err, out, progress, shown, size
+from tacita.cli.options import WORK_DEFAULT, Json, taking
+from tacita.cli.report import step
 from tacita.evaluate.session import Usage
 from tacita.plans.files import Workdir, require
 from tacita.plans.plan import Plan
 from tacita.progress import Progress
-from tacita.resources import peak_memory_gb
+from tacita.settings import Settings
 from tacita.texts.vectors import Index
 
-
-def opened(work: Path, model: Path, documents: Path | None = None) -> tuple[Plan, Checkpoint, Workdir]:
-    """Plan, checkpoint and files of a step; hidden-state models load without embeddings."""
-    folder = Workdir(work)
-    plan = Plan.load(require(folder.plan, "plan"))
-    found = load(model, pooling=plan.model.pooling, embeddings=plan.model.embeddings is not None)
-    return plan, with_documents(found, Index.load(documents)) if documents else found, folder
+Resume = Annotated[
+    bool, typer.Option("--resume/--no-resume", help="Go on where a killed run stood, and leave such points.")
+]
 
 
-@dataclass
-class Timed:
-    """Seconds of one step and what it adds to its report."""
+@taking({"plan": ("model", "documents"), "run": ("work", "threads", "memory", "allow_insecure")})
+def evaluate(settings: Settings, resume: Resume = True, json: Json = None) -> None:
+    """Run the model on the ciphertexts."""
+    run = settings.run
+    with step("evaluate", json) as timed, progress("evaluate") as report:
+        plan, checkpoint, folder = opened(settings)
+        server = Server(
+            plan,
+            checkpoint,
+            folder,
+            threads=run.threads,
+            allow_insecure=run.allow_insecure,
+            memory=run.memory,
+            resume=resume,
+        )
+        out.print(f"evaluate: {forecast_text(*server.forecast())}", soft_wrap=True)
+        stages = StageTimes(report)
+        written = server.evaluate(stages, _notice).stat().st_size
+        timed.fields |= figures_of(server) | {"stage_seconds": stages.seconds()}
+    out.print(
+        f"evaluate: {shown(str(folder.response))} ({size(written)}) in {duration(timed.seconds)}",
+        soft_wrap=True,
+    )
 
-    step: str
-    seconds: float = 0.0
-    fields: dict[str, Any] = field(default_factory=dict)
+
+def _notice(line: str) -> None:
+    err.print(f"evaluate: {shown(line, MESSAGE)}", soft_wrap=True)
 
 
-@contextmanager
-def step(name: str, report: Path | None) -> Iterator[Timed]:
-    """Times a step and writes its `--json` report on success."""
-    timed = Timed(name)
-    began = time.monotonic()
-    yield timed
-    timed.seconds = time.monotonic() - began
-    figures = {
-        "step": name,
-        "seconds": {name: timed.seconds},
-        "peak_rss_gb": peak_memory_gb(),
-        **timed.fields,
-    }
-    write_report(report, figures)
+def opened(settings: Settings) -> tuple[Plan, Checkpoint, Workdir]:
+    """Returns plan, checkpoint and files of a step; hidden-state models load without embeddings."""
+    folder = Workdir(settings.run.work or WORK_DEFAULT)
+    plan, documents = Plan.load(require(folder.plan, "plan")), settings.plan.documents
+    model = load(
+        settings.plan.model or DEFAULT_MODEL,
+        pooling=plan.model.pooling,
+        embeddings=plan.model.embeddings is not None,
+    )
+    return plan, with_documents(model, Index.load(documents)) if documents else model, folder
 
 
 # The figures of an evaluation: seconds by stage, memory, files; as `--json` has them, and for people.

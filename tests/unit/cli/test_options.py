@@ -1,5 +1,4 @@
-"""Options that several commands share: declared once, in every command's signature, and read into a plan
-request."""
+"""Options that several commands share: declared once, in every command's signature, read into a request."""
 
 from __future__ import annotations
 
@@ -12,26 +11,26 @@ from random_checkpoint import make_random_checkpoint, write_folder
 from test_cli import run
 
 from tacita.cli.app import app
-from tacita.cli.asked import SHARED, Asked, asking
-from tacita.planning.request import Objective, PlanRequest
+from tacita.cli.options import plan_request, taking
+from tacita.planning.request import Objective
 from tacita.plans.commitment import LINKS
 from tacita.plans.scheme import AUTO, NAMES
+from tacita.settings import Settings
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good"]
 TOY = ["--preset", "insecure_toy_n10", "--tokens", "16"]
 FOR_A_PLAN = {
-    *("--model", "--pooling", "--scheme", "--inputs", "--objective", "--tokens", "--preset"),
-    *("--packing", "--functions", "--texts", "--prices", "--link", "--reveal", "--gap"),
+    *("--model", "--pooling", "--documents", "--scheme", "--packing", "--inputs", "--objective", "--tokens"),
+    *("--preset", "--functions", "--texts", "--begin", "--reveal"),
 }
-NOT_FOR_TEXTS_AT_HAND = {"--inputs", "--prices", "--reveal", "--gap"}
 OPTIONS = {
-    "plan": FOR_A_PLAN,
+    "plan": FOR_A_PLAN | {"--link"},
     "publish": FOR_A_PLAN,
-    "estimate": FOR_A_PLAN,
-    "classify": FOR_A_PLAN - NOT_FOR_TEXTS_AT_HAND,
+    "estimate": FOR_A_PLAN | {"--link"},
+    "classify": {"--model", "--scheme", "--tokens", "--preset", "--texts"},
     "accuracy": {"--model", "--pooling", "--scheme", "--packing", "--tokens", "--preset", "--texts"},
     "demo": {"--model", "--pooling", "--scheme", "--packing", "--tokens", "--preset"},
-    "serve": {"--model", "--pooling", "--scheme", "--tokens", "--texts", "--preset"},
+    "serve": {"--model", "--scheme", "--tokens", "--texts"},
 }
 
 
@@ -57,19 +56,15 @@ def test_a_command_has_its_options_and_the_same_help(name: str) -> None:
             assert helps[option] == each.help
 
 
-def test_the_options_of_a_plan_are_those_of_a_plan_request() -> None:
-    assert {shared.field for shared in SHARED.values()} <= set(PlanRequest.__dataclass_fields__)
-
-
-def test_options_become_a_plan_request(tmp_path: Path) -> None:
+def test_options_become_settings_and_a_request(tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("a fine film\n\nthe plot is dull\n")
-    seen: list[Asked] = []
+    seen: list[Settings] = []
 
-    @asking()
-    def command(asked: Asked, *, loud: bool = False) -> None:
+    @taking({"plan": ("model", "pooling", "scheme", "inputs", "objective", "texts", "link")})
+    def command(settings: Settings, *, loud: bool = False) -> None:
         """Help."""
         assert loud
-        seen.append(asked)
+        seen.append(settings)
 
     toy = typer.Typer()
     toy.command()(command)
@@ -87,15 +82,23 @@ def test_options_become_a_plan_request(tmp_path: Path) -> None:
     ]
     words = [*given, "--texts", str(tmp_path / "texts.txt"), "--model", str(tmp_path), "--loud"]
     toy(words, standalone_mode=False)
-    (asked,) = seen
-    assert (asked.folder, str(asked.pooling), asked.request.scheme_name) == (tmp_path, "mean", "arion")
-    assert (asked.request.inputs, asked.request.goal, asked.request.link) == (
-        3,
-        Objective.latency,
-        LINKS["LAN"],
+    (settings,) = seen
+    request = plan_request(settings.plan)
+    plan = settings.plan
+    assert (plan.model, str(plan.pooling), request.scheme_name) == (tmp_path, "mean", "arion")
+    assert (request.inputs, request.goal, request.link) == (3, Objective.latency, LINKS["LAN"])
+    assert request.texts == ("a fine film", "the plot is dull")
+    assert (request.tokens, request.preset, request.functions) == (128, "n16", "tacita")
+
+
+def test_a_command_reads_the_settings_that_it_takes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACITA_PLAN__INPUTS", "5")
+    monkeypatch.setenv("TACITA_RUN__THREADS", "2")
+    seen: list[Settings] = []
+    taking({"plan": ("tokens",)}, {"run": ("threads",)})(lambda settings: seen.append(settings))(
+        config=None, tokens=16
     )
-    assert asked.request.texts == ("a fine film", "the plot is dull")
-    assert (asked.request.tokens, asked.request.preset, asked.request.functions) == (128, "n16", "tacita")
+    assert (seen[0].plan.tokens, seen[0].plan.inputs, seen[0].run.threads) == (16, None, 2)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,7 @@ def test_auto_says_what_it_could_not_weigh_and_why_a_winner_is_not_published(
     assert status == 0 and "bumblebee: needs a connection; pass --link to weigh it" in out.splitlines()[0]
     larger = [*common, "--preset", "insecure_toy_n12"]  # where ciphertexts take longer than shares
     work = ["--work", str(tmp_path / "work"), "--output", str(tmp_path / "public")]
-    status, out, err = run("publish", "--scheme", "auto", *larger, "--link", "1000000,0", *work)
+    status, out, err = run("publish", "--scheme", "auto", *larger, *work, plan__link="1000000,0")
     assert status == 2 and "bumblebee answers over a connection" in err
     assert out.startswith("scheme auto: bumblebee (1 text: bumblebee ")
     assert list(tmp_path.iterdir()) == []
@@ -168,8 +171,8 @@ def test_bumblebee_without_a_server_runs_one_of_its_own(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file, report = tmp_path / "texts.txt", tmp_path / "report.json"
     file.write_text("a fine film\n" + "very " * 30 + "\nthe plot is dull\n")
-    words = ["--file", str(file), "--scheme", "bumblebee", *common, "--threads", "1", "--json", str(report)]
-    status, out, err = run("classify", *words)
+    words = ["--file", str(file), "--scheme", "bumblebee", *common, "--json", str(report)]
+    status, out, err = run("classify", *words, run__threads=1)
     found = json.loads(report.read_text())
     assert status == 1 and f"{file}:2: " in err  # the line that is too long
     assert "no --connect: both parties run here; a server of our own listens on 127.0.0.1:" in out

@@ -1,0 +1,338 @@
+"""Asks a server that does not see the texts: a service by its URL, whatever the scheme, or a two-party server
+by its port. Shows each answer and what it cost, and reports all."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tacita.cli.columns import Line, admitted
+from tacita.cli.console import duration, err, out, progress, reporting, several, shown, size, write_report
+from tacita.cli.report import brackets, summary_of, text_of
+from tacita.cli.two_party.connect import cost_line, dial_server, open_client, show_profile, watching
+from tacita.client.connect import connect
+from tacita.client.connected import RenewableSession
+from tacita.client.cost import Cost, Meter
+from tacita.client.http.trust import is_url
+from tacita.data import DEFAULT_MODEL
+from tacita.errors import InputError, TacitaError
+from tacita.plans.scheme import PlanHeader
+from tacita.resources import peak_memory_gb
+from tacita.settings import Settings
+from tacita.texts.answer import Answer
+from tacita.texts.embedding import Embedder
+from tacita.texts.task import require_kind
+
+if TYPE_CHECKING:
+    from tacita.client.blocking import BlockingSession, Service
+
+VARIABLE = "TACITA_TOKEN"  # holds the token where no file does; never the command line, which others can read
+MOST = 4096  # bytes of a token
+OF_A_PORT = ("name", "certificate", "key", "insecure_plain_tcp", "profile")  # settings
+
+
+@dataclass(frozen=True)
+class Question:
+    """The texts of a command. verb: the command, a key of `texts.task.GIVES`. file: where the lines are from,
+    if from one. others: kinds of models that the command takes besides its own. suits: called with the
+    model's name and sha256 (empty for a server's) before anything is asked, to refuse it. show_anyway: shows
+    answers that failed their checks, too.
+    """
+
+    verb: str
+    lines: Sequence[Line]
+    file: Path | None = None
+    others: tuple[str, ...] = ()
+    suits: Callable[[str, str], None] = lambda name, sha256: None
+    show_anyway: bool = False
+
+    def visible(self, answer: Answer) -> Answer:
+        """Returns the answer as it may be shown: whole with `show_anyway`, even where checks failed."""
+        return answer.anyway if self.show_anyway else answer
+
+
+@dataclass(frozen=True)
+class Result:
+    """A text's answer. request: its number, from 1. steps: seconds of that request. cost: bytes and rounds of
+    this text alone, where they are known."""
+
+    line: Line
+    answer: Answer
+    request: int
+    steps: Mapping[str, float]
+    cost: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of all steps."""
+        return sum(self.steps.values())
+
+
+class Remote(Protocol):
+    """A session with one plan of a server. answer: answers the lines of one request. figures: what the
+    report says of the session so far. show_cost: shows what all cost."""
+
+    @property
+    def plan(self) -> PlanHeader: ...
+    @property
+    def front(self) -> Embedder: ...
+    def answer(self, lines: Sequence[Line], number: int, title: str) -> list[Result]: ...
+    def figures(self, results: Sequence[Result]) -> dict[str, Any]: ...
+    def show_cost(self, figures: Mapping[str, Any]) -> None: ...
+
+
+def ask(question: Question, settings: Settings, json: Path | None) -> tuple[list[Result], bool, str]:
+    """Asks every text of the server that the settings name and shows what it cost. Returns all answers,
+    whether there is one for each line, and the model's name. When the session breaks, the answers that came
+    are reported before the error goes on. Raises InputError for a model of another kind, and what the server
+    does not offer."""
+    began, results = time.monotonic(), list[Result]()
+    session = _by_service if is_service(settings) else _by_port
+    with session(question, settings) as remote:
+        plan = remote.plan
+        question.suits(plan.name, "")
+        good, spoiled = admitted(remote.front, plan.tokens, question.lines, question.file)
+        try:
+            _answer_all(remote, question, good, results)
+        except (TacitaError, KeyboardInterrupt):
+            if results:
+                rest = [line.number for line in good[len(results) :]]
+                write_report(json, {**_report(remote, results, began), "unanswered": rest})
+            raise
+    figures = _report(remote, results, began)
+    figures["rejected"] = sorted({line.number for line in question.lines} - {line.number for line in good})
+    with reporting(json, figures):
+        remote.show_cost(figures)
+    return results, not spoiled, plan.name
+
+
+def _answer_all(remote: Remote, question: Question, lines: Sequence[Line], results: list[Result]) -> None:
+    """Asks as many texts a request as the plan holds, and adds each answer to the results."""
+    batch = remote.plan.batch
+    groups = [lines[at : at + batch] for at in range(0, len(lines), batch)]
+    for number, group in enumerate(groups, 1):
+        title = f"request {number} of {len(groups)}" if len(groups) > 1 else "request"
+        for result in remote.answer(group, number, title):
+            results.append(replace(result, answer=question.visible(result.answer)))
+            _show(results[-1])
+
+
+def _show(result: Result) -> None:
+    answer = result.answer
+    out.print(
+        f"[bold]{summary_of(answer)}[/bold]{brackets(answer)}  {text_of(result.line.text)}", soft_wrap=True
+    )
+    if result.cost:
+        out.print(f"  {cost_line(result.cost, result.seconds)}", soft_wrap=True)
+    for warning in answer.warnings:
+        err.print(f"[yellow]warning:[/yellow] {shown(warning)}", soft_wrap=True)
+
+
+def _report(remote: Remote, results: Sequence[Result], began: float) -> dict[str, Any]:
+    """Returns the figures of `--json`: of the session, and of each answer."""
+    plan = remote.plan
+    return {
+        "scheme": plan.scheme,
+        "model": plan.name,
+        "tokens": plan.tokens,
+        "plan_hash": plan.hash,
+        "encrypted": True,
+        "inputs": len(results),
+        "requests": len({result.request for result in results}),
+        "texts_per_request": plan.batch,
+        "results": [_row(result) for result in results],
+        "seconds": time.monotonic() - began,
+        **remote.figures(results),
+        "peak_rss_gb": peak_memory_gb(),
+    }
+
+
+def _row(result: Result) -> dict[str, Any]:
+    return {
+        "line": result.line.number,
+        "request": result.request,
+        **result.answer.to_json(),
+        "seconds": result.seconds,
+        "steps": dict(result.steps),
+        **result.cost,
+    }
+
+
+# A two-party server, by its port
+
+
+@dataclass
+class _Port:
+    session: RenewableSession
+    profile: bool
+    last: Mapping[str, float] = field(default_factory=dict)  # seconds of the last text, by step
+
+    @property
+    def plan(self) -> PlanHeader:
+        return self.session.plan
+
+    @property
+    def front(self) -> Embedder:
+        return self.session.part.front
+
+    def answer(self, lines: Sequence[Line], number: int, title: str) -> list[Result]:
+        (line,), before = lines, self.session.cost
+        with watching(self.session.plan, title, self.last) as watch:
+            answer = self.session.classify(line.text, watch)
+        self.last = watch.seconds
+        cost = {name: value - before[name] for name, value in self.session.cost.items()}
+        return [Result(line, answer, number, watch.seconds, cost)]
+
+    def figures(self, results: Sequence[Result]) -> dict[str, Any]:
+        return {**self.session.cost, "profile": self.session.profile()}
+
+    def show_cost(self, figures: Mapping[str, Any]) -> None:
+        out.print(f"session: {cost_line(figures, figures['seconds'])}", soft_wrap=True)
+        if self.profile:
+            show_profile(figures["profile"])
+
+
+@contextmanager
+def _by_port(question: Question, settings: Settings) -> Iterator[_Port]:
+    session = RenewableSession(lambda: dial_server(settings), open_client)
+    try:
+        require_kind(question.verb, session.plan, *question.others)
+        yield _Port(session, settings.network.profile)
+        session.hang_up(politely=True)
+    finally:
+        session.close()
+
+
+# A service, by its URL
+
+
+def is_service(settings: Settings) -> bool:
+    """Tells whether `[network] connect` names a service. Raises InputError for settings that are for the
+    other kind of server."""
+    network = settings.network
+    target = network.connect or ""
+    if not is_url(target):
+        return False
+    for name in OF_A_PORT:
+        if getattr(network, name):
+            raise InputError(f"[network] {name} is for --connect HOST:PORT", hint="leave it out")
+    return True
+
+
+def service_of(settings: Settings) -> Service:
+    """Makes the client of the service that the settings name; nothing is sent yet. Raises InputError."""
+    network, run = settings.network, settings.run
+    return connect(
+        network.connect or "",
+        token=token_of(network.token_file),
+        trust=network.trust,
+        fingerprint=network.fingerprint,
+        timeout=network.timeout,
+        threads=run.threads,
+        allow_insecure=run.allow_insecure,
+    )
+
+
+def token_of(path: Path | None) -> str | None:
+    """Returns the token of the file or the environment, or None. Raises InputError, which does not repeat
+    what the file holds."""
+    if path is None:
+        return os.environ.get(VARIABLE, "").strip() or None
+    try:
+        with path.open("rb") as file:
+            token = file.read(MOST + 1).decode("ascii").strip()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})", hint="a file with a token") from None
+    except UnicodeDecodeError:
+        token = ""
+    if not token or len(token) > MOST or not token.isprintable() or " " in token:
+        raise InputError(f"{path}: holds no token", hint="one line, as the operator gave it")
+    return token
+
+
+@dataclass
+class _Service:
+    session: BlockingSession
+    opening: Cost
+    costs: dict[int, Cost] = field(default_factory=dict)  # by request
+
+    @property
+    def plan(self) -> PlanHeader:
+        return self.session.plan
+
+    @property
+    def front(self) -> Embedder:
+        if self.session.front is None:
+            raise InputError("the model starts from hidden states", hint="ask it from Python")
+        return self.session.front
+
+    def answer(self, lines: Sequence[Line], number: int, title: str) -> list[Result]:
+        meter = Meter()
+        with progress(title) as bar:
+            answers = self.session.answer([line.text for line in lines], meter, bar)
+        self.costs[number] = meter.cost
+        steps = meter.cost.seconds
+        return [Result(line, answer, number, steps) for line, answer in zip(lines, answers, strict=True)]
+
+    def figures(self, results: Sequence[Result]) -> dict[str, Any]:
+        """Bytes and seconds of steps are sums over all requests and what came before them."""
+        costs = [self.opening, *self.costs.values()]
+        steps = dict.fromkeys(step for cost in costs for step in cost.seconds)
+        return {
+            "steps": {step: sum(cost.seconds.get(step, 0.0) for cost in costs) for step in steps},
+            "bytes_sent": sum(cost.sent for cost in costs),
+            "bytes_received": sum(cost.received for cost in costs),
+        }
+
+    def show_cost(self, figures: Mapping[str, Any]) -> None:
+        steps = ", ".join(f"{step} {duration(seconds)}" for step, seconds in figures["steps"].items())
+        sent, received = size(figures["bytes_sent"]), size(figures["bytes_received"])
+        took = f"{duration(figures['seconds'])} ({steps})"
+        out.print(f"all: {took}, {sent} sent, {received} received", soft_wrap=True)
+
+
+@contextmanager
+def _by_service(question: Question, settings: Settings) -> Iterator[_Service]:
+    """Opens a session and shows its plan and what a request will take."""
+    with service_of(settings) as service:
+        verbs, meter = [question.verb, *question.others], Meter()
+        model, scheme = named(service, settings.plan.model), settings.plan.scheme
+        session = open_session(service, verbs, model, scheme, meter, len(question.lines))
+        offer = session.offer
+        sent = size(offer.traffic_bytes or offer.request_bytes + offer.response_bytes)
+        keys = f", and {size(offer.keys_bytes)} of keys, made and sent once" if offer.keys_bytes else ""
+        out.print(f"expected: {duration(offer.seconds)} and {sent} a request{keys}", soft_wrap=True)
+        yield _Service(session, meter.cost)
+
+
+def named(service: Service, model: Path | None) -> str | None:
+    """Returns the model to ask for: None where none is named and the service has not the package's."""
+    if model is not None:
+        return str(model)
+    offered = {each.name for each in service.models().models}
+    return DEFAULT_MODEL.name if DEFAULT_MODEL.name in offered else None
+
+
+def open_session(
+    service: Service,
+    verbs: Sequence[str],
+    model: str | None,
+    scheme: str | None,
+    meter: Meter,
+    texts: int = 1,
+) -> BlockingSession:
+    """Opens a session and shows its plan."""
+    session = service.open(verbs, model, scheme, meter, texts)
+    plan, bits = session.plan, session.offer.security_bits
+    secure = f", {bits} bits" if bits else ""
+    out.print(
+        f"{shown(plan.name)}: {plan.scheme}, {plan.tokens} tokens, {several(plan.batch, 'text')} a request"
+        f"{secure}; plan {plan.hash[:12]}",
+        soft_wrap=True,
+    )
+    return session

@@ -1,0 +1,173 @@
+"""The client's steps: `tacita keygen` makes its keys, `tacita encrypt` turns a text or a pair, a file of
+these, or hidden states into request.ct, and `tacita decrypt` response.ct into labels and rounded logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+import typer
+
+from tacita.cli.columns import Line, checked, in_pairs, read_lines, read_pairs, report_problems
+from tacita.cli.console import INCOMPLETE, duration, err, out, progress, shown, size
+from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Json, Pair, Public, TextFile, option, taking
+from tacita.cli.report import numbers, status_of, step, summary_of
+from tacita.client import Answer, Client
+from tacita.errors import InputError
+from tacita.plans.files import Workdir
+from tacita.settings import Settings
+from tacita.texts.embed import Text
+from tacita.texts.generation import Chosen
+
+SHOWN = 16  # numbers of an answer
+HiddenStates = Annotated[
+    Path | None,
+    option("--hidden-states", help="A .npy array (tokens, hidden) instead of a text."),
+]
+Count = Annotated[
+    int | None,
+    option("--count", help="Texts in the request (default: all places of its batch).", min=1),
+]
+Given = Annotated[
+    list[str] | None,
+    option("--text", help="The text that was encrypted (of a pair both, with --pair)."),
+]
+GivenFile = Annotated[Path | None, option("--file", help="The file of texts that was encrypted.")]
+
+
+@taking({"run": ("work", "allow_insecure")})
+def keygen(settings: Settings, public: Public = PUBLIC_DEFAULT, json: Json = None) -> None:
+    """Make secret.key (stays here, mode 0600) and evaluation.keys (for the server)."""
+    with step("keygen", json) as timed, progress("keygen") as report:
+        folder = _folder(settings)
+        Client(public, folder, allow_insecure=settings.run.allow_insecure).keygen(report)
+        timed.fields["bytes"] = {"evaluation_keys": folder.evaluation_keys.stat().st_size}
+    written = size(timed.fields["bytes"]["evaluation_keys"])
+    made = shown(f"{folder.secret_key}, {folder.evaluation_keys}")
+    out.print(f"keygen: {made} ({written}) in {duration(timed.seconds)}", soft_wrap=True)
+
+
+def _folder(settings: Settings) -> Workdir:
+    return Workdir(settings.run.work or WORK_DEFAULT)
+
+
+@taking({"run": ("work", "allow_insecure")})
+def encrypt(
+    settings: Settings,
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]", help="The text, or with --pair two.", show_default=False),
+    ] = None,
+    file: TextFile = None,
+    pair: Pair = False,
+    hidden_states: HiddenStates = None,
+    public: Public = PUBLIC_DEFAULT,
+    json: Json = None,
+) -> None:
+    """Tokenise, embed, pack and encrypt; the lengths of the texts are encrypted too."""
+    one = one_text(text or [], pair=pair)
+    if sum(given is not None for given in (one, file, hidden_states)) != 1:
+        raise InputError(
+            "encrypt: give a text, a --file of texts or --hidden-states", hint="exactly one of the three"
+        )
+    spoiled = False
+    with step("encrypt", json) as timed:
+        folder = _folder(settings)
+        client = Client(public, folder, allow_insecure=settings.run.allow_insecure)
+        if file is not None:
+            lines = fitting(client, file, pair=pair)
+            spoiled = report_problems(file, lines)
+            numbers = [line.number for line in lines if not line.problem]
+            client.encrypt_batch([line.text for line in lines if not line.problem])
+            timed.fields["lines"] = numbers
+        else:
+            client.encrypt(one, hidden_states=read_states(hidden_states) if hidden_states else None)
+        written = folder.request.stat().st_size
+        timed.fields["bytes"] = {"request": written}
+    out.print(
+        f"encrypt: {shown(str(folder.request))} ({size(written)}) in {duration(timed.seconds)}",
+        soft_wrap=True,
+    )
+    if spoiled:
+        raise typer.Exit(INCOMPLETE)
+
+
+def one_text(texts: Sequence[str], *, pair: bool) -> Text | None:
+    """The text or the pair of a command line, if any. Raises InputError for more."""
+    if len(texts) > (2 if pair else 1):
+        raise InputError(f"{len(texts)} texts", hint="one, two with --pair, or a --file of many")
+    pairs = [line.text for line in in_pairs(texts)] if pair else list(texts)
+    return pairs[0] if pairs else None
+
+
+def fitting(client: Client, file: Path, *, pair: bool) -> list[Line]:
+    """The lines of a file, those that cannot be encrypted with a problem. Raises InputError for a model
+    without a tokenizer."""
+    front = client.public.front
+    if front is None:
+        raise InputError(
+            "encrypt: the model starts from hidden states", hint="pass --hidden-states in place of --file"
+        )
+    return checked(front, read_pairs(file) if pair else read_lines(file), client.plan.tokens)
+
+
+def read_states(path: Path) -> npt.NDArray[np.float64]:
+    """A .npy file of finite floats; pickled objects are refused."""
+    try:
+        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(
+            f"{path}: not an array of hidden states ({error})", hint="save it with numpy.save"
+        ) from error
+
+
+@taking({"run": ("work", "show_anyway", "allow_insecure")})
+def decrypt(
+    settings: Settings,
+    public: Public = PUBLIC_DEFAULT,
+    count: Count = None,
+    text: Given = None,
+    file: GivenFile = None,
+    pair: Pair = False,
+    json: Json = None,
+) -> None:
+    """Decrypt the answers, check them, round them. An answer that fails its checks is not shown: in its place
+    stands a warning, in JSON null, and the exit status is 2.
+
+    An answer about tokens (`tag`, `answer`, `fill`) is told by the text that was encrypted, which no file of
+    a run holds: give it again.
+    """
+    if text and file:
+        raise InputError("decrypt: --text and --file", hint="one of the two: what was encrypted")
+    with step("decrypt", json) as timed:
+        client = Client(public, _folder(settings), allow_insecure=settings.run.allow_insecure)
+        answers = client.decrypt_batch(count, _texts(client, text or [], file, pair=pair))
+        answers = [answer.anyway for answer in answers] if settings.run.show_anyway else answers
+        timed.fields |= answers[0].to_json()
+        timed.fields["answers"] = [answer.to_json() for answer in answers]
+    for number, answer in enumerate(answers, 1):
+        place = f"{number}: " if client.plan.batch > 1 else ""
+        _show(answer, place)
+    if status := status_of(answers):
+        raise typer.Exit(status)
+
+
+def _texts(client: Client, texts: Sequence[str], file: Path | None, *, pair: bool) -> list[Text]:
+    """The texts that were encrypted, as `tacita encrypt` took them."""
+    if file is not None:
+        return [line.text for line in fitting(client, file, pair=pair) if not line.problem]
+    one = one_text(texts, pair=pair)
+    return [] if one is None else [one]
+
+
+def _show(answer: Answer, place: str) -> None:
+    what, which = ("answer", "first") if answer.label is None else ("label", "logits")
+    logits = (
+        "" if answer.empty or isinstance(answer, Chosen) else f"   {which}: {numbers(answer.logits, SHOWN)}"
+    )
+    out.print(f"{place}{what}: {summary_of(answer)}{logits}", soft_wrap=True)
+    for warning in answer.warnings:
+        err.print(f"[yellow]warning:[/yellow] {place}{shown(warning)}", soft_wrap=True)

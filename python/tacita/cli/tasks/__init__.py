@@ -1,1 +1,0 @@
-"""Commands that ask a model other questions than `classify`."""

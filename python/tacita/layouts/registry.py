@@ -26,7 +26,7 @@ class Rules:
     rotations: ways to rotate in attention. lanes: to choose from, the most first. row_estimates: what
     attention may take from the scores of each row. two_phases: whether it may find softmax in
     two (`approx.softmax`). refreshes: whether a function may be computed by a bootstrap
-    (`approx.fourier`). steps: whether a text may be asked row by row (`rows.steps`).
+    (`approx.fourier`). steps: whether a text may be asked row by row (`rows.lowering`).
     check(slots, tokens, lanes) raises ShapeError;
     texts(slots, tokens, lanes) is the size of a request.
     """
@@ -98,7 +98,7 @@ class Shape:
     ciphertext, 1 for rows.
 
     rotations: a way to rotate in attention, of those that the packing has. step: of one new row behind rows
-    that the server kept (`rows.steps`), in place of the whole text. Raises ShapeError for sizes that
+    that the server kept (`rows.lowering`), in place of the whole text. Raises ShapeError for sizes that
     the packing does not admit, PlanError for a packing, rotations or steps that there are not.
     """
 

@@ -18,7 +18,7 @@ from tacita.approx.spec import Spec
 from tacita.layouts.arrays import Array
 from tacita.slots.base import Backend, Ct
 
-Affine = tuple[Array, Array]  # weight (outputs, inputs) and bias
+WeightBias = tuple[Array, Array]  # weight (outputs, inputs) and bias
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Encoding:
         """Decodes stored numbers (..., features)."""
         return np.asarray(stored * self.scale + self.offset)
 
-    def fold(self, weight: Array, bias: Array) -> Affine:
+    def fold(self, weight: Array, bias: Array) -> WeightBias:
         """A dense map of values as one of stored numbers: weight @ value + bias."""
         shift = weight @ np.asarray(self.offset) if np.any(self.offset) else 0.0
         return weight * self.scale, bias + shift
@@ -74,7 +74,7 @@ class Argument:
         """What is added to x * scale."""
         return -self.centre * self.scale
 
-    def store(self, weight: Array, bias: Array) -> Affine:
+    def store(self, weight: Array, bias: Array) -> WeightBias:
         """A dense map to values as one to what is stored of them."""
         return weight * self.scale, bias * self.scale + self.offset
 
@@ -98,7 +98,7 @@ class OutputSpec:
         """Factor of the stored residual in the stored sum, where its encoding is even."""
         return self.residual.bound / self.exit
 
-    def fold(self, weight: Array, bias: Array, factor: float = 1.0) -> Affine:
+    def fold(self, weight: Array, bias: Array, factor: float = 1.0) -> WeightBias:
         """A block's last map -> that of what it reads, stored as value / factor, with the offset of the whole
         sum: what the residual's encoding adds is in its bias."""
         added = bias + self.residual.offset
@@ -111,7 +111,7 @@ class OutputSpec:
         )
 
 
-def without_mean(weight: Array, bias: Array, *, centred: bool) -> Affine:
+def without_mean(weight: Array, bias: Array, *, centred: bool) -> WeightBias:
     """The dense map at the end of a block, as it is or so that the output is without its mean over features,
     which is all that a LayerNorm sees of it. Costs nothing."""
     return (weight - weight.mean(axis=0), bias - bias.mean()) if centred else (weight, bias)

@@ -20,6 +20,7 @@ Other graphs are refused with a PlanError that names the step.
 from __future__ import annotations
 
 import typing
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
@@ -29,7 +30,9 @@ from tacita.blocks.shapes import REACH, options
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.errors import PlanError
+from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import Shape
+from tacita.layouts.rows import RowsShape
 from tacita.models.base import LATEST, NEXT
 from tacita.models.registry import Config, forward, nodes
 from tacita.packings.base import (
@@ -45,8 +48,10 @@ from tacita.packings.base import (
     refuse_node,
     stages_of,
 )
-from tacita.packings.registry import lowering_of
-from tacita.packings.rows.steps import StepLowering
+from tacita.packings.coefficients import CoefficientLowering
+from tacita.packings.columns.lowering import ColumnLowering
+from tacita.packings.multidiagonal.lowering import DiagonalLowering
+from tacita.packings.rows.lowering import RowLowering, StepLowering
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, approximated
 
 
@@ -63,22 +68,22 @@ class Mapped(Generic[F]):
 Value = Tensor[F] | Block[F] | Mapped[F]
 
 
-def lower(graph: Graph, parts: Lowering[F], specs: CircuitSpecs, kept: tuple[Kept, ...] = ()) -> Circuit:
+def lower(graph: Graph, packing: Lowering[F], specs: CircuitSpecs, kept: tuple[Kept, ...] = ()) -> Circuit:
     """The circuit of a graph. kept: see `Circuit`. Raises PlanError for a step that the packing lacks,
     ShapeError for sizes it does not admit."""
-    lowering = _Walk(graph, parts, specs)
+    lowering = _Walk(graph, packing, specs)
     for step in graph.steps:
         lowering.enter(step)
-    stages = stages_of(lowering.operations, parts.fixed, frozenset(one.after for one in kept))
-    request = parts.request()
-    fixed = parts.fixed & set(request.counts) | {one.before for one in kept}
-    return Circuit(tuple(stages), request, parts.response(), fixed, parts.probes(), kept)
+    stages = stages_of(lowering.operations, packing.fixed, frozenset(one.after for one in kept))
+    request = packing.request()
+    fixed = packing.fixed & set(request.counts) | {one.before for one in kept}
+    return Circuit(tuple(stages), request, packing.response(), fixed, packing.probes(), kept)
 
 
 class _Walk(Generic[F]):
-    def __init__(self, graph: Graph, parts: Lowering[F], specs: CircuitSpecs) -> None:
-        self._graph, self._parts, self._specs, self._uses = graph, parts, specs, graph.uses()
-        self._values: dict[str, Value[F]] = {INPUT: parts.entry()}
+    def __init__(self, graph: Graph, packing: Lowering[F], specs: CircuitSpecs) -> None:
+        self._graph, self._packing, self._specs, self._uses = graph, packing, specs, graph.uses()
+        self._values: dict[str, Value[F]] = {INPUT: packing.entry()}
         self.operations: list[Operation] = []
 
     def enter(self, step: Step) -> None:
@@ -86,8 +91,8 @@ class _Walk(Generic[F]):
         handler = getattr(self, f"_{step.op}", None)
         if handler is None:
             raise self._unknown(step)
-        if lacking := options(step.node) - self._parts.options:
-            raise refuse_node(self._parts.packing, step.name, ", ".join(sorted(lacking)))
+        if lacking := options(step.node) - self._packing.options:
+            raise refuse_node(self._packing.packing, step.name, ", ".join(sorted(lacking)))
         handler(step)
 
     def _take(self, step: Step) -> None:
@@ -97,7 +102,7 @@ class _Walk(Generic[F]):
     def _attention(self, step: Step) -> None:
         x, node = self._tensor(step, 0), typing.cast(Attention, step.node)
         if isinstance(node.weights, Powers) and node.reach != EVERYWHERE:
-            raise refuse_node(self._parts.packing, step.name, f"{REACH} of powers")
+            raise refuse_node(self._packing.packing, step.name, f"{REACH} of powers")
         self._values[step.name] = Block(step.name, node, step.output.shape[0], x, x)
 
     def _feed_forward(self, step: Step) -> None:
@@ -108,7 +113,7 @@ class _Walk(Generic[F]):
         """A block and the tensor that it is added to, in either order, or two tensors that are there."""
         values = [self._value(step, i) for i in (0, 1)]
         if isinstance(values[0], Tensor) and isinstance(values[1], Tensor):
-            operations, tensor = self._parts.sum(step.name, values[0], values[1], step.factor)
+            operations, tensor = self._packing.sum(step.name, values[0], values[1], step.factor)
             self.operations += operations
             self._values[step.name] = tensor
             return
@@ -122,22 +127,28 @@ class _Walk(Generic[F]):
             self._values[step.name] = block
             return
         target = Target(step.name, bound=self._bound(step, self._graph.takers(step)))
-        self.operations += self._parts.block(block, target)
-        self._values[step.name] = self._parts.stored(target, block)
+        self.operations += self._packing.block(block, target)
+        self._values[step.name] = self._packing.stored(target, block)
 
     def _norm(self, step: Step) -> None:
-        x, node = self._value(step, 0), typing.cast(Norm, step.node)
-        if isinstance(x, Mapped) and x.mean and x.dense is None:
-            operations, x = self._parts.mean(x.x, x.mean)
+        """A norm of a sum that is not computed yet, of a tensor that is there, or of a mean.
+
+        `attention -> add -> norm`: the value of the sum is a Block, whose last map now leaves it as this norm
+        takes it, centred and in the norm's scale. `norm and add`: the sum is a Tensor that was stored for
+        both, so the norm's input is made of it by an operation of its own. `mean -> norm`: the mean is
+        computed, and is then such a tensor."""
+        value, node = self._value(step, 0), typing.cast(Norm, step.node)
+        if isinstance(value, Mapped) and value.mean and value.dense is None:
+            operations, value = self._packing.mean(value.x, value.mean)
             self.operations += operations
         target = Target(f"{step.name}.centred", norm=step.name, centred=node.centred)
-        if isinstance(x, Block) and step.inputs[0].step != x.name:
-            self.operations += self._parts.block(x, target)
-        elif isinstance(x, Tensor):
-            self.operations += self._parts.centre(x, target)
+        if isinstance(value, Tensor):
+            self.operations += self._packing.centre(value, target)
+        elif isinstance(value, Block) and step.inputs[0].step != value.name:  # a block with its sum
+            self.operations += self._packing.block(value, target)
         else:
             raise self._unknown(step)
-        operations, tensor = self._parts.norm(step.name, node, x.rows, self._readers(step))
+        operations, tensor = self._packing.norm(step.name, node, value.rows, self._readers(step))
         self.operations += operations
         self._values[step.name] = tensor
 
@@ -154,7 +165,7 @@ class _Walk(Generic[F]):
         x = self._value(step, 0)
         if not isinstance(x, Mapped) or x.dense is None or x.mean or self._uses[step.inputs[0].step] != 1:
             raise self._unknown(step)
-        operations, tensor = self._parts.function(x.x, x.dense, step.name)
+        operations, tensor = self._packing.function(x.x, x.dense, step.name)
         self.operations += operations
         self._values[step.name] = tensor
 
@@ -166,7 +177,7 @@ class _Walk(Generic[F]):
         if isinstance(x, Block) or (isinstance(x, Tensor) and x.rows != step.output.shape[0]):
             raise self._unknown(step)
         mapped = x if isinstance(x, Mapped) else Mapped(x, None)
-        self.operations += self._parts.answer(mapped.x, mapped.dense, mapped.mean)
+        self.operations += self._packing.answer(mapped.x, mapped.dense, mapped.mean)
 
     def _bound(self, step: Step, readers: list[Step]) -> float:
         """The bound of a stored sum: the largest that calibration saw where its readers take it."""
@@ -198,6 +209,45 @@ class _Walk(Generic[F]):
             f"no packing has the step {step.name} ({step.op} of {inputs}) in this place",
             hint="blocks are lowered in sums with a tensor that is there",
         )
+
+
+# The one list of packings. A new one is a folder beside `rows` and `columns`, one row here, and one in
+# `layouts.registry`, which says what a client has to know of it.
+
+Build = Callable[[Graph, Weights, CircuitSpecs, Shape], Lowering[Any]]
+
+
+def lowering_of(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
+    """The blocks of the shape's packing: see `base.Lowering`. Raises ShapeError, PlanError for what it does
+    not admit."""
+    return LOWERINGS[shape.packing](graph, weights, specs, shape)
+
+
+def _rows(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
+    kind = StepLowering if shape.step else RowLowering
+    return kind(graph, weights, specs, RowsShape(shape.slots, shape.tokens))
+
+
+def _coefficients(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
+    return CoefficientLowering(graph, weights, specs, RowsShape(shape.slots, shape.tokens))
+
+
+def _columns(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
+    return ColumnLowering(
+        graph, weights, specs, BatchShape(shape.slots, shape.tokens, shape.lanes), shape.rotations
+    )
+
+
+def _multidiagonal(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
+    return DiagonalLowering(graph, weights, specs, shape.slots, shape.tokens)
+
+
+LOWERINGS: Mapping[str, Build] = {
+    "rows": _rows,
+    "coefficients": _coefficients,
+    "multidiagonal": _multidiagonal,
+    "columns": _columns,
+}
 
 
 # A model, its specs and a shape -> the circuit.
@@ -236,8 +286,8 @@ def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
     check_refreshes(specs, shape)
     check_choice(specs, shape)
     graph = widened(graph_of(model.config, 1 if shape.step else shape.tokens), model.config.hidden)
-    parts = lowering_of(graph, Weights(model.tensors), specs, shape)
-    return lower(graph, parts, specs, parts.kept if isinstance(parts, StepLowering) else ())
+    packing = lowering_of(graph, Weights(model.tensors), specs, shape)
+    return lower(graph, packing, specs, packing.kept if isinstance(packing, StepLowering) else ())
 
 
 def check_softmax(specs: CircuitSpecs, shape: Shape) -> None:

@@ -18,7 +18,7 @@ from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 from tacita.layouts.arrays import Array
 from tacita.packings.base import Operation
-from tacita.packings.encoding import Affine, Argument, Encoding, OutputSpec, apply_unit, output_bound
+from tacita.packings.encoding import Argument, Encoding, OutputSpec, WeightBias, apply_unit, output_bound
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs
 from tacita.slots.base import Backend, Ct
 
@@ -107,7 +107,7 @@ class Side:
     """How queries, or keys, are normalised. dense: before they are normalised, without their mean where the
     norm takes one off. gamma, beta: of the norm, by feature of all heads. rsqrt: of variance + epsilon."""
 
-    dense: Affine
+    dense: WeightBias
     gamma: Array
     beta: Array
     epsilon: float
@@ -115,7 +115,7 @@ class Side:
     size: int
 
     @staticmethod
-    def of(weights: Weights, dense: Affine, norm: Norm, specs: CircuitSpecs, name: str) -> Side:
+    def of(weights: Weights, dense: WeightBias, norm: Norm, specs: CircuitSpecs, name: str) -> Side:
         """Builds the side. name: of the norm's node."""
         heads = len(dense[1]) // norm.size
         centred = tuple(_centred(side, heads) for side in dense) if norm.centred else dense
@@ -123,13 +123,13 @@ class Side:
         return Side((centred[0], centred[1]), gamma, beta, norm.epsilon, specs.norm(name).rsqrt, norm.size)
 
     @property
-    def scaled(self) -> Affine:
+    def scaled(self) -> WeightBias:
         """The dense map that the root, as `root` stores it, makes the norm of, but for beta."""
         factor = self.gamma * output_bound(self.rsqrt)
         return self.dense[0] * factor[:, None], self.dense[1] * factor
 
     @property
-    def squared(self) -> Affine:
+    def squared(self) -> WeightBias:
         """The dense map whose squares, added up over a head, are its variance in stored form but for
         `offset`."""
         factor = np.sqrt(Argument.of(self.rsqrt).scale / self.size)
@@ -218,7 +218,7 @@ class AttentionWeights:
         return AttentionWeights(*query, *key, *value, *output, positional, normed)
 
 
-def _repeated(dense: Affine, heads: int, times: int) -> Affine:
+def _repeated(dense: WeightBias, heads: int, times: int) -> WeightBias:
     """The rows of each of so many heads, so many times."""
     weight, bias = dense
     rows = weight.reshape(heads, -1, weight.shape[1]), bias.reshape(heads, -1)
@@ -246,21 +246,21 @@ class AttentionPlan:
         """Factor of queries and of keys by which their product is this share of the stored score."""
         return float(np.sqrt(share * self.specs.score_scale / np.sqrt(self.head_size)))
 
-    def query(self, share: float = 1.0) -> Affine:
+    def query(self, share: float = 1.0) -> WeightBias:
         """The map of stored x to queries times `score_factor`."""
         factor = self.score_factor(share)
         return self.entry.fold(self.weights.query * factor, self.weights.query_bias * factor)
 
-    def key(self, share: float = 1.0) -> Affine:
+    def key(self, share: float = 1.0) -> WeightBias:
         """The map of stored x to keys times `score_factor`, less the linear part of a row estimate."""
         factor, bias = self.score_factor(share), self.specs.key_bias(self.weights.key_bias)
         return self.entry.fold(self.weights.key * factor, bias * factor)
 
-    def value(self, factor: float) -> Affine:
+    def value(self, factor: float) -> WeightBias:
         """The map of stored x to values times a factor."""
         return self.entry.fold(self.weights.value * factor, self.weights.value_bias * factor)
 
-    def projection(self, factor: float) -> Affine:
+    def projection(self, factor: float) -> WeightBias:
         """The map of the attended values, stored divided by a factor, to the block's sum."""
         return self.output.fold(self.weights.output, self.weights.output_bias, factor)
 
@@ -270,7 +270,7 @@ class AttentionPlan:
         assert self.weights.normed is not None
         return self.weights.normed
 
-    def squared(self) -> tuple[Affine, Affine]:
+    def squared(self) -> tuple[WeightBias, WeightBias]:
         """The maps of stored x to what `Side.squared` gives of queries and of keys."""
         queries, keys = self.normed.queries, self.normed.keys
         return self.entry.fold(*queries.squared), self.entry.fold(*keys.squared)
@@ -328,9 +328,9 @@ class Gate:
 class ForwardWeights:
     """Float matrices (outputs, inputs) and biases of one feed-forward. gate: None without one."""
 
-    wide: Affine
-    narrow: Affine
-    gate: Affine | None = None
+    wide: WeightBias
+    narrow: WeightBias
+    gate: WeightBias | None = None
 
     @staticmethod
     def of(weights: Weights, f: FeedForward) -> ForwardWeights:
@@ -338,7 +338,7 @@ class ForwardWeights:
         gate = weights.dense(f.gate) if f.gate else None
         return ForwardWeights(weights.dense(f.wide), weights.dense(f.narrow), gate)
 
-    def expansions(self, entry: Encoding, argument: Argument, gate: Gate | None) -> list[Affine]:
+    def expansions(self, entry: Encoding, argument: Argument, gate: Gate | None) -> list[WeightBias]:
         """The maps of the stored input: to the function's argument as it is stored, then with a gate to the
         factor."""
         inner = argument.store(*entry.fold(*(self.gate or self.wide)))
@@ -347,6 +347,6 @@ class ForwardWeights:
         weight, bias = entry.fold(*self.wide)
         return [inner, (weight / gate.factor, bias / gate.factor)]
 
-    def contraction(self, output: OutputSpec, activation: Spec, gate: Gate | None) -> Affine:
+    def contraction(self, output: OutputSpec, activation: Spec, gate: Gate | None) -> WeightBias:
         """The map of the stored activation, or of a gate's product, to the block's sum."""
         return output.fold(*self.narrow, gate.scale if gate else output_bound(activation))

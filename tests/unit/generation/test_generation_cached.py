@@ -27,7 +27,7 @@ from tacita.evaluate.kept import FOLDER
 from tacita.layouts.rows import FeatureLayout, RowsShape
 from tacita.layouts.vector import VectorLayout
 from tacita.packings.executor import Steps, beginning, prefixes
-from tacita.packings.rows.steps import later
+from tacita.packings.rows.lowering import later
 from tacita.planning.circuit import circuit_of
 from tacita.plans.files import digest_of
 from tacita.plans.plan import Plan, parse

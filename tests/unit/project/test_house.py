@@ -30,7 +30,7 @@ LINES = {
     "generation": 650,
     "layouts": 1950,
     "models": 2150,
-    "packings": 7350,
+    "packings": 7320,
     "planning": 4400,
     "plans": 3500,
     "schemes": 1450,

@@ -7,7 +7,7 @@ import pytest
 
 from tacita.approx.retrained import constant_spec
 from tacita.layouts.multidiagonal import Features
-from tacita.packings.multidiagonal.softmax import ENCODED, RowSums
+from tacita.packings.multidiagonal.attention import ENCODED, RowSums
 from tacita.slots.plain import PlainBackend, PlainCt, Values
 
 SLOTS = 64

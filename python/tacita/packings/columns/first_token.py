@@ -16,7 +16,7 @@ from tacita.layouts.columns import Array, Cells, Columns, token_total
 from tacita.packings.columns.attention import completed, variance
 from tacita.packings.columns.cells import CellMap, RowSquares
 from tacita.packings.columns.linear import ColumnMap, Cts, dot
-from tacita.packings.encoding import Affine, Argument, apply
+from tacita.packings.encoding import Argument, WeightBias, apply
 from tacita.packings.shared.first_token import OneQuery
 from tacita.packings.weights import AttentionPlan, RotaryAngles, Side, turned
 from tacita.slots.base import Backend, Ct
@@ -35,7 +35,7 @@ class BatchFirstToken(OneQuery):
         self._projection = CellMap.gather(both, bias, Cells(columns.shape, columns.size))
         self._squares = RowSquares.build(plan, columns)
 
-    def _map(self, pair: Affine) -> ColumnMap:
+    def _map(self, pair: WeightBias) -> ColumnMap:
         return ColumnMap.build([(pair[0], self.columns)], pair[1], self.columns)
 
     def select(self, be: Backend, x: Cts) -> Cts:

@@ -24,19 +24,20 @@ from tacita.layouts.columns import (
 )
 from tacita.layouts.runs import HIDDEN, MASK, Request
 from tacita.packings.base import Block, Operation, Readers, Target, Tensor, heads_of, refuse_node
-from tacita.packings.columns.answer import (
+from tacita.packings.columns.attention import BatchAttention, Split
+from tacita.packings.columns.cells import (
     BatchAnswering,
+    CellNorm,
     MeanAnswering,
     cell_answering,
+    cell_linear,
     gathering,
     mean_cells,
     token_answering,
 )
-from tacita.packings.columns.attention import BatchAttention, Split
-from tacita.packings.columns.cells import CellNorm, cell_linear
 from tacita.packings.columns.first_token import BatchFirstToken
 from tacita.packings.columns.linear import BatchForward, BatchNorm, Cts, linear_of
-from tacita.packings.encoding import Affine, Encoding
+from tacita.packings.encoding import Encoding, WeightBias
 from tacita.packings.operations import exponentials, selected
 from tacita.packings.shared.lowering import BlockLowering, Form
 from tacita.packings.specs import CircuitSpecs
@@ -117,7 +118,7 @@ class ColumnLowering(BlockLowering):
         return Operation.of(name, (x.live, MASK), name, average)
 
     def _mean_answer(
-        self, x: Tensor[Form], dense: Affine | None, name: str
+        self, x: Tensor[Form], dense: WeightBias | None, name: str
     ) -> tuple[Operation, MeanAnswering]:
         """A mean classifies every token and then adds up the answers, which are fewer than the features."""
         affine = dense or self._identity
@@ -128,10 +129,10 @@ class ColumnLowering(BlockLowering):
 
         return Operation.of(name, (x.live, MASK), name, average), answering
 
-    def _first_answer(self, x: Tensor[Form], dense: Affine | None) -> BatchAnswering:
+    def _first_answer(self, x: Tensor[Form], dense: WeightBias | None) -> BatchAnswering:
         return cell_answering(*(dense or self._identity), self._cells, x.form.encoding, self._batch)
 
-    def _token_answer(self, x: Tensor[Form], dense: Affine | None) -> BatchAnswering:
+    def _token_answer(self, x: Tensor[Form], dense: WeightBias | None) -> BatchAnswering:
         return token_answering(*(dense or self._identity), self._columns, x.form.encoding, self._batch)
 
     def _unpack(self, form: Form, slots: Sequence[Array]) -> Array:

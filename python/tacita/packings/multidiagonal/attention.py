@@ -9,25 +9,141 @@ Where softmax has two phases, squares that are already masked stand in place of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 
 import numpy as np
 
-from tacita.layouts.arrays import Array, IntArray
+from tacita.approx.spec import Spec
+from tacita.layouts.arrays import Array
 from tacita.layouts.multidiagonal import Features, MultiDiagonal
 from tacita.layouts.rotations import rotate_sum
-from tacita.layouts.vector import CyclicMap, VectorLayout
-from tacita.packings.encoding import output_bound
+from tacita.packings.base import Operation
+from tacita.packings.encoding import Argument, apply, output_bound
 from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
 from tacita.packings.multidiagonal.products import Product, transpose
-from tacita.packings.multidiagonal.softmax import RowSums, dots, real_heads, row_sums
-from tacita.packings.shared.first_token import TextQuery
+from tacita.packings.specs import AttentionSpecs
 from tacita.packings.weights import AttentionPlan, RotaryAngles, Side, crossed, normalised, turned
 from tacita.slots.base import Backend, Ct
 
+# Row sums of exponentials, and what a softmax in two phases does with those of its first
+# (`approx.softmax`).
+#
+# One phase: exponentials times the encrypted mask are summed, and the attention divides by the sums. Two
+# phases: half the scores' exponentials are summed so, divided and squared; the squares are zero where the
+# mask is, so they are summed as they are, and the attention goes on with them in place of exponentials.
+
 Cts = tuple[Ct, ...]
+Total = Callable[[Backend, Ct], Ct]  # adds up what lies in the rows of one ciphertext; no level
+ENCODED = 2.0**12  # of a plaintext's values at most: at a scale of 2^48 the engine's integers end at 2^13.8
+
+
+def real_heads(layout: Features, value: float | Array) -> Array:
+    """value, or that of each head, at the places of heads, zero at the others; a short period."""
+    vector = np.zeros(layout.shape.batch)
+    vector[: layout.heads] = value
+    return vector
+
+
+def dots(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
+    """Sum of products. One level."""
+    return be.dot(xs, ys) if len(xs) > 1 else be.mul(xs[0], ys[0])
+
+
+def row_sums(specs: AttentionSpecs, layout: Features, total: Total, *, first_phase: bool = False) -> RowSums:
+    """The sums that the attention divides by at last, or those of a first phase. total: as of `RowSums`."""
+    if not first_phase or (phases := specs.phases) is None:
+        return RowSums(layout, specs.inverse, total)
+    return RowSums(layout, phases.first, total, phases.steepest, phases.room)
+
+
+@dataclass(frozen=True, eq=False)
+class RowSums:
+    """How exponentials are added up over the keys of a row. inverse: of the sums. steepest: what an inverse
+    is stored over, None for its largest value on its domain. room: what squares are stored over."""
+
+    layout: Features
+    inverse: Spec
+    total: Total
+    steepest: float | None = None
+    room: float = 1.0
+
+    def masked(self, be: Backend, exps: Cts, masks: Sequence[Ct]) -> Ct:
+        """Sums of masks times exps, stored for the inverse. One level."""
+        scaled = [be.mul_vector(m, self._heads(self._form.scale)) for m in masks]
+        return self._centred(be, self.total(be, dots(be, exps, scaled)))
+
+    def plain(self, be: Backend, squares: Cts) -> Ct:
+        """Sums stored for the inverse. One level."""
+        sums = self.total(be, reduce(be.add, squares))
+        return self._centred(be, be.mul_vector(sums, self._heads(self._form.scale)))
+
+    def invert(self, be: Backend, sums: Cts) -> Cts:
+        """1 / sums / its largest value. Levels: the inverse's."""
+        return (apply(be, sums[0], self.inverse, 1.0 / self._largest),)
+
+    def squares(self, be: Backend, exps: Cts, masks: Sequence[Ct], inverse: Ct) -> Cts:
+        """(exp * mask / sum / room)^2, in [0, 1]. 3 levels below exps and masks, 2 below the inverse."""
+        scaled = [self._times(be, m, self._largest / self.room) for m in masks]
+        weighed = [be.mul(e, m) for e, m in zip(exps, scaled, strict=True)]
+        return tuple(be.square(be.mul(k, inverse)) for k in weighed)
+
+    def _times(self, be: Backend, mask: Ct, factor: float) -> Ct:
+        """Multiplies a mask by a factor. One level. What of a small sum's inverse is too large to be encoded
+        is a power of two, which the ciphertext is multiplied by exactly."""
+        doublings = max(0, math.ceil(math.log2(factor / ENCODED)))
+        product = be.mul_vector(mask, self._heads(math.ldexp(factor, -doublings)))
+        return be.mul_int(product, 1 << doublings) if doublings else product
+
+    @property
+    def _largest(self) -> float:
+        return output_bound(self.inverse) if self.steepest is None else self.steepest
+
+    @property
+    def _form(self) -> Argument:
+        return Argument.of(self.inverse)
+
+    def _heads(self, value: float) -> Array:
+        return real_heads(self.layout, value)
+
+    def _centred(self, be: Backend, total: Ct) -> Ct:
+        return be.add_vector(total, self._heads(self._form.offset))
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Operations between exponentials and what is mixed in their place; none, and the exponentials, for one
+    phase."""
+
+    operations: Sequence[Operation]
+    result: str
+
+
+def first_phase(
+    name: str, specs: AttentionSpecs, sums: Callable[..., RowSums], mask: str, masks: slice
+) -> Phase:
+    """The first phase of a softmax in two phases. name: of the attention. sums: (first_phase) -> as of
+    `row_sums`. mask: the request's tensor, and those of its ciphertexts in the layout of the scores."""
+    parts = ("exponentials", "halves", "half_inverse", "squares")
+    exps, halves, inverse, squares = (f"{name}.{part}" for part in parts)
+    if specs.phases is None:
+        return Phase((), exps)
+    first = sums(first_phase=True)
+
+    def add_up(be: Backend, exps: Cts, all_masks: Cts) -> Cts:
+        return (first.masked(be, exps, all_masks[masks]),)
+
+    def square(be: Backend, exps: Cts, inverse: Cts, all_masks: Cts) -> Cts:
+        return first.squares(be, exps, all_masks[masks], inverse[0])
+
+    operations = (
+        Operation.of(halves, (exps, mask), halves, add_up),
+        Operation.of(inverse, (halves,), inverse, first.invert),
+        Operation.of(squares, (exps, inverse, mask), squares, square),
+    )
+    return Phase(operations, squares)
 
 
 def scores_layout(layout: Features) -> MultiDiagonal:
@@ -186,103 +302,3 @@ def sum_tokens(be: Backend, ct: Ct, layout: Features) -> Ct:
     """The sum over tokens, everywhere, of what is the same in every diagonal. log2(tokens) rotations, no
     level."""
     return rotate_sum(be, ct, layout.shape.columns, layout.shape.batch)
-
-
-# Attention of the first token alone: one query, and a vector as the result.
-#
-# The query is a map from the vector of token 0 to the layout of all tokens, so every token meets it: scores
-# are sums over the features of a head, a single ciphertext. The mix is not summed over tokens by rotations: a
-# map from the layout to a vector adds up all places that hold a feature, and that is the projection.
-
-
-def selection(layout: Features) -> CyclicMap:
-    """Token 0 as a vector. One level."""
-    return _same(layout, layout.first)
-
-
-def _same(layout: Features, places: Sequence[Array]) -> CyclicMap:
-    vector = VectorLayout(layout.shape.slots, layout.size)
-    return CyclicMap.build(np.eye(layout.size), np.zeros(layout.size), places, [vector.index])
-
-
-class FirstTokenAttention(TextQuery):
-    """Attention of query 0 over all keys. Build, then run the methods in order."""
-
-    def __init__(self, plan: AttentionPlan, layout: Features) -> None:
-        """Builds all maps. layout: of x."""
-        vector, bound = VectorLayout(layout.shape.slots, layout.size), plan.specs.attended
-        super().__init__(
-            plan,
-            Affine,
-            (layout, layout),
-            list(layout.index),
-            vector.index,
-            vector,
-            values=1.0 / bound,
-            attended=1.0 / (bound * output_bound(plan.specs.inverse)),
-        )
-        self._layout = layout
-
-    @property
-    def _token_of_slot(self) -> IntArray:
-        return self._layout.shape.coordinates[1]
-
-    def _variances(self, be: Backend, side: Side, squares: Cts) -> Cts:
-        return variance(be, side, squares, self._layout)
-
-    def _scored(self, be: Backend, queries: Cts, keys: Cts, first: Cts) -> Cts:
-        """Token j of every diagonal holds key j."""
-        total = totals(be, [dots(be, queries, keys)], self._layout)
-        specs, added = self.plan.specs, self.plan.weights.positional.added
-        offset = specs.score_offsets(self._layout.heads)[:, None]
-        scores = offset if added is None else offset + added[:, 0] * specs.score_scale
-        return (be.add_vector(total, self._by_key(scores)),)
-
-    @property
-    def visible(self) -> list[Array] | None:
-        """A mask, 1 at the keys that query 0 sees; None where it sees all."""
-        positional = self.plan.weights.positional
-        if positional.visible is None or not positional.kept_from(0):
-            return None
-        return [self._by_key(np.tile(positional.visible[0], (self._layout.heads, 1)))]
-
-    def _by_key(self, table: Array) -> Array:
-        """Spreads a table (heads, keys or 1): at token j of a diagonal that of key j; zero where there is no
-        head."""
-        diagonal = np.zeros((table.shape[1], self._layout.shape.batch))
-        diagonal[:, : self._layout.heads] = table.T
-        return diagonal.reshape(-1)
-
-    def sums(self, *, first_phase: bool = False) -> RowSums:
-        """Over the tokens, everywhere."""
-        total = partial(sum_tokens, layout=self._layout)
-        return row_sums(self.plan.specs, self._layout, total, first_phase=first_phase)
-
-    def add_up(self, be: Backend, exps: Cts, masks: Cts) -> Cts:
-        """Row sums stored for the inverse, everywhere. One level. masks: first keep[token], not read in two
-        phases."""
-        sums = self.sums()
-        return (sums.plain(be, exps) if self.plan.specs.phases else sums.masked(be, exps, masks[:1]),)
-
-    def project(self, be: Backend, x: Cts, exps: Cts, inverse: Cts, first: Cts, masks: Cts) -> Cts:
-        """(Attention output + first) / exit, centred or not. 3 levels below x, exps and inverse; first: of
-        the residual."""
-        weighted = exps[0] if self.plan.specs.phases else be.mul(exps[0], masks[0])
-        values = [be.mul(v, inverse[0]) for v in self.value.apply(be, x)]
-        return self._ended(be, [be.mul(v, weighted) for v in values], first)
-
-
-@dataclass(frozen=True, eq=False)
-class Mean:
-    """The mean over tokens, as a vector. layout: of what is averaged."""
-
-    layout: Features
-
-    @cached_property
-    def total(self) -> CyclicMap:
-        """The sum over tokens, made when it is needed: a vector for every feature."""
-        return _same(self.layout, list(self.layout.index))
-
-    def apply(self, be: Backend, x: Cts, masks: Cts) -> Cts:
-        """Averages the tokens. masks: the first is 1/length at the real tokens. Two levels."""
-        return self.total.apply(be, [be.mul(ct, masks[0]) for ct in x])

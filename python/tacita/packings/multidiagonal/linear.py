@@ -112,16 +112,27 @@ def stacked(parts: Sequence[tuple[Array, Array]], src: Features, dst: Features) 
 
 @lru_cache(maxsize=KEPT)
 def plan_of(affine: Affine, group: int, giant: int) -> LinearPlan:
-    """Plans the products of one baby-step/giant-step group, without a rotation: the operands come turned by
-    the baby steps, and the caller turns the outputs by `giant` diagonals."""
-    count, width = affine.dst.shape.count, affine.babies * len(affine.moves)
-    terms = list(_terms(affine, group * count, giant))
+    """Plans the products of one baby-step/giant-step group, without a rotation: the operands come rotated by
+    the baby steps, and the caller rotates the outputs by `giant` diagonals.
+
+    An example, a 2 x 2 matrix W on one head, at the first token: y = (w00, w11) x + (w01, w10) (x rotated by
+    one diagonal). With two babies one group has both terms, and reads x as it is and rotated. With one baby
+    the second term is the group of giant 1: it reads x as it is, its vector is rotated back, (w10, w01), and
+    what it leaves is rotated by one diagonal."""
+    count, terms = affine.dst.shape.count, list(_terms(affine, group * affine.dst.shape.count, giant))
     rows = [
-        (j % count, 0, operand * width + affine.moves.index(head) + (turn - giant) * len(affine.moves), 0, v)
-        for v, (j, operand, turn, head) in enumerate(terms)
+        (output % count, 0, _rotated(affine, operand, turn - giant, head), 0, number)
+        for number, (output, operand, turn, head) in enumerate(terms)
     ]
     table = np.array(sorted(rows), dtype=np.int32)
-    return LinearPlan(affine.operands * width, count, vectors_of(affine, terms, giant), table)
+    inputs = affine.operands * affine.babies * len(affine.moves)
+    return LinearPlan(inputs, count, vectors_of(affine, terms, giant), table)
+
+
+def _rotated(affine: Affine, operand: int, baby: int, head: int) -> int:
+    """The number of an operand, rotated by so many diagonals and heads, in the order of `Affine.apply`: the
+    operands, of each the baby steps, of each the moves of heads."""
+    return (operand * affine.babies + baby) * len(affine.moves) + affine.moves.index(head)
 
 
 def _terms(affine: Affine, first: int, giant: int) -> Iterator[Term]:

@@ -6,25 +6,140 @@ The request is `hidden` and `mask` (1/length at real tokens: by token, then in t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
 
 from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
-from tacita.layouts.arrays import Array
+from tacita.layouts.arrays import Array, IntArray
 from tacita.layouts.multidiagonal import Features, by_key, by_token
 from tacita.layouts.numbered import tensor_of
 from tacita.layouts.runs import HIDDEN, MASK, Request
+from tacita.layouts.vector import CyclicMap, VectorLayout
 from tacita.packings.base import Block, Operation, Target, Tensor, heads_of
-from tacita.packings.encoding import Affine, Encoding
-from tacita.packings.multidiagonal.attention import Attention, FirstTokenAttention, Mean, selection
-from tacita.packings.multidiagonal.linear import linear_of, over_heads, totals
-from tacita.packings.multidiagonal.softmax import first_phase
+from tacita.packings.encoding import Encoding, WeightBias, output_bound
+from tacita.packings.multidiagonal.attention import (
+    Attention,
+    RowSums,
+    dots,
+    first_phase,
+    row_sums,
+    sum_tokens,
+    variance,
+)
+from tacita.packings.multidiagonal.linear import Affine, linear_of, over_heads, totals
 from tacita.packings.operations import Answering, exponentials, selected
+from tacita.packings.shared.first_token import TextQuery
 from tacita.packings.shared.linear import TextNorm
 from tacita.packings.shared.lowering import Form, NormFields, OneTextLowering
 from tacita.packings.specs import CircuitSpecs
-from tacita.packings.weights import AttentionPlan
+from tacita.packings.weights import AttentionPlan, Side
 from tacita.slots.base import Backend, Ct
+
+Cts = tuple[Ct, ...]
+
+# Attention of the first token alone: one query, and a vector as the result.
+#
+# The query is a map from the vector of token 0 to the layout of all tokens, so every token meets it: scores
+# are sums over the features of a head, a single ciphertext. The mix is not summed over tokens by rotations: a
+# map from the layout to a vector adds up all places that hold a feature, and that is the projection.
+
+
+def selection(layout: Features) -> CyclicMap:
+    """Token 0 as a vector. One level."""
+    return _same(layout, layout.first)
+
+
+def _same(layout: Features, places: Sequence[Array]) -> CyclicMap:
+    vector = VectorLayout(layout.shape.slots, layout.size)
+    return CyclicMap.build(np.eye(layout.size), np.zeros(layout.size), places, [vector.index])
+
+
+class FirstTokenAttention(TextQuery):
+    """Attention of query 0 over all keys. Build, then run the methods in order."""
+
+    def __init__(self, plan: AttentionPlan, layout: Features) -> None:
+        """Builds all maps. layout: of x."""
+        vector, bound = VectorLayout(layout.shape.slots, layout.size), plan.specs.attended
+        super().__init__(
+            plan,
+            Affine,
+            (layout, layout),
+            list(layout.index),
+            vector.index,
+            vector,
+            values=1.0 / bound,
+            attended=1.0 / (bound * output_bound(plan.specs.inverse)),
+        )
+        self._layout = layout
+
+    @property
+    def _token_of_slot(self) -> IntArray:
+        return self._layout.shape.coordinates[1]
+
+    def _variances(self, be: Backend, side: Side, squares: Cts) -> Cts:
+        return variance(be, side, squares, self._layout)
+
+    def _scored(self, be: Backend, queries: Cts, keys: Cts, first: Cts) -> Cts:
+        """Token j of every diagonal holds key j."""
+        total = totals(be, [dots(be, queries, keys)], self._layout)
+        specs, added = self.plan.specs, self.plan.weights.positional.added
+        offset = specs.score_offsets(self._layout.heads)[:, None]
+        scores = offset if added is None else offset + added[:, 0] * specs.score_scale
+        return (be.add_vector(total, self._by_key(scores)),)
+
+    @property
+    def visible(self) -> list[Array] | None:
+        """A mask, 1 at the keys that query 0 sees; None where it sees all."""
+        positional = self.plan.weights.positional
+        if positional.visible is None or not positional.kept_from(0):
+            return None
+        return [self._by_key(np.tile(positional.visible[0], (self._layout.heads, 1)))]
+
+    def _by_key(self, table: Array) -> Array:
+        """Spreads a table (heads, keys or 1): at token j of a diagonal that of key j; zero where there is no
+        head."""
+        diagonal = np.zeros((table.shape[1], self._layout.shape.batch))
+        diagonal[:, : self._layout.heads] = table.T
+        return diagonal.reshape(-1)
+
+    def sums(self, *, first_phase: bool = False) -> RowSums:
+        """Over the tokens, everywhere."""
+        total = partial(sum_tokens, layout=self._layout)
+        return row_sums(self.plan.specs, self._layout, total, first_phase=first_phase)
+
+    def add_up(self, be: Backend, exps: Cts, masks: Cts) -> Cts:
+        """Row sums stored for the inverse, everywhere. One level. masks: first keep[token], not read in two
+        phases."""
+        sums = self.sums()
+        return (sums.plain(be, exps) if self.plan.specs.phases else sums.masked(be, exps, masks[:1]),)
+
+    def project(self, be: Backend, x: Cts, exps: Cts, inverse: Cts, first: Cts, masks: Cts) -> Cts:
+        """(Attention output + first) / exit, centred or not. 3 levels below x, exps and inverse; first: of
+        the residual."""
+        weighted = exps[0] if self.plan.specs.phases else be.mul(exps[0], masks[0])
+        values = [be.mul(v, inverse[0]) for v in self.value.apply(be, x)]
+        return self._ended(be, [be.mul(v, weighted) for v in values], first)
+
+
+@dataclass(frozen=True, eq=False)
+class Mean:
+    """The mean over tokens, as a vector. layout: of what is averaged."""
+
+    layout: Features
+
+    @cached_property
+    def total(self) -> CyclicMap:
+        """The sum over tokens, made when it is needed: a vector for every feature."""
+        return _same(self.layout, list(self.layout.index))
+
+    def apply(self, be: Backend, x: Cts, masks: Cts) -> Cts:
+        """Averages the tokens. masks: the first is 1/length at the real tokens. Two levels."""
+        return self.total.apply(be, [be.mul(ct, masks[0]) for ct in x])
+
 
 # LayerNorm on diagonals (`shared.linear`): sums over the features of each head, then over heads.
 
@@ -39,9 +154,6 @@ class Norm(TextNorm[Features]):
         plan = over_heads(self.layout, self.scale, everywhere=True)
         (total,) = be.linear([totals(be, [squares], self.layout)], plan)
         return be.add_const(total, self.offset)
-
-
-Cts = tuple[Ct, ...]
 
 
 class DiagonalLowering(OneTextLowering[Features]):
@@ -80,7 +192,9 @@ class DiagonalLowering(OneTextLowering[Features]):
     def _token_norm(self, fields: NormFields, *, packed_first: bool) -> Norm:
         return Norm(*fields)
 
-    def _mean_answer(self, x: Tensor[Form], dense: Affine | None, name: str) -> tuple[Operation, Answering]:
+    def _mean_answer(
+        self, x: Tensor[Form], dense: WeightBias | None, name: str
+    ) -> tuple[Operation, Answering]:
         """A mean becomes a vector before it is mapped."""
         return self._averaged(x, name), self._first_answer(x, dense)
 

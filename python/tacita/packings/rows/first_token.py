@@ -75,7 +75,7 @@ class FirstTokenAttention(TextQuery):
         second = be.mul_vector(x[0], np.where(carried_index(self.layout) >= 0, 1.0, 0.0))
         return (rotate_sum(be, second, self.layout.shape.window // block, block),)
 
-    def _asked(self, x: Cts, first: Cts) -> Cts:
+    def _query_source(self, x: Cts, first: Cts) -> Cts:
         return x if self.packed_first else first
 
     def _variances(self, be: Backend, side: Side, squares: Cts) -> Cts:

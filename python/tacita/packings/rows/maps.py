@@ -23,7 +23,7 @@ from tacita.layouts.arrays import Array, Diagonal, ceil_power
 from tacita.layouts.rotations import rotate_sum, spread
 from tacita.layouts.rows import FeatureLayout, linear_diagonals
 from tacita.layouts.windows import HeadWindow
-from tacita.packings.encoding import Affine
+from tacita.packings.encoding import WeightBias
 from tacita.packings.weights import Side
 from tacita.slots.base import Backend, Ct
 from tacita.slots.diagonals import Diagonals
@@ -172,7 +172,12 @@ def _accumulate(diagonals: Diagonal, key: tuple[int, int, int], v: Array) -> Non
 
 
 def folded_maps(
-    query: Affine, key: Affine, layout: FeatureLayout, windows: tuple[HeadWindow, ...], *, halves: bool
+    query: WeightBias,
+    key: WeightBias,
+    layout: FeatureLayout,
+    windows: tuple[HeadWindow, ...],
+    *,
+    halves: bool,
 ) -> tuple[LinearPlan, tuple[Array, ...]]:
     """One plan for folded Q and conjugated folded K, which share the rotations of x, and their biases. query,
     key: maps of stored x. halves: as of `fold_heads`."""

@@ -14,7 +14,7 @@ from tacita.layouts.numbered import runs_of
 from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.runs import Response, Runs
 from tacita.layouts.vector import AnswerBlocks, VectorLayout, blocks_of
-from tacita.packings.encoding import Affine
+from tacita.packings.encoding import WeightBias
 from tacita.packings.shared.linear import Cts, Linear, Map
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
@@ -51,7 +51,7 @@ class Answering:
         return self.blocks.response
 
 
-def vector_answering(dense: Affine | None, layout: VectorLayout, entry: float, bound: float) -> Answering:
+def vector_answering(dense: WeightBias | None, layout: VectorLayout, entry: float, bound: float) -> Answering:
     """The answer of a vector: its features, or the logits of a dense map. entry, bound: bounds of the vector
     and of the logits."""
     if dense is None:
@@ -160,7 +160,7 @@ class TokenAnswering:
 
     @staticmethod
     def build(
-        dense: Affine, linear: Linear[Any], src: Any, sizes: tuple[int, int], bounds: tuple[float, float]
+        dense: WeightBias, linear: Linear[Any], src: Any, sizes: tuple[int, int], bounds: tuple[float, float]
     ) -> TokenAnswering:
         """Builds the map. dense: weight (outputs, hidden) and bias. src: layout of what is mapped. sizes:
         slots and tokens. bounds: of what is mapped, and of the answer. One level."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacita.layouts.arrays import Array, IntArray
 from tacita.layouts.vector import CyclicMap, VectorLayout
-from tacita.packings.encoding import Affine
+from tacita.packings.encoding import WeightBias
 from tacita.packings.shared.linear import Cts, Map, vector_linear
 from tacita.packings.weights import AttentionPlan, RotaryAngles, Side, crossed, normalised, turned
 from tacita.slots.base import Backend, Ct
@@ -40,7 +40,7 @@ class OneQuery(ABC):
     def _scored(self, be: Backend, queries: Cts, keys: Cts, first: Cts) -> Cts:
         """The products of a head's features added up, stored for exp."""
 
-    def _asked(self, x: Cts, first: Cts) -> Cts:
+    def _query_source(self, x: Cts, first: Cts) -> Cts:
         """The tensor that the query is read from."""
         return first
 
@@ -48,7 +48,7 @@ class OneQuery(ABC):
         """Scores of query 0 at every key, stored for exp. Levels below x and first: one, and those of the
         product and of the sum over a head (2 in all, or 3 in rows); one more below first with rotary
         positions, and one below both with roots of normalised queries and keys."""
-        queries, keys = self.query.apply(be, self._asked(x, first)), self.key.apply(be, x)
+        queries, keys = self.query.apply(be, self._query_source(x, first)), self.key.apply(be, x)
         if roots:
             queries, keys = self._normalised(be, queries, keys, roots)
         if (angles := self.plan.weights.positional.rotary) is not None:
@@ -94,7 +94,7 @@ class TextQuery(OneQuery):
     def _token_of_slot(self) -> IntArray:
         """The tokens of one period of slots, broadcast with `places`."""
 
-    def _query(self, pair: Affine, *, crossing: bool = False) -> CyclicMap:
+    def _query(self, pair: WeightBias, *, crossing: bool = False) -> CyclicMap:
         """The query's map to every place of a key; with rotary positions then that of its `crossed` rows."""
         if not crossing:
             return CyclicMap.build(*pair, [self.asked], self.places)
@@ -107,7 +107,7 @@ class TextQuery(OneQuery):
         `_variances`."""
         ours, theirs = self.plan.squared()
         query, key = self._query(ours), self._affine(*theirs, self.source, self.heads)
-        of_first = query.apply(be, self._asked(x, first))
+        of_first = query.apply(be, self._query_source(x, first))
         return (
             self._variances(be, self.plan.normed.queries, of_first),
             self._variances(be, self.plan.normed.keys, key.apply(be, x)),

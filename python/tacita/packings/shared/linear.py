@@ -20,7 +20,7 @@ from tacita.approx.spec import Spec
 from tacita.layouts.arrays import Array
 from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.vector import CyclicMap, VectorLayout
-from tacita.packings.encoding import Affine, Argument, Encoding, OutputSpec, apply, output_bound
+from tacita.packings.encoding import Argument, Encoding, OutputSpec, WeightBias, apply, output_bound
 from tacita.packings.weights import ForwardWeights, Gate
 from tacita.slots.base import Backend, Ct
 
@@ -97,7 +97,7 @@ class Linear(Generic[L]):
 
     layout: L
     affine: Callable[[Array, Array, L, L], Map]
-    stacked: Callable[[Sequence[Affine], L, L], Map] | None
+    stacked: Callable[[Sequence[WeightBias], L, L], Map] | None
     residual: Residual[L]
     bare: L
     complete: Callable[[Backend, Cts, L], Cts] = _unchanged
@@ -290,7 +290,7 @@ def _vector_map(weight: Array, bias: Array, src: VectorLayout, dst: VectorLayout
     return CyclicMap.build(weight, bias, [src.index], [dst.index])
 
 
-def _vector_maps(parts: Sequence[Affine], src: VectorLayout, dst: VectorLayout) -> CyclicMap:
+def _vector_maps(parts: Sequence[WeightBias], src: VectorLayout, dst: VectorLayout) -> CyclicMap:
     """Several maps of one vector, a ciphertext each."""
     weight, bias = (np.concatenate(side) for side in zip(*parts, strict=True))
     places = [np.where(dst.index >= 0, dst.index + n * dst.size, -1) for n in range(len(parts))]

@@ -26,7 +26,7 @@ from tacita.layouts.runs import Request, Response
 from tacita.layouts.runs import Tensor as Numbers
 from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import Block, Operation, Probe, Readers, Target, Tensor, heads_of, refuse_node
-from tacita.packings.encoding import Affine, Argument, Encoding, OutputSpec, output_bound
+from tacita.packings.encoding import Argument, Encoding, OutputSpec, WeightBias, output_bound
 from tacita.packings.operations import (
     ANSWER,
     Answering,
@@ -107,15 +107,17 @@ class BlockLowering(ABC):
         """The mean over tokens in the layout of the first one."""
 
     @abstractmethod
-    def _mean_answer(self, x: Tensor[Form], dense: Affine | None, name: str) -> tuple[Operation, Answering]:
+    def _mean_answer(
+        self, x: Tensor[Form], dense: WeightBias | None, name: str
+    ) -> tuple[Operation, Answering]:
         """The mean over tokens, and the response of it or of a dense map of it."""
 
     @abstractmethod
-    def _first_answer(self, x: Tensor[Form], dense: Affine | None) -> Answering:
+    def _first_answer(self, x: Tensor[Form], dense: WeightBias | None) -> Answering:
         """The response of the first token, or of a dense map of it."""
 
     @abstractmethod
-    def _token_answer(self, x: Tensor[Form], dense: Affine | None) -> Answering:
+    def _token_answer(self, x: Tensor[Form], dense: WeightBias | None) -> Answering:
         """Every token's own answer, of it or of a dense map of it."""
 
     @abstractmethod
@@ -226,7 +228,7 @@ class BlockLowering(ABC):
         return [answer_operation(self._answering, x.live)]
 
     @property
-    def _identity(self) -> Affine:
+    def _identity(self) -> WeightBias:
         """The dense map of an answer without a classifier."""
         return np.eye(self._size), np.zeros(self._size)
 
@@ -285,7 +287,7 @@ class BlockLowering(ABC):
         specs, linear = self._specs.norm(norm), self._of_first if first else self._of_tokens
         return exact_bound(specs.centred, specs.rsqrt, self._size) if linear.exact else specs.centred
 
-    def _asked(self, rows: int) -> bool:
+    def _has_queries(self, rows: int) -> bool:
         """Whether an attention of the model has so many queries."""
         return any(step.output.shape[0] == rows for step in self._graph.steps if step.op == "attention")
 
@@ -346,11 +348,11 @@ class OneTextLowering(BlockLowering, Generic[L]):
             return VectorNorm(*fields), Encoding(specs.result)
         return self._token_norm(fields, packed_first=form.packed_first), Encoding(specs.result)
 
-    def _first_answer(self, x: Tensor[Form], dense: Affine | None) -> Answering:
+    def _first_answer(self, x: Tensor[Form], dense: WeightBias | None) -> Answering:
         bounds = x.form.encoding.bound, self._specs.answer
         return vector_answering(dense, self._vector, *bounds)
 
-    def _token_answer(self, x: Tensor[Form], dense: Affine | None) -> Answering:
+    def _token_answer(self, x: Tensor[Form], dense: WeightBias | None) -> Answering:
         entry = x.form.encoding.bound
         sizes, bounds = (self._slots, self._tokens), (entry, self._specs.answer if dense else entry)
         affine, src = dense or self._identity, self._source(x.form)

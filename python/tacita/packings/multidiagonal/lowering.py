@@ -184,7 +184,7 @@ class DiagonalLowering(OneTextLowering[Features]):
         layout, tokens = self._layout, self._tokens
 
         def masks(keep: Array) -> list[Array]:
-            return [by_token(layout, keep), *(by_key(layout, keep) if self._asked(tokens) else [])]
+            return [by_token(layout, keep), *(by_key(layout, keep) if self._has_queries(tokens) else [])]
 
         hidden = tensor_of(HIDDEN, (tokens, layout.size), self._slots, layout.pack)
         return self._request({HIDDEN: hidden, MASK: tensor_of(MASK, (tokens,), self._slots, masks)})

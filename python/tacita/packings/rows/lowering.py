@@ -1,4 +1,4 @@
-"""The blocks of one text as operations on rows of features; what is not attention is that of `one_text`.
+"""The blocks of one text as operations on rows of features; what is not attention is that of `shared`.
 
 The request is `hidden`, `mask` (1/length at real tokens, in the layouts that attention asks for) and, for a
 mean, `average`.

@@ -24,9 +24,8 @@ from tacita.data import DEFAULT_MODEL
 from tacita.layouts.registry import LINEAR, QUADRATIC
 from tacita.planning.calibrate.calibrate import Calibration, calibrate, load_texts
 from tacita.planning.calibrate.excesses import excesses
-from tacita.planning.calibrate.samples import Samples
 from tacita.planning.calibrate.temper import tempered
-from tacita.planning.calibrate.walk import walk
+from tacita.planning.calibrate.walk import Samples, walk
 from tacita.texts.embed import tokenize
 
 TOKENS = 128

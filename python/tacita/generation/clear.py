@@ -17,7 +17,7 @@ from tacita.blocks.sequence import Past
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.models.registry import forward
-from tacita.planning.generation import beginning
+from tacita.planning.calibrate.walk import prefix_rows
 from tacita.texts.embed import embedded, pad_hidden
 from tacita.texts.generation import Choice
 from tacita.two_party.arithmetic.base import Fixed, encode
@@ -49,7 +49,7 @@ class Floats:
         self._model, self._weights, self._past = model, Weights(model.tensors), Past[Array]()
 
     def begin(self, ids: Sequence[int]) -> None:
-        self._past = beginning(self._model, ids)
+        self._past = prefix_rows(self._model, ids)
 
     def logits(self, rows: Array, mask: Array) -> Array:
         ops = FloatTensors(self._weights, mask, past=self._past)
@@ -68,7 +68,7 @@ class Whole:
     def begin(self, ids: Sequence[int]) -> None:
         """Starts the text with keys and values that the party with the model computes in floats and
         encodes."""
-        past, bits = beginning(self._model, ids), self._plan.formats.product_fraction
+        past, bits = prefix_rows(self._model, ids), self._plan.formats.product_fraction
         nodes = {
             n: (Fixed(encode(k, bits), bits), Fixed(encode(v, bits), bits))
             for n, (k, v) in past.nodes.items()

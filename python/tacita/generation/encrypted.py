@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tacita.api import classify_locally
 from tacita.checkpoint import Checkpoint
 from tacita.generation.cached import Ask, cached_in_the_clear, cached_privately
-from tacita.planning.generation import Request
+from tacita.generation.request import Request
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.plans.public_folder import public_of

@@ -19,7 +19,7 @@ from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.generation.clear import Clear, Floats, Whole
 from tacita.generation.encrypted import SILENT, Encrypted, Shown, asking
-from tacita.planning.generation import ROOM, Request
+from tacita.generation.request import ROOM, Request
 from tacita.planning.options import GAP, LOGITS
 from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan

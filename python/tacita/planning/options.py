@@ -29,7 +29,7 @@ from tacita.models.base import NEXT
 from tacita.packings.base import Circuit
 from tacita.packings.executor import beginning
 from tacita.packings.specs import CircuitSpecs
-from tacita.planning.calibrate.samples import Sample
+from tacita.planning.calibrate.walk import Sample
 from tacita.planning.fitting import Accuracy
 from tacita.plans import options as stated
 from tacita.plans.error import MOST_DECIMALS

@@ -22,7 +22,7 @@ from tacita.approx.variants.functions import Functions
 from tacita.errors import InputError
 from tacita.layouts.registry import RULES, rules_of
 from tacita.planning.calibrate.calibrate import Sample, load_texts
-from tacita.planning.calibrate.samples import neighbours
+from tacita.planning.calibrate.walk import neighbours
 from tacita.planning.fitting import Accuracy
 from tacita.planning.options import GAP, LOGITS, Option, options_of
 from tacita.plans.commitment import LinkSpeed

@@ -12,7 +12,7 @@ from functools import partial
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, GoneError, LateError, PeerError, RefusedError, TacitaError
-from tacita.planning.generation import beginning
+from tacita.planning.calibrate.walk import prefix_rows
 from tacita.plans import engine
 from tacita.texts.task import NEXT
 from tacita.two_party.admission import Guest, anybody
@@ -177,4 +177,4 @@ def _prefix_share(plan: TwoPartyPlan, checkpoint: Checkpoint) -> Past:
     """Returns this party's share of the plan's public beginning, which it computes in floats."""
     if not plan.begin:
         return Past()
-    return share_prefix(plan, beginning(checkpoint, plan.begin).nodes)
+    return share_prefix(plan, prefix_rows(checkpoint, plan.begin).nodes)

@@ -22,7 +22,7 @@ from tacita.cli.columns import Columns, columns_of, read_examples, read_pairs, t
 from tacita.errors import InputError
 from tacita.models.bert import BertConfig
 from tacita.planning.calibrate.calibrate import calibrate
-from tacita.planning.calibrate.samples import neighbours
+from tacita.planning.calibrate.walk import neighbours
 from tacita.plans import envelope
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan

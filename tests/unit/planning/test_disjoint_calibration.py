@@ -22,8 +22,7 @@ from tacita.errors import InputError
 from tacita.layouts.columns import BatchShape
 from tacita.planning.calibrate.calibrate import Calibration, calibrate
 from tacita.planning.calibrate.excesses import largest_excess
-from tacita.planning.calibrate.samples import Sample
-from tacita.planning.calibrate.walk import walk
+from tacita.planning.calibrate.walk import Sample, walk
 from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.slots.plain import PlainBackend
 

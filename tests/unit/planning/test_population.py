@@ -18,9 +18,8 @@ from tacita.cli.app import app
 from tacita.layouts.registry import LINEAR, NONE, QUADRATIC, Estimates
 from tacita.planning.calibrate.calibrate import calibrate, survey
 from tacita.planning.calibrate.excesses import Counts, binomial_bound, excesses, folds, held_out
-from tacita.planning.calibrate.samples import Samples
 from tacita.planning.calibrate.temper import tempered
-from tacita.planning.calibrate.walk import walk
+from tacita.planning.calibrate.walk import Samples, walk
 from tacita.plans import error
 from tacita.plans.plan import parse
 

@@ -216,5 +216,5 @@ def test_where_one_row_is_asked_for_each_head_takes_a_constant():
     rows = seen.fit(LINEAR)
     assert not np.any(rows[name].linear) and not np.any(rows[name].quadratic)
     assert np.allclose(np.diff(rows[name].constant), 20.0, atol=1.0)
-    before, after = (seen.log_means(kept).log_mean(name, 1.0) for kept in ({}, rows))
+    before, after = (seen.log_mean(kept)(name, 1.0, None) for kept in ({}, rows))
     assert before[1] - before[0] > 19.0 and after[1] - after[0] < 2.0

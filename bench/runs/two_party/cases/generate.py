@@ -18,7 +18,7 @@ from tacita.blocks.sequence import Past
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, from_tensors, load
 from tacita.models.registry import FAMILIES, forward
-from tacita.planning.generation import beginning
+from tacita.planning.calibrate.walk import prefix_rows
 from tacita.planning.request import PlanRequest
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.texts.answer import softmax
@@ -94,7 +94,7 @@ class Generate(Case):
         past, own = empty_past(plan.program, len(plan.begin)), None
         if not party.is_client:
             own = ServerModel(plan.formats, Weights(model.tensors), plan.recorded.held)
-            past = share_prefix(plan, beginning(model, plan.begin).nodes) if plan.begin else past
+            past = share_prefix(plan, prefix_rows(model, plan.begin).nodes) if plan.begin else past
         tables = table_shapes(model.config, model.config.hidden)
         front = Front(model.config, {name: model.tensors[name] for name in tables}, None)
         del model  # the client of a measured run has no weights
@@ -213,7 +213,7 @@ def _begun(model: Checkpoint, plan: TwoPartyPlan) -> tuple[Past[Floats], Past[Fi
     """What the public beginning leaves."""
     if not plan.begin:
         return Past(), Past()
-    past, bits = beginning(model, plan.begin), plan.formats.product_fraction
+    past, bits = prefix_rows(model, plan.begin), plan.formats.product_fraction
     nodes = {
         name: (Fixed(encode(keys, bits), bits), Fixed(encode(values, bits), bits))
         for name, (keys, values) in past.nodes.items()

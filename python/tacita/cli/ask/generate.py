@@ -29,7 +29,7 @@ from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.generation.encrypted import Shown
 from tacita.generation.generate import started
-from tacita.planning.generation import ROOM, Request
+from tacita.generation.request import ROOM, Request
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.schemes.prices import prices_here
 from tacita.settings import BackendName, Settings

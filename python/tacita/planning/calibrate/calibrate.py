@@ -41,11 +41,10 @@ from tacita.planning.calibrate.calibration import round_outward, up
 from tacita.planning.calibrate.excesses import NO_REACHES, Counts, counted, folds, held_out, largest_excess
 from tacita.planning.calibrate.intervals import INPUT, Interval, Intervals, Ranges
 from tacita.planning.calibrate.row_estimates import Rows, RowSamples, predictable
-from tacita.planning.calibrate.samples import Sample as Sample
-from tacita.planning.calibrate.samples import Samples
 from tacita.planning.calibrate.temper import choose_temperatures, tempered, untempered
 from tacita.planning.calibrate.walk import Progress as Progress
-from tacita.planning.calibrate.walk import row_samples, walk
+from tacita.planning.calibrate.walk import Sample as Sample
+from tacita.planning.calibrate.walk import Samples, row_samples, walk
 from tacita.plans.error import FOLDS, HELD_OUT, NOT_ESTIMATED
 from tacita.texts.embed import Text, padded_words
 from tacita.texts.embedding import WORDS
@@ -185,15 +184,12 @@ def _measured(checkpoint: Checkpoint, samples: Samples, train: Sequence[int], op
     rows = collected.fit(options.row_estimates) if collected else {}
     temperatures, ranges = untempered(checkpoint.config), None
     if options.temper:
-        share, row_means = (
-            0.5 if options.two_phases else 1.0,
-            collected.log_means(rows) if collected else None,
-        )
-        if row_means is None or len(train) > MOST_FOR_ROWS:
+        log_mean = collected.log_mean(rows) if collected else None
+        if log_mean is None or len(train) > MOST_FOR_ROWS:
             ranges = _walked(checkpoint, samples, rows, options)
-        means = ranges.of(train) if ranges else row_means
-        assert means is not None  # one of the two
-        temperatures = choose_temperatures(means, checkpoint.config, share, rows)
+            log_mean = ranges.of(train).log_mean
+        share = 0.5 if options.two_phases else 1.0
+        temperatures = choose_temperatures(log_mean, checkpoint.config, share, rows)
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
         collected, ranges = _row_samples(model, samples, train, options), None
         rows = collected.fit(options.row_estimates) if collected else {}

@@ -34,6 +34,7 @@ from tacita.layouts.registry import LINEAR, NONE, Estimates
 from tacita.models.registry import attentions
 from tacita.planning.calibrate.calibration import nearest
 from tacita.planning.calibrate.intervals import TEMPERATURES, Estimate, Interval, scaled_log_means
+from tacita.planning.calibrate.temper import LogMean
 
 Array = NDArray[np.float64]
 Rows = Mapping[str, RowEstimate]  # by attention, for those that have one
@@ -99,13 +100,24 @@ class RowSamples:
         for name, own in self.by_attention.items():
             own.extend(more[name])
 
-    def log_means(self, rows: Rows) -> LogMeans | None:
-        """Returns the log means of the scores after these estimates, for tempering; None where rows alone do
-        not say the means of some attention."""
+    def log_mean(self, rows: Rows) -> LogMean | None:
+        """Returns a function that gives what `Ranges.log_mean` does after these estimates, from the stored
+        rows, and widened by `AttentionRows.beyond`; None where rows alone do not say the means of some
+        attention."""
         nodes = attentions(self._model.config).items()
         if any(isinstance(a.weights, Softmax) and name not in self.by_attention for name, a in nodes):
             return None
-        return LogMeans(self.by_attention, rows)
+        estimates = {name: row.of(self.by_attention[name].all_queries) for name, row in rows.items()}
+
+        def log_mean(node: str, temperature: float, head: int | None = None) -> Interval:
+            index, own = TEMPERATURES.index(temperature), self.by_attention[node]
+            logs = np.concatenate([one[index] for one in own.scaled_logs], axis=1)
+            below, above = own.beyond if node in estimates else (0.0, 0.0)
+            logs = logs - temperature * estimates[node] if node in estimates else logs
+            chosen = logs if head is None else logs[head]
+            return float(chosen.min()) - temperature * below, float(chosen.max()) + temperature * above
+
+        return log_mean
 
     def fit(self, kind: Estimates) -> Rows:
         """An estimate for each attention that it is worth for; none where a model has no exponentials. Sets
@@ -148,25 +160,6 @@ def predictable(a: Attention) -> bool:
     """Whether a query and the keys' bias say how large its scores are: not where positions or norms stand
     between them."""
     return isinstance(a.weights, Softmax) and not options(a)
-
-
-class LogMeans:
-    """Answers `log_mean` as `Ranges` does, but from stored rows: an estimate is subtracted afterwards, times
-    the factor of the scores, and the range is widened by `AttentionRows.beyond`."""
-
-    def __init__(self, samples: Mapping[str, AttentionRows], rows: Rows) -> None:
-        self._rows = samples
-        self._taken = {name: row.of(samples[name].all_queries) for name, row in rows.items()}
-
-    def log_mean(self, node: str, temperature: float, head: int | None = None) -> Interval:
-        """Returns what `Ranges.log_mean` would."""
-        logs = np.concatenate(
-            [one[TEMPERATURES.index(temperature)] for one in self._rows[node].scaled_logs], axis=1
-        )
-        logs = logs - temperature * self._taken[node] if node in self._taken else logs
-        chosen = logs if head is None else logs[head]
-        below, above = self._rows[node].beyond if node in self._taken else (0.0, 0.0)
-        return float(chosen.min()) - temperature * below, float(chosen.max()) + temperature * above
 
 
 class AttentionRows:

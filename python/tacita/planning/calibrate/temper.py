@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Protocol
 
 import numpy as np
 
@@ -35,12 +34,8 @@ Exceeding = tuple[
 LIMIT_ESTIMATED = 12.4
 
 
-class LogMeans(Protocol):
-    """What tempering reads: `Ranges`, or `row_estimates.LogMeans`."""
-
-    def log_mean(self, node: str, temperature: float, head: int | None = None) -> Interval: ...
-
-
+# (attention, factor of its scores, head or None for all) -> log means: `Ranges.log_mean`, or of estimates
+LogMean = Callable[[str, float, int | None], Interval]
 Temperatures = Mapping[str, Sequence[float]]  # beta by attention and head
 
 
@@ -50,7 +45,7 @@ def untempered(config: Config) -> dict[str, tuple[float, ...]]:
 
 
 def choose_temperatures(
-    ranges: LogMeans, config: Config, share: float = 1.0, estimated: Container[str] = ()
+    log_mean: LogMean, config: Config, share: float = 1.0, estimated: Container[str] = ()
 ) -> dict[str, tuple[float, ...]]:
     """beta of every head: 1 unless the attention exceeds LIMIT; then the head with the largest means steps
     down through TEMPERATURES until it fits or no lower beta is left. An attention keeps 1 that has no
@@ -68,7 +63,7 @@ def choose_temperatures(
     return {
         name: (1.0,) * a.heads
         if name in fixed
-        else _betas(ranges, name, a, share, _alone if name in estimated else _together)
+        else _betas(log_mean, name, a, share, _alone if name in estimated else _together)
         for name, a in nodes.items()
     }
 
@@ -108,12 +103,12 @@ def _alone(intervals: Sequence[Interval]) -> Exceeding:
 
 
 def _betas(
-    ranges: LogMeans, name: str, a: Attention, share: float, exceeding: Callable[..., Exceeding]
+    log_mean: LogMean, name: str, a: Attention, share: float, exceeding: Callable[..., Exceeding]
 ) -> tuple[float, ...]:
     betas = [beta for beta in TEMPERATURES if beta * share in TEMPERATURES]
     steps = [0] * a.heads
     while not isinstance(a.weights, Powers):
-        intervals = [ranges.log_mean(name, share * betas[step], head) for head, step in enumerate(steps)]
+        intervals = [log_mean(name, share * betas[step], head) for head, step in enumerate(steps)]
         head, excess = exceeding(intervals)
         if excess <= 0.0 or steps[head] == len(betas) - 1:
             break

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from multiprocessing import get_context
@@ -23,16 +24,21 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from tacita.blocks.floats import See
-from tacita.checkpoint import Checkpoint
+from tacita.blocks.floats import FloatTensors, See
+from tacita.blocks.meaning import Meaning
+from tacita.blocks.sequence import Past
+from tacita.blocks.shapes import CAUSAL, REACH, RELATIVE, ROTARY, options
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference
-from tacita.models.registry import Config, attentions, shapes
+from tacita.models.registry import Config, attentions, forward, shapes
 from tacita.planning.calibrate.intervals import INPUT, Estimate, Ranges, Watch
 from tacita.planning.calibrate.row_estimates import AttentionRows, Rows, RowSamples, estimator
-from tacita.planning.calibrate.samples import Array, Sample
 from tacita.resources import BLAS, available_memory
+from tacita.texts.embed import Text, embedded, length_of, parts_of, tokenize
 
 Progress = Callable[[int, int], None]
 Kept = Mapping[str, int]  # how many inputs of which functions are kept of each sample
@@ -206,3 +212,97 @@ def _one_thread_each() -> Iterator[None]:
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def prefix_rows(model: Checkpoint, ids: Sequence[int]) -> Past[NDArray[np.float64]]:
+    """Keys and values of a public beginning, behind which every text stands, in floats. Cost: a walk over so
+    many rows."""
+    ops = FloatTensors(Weights(model.tensors), np.ones(len(ids)), past=Past())
+    forward(Meaning(ops), model.config, embedded(model, list(ids), [0] * len(ids)))
+    return ops.past
+
+
+# What a calibration runs on: texts, cut to the plan's tokens, and given hidden states.
+
+Array = NDArray[np.float64]
+Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
+POSITIONAL = frozenset({REACH, RELATIVE, ROTARY})
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Texts that fit and given states as (hidden, mask) pairs, numbered through; texts are embedded again at
+    each use.
+
+    behind: ids of a decoder's public beginning (`PlanRequest.begin`), which stand before each text.
+    padded: tokens to which texts are padded, as a client does; None for texts as they are. Padding's rows
+    are like those of the first token, unless attention knows positions and is not causal.
+    """
+
+    checkpoint: Checkpoint
+    texts: Sequence[Text]
+    states: Sequence[Sample]
+    padded: int | None = None
+    behind: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(
+        checkpoint: Checkpoint,
+        tokens: int,
+        texts: Iterable[Text],
+        states: Sequence[Sample],
+        behind: tuple[int, ...] = (),
+    ) -> Samples:
+        """Collects the samples; texts over `tokens` tokens are cut at word boundaries. Errors: as
+        `texts.embed`."""
+        flags = [options(a) for a in attentions(checkpoint.config).values()]
+        padded = any(each & POSITIONAL and CAUSAL not in each for each in flags)
+        cut = [_cut(checkpoint, text, tokens) for text in texts]
+        return Samples(checkpoint, cut, states, tokens if padded else None, behind)
+
+    def __len__(self) -> int:
+        return len(self.texts) + len(self.states)
+
+    def at(self, numbers: Iterable[int]) -> Iterator[Sample]:
+        """Yields the samples with these numbers; texts without padding, unless it is asked for."""
+        for i in numbers:
+            yield self._text(self.texts[i]) if i < len(self.texts) else self.states[i - len(self.texts)]
+
+    def _text(self, text: Text) -> Sample:
+        if self.behind:
+            ids = [*self.behind, *tokenize(self.checkpoint, text, special=False)[0]]
+            return embedded(self.checkpoint, ids, [0] * len(ids)), np.ones(len(ids))
+        return embed(self.checkpoint, text, self.padded or length_of(self.checkpoint, text))
+
+
+def neighbours(texts: Sequence[Text]) -> list[Text]:
+    """Pairs to calibrate a model of pairs on where only single texts are at hand: each with the next one, and
+    with itself. Pairs stay as they are.
+
+    >>> neighbours(["a", "b"])
+    [('a', 'b'), ('a', 'a'), ('b', 'a'), ('b', 'b')]
+    """
+    result: list[Text] = []
+    for text, following in zip(texts, [*texts[1:], *texts[:1]], strict=True):
+        alike = isinstance(text, str) and isinstance(following, str)
+        result += [(text, following), (text, text)] if alike else [text]  # type: ignore[list-item]
+    return result
+
+
+def _cut(checkpoint: Checkpoint, text: Text, tokens: int) -> Text:
+    """The text without the last words that do not fit; of a pair, the longer one loses them first. An image
+    is left as it is."""
+    if checkpoint.config.image is not None:
+        return text
+    parts = [part.split() for part in parts_of(text)]
+    while (excess := len(tokenize(checkpoint, _joined(parts))[0]) - tokens) > 0:
+        longest = max(parts, key=len)
+        if len(longest) < 2:
+            break
+        del longest[-min(len(longest) - 1, max(1, excess // 4)) :]
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Sequence[str]]) -> Text:
+    first, *second = (" ".join(words) for words in parts)
+    return (first, second[0]) if second else first

@@ -1,24 +1,15 @@
-"""What is generated, however: options, a prompt's tokens, and what a public beginning leaves behind."""
+"""What is generated, however: the options of a call, checked together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tacita.blocks.floats import FloatTensors
-from tacita.blocks.meaning import Meaning
-from tacita.blocks.sequence import Past
-from tacita.blocks.weights import Weights
-from tacita.checkpoint import Checkpoint
 from tacita.errors import InputError
-from tacita.models.registry import forward
 from tacita.planning.options import CACHING, GAP, TOKEN
 from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.texts.embed import Text, embedded
+from tacita.texts.embed import Text
 from tacita.texts.generation import Choice, TextOptions
 
 BACKENDS = ("plain", "sim", "ckks")
@@ -78,14 +69,3 @@ class Request(TextOptions):
     def on_ciphertexts(self) -> bool:
         """Whether a circuit on ciphertexts gives the tokens, on one of its backends."""
         return self.scheme in ONE_TEXT
-
-
-# What a decoder's public beginning leaves behind, in the clear.
-
-
-def beginning(model: Checkpoint, ids: Sequence[int]) -> Past[NDArray[np.float64]]:
-    """Keys and values of these tokens, with which every text begins, in floats. Cost: a walk over so many
-    rows."""
-    ops = FloatTensors(Weights(model.tensors), np.ones(len(ids)), past=Past())
-    forward(Meaning(ops), model.config, embedded(model, list(ids), [0] * len(ids)))
-    return ops.past

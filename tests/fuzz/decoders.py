@@ -70,7 +70,7 @@ KEY = "ab" * 16
 RUN = resume.Run(PLAN.hash, KEY, "00" * 32, "0.1.0")
 CHECKPOINT = make_random_checkpoint()
 TWO_PARTY_PLAN = make_two_party_plan(CHECKPOINT, PlanRequest(tokens=16, texts=TEXTS))
-PUBLIC_PART = public_part.encode(public_part.public_part(TWO_PARTY_PLAN, CHECKPOINT))
+PUBLIC_PART = public_part.encode(public_part.public_part(TWO_PARTY_PLAN.program, CHECKPOINT))
 
 
 def client_greeting(data: bytes) -> None:
@@ -106,7 +106,7 @@ def text_wishes(data: bytes) -> None:
     link = Scripted(data)
 
     def serve() -> None:
-        wish = handshake.receive_request(link, TWO_PARTY_PLAN)
+        wish = handshake.receive_request(link, TWO_PARTY_PLAN.program)
         assert wish.held + wish.rows + wish.most - 1 <= TWO_PARTY_PLAN.room
         assert wish.to_bytes() == data[: handshake.REQUEST.size]
         while handshake.more_wanted(link):

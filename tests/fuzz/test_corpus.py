@@ -37,17 +37,19 @@ def test_the_honest_inputs_are_accepted() -> None:
     short, whole = (decoders.parse(seed.decode(), "plan") for seed in decoders.seeds("ckks_plan"))
     assert whole.hash == decoders.PLAN.hash and len(short.stages) == len(short.rotations) == 1
     decoders.require_circuit(short)
-    assert decoders.public_part.decode(decoders.PUBLIC_PART).plan == decoders.TWO_PARTY_PLAN
+    assert decoders.public_part.decode(decoders.PUBLIC_PART).plan == decoders.TWO_PARTY_PLAN.program
     for wish in decoders.seeds("text_wish"):
         assert (
-            decoders.handshake.receive_request(decoders.Scripted(wish), decoders.TWO_PARTY_PLAN).to_bytes()
+            decoders.handshake.receive_request(
+                decoders.Scripted(wish), decoders.TWO_PARTY_PLAN.program
+            ).to_bytes()
             == wish[:36]
         )
     for kind in ("request", "response"):
         file = decoders.File(decoders.seeds(f"{kind}_file")[0])
         assert decoders.envelope.read(file, kind, decoders.PLAN, decoders.KEY).kind == kind
     program = decoders.seeds("program")[0]
-    assert service_decoders.encoding.decode(program).plan == decoders.TWO_PARTY_PLAN.hash
+    assert service_decoders.programs.decode(program).hash == decoders.TWO_PARTY_PLAN.hash
     for message in decoders.seeds("control"):
         assert service_decoders.control.encode(service_decoders.control.decode(message)) == message
     for read, body in zip(("Models", "Keys", "KeyState"), decoders.seeds("http_bodies"), strict=False):

@@ -94,7 +94,7 @@ class Prices:
     touch_seconds_per_gb, spill_seconds_per_gb: see `SECONDS_PER_GB`; 0 in a table that has not measured them.
     scale: seconds here for one second of the table, on a machine that has measured no more than its
     yardstick. Predictions are multiplied by it and nothing else is: plans are those of the table.
-    pace: the same for two parties on shares, whose seconds are not of this table (`two_party.plan.cost`).
+    pace: the same for two parties on shares, whose seconds are not of this table (`two_party.program.cost`).
     origin: where the prices come from, in the words of a report.
     """
 

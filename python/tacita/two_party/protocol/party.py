@@ -2,7 +2,7 @@
 name; or over a local socket whose bytes somebody else carries, as a WebSocket's relay does.
 
 One place that knows how the engine is called to listen, to dial and to set a session up; the operations on
-shares are called by `two_party.arithmetic.shares`.
+shares are called by `two_party.program.run`.
 """
 
 from __future__ import annotations

@@ -17,9 +17,14 @@ import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 
+import tacita
 from tacita import api
+from tacita.data import DEFAULT_DECODER, DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.plans.plan import Plan
+from tacita.schemes.two_parties import listening
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.server import TwoPartyServer
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -48,6 +53,40 @@ assert not [name for name in sys.modules if name.startswith(forbidden)], sorted(
 endings = (".parts", ".lowering", ".attention", ".check_circuit")
 assert not [name for name in sys.modules if name.endswith(endings)]
 """
+
+
+CONNECTED = """
+import sys
+from pathlib import Path
+from tacita.client.public_cache import PublicCache
+from tacita.texts.generation import TextOptions
+from tacita.two_party.client import TwoPartyClient, connected
+from tacita.two_party.protocol.party import dial
+host, port, fingerprint, kind = sys.argv[1:]
+client = TwoPartyClient(dial(host, int(port), fingerprint=fingerprint, threads=1), PublicCache(Path("cache")))
+if kind == "write":
+    print("".join(token.text for token in connected(client, "It is a truth", TextOptions(max_tokens=3))))
+else:
+    print(client.classify("a film of quiet beauty").label)
+client.end()
+forbidden = ("models", "blocks", "approx", "checkpoint", "packings", "planning", "evaluate")
+assert not [name for name in sys.modules if name.startswith(tuple(f"tacita.{each}" for each in forbidden))]
+"""
+
+
+@pytest.mark.parametrize(("name", "kind"), [(DEFAULT_MODEL, "classify"), (DEFAULT_DECODER, "write")])
+def test_a_client_of_two_parties_needs_no_model(name: str, kind: str, tmp_path: Path) -> None:
+    model = api.load(name)
+    plan = api.plan(model, scheme="bumblebee", tokens=16)
+    assert isinstance(plan, TwoPartyPlan)
+    with listening(TwoPartyServer(plan, model), threads=1) as address:
+        where = address.host, str(address.port), address.fingerprint
+        found = python(tmp_path, CONNECTED, *where, kind)
+    wanted = "positive"
+    if kind == "write":
+        tokens = tacita.generate("It is a truth", model=model, max_tokens=3)
+        wanted = "".join(token.text for token in tokens)
+    assert found == wanted
 
 
 @pytest.mark.parametrize(("scheme", "packing"), PACKINGS)
@@ -105,14 +144,14 @@ def test_a_model_that_starts_from_hidden_states_publishes_its_plan_alone(tmp_pat
 
 def run(client: Path, step: str, count: int) -> None:
     """The client's program, in the client's folder."""
+    python(client, CLIENT, step, str(count))
+
+
+def python(folder: Path, program: str, *given: str) -> str:
+    """What a program says that starts in this folder."""
     source = str(Path(api.__file__).parents[1])
-    command = [
-        sys.executable,
-        "-I",
-        "-c",
-        f"import sys; sys.path.insert(0, {source!r})\n{CLIENT}",
-        step,
-        str(count),
-    ]
-    done = subprocess.run(command, cwd=client, capture_output=True, text=True, check=False)
+    program = f"import sys; sys.path.insert(0, {source!r})\n{program}"
+    command = [sys.executable, "-I", "-c", program, *given]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout.strip("\n")

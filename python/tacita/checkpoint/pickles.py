@@ -1,8 +1,8 @@
 """The pickle inside a file of torch.save -> the tensors that it describes; nothing in it is executed.
 
-A pickle is a program, and Python's own reader calls whatever functions it names. This one knows the few
-instructions with which torch writes a dictionary of tensors, on data of its own; every other instruction and
-every other name is refused by name.
+A pickle is a program, and Python's own reader calls whatever functions it names. Here `pickletools`, which
+executes nothing, takes the bytes apart, and the few instructions with which torch writes a dictionary of
+tensors are carried out on data of our own; every other instruction and every other name is refused by name.
 
     torch.save({"w": torch.zeros(2, 3)}, ...)
     # the name "torch._utils _rebuild_tensor_v2", then a call of it with (storage "0", 0, (2, 3), (3, 1), ...)
@@ -11,11 +11,10 @@ every other name is refused by name.
 
 from __future__ import annotations
 
-import io
-import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from pickletools import OpcodeInfo, genops
+from typing import Any
 
 from tacita.errors import CheckpointError
 
@@ -32,50 +31,18 @@ STORAGES = {
     "torch BoolStorage": "BOOL",
     "torch ByteStorage": "U8",
 }
+# what an instruction does, by its name in `pickletools`
+IGNORED = ("PROTO", "FRAME")
 CONSTANTS: dict[str, Callable[[], Any]] = {
-    "none": lambda: None,
-    "true": lambda: True,
-    "false": lambda: False,
-    "empty tuple": tuple,
-    "empty dictionary": dict,
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_TUPLE": tuple,
+    "EMPTY_DICT": dict,
 }
-TUPLES = {"tuple of 1": 1, "tuple of 2": 2, "tuple of 3": 3}
-# the byte of an instruction -> what it does, and the layout of the number that follows; of "bytes" and
-# "text" this number is the length of what follows then
-INSTRUCTIONS: dict[bytes, tuple[str, str]] = {
-    b"\x80": ("ignored", "<B"),  # PROTO
-    b"\x95": ("ignored", "<Q"),  # FRAME
-    b"N": ("none", ""),
-    b"\x88": ("true", ""),
-    b"\x89": ("false", ""),
-    b")": ("empty tuple", ""),
-    b"}": ("empty dictionary", ""),
-    b"\x85": ("tuple of 1", ""),
-    b"\x86": ("tuple of 2", ""),
-    b"\x87": ("tuple of 3", ""),
-    b"(": ("mark", ""),
-    b"t": ("tuple", ""),
-    b"J": ("number", "<i"),
-    b"K": ("number", "<B"),
-    b"M": ("number", "<H"),
-    b"G": ("number", ">d"),
-    b"\x8a": ("bytes", "<B"),  # LONG1, an integer of so many bytes
-    b"X": ("text", "<I"),
-    b"\x8c": ("text", "<B"),
-    b"q": ("put", "<B"),
-    b"r": ("put", "<I"),
-    b"\x94": ("put next", ""),
-    b"h": ("get", "<B"),
-    b"j": ("get", "<I"),
-    b"c": ("name", ""),
-    b"\x93": ("name of two texts", ""),
-    b"s": ("set", ""),
-    b"u": ("set all", ""),
-    b"Q": ("storage", ""),
-    b"R": ("call", ""),
-    b"b": ("drop", ""),  # BUILD: attributes of an OrderedDict, such as _metadata, which are no tensors
-    b".": ("stop", ""),
-}
+TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+LITERALS = ("BININT", "BININT1", "BININT2", "BINFLOAT", "LONG1", "BINUNICODE", "SHORT_BINUNICODE")
+PUTS, GETS = ("BINPUT", "LONG_BINPUT", "MEMOIZE"), ("BINGET", "LONG_BINGET")
 
 
 @dataclass(frozen=True)
@@ -111,12 +78,11 @@ class _Mark:
 def described(data: bytes, where: str) -> Mapping[str, Described]:
     """Describes the tensors by name. Cost: linear in the data, which the caller caps. Raises CheckpointError
     naming what is not admitted."""
-    machine = _Machine(io.BytesIO(data))
     try:
-        content = machine.run()
+        content = _Machine().run(data)
     except CheckpointError as error:
         raise CheckpointError(f"{where}: {error.args[0]}", hint=HINT) from None
-    except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:
+    except (ValueError, IndexError, KeyError, TypeError) as error:
         raise CheckpointError(f"{where}: a damaged pickle ({error!s:.80})", hint=HINT) from None
     if not isinstance(content, dict):
         raise CheckpointError(f"{where}: holds a {type(content).__name__}", hint=HINT)
@@ -136,73 +102,58 @@ def _tensors(content: dict[str, Any]) -> Mapping[str, Described]:
 class _Machine:
     """Interprets the instructions that are known, on a stack and a memory."""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
+    def __init__(self) -> None:
         self._stack: list[Any] = []
         self._memory: dict[int, Any] = {}
 
-    def run(self) -> Any:
-        """What the program leaves. Raises CheckpointError for an instruction that is not known."""
-        while True:
-            code = self._exactly(1)
-            if code not in INSTRUCTIONS:
-                raise CheckpointError(f"the instruction {code!r}")
-            name, layout = INSTRUCTIONS[code]
-            if name == "stop":
+    def run(self, data: bytes) -> Any:
+        """What the program leaves. Raises CheckpointError for an instruction that is not known, ValueError
+        for bytes that are no pickle."""
+        for instruction, argument, _ in genops(data):
+            if instruction.name == "STOP":
                 return self._stack.pop()
-            number = struct.unpack(layout, self._exactly(struct.calcsize(layout)))[0] if layout else None
-            self._step(name, number)
+            if instruction.name not in IGNORED:
+                self._step(instruction, argument)
+        raise ValueError("it ends in the middle")
 
-    def _step(self, name: str, number: Any) -> None:
-        stack = self._stack
+    def _step(self, instruction: OpcodeInfo, argument: Any) -> None:
+        stack, name = self._stack, instruction.name
         if name in CONSTANTS:
             stack.append(CONSTANTS[name]())
         elif name in TUPLES:
             stack[-TUPLES[name] :] = [tuple(stack[-TUPLES[name] :])]
-        elif name == "number":
-            stack.append(number)
-        elif name == "bytes":
-            stack.append(int.from_bytes(self._exactly(number), "little", signed=True))
-        elif name == "text":
-            stack.append(self._exactly(number).decode())
-        elif name in ("put", "put next"):
-            self._memory[len(self._memory) if number is None else number] = stack[-1]
-        elif name == "get":
-            stack.append(self._memory[number])
+        elif name in LITERALS:
+            stack.append(argument)
+        elif name in PUTS:
+            self._memory[len(self._memory) if argument is None else argument] = stack[-1]
+        elif name in GETS:
+            stack.append(self._memory[argument])
         else:
-            self._act(name)
+            self._act(instruction, argument)
 
-    def _act(self, name: str) -> None:
-        stack = self._stack
+    def _act(self, instruction: OpcodeInfo, argument: Any) -> None:
+        stack, name = self._stack, instruction.name
         match name:
-            case "mark":
+            case "MARK":
                 stack.append(_Mark())
-            case "tuple":
+            case "TUPLE":
                 stack.append(tuple(self._pop_to_mark()))
-            case "name":
-                stack.append(_parse_name(f"{self._line()} {self._line()}"))
-            case "name of two texts":
+            case "GLOBAL":
+                stack.append(_parse_name(argument))
+            case "STACK_GLOBAL":
                 attribute, module = stack.pop(), stack.pop()
                 stack.append(_parse_name(f"{module:.100} {attribute:.100}"))
-            case "set" | "set all":
-                self._set(self._pop_to_mark() if name == "set all" else [stack.pop(), stack.pop()][::-1])
-            case "storage":
+            case "SETITEM" | "SETITEMS":
+                self._set(self._pop_to_mark() if name == "SETITEMS" else [stack.pop(), stack.pop()][::-1])
+            case "BINPERSID":
                 stack.append(_storage(stack.pop()))
-            case "call":
+            case "REDUCE":
                 arguments = stack.pop()
                 stack.append(_call(stack.pop(), arguments))
-            case "drop":
+            case "BUILD":  # attributes of an OrderedDict, such as _metadata, which are no tensors
                 stack.pop()
-
-    def _exactly(self, count: int) -> bytes:
-        data = self._stream.read(count)
-        if len(data) != count:
-            raise ValueError("it ends in the middle")
-        return data
-
-    def _line(self) -> str:
-        line = self._stream.readline()
-        return line.removesuffix(b"\n").decode()
+            case _:
+                raise CheckpointError(f"the instruction {instruction.code.encode('latin-1')!r}")
 
     def _pop_to_mark(self) -> list[Any]:
         """What lies above the last mark, which goes too."""
@@ -216,6 +167,7 @@ class _Machine:
         names = items[::2]
         if type(target) is not dict or len(items) % 2 or not all(type(name) is str for name in names):
             raise CheckpointError("a dictionary whose keys are no names")
+        "".join(names).encode()  # raises ValueError for half a character
         target.update(zip(names, items[1::2], strict=True))
 
 

@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.checkpoint.reference import reference
 from tacita.errors import InputError
-from tacita.models.base import Config
 from tacita.models.bert import BertConfig
-from tacita.models.registry import tensor_shapes
+from tacita.models.registry import Config, tensor_shapes
 
 Array = NDArray[np.float64]
 Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)

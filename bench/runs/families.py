@@ -35,7 +35,7 @@ from tacita.cli.options import Json, option
 from tacita.client import Answer
 from tacita.errors import InputError, TacitaError
 from tacita.evaluate.keyring import fixed_bytes
-from tacita.models.base import WORDS
+from tacita.models.shared.config import WORDS
 from tacita.planning.calibrate.calibrate import load_texts
 from tacita.plans.answers import rounded
 from tacita.plans.plan import Plan

@@ -15,8 +15,18 @@ from typing import Any
 from tacita.checkpoint.gguf import fields_of, gguf_of
 from tacita.checkpoint.texts import MODULES, Sentences, read_sentences
 from tacita.errors import CheckpointError
-from tacita.models.base import EVERY_TOKEN, LAST, LATEST, NEXT, SINGLE_LABEL, SPAN, TEXT, TOKENS, WORDS
 from tacita.models.registry import FAMILIES, Config, family_of, named
+from tacita.models.shared.config import (
+    EVERY_TOKEN,
+    LAST,
+    LATEST,
+    NEXT,
+    SINGLE_LABEL,
+    SPAN,
+    TEXT,
+    TOKENS,
+    WORDS,
+)
 from tacita.models.shared.fields import Fields, read_json
 from tacita.models.shared.layers import ANSWER, CAUSAL, CLASS, EACH, FILL, MODEL
 from tacita.texts.embedding import MAX_CLASSES

@@ -109,7 +109,7 @@ def _freeze(tensor: Array) -> Array:
 
 
 def _hash(config: Config, tensors: Mapping[str, Array]) -> str:
-    described = asdict(config)  # type: ignore[call-overload]
+    described = asdict(config)
     if described.get("retrained") == asdict(
         ORDINARY
     ):  # so that an ordinary model keeps the hash that its plans name
@@ -118,7 +118,7 @@ def _hash(config: Config, tensors: Mapping[str, Array]) -> str:
         del described["embedding_norm"]
     if not config.normalise:
         del described["normalise"]
-    for each in fields(config):  # type: ignore[arg-type]
+    for each in fields(config):
         if omitted(each, getattr(config, each.name)):
             del described[each.name]
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())

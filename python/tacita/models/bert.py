@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Positions, Powers, Softmax, T
-from tacita.models.base import WORDS
 from tacita.models.shared import layers
-from tacita.models.shared.config import KNOWN, EncoderConfig, Names, check_task, tied
+from tacita.models.shared.config import KNOWN, WORDS, EncoderConfig, Names, check_task, tied
 from tacita.models.shared.layers import FILL, Layer, Step, architectures, post_norm
 from tacita.models.shared.layers import POOLINGS as POOLINGS
 from tacita.models.shared.retrained import ORDINARY, Retrained, read_retrained

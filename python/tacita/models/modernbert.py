@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tacita.blocks.base import EVERYWHERE, Attention, Blocks, Dense, FeedForward, Norm, Rotary, T
 from tacita.extras import AT_DEFAULT
 from tacita.models import bert
-from tacita.models.base import WORDS
 from tacita.models.shared import layers as heads
-from tacita.models.shared.config import EncoderConfig, Names, check_task
+from tacita.models.shared.config import WORDS, EncoderConfig, Names, check_task
 from tacita.models.shared.layers import Layer, Step, architectures, pre_norm
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Rota
 from tacita.errors import CheckpointError
 from tacita.extras import AT_DEFAULT
 from tacita.models import bert
-from tacita.models.base import TEXT
-from tacita.models.shared.config import EncoderConfig, Names, check_task
+from tacita.models.shared.config import TEXT, EncoderConfig, Names, check_task
 from tacita.models.shared.layers import CLASS, ResidualScales
 
 if TYPE_CHECKING:

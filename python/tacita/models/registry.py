@@ -17,11 +17,12 @@ from tacita.blocks.sequence import Latest
 from tacita.blocks.shapes import Node, Shapes
 from tacita.errors import CheckpointError
 from tacita.models import bert, gpt2, llama, modernbert, nanoguard, variants, vit
-from tacita.models.base import Config as Config
+from tacita.models.shared.config import EncoderConfig
 from tacita.models.shared.layers import FILL, MODEL, WITHOUT_POOLER, architectures
 from tacita.texts.embedding import table_shapes
 
 A = TypeVar("A")  # an interpreter's answer
+Config = EncoderConfig  # of any family
 # model types that people ask for, and why they are refused
 REFUSED = {
     "deberta-v2": "DeBERTa's scores depend on queries and keys times positions: see docs/decisions/0029, and "
@@ -32,8 +33,8 @@ REFUSED["deberta"] = REFUSED["deberta-v2"]
 
 @dataclass(frozen=True)
 class Family:
-    """A family of models. config: its type, with the fields of `models.base`. module: the file, or the
-    variant of BERT, with `read`, `names`, `forward`, `front`, `check` and `classifier_pooling`.
+    """A family of models. config: its type, an `EncoderConfig`. module: the file, or the variant of BERT,
+    with `read`, `names`, `forward`, `front`, `check` and `classifier_pooling`.
 
     options: names that a field of the configuration may have. architectures: what config.json says -> head
     (`models.shared.layers`). model_types: what it says where it names no architecture.

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacita.blocks.base import Blocks, Dense, Relative, T
 from tacita.models import bert
-from tacita.models.base import TEXT, WORDS
 from tacita.models.shared import layers
-from tacita.models.shared.config import EncoderConfig, Names, check_task, tied
+from tacita.models.shared.config import TEXT, WORDS, EncoderConfig, Names, check_task, tied
 from tacita.models.shared.layers import Layer, Step, post_norm
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, T
 from tacita.errors import CheckpointError, PlanError
 from tacita.extras import AT_DEFAULT
 from tacita.models import bert
-from tacita.models.base import TEXT
 from tacita.models.shared import layers
-from tacita.models.shared.config import EncoderConfig, Names, check_task
+from tacita.models.shared.config import TEXT, EncoderConfig, Names, check_task
 from tacita.models.shared.layers import CLASS, MODEL, Layer, Step, pre_norm
 from tacita.texts.embedding import FIRST, MAX_POSITIONS, PATCHES, POSITIONS
 

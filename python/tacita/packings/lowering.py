@@ -33,8 +33,8 @@ from tacita.errors import PlanError
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import Shape
 from tacita.layouts.rows import RowsShape
-from tacita.models.base import LATEST, NEXT
 from tacita.models.registry import Config, forward, nodes
+from tacita.models.shared.config import LATEST, NEXT
 from tacita.packings.base import (
     Block,
     Circuit,

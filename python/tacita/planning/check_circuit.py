@@ -18,8 +18,8 @@ from tacita.blocks.shapes import Node, function_of
 from tacita.errors import TacitaError
 from tacita.layouts.registry import RULES
 from tacita.limits import Rules, limits_of, require, try_make
-from tacita.models.base import LATEST, NEXT
 from tacita.models.registry import FAMILIES, Config, nodes, outline, unknown_option
+from tacita.models.shared.config import LATEST, NEXT
 from tacita.packings.lowering import inputs_of_sums
 from tacita.packings.specs import FUNCTION, AttentionSpecs, CircuitSpecs, approximated
 from tacita.planning.calibrate.calibration import MOST, ROUNDS, AttentionCalibration, Calibration

@@ -25,7 +25,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
 from tacita.errors import InputError
 from tacita.layouts.registry import Shape
-from tacita.models.base import NEXT
+from tacita.models.shared.config import NEXT
 from tacita.packings.base import Circuit
 from tacita.packings.executor import beginning
 from tacita.packings.specs import CircuitSpecs

@@ -18,8 +18,7 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.reference import reference
 from tacita.data import DEFAULT_MODEL
-from tacita.models.base import Config
-from tacita.models.registry import FAMILIES
+from tacita.models.registry import FAMILIES, Config
 from tacita.planning.request import PlanRequest
 from tacita.texts.embedding import ImageConfig
 from tacita.two_party.arithmetic.residues import from_floats

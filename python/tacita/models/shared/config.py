@@ -1,4 +1,4 @@
-"""What the configurations of encoders have in common."""
+"""What the house needs to know of a model's configuration, whatever the family."""
 
 from __future__ import annotations
 
@@ -7,19 +7,42 @@ from dataclasses import dataclass, field
 
 from tacita.errors import CheckpointError
 from tacita.extras import AT_DEFAULT
-from tacita.models.base import EVERY_TOKEN, LAST, LATEST, NEXT, PROBLEMS, SINGLE_LABEL, TASKS, TEXT, WORDS
+from tacita.texts import task as tasks
 from tacita.texts.embedding import ImageConfig
 from tacita.texts.task import labelled
+
+TEXT, TOKENS, SPAN, WORDS, NEXT = TASKS = tasks.TASKS
+SINGLE_LABEL, MULTI_LABEL, REGRESSION = tasks.SINGLE_LABEL, tasks.MULTI_LABEL, tasks.REGRESSION
+PROBLEMS = tasks.PROBLEMS
+EVERY_TOKEN = "none"  # the pooling of a model that answers for every token
+LAST = "last"  # of one that goes on behind the last
+LATEST = "latest"  # the same of rows in reverse, as slots hold them: see `blocks.sequence`
 
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """Sizes and options of one checkpoint: the fields of `models.base`.
+    """Sizes and options of one checkpoint, those of the embedding too; a family's own class has these fields
+    and more.
 
-    labels: one per class; none where there is no classifier: the answer is then the pooled vector.
-    embeddings: False for a model that starts from hidden states and has no embedding tables. types: 0
-    without token types. normalise: whether the answer, then without a classifier, is divided by its length
-    (`texts.vectors`).
+    activation, pooling: names of the family's own; `registry.Family.options` lists them. labels: one per
+    class; none where there is no classifier: the answer is then the pooled vector. embeddings: False for a
+    model that starts from hidden states and has no embedding tables. types: 0 without token types.
+    embedding_norm: whether a LayerNorm follows the embedding tables. normalise: whether the client divides
+    the answer, then without a classifier, by its length (`texts.vectors`).
+
+    task: what an answer is. "text": one row (outputs,) for the whole input, which may be an image: scores of
+    the labels, or without labels the pooled vector. "next": one row, a score for each word of the vocabulary
+    (no labels), read from the last token. For the others one row for every token (tokens, outputs):
+    "tokens" scores of the labels (entities, BIO tags), "span" a start and an end score (answers to questions;
+    labels are then "start" and "end"), "words" a score for each word of the vocabulary (fill-mask; no
+    labels).
+    problem: what the scores of labels mean to the client. "single_label": softmax over them; "multi_label":
+    a sigmoid of each; "regression": the numbers themselves.
+
+    first_position: row of the position table at the first token (RoBERTa: 2). position_table: False for
+    models whose positions are inside the attention. embedding_size: features of the embedding tables, 0 where
+    they are those of the hidden states; else a linear map `embeddings.projection` follows. embedding_beta:
+    whether the LayerNorm after the tables has a bias. image: of a model that takes images in place of texts.
     """
 
     layers: int

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tacita.errors import CheckpointError
-from tacita.models.base import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from tacita.models.shared.config import BY_NAME
+from tacita.models.shared.config import BY_NAME, MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from tacita.texts.embedding import (
     MAX_CLASSES,
     MAX_HIDDEN,

@@ -25,8 +25,7 @@ from typing import TypeVar
 
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, T
 from tacita.errors import CheckpointError, PlanError
-from tacita.models.base import EVERY_TOKEN, LAST, LATEST
-from tacita.models.shared.config import EncoderConfig
+from tacita.models.shared.config import EVERY_TOKEN, LAST, LATEST, EncoderConfig
 
 A = TypeVar("A")  # an interpreter's answer
 

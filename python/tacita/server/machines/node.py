@@ -146,10 +146,13 @@ class Node:
         self._stopped = id
 
     def close(self) -> None:
-        """Removes its folder."""
+        """Removes its folder. Ray drops an actor whose client is gone, which closes it, too."""
         if self._held is not None:
             self._held.close()
             self._held = None
+
+    def __del__(self) -> None:
+        self.close()
 
     @property
     def _ready(self) -> JobEvaluator:

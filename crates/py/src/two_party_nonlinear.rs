@@ -6,6 +6,7 @@ use crate::two_party_arrays::{canonical, flat, matrix, ring, shaped, Array, Shar
 use numpy::{PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use tacita_mpc::nonlinear::{self, Fixed, GeluForm, Norm, SiluForm};
+use tacita_mpc::Party;
 
 /// Fraction bits in a ring.
 fn format(op: &str, bits: u32, frac: u32) -> PyResult<Fixed> {
@@ -18,7 +19,7 @@ fn format(op: &str, bits: u32, frac: u32) -> PyResult<Fixed> {
     Ok(Fixed { ring, frac })
 }
 
-fn form(name: &str) -> PyResult<GeluForm> {
+fn gelu_form(name: &str) -> PyResult<GeluForm> {
     match name {
         "abs4" => Ok(GeluForm::Abs4),
         "abs8" => Ok(GeluForm::Abs8),
@@ -42,96 +43,89 @@ fn silu_form(name: &str) -> PyResult<SiluForm> {
     }
 }
 
-#[pymethods]
-impl TwoParty {
+/// An activation of several forms, with the fraction bits of its input.
+macro_rules! activation {
+    ($(#[$doc:meta])* $name:ident, $form:ident = $default:tt, $run:path) => {
+        #[pymethods]
+        impl TwoParty {
+            $(#[$doc])*
+            #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, *, form=$default, range=10))]
+            #[allow(clippy::too_many_arguments)] // arguments of Python
+            fn $name<'py>(
+                &self,
+                py: Python<'py>,
+                x: Shares<'py>,
+                bits: u32,
+                frac: u32,
+                out_bits: Option<u32>,
+                form: &str,
+                range: u32,
+            ) -> PyResult<Array<'py, u64>> {
+                let op = stringify!($name);
+                let (from, form) = (format(op, bits, frac)?, $form(form)?);
+                let out = ring(op, out_bits.unwrap_or(bits))?;
+                self.keep(py, op, &x, bits, |party, x, _| $run(party, x, from, out, form, range))
+            }
+        }
+    };
+}
+
+activation! {
     /// GELU for |x| < 2^range, same fraction bits. form: abs4, abs8 (finer), tanh4 or tanh8 (of
     /// GELU in its form with tanh), seg4 or p4 (of the literature).
-    #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, *, form="abs4", range=10))]
-    #[allow(clippy::too_many_arguments)] // arguments of Python
-    fn gelu<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        frac: u32,
-        out_bits: Option<u32>,
-        form: &str,
-        range: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        let (from, out) = (
-            format("gelu", bits, frac)?,
-            ring("gelu", out_bits.unwrap_or(bits))?,
-        );
-        let form = self::form(form)?;
-        self.keep(py, "gelu", &x, bits, |party, x, _| {
-            nonlinear::gelu_with(party, x, from, out, form, range)
-        })
-    }
-
+    gelu, gelu_form = "abs4", nonlinear::gelu_with
+}
+activation! {
     /// SiLU for |x| < 2^range, same fraction bits. form: abs8 or abs16 (finer).
-    #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, *, form="abs8", range=10))]
-    #[allow(clippy::too_many_arguments)] // arguments of Python
-    fn silu<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        frac: u32,
-        out_bits: Option<u32>,
-        form: &str,
-        range: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        let (from, out) = (
-            format("silu", bits, frac)?,
-            ring("silu", out_bits.unwrap_or(bits))?,
-        );
-        let form = silu_form(form)?;
-        self.keep(py, "silu", &x, bits, |party, x, _| {
-            nonlinear::silu(party, x, from, out, form, range)
-        })
-    }
+    silu, silu_form = "abs8", nonlinear::silu
+}
 
+/// A function to a format of its own. run: of the party, the values, their shape, both formats and the range.
+macro_rules! function {
+    ($(#[$doc:meta])* $name:ident, $run:expr) => {
+        #[pymethods]
+        impl TwoParty {
+            $(#[$doc])*
+            #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, out_frac=None, *, range=10))]
+            #[allow(clippy::too_many_arguments)] // arguments of Python
+            fn $name<'py>(
+                &self,
+                py: Python<'py>,
+                x: Shares<'py>,
+                bits: u32,
+                frac: u32,
+                out_bits: Option<u32>,
+                out_frac: Option<u32>,
+                range: u32,
+            ) -> PyResult<Array<'py, u64>> {
+                let op = stringify!($name);
+                let from = format(op, bits, frac)?;
+                let to = format(op, out_bits.unwrap_or(bits), out_frac.unwrap_or(frac))?;
+                let run = ($run)(x.shape(), [from, to], range)?;
+                self.keep(py, op, &x, bits, |party, x, _| run(party, x))
+            }
+        }
+    };
+}
+
+function! {
     /// tanh for |x| < 2^range.
-    #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, out_frac=None, *, range=10))]
-    #[allow(clippy::too_many_arguments)] // arguments of Python
-    fn tanh<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        frac: u32,
-        out_bits: Option<u32>,
-        out_frac: Option<u32>,
-        range: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        let from = format("tanh", bits, frac)?;
-        let to = format("tanh", out_bits.unwrap_or(bits), out_frac.unwrap_or(frac))?;
-        self.keep(py, "tanh", &x, bits, |party, x, _| {
-            nonlinear::tanh(party, x, from, to, range)
-        })
+    tanh, |_: &[usize], [from, to]: [Fixed; 2], range| {
+        PyResult::Ok(move |party: &mut Party, x: &[u64]| nonlinear::tanh(party, x, from, to, range))
     }
-
+}
+function! {
     /// Softmax of every row of a matrix with |x| < 2^range.
-    #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, out_frac=None, *, range=10))]
-    #[allow(clippy::too_many_arguments)] // arguments of Python
-    fn softmax<'py>(
-        &self,
-        py: Python<'py>,
-        x: Shares<'py>,
-        bits: u32,
-        frac: u32,
-        out_bits: Option<u32>,
-        out_frac: Option<u32>,
-        range: u32,
-    ) -> PyResult<Array<'py, u64>> {
-        let from = format("softmax", bits, frac)?;
-        let to = format("softmax", out_bits.unwrap_or(bits), out_frac.unwrap_or(frac))?;
-        let (rows, cols) = matrix("softmax", x.shape())?;
-        self.keep(py, "softmax", &x, bits, |party, x, _| {
+    softmax, |shape: &[usize], [from, to]: [Fixed; 2], range| {
+        let (rows, cols) = matrix("softmax", shape)?;
+        PyResult::Ok(move |party: &mut Party, x: &[u64]| {
             nonlinear::softmax(party, x, rows, cols, from, range, to)
         })
     }
+}
 
+#[pymethods]
+impl TwoParty {
     /// The halves of softmax: exp(x - max) with 14 fraction bits in the ring of `power_bits` (shape of x),
     /// and the inverses of the rows' sums (rows,) in (inverse_bits, inverse_frac).
     #[allow(clippy::too_many_arguments)] // arguments of Python

@@ -43,7 +43,6 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "choices": choices.choices,
     "circuit-building": circuits.circuit_building,
     "convert": convert.convert,
-    "convert-dashformer": dashformer.convert_dashformer,
     "correlation-prices": correlations.correlation_prices,
     "dashformer": batch.dashformer,
     "dashformer-functions": dashformer.dashformer_functions,

@@ -24,8 +24,8 @@ from bench.models.dashformer import SEQUENCES, convert
 from bench.models.shapes import SHAPES, random_tensors
 from bench.runs.batch import DASHFORMER_TOKENS
 from bench.runs.dashformer import split
+from bench.runs.two_party.cases.accuracy import by_interpreter
 from tacita import api
-from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.reference import reference
 from tacita.cli.columns import read_examples
@@ -41,7 +41,6 @@ from tacita.plans.plan import PlacedStage, Plan, TensorInfo
 from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import shape_of
 from tacita.schemes.ciphertexts import _backend
-from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.protocol.party import Party, pair
 
@@ -233,15 +232,8 @@ def minilm_two_party() -> TwoPartyPlan:
 
 def fixed_logits(texts: Sequence[str]) -> tuple[list[list[float]], int]:
     """The shipped model in the two-party mode's fixed-point numbers, and how many values left their ring."""
-    plan, model, found, overflows = sst2_two_party(), sst2_tiny(), [], 0
-    weights = Weights(model.tensors)
-    for text in texts:
-        hidden, mask = embed(model, text, plan.tokens)
-        ops = FixedTensors(plan.formats, plan.bounds, weights, mask[None])
-        answer: Any = plan.run(ops, ops.input(hidden[None]))
-        found.append(_floats(answer.values[0, 0].astype(np.float64) / 2.0**answer.fraction))
-        overflows += sum(ops.overflows.values())
-    return found, overflows
+    found, overflows = by_interpreter(sst2_two_party(), sst2_tiny(), list(texts))
+    return [_floats(logits) for logits in found], overflows
 
 
 def two_party_facts(plan: TwoPartyPlan) -> Facts:

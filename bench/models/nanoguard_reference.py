@@ -29,13 +29,12 @@ from numpy.typing import NDArray
 from bench.models.nanoguard import SIZES, weights, write_model
 from bench.models.prompts import prompts
 from bench.options import ModelFolder, Output, emit
-from tacita.blocks.weights import Weights
+from bench.runs.two_party.cases.accuracy import by_interpreter
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.reference import reference
 from tacita.cli.options import Json, option
 from tacita.planning.request import PlanRequest
-from tacita.texts.embed import embedded, pad_hidden, tokenize
-from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.texts.embed import embedded, tokenize
 from tacita.two_party.planning import make_two_party_plan
 
 Array = NDArray[np.float64]
@@ -154,14 +153,11 @@ def integers(model: Checkpoint, rows: list[tuple[str, str]], tokens: int) -> dic
     plan = make_two_party_plan(
         model, PlanRequest(tokens=tokens, texts=[text for text, _ in prompts("texts")])
     )
-    worst, other, overflows = 0.0, 0, 0
-    for text, _ in rows:
-        hidden, mask = pad_hidden(embedded(model, *tokenize(model, text)), tokens)
-        ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), mask)
-        found, wanted = plan.run(ops, ops.input(hidden)).floats[0], floats(model, text)
-        worst = max(worst, float(np.abs(found - wanted).max()))
-        other += int(found.argmax() != wanted.argmax())
-        overflows += sum(ops.overflows.values())
+    texts = [text for text, _ in rows]
+    found, overflows = by_interpreter(plan, model, texts)
+    wanted = np.array([floats(model, text) for text in texts])
+    other = int((found.argmax(axis=1) != wanted.argmax(axis=1)).sum())
+    worst = float(np.abs(found - wanted).max())
     return {"prompts": len(rows), "worst": worst, "other": other, "overflows": overflows}
 
 

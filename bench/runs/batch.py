@@ -27,7 +27,7 @@ from bench.options import (
     Threads,
     Tokens,
 )
-from bench.runs.dashformer import dashformer_folder, split
+from bench.runs.dashformer import Converted, Sequences, dashformer_folder, split
 from bench.runs.harness import REQUEST, Group, Machine, Ran, figures, quality, requests
 from bench.runs.stages import operation_counts, show_stages, stage_rows
 from tacita import api
@@ -55,10 +55,6 @@ Labelled = Annotated[
     Path | None,
     option("--texts", help="A file: header, then text, tab, label number (default: unlabelled)."),
 ]
-Sequences = Annotated[
-    Path | None, option("--data", help="The published data, or a folder with sequences.tsv.")
-]
-Converted = Annotated[Path | None, option("--model", help="Converted folder (default: made from --data).")]
 
 
 @dataclass(frozen=True)

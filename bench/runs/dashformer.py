@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.models.dashformer import LIST, SEQUENCES, WEIGHTS, convert, is_published
-from bench.options import DATA, ModelFolder, Output, lines_of
+from bench.options import DATA, lines_of
 from bench.runs.harness import probabilities
 from tacita.approx import exp
 from tacita.approx.spec import Spec, free_depth
@@ -36,6 +36,11 @@ PUBLISHED = DATA / "gausslabs-idash-2024-solution"
 FIRST, LAST = 256, 456  # sequences 257 to 456 of the file calibrate
 HINT = "python -m bench dashformer --data DIR, with the DASHformer that gausslabs published for iDASH 2024"
 
+Sequences = Annotated[
+    Path | None, option("--data", help="The published data, or a folder with sequences.tsv.")
+]
+Converted = Annotated[Path | None, option("--model", help="Converted folder (default: made from --data).")]
+
 T = TypeVar("T")
 
 
@@ -45,7 +50,7 @@ def split(examples: Sequence[T]) -> tuple[list[T], list[T]]:
     if len(examples) < LAST:
         raise InputError(
             f"bench dashformer: {len(examples)} sequences, those from {FIRST + 1} to {LAST} calibrate",
-            hint="use the whole sequences.tsv of `python -m bench convert-dashformer`",
+            hint="the whole example_AA_sequences.list, or what was converted from it",
         )
     return [*examples[:FIRST], *examples[LAST:]], list(examples[FIRST:LAST])
 
@@ -70,16 +75,9 @@ def dashformer_folder(model: Path | None, data: Path | None) -> Iterator[tuple[P
     yield model, sequences
 
 
-def convert_dashformer(
-    output: Output,
-    data: Annotated[Path, option("--data", help="The published data.")] = PUBLISHED,
-) -> None:
-    """Convert the published DASHformer to a model folder with sequences.tsv, to keep."""
-    print(f"wrote {convert(data, output)}")
-
-
 def dashformer_functions(
-    model: ModelFolder,
+    model: Converted = None,
+    data: Sequences = None,
     relu: Annotated[float, option("--relu", help="Root-mean-square error of ReLU.")] = Accuracy().relu,
     chosen_on: Annotated[
         bool, option("--chosen-on", help="On the sequences that calibrate, by which an accuracy is chosen.")
@@ -88,8 +86,8 @@ def dashformer_functions(
     """What each approximation costs DASHformer's probabilities, alone and all together, on sequences that
     took no part in calibration: float64, nothing encrypted. A sequence that leaves its intervals, of which a
     client is told, is left out."""
-    loaded = load(model)
-    measured, calibrating = split(lines_of(model / SEQUENCES))
+    with dashformer_folder(model, data) as (folder, sequences):
+        loaded, (measured, calibrating) = load(folder), split(lines_of(sequences))
     calibration = calibrate(loaded, TOKENS, calibrating)
     specs = fit_circuit(calibration, loaded.config, Accuracy(relu=relu))
     soft = tempered(loaded, calibration.temperatures)

@@ -6,12 +6,12 @@ import importlib
 import platform
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
-from bench.runs.two_party.cases.case import Case
+from bench.runs.two_party.cases.case import Case, Options
 from bench.runs.two_party.child import Order
 from bench.runs.two_party.links import LINKS, LOOPBACK, Link
 from bench.runs.two_party.pair import ROLES, Watch, run_pair
@@ -25,19 +25,11 @@ YARDSTICK_LOG_N = 16
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How cases run. small: shapes cut down, for tests. world: where cases and connections come from."""
+class Settings(Options):
+    """How cases run. world: where cases and connections come from."""
 
     tls: bool = True
-    threads: int = 1
-    model: Path | None = None
-    data: Path | None = None
-    small: bool = False
     world: str = WORLD
-    sentences: int | None = 8
-    prompt: int = 32
-    new: int = 4
-    begin: str = ""
 
 
 def cases(settings: Settings | None = None) -> Mapping[str, Case]:
@@ -112,21 +104,7 @@ def _once(case: Case, link: Link, how: Settings, watch: Watch) -> Figures:
 
 def _order(name: str, role: str, link: Link, how: Settings, folder: str) -> Order:
     # a shipped model's name is no path
-    given = (path and (path.absolute() if path.exists() else path) for path in (how.model, how.data))
-    model, data = (str(path) if path else None for path in given)
-    return Order(
-        how.world,
-        name,
-        role,
-        link.name,
-        how.tls,
-        folder,
-        how.threads,
-        model,
-        data,
-        how.small,
-        sentences=how.sentences,
-        prompt=how.prompt,
-        new=how.new,
-        begin=how.begin,
-    )
+    model, data = (path and (path.absolute() if path.exists() else path) for path in (how.model, how.data))
+    given = {each.name: getattr(how, each.name) for each in fields(Options)}
+    options = Options(**given | {"model": model, "data": data, "folder": folder})
+    return Order(how.world, name, role, link.name, how.tls, options)

@@ -40,39 +40,32 @@ FAILED, ORPHANED = 1, 3
 
 @dataclass(frozen=True)
 class Order:
-    """What a party is told. world: a module with CASES, listen and connect. folder: where results go."""
+    """What a party is told. world: a module with CASES, listen and connect."""
 
     world: str
     case: str
     role: str
     link: str
     tls: bool
-    folder: str
-    threads: int
-    model: str | None = None
-    data: str | None = None
-    small: bool = False
+    options: Options
     timeout: float = 600.0
-    sentences: int | None = 8
-    prompt: int = 32
-    new: int = 4
-    begin: str = ""
 
     @property
     def client(self) -> bool:
         """Whether this is the client's side."""
         return self.role == "client"
 
-    @property
-    def options(self) -> Options:
-        """The case's options."""
-        model, data = (Path(name) if name else None for name in (self.model, self.data))
-        more = (self.prompt, self.new, self.begin, self.folder)
-        return Options(model, data, self.threads, self.small, self.sentences, *more)
-
     def as_json(self) -> str:
         """One line."""
-        return json.dumps(asdict(self))
+        return json.dumps(asdict(self), default=str)
+
+    @staticmethod
+    def from_json(line: str) -> Order:
+        """Inverse of `as_json`."""
+        fields = json.loads(line)
+        options = fields["options"]
+        paths = {name: Path(options[name]) for name in ("model", "data") if options[name]}
+        return Order(**fields | {"options": Options(**options | paths)})
 
 
 @dataclass(frozen=True)
@@ -110,7 +103,7 @@ def main() -> int:
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_listen_to_parent, args=(lines,), daemon=True).start()
     try:
-        _work(Order(**json.loads(lines.get())), lines)
+        _work(Order.from_json(lines.get()), lines)
     except TacitaError as error:
         say("failed", text=str(error), hint=error.hint, at=time.monotonic())
         return FAILED
@@ -160,7 +153,7 @@ def _work(order: Order, lines: queue.Queue[str]) -> None:
     setup = {"seconds": clock.wall, "cpu_seconds": clock.cpu, "reading": session.read()}
     say("stage", name="run", done=0.0)
     result, run = _measured(session, prepared.run)
-    np.save(Path(order.folder) / f"{order.role}.npy", prepared.check(result))
+    np.save(Path(order.options.folder) / f"{order.role}.npy", prepared.check(result))
     say("done", result=_report(setup, run) | {"extra": dict(prepared.report)})
     session.meet()
     session.close()

@@ -100,7 +100,7 @@ def cores(count: int) -> list[int]:
 def _started(orders: dict[str, Order]) -> Iterator[Pair]:
     pair = Pair()
     try:
-        for core, role in zip(cores(orders["client"].threads), ROLES, strict=True):
+        for core, role in zip(cores(orders["client"].options.threads), ROLES, strict=True):
             child = _start(orders[role], core)
             pair.children[role] = child
             pair.readers.append(
@@ -118,9 +118,9 @@ def _started(orders: dict[str, Order]) -> Iterator[Pair]:
 
 
 def _start(order: Order, core: int) -> Child:
-    log = Path(order.folder) / f"{order.role}.log"
+    log = Path(order.options.folder) / f"{order.role}.log"
     threads = dict.fromkeys(
-        ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(order.threads)
+        ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(order.options.threads)
     )
     with log.open("w") as errors:
         process = subprocess.Popen(

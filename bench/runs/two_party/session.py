@@ -54,11 +54,13 @@ def listen(order: Order, announce: Callable[[int, str], None]) -> EngineSession:
     folder."""
     native, certificate, secured = compiled.native, "", {}
     if order.tls:
-        certificate, key = native.generate_certificate(order.folder, [HOST, "localhost"])
+        certificate, key = native.generate_certificate(order.options.folder, [HOST, "localhost"])
         secured = {"certificate": certificate, "key": key}
     listener = native.TwoPartyListener(HOST, 0, insecure_plain=not order.tls, **secured)
     announce(listener.port, certificate)
-    party = listener.accept(order.timeout, timeout=order.timeout, link=_link(order), threads=order.threads)
+    party = listener.accept(
+        order.timeout, timeout=order.timeout, link=_link(order), threads=order.options.threads
+    )
     if party is None:
         raise TacitaError("bench two-party: the client did not come", hint="run it again")
     return EngineSession(party)
@@ -69,7 +71,7 @@ def connect(order: Order, port: int, certificate: str) -> EngineSession:
     trusted: dict[str, Any] = {"ca": str(Path(certificate))} if order.tls else {"insecure_plain": True}
     dial = compiled.native.TwoParty.dial
     return EngineSession(
-        dial(HOST, port, timeout=order.timeout, link=_link(order), threads=order.threads, **trusted)
+        dial(HOST, port, timeout=order.timeout, link=_link(order), threads=order.options.threads, **trusted)
     )
 
 

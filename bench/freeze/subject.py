@@ -29,7 +29,7 @@ from tacita import api
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.reference import reference
 from tacita.cli.columns import read_examples
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.data import DEFAULT_MODEL
 from tacita.models.bert import BertConfig
 from tacita.packings import executor

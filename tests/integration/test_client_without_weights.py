@@ -58,7 +58,7 @@ assert not [name for name in sys.modules if name.endswith(endings)]
 CONNECTED = """
 import sys
 from pathlib import Path
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.texts.generation import TextOptions
 from tacita.two_party.client import TwoPartyClient, connected
 from tacita.two_party.protocol.party import dial

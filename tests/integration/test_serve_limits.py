@@ -10,7 +10,7 @@ import pytest
 from service import CHECKPOINT, TEXTS, Service, make_server, service
 
 from tacita.client.connected import RenewableSession
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.errors import GoneError, RefusedError
 from tacita.two_party.admission import SessionLimits
 from tacita.two_party.client import TwoPartyClient

@@ -21,7 +21,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 from tacita.checkpoint import embed, load
 from tacita.checkpoint.reference import reference
 from tacita.cli.settings import Line, variables
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.errors import InputError, PeerError
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.protocol import handshake
@@ -164,7 +164,7 @@ import json, sys
 opened = []
 sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
 from pathlib import Path
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.protocol.party import dial
 party = dial("127.0.0.1", int(sys.argv[1]), trust=Path("certificate.pem"))

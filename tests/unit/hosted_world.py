@@ -15,7 +15,7 @@ from service import TEXTS
 from websockets_world import Known
 
 from tacita import checkpoint
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.planning.request import PlanRequest
 from tacita.server.sessions.spec import Ended, SessionSpec
 from tacita.server.sessions.supervisor import Sessions

@@ -14,7 +14,7 @@ from pathlib import Path
 from random_checkpoint import make_random_checkpoint
 
 from tacita.checkpoint import Checkpoint
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.planning.request import PlanRequest
 from tacita.two_party.admission import SessionLimiter, SessionLimits
 from tacita.two_party.client import TwoPartyClient

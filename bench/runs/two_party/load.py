@@ -34,7 +34,7 @@ from bench.options import ModelFolder, Tokens, markdown
 from tacita import compiled
 from tacita.cli.console import write_report
 from tacita.cli.options import TOKENS_DEFAULT, Json, option
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import TacitaError
 from tacita.two_party.client import TwoPartyClient

@@ -29,7 +29,7 @@ from bench.options import ModelFolder, Tokens, emit
 from bench.runs.service.processes import cpu_seconds
 from tacita import api
 from tacita.cli.options import TOKENS_DEFAULT, Json, option
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.errors import GoneError
 from tacita.two_party.admission import SessionLimiter, SessionLimits
 from tacita.two_party.client import TwoPartyClient

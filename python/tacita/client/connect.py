@@ -92,11 +92,11 @@ def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
         from tacita.client.http.channel import Channel, RetryPolicy, client_of
         from tacita.client.http.trust import context_of
         from tacita.client.service import AsyncService, Options
-        from tacita.client.store import Store, default_folder
+        from tacita.client.store import Store, data_folder
     timeout, patience = keywords.get("timeout", TIMEOUT), keywords.get("patience") or RetryPolicy()
     context = context_of(keywords["trust"], keywords["fingerprint"])
     client = client_of(context, keywords["token"], timeout)
-    store = Store(Path(keywords["data"]) if keywords["data"] else default_folder())
+    store = Store(Path(keywords["data"]) if keywords["data"] else data_folder())
     dial = WebSockets(context if address.secure else None, timeout, keywords.get("threads", 0))
     options = Options(dial, keywords.get("progress") or _silent, insecure)
     return AsyncService(Channel(address, client, patience, Meter(patience.clock)), store, options)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tacita.client.cost import Meter
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.client.threads import Report, in_thread
 from tacita.errors import GoneError, InputError, PeerError, RefusedError
 from tacita.plans.answers import Answer

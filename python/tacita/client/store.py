@@ -28,6 +28,7 @@ from tacita.client.http.trust import Address
 from tacita.errors import FileError, PeerError
 from tacita.plans import json_fields
 from tacita.plans.files import Workdir, replacing
+from tacita.two_party.protocol.public_part import MAX_BYTES, digest
 
 # Folders of requests that are under way, and the removal of those whose client was killed.
 #
@@ -95,11 +96,19 @@ PRIVATE, OWN = 0o700, 0o600
 SERVER, ABOUT = "server.json", "about.json"
 
 
-def default_folder() -> Path:
+def data_folder() -> Path:
     """Returns the store's folder by the XDG base directory rules."""
-    base = os.environ.get("XDG_DATA_HOME", "")
-    root = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "share"
-    return root / "tacita"
+    return _xdg("XDG_DATA_HOME", ".local/share")
+
+
+def cache_folder(name: str = "public") -> Path:
+    """Returns the folder of cached parts (or other things of this name), by the XDG base directory rules."""
+    return _xdg("XDG_CACHE_HOME", ".cache") / name
+
+
+def _xdg(variable: str, default: str) -> Path:
+    base = os.environ.get(variable, "")
+    return (Path(base) if Path(base).is_absolute() else Path.home() / default) / "tacita"
 
 
 @dataclass(frozen=True)
@@ -197,7 +206,7 @@ class ServerFolder:
 
 @dataclass(frozen=True)
 class Store:
-    """The folder of all servers and their published parts. root: `default_folder`, or another."""
+    """The folder of all servers and their published parts. root: `data_folder`, or another."""
 
     root: Path
 
@@ -258,3 +267,37 @@ def _texts(path: Path, names: tuple[str, ...]) -> dict[str, str]:
     if not all(isinstance(value, str) for value in content.values()):
         raise FileError(f"{path}: damaged", hint="remove the file")
     return content
+
+
+# Public parts of models of two parties by their sha256: `$XDG_CACHE_HOME/tacita/public`, by default under
+# ~/.cache. They can be deleted at any time. A file that does not match its name is not used, and is fetched
+# again.
+
+
+class PublicCache:
+    """A folder of files named by hash. A failed write is no error: the part is fetched again next time."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or cache_folder()
+
+    def get(self, name: bytes) -> bytes | None:
+        """Returns the part of this sha256, or None."""
+        path = self._path(name)
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                return None
+            data = path.read_bytes()
+        except OSError:
+            return None
+        return data if digest(data) == name else None
+
+    def put(self, name: bytes, data: bytes) -> None:
+        """Keeps the part if the folder can be written."""
+        try:
+            with replacing(self._path(name)) as temporary:
+                temporary.write_bytes(data)
+        except FileError:
+            return
+
+    def _path(self, name: bytes) -> Path:
+        return self._folder / f"{name.hex()}.part"

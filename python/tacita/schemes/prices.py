@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tacita import compiled
-from tacita.client.public_cache import default_folder
+from tacita.client.store import cache_folder
 from tacita.errors import FileError, PlanError, TacitaError
 from tacita.plans.files import replacing
 from tacita.plans.json_fields import canonical
@@ -78,7 +78,7 @@ def path_of(log_n: int, folder: Path | None = None, here: Processor | None = Non
     """Where this machine's prices for rings of degree 2^log_n are kept."""
     key = (here or processor()).key
     name = f"n{log_n}-{threads()}threads-{__version__}-{key}.json"
-    return (folder or default_folder("prices")) / name
+    return (folder or cache_folder("prices")) / name
 
 
 def keep(table: Mapping[str, Any], folder: Path | None = None, today: date | None = None) -> Path:

@@ -17,7 +17,7 @@ from typing import Any
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.errors import InputError
 from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.calibrate.calibrate import Sample

@@ -18,7 +18,7 @@ from interrupts import interrupts
 from test_cli import run
 
 from tacita.cli.ask.remote import token_of
-from tacita.client.store import Store, default_folder
+from tacita.client.store import Store, data_folder
 from tacita.errors import InputError
 from tacita.extras import needing
 
@@ -102,7 +102,7 @@ def test_keys_are_listed_removed_and_forgotten(fake: Fake, reach: list[str], tmp
 def test_keys_are_removed_here_when_the_service_is_gone(fake: Fake, reach: list[str], tmp_path: Path) -> None:
     assert run("classify", TEXTS[0], *reach)[0] == 0
     fake.token = "another"
-    (folder,) = Store(default_folder()).servers[0].plans
+    (folder,) = Store(data_folder()).servers[0].plans
     status, out, err = run("keys", "remove", folder.path.name, *reach)
     assert status == 0 and "removed: keys" in out and "keeps its half" in err
     assert not folder.path.exists() and fake.complete

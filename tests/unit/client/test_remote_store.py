@@ -10,7 +10,7 @@ import pytest
 
 from tacita.client.choose import choose, seconds_of
 from tacita.client.http.trust import address_of
-from tacita.client.store import About, PlanFolder, ServerFolder, Store, default_folder
+from tacita.client.store import About, PlanFolder, ServerFolder, Store, data_folder
 from tacita.errors import FileError, InputError, PeerError
 from tacita.plans.wire import Model, Models, Offer
 
@@ -49,10 +49,10 @@ def test_a_folder_that_others_could_read_is_closed(tmp_path: Path) -> None:
 
 def test_the_default_is_of_the_users_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert default_folder() == tmp_path / "tacita"
+    assert data_folder() == tmp_path / "tacita"
     for other in ("", "relative"):
         monkeypatch.setenv("XDG_DATA_HOME", other)
-        assert default_folder() == Path.home() / ".local" / "share" / "tacita"
+        assert data_folder() == Path.home() / ".local" / "share" / "tacita"
 
 
 def test_the_first_signer_is_kept_and_another_refused(tmp_path: Path) -> None:

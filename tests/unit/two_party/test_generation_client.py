@@ -15,7 +15,7 @@ from test_writing import PROMPT, greedy
 from tiny_decoders import logits
 
 import tacita
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.errors import GoneError, InputError, PeerError, RefusedError
 from tacita.planning.request import PlanRequest
 from tacita.schemes.two_parties import Address, dialled, listening

@@ -11,7 +11,7 @@ from links import SocketLink, both
 from random_checkpoint import make_random_checkpoint
 
 from tacita.checkpoint import embed
-from tacita.client.public_cache import PublicCache, default_folder
+from tacita.client.store import PublicCache, cache_folder
 from tacita.errors import FileError, PeerError, RefusedError, TacitaError
 from tacita.planning.request import PlanRequest
 from tacita.two_party.plan.plan import TwoPartyPlan
@@ -152,9 +152,9 @@ def test_a_cache_that_cannot_be_written_is_no_error(part: PublicPart, tmp_path: 
 
 def test_the_cache_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_folder() == tmp_path / "tacita" / "public"
+    assert cache_folder() == tmp_path / "tacita" / "public"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, says the specification
-    assert default_folder() == Path.home() / ".cache" / "tacita" / "public"
+    assert cache_folder() == Path.home() / ".cache" / "tacita" / "public"
 
 
 def test_another_plan_is_told_to_both(part: PublicPart, tmp_path: Path) -> None:

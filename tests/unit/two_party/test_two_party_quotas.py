@@ -17,7 +17,7 @@ from service import TEXTS, make_server
 from test_decoders_fixed import MODELS, plan_of
 from test_writing import PROMPT
 
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.errors import GoneError, RefusedError
 from tacita.server.child import Channel, Child
 from tacita.server.core.accounts import Account

@@ -17,7 +17,7 @@ from service import CHECKPOINT, TEXTS, make_server
 from websockets.exceptions import ConnectionClosed
 from websockets_world import SECONDS, World, world
 
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.errors import GoneError
 from tacita.plans.wire import FRAME_BYTES
 from tacita.server.sessions import spec

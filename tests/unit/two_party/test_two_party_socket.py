@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from service import CHECKPOINT, TEXTS, make_server
 
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.errors import GoneError, InputError, LateError, PeerError
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.protocol.party import Party, over_socket

@@ -14,7 +14,7 @@ from tacita.cli.console import err, out, reporting, shown, size
 from tacita.cli.options import Json, option, taking
 from tacita.cli.service import operator
 from tacita.client.http.trust import address_of
-from tacita.client.store import About, PlanFolder, ServerFolder, Store, default_folder
+from tacita.client.store import About, PlanFolder, ServerFolder, Store, data_folder
 from tacita.errors import InputError, TacitaError
 from tacita.settings import Settings
 
@@ -45,7 +45,7 @@ def list_keys(json: Json = None, data: Data = None) -> None:
     if data is not None:
         operator.list_keys(data, json)
         return
-    store = Store(default_folder())
+    store = Store(data_folder())
     rows = [row for server in store.servers for row in _rows(server)]
     with reporting(json, {"folder": str(store.root), "servers": rows}):
         table = Table(Column("service", overflow="fold"), "plan", "model", "scheme", "size", "made")
@@ -67,7 +67,7 @@ def remove(plan: Plan, settings: Settings, connect: Connect = None, data: Data =
         operator.remove_key(data, plan)
         return
     address = address_of(connect, allow_insecure=settings.run.allow_insecure) if connect else None
-    store = Store(default_folder())
+    store = Store(data_folder())
     folder, about = _only(plan, [store.server(address)] if address else store.servers)
     folder.remove()
     out.print(f"removed: keys of {shown(about.model)}, plan {shown(about.plan[:12])}", soft_wrap=True)
@@ -80,7 +80,7 @@ def remove(plan: Plan, settings: Settings, connect: Connect = None, data: Data =
 def forget(url: Url) -> None:
     """Forget by which key a service signs: the next one that it shows is taken."""
     address = address_of(url, allow_insecure=True)
-    if not Store(default_folder()).server(address).forget():
+    if not Store(data_folder()).server(address).forget():
         raise InputError(f"{address.url}: no service that was met", hint="tacita keys list")
     out.print(f"forgotten: the signer of {shown(address.url)}", soft_wrap=True)
 

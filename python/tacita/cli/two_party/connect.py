@@ -13,7 +13,7 @@ from typing import Any
 from rich.table import Table
 
 from tacita.cli.console import duration, out, progress, several, shown, size
-from tacita.client.public_cache import PublicCache
+from tacita.client.store import PublicCache
 from tacita.errors import InputError
 from tacita.plans.commitment import LINKS
 from tacita.progress import Progress

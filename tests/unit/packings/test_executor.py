@@ -13,7 +13,7 @@ import pytest
 
 from tacita.errors import LevelError, PlanError
 from tacita.packings import executor
-from tacita.planning.place.placement import Placement, place, place_greedily
+from tacita.planning.place.placement import Placement, place
 from tacita.planning.place.simulate import StageSimulator
 from tacita.plans.plan import PlacedStage
 from tacita.plans.prices.formulas import formula_prices
@@ -71,9 +71,8 @@ def execute(be: Any, placement: Placement, **options: Any) -> Any:
     return executor.run(placed(placement), circuit(), be, request(be, placement), **options)
 
 
-@pytest.mark.parametrize("how", [place, place_greedily])
-def test_placed_run_equals_run_with_unlimited_levels(how: Any) -> None:
-    placement = how(circuit(), {"x": 1, "mask": 1}, sim(), formula_prices(10))
+def test_placed_run_equals_run_with_unlimited_levels() -> None:
+    placement = place(circuit(), {"x": 1, "mask": 1}, sim(), formula_prices(10))
     assert placement.bootstraps > 0
     be, free = PlainBackend(SLOTS, MAX), PlainBackend(SLOTS, 100)
     found = be.decrypt(execute(be, placement)["y"][0])

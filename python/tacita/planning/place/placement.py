@@ -157,23 +157,6 @@ def _chain(
     return steps, ""
 
 
-def place_greedily(stages: Sequence[Stage], request: Shape, sim: StageSimulator, prices: Prices) -> Placement:
-    """The baseline: stay as high as possible, bootstrap everything live when a stage does not fit any
-    more."""
-    boundaries = _boundaries(stages, request, sim)
-    levels = dict.fromkeys(boundaries[0].axes, sim.max_level)
-    start, steps = dict(levels), list[Step]()
-    for stage, boundary in zip(stages, boundaries, strict=False):
-        names: tuple[str, ...] = ()
-        kinds: tuple[str, ...] = ()
-        if sim.outcome(stage, boundary.shape, levels) is None:
-            kinds = boundary.kinds(boundary.axes, levels, prices)
-            names, levels = boundary.axes, dict.fromkeys(boundary.axes, sim.max_level)
-        steps.append(_step(stage, boundary, names, kinds, levels, sim, prices))
-        levels = dict(steps[-1].out_levels)
-    return _placement(steps, start)
-
-
 def _boundaries(stages: Sequence[Stage], request: Shape, sim: StageSimulator) -> list[Boundary]:
     """Live tensors before each stage and after the last, found by running every stage from the top."""
     boundaries = [Boundary(dict(request), frozenset(), sim.fixed)]

@@ -1,7 +1,7 @@
 """Random checkpoints of any shape, and a calibration of them from one input: enough to test circuits.
 
 The intervals are those of the inputs that are tested. What a circuit does on inputs that it was not fitted to
-is tested by `test_disjoint_calibration.py`.
+is tested by `planning/test_population.py`.
 """
 
 from __future__ import annotations

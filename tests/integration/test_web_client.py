@@ -119,6 +119,20 @@ def test_the_page_writes_a_text_in_a_browser(writer: Any) -> None:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 @pytest.mark.skipif(not (ROOT / "web" / "node_modules").exists(), reason="playwright-core: make web")
+def test_a_text_can_be_stopped_in_a_browser(writer: Any) -> None:
+    """It keeps what is written, and the next text is asked in the same session."""
+    before = len(writer.visits)
+    with world.service(writer, PAGE) as url:
+        [found] = run(TESTS / "page.mjs", CHROMIUM, url, *PROMPTS, WRITE=20, STOP=1)
+    for prompt, shown in zip(PROMPTS, found["answers"], strict=True):
+        count = int(shown["label"].split()[0])
+        assert 1 <= count < 20 and shown["status"] == f"Written: {count} tokens"
+        assert (prompt + words(writer.checkpoint, prompt, 20)).startswith(shown["written"])
+    assert found["complaints"] == [] and len(writer.visits) <= before + 1
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+@pytest.mark.skipif(not (ROOT / "web" / "node_modules").exists(), reason="playwright-core: make web")
 def test_the_page_answers_in_a_browser(model: Any) -> None:
     with world.service(model, PAGE) as url:
         [found] = run(TESTS / "page.mjs", CHROMIUM, url, *TEXTS, TOO_LONG)

@@ -1,7 +1,7 @@
 // Drives the page in Chromium: node page.mjs CHROMIUM URL TEXT... Prints one line of JSON: what was shown for
 // each text, and what the browser complained about. SCREENSHOT=FILE.png keeps what it looked like at the end.
 // WAY=SCHEME asks by that scheme, and tells the price that was shown before; BREAK=NUMBER breaks so many
-// uploads of keys off. WRITE=TOKENS has so many written behind each text.
+// uploads of keys off. WRITE=TOKENS has so many written behind each text, STOP=1 stops each behind its first.
 import { chromium } from "playwright-core";
 
 const [executablePath, url, ...texts] = process.argv.slice(2);
@@ -31,6 +31,10 @@ async function asked(text) {
   const writes = Number(process.env.WRITE ?? 0);
   if (writes) await page.getByLabel("Tokens at most").fill(String(writes));
   await page.getByRole("button", { name: writes ? "Write" : "Classify" }).click();
+  if (process.env.STOP) {
+    await page.locator("#label", { hasText: "1 token" }).waitFor({ timeout: 120_000 });
+    await page.getByRole("button", { name: "Stop" }).click();
+  }
   const over = page.locator("#ask[aria-busy=false]");
   await over.waitFor({ timeout: Number(process.env.PATIENCE ?? 240_000) });
   const shown = await page.locator("#result").isVisible();

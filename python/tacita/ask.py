@@ -21,7 +21,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, Unpack, cast, overload
+from typing import Any, Protocol, TypeAlias, TypeVar, Unpack, cast, overload
 
 from tacita.api import Model, choose_plan, classify_batch_locally, load
 from tacita.bar import reporting
@@ -51,6 +51,7 @@ from tacita.texts.vectors import Embedding, Search
 
 CACHED_PLANS = 4
 A = TypeVar("A", bound=Answer)
+V = TypeVar("V")  # of answers
 Labelled: TypeAlias = Classes | Several | Regression  # by the problem that the model's folder names
 Texts = list[str] | list[tuple[str, str]] | list[Text]
 
@@ -64,13 +65,30 @@ class How(Fields, total=False):
     progress: Report | None
 
 
-@overload
-def classify(text: Text, *, model: Model = ..., **how: Unpack[How]) -> Labelled: ...
-@overload
-def classify(text: Texts, *, model: Model = ..., **how: Unpack[How]) -> list[Labelled]: ...
-def classify(
-    text: Text | Texts, *, model: Model = DEFAULT_MODEL, **how: Unpack[How]
-) -> Labelled | list[Labelled]:
+class Verb(Protocol[V]):
+    """A function that asks a model: a text for an answer, or each text of a list."""
+
+    @overload
+    def __call__(self, text: Text, *, model: Model = ..., **how: Unpack[How]) -> V: ...
+    @overload
+    def __call__(self, text: Texts, *, model: Model = ..., **how: Unpack[How]) -> list[V]: ...
+
+
+def _verb(kind: type[Answer], name: str, about: str) -> Any:
+    """Returns the function of a verb, a key of `texts.task.GIVES`. kind: the class of its answers. about: its
+    docstring."""
+
+    def ask(text: Text | Texts, *, model: Model = DEFAULT_MODEL, **how: Unpack[How]) -> Any:
+        return _ask(kind, name, model, text, how)
+
+    ask.__name__ = ask.__qualname__ = name
+    ask.__doc__ = about
+    return ask
+
+
+classify: Verb[Labelled] = _verb(
+    Answer,
+    "classify",
     """Labels a text, or each text of a list. Nothing is encrypted unless the backend is "ckks": an answer's
     `privacy` says what protected it, and a call that names no backend warns (`PrivacyWarning`).
 
@@ -86,38 +104,32 @@ def classify(
     what the first report says, with the default plan about 10 GB of memory, 2 GB of disk and a minute.
     Raises InputError (also for a model without labels: see `embed`), PlanError for insecure presets,
     ResourceError.
-    """
-    return cast(Labelled | list[Labelled], _ask(Answer, "classify", model, text, how))
-
-
-@overload
-def embed(text: Text, *, model: Model, **how: Unpack[How]) -> Embedding: ...
-@overload
-def embed(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Embedding]: ...
-def embed(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Embedding | list[Embedding]:
+    """,
+)
+embed: Verb[Embedding] = _verb(
+    Embedding,
+    "embed",
     """Embeds texts by a model without labels: an answer's `vector` has shape (outputs,), and `similarity`
-    compares two answers. Keywords and errors are those of `classify`."""
-    return _ask(Embedding, "embed", model, text, how)
-
-
-@overload
-def search(text: Text, *, model: Model, **how: Unpack[How]) -> Search: ...
-@overload
-def search(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Search]: ...
-def search(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Search | list[Search]:
-    """Scores the documents of a model (`checkpoint.load`) for texts: the answer's `scores`, the nearest
-    first. Keywords and errors are those of `classify`."""
-    return _ask(Search, "search", model, text, how)
-
-
-@overload
-def tag(text: Text, *, model: Model, **how: Unpack[How]) -> Tags: ...
-@overload
-def tag(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Tags]: ...
-def tag(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Tags | list[Tags]:
+    compares two answers. Keywords and errors are those of `classify`.""",
+)
+search: Verb[Search] = _verb(
+    Search,
+    "search",
+    """Scores the documents of a model (`checkpoint.documents`) for texts: the answer's `scores`, the nearest
+    first. Keywords and errors are those of `classify`.""",
+)
+tag: Verb[Tags] = _verb(
+    Tags,
+    "tag",
     """Marks spans of texts by a token classifier: the answer's `spans`, and all its `tokens`. Keywords and
-    errors are those of `classify`."""
-    return _ask(Tags, "tag", model, text, how)
+    errors are those of `classify`.""",
+)
+fill: Verb[Fill] = _verb(
+    Fill,
+    "fill",
+    """Fills the masks of texts by a masked language model: the answer's `masks`, each with its `best` pieces.
+    Keywords and errors are those of `classify`.""",
+)
 
 
 def answer(question: str, context: str, *, model: Model, **how: Unpack[How]) -> Extract:
@@ -126,16 +138,6 @@ def answer(question: str, context: str, *, model: Model, **how: Unpack[How]) -> 
     extract = _ask(Extract, "answer", model, (question, context), how)
     assert not isinstance(extract, list)  # one pair was asked
     return extract
-
-
-@overload
-def fill(text: Text, *, model: Model, **how: Unpack[How]) -> Fill: ...
-@overload
-def fill(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Fill]: ...
-def fill(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Fill | list[Fill]:
-    """Fills the masks of texts by a masked language model: the answer's `masks`, each with its `best` pieces.
-    Keywords and errors are those of `classify`."""
-    return _ask(Fill, "fill", model, text, how)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import Any, Protocol, cast, overload
 
 from tacita.client.cost import Cost, Meter
 from tacita.client.service import AsyncService, Session, Texts
@@ -14,6 +14,27 @@ from tacita.texts.answer import Answer
 from tacita.texts.embed import Text
 from tacita.texts.embedding import Embedder
 from tacita.texts.generation import TOKENS, TextOptions, Token
+
+
+class Verb(Protocol):
+    """A method that asks a model: a text for an answer, or each text of a list."""
+
+    @overload
+    def __call__(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    def __call__(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
+
+
+def _verb(name: str, about: str) -> Verb:
+    """Returns the method of a verb, a key of `texts.task.GIVES`. about: its docstring."""
+
+    def ask(
+        self: Service, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
+    ) -> Answer | list[Answer]:
+        return self._loop.run(self._inner.ask(name, text, model, scheme))
+
+    ask.__name__, ask.__qualname__, ask.__doc__ = name, f"Service.{name}", about
+    return cast(Verb, ask)
 
 
 class Service:
@@ -50,55 +71,11 @@ class Service:
         """Asks the server what it offers, as `AsyncService.models`."""
         return self._loop.run(self._inner.models())
 
-    @overload
-    def classify(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
-    @overload
-    def classify(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
-    def classify(
-        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
-    ) -> Answer | list[Answer]:
-        """Labels a text, a pair, or each of a list, as `AsyncService.classify`."""
-        return self._ask("classify", text, model, scheme)
-
-    @overload
-    def embed(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
-    @overload
-    def embed(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
-    def embed(
-        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
-    ) -> Answer | list[Answer]:
-        """Embeds texts, as `AsyncService.embed`."""
-        return self._ask("embed", text, model, scheme)
-
-    @overload
-    def search(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
-    @overload
-    def search(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
-    def search(
-        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
-    ) -> Answer | list[Answer]:
-        """Scores the model's documents for texts, as `AsyncService.search`."""
-        return self._ask("search", text, model, scheme)
-
-    @overload
-    def tag(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
-    @overload
-    def tag(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
-    def tag(
-        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
-    ) -> Answer | list[Answer]:
-        """Marks the spans of texts, as `AsyncService.tag`."""
-        return self._ask("tag", text, model, scheme)
-
-    @overload
-    def fill(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
-    @overload
-    def fill(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
-    def fill(
-        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
-    ) -> Answer | list[Answer]:
-        """Fills the masks of texts, as `AsyncService.fill`."""
-        return self._ask("fill", text, model, scheme)
+    classify = _verb("classify", "Labels a text, a pair, or each of a list, as `AsyncService.classify`.")
+    embed = _verb("embed", "Embeds texts, as `AsyncService.embed`.")
+    search = _verb("search", "Scores the model's documents for texts, as `AsyncService.search`.")
+    tag = _verb("tag", "Marks the spans of texts, as `AsyncService.tag`.")
+    fill = _verb("fill", "Fills the masks of texts, as `AsyncService.fill`.")
 
     def answer(
         self, question: str, context: str, *, model: str | None = None, scheme: str | None = None
@@ -132,11 +109,6 @@ class Service:
     def remove_key(self, key: str) -> None:
         """Removes the server's half of a key, as `AsyncService.remove_key`."""
         self._loop.run(self._inner.remove_key(key))
-
-    def _ask(
-        self, verb: str, text: Text | Texts, model: str | None, scheme: str | None
-    ) -> Answer | list[Answer]:
-        return self._loop.run(self._inner.ask(verb, text, model, scheme))
 
 
 class BlockingSession:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, overload
+from typing import Protocol, cast, overload
 from urllib.parse import quote
 
 from tacita.client.choose import choose
@@ -63,6 +63,29 @@ class Options:
     allow_insecure: bool = False
 
 
+class Verb(Protocol):
+    """A method that asks a model: a text for an answer, or each text of a list."""
+
+    @overload
+    async def __call__(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    async def __call__(
+        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
+    ) -> list[Answer]: ...
+
+
+def _verb(name: str, about: str) -> Verb:
+    """Returns the method of a verb, a key of `texts.task.GIVES`. about: its docstring."""
+
+    async def ask(
+        self: AsyncService, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
+    ) -> Answer | list[Answer]:
+        return await self.ask(name, text, model, scheme)
+
+    ask.__name__, ask.__qualname__, ask.__doc__ = name, f"AsyncService.{name}", about
+    return cast(Verb, ask)
+
+
 class AsyncService:
     """A client of one server. `tacita.connect_async` makes it; close it after use.
 
@@ -103,72 +126,32 @@ class AsyncService:
         self._models = offered
         return offered
 
-    @overload
-    async def classify(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
-    @overload
-    async def classify(
-        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
-    ) -> list[Answer]: ...
-    async def classify(
-        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
-    ) -> Answer | list[Answer]:
+    classify = _verb(
+        "classify",
         """Labels a text, a pair, or each of a list.
 
         model: a name that the server offers (default: the only one that answers so). scheme: one of its
         offers (default: the first), or "auto": the quickest for so many texts by the offers' estimates.
         Cost: the first time under a CKKS scheme keys are made and sent, seconds and up to gigabytes, as the
         first report says; then what the offer foresees for a request.
-        """
-        return await self.ask("classify", text, model, scheme)
-
-    @overload
-    async def embed(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
-    @overload
-    async def embed(
-        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
-    ) -> list[Answer]: ...
-    async def embed(
-        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
-    ) -> Answer | list[Answer]:
-        """Embeds texts by a model without labels: the answer's `vector`. Arguments: as of `classify`."""
-        return await self.ask("embed", text, model, scheme)
-
-    @overload
-    async def search(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
-    @overload
-    async def search(
-        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
-    ) -> list[Answer]: ...
-    async def search(
-        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
-    ) -> Answer | list[Answer]:
-        """Scores a model's documents for texts: the answer's `scores`. Arguments: as of `classify`."""
-        return await self.ask("search", text, model, scheme)
-
-    @overload
-    async def tag(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
-    @overload
-    async def tag(
-        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
-    ) -> list[Answer]: ...
-    async def tag(
-        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
-    ) -> Answer | list[Answer]:
-        """Marks spans of texts by a token classifier: the answer's `spans`. Arguments: as of `classify`."""
-        return await self.ask("tag", text, model, scheme)
-
-    @overload
-    async def fill(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
-    @overload
-    async def fill(
-        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
-    ) -> list[Answer]: ...
-    async def fill(
-        self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
-    ) -> Answer | list[Answer]:
-        """Fills the masks of texts by a masked language model: the answer's `masks`. Arguments: as of
-        `classify`."""
-        return await self.ask("fill", text, model, scheme)
+        """,
+    )
+    embed = _verb(
+        "embed",
+        "Embeds texts by a model without labels: the answer's `vector`. Arguments: as of `classify`.",
+    )
+    search = _verb(
+        "search", "Scores a model's documents for texts: the answer's `scores`. Arguments: as of `classify`."
+    )
+    tag = _verb(
+        "tag",
+        "Marks spans of texts by a token classifier: the answer's `spans`. Arguments: as of `classify`.",
+    )
+    fill = _verb(
+        "fill",
+        "Fills the masks of texts by a masked language model: the answer's `masks`. Arguments: as of "
+        "`classify`.",
+    )
 
     async def answer(
         self, question: str, context: str, *, model: str | None = None, scheme: str | None = None

@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 import shutil
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,15 +52,17 @@ T = TypeVar("T")
 DEPTH = 2  # requests held for each evaluator: one runs, one is there when that ends
 RESTARTS = 2  # of an evaluator at one place
 MOST_LOSSES = RESTARTS + 2  # evaluators that one request may take down: more than one place has
-FOLDER, LOG = "machines", "log"
+FOLDER, LOG = "machines-", "log"
 
 
 class Nodes:
     """Evaluators of one plan on the nodes of a cluster. Events are (number of a request, its figures), or the
-    error that ends the run. log: the file of what its processes write to standard error."""
+    error that ends the run. root: the folder of plan, model and requests. log: the file of what its processes
+    write to standard error."""
 
     def __init__(self, where: Where, threads: int, store: int, spec: WorkerSpec) -> None:
-        self.log, self.events = spec.root / LOG, SimpleQueue[tuple[int, Figures] | TacitaError]()
+        self.root, self.log = spec.root, spec.root / LOG
+        self.events = SimpleQueue[tuple[int, Figures] | TacitaError]()
         self._spec, self._loop = spec, LoopThread()
         self._nodes = RayNodeSet(ClusterRequest(where, threads, store, str(self.log)), 1, retry=True)
         self._manager = PoolManager([spec], self, waiting=0, attempts=MOST_LOSSES)
@@ -281,7 +284,7 @@ class Spread:
         return answers
 
     def _job(self, number: int) -> Workdir:
-        return Workdir(self.place.folder / FOLDER / str(number))
+        return Workdir(self.nodes.root / str(number))
 
 
 @contextmanager
@@ -301,17 +304,16 @@ def spreading(
         )
     engine.require_secure(plan.parameters, allow_insecure=place.allow_insecure)
     require_reachable(where)
-    root = place.folder / FOLDER
-    shutil.rmtree(root, ignore_errors=True)
-    root.mkdir(mode=0o700)
-    save(plan, Workdir(root).plan)
-    write_model(model, root)
-    spec = _spec(plan, model, place, root)
-    nodes = Nodes(where, place.threads, store_bytes([plan], where.nodes or 1), spec)
-    weights = (root / WEIGHTS).stat().st_size
+    root = Path(tempfile.mkdtemp(prefix=FOLDER, dir=place.folder))
     with _quiet():
+        nodes = Nodes(
+            where, place.threads, store_bytes([plan], where.nodes or 1), _spec(plan, model, place, root)
+        )
         try:
+            save(plan, Workdir(root).plan)
+            write_model(model, root)
             nodes.open()
+            weights = (root / WEIGHTS).stat().st_size
             costs = costs_of(plan, weights, min(site.cores for site in nodes.sites), place.memory)
             yield Spread(plan, model, place, nodes, costs, link_to(link, local=where.local))
         finally:

@@ -17,6 +17,7 @@ from bench.runs.two_party.cases.models import DefaultModel, Walk
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.reference import reference
+from tacita.cli.columns import read_examples
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.planning.request import PlanRequest
@@ -42,7 +43,7 @@ class Accuracy(DefaultModel):
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
         model = load(DEFAULT_MODEL)
-        texts = [text for text, _ in read(options)[: options.sentences]]
+        texts = examples_of(options)[0][: options.sentences]
         sizes = [bucket(model, text) for text in texts]
         walks = {size: self._walk(party, model, size) for size in sorted(set(sizes))}
 
@@ -62,14 +63,13 @@ class Accuracy(DefaultModel):
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
         model = load(DEFAULT_MODEL)
-        examples = read(options)
+        texts, labels = examples_of(options)
         plan = make_two_party_plan(model, PlanRequest(tokens=self.tokens))
-        labels = np.array([label for _, label in examples])
-        wanted = np.array([reference(model, *embed(model, text, self.tokens)).logits for text, _ in examples])
-        fixed, overflows = by_interpreter(plan, model, [text for text, _ in examples])
+        wanted = np.array([reference(model, *embed(model, text, self.tokens)).logits for text in texts])
+        fixed, overflows = by_interpreter(plan, model, texts)
         few = wanted[: len(client)]
         return {
-            "sentences": len(examples),
+            "sentences": len(texts),
             "accuracy": _share(fixed, labels),
             "reference_accuracy": _share(wanted, labels),
             "accuracy_points_lost": 100 * (_share(wanted, labels) - _share(fixed, labels)),
@@ -105,19 +105,12 @@ def by_interpreter(plan: TwoPartyPlan, model: Checkpoint, texts: list[str]) -> t
     return np.concatenate(found), overflows
 
 
-def read(options: Options) -> list[tuple[str, int]]:
-    """(sentence, label) of the file. Raises InputError for a line that is not one."""
-    if (path := options.data) is None:
+def examples_of(options: Options) -> tuple[list[str], list[int]]:
+    """Sentences and labels of the file. Raises InputError for a line that is not one."""
+    if options.data is None:
         raise InputError("accuracy: no file of sentences", hint="pass --data FILE.tsv")
-    try:
-        rows = [
-            line.rsplit("\t", 1) for line in path.read_text(encoding="utf-8").splitlines()[1:] if line.strip()
-        ]
-        return [(text, int(label)) for text, label in rows]
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path}: {error}", hint="a header line, then sentence, tab, label number"
-        ) from error
+    texts, labels = zip(*read_examples(options.data), strict=True)
+    return [str(text) for text in texts], list(labels)
 
 
 def _share(logits: Floats, labels: Any) -> float:

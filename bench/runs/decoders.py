@@ -34,14 +34,14 @@ from numpy.typing import NDArray
 
 import tacita
 from bench.options import PRESET_DEFAULT, Begin, ModelFolder, Preset, emit, markdown
-from bench.runs.two_party.cases.generate import TEXT
+from bench.runs.two_party.cases.generate import TEXT, Reader, readers
 from tacita import api
 from tacita.approx import comparison
 from tacita.checkpoint import Checkpoint, load
 from tacita.cli.options import Json, option
 from tacita.data import DEFAULT_DECODER
 from tacita.generation.cached import cached_in_the_clear
-from tacita.generation.clear import Floats, Walker, Whole
+from tacita.generation.clear import Floats
 from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import stages_of
 from tacita.packings.operations import CHECK
@@ -87,26 +87,6 @@ def decoder_agreement(
     written = [token for prompt in prompts for token in greedy(loaded, plan, prompt, new_tokens)]
     read = list(positions(loaded, plan, parts))
     emit({"positions": summed(read), "greedy": summed(written)}, json)
-
-
-class Reader:
-    """The logits behind a text that grows token by token, by one walker."""
-
-    def __init__(self, model: Checkpoint, walker: Walker, begin: Sequence[int]) -> None:
-        self._model, self.walker, self._told = model, walker, len(begin)
-        if begin:
-            walker.begin(begin)
-
-    def read(self, ids: Sequence[int]) -> Array:
-        """(vocab,): what comes behind these, too."""
-        rows = embedded(self._model, list(ids), [0] * len(ids), self._told)
-        self._told += len(ids)
-        return self.walker.logits(rows, np.ones(self._told))
-
-
-def readers(model: Checkpoint, plan: TwoPartyPlan) -> tuple[Reader, Reader]:
-    """Floats, and the integers of two parties."""
-    return Reader(model, Floats(model), plan.begin), Reader(model, Whole(model, plan), plan.begin)
 
 
 def positions(model: Checkpoint, plan: TwoPartyPlan, windows: Sequence[Sequence[int]]) -> Iterator[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,10 @@ import numpy as np
 
 from bench.models.shapes import random_tensors
 from bench.runs.two_party.cases.case import Array, Case, Floats, Options, Prepared, Report
-from tacita.blocks.floats import FloatTensors
-from tacita.blocks.meaning import Meaning
-from tacita.blocks.sequence import Past
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, from_tensors, load
-from tacita.models.registry import FAMILIES, forward
+from tacita.generation import clear
+from tacita.models.registry import FAMILIES
 from tacita.planning.calibrate.walk import prefix_rows
 from tacita.planning.request import PlanRequest
 from tacita.plans.scheme import BUMBLEBEE
@@ -25,8 +24,6 @@ from tacita.texts.answer import softmax
 from tacita.texts.embed import embedded, tokenize
 from tacita.texts.embedding import Embedder, Front, table_shapes
 from tacita.texts.task import NEXT
-from tacita.two_party.arithmetic.base import Fixed, encode
-from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.arithmetic.residues import from_floats
 from tacita.two_party.model import ServerModel, share_prefix
 from tacita.two_party.plan.check import parse_plan
@@ -191,34 +188,35 @@ def _shared(options: Options) -> TwoPartyPlan:
     return parse_plan((Path(options.folder) / PLAN).read_bytes())
 
 
+class Reader:
+    """The logits behind a text that grows token by token, by one walker."""
+
+    def __init__(self, model: Checkpoint, walker: clear.Walker, begin: Sequence[int]) -> None:
+        self._model, self.walker, self._told = model, walker, len(begin)
+        if begin:
+            walker.begin(begin)
+
+    def read(self, ids: Sequence[int]) -> Floats:
+        """(vocab,): what comes behind these, too."""
+        rows = embedded(self._model, list(ids), [0] * len(ids), self._told)
+        self._told += len(ids)
+        return self.walker.logits(rows, np.ones(self._told))
+
+
+def readers(model: Checkpoint, plan: TwoPartyPlan) -> tuple[Reader, Reader]:
+    """Floats, and the integers of two parties."""
+    return Reader(model, clear.Floats(model), plan.begin), Reader(model, clear.Whole(model, plan), plan.begin)
+
+
 def logits_of(
     model: Checkpoint, plan: TwoPartyPlan, prompt: list[int], tokens: list[int]
 ) -> tuple[Floats, Floats]:
     """(tokens, vocab) each: by floats, and by the integers that the shares add up to, behind the same tokens
     that the parties wrote."""
-    weights, told = Weights(model.tensors), len(plan.begin)
-    wide, narrow = _begun(model, plan)
-    floats, fixed = list[Floats](), list[Floats]()
-    for ids in (prompt, *([token] for token in tokens[:-1])):
-        rows, told = embedded(model, ids, [0] * len(ids), told), told + len(ids)
-        ops = FloatTensors(weights, np.ones(told), past=wide)
-        floats.append(np.asarray(forward(Meaning(ops), model.config, rows)[0]))
-        whole = FixedTensors(plan.formats, plan.bounds, weights, np.ones(told), narrow)
-        fixed.append(plan.run(whole, whole.input(rows)).floats[0])
-        wide, narrow = ops.past, whole.past
-    return np.array(floats), np.array(fixed)
-
-
-def _begun(model: Checkpoint, plan: TwoPartyPlan) -> tuple[Past[Floats], Past[Fixed]]:
-    """What the public beginning leaves."""
-    if not plan.begin:
-        return Past(), Past()
-    past, bits = prefix_rows(model, plan.begin), plan.formats.product_fraction
-    nodes = {
-        name: (Fixed(encode(keys, bits), bits), Fixed(encode(values, bits), bits))
-        for name, (keys, values) in past.nodes.items()
-    }
-    return past, Past(past.rows, nodes)
+    floats, fixed = readers(model, plan)
+    steps = (prompt, *([token] for token in tokens[:-1]))
+    read = [(floats.read(ids), fixed.read(ids)) for ids in steps]
+    return np.array([each for each, _ in read]), np.array([each for _, each in read])
 
 
 def _figures(client: Array, server: Array) -> dict[str, Any]:

@@ -55,11 +55,11 @@ class Comparison:
         return self.sharpen.numpy(self.step.numpy(u))
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns JSON data; `from_json` gives back an equal one."""
+        """Returns JSON data; `from_plain` gives back an equal one."""
         return {"gap": self.gap, "step": self.step.to_dict(), "sharpen": self.sharpen.to_dict()}
 
     @staticmethod
-    def from_json(data: Any) -> Comparison:
+    def from_plain(data: Any) -> Comparison:
         """Raises FitError for what is none: other fields, or specs of another kind."""
         if not isinstance(data, dict) or data.keys() != {"gap", "step", "sharpen"}:
             raise FitError("comparison: other fields than gap, step and sharpen", hint="make the plan again")

@@ -15,9 +15,7 @@ one number for each head, beside the centre that scores are stored about.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,16 +56,3 @@ class RowEstimate:
         return np.einsum("hd,hdi->hi", v, weight.reshape(heads, size, -1)), (
             v * bias.reshape(heads, size)
         ).sum(axis=1)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns JSON data; `from_json` gives back an equal object."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> RowEstimate:
-        """Inverts to_dict. Raises KeyError or TypeError for missing or ill-typed fields."""
-        return RowEstimate(**{f.name: _tuples(data[f.name]) for f in fields(RowEstimate)})
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(v) for v in value) if isinstance(value, list | tuple) else float(value)

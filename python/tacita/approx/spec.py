@@ -79,6 +79,13 @@ class Spec(ABC):
         """Evaluates each of several ciphertexts of real values."""
         return [self.evaluate(be, ct, input_scale, output_scale) for ct in cts]
 
+    @staticmethod
+    def from_plain(data: Any) -> Spec:
+        """Reads a spec of any kind, as `from_dict` does. Raises TypeError for what is no mapping."""
+        if not isinstance(data, Mapping):
+            raise TypeError(f"expected an approximation, found {type(data).__name__}")
+        return from_dict(data)
+
     def to_dict(self) -> dict[str, Any]:
         """Returns plain JSON values; `from_dict` gives back an equal spec, bit for bit."""
         return {"kind": self.kind} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}

@@ -9,8 +9,8 @@ The names are those of the model's nodes (see `blocks.base`); no order and no fa
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -18,18 +18,18 @@ import numpy as np
 from tacita.approx.comparison import Comparison
 from tacita.approx.row_estimate import RowEstimate
 from tacita.approx.softmax import TwoPhases
-from tacita.approx.spec import Spec, from_dict
+from tacita.approx.spec import Spec
 from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function, Node
 from tacita.errors import PlanError
+from tacita.extras import AT_DEFAULT
 from tacita.layouts.arrays import Array
 from tacita.packings.encoding import Argument
+from tacita.plans.json_fields import from_json, to_json
 
 ATTENTION, NORM, FUNCTION = "attention", "norm", "function"
 MOST = sys.float_info.max  # neither infinite nor NaN
 REMAKE = "the plan was made by another version"
-# from the data, where it is None
-ABSENT = frozenset({"first", "room", "steepest", "refreshed", "factor", "product"})
 Found = TypeVar("Found")
 
 
@@ -52,9 +52,9 @@ class AttentionSpecs:
     context: float
     attended: float
     rows: RowEstimate | None = None
-    first: Spec | None = None
-    room: float | None = None
-    steepest: float | None = None
+    first: Spec | None = field(default=None, metadata=AT_DEFAULT)
+    room: float | None = field(default=None, metadata=AT_DEFAULT)
+    steepest: float | None = field(default=None, metadata=AT_DEFAULT)
 
     @property
     def share(self) -> float:
@@ -114,9 +114,9 @@ class FunctionSpecs:
 
     tag: ClassVar[str] = FUNCTION
     function: Spec
-    refreshed: Spec | None = None
-    factor: float | None = None
-    product: float | None = None
+    refreshed: Spec | None = field(default=None, metadata=AT_DEFAULT)
+    factor: float | None = field(default=None, metadata=AT_DEFAULT)
+    product: float | None = field(default=None, metadata=AT_DEFAULT)
 
     def settled(self, *, refreshed: bool) -> FunctionSpecs:
         """These specs with the chosen function alone."""
@@ -125,7 +125,6 @@ class FunctionSpecs:
 
 
 NodeSpecs = AttentionSpecs | NormSpecs | FunctionSpecs
-KINDS: Mapping[str, type[NodeSpecs]] = {kind.tag: kind for kind in (AttentionSpecs, NormSpecs, FunctionSpecs)}
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ class CircuitSpecs:
     entry: float
     answer: float
     inputs: Mapping[str, float] = field(default_factory=dict)
-    comparison: Comparison | None = None
+    comparison: Comparison | None = field(default=None, metadata=AT_DEFAULT)
 
     def attention(self, name: str) -> AttentionSpecs:
         """Specs of the attention with this name. Raises PlanError where there is none."""
@@ -171,9 +170,8 @@ class CircuitSpecs:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data; `from_json` gives back an equal object."""
-        nodes = {name: _node_to_dict(node) for name, node in self.nodes.items()}
-        data = {"nodes": nodes, "entry": self.entry, "answer": self.answer, "inputs": dict(self.inputs)}
-        return data | ({"comparison": self.comparison.to_dict()} if self.comparison else {})
+        data: dict[str, Any] = to_json(self)
+        return data
 
     @staticmethod
     def from_json(data: Any) -> CircuitSpecs:
@@ -182,14 +180,20 @@ class CircuitSpecs:
         Raises PlanError for a field that is missing, unknown or of another type, and FitError for an
         approximation that is not one of ours.
         """
-        values = _fields("specs", CircuitSpecs, {"comparison": None, **_mapping("specs", data)})
-        nodes = {name: _node(name, node) for name, node in _mapping("nodes", values["nodes"]).items()}
-        inputs = {name: _number(name, bound) for name, bound in _mapping("inputs", values["inputs"]).items()}
-        entry, answer = (_number(key, values[key]) for key in ("entry", "answer"))
-        comparison = values["comparison"]
-        return CircuitSpecs(
-            nodes, entry, answer, inputs, None if comparison is None else Comparison.from_json(comparison)
-        )
+        try:
+            specs: CircuitSpecs = from_json(CircuitSpecs, data)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise PlanError(f"specs: {error!s:.200}", hint=REMAKE) from None
+        for name, bound in specs.bounds():
+            if not abs(bound) <= MOST:
+                raise PlanError(f"specs: {name!r:.80} is {bound!r:.40}, expected a number", hint=REMAKE)
+        return specs
+
+    def bounds(self) -> Iterator[tuple[str, float]]:
+        """All bounds, with what each is of."""
+        yield from (("entry", self.entry), ("answer", self.answer), *self.inputs.items())
+        for name, node in self.nodes.items():
+            yield from ((f"{name}: {key}", v) for key, v in vars(node).items() if isinstance(v, float))
 
 
 def approximated(nodes: Mapping[str, Node]) -> dict[str, str]:
@@ -219,59 +223,3 @@ def of_kind(what: str, nodes: Mapping[str, Any], name: str, kind: type[Found]) -
         message = f"{what}: node {name!r:.80} {there}, expected {kind.__name__}"
         raise PlanError(message, hint="calibrate this model")
     return node
-
-
-def _node_to_dict(node: NodeSpecs) -> dict[str, Any]:
-    data = {"kind": node.tag, **{f.name: _plain(getattr(node, f.name)) for f in fields(node)}}
-    return {name: value for name, value in data.items() if name not in ABSENT or value is not None}
-
-
-def _node(name: str, data: Any) -> NodeSpecs:
-    values = dict(_mapping(name, data))
-    kind = KINDS.get(str(values.pop("kind", None)))
-    if kind is None:
-        raise PlanError(f"specs: node {name!r:.80} has no known kind", hint=f"one of {', '.join(KINDS)}")
-    _fields(name, kind, {**dict.fromkeys(ABSENT & {f.name for f in fields(kind)}), **values})
-    read: dict[str, Any] = {
-        f.name: _value(f"{name}: {f.name}", f.type, values[f.name]) for f in fields(kind) if f.name in values
-    }
-    return kind(**read)
-
-
-def _value(where: str, kind: Any, value: Any) -> Spec | RowEstimate | float | None:
-    """kind: as the class spells it."""
-    if kind in ("Spec", "Spec | None"):
-        return from_dict(_mapping(where, value))
-    return _number(where, value) if kind in ("float", "float | None") else _rows(where, value)
-
-
-def _rows(where: str, value: Any) -> RowEstimate | None:
-    if value is None:
-        return None
-    try:
-        return RowEstimate.from_json(_fields(where, RowEstimate, value))
-    except (TypeError, ValueError) as error:
-        raise PlanError(f"specs: {where}: {error!s:.80}", hint=REMAKE) from None
-
-
-def _fields(where: str, kind: type, data: Any) -> Mapping[str, Any]:
-    """The data, where it has exactly the fields of this class."""
-    if set(_mapping(where, data)) != {f.name for f in fields(kind)}:
-        raise PlanError(f"specs: {where!r:.80} has other fields than {kind.__name__}", hint=REMAKE)
-    return data  # type: ignore[no-any-return]
-
-
-def _mapping(where: str, data: Any) -> Mapping[str, Any]:
-    if not isinstance(data, Mapping):
-        raise PlanError(f"specs: {where!r:.80} is {type(data).__name__}, expected fields", hint=REMAKE)
-    return data
-
-
-def _number(where: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MOST:
-        raise PlanError(f"specs: {where!r:.80} is {value!r:.40}, expected a number", hint=REMAKE)
-    return float(value)
-
-
-def _plain(value: Spec | RowEstimate | float | None) -> Any:
-    return value.to_dict() if isinstance(value, Spec | RowEstimate) else value

@@ -90,6 +90,8 @@ def _check_leaf(value: Any) -> None:
 # A field that holds one of several dataclasses says which by the class's `tag`, written as "kind":
 #
 #     nodes: Mapping[str, AttentionCalibration | NormCalibration]    # {"layer0.norm1": {"kind": "norm", ...}}
+#
+# A dataclass with `from_plain` and `to_dict`, such as an approximation, reads and writes itself.
 
 NOT_STORED = {"stored": False}
 LEAVES = frozenset((str, int, float, bool))
@@ -105,6 +107,8 @@ def to_json(value: Any) -> Any:
     if type(value) in LEAVES:  # nearly every value of a plan: the slow questions below are not asked of it
         return value
     if dataclasses.is_dataclass(value):
+        if hasattr(type(value), "from_plain"):  # it writes itself
+            return typing.cast(Any, value).to_dict()
         tag = getattr(type(value), "tag", None)
         fields = _stored(typing.cast(type, type(value)))
         values = {field.name: getattr(value, field.name) for field in fields}
@@ -135,13 +139,15 @@ def from_json(kind: Any, data: Any) -> Any:
     """
     if kind is Any or (kind in LEAVES and type(data) is kind):
         return data
+    if isinstance(kind, type) and "from_plain" in vars(kind):
+        return kind.from_plain(data)  # type: ignore[attr-defined]
     if dataclasses.is_dataclass(kind):
         return _dataclass_from_json(typing.cast(type, kind), data)
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
         return _tuple_from_json(args, data)
     if origin is not None and issubclass(origin, Mapping):
-        return {key: from_json(args[1], item) for key, item in _expect(dict, data).items()}
+        return {key: _field_from_json(args[1], key, item) for key, item in _expect(dict, data).items()}
     if isinstance(kind, types.UnionType):
         return _union_from_json(args, data)
     if kind is float:

@@ -74,7 +74,7 @@ def test_ciphertexts_are_compared_as_numbers(found: Comparison) -> None:
 
 def test_a_stored_comparison_is_the_same() -> None:
     found = fit(0.01, ERROR)
-    assert Comparison.from_json(json.loads(json.dumps(found.to_dict()))) == found
+    assert Comparison.from_plain(json.loads(json.dumps(found.to_dict()))) == found
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_a_stored_comparison_is_the_same() -> None:
 )
 def test_data_that_is_no_comparison(change: dict[str, object]) -> None:
     with pytest.raises(FitError, match="comparison"):
-        Comparison.from_json(fit(0.01, ERROR).to_dict() | change)
+        Comparison.from_plain(fit(0.01, ERROR).to_dict() | change)
     with pytest.raises(FitError, match="comparison"):
-        Comparison.from_json([])
+        Comparison.from_plain([])
 
 
 @pytest.mark.parametrize("gap", [0.0, -0.1, 0.5, 1e-5, float("nan")])

@@ -25,6 +25,7 @@ from tacita.planning.calibrate.row_estimates import RowSamples, estimator
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.calibrate.walk import walk
 from tacita.planning.fitting import Accuracy, fit_circuit
+from tacita.plans.json_fields import from_json, to_json
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 
@@ -137,7 +138,7 @@ def test_an_estimate_is_stored_and_used_in_the_models_units():
     rng = np.random.default_rng(3)
     b, v = (tuple(tuple(map(float, row)) for row in rng.normal(size=(2, 3))) for _ in range(2))
     rows = RowEstimate(b, v, (0.5, -1.0))
-    assert RowEstimate.from_json(rows.to_dict()) == rows
+    assert from_json(RowEstimate, to_json(rows)) == rows
     queries, keys, bias = rng.normal(size=(4, 2, 3)), rng.normal(size=(5, 2, 3)), rng.normal(size=6)
     plain = np.einsum("ihd,jhd->hij", queries, keys + bias.reshape(2, 3))
     less = np.einsum("ihd,jhd->hij", queries, keys + rows.key_bias(bias).reshape(2, 3))

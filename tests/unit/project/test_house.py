@@ -30,7 +30,7 @@ LINES = {
     "generation": 650,
     "layouts": 1950,
     "models": 2060,
-    "packings": 7320,
+    "packings": 7270,
     "planning": 4250,
     "plans": 3300,
     "schemes": 1450,

@@ -17,15 +17,12 @@ from typing import Annotated, Any
 
 import typer
 
+from tacita.cli import client, demo, estimate, plan, server
 from tacita.cli.ask import accuracy, generate
 from tacita.cli.ask.tasks import TASKS
 from tacita.cli.console import MESSAGE, err, fail, shown
-from tacita.cli.plans import estimate, prices
-from tacita.cli.plans import plan as plan_command
-from tacita.cli.service import demo as demo_service
 from tacita.cli.service import keys, token
 from tacita.cli.settings import place_of
-from tacita.cli.steps import client, demo, server
 from tacita.cli.two_party import serve
 from tacita.errors import InputError, KeyBudgetWarning, TacitaError
 from tacita.version import __version__
@@ -57,21 +54,21 @@ def _options(
 
 
 COMMANDS: tuple[tuple[str, Callable[..., None] | typer.Typer, str], ...] = (
-    ("demo", demo.run, "Encrypt sentences, classify them, decrypt the answers."),
+    ("demo", demo.demo, "Encrypt sentences, classify them, decrypt the answers."),
     *((task.verb, task.command(), task.short) for task in TASKS),
     ("generate", generate.run, "Go on behind a text with a decoder."),
-    ("plan", plan_command.app, "Make or show the public plan of a run."),
-    ("publish", plan_command.publish, "Make a plan and the folder that clients get."),
+    ("plan", plan.app, "Make or show the public plan of a run."),
+    ("publish", plan.publish, "Make a plan and the folder that clients get."),
     ("keygen", client.keygen, "Make secret.key and evaluation.keys."),
     ("encrypt", client.encrypt, "Tokenise, embed, pack and encrypt."),
     ("evaluate", server.evaluate, "Run the model on the ciphertexts."),
     ("decrypt", client.decrypt, "Decrypt the answers, check them, round them."),
     ("serve", serve.run, "Serve a model that sees neither texts nor answers."),
     ("token", token.app, "Who may ask a server: bearer tokens and quotas."),
-    ("demo-service", demo_service.run, "Start a server, ask it by both of its schemes."),
+    ("demo-service", demo.demo_service, "Start a server, ask it by both of its schemes."),
     ("keys", keys.app, "Keys of services, and whom they belong to."),
-    ("estimate", estimate.run, "Say what a run would cost."),
-    ("prices", prices.run, "Measure what operations cost here: a minute, 5 GB."),
+    ("estimate", estimate.estimate, "Say what a run would cost."),
+    ("prices", estimate.prices, "Measure what operations cost here: a minute, 5 GB."),
     ("accuracy", accuracy.run, "Measure accuracy and errors on a labelled file."),
 )
 for name, command, words in COMMANDS:

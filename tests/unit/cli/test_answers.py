@@ -17,12 +17,11 @@ import pytest
 
 from bench.runs import batch as bench_batch
 from tacita.api import Answer, plan
-from tacita.cli import columns, console, report
+from tacita.cli import client, columns, console, demo, estimate, report, server
+from tacita.cli import plan as plan_command
 from tacita.cli.ask import accuracy, remote
 from tacita.cli.console import Screen, reporting
-from tacita.cli.plans import estimate
-from tacita.cli.plans import plan as plan_command
-from tacita.cli.plans.making import why
+from tacita.cli.making import why
 from tacita.cli.report import (
     Classified,
     numbers,
@@ -33,7 +32,6 @@ from tacita.cli.report import (
     status_of,
     summary_of,
 )
-from tacita.cli.steps import client, demo, server
 from tacita.errors import FileError
 from tacita.planning.request import Objective
 from tacita.plans.json_fields import from_json

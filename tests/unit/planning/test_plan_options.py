@@ -11,7 +11,7 @@ import tiny
 from plan_changes import Change, put
 from plans import TOKENS, altered, model, real_plan
 
-from tacita.cli.plans.plan import show
+from tacita.cli.plan import show
 from tacita.errors import FileError, InputError
 from tacita.limits import Rules
 from tacita.packings.base import Circuit

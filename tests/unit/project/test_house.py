@@ -23,7 +23,7 @@ LINES = {
     "approx": 2600,
     "blocks": 1600,
     "checkpoint": 1765,
-    "cli": 4850,
+    "cli": 4800,
     "client": 3130,
     "data": 50,
     "evaluate": 1700,

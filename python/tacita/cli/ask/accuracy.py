@@ -22,8 +22,8 @@ from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.columns import Labelled, fitted, read_labelled, report_problems
 from tacita.cli.console import INCOMPLETE, duration, out, progress, reporting, several
+from tacita.cli.making import planned
 from tacita.cli.options import Json, load_model, plan_request, taking
-from tacita.cli.plans.making import planned
 from tacita.cli.report import security_of
 from tacita.errors import InputError
 from tacita.planning.calibrate.calibrate import load_texts

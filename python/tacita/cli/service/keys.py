@@ -3,8 +3,10 @@ clients."""
 
 from __future__ import annotations
 
+import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Column, Table
@@ -12,14 +14,18 @@ from rich.table import Column, Table
 from tacita.cli.ask.remote import service_of
 from tacita.cli.console import err, out, reporting, shown, size
 from tacita.cli.options import Json, option, taking
-from tacita.cli.service import operator
 from tacita.client.http.trust import address_of
 from tacita.client.store import About, PlanFolder, ServerFolder, Store, data_folder
 from tacita.errors import InputError, TacitaError
+from tacita.extras import needing
 from tacita.settings import Settings
 
+if TYPE_CHECKING:
+    from tacita.server.store import Ledger
+    from tacita.server.store.tables import KeyRow
+
 app = typer.Typer(help="Keys of services, and whom they belong to.", no_args_is_help=True)
-FEWEST = 4  # digits that name a plan
+FEWEST = 4  # digits that name a plan, or a key
 Url = Annotated[str, typer.Argument(metavar="URL", help="Address of the service.", show_default=False)]
 Plan = Annotated[
     str,
@@ -43,7 +49,7 @@ Data = Annotated[
 def list_keys(json: Json = None, data: Data = None) -> None:
     """Show services that were asked, and the keys that are kept for them."""
     if data is not None:
-        operator.list_keys(data, json)
+        _list_of_clients(data, json)
         return
     store = Store(data_folder())
     rows = [row for server in store.servers for row in _rows(server)]
@@ -64,7 +70,7 @@ def remove(plan: Plan, settings: Settings, connect: Connect = None, data: Data =
     if data is not None:
         if connect:
             raise InputError("keys remove: --data and --connect", hint="one of the two")
-        operator.remove_key(data, plan)
+        _remove_of_client(data, plan)
         return
     address = address_of(connect, allow_insecure=settings.run.allow_insecure) if connect else None
     store = Store(data_folder())
@@ -118,3 +124,69 @@ def _remove_there(settings: Settings, key: str) -> None:
         err.print(f"[yellow]the service keeps its half:[/yellow] {shown(str(error))}", soft_wrap=True)
     else:
         out.print("removed: its half at the service")
+
+
+# `--data`: a server's keys of its clients, for its operator.
+
+
+def _list_of_clients(data: Path, json: Json) -> None:
+    """Shows all clients' keys, those that were used last in front."""
+    ledger = _ledger(data)
+    rows = [(row, _name(ledger, row)) for row in reversed(_key_rows(ledger))]
+    fields = [{**vars(row), "client": name} for row, name in rows]
+    with reporting(json, {"folder": str(data), "keys": fields}):
+        table = Table("client", "key", "model", "scheme", "size", "last used (UTC)", "")
+        for row, name in rows:
+            used = datetime.fromtimestamp(row.used, UTC).strftime("%Y-%m-%d %H:%M")
+            table.add_row(
+                name,
+                row.id[:12],
+                shown(row.model),
+                row.scheme,
+                size(row.received),
+                used,
+                "" if row.complete else f"of {size(row.bytes)}",
+            )
+        out.print(table)
+
+
+def _remove_of_client(data: Path, digits: str) -> None:
+    """Removes one client's keys, also beside a server that runs. Raises InputError for digits that name none
+    or several, and for keys of a request that is not finished."""
+    from tacita.server.store import key_files as files
+    from tacita.server.store import requests
+    from tacita.server.store.bodies import Layout
+
+    ledger = _ledger(data)
+    matches = [row for row in _key_rows(ledger) if row.id.startswith(digits)]
+    if len(digits) < FEWEST or len(matches) != 1:
+        raise InputError(
+            f"keys: {len(matches) or 'no'} keys begin with {digits[:64]!r}", hint=f"{FEWEST} digits or more"
+        )
+    (row,) = matches
+    if requests.open_of(ledger, row.client, row.id):
+        raise InputError(f"keys: a request of {row.id[:12]} is not finished", hint="wait for it")
+    asyncio.run(files.remove(row, ledger, Layout(data)))
+    out.print(f"removed: keys {row.id[:12]} of {_name(ledger, row)}", soft_wrap=True)
+
+
+def _ledger(data: Path) -> Ledger:
+    """Opens the ledger of a server's data folder. Raises InputError for a folder without one."""
+    with needing("service", "keys"):
+        from tacita.server.store import Ledger
+        from tacita.server.store.ledger import NAME
+    if not (data / NAME).is_file():
+        raise InputError(f"keys: {data} is no server's data folder", hint="as of tacita serve --data")
+    return Ledger(data)
+
+
+def _key_rows(ledger: Ledger) -> list[KeyRow]:
+    from tacita.server.store import keys
+
+    return keys.every(ledger)
+
+
+def _name(ledger: Ledger, row: KeyRow) -> str:
+    from tacita.server.store import tokens
+
+    return tokens.of_id(ledger, row.client).name

@@ -14,7 +14,7 @@ from tacita.api import DEFAULT_MODEL
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, out, progress, shown, size
 from tacita.cli.options import load_model, plan_request
-from tacita.cli.service.operator import machines, require_machines
+from tacita.cli.service.machines import machines, require_machines
 from tacita.cli.two_party.connect import address
 from tacita.cli.two_party.identity import beyond_loopback
 from tacita.errors import InputError

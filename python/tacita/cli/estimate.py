@@ -1,5 +1,5 @@
 """`tacita estimate` shows time, memory, bytes, error and security of a plan, stage by stage, without running
-it."""
+it; `tacita prices` measures what operations cost on this machine."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from typing import Annotated, Any
 
 from rich.table import Table
 
-from tacita.cli.console import duration, out, reporting, several, shown, size
+from tacita.cli.console import duration, out, progress, reporting, several, shown, size
+from tacita.cli.making import FILE, LINE, planned, tell_connection
 from tacita.cli.options import Json, load_model, option, plan_request, taking
-from tacita.cli.plans.making import FILE, LINE, planned, tell_connection
 from tacita.cli.report import TWO_PARTIES, security_line
+from tacita.errors import PlanError
 from tacita.evaluate.session import MEMORY_GB
+from tacita.plans import engine as door
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.plan import Plan
+from tacita.plans.presets import can_bootstrap
+from tacita.plans.prices.cost import Prices
 from tacita.schemes.base import AnyPlan, load
 from tacita.schemes.ciphertexts import parameters, stage_estimates
+from tacita.schemes.measure import measure_prices
+from tacita.schemes.prices import describe_prices, keep, measured_prices
 from tacita.schemes.registry import scheme_of
 from tacita.settings import Settings
 from tacita.two_party.plan.correlations import in_words
@@ -27,7 +33,7 @@ PlanFile = Annotated[Path | None, option("--plan", help="An existing plan; witho
 
 
 @taking({"plan": LINE, "run": ("memory",)}, {"plan": FILE})
-def run(settings: Settings, plan: PlanFile = None, json: Json = None) -> None:
+def estimate(settings: Settings, plan: PlanFile = None, json: Json = None) -> None:
     """Say what a run would cost."""
     request, memory = plan_request(settings.plan), settings.run.memory
     priced = load(plan) if plan is not None else planned(load_model(settings.plan), request)
@@ -113,3 +119,45 @@ def _show_two_parties(plan: TwoPartyPlan, figures: dict[str, Any]) -> None:
     failure = figures["failure_log2"]
     table.add_row("wrong by chance", in_words(-math.inf if failure is None else failure))
     out.print(table)
+
+
+# The machine's own prices, in a minute. From then on plans and estimates use them.
+
+LEVEL = 9  # 12 limbs, as in the engine's figures
+
+
+@taking({"plan": ("preset",), "run": ("allow_insecure",)})
+def prices(settings: Settings, json: Json = None) -> None:
+    """Measure what operations cost here; plan, estimate and scheme auto use it from then on. A minute, 5 GB.
+
+    Kept in the user's cache, for this processor, thread count and release. Anything else that runs beside it
+    makes prices too high.
+    """
+    preset, allow_insecure = settings.plan.preset, settings.run.allow_insecure
+    info = door.describe(preset)
+    door.require_secure(info, allow_insecure=allow_insecure)
+    if not can_bootstrap(info):
+        raise PlanError(f"prices: {preset} has no bootstrapping", hint="formulas price its operations")
+    with progress("prices") as report:
+        table = measure_prices(preset, allow_insecure=allow_insecure, progress=report)
+    path = keep(table)
+    with reporting(json, table):
+        measured = measured_prices(info.log_n)
+        assert measured is not None  # just written
+        _show_prices(measured, table)
+        out.print(f"{describe_prices(measured)}, kept in {shown(str(path))}", soft_wrap=True)
+
+
+def _show_prices(prices: Prices, table: dict[str, Any]) -> None:
+    rows = Table(show_header=False, box=None)
+    rows.add_row("machine", f"{shown(prices.machine)}, {prices.threads} threads")
+    rows.add_row("yardstick", f"{prices.yardstick_ms:.3f} ms")
+    for name, op in (("rotate", "rotate"), ("product", "mul"), ("rescale", "rescale")):
+        rows.add_row(f"{name} at 12 limbs", f"{1e3 * prices.seconds(op, LEVEL):.2f} ms")
+    for kind in ("complex", "real"):
+        alone, each = (prices.bootstrap_ms[kind][how] / 1e3 for how in ("alone", "each"))
+        rows.add_row(f"bootstrap, {kind}", f"{alone:.2f} s alone, {each:.2f} s of several")
+    rows.add_row("first touch of memory", f"{table['touch_seconds_per_gb']:.2f} s a GB")
+    rows.add_row("ciphertexts to disk and back", f"{table['spill_seconds_per_gb']:.2f} s a GB")
+    rows.add_row("two parties", f"{prices.pace:.2f} s for one of their estimate")
+    out.print(rows)

@@ -1,27 +1,35 @@
-"""`tacita demo`: the five steps as two parties would run them, each in its own process, through files."""
+"""`tacita demo`: the five steps as two parties would run them, each in its own process, through files; and
+`tacita demo-service`: a server, and a client by each of its schemes."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
-from tacita.cli.console import INCOMPLETE, UNTRUSTED, out, reporting, shown
-from tacita.cli.options import Json, plan_request, taking
+from tacita.cli.console import INCOMPLETE, UNTRUSTED, duration, out, progress, reporting, shown, size
+from tacita.cli.options import TOKENS_DEFAULT, Json, plan_request, taking
 from tacita.cli.report import Classified, read_report, run_report, show_results, show_run, status_of
+from tacita.cli.settings import Line
 from tacita.errors import InputError, TacitaError
+from tacita.extras import needing
 from tacita.planning.request import PlanRequest
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
+from tacita.plans.scheme import BUMBLEBEE
 from tacita.schemes.registry import REGISTRY
 from tacita.settings import PlanOptions, RunOptions, Settings
+
+if TYPE_CHECKING:
+    from tacita.cli.service.started import Started
 
 SENTENCES = (
     "a film of quiet beauty, and the ending stayed with me for days",
@@ -37,7 +45,7 @@ MAKING = ("plan", "publish")  # steps whose arguments are options
         "run": ("threads", "allow_insecure"),
     }
 )
-def run(
+def demo(
     settings: Settings,
     json: Json = None,
     text: Annotated[list[str] | None, typer.Option("--text", help="Texts instead of the demo's own.")] = None,
@@ -148,3 +156,41 @@ class _Steps:
         self.peaks[name] = max(self.peaks.get(name, 0.0), report["peak_rss_gb"])
         self.threads = report.get("threads", self.threads)
         return report
+
+
+# `tacita demo-service` runs a server and two clients here, one by ciphertexts and one by two parties.
+
+TEXTS = {"thor": "a film of quiet beauty", BUMBLEBEE: "a waste of time"}
+AskedText = Annotated[str | None, typer.Option("--text", help="What both clients ask.", show_default=False)]
+
+
+@taking({"plan": ("tokens", "preset"), "run": ("allow_insecure",)})
+def demo_service(settings: Settings, text: AskedText = None) -> None:
+    """Start a server, ask it by both of its schemes, and stop it."""
+    allow_insecure, tokens = settings.run.allow_insecure, settings.plan.tokens or TOKENS_DEFAULT
+    with needing("service", "demo-service"), needing("client", "demo-service"):
+        from tacita.cli.service.started import started
+    options = ["--schemes", ",".join(TEXTS), "--tokens", str(tokens)]
+    more: Line = {"plan": {"preset": settings.plan.preset}, "run": {"allow_insecure": allow_insecure}}
+    with tempfile.TemporaryDirectory(prefix="tacita-service-") as name:
+        folder = Path(name)
+        with (folder / "log").open("w") as log, started(folder, *options, settings=more, log=log) as server:
+            for line in server.said:
+                out.print(line, soft_wrap=True)
+            for scheme, usual in TEXTS.items():
+                _ask(server, scheme, text or usual, folder / scheme, insecure=allow_insecure)
+    out.print("the server has ended; its folder and both clients' keys are gone")
+
+
+def _ask(server: Started, scheme: str, text: str, data: Path, *, insecure: bool) -> None:
+    """Asks as one client, whose token, keys and cache are its own."""
+    from tacita.client.connect import connect
+
+    token, trust, began = server.token(scheme), server.certificate, time.monotonic()
+    with progress(f"a client by {scheme}") as report:
+        how = {"token": token, "trust": trust, "data": data, "progress": report, "allow_insecure": insecure}
+        with connect(server.url, **how) as service:  # type: ignore[arg-type]
+            answer, cost = service.classify(text, scheme=scheme), service.last
+    took = f"{duration(time.monotonic() - began)} with all that is done once"
+    sent = f", {size(cost.sent)} sent, {size(cost.received)} received" if cost else ""
+    out.print(f"{scheme}: {text!r} is {answer.label or answer.summary}; {took}{sent}", soft_wrap=True)

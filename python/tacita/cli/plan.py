@@ -14,11 +14,11 @@ from tacita import api
 from tacita.api import unpublished
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, out, shown, size
+from tacita.cli.estimate import show_estimate
+from tacita.cli.making import FILE, LINE, planned, population_line, tell_connection
 from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Json, load_model, option, plan_request, taking
-from tacita.cli.plans.estimate import show_estimate
-from tacita.cli.plans.making import FILE, LINE, planned, population_line, tell_connection
 from tacita.cli.report import step
-from tacita.cli.steps.server import opened
+from tacita.cli.server import opened
 from tacita.plans.commitment import salt_beside
 from tacita.plans.files import Workdir
 from tacita.plans.json_fields import to_json

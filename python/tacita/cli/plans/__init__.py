@@ -1,1 +1,0 @@
-"""Commands that make, price and publish plans."""

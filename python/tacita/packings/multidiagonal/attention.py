@@ -190,33 +190,18 @@ def by_pair(layout: Features, table: Array) -> list[Array]:
     return [np.where(z < layout.heads, table[head, t, key], 0.0) for key in keys]
 
 
-@dataclass(frozen=True, eq=False)
 class Attention:
-    """All maps of one attention of every token. Build with `Attention.build`; then run the methods in
-    order."""
+    """All maps of one attention of every token. Build, then run the methods in order."""
 
-    plan: AttentionPlan
-    layout: Features
-    query_key: Affine
-    value: Affine
-    projection: Affine
-    betas: list[Array]
-    add: Callable[[Backend, Cts, Cts], Cts]
-
-    @staticmethod
-    def build(plan: AttentionPlan, layout: Features) -> Attention:
+    def __init__(self, plan: AttentionPlan, layout: Features) -> None:
         """Builds all maps. layout: of x."""
         context, betas = plan.specs.context, plan.betas() if plan.weights.normed else ()
         projection = plan.projection(context * output_bound(plan.specs.inverse))
-        return Attention(
-            plan=plan,
-            layout=layout,
-            query_key=query_key(plan, layout),
-            value=Affine(*plan.value(1.0 / context), layout, layout),
-            projection=Affine(*projection, layout, layout),
-            betas=[v for side in _crossed(plan, betas) for v in layout.vectors(side)],
-            add=linear_of(layout).adder(plan.output),
-        )
+        self.plan, self.layout, self.query_key = plan, layout, query_key(plan, layout)
+        self.value = Affine(*plan.value(1.0 / context), layout, layout)
+        self.projection = Affine(*projection, layout, layout)
+        self.betas = [v for side in _crossed(plan, betas) for v in layout.vectors(side)]
+        self.add = linear_of(layout).adder(plan.output)
 
     @cached_property
     def _scores(self) -> MultiDiagonal:

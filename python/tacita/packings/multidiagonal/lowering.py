@@ -203,7 +203,7 @@ class DiagonalLowering(OneTextLowering[Features]):
 
     def _all_tokens(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, residual = block.name, block.x.live, block.residual.live
-        attention = Attention.build(plan, self._layout)
+        attention = Attention(plan, self._layout)
         parts = ("scores", "context", "sums", "inverse")
         scores, context, sums, inverse = (f"{name}.{part}" for part in parts)
         phase, divisors = (

@@ -8,8 +8,6 @@ costs no level on the way from scores to context. V is computed from x at the le
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -45,67 +43,34 @@ DOUBLED = 0.5  # share of scores: the product and its conjugate are added up
 MIXING = 3  # levels from exponentials to context and sums
 
 
-@dataclass(frozen=True, eq=False)
 class Attention:
-    """All plans of one layer's attention. Build with `Attention.build`; then run the methods in order.
+    """All plans of one layer's attention. Build, then run the methods in order.
 
     early: iterations of the division that `mix` does; specs are of what is left to do then. normed: the map
     to variances of normalised queries and keys, and its bias. betas: what is added to these.
     """
 
-    windows: tuple[HeadWindow, ...]
-    layout: FeatureLayout
-    plan: AttentionPlan
-    specs: AttentionSpecs
-    query_key: LinearPlan
-    query_key_bias: tuple[Array, ...]
-    normed: tuple[LinearPlan, tuple[Array, ...]] | None
-    betas: tuple[Array, ...]
-    phases: tuple[Array, ...]
-    added: tuple[tuple[Array, ...], ...]
-    value: LinearPlan
-    value_bias: tuple[Array, ...]
-    projection: Affine
-    add: Callable[[Backend, Cts, Cts], Cts]
-    packs: tuple[LinearPlan, ...]
-    unpacks: tuple[LinearPlan, ...]
-    unfolds: tuple[LinearPlan, ...]
-    gathered: Gathered | None
-    early: Early | None
-
-    @staticmethod
-    def build(plan: AttentionPlan, layout: FeatureLayout, windows: tuple[HeadWindow, ...]) -> Attention:
+    def __init__(self, plan: AttentionPlan, layout: FeatureLayout, windows: tuple[HeadWindow, ...]) -> None:
         """Builds all plans. layout: of x, with copies. windows: from `head_windows`."""
         positional, has_norms = plan.weights.positional, plan.weights.normed is not None
         turning = positional.rotary is not None  # then the halves of a head that turn together are folded
-        query_key = folded_maps(plan.query(DOUBLED), plan.key(DOUBLED), layout, windows, halves=turning)
-        early = Early.of(plan.specs, MIXING, limited=positional.visible is not None)
-        specs = early.specs(plan.specs) if early else plan.specs
-        value, value_bias = _value(
-            plan, layout, windows, context_scale(specs) * (early.context if early else 1.0)
+        self.plan, self.layout, self.windows = plan, layout, windows
+        self.query_key, self.query_key_bias = folded_maps(
+            plan.query(DOUBLED), plan.key(DOUBLED), layout, windows, halves=turning
         )
-        gathered = None if early else Gathered.of([window for window in windows if not window.shared])
-        return Attention(
-            windows=windows,
-            layout=layout,
-            plan=plan,
-            specs=specs,
-            query_key=query_key[0],
-            query_key_bias=query_key[1],
-            normed=folded_maps(*plan.squared(), layout, windows, halves=turning) if has_norms else None,
-            betas=folded_vectors(plan.betas(DOUBLED), windows, halves=turning) if has_norms else (),
-            phases=_phases(positional, windows),
-            added=tuple(_added(positional, window, specs) for window in windows),
-            value=value,
-            value_bias=value_bias,
-            projection=_projection(plan, specs, layout, windows),
-            add=linear_of(layout).adder(plan.output),
-            packs=tuple(pack_plan(w) for w in windows),
-            unpacks=tuple(unpack_plan(w) for w in windows),
-            unfolds=_unfolds(windows, gathered, Argument.of(specs.inverse).scale, early),
-            gathered=gathered,
-            early=early,
-        )
+        self.normed = folded_maps(*plan.squared(), layout, windows, halves=turning) if has_norms else None
+        self.betas = folded_vectors(plan.betas(DOUBLED), windows, halves=turning) if has_norms else ()
+        self.early = early = Early.of(plan.specs, MIXING, limited=positional.visible is not None)
+        self.specs = specs = early.specs(plan.specs) if early else plan.specs
+        self.phases = _phases(positional, windows)
+        self.added = [_added(positional, window, specs) for window in windows]
+        scale = context_scale(specs) * (early.context if early else 1.0)
+        self.value, self.value_bias = _value(plan, layout, windows, scale)
+        self.gathered = None if early else Gathered.of([window for window in windows if not window.shared])
+        self.packs, self.unpacks = [pack_plan(w) for w in windows], [unpack_plan(w) for w in windows]
+        self.unfolds = _unfolds(windows, self.gathered, Argument.of(specs.inverse).scale, early)
+        self.projection = _projection(plan, specs, layout, windows)
+        self.add = linear_of(layout).adder(plan.output)
 
     def squares(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
         """Variances of normalised queries and keys. 3 levels."""

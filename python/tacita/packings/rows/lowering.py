@@ -111,7 +111,7 @@ class RowLowering(OneTextLowering[FeatureLayout]):
 
     def _all_tokens(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, residual = block.name, block.x.live, block.residual.live
-        attention = Attention.build(plan, self._layout, self._windows)
+        attention = Attention(plan, self._layout, self._windows)
         scores, context, sums = (f"{name}.{part}" for part in ("scores", "context", "sums"))
 
         exponential = Exponentials.of(name, plan.specs.exp, attention.early, attention.visible)

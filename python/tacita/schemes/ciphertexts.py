@@ -73,7 +73,7 @@ class Ciphertexts:
         link: LinkSpeed | None = None,
         memory: float = MEMORY_GB,
     ) -> dict[str, Any]:
-        """Estimates by `ciphertext_estimate`."""
+        """Estimates by the function of this module."""
         return estimate(plan, inputs, link=link, memory=memory)
 
     def client(self, public: Public | Path | str, work: Workdir | Path | str, **options: Any) -> Client:

@@ -115,7 +115,7 @@ def run_seconds(keys: int, evaluate: float, working: int, prices: Prices) -> dic
 
     Where the table prices them, also touch and spill: seconds that a new process takes for touching its
     working memory, and that a request would take if all of it went to disk and back once. What a stage has of
-    them follows from its bytes: `ciphertext_estimate.stage_estimates`.
+    them follows from its bytes: `schemes.ciphertexts.stage_estimates`.
     """
     seconds = {"keygen": keys / 1e9 * prices.keygen_seconds_per_gb, "evaluate": evaluate}
     seconds |= {

@@ -169,7 +169,6 @@ def _layout_rules(plan: Plan) -> Rules:
         "layout: bounds",
         all(0.0 < bound <= MOST_BOUND for bound in (request.bound, response.bound)),
     )
-    yield "layout: bound of a choice", plan.gap == 0.0 or response.bound == 1.0
     yield (
         "layout: ciphertexts",
         (request.counts, [response.count])

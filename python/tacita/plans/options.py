@@ -65,6 +65,7 @@ class DecisionMargin(PlanOption):
         """Yields the rules of the margin, of the bound and of the decimals of a share."""
         yield "gap of a choice", 0.0 < plan.gap <= MOST_BOUND and plan.model.task == NEXT
         yield "bound of a choice", plan.answer == CHOSEN
+        yield "layout: bound of a choice", plan.layout.response.bound == 1.0
         yield f"decimals (0 to {CHOICE_DECIMALS})", plan.decimals <= CHOICE_DECIMALS
 
     def describe(self, plan: Plan) -> str:

@@ -97,7 +97,7 @@ def _walk(path: tuple[str, ...], old: Any, new: Any) -> Iterator[Difference]:
 
 
 def _ranked(levels: Mapping[str, int]) -> dict[str, int]:
-    """Of live tensors that have other names today: by rank, the highest level first."""
+    """Orders live tensors that have other names today by rank, the highest level first."""
     return {f"rank {at}": level for at, level in enumerate(sorted(levels.values(), reverse=True))}
 
 

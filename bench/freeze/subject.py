@@ -201,7 +201,7 @@ def circuit_logits(scheme: str, texts: Sequence[str], backend: str) -> list[list
 
 
 def _run(plan: Plan, texts: Sequence[str], backend: str) -> list[list[float]]:
-    """As `api.classify_batch_locally` does it, which rounds."""
+    """Runs the circuit as `api.classify_batch_locally` does, which rounds."""
     model = sst2_tiny()
     be: Any = _backend(plan, backend, 0, shape_of(plan).shrunk(len(texts)).slots)
     circuit, levels = circuit_of(plan, model, texts=len(texts)), {t.name: t.level for t in plan.request}

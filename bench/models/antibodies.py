@@ -51,7 +51,7 @@ def sequences(count: int, seed: int = 1, genes: Sequence[str] = HEAVY + LIGHT) -
 
 
 def masked_sequences(count: int, mask: str, seed: int = 1, genes: Sequence[str] = HEAVY + LIGHT) -> list[str]:
-    """As `sequences`, three amino acids of each one replaced by the mask."""
+    """Returns `sequences` with three amino acids of each one replaced by the mask."""
     r = random.Random(seed)
     return [_masked(r, sequence, mask) for sequence in sequences(count, seed, genes)]
 

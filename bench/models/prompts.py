@@ -82,7 +82,7 @@ def prompts(part: str, count: int = COUNT) -> list[tuple[str, str]]:
 
 
 def _filled(rng: random.Random, kind: str, first: int, count: int) -> list[str]:
-    """Of every other template, from the first on."""
+    """Fills every other template, from the first on."""
     templates, texts = TEMPLATES[kind][first::2], dict[str, None]()
     while len(texts) < count:
         chosen = {name: rng.choice(words) for name, words in WORDS.items()}

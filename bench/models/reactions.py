@@ -113,7 +113,7 @@ def reactions(count: int, seed: int = 1) -> list[str]:
 
 
 def masked_reactions(count: int, seed: int = 1) -> list[str]:
-    """As `reactions`; in each one, an atom of the product is masked."""
+    """Returns `reactions`; in each one, an atom of the product is masked."""
     r = random.Random(seed)
     return [_masked(reaction, r) for reaction in reactions(count, seed)]
 

@@ -65,7 +65,7 @@ def write(model: Checkpoint, output: Path) -> None:
 
 
 def _name_in(name: str, layers: Sequence[int]) -> str:
-    """Of a tensor of the cut model, its name in the whole."""
+    """Returns the name that a tensor of the cut model has in the whole."""
     parts = name.split(".")
     return ".".join([parts[0], str(layers[int(parts[1])]), *parts[2:]]) if parts[0] == "layers" else name
 

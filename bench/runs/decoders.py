@@ -175,7 +175,7 @@ def table(found: Sequence[Told]) -> Iterator[str]:
 
 
 def _cells(rows: Array, low: float, high: float) -> tuple[object, ...]:
-    """Of the positions of one range; nothing where it has none."""
+    """Returns the figures of one range of distances; nothing where it has no position."""
     chosen = rows[(rows[:, 0] >= low) & (rows[:, 0] < high)]
     if not len(chosen):
         return ()

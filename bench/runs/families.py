@@ -192,7 +192,7 @@ def _named(folder: Path) -> str:
 
 
 def texts_of(folder: Path) -> list[str]:
-    """Of the folder, or the package's sentences."""
+    """Returns the texts of the folder, or the package's sentences."""
     for name in FILES:
         if (folder / name).is_file():
             return lines_of(folder / name)
@@ -273,7 +273,7 @@ def same_choice(found: Array, wanted: Array) -> bool:
 
 
 def cosine(a: Array, b: Array) -> float:
-    """Of two vectors, by their angle alone."""
+    """Compares two vectors by their angle alone."""
     return float(a.ravel() @ b.ravel() / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 

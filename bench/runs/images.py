@@ -85,7 +85,7 @@ def cosines(a: Array, b: Array) -> Array:
 
 
 def summary(expected: Array, found: Array, ran: Ran) -> dict[str, Any]:
-    """Of all images' vectors, (images, features) each, and what they took."""
+    """Compares all images' vectors, (images, features) each, and says what they took."""
     same = np.diag(cosines(found, expected))
     own, other = cosines(expected, expected), cosines(found, expected)
     for each in (own, other):

@@ -66,7 +66,7 @@ class Circuit:
     functions: str
 
     def plan(self, model: Checkpoint, texts: Sequence[str], known: Sequence[str] | None) -> Plan:
-        """Of a length that holds all texts, calibrated on those that are known."""
+        """Plans a length that holds all texts, calibrated on those that are known."""
         how: dict[str, Any] = {"packing": self.packing, "functions": self.functions}
         how |= {"prices": prices_here(PRESET), "tokens": length(model, texts), "texts": known}
         plan = tacita.plan(model, scheme="thor", **how)

@@ -83,7 +83,7 @@ def layer_of(model: Checkpoint, kind: str) -> Circuit:
 
 
 def without_vectors(affine: linear.Affine, terms: Sequence[linear.Term], babies: int) -> Any:
-    """As many vectors, in no memory."""
+    """Returns as many vectors, in no memory."""
     return np.broadcast_to(np.zeros(1), (len(terms), affine.src.shape.period))
 
 
@@ -93,7 +93,7 @@ def no_noise(xs: Sequence[Any], plan: LinearPlan) -> list[float]:
 
 
 def placed_layer(circuit: Circuit) -> tuple[Placed, MemorySim]:
-    """With a run that counted every operation by level."""
+    """Places the layer; returns also a run that counted every operation by level."""
     with patch.object(linear, "vectors_of", without_vectors), patch.object(sim, "_linear_noise", no_noise):
         placed = place_circuit(circuit, PRESETS[PRESET], shipped_prices())
         be = MemorySim(placed.parameters.slots, placed.parameters.max_level, shipped_prices())

@@ -93,7 +93,7 @@ def _world(model: Little, rows: int | None) -> World:
 
 
 def _specs(model: Little, rows: int | None) -> CircuitSpecs:
-    """Those of the model without an option: other intervals would mean other polynomials, and not the
+    """Takes those of the model without an option: other intervals would mean other polynomials, not the
     option's cost."""
     found = specs_of(_world(PLAIN, rows))
     inner = {name: node for name, node in specs_of(_world(model, rows)).nodes.items() if name in PER_HEAD}

@@ -59,7 +59,7 @@ class Case:
 
 
 def case_of(shape: str | None, layers: int | None) -> Case:
-    """Of a shape with random weights, or of the default model."""
+    """Takes a shape with random weights, or the default model."""
     if shape is None:
         model = load(DEFAULT_MODEL)
         texts = load_texts()
@@ -149,7 +149,7 @@ def figures(make: Callable[[], Circuit]) -> dict[str, float]:
 
 
 def rows(make: Callable[[], Circuit], repeats: int) -> Iterator[dict[str, float]]:
-    """Of one circuit after another."""
+    """Yields the figures of one circuit after another."""
     for _ in range(repeats):
         yield figures(make)
         gc.collect()

@@ -158,7 +158,7 @@ def model_of(shape: dict[str, Any], layers: int) -> Checkpoint:
 
 
 def planned(model: Checkpoint, tokens: int) -> Plan:
-    """Of scheme thor, on random texts of all lengths."""
+    """Plans scheme thor on random texts of all lengths."""
     rng = np.random.default_rng(8)
     texts = [rng.integers(0, WORDS, length) for length in np.linspace(2, tokens, SEQUENCES).astype(int)]
     states = [
@@ -172,7 +172,7 @@ def planned(model: Checkpoint, tokens: int) -> Plan:
 
 
 def figures(plan: Plan, shape: dict[str, Any]) -> dict[str, Any]:
-    """By part of the model, and of a token of the whole one."""
+    """Sums seconds by part of the model, and says those of a token of the whole one."""
     seconds = dict(zip([s.name for s in plan.stages], plan.prediction.stage_seconds, strict=True))
     last = f"layer{plan.model.layers - 1}."
     parts = {"layer": 0.0, "last": 0.0, "answer": 0.0}

@@ -104,7 +104,7 @@ def papers(samples: Iterable[tuple[Array, Array]], tokens: int, factor: float = 
 
 @dataclass(frozen=True)
 class _Rows:
-    """By row, over the real keys: mean, variance, least and largest score, log of the mean of
+    """Figures by row, over the real keys: mean, variance, least and largest score, log of the mean of
     exponentials."""
 
     mean: Array
@@ -161,7 +161,7 @@ LEVELS = 2  # below the scores
 
 @dataclass(frozen=True)
 class ShiftCost:
-    """Of one group of heads; products: ciphertext by ciphertext, most of them added up before
+    """What one group of heads costs; products: ciphertext by ciphertext, most of them added up before
     relinearisation."""
 
     rotations: int

@@ -47,7 +47,7 @@ def problem(row: dict[str, Any]) -> Any:
 
 
 def attacks() -> dict[str, Attack]:
-    """By name, with the estimator's default models: MATZOV's costs of lattice reduction, geometric series."""
+    """Returns them by name, with the estimator's default models: MATZOV's costs, geometric series."""
     from estimator import LWE
     from estimator.lwe_dual import dual_hybrid
 

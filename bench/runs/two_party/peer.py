@@ -208,7 +208,7 @@ CASE = """    if c == "step_tiny":
 
 
 def peer_step(runner: Peer) -> dict[str, Any]:
-    """Its trial with the least CPU seconds."""
+    """Returns its trial with the least CPU seconds."""
     source = runner.script.read_text(encoding="utf-8")
     if source.count(MARK) != 1:
         raise TacitaError(f"{runner.script}: not the script that this case was written for")

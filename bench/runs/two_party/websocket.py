@@ -59,7 +59,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Spent:
-    """Of one text: seconds, processor seconds of this process, of the relay's, bytes both ways, rounds."""
+    """One text's seconds, processor seconds of this process and of the relay's, bytes both ways, rounds."""
 
     seconds: float
     own: float
@@ -194,7 +194,7 @@ def serving(how: str, place: Place) -> Iterator[tuple[int, int]]:
 
 
 def bare(place: Place, told: Connection) -> None:
-    """As `tacita serve`."""
+    """Serves as `tacita serve` does."""
     server = TwoPartyServer(parse_plan(place.plan.read_bytes()), api.load(place.model))
     listener = Listener(HOST, 0, identity=place.identity)
     told.send(listener.port)
@@ -203,7 +203,7 @@ def bare(place: Place, told: Connection) -> None:
 
 
 def websocket(place: Place, told: Connection) -> None:
-    """As a service: the route, the relay, and the process of the sessions."""
+    """Serves as a service does: the route, the relay, and the process of the sessions."""
     asyncio.run(_websocket(place, told))
 
 

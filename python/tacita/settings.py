@@ -294,7 +294,6 @@ class ServiceOptions(Section):
     )
     timeout: Real = setting(TIMEOUT, "Seconds of silence after which the other side is given up.", gt=0.0)
     once: bool = setting(False, "Serve one client at a time, and end after the first that asked for a text.")
-    profile: bool = setting(False, "Show time, bytes and rounds of each operation.")
     keep_keys: Real = setting(30.0, "With https: days that keys stay without being used.", ge=0.0)
     most_keys: Real | None = setting(
         None, "With https: GB of all keys together (default: what the disk has).", ge=0.0
@@ -303,7 +302,7 @@ class ServiceOptions(Section):
     origin: Several = setting(
         (), "With https: answer pages of these sites, too, as https://NAME.", metavar="ORIGIN"
     )
-    drain: Real = setting(20.0, "With https: seconds that requests get to end after SIGTERM.", ge=0.0)
+    drain: Real = setting(20.0, "Seconds that requests and sessions get to end after SIGTERM.", ge=0.0)
 
 
 class TwoPartyOptions(Section):

@@ -235,7 +235,7 @@ def test_a_client_that_leaves_half_way_ends_its_session_only(server: Served, tmp
     assert client.plan.tokens == 16
     party.close()
     assert_serves(server, tmp_path)
-    assert server.says("ended early")
+    assert server.says('"ending": "broken off"')
 
 
 def test_a_client_that_stalls_keeps_nobody_waiting(server: Served, tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_client_with_another_plan_is_told(server: Served, tmp_path: Path) -> N
     assert party.receive(1) == handshake.REFUSED
     party.close()
     assert_serves(server, tmp_path)
-    assert server.says("another plan")
+    assert server.says('"ending": "damaged"')
 
 
 def test_a_hidden_embedding_is_looked_up(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_hidden_embedding_is_looked_up(tmp_path: Path) -> None:
 def test_once_serves_one_client_with_a_certificate_of_its_own(tmp_path: Path) -> None:
     mine: Identity = new_identity(tmp_path / "client", ["client"])
     admitting = ["--new-certificate", str(tmp_path / "pem"), "--client-ca", str(mine.certificate)]
-    with serving(tmp_path, *admitting, settings={"service": {"once": True, "profile": True}}) as served:
+    with serving(tmp_path, *admitting, settings={"service": {"once": True}}) as served:
         with socket.create_connection(("127.0.0.1", served.port), timeout=SECONDS) as raw:
             raw.sendall(b"not TLS")
         with pytest.raises(
@@ -297,7 +297,8 @@ def test_once_serves_one_client_with_a_certificate_of_its_own(tmp_path: Path) ->
         done = classify(served.target, "bad", *trusting(served), **shown)
         assert done.returncode == 0, done.stderr + served.output
         assert served.process.wait(SECONDS) == 0
-        assert "session of 1 text, answered, 127.0.0.1:" in served.output
+        known_by = f'"client": "{fingerprint(mine.certificate)}"'
+        assert '"texts": 1, "ending": "answered"' in served.output and known_by in served.output
 
 
 def test_once_is_not_for_clients_that_ask_for_nothing(tmp_path: Path) -> None:
@@ -305,7 +306,7 @@ def test_once_is_not_for_clients_that_ask_for_nothing(tmp_path: Path) -> None:
         party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=SECONDS)
         TwoPartyClient(party, PublicCache(tmp_path / "cache")).end()
         party.close()
-        assert served.says("session of 0 texts, asked nothing, 127.0.0.1:")
+        assert served.says('"texts": 0, "ending": "asked nothing"')
         assert classify(served.target, "bad", insecure_plain_tcp=True).returncode == 0
         assert served.process.wait(SECONDS) == 0
 
@@ -321,7 +322,7 @@ def test_a_fingerprint_or_a_name_is_enough_to_know_the_server(tmp_path: Path) ->
         assert classify(served.target, "bad", *trusted).returncode == 0, served.output
         done = classify(served.target, "bad", *trusted)
         assert done.returncode == 2 and "3 texts of one client" in done.stderr
-        assert served.says("refused, 127.0.0.1:")
+        assert served.says('"ending": "refused"')
         done = classify(served.target, "bad", *trusted, name="other.example")
         assert done.returncode == 2 and "not valid for name" in done.stderr
         done = classify(served.target, "bad", fingerprint="00" * 32)

@@ -42,7 +42,7 @@ class Book:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def guest(self, name: str = "alice") -> Known:
+    def client(self, name: str = "alice") -> Known:
         """Whose sessions are written down here."""
         return Known(name, self.told)
 

@@ -3,25 +3,33 @@ that misbehave."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita.checkpoint import Checkpoint
 from tacita.client.store import PublicCache
 from tacita.planning.request import PlanRequest
-from tacita.two_party.admission import SessionLimiter, SessionLimits
+from tacita.server.child import Channel, Child
+from tacita.server.connections import bound_socket, listen
+from tacita.server.sessions import control, supervisor
+from tacita.server.sessions.host import SessionHost
+from tacita.server.sessions.listener import AddressClients, SessionLimits, SessionListener, tls_context
+from tacita.server.sessions.spec import Ended, SessionSpec
+from tacita.server.sessions.supervisor import Sessions
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.limits import limits_of
 from tacita.two_party.planning import make_two_party_plan
-from tacita.two_party.protocol.party import Identity, Listener, Party, dial
-from tacita.two_party.reception import Reception, Visit, accept_until
+from tacita.two_party.protocol.party import Identity, Party, dial
 from tacita.two_party.server import TwoPartyServer
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
@@ -36,26 +44,67 @@ def make_server(*, embeddings: str = "published", most: int | None = None, **lim
     return TwoPartyServer(plan, CHECKPOINT, replace(usual, **limits), most)
 
 
+class Thread:
+    """Plays a process."""
+
+    pid = 1
+
+    def kill(self) -> None:
+        """It ends with its socket."""
+
+    async def wait(self) -> int:
+        return 0
+
+
+def child_of(server: TwoPartyServer, sessions: int) -> Child:
+    """The sessions' process, played by a thread."""
+    ours, theirs = socket.socketpair()
+
+    def serve() -> None:
+        host = SessionHost(server, sessions, SECONDS, Channel(theirs, control.Order))
+        with theirs:
+            host.listen()
+            for session in list(host._open.values()):
+                session.close()
+            while host._open:
+                time.sleep(0.01)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return Child(Thread(), ours, control.Reply)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def hosting(server: TwoPartyServer) -> Iterator[None]:
+    """Has `Sessions` start no process, but a thread that serves."""
+
+    async def start(spec: SessionSpec) -> Child:
+        return child_of(server, spec.sessions)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(supervisor, "start_process", start)
+        yield
+
+
 @dataclass
 class Service:
-    """A server that listens, and the visits that are over."""
+    """A server that listens, and the sessions that are over."""
 
-    listener: Listener
     identity: Identity | None
     folder: Path
-    visits: list[Visit] = field(default_factory=list)
+    port: int = 0
+    ended: list[Ended] = field(default_factory=list)
     told: threading.Condition = field(default_factory=threading.Condition)
 
-    def note(self, visit: Visit) -> None:
+    def note(self, session: Ended) -> None:
         with self.told:
-            self.visits.append(visit)
+            self.ended.append(session)
             self.told.notify_all()
 
-    def wait(self, holds: Callable[[list[Visit]], bool]) -> list[Visit]:
-        """The visits once they are as wanted."""
+    def wait(self, holds: Callable[[list[Ended]], bool]) -> list[Ended]:
+        """The sessions that are over once they are as wanted."""
         with self.told:
-            assert self.told.wait_for(lambda: holds(self.visits), SECONDS), self.visits
-            return list(self.visits)
+            assert self.told.wait_for(lambda: holds(self.ended), SECONDS), self.ended
+            return list(self.ended)
 
     def party(self, identity: Identity | None = None) -> Party:
         """A connection as the client."""
@@ -63,7 +112,7 @@ class Service:
         plain = self.identity is None
         return dial(
             "127.0.0.1",
-            self.listener.port,
+            self.port,
             trust=trust,
             identity=identity,
             insecure_plain=plain,
@@ -82,7 +131,7 @@ class Service:
 
     def silent(self) -> socket.socket:
         """A TCP connection that says nothing."""
-        return socket.create_connection(("127.0.0.1", self.listener.port), timeout=SECONDS)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS)
 
     def silent_tls(self) -> ssl.SSLSocket:
         """A connection that says nothing after its TLS handshake."""
@@ -99,16 +148,33 @@ def service(
     identity: Identity | None = None,
     client_ca: Path | None = None,
 ) -> Iterator[Service]:
-    listener = Listener(
-        "127.0.0.1", 0, identity=identity, client_ca=client_ca, insecure_plain=identity is None
-    )
-    serving, over = Service(listener, identity, folder), threading.Event()
-    reception = Reception(server, SessionLimiter(caps or SessionLimits()), SECONDS, serving.note)
-    arguments = over.is_set, listener, reception.receive, lambda error: None
-    accepting = threading.Thread(target=accept_until, args=arguments)
-    accepting.start()
-    try:
-        yield serving
-    finally:
-        over.set()
-        accepting.join()
+    """The two-party port of a server, in a thread with an event loop of its own."""
+    serving, ready, over = Service(identity, folder), threading.Event(), asyncio.Event()
+    limits, loop = caps or SessionLimits(), asyncio.new_event_loop()
+
+    async def work() -> None:
+        spec = SessionSpec("m", folder, folder, 1, limits.sessions, "0" * 64)
+        sessions, clients = Sessions(spec), AddressClients("m", limits, serving.note)
+        await sessions.start()
+        port = SessionListener(sessions, limits.pending(10_000), clients.client, SECONDS)
+        with bound_socket("127.0.0.1", 0) as bound:
+            acceptor = port.acceptor(bound, tls_context(identity, client_ca) if identity else None)
+            listen(bound)
+            acceptor.start()
+            serving.port = bound.getsockname()[1]
+            ready.set()
+            await over.wait()
+            acceptor.close()
+            await acceptor.wait_closed()
+        await sessions.stop()
+
+    with hosting(server):
+        thread = threading.Thread(target=loop.run_until_complete, args=(work(),))
+        thread.start()
+        try:
+            assert ready.wait(SECONDS)
+            yield serving
+        finally:
+            loop.call_soon_threadsafe(over.set)
+            thread.join()
+            loop.close()

@@ -17,9 +17,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from tacita.client.websocket import dial
 from tacita.plans.wire import FRAME_BYTES
-from tacita.server.sessions.route import DeniedError, router
-from tacita.server.sessions.spec import UVICORN, Ended, Guest
-from tacita.server.store.tables import Used
+from tacita.server.sessions.route import UVICORN, DeniedError, router
+from tacita.server.sessions.spec import Client, Ended, Used
 from tacita.two_party.protocol.party import Identity, Party
 from tacita.two_party.protocol.refusal import Refusal
 
@@ -43,10 +42,13 @@ UPGRADE = (
 
 @dataclass(frozen=True)
 class Known:
-    """A guest who may have everything. told: of its session's end."""
+    """A client who may have everything. told: of its session's end."""
 
     name: str
     told: Callable[[Ended], None] = lambda ended: None
+
+    def places(self, sessions: int) -> int:
+        return max(1, sessions - 1)
 
     def admit(self, used: Used, asked: Used) -> Refusal | None:
         return None
@@ -81,10 +83,10 @@ class World:
     refusing: Exception | None = None
     every: list[socket.socket] = field(default_factory=list)
 
-    async def open(self, model: str, guest: Guest) -> socket.socket:
+    async def open(self, model: str, client: Client) -> socket.socket:
         if self.refusing:
             raise self.refusing
-        assert (model, guest.name) == ("m", "alice")
+        assert (model, client.name) == ("m", "alice")
         ours, theirs = socket.socketpair()
         theirs.settimeout(SECONDS)
         self.ends.put(theirs)

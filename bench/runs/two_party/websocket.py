@@ -31,12 +31,9 @@ from tacita import api
 from tacita.cli.options import TOKENS_DEFAULT, Json, option
 from tacita.client.store import PublicCache
 from tacita.errors import GoneError
-from tacita.two_party.admission import SessionLimiter, SessionLimits
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.plan.check import parse_plan
-from tacita.two_party.protocol.party import Identity, Listener, Party, dial, new_identity
-from tacita.two_party.reception import Reception, accept_until
-from tacita.two_party.server import TwoPartyServer
+from tacita.two_party.protocol.party import Identity, Party, dial, new_identity
 
 HOST, TEXT, SILENCE = "127.0.0.1", "a film of quiet beauty", 300.0
 
@@ -194,12 +191,31 @@ def serving(how: str, place: Place) -> Iterator[tuple[int, int]]:
 
 
 def bare(place: Place, told: Connection) -> None:
-    """Serves as `tacita serve` does."""
-    server = TwoPartyServer(parse_plan(place.plan.read_bytes()), api.load(place.model))
-    listener = Listener(HOST, 0, identity=place.identity)
-    told.send(listener.port)
-    reception = Reception(server, SessionLimiter(SessionLimits()), SILENCE, lambda visit: None)
-    accept_until(lambda: False, listener, reception.receive, lambda error: None)
+    """The port of `tacita serve`, and the process of the sessions."""
+    asyncio.run(_bare(place, told))
+
+
+async def _bare(place: Place, told: Connection) -> None:
+    from tacita.server.connections import bound_socket, listen
+    from tacita.server.sessions.listener import AddressClients, SessionLimits, SessionListener, tls_context
+
+    limits, sessions = SessionLimits(), await _sessions(place)
+    listener = SessionListener(sessions, limits.pending(1000), AddressClients("m", limits).client)
+    bound = bound_socket(HOST, 0)
+    listen(bound)
+    listener.acceptor(bound, tls_context(place.identity, None)).start()
+    told.send(bound.getsockname()[1])
+    await asyncio.Event().wait()
+
+
+async def _sessions(place: Place) -> Any:
+    from tacita.server.sessions.spec import SessionSpec
+    from tacita.server.sessions.supervisor import Sessions
+
+    plan = parse_plan(place.plan.read_bytes())
+    sessions = Sessions(SessionSpec("m", Path(place.model), place.plan, 0, 4, plan.hash))
+    await sessions.start()
+    return sessions
 
 
 def websocket(place: Place, told: Connection) -> None:
@@ -208,9 +224,13 @@ def websocket(place: Place, told: Connection) -> None:
 
 
 class Anybody:
-    """A `sessions.spec.Guest` who may have everything."""
+    """A `sessions.spec.Client` who may have everything."""
 
     name = "anybody"
+
+    def places(self, sessions: int) -> int:
+        """May take all."""
+        return sessions
 
     def admit(self, used: Any, text: Any) -> None:
         """Takes every text."""
@@ -230,19 +250,14 @@ async def _websocket(place: Place, told: Connection) -> None:
     import uvicorn
     from fastapi import FastAPI
 
-    from tacita.server.sessions.route import router
-    from tacita.server.sessions.spec import UVICORN, SessionSpec
-    from tacita.server.sessions.supervisor import Sessions
+    from tacita.server.sessions.route import UVICORN, router
 
-    plan = parse_plan(place.plan.read_bytes())
-    sessions = Sessions(SessionSpec("m", Path(place.model), place.plan, 0, 4, plan.hash))
-    await sessions.start()
-    app = FastAPI()
+    sessions, app = await _sessions(place), FastAPI()
 
     async def anybody(websocket: Any, model: str) -> Any:
         return Anybody()
 
-    app.include_router(router(lambda model, guest: sessions.open(guest), anybody))
+    app.include_router(router(lambda model, client: sessions.open(client), anybody))
     own = place.identity
     config = uvicorn.Config(
         app, log_config=None, ssl_certfile=own.certificate, ssl_keyfile=own.key, **UVICORN

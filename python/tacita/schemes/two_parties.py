@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
 from tacita.client.store import PublicCache
-from tacita.errors import InputError
+from tacita.errors import InputError, PeerError
 from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.calibrate.calibrate import Sample
 from tacita.planning.survey import Subject
@@ -27,14 +27,20 @@ from tacita.plans.commitment import LINKS, LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.schemes.base import Place, Private, Report, Seconds, unknown_backend
 from tacita.texts.embed import Text
-from tacita.two_party.admission import SessionLimiter, SessionLimits
 from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.program.cost import SET_UP, failure_log2
-from tacita.two_party.protocol.party import Listener, Party, dial, fingerprint, new_identity, share_threads
-from tacita.two_party.reception import Reception, accept_until
+from tacita.two_party.protocol.party import (
+    Arrival,
+    Listener,
+    Party,
+    dial,
+    fingerprint,
+    new_identity,
+    share_threads,
+)
 from tacita.two_party.server import TwoPartyServer
 
 # What a text costs two parties, before anything is sent.
@@ -100,7 +106,7 @@ class TwoParties:
         return TwoPartyClient(party, PublicCache(cache), **options)
 
     def server(self, plan: TwoPartyPlan, model: Checkpoint, **options: Any) -> TwoPartyServer:
-        """Opens a server for connections, which `two_party.reception` accepts."""
+        """Opens a server of sessions, whose connections the caller makes."""
         return TwoPartyServer(plan, model, **options)
 
     def in_the_clear(
@@ -161,6 +167,7 @@ def _by_integers(plan: TwoPartyPlan, model: Checkpoint, sample: Sample) -> Answe
 # block lasts. `schemes.two_parties.TwoParties.private` asks one.
 
 HOST = "127.0.0.1"
+LOOK = 0.5  # seconds between two looks at the end of the block
 SILENCE = 600.0  # seconds after which either side gives the other up
 
 
@@ -174,22 +181,41 @@ class Address:
 
 
 @contextmanager
-def listening(server: TwoPartyServer, threads: int = 0, sessions: int = 1) -> Iterator[Address]:
-    """Accepts clients of this machine until the block ends. threads: 0 for all cores.
-    sessions: at the same time."""
+def listening(server: TwoPartyServer, threads: int = 0) -> Iterator[Address]:
+    """Accepts clients of this machine until the block ends, each in a thread. threads: 0 for all cores."""
     share_threads(threads)
     with tempfile.TemporaryDirectory(prefix="tacita-server-") as folder:
         identity = new_identity(Path(folder) / "identity", [HOST])
         listener, over = Listener(HOST, 0, identity=identity), threading.Event()
-        reception = Reception(server, SessionLimiter(SessionLimits(sessions)), SILENCE, lambda visit: None)
-        arguments = (over.is_set, listener, reception.receive, lambda error: None)
-        accepting = threading.Thread(target=accept_until, args=arguments, daemon=True)
+        accepting = threading.Thread(target=_accept, args=(server, listener, over), daemon=True)
         accepting.start()
         try:
             yield Address(listener.port, fingerprint(identity.certificate))
         finally:
             over.set()
             accepting.join()
+
+
+def _accept(server: TwoPartyServer, listener: Listener, over: threading.Event) -> None:
+    while not over.is_set():
+        try:
+            arrival = listener.next(LOOK)
+        except PeerError:  # no descriptor is left
+            over.wait(LOOK)
+            continue
+        if arrival is not None:
+            threading.Thread(target=_serve, args=(server, arrival), daemon=True).start()
+
+
+def _serve(server: TwoPartyServer, arrival: Arrival) -> None:
+    with suppress(PeerError):
+        party = arrival.secure(server.limits.handshake, SILENCE)
+        try:
+            server.session(party)
+        finally:
+            party.limit(server.limits.farewell)
+            party.close()
+    arrival.close()
 
 
 @contextmanager

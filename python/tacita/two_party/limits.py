@@ -66,6 +66,35 @@ def limits_of(plan: TwoPartyPlan, *, bits_per_second: float, crowding: float = 1
     return Limits(text, queue, loading=max(LOADING, FACTOR * 8 / bits_per_second))
 
 
+class Admission:
+    """What a server of two parties asks about one session. This one admits everything; a service's admits by
+    quotas and places (`server.sessions.host`). client: whose session it is. texts: that were admitted, also
+    one that was broken off; tokens: of texts that are written."""
+
+    def __init__(self, client: str = "") -> None:
+        self.client, self.texts, self.tokens = client, 0, 0
+
+    def refusal(self) -> Refusal | None:
+        """Returns why the client would be refused now, or None; takes nothing."""
+        return None
+
+    def fetch(self, size: int) -> None:
+        """Is called before the public part, of `size` bytes, is sent. Raises RefusedError where it must not
+        be."""
+
+    def admit(self, tokens: int = 0) -> Refusal | None:
+        """Asks for one text, of at most so many tokens where it is written. Returns why not, or None."""
+        self.texts += 1
+        return None
+
+    def wrote(self) -> None:
+        """Counts one more token of the text; it is chosen already and sent next."""
+        self.tokens += 1
+
+    def over(self) -> None:
+        """Is called when the text that was admitted last is answered."""
+
+
 # What a server publishes, and how many texts its key may serve where the word table is hidden.
 #
 # The table is encrypted under a key of the server that outlives sessions. A client that deviates from the
@@ -102,6 +131,10 @@ class Publication:
         """Whether its key serves no further text."""
         return self.most is not None and self.texts >= self.most
 
+    def refusal(self) -> Refusal | None:
+        """Returns why no further text is served under its key, or None."""
+        return Refusal(Reason.KEY, self.most or 0) if self.spent else None
+
 
 class Publisher:
     """Makes publications, one at a time. Thread-safe. most: texts of a key, for plans that hide the table."""
@@ -126,10 +159,9 @@ class Publisher:
     def take(self, publication: Publication) -> Refusal | None:
         """Counts a text, or says that the key of this publication serves no further one."""
         with self._lock:
-            if publication.spent:
-                return Refusal(Reason.KEY, publication.most or 0)
-            publication.texts += 1
-            return None
+            refusal = publication.refusal()
+            publication.texts += refusal is None
+            return refusal
 
     def _make(self) -> Publication:
         if self._plan.embedding is None:

@@ -15,9 +15,8 @@ from tacita.errors import CheckpointError, GoneError, LateError, PeerError, Refu
 from tacita.planning.calibrate.walk import prefix_rows
 from tacita.plans import engine
 from tacita.texts.task import NEXT
-from tacita.two_party.admission import Guest, anybody
 from tacita.two_party.arithmetic.residues import Words
-from tacita.two_party.limits import HANDSHAKE_QUEUE, Limits, Publication, Publisher, limits_of
+from tacita.two_party.limits import HANDSHAKE_QUEUE, Admission, Limits, Publication, Publisher, limits_of
 from tacita.two_party.model import ServerModel, share_prefix
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import require_ordinary
@@ -84,29 +83,29 @@ class TwoPartyServer:
         self,
         party: Party,
         watch: Watch = lambda stage: None,
-        guest: Guest | None = None,
+        admission: Admission | None = None,
     ) -> Served:
         """Serves one connected client to its end. Never raises because of the client: see `Served.problem`.
 
-        watch: called as each step of a text begins. guest: the client's record, where texts and tokens are
-        counted; its place is not given back here.
+        watch: called as each step of a text begins. admission: what admits its texts
+        and counts them.
         """
-        guest, texts = guest or anybody(), 0
+        admission, texts = admission or Admission(), 0
         try:
             with engine.translated(PeerError, "session"):
-                publication = self._run_handshake(party, guest)
-                while answer := self._next_request(party, guest, publication):
+                publication = self._run_handshake(party, admission)
+                while answer := self._next_request(party, admission, publication):
                     if not texts:
                         watch("set-up")
                         party.set_up(self.plan.correlations)
                     answer(watch)
                     texts += 1
-                    guest.over()
+                    admission.over()
         except TacitaError as error:
             return Served(texts, error)
         return Served(texts, None)
 
-    def _run_handshake(self, party: Party, guest: Guest) -> Publication:
+    def _run_handshake(self, party: Party, admission: Admission) -> Publication:
         """Makes the handshake with the client, which has as long as its connection was given, and longer only
         to fetch the public part."""
         party.hold(HANDSHAKE_QUEUE)
@@ -117,14 +116,14 @@ class TwoPartyServer:
         data, seconds = publication.data, self.limits.part(len(publication.data))
 
         def load() -> None:
-            guest.fetch(len(data))
+            admission.fetch(len(data))
             party.limit(seconds)
 
-        handshake.run_server(party, data, self.plan.hash, refuse=guest.refusal, loading=load)
+        handshake.run_server(party, data, self.plan.hash, refuse=admission.refusal, loading=load)
         return publication
 
     def _next_request(
-        self, party: Party, guest: Guest, publication: Publication
+        self, party: Party, admission: Admission, publication: Publication
     ) -> Callable[[Watch], None] | None:
         """Returns how the client's next request is answered; None where it has none. Raises RefusedError."""
         party.limit(self.limits.idle)
@@ -132,12 +131,16 @@ class TwoPartyServer:
             return None
         answer: Callable[[Watch], None] = partial(self._classify, party, publication)
         if self._generations:
-            answer = self._generation(self._generations, party, guest, publication)
+            answer = self._generation(self._generations, party, admission, publication)
         else:
-            handshake.answer(party, guest.admit() or self._publisher.take(publication))
+            handshake.answer(party, self._refusal(admission, publication))
         party.limit(self.limits.text)
         party.hold(self.limits.queue)
         return answer
+
+    def _refusal(self, admission: Admission, publication: Publication, tokens: int = 0) -> Refusal | None:
+        """Returns why a text is not admitted, or None. One under a spent key is not counted."""
+        return publication.refusal() or admission.admit(tokens) or self._publisher.take(publication)
 
     def _has_request(self, party: Party) -> bool:
         """Whether the client has a request. One that hangs up here, as after a text of its own that is too
@@ -149,16 +152,16 @@ class TwoPartyServer:
             return False
 
     def _generation(
-        self, sessions: GenerationSessions, party: Party, guest: Guest, publication: Publication
+        self, sessions: GenerationSessions, party: Party, admission: Admission, publication: Publication
     ) -> Callable[[Watch], None]:
         """Returns how a text that the client requests is written, token by token. Raises RefusedError."""
         request = handshake.receive_request(party, self._program)
-        refusal = sessions.refusal(request) or guest.admit(request.most) or self._publisher.take(publication)
+        refusal = sessions.refusal(request) or self._refusal(admission, publication, request.most)
         text = refusal or sessions.open(request)
         handshake.answer(party, text if isinstance(text, Refusal) else None)
         assert not isinstance(text, Refusal)  # or it was raised
         enter = partial(self._input_share, party, publication)
-        return lambda watch: sessions.serve(party, request, text, enter, self.limits, watch, guest)
+        return lambda watch: sessions.serve(party, request, text, enter, self.limits, watch, admission)
 
     def _classify(self, party: Party, publication: Publication, watch: Watch) -> None:
         """Classifies one text: this party's shares of the input are zero, its shares of the answer go to the

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from secrets import token_bytes
 
-from tacita.two_party.admission import Guest
 from tacita.two_party.arithmetic.residues import Words
-from tacita.two_party.limits import Limits
+from tacita.two_party.limits import Admission, Limits
 from tacita.two_party.program.program import Program
 from tacita.two_party.program.run import Model, Past, Watch
 from tacita.two_party.protocol import handshake
@@ -85,7 +84,7 @@ class GenerationSessions:
         enter: Enter,
         limits: Limits,
         watch: Watch,
-        guest: Guest,
+        admission: Admission,
     ) -> None:
         """Writes a text that was opened, up to where the client wants no more. enter: this party's share of
         what so many rows start from. Raises what the connection raises; the text is kept then."""
@@ -100,10 +99,10 @@ class GenerationSessions:
             party.limit(limits.text)
             logits = writer.read(partial(enter, rows), rows, ahead=text.left)
             chosen = writer.choose(logits, request.temperature, request.top_k)
-            text = Text(writer.past, text.past.rows, text.left - 1, self._clock(), guest.client)
+            text = Text(writer.past, text.past.rows, text.left - 1, self._clock(), admission.client)
             rows = 1
             self._keep(key, text)  # before it is told, so that no client is ahead
-            guest.wrote()
+            admission.wrote()
             writer.tell(chosen)
         self._forget(key)
 

@@ -59,7 +59,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def opened(model: Path, tmp_path: Path) -> Iterator[Opened]:
     plan = tacita.plan(tacita.load(model), scheme="bumblebee", tokens=24, texts=TEXTS)
-    with listening(TwoPartyServer(plan, tacita.load(model)), threads=1, sessions=3) as address:
+    with listening(TwoPartyServer(plan, tacita.load(model)), threads=1) as address:
         made = Opened(tmp_path, address, plan)
         with made.stack:
             yield made

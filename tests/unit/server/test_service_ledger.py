@@ -11,10 +11,11 @@ from sqlalchemy.exc import IntegrityError
 
 from tacita.errors import FileError, InputError, ResourceError
 from tacita.plans.wire import State
+from tacita.server.sessions.spec import Used
 from tacita.server.store import Ledger, keys, requests, tokens, usage
 from tacita.server.store import ledger as reserve
 from tacita.server.store.ledger import NAME
-from tacita.server.store.tables import KeyRow, Quota, RequestRow, Used
+from tacita.server.store.tables import KeyRow, Quota, RequestRow
 
 ID, OTHER, SHA = "a" * 32, "b" * 32, "c" * 64
 DAY = 86400.0

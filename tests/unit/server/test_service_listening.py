@@ -17,12 +17,10 @@ import pytest
 from fastapi import FastAPI, Request, Response
 
 from tacita.errors import InputError
-from tacita.server.http import listening, min_rate
-from tacita.server.http.connections import bound_socket, listen
-from tacita.server.http.listening import HttpServer, config_of, is_self_signed
-from tacita.server.http.min_rate import MinRateTransport
+from tacita.server.connections import PendingConnections, bound_socket, listen
+from tacita.server.http import listening
+from tacita.server.http.listening import HttpServer, MinRateTransport, config_of, is_self_signed
 from tacita.server.store.bodies import MinRate
-from tacita.two_party.admission import Lobby
 from tacita.two_party.protocol.party import Identity, new_identity
 
 PATIENCE = 180.0  # after which a test gives up
@@ -37,7 +35,7 @@ class Server:
 
     port: int = 0
     running: HttpServer = field(init=False)
-    lobby: Lobby = field(default_factory=lambda: Lobby(8, per_address=4))
+    pending: PendingConnections = field(default_factory=lambda: PendingConnections(8, per_address=4))
     go: threading.Event = field(default_factory=threading.Event)
     held: ExitStack = field(default_factory=ExitStack)
     begun: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -84,10 +82,10 @@ def identity(request: pytest.FixtureRequest, tmp_path: Path) -> Identity | None:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, identity: Identity | None) -> Iterator[Server]:
     monkeypatch.setattr(listening, "HANDSHAKE_SECONDS", 0.3)
-    monkeypatch.setattr(min_rate, "LINGER", 0.3)
+    monkeypatch.setattr(listening, "LINGER", 0.3)
     found = Server()
     running = found.running = HttpServer(
-        config_of(app_of(found), identity), lambda: None, found.lobby, MinRate(0.4, 1e3)
+        config_of(app_of(found), identity), lambda: None, found.pending, MinRate(0.4, 1e3)
     )
     with bound_socket("127.0.0.1", 0) as listener:
         listen(listener)
@@ -183,7 +181,7 @@ def test_an_answer_that_nobody_reads_is_given_up(
         while time.monotonic() < until:
             other.sendall(ASK)
             assert b" 200 " in answered(other)
-            if len(server.lobby._open) == 1:
+            if len(server.pending._open) == 1:
                 return
     raise AssertionError("the reader is still there")
 
@@ -198,7 +196,7 @@ def secured(connection: socket.socket, identity: Identity | None) -> socket.sock
 def test_a_refusal_arrives_while_the_body_is_still_sent(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(min_rate, "LINGER", PATIENCE)
+    monkeypatch.setattr(listening, "LINGER", PATIENCE)
     with server.connect(OVER.replace(b"Host: x", b"Host: x\r\nConnection: close")) as sender:
         assert b" 200 " in answered(sender)
         for _ in range(3):  # none of them meets a connection that was reset

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tacita.errors import InputError
-from tacita.server.http.connections import Origins, hosts_of, origin_of
+from tacita.server.http.strict import Origins, hosts_of, origin_of
 
 NAMED = ["https://site.example"]
 

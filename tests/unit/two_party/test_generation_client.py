@@ -36,7 +36,7 @@ WANTED = greedy(MODEL, 8)
 def served(tmp_path: Path, name: str = "two") -> Iterator[Any]:
     """Makes clients of one server."""
     address: Address
-    with listening(TwoPartyServer(plan_of(MODELS[name]), MODELS[name]), threads=1, sessions=3) as address:
+    with listening(TwoPartyServer(plan_of(MODELS[name]), MODELS[name]), threads=1) as address:
         opened = []
 
         def client() -> TwoPartyClient:
@@ -284,7 +284,7 @@ def test_a_server_may_hide_its_table_of_words(tmp_path: Path) -> None:
 def test_a_key_that_another_client_used_up_costs_a_connection(tmp_path: Path) -> None:
     wish = PlanRequest(scheme="bumblebee", tokens=32, texts=["a film of quiet beauty"], embeddings="hidden")
     server = TwoPartyServer(make_two_party_plan(MODEL, wish), MODEL, most=1)
-    with listening(server, threads=1, sessions=3) as address, ExitStack() as opened:
+    with listening(server, threads=1) as address, ExitStack() as opened:
 
         def client() -> TwoPartyClient:
             party = opened.enter_context(dialled(address, threads=1))

@@ -10,7 +10,7 @@ import pytest
 from hosted_world import SECONDS, asked, make_spec, run, running
 
 from tacita.errors import RefusedError
-from tacita.server.sessions.hosted import SHARE
+from tacita.server.sessions.host import SHARE
 from tacita.server.sessions.spec import SessionSpec
 from tacita.two_party.protocol.refusal import Reason
 
@@ -35,17 +35,17 @@ def test_two_sessions_at_a_time_and_no_third(spec: SessionSpec, tmp_path: Path) 
 
     async def work() -> None:
         async with running(spec) as (sessions, book):
-            ends = [await sessions.open(book.guest(name)) for name in ("alice", "bob")]
+            ends = [await sessions.open(book.client(name)) for name in ("alice", "bob")]
             asking = [asyncio.create_task(asyncio.to_thread(asked, end, tmp_path, meet)) for end in ends]
             await asyncio.to_thread(meeting.wait)
-            end = await sessions.open(book.guest("carol"))
+            end = await sessions.open(book.client("carol"))
             with pytest.raises(RefusedError, match=r"full \(2 sessions\)") as caught:
                 await asyncio.to_thread(asked, end, tmp_path)
             assert caught.value.reason == Reason.FULL
             await asyncio.to_thread(meeting.wait)
             assert all(await asyncio.gather(*asking))
             ended = await book.wait(3)
-        assert {(each.guest, each.texts, each.ending) for each in ended} == {
+        assert {(each.client, each.texts, each.ending) for each in ended} == {
             ("alice", 2, "answered"),
             ("bob", 2, "answered"),
             ("carol", 0, "refused"),
@@ -61,11 +61,11 @@ def test_sessions_that_say_nothing_keep_nobody_out(spec: SessionSpec, tmp_path: 
 
     async def work() -> None:
         async with running(spec) as (sessions, book):
-            silent = [await sessions.open(book.guest("alice")) for _ in range(count)]
+            silent = [await sessions.open(book.client("alice")) for _ in range(count)]
             for name in ("bob", "carol"):
-                assert await asyncio.to_thread(asked, await sessions.open(book.guest(name)), tmp_path)
+                assert await asyncio.to_thread(asked, await sessions.open(book.client(name)), tmp_path)
             ended = await book.wait(2 + max(0, count - SHARE))
-            assert [each.guest for each in ended if each.texts] == ["bob", "carol"]
+            assert [each.client for each in ended if each.texts] == ["bob", "carol"]
         for end in silent:
             end.close()
 
@@ -77,13 +77,13 @@ def test_one_client_does_not_have_all_places(spec: SessionSpec, tmp_path: Path) 
         async with running(spec) as (sessions, book):
             first, go = threading.Event(), threading.Event()
             meet = lambda: (first.set(), go.wait(SECONDS))  # noqa: E731
-            end = await sessions.open(book.guest("alice"))
+            end = await sessions.open(book.client("alice"))
             asking = asyncio.create_task(asyncio.to_thread(asked, end, tmp_path, meet))
             assert await asyncio.to_thread(first.wait, SECONDS)
             with pytest.raises(RefusedError, match="1 session of one address or client") as caught:
-                await asyncio.to_thread(asked, await sessions.open(book.guest("alice")), tmp_path)
+                await asyncio.to_thread(asked, await sessions.open(book.client("alice")), tmp_path)
             assert caught.value.reason == Reason.ADDRESS
-            assert await asyncio.to_thread(asked, await sessions.open(book.guest("bob")), tmp_path)
+            assert await asyncio.to_thread(asked, await sessions.open(book.client("bob")), tmp_path)
             go.set()
             assert await asking
 

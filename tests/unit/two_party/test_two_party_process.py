@@ -28,8 +28,8 @@ from tacita.client.websocket import dial
 from tacita.errors import GoneError, PeerError, RefusedError, TacitaError
 from tacita.server.child import Ready, decode
 from tacita.server.sessions import control
-from tacita.server.sessions.route import router
-from tacita.server.sessions.spec import UVICORN, SessionSpec
+from tacita.server.sessions.route import UVICORN, router
+from tacita.server.sessions.spec import SessionSpec
 from tacita.server.sessions.supervisor import Sessions
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.protocol.party import Party
@@ -53,11 +53,11 @@ def pid_of(sessions: Sessions) -> int:
 def test_clients_that_leave_or_talk_otherwise_are_told_by_their_endings(spec: SessionSpec) -> None:
     async def work() -> None:
         async with running(spec) as (sessions, book):
-            (await sessions.open(book.guest("leaver"))).close()
-            stranger = await sessions.open(book.guest("stranger"))
+            (await sessions.open(book.client("leaver"))).close()
+            stranger = await sessions.open(book.client("stranger"))
             stranger.setblocking(True)
             stranger.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            ended = {each.guest: each for each in await book.wait(2)}
+            ended = {each.client: each for each in await book.wait(2)}
             stranger.close()
         assert ended["leaver"].ending == "broken off" and ended["stranger"].ending == "damaged"
         assert {each.texts for each in ended.values()} == {0}
@@ -68,13 +68,13 @@ def test_clients_that_leave_or_talk_otherwise_are_told_by_their_endings(spec: Se
 def test_a_process_that_is_killed_is_told_and_started_again(spec: SessionSpec, tmp_path: Path) -> None:
     async def work() -> None:
         async with running(spec) as (sessions, book):
-            first, end = pid_of(sessions), await sessions.open(book.guest("alice"))
+            first, end = pid_of(sessions), await sessions.open(book.client("alice"))
             os.kill(first, signal.SIGKILL)
             assert (await book.wait(1))[0].ending == "crashed"
             end.setblocking(True)
             assert end.recv(1) == b"", "the relay sees the end at once"
             end.close()
-            again = await sessions.open(book.guest("alice"))  # waits for the new one
+            again = await sessions.open(book.client("alice"))  # waits for the new one
             assert pid_of(sessions) != first
             assert await asyncio.to_thread(asked, again, tmp_path)
             assert [each.ending for each in await book.wait(2)] == ["crashed", "answered"]
@@ -86,17 +86,17 @@ def test_a_process_that_is_killed_is_told_and_started_again(spec: SessionSpec, t
 def test_draining_waits_for_sessions_and_stopping_ends_them(spec: SessionSpec, tmp_path: Path) -> None:
     async def work() -> None:
         async with running(spec) as (sessions, book):
-            answered, silent = [await sessions.open(book.guest(name)) for name in ("alice", "bob")]
+            answered, silent = [await sessions.open(book.client(name)) for name in ("alice", "bob")]
             asking = asyncio.create_task(asyncio.to_thread(asked, answered, tmp_path))
             await book.wait(1)
             await sessions.drain(0.05)
             with pytest.raises(RefusedError, match="is ending"):
-                await sessions.open(book.guest("carol"))
+                await sessions.open(book.client("carol"))
             assert sessions.count() == 1
             process = sessions.process.child._process
             await sessions.stop()
             assert process.returncode is not None
-            assert [(each.guest, each.ending) for each in book.ended] == [
+            assert [(each.client, each.ending) for each in book.ended] == [
                 ("alice", "answered"),
                 ("bob", "stopped"),
             ]
@@ -158,10 +158,10 @@ async def serving(sessions: Sessions, book: Book) -> AsyncIterator[Callable[[], 
     """A server of the route in this event loop; how it is dialled."""
 
     async def permitted(websocket: WebSocket, model: str) -> Known:
-        return book.guest()
+        return book.client()
 
     app = FastAPI()
-    app.include_router(router(lambda model, guest: sessions.open(guest), permitted))
+    app.include_router(router(lambda model, client: sessions.open(client), permitted))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", **UVICORN))
         task = asyncio.create_task(server.serve([listening]))
@@ -178,8 +178,7 @@ import asyncio, json, sys
 from pathlib import Path
 from types import SimpleNamespace
 from tacita.server.sessions.spec import SessionSpec
-from tacita.server.sessions.spec import UVICORN
-from tacita.server.sessions.route import router
+from tacita.server.sessions.route import UVICORN, router
 from tacita.server.sessions.supervisor import Sessions
 
 async def main():
@@ -187,7 +186,7 @@ async def main():
     spec = SessionSpec("m", Path(said["folder"]), Path(said["plan"]), 1, 2, said["sha256"])
     sessions = Sessions(spec)
     await sessions.start()
-    await sessions.open(SimpleNamespace(name="alice"))
+    await sessions.open(SimpleNamespace(name="alice", places=lambda sessions: 1))
     print(sessions.process.child.pid, flush=True)
     await asyncio.Event().wait()
 
@@ -237,7 +236,7 @@ def ended_with_its_parent(command: list[str]) -> bool:
         b'"bytes_received": 0, "over": false}',
         b'{"kind": "wanted", "id": 0, "texts": 1, "tokens": 1, "bytes": 1, "seconds": NaN}',
         b'{"kind": "wanted", "id": 0, "texts": 2, "tokens": 1, "bytes": 1, "seconds": 1.0}',
-        b'{"kind": "open", "id": 0, "guest": "' + b"x" * 201 + b'"}',
+        b'{"kind": "open", "id": 0, "places": 1, "client": "' + b"x" * 201 + b'"}',
         b"[" * 10_000,
     ],
 )

@@ -4,30 +4,26 @@ the end of a client that is revoked."""
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from hosted_world import SECONDS, run
-from service import TEXTS, make_server
+from service import TEXTS, hosting, make_server
 from test_decoders_fixed import MODELS, plan_of
 from test_writing import PROMPT
 
 from tacita.client.store import PublicCache
 from tacita.errors import GoneError, RefusedError
-from tacita.server.child import Channel, Child
 from tacita.server.core.accounts import Account
 from tacita.server.core.jobs import Jobs
-from tacita.server.sessions import control, supervisor
-from tacita.server.sessions.hosted import host_of
-from tacita.server.sessions.spec import SessionSpec
+from tacita.server.sessions.spec import SessionSpec, Used
 from tacita.server.sessions.supervisor import Sessions
 from tacita.server.store import Ledger, tokens, usage
-from tacita.server.store.tables import Quota, Used, Who
+from tacita.server.store.tables import Quota, Who
 from tacita.server.watch.metrics import Metrics
 from tacita.two_party.client import GenerationClient, TwoPartyClient
 from tacita.two_party.protocol.party import over_socket
@@ -45,30 +41,6 @@ METRICS, HOUR = Metrics(), 3600.0
 CLASSIFIER = make_server()
 WRITER = TwoPartyServer(plan_of(MODELS["two"]), MODELS["two"])
 SPEC = SessionSpec("m", Path("model"), Path("plan"), 1, 5, "0" * 64)
-
-
-class Thread:
-    """Plays a process."""
-
-    pid = 1
-
-    def kill(self) -> None:
-        """It ends with its socket."""
-
-    async def wait(self) -> int:
-        return 0
-
-
-async def child_of(server: TwoPartyServer) -> Child:
-    """The sessions' process, played by a thread."""
-    ours, theirs = socket.socketpair()
-
-    def listen() -> None:
-        with theirs, suppress(ConnectionError):
-            host_of(server, SPEC.sessions, SECONDS, Channel(theirs, control.Order)).listen()
-
-    threading.Thread(target=listen, daemon=True).start()
-    return Child(Thread(), ours, control.Reply)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -113,8 +85,7 @@ class Stage:
                 await sessions.stop()
                 self.ledger.close()
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(supervisor, "start_process", lambda spec: child_of(server))
+        with hosting(server):
             run(work)
 
 

@@ -21,7 +21,9 @@ from tacita.errors import InputError
 from tacita.extras import needing
 from tacita.plans.scheme import BUMBLEBEE, NAMES
 from tacita.resources import GB, raise_descriptors
+from tacita.server.connections import bound_socket, listen, pending_of
 from tacita.server.machines.cluster import Where, where_of
+from tacita.server.watch import logs
 from tacita.settings import ServiceOptions, Settings
 from tacita.two_party.protocol.party import Identity, fingerprint
 
@@ -31,10 +33,10 @@ if TYPE_CHECKING:
     from tacita.server.core.settings import Settings as Limits
 
 DAY = 86400.0
-OF_HTTPS = ("data", "anybody", "proxy", "keep_keys", "most_keys", "origin", "drain")
+OF_HTTPS = ("data", "anybody", "proxy", "keep_keys", "most_keys", "origin")
 OF_A_PORT = {
     "plan": ("scheme", "documents", "pooling"),
-    "service": ("client_ca", "max_texts", "once", "profile"),
+    "service": ("client_ca", "max_texts", "once"),
     "two_party": ("hidden_embeddings",),
 }
 
@@ -74,8 +76,7 @@ def over_https(settings: Settings, own: Identity | None) -> None:
     if where is not None:
         require_machines(where, settings.service.schemes, BUMBLEBEE)
     with needing("service", "serve"):
-        from tacita.server.http.connections import bound_socket
-        from tacita.server.watch import logs
+        from tacita.server.http import strict  # noqa: F401 - the first that needs it
     logs.start()
     with bound_socket(host, port) as listener:
         limits = replace(_limits(settings), **_callers(settings.service, host, own))
@@ -105,14 +106,13 @@ async def _listen(
     service: Service, listener: socket, own: Identity | None, announce: Callable[[], None]
 ) -> None:
     from tacita.server.http.app import app_of
-    from tacita.server.http.connections import listen, lobby_of
     from tacita.server.http.listening import HttpServer, config_of
     from tacita.server.store.bodies import MinRate
 
     settings = service.settings
-    lobby = lobby_of(raise_descriptors(), settings.proxies)
+    pending = pending_of(raise_descriptors(), settings.proxies)
     min_rate = MinRate(settings.patience, settings.least_rate)
-    listening = HttpServer(config_of(app_of(service), own), service.close_doors, lobby, min_rate)
+    listening = HttpServer(config_of(app_of(service), own), service.close_doors, pending, min_rate)
     await service.start()
     try:
         if own:
@@ -174,8 +174,8 @@ def _limits(settings: Settings) -> Limits:
 
 def _callers(service: ServiceOptions, host: str, own: Identity | None) -> dict[str, Any]:
     """Returns the limits that say whose pages may call, and by which names. Raises InputError."""
-    from tacita.server.http.connections import hosts_of, origin_of
     from tacita.server.http.listening import is_self_signed
+    from tacita.server.http.strict import hosts_of, origin_of
 
     origins = tuple(map(origin_of, service.origin))
     alone = service.anybody and not beyond_loopback(host)

@@ -19,8 +19,9 @@ from tacita.errors import FileError
 from tacita.extras import needing
 
 if TYPE_CHECKING:
+    from tacita.server.sessions.spec import Used
     from tacita.server.store import Ledger
-    from tacita.server.store.tables import Used, Who
+    from tacita.server.store.tables import Who
 
 app = typer.Typer(help="Who may ask a server: bearer tokens and quotas.", no_args_is_help=True)
 Data = Annotated[Path, typer.Option("--data", help="The server's data folder.")]

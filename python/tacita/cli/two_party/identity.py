@@ -1,21 +1,17 @@
 """Finds the certificate that `tacita serve` shows: the files that are given, or a self-signed one for every
-name that clients may dial; and logs its connections."""
+name that clients may dial."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tacita.cli.console import err, fail, out, several, shown
-from tacita.cli.two_party.connect import cost_line, show_profile
-from tacita.errors import InputError, PeerError
+from tacita.cli.console import err, shown
+from tacita.errors import InputError
 from tacita.two_party.protocol.party import Identity, certificate_problem, new_identity
-from tacita.two_party.reception import Visit
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 ELSEWHERE = (
@@ -120,63 +116,3 @@ def _is_name(text: str) -> bool:
     return all(
         0 < len(label) < 64 and label.isascii() and label.replace("-", "a").isalnum() for label in labels
     )
-
-
-# What `tacita serve` says of each connection: one line on standard output, and what went wrong on
-# standard error.
-
-QUIET = 60.0  # seconds
-MOST = (
-    20  # lines in that time for connections that were never admitted: anybody can make as many as they like
-)
-
-
-class ServeLog:
-    """Writes a line for each connection of a server; threads may share it. profile: shows the operations of
-    every admitted session. clock: seconds."""
-
-    def __init__(self, *, profile: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
-        self._profile, self._clock = profile, clock
-        self._lock = threading.Lock()
-        self._began, self._lines, self._left_out = clock(), 0, 0
-
-    def visit(self, visit: Visit) -> None:
-        """Logs a connection that is over."""
-        with self._lock:
-            if visit.admitted or self._room():
-                self._show(visit)
-            else:
-                self._left_out += 1
-
-    def accepting(self, error: PeerError | None) -> None:
-        """Logs that accepting connections fails from now on or, without an error, works again."""
-        with self._lock:
-            if error is None:
-                err.print("accepting connections again", soft_wrap=True)
-            else:
-                err.print(
-                    f"[yellow]cannot accept connections, trying on:[/yellow] {shown(str(error))}",
-                    soft_wrap=True,
-                )
-
-    def _room(self) -> bool:
-        now = self._clock()
-        if now - self._began >= QUIET:
-            if self._left_out:
-                out.print(
-                    f"{several(self._left_out, 'more connection')} ended without a text in {QUIET:.0f} s"
-                )
-            self._began, self._lines, self._left_out = now, 0, 0
-        self._lines += 1
-        return self._lines <= MOST
-
-    def _show(self, visit: Visit) -> None:
-        served = visit.served
-        line = f"session of {several(served.texts, 'text')}, {visit.ending}, {shown(visit.peer)}"
-        out.print(f"{line}: {cost_line(visit.cost, visit.seconds)}", soft_wrap=True)
-        if self._profile and visit.admitted:
-            show_profile(visit.profile)
-        if served.problem:
-            err.print(f"[yellow]the session ended early[/yellow], {shown(visit.peer)}", soft_wrap=True)
-            fail(served.problem)
-        out.file.flush()

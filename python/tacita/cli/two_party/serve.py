@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-import threading
+import asyncio
+import signal
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from socket import socket
+from ssl import SSLContext
 
 from tacita import api
+from tacita.api import DEFAULT_MODEL
 from tacita.cli.console import duration, err, out, progress, several, shown, size
 from tacita.cli.options import load_model, plan_request, taking
 from tacita.cli.service.serve import over_https, require_serving
 from tacita.cli.two_party.connect import address, expectation, identity_of
-from tacita.cli.two_party.identity import ServeLog, beyond_loopback, identity
+from tacita.cli.two_party.identity import beyond_loopback, identity
 from tacita.errors import InputError
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.resources import raise_descriptors
 from tacita.schemes.registry import scheme_of
-from tacita.settings import ServiceOptions, Settings, TwoPartyOptions
-from tacita.two_party.admission import SessionLimiter, SessionLimits
-from tacita.two_party.limits import LONGEST_SAFE, limits_of, texts_of_a_key
+from tacita.server.connections import bound_socket, listen
+from tacita.server.sessions.listener import AddressClients, SessionLimits, SessionListener, tls_context
+from tacita.server.sessions.spec import Ended, SessionSpec
+from tacita.server.sessions.supervisor import Sessions
+from tacita.server.watch import logs
+from tacita.settings import Settings, TwoPartyOptions
+from tacita.two_party.limits import LONGEST_SAFE, Limits, limits_of
 from tacita.two_party.plan.plan import TwoPartyPlan
-from tacita.two_party.protocol.party import Identity, Listener, fingerprint, share_threads
-from tacita.two_party.reception import Reception, Visit, accept_until
-from tacita.two_party.server import TwoPartyServer
+from tacita.two_party.protocol.party import Identity, fingerprint, share_threads
 
 LINE = {
     "plan": ("model", "scheme", "tokens", "texts"),
@@ -37,7 +45,7 @@ FILE = {
     "run": ("threads", "memory", "allow_insecure"),
     "ray": ("address", "nodes", "cores"),
     "service": (
-        *("clients", "clients_per_address", "timeout", "once", "profile", "keep_keys", "most_keys", "proxy"),
+        *("clients", "clients_per_address", "timeout", "once", "keep_keys", "most_keys", "proxy"),
         *("origin", "drain"),
     ),
     "two_party": ("hidden_embeddings", "insecure_any_client", "max_texts_per_key", "bandwidth"),
@@ -58,26 +66,96 @@ def run(settings: Settings) -> None:
         return over_https(settings, own)
     _require_connected(settings.plan.scheme or BUMBLEBEE)
     _require_known_clients(party, service.client_ca)
-    raise_descriptors()
-    cores = share_threads(settings.run.threads)
-    checkpoint, bits_per_second = load_model(settings.plan), 1e6 * party.bandwidth
+    logs.start()
+    caps = SessionLimits(
+        1 if service.once else service.clients, service.clients_per_address, service.max_texts
+    )
+    tls = None if own is None else tls_context(own, service.client_ca)
+    plan, rate = _plan(settings), 1e6 * party.bandwidth
+    crowding = caps.sessions / share_threads(settings.run.threads)
+    limits = limits_of(plan, bits_per_second=rate, crowding=crowding)
+    with (
+        bound_socket(host, service.port) as listener,
+        tempfile.TemporaryDirectory(prefix="tacita-serve-") as folder,
+    ):
+        path = Path(folder) / "plan.json"
+        path.write_bytes(plan.to_bytes())
+        spec = _spec(settings, plan, path, caps.sessions)
+
+        def announce() -> None:
+            _announce(plan, limits, caps, host, listener.getsockname()[1], own)
+            _warn(plan, host, service.client_ca)
+
+        asyncio.run(_serve(spec, caps, listener, tls, announce, service.drain, once=service.once))
+
+
+def _plan(settings: Settings) -> TwoPartyPlan:
+    """Makes the plan. Raises what planning raises."""
+    party = settings.two_party
     request = replace(
         plan_request(settings.plan),
         scheme=BUMBLEBEE,
         embeddings="hidden" if party.hidden_embeddings else "published",
-        link=LinkSpeed(bits_per_second, 0.0),
+        link=LinkSpeed(1e6 * party.bandwidth, 0.0),
     )
+    checkpoint = load_model(settings.plan)
     with progress("calibrate") as report:
         plan = api.plan(checkpoint, request, progress=report)
     assert isinstance(plan, TwoPartyPlan)  # as its scheme says
-    sessions = 1 if service.once else service.clients
-    caps = SessionLimits(sessions, service.clients_per_address, service.max_texts)
-    limits = limits_of(plan, bits_per_second=bits_per_second, crowding=caps.sessions / cores)
-    server = TwoPartyServer(plan, checkpoint, limits, _texts_of_a_key(plan, party.max_texts_per_key))
-    listener = Listener(host, service.port, identity=own, client_ca=service.client_ca, insecure_plain=plain)
-    _announce(server, caps, host, listener.port, own)
-    _warn(plan, host, service.client_ca)
-    _receive(server, caps, listener, service)
+    return plan
+
+
+def _spec(settings: Settings, plan: TwoPartyPlan, path: Path, sessions: int) -> SessionSpec:
+    """Returns what the process of the sessions serves. path: of the plan."""
+    model, party = settings.plan, settings.two_party
+    return SessionSpec(
+        plan.name,
+        model.model or DEFAULT_MODEL,
+        path,
+        settings.run.threads,
+        sessions,
+        plan.hash,
+        bits_per_second=1e6 * party.bandwidth,
+        silence=settings.service.timeout,
+        pooling=model.pooling.value if model.pooling else None,
+        documents=model.documents,
+        texts_of_a_key=party.max_texts_per_key,
+    )
+
+
+async def _serve(
+    spec: SessionSpec,
+    caps: SessionLimits,
+    listener: socket,
+    tls: SSLContext | None,
+    announce: Callable[[], None],
+    drain: float,
+    *,
+    once: bool,
+) -> None:
+    """Serves until SIGTERM, which lets sessions end, until Ctrl-C, which does not, or with `once` until the
+    first session with a text is over."""
+    over, sessions = asyncio.Event(), Sessions(spec)
+
+    def on_end(session: Ended) -> None:
+        if once and session.texts:
+            over.set()
+
+    await sessions.start()
+    clients = AddressClients(spec.model, caps, on_end)
+    port = SessionListener(sessions, caps.pending(raise_descriptors()), clients.client, spec.silence)
+    acceptor = port.acceptor(listener, tls)
+    try:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
+        listen(listener)
+        acceptor.start()
+        announce()
+        await over.wait()
+        acceptor.close()
+        await sessions.drain(drain)
+    finally:
+        acceptor.close()
+        await sessions.stop()
 
 
 def _require_connected(scheme: str) -> None:
@@ -99,40 +177,17 @@ def _require_known_clients(party: TwoPartyOptions, client_ca: Path | None) -> No
         )
 
 
-def _texts_of_a_key(plan: TwoPartyPlan, given: int | None) -> int | None:
-    if plan.embedding is None:
-        return None
-    return texts_of_a_key(plan.numbers) if given is None else given or None
-
-
-def _receive(
-    server: TwoPartyServer, caps: SessionLimits, listener: Listener, service: ServiceOptions
-) -> None:
-    """Accepts connections until Ctrl-C, or with `once` until the first admitted session is over."""
-    over, log = threading.Event(), ServeLog(profile=service.profile)
-
-    def on_visit(visit: Visit) -> None:
-        log.visit(visit)
-        if service.once and visit.admitted:
-            over.set()
-
-    reception = Reception(server, SessionLimiter(caps), service.timeout, on_visit)
-    accept_until(over.is_set, listener, reception.receive, log.accepting)
-
-
 def _announce(
-    server: TwoPartyServer, caps: SessionLimits, host: str, port: int, own: Identity | None
+    plan: TwoPartyPlan, limits: Limits, caps: SessionLimits, host: str, port: int, own: Identity | None
 ) -> None:
-    plan, limits = server.plan, server.limits
     layers = several(plan.config.layers, "layer")
     out.print(f"{shown(plan.name)}: {layers}, {plan.tokens} tokens, plan {plan.hash[:12]}")
     what = "encrypted embedding" if plan.embedding else "embedding"
-    part = f"sizes, calibrated ranges, tokenizer, {what} ({size(server.public_bytes)})"
-    out.print(f"sent to every new client: {part}", soft_wrap=True)
+    out.print(f"sent to every new client: sizes, calibrated ranges, tokenizer, {what}", soft_wrap=True)
     out.print(f"traffic: {expectation(plan.program, plan.pace)}", soft_wrap=True)
     out.print(
         f"limits: {several(caps.sessions, 'session')}; {duration(limits.handshake)} to agree and "
-        f"{duration(limits.part(server.public_bytes))} with the part, {duration(limits.text)} a text, "
+        f"{duration(1e6 * limits.loading)} a megabyte of the part, {duration(limits.text)} a text, "
         f"{duration(limits.idle)} between texts, {size(limits.queue)} unread",
         soft_wrap=True,
     )

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 from tacita.errors import RefusedError, ResourceError
 from tacita.server.core.jobs import Jobs
-from tacita.server.sessions.spec import Ended
+from tacita.server.sessions.spec import Ended, Used
 from tacita.server.store import Ledger, tokens, usage
-from tacita.server.store.tables import Quota, Used, Who
+from tacita.server.store.tables import Quota, Who
 from tacita.server.watch import logs
 from tacita.two_party.protocol.refusal import Reason, Refusal
 
 
 class Account:
-    """The quota of one session's client: a `sessions.spec.Guest`. who: as the ledger knew the client when it
+    """The quota of one session's client: a `sessions.spec.Client`. who: as the ledger knew the client when it
     came. A text counts for the day on which it was admitted."""
 
     def __init__(self, jobs: Jobs, who: Who, model: str) -> None:
@@ -32,6 +32,10 @@ class Account:
     def name(self) -> str:
         """Returns the name by which its share of places is counted."""
         return self._who.group
+
+    def places(self, sessions: int) -> int:
+        """Returns all of so many places but one."""
+        return max(1, sessions - 1)
 
     def admit(self, used: Used, wanted: Used) -> Refusal | None:
         """Reserves what is asked for. Returns a refusal where the quota holds no more or nothing can be

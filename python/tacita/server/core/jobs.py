@@ -23,10 +23,11 @@ from tacita.progress import Progress
 from tacita.server.core.offers import Offers
 from tacita.server.jobs.manager import PoolManager
 from tacita.server.jobs.queue import DEADLINE, INTERNAL, REFUSED, RESOURCES, WORKER, Job
+from tacita.server.sessions.spec import Used
 from tacita.server.store import Ledger, requests, tokens, usage
 from tacita.server.store import keys as ledger_keys
 from tacita.server.store.bodies import Layout, whole
-from tacita.server.store.tables import RequestRow, Used
+from tacita.server.store.tables import RequestRow
 from tacita.server.watch import logs
 from tacita.server.watch.metrics import Metrics
 

@@ -9,10 +9,10 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from tacita.server.core.service import Service
 from tacita.server.http import description, problems
 from tacita.server.http.auth import Headers
-from tacita.server.http.connections import Origins
 from tacita.server.http.description import router as docs_page
 from tacita.server.http.page import router as page
 from tacita.server.http.routes import keys, models, operating, requests
+from tacita.server.http.strict import Origins
 from tacita.server.http.two_party import router as two_party
 from tacita.version import __version__
 

@@ -17,12 +17,13 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tacita.server.connections import network
 from tacita.server.core.accounts import STRANGER
 from tacita.server.core.service import Service
 from tacita.server.http.problems import Fault
+from tacita.server.sessions.spec import Used
 from tacita.server.store import tokens, usage
-from tacita.server.store.tables import Used, Who
-from tacita.two_party.admission import network
+from tacita.server.store.tables import Who
 
 WRONG_PER_MINUTE = 30
 SUBPROTOCOL = "tacita.bearer."

@@ -2,14 +2,14 @@
 
 uvicorn closes a connection that is idle after an answer; one that never asks anything, sends a head byte by
 byte, or does not read its answer, it keeps. Here such a one is closed, so that idle connections cost their
-sender more than the server. Connections are accepted by `connections`.
+sender more than the server. Connections are accepted by `server.connections`.
 """
 
 from __future__ import annotations
 
 import socket
 import ssl
-from asyncio import TimerHandle
+from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,13 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tacita.errors import InputError
-from tacita.server.http.connections import Acceptor, Connection, StrictConnection
-from tacita.server.http.min_rate import MinRateTransport
-from tacita.server.sessions.spec import UVICORN
+from tacita.server.connections import HANDSHAKE_SECONDS, Acceptor, Connection, PendingConnections
+from tacita.server.http.strict import StrictConnection
+from tacita.server.sessions.route import UVICORN
 from tacita.server.store.bodies import MinRate
 from tacita.server.watch import logs
-from tacita.two_party.admission import Lobby
 from tacita.two_party.protocol.party import Identity
 
-HANDSHAKE_SECONDS = 20.0  # seconds that a handshake may take, and then a whole head, the first or another
 KEEP_ALIVE = 30  # seconds between two calls of a connection
 GRACE = 5  # seconds that answers on the way get once workers have drained
 
@@ -108,22 +106,26 @@ class TimeoutProtocol(H11Protocol):
 
 class HttpServer(uvicorn.Server):
     """A uvicorn server with acceptors of its own. closing: called at SIGTERM and Ctrl-C, before uvicorn waits
-    for open connections. A second signal does not wait. lobby: of its connections. min_rate: at which answers
+    for open connections. A second signal does not wait. pending: its connections. min_rate: at which answers
     must be read."""
 
     servers: Any  # as uvicorn ends them: acceptors
 
     def __init__(
-        self, config: uvicorn.Config, closing: Callable[[], None], lobby: Lobby, min_rate: MinRate
+        self,
+        config: uvicorn.Config,
+        closing: Callable[[], None],
+        pending: PendingConnections,
+        min_rate: MinRate,
     ) -> None:
         super().__init__(config)
-        self._closing, self._lobby, self._min_rate = closing, lobby, min_rate
+        self._closing, self._pending, self._min_rate = closing, pending, min_rate
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accepts from these sockets in place of uvicorn."""
         await super().startup(sockets=[])
         self.servers = [
-            Acceptor(each, self._lobby, self.config.ssl, HANDSHAKE_SECONDS, self._protocol)
+            Acceptor(each, self._pending, self.config.ssl, self._protocol, HANDSHAKE_SECONDS)
             for each in sockets or ()
         ]
         for each in self.servers:
@@ -182,3 +184,83 @@ def config_of(app: FastAPI, identity: Identity | None) -> uvicorn.Config:
     if config.ssl:
         config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
     return config
+
+
+# The least rate at which answers must be read, and the end of a connection whose peer still sends.
+
+LOOKS = 4  # in the seconds of silence that a reader may take
+LINGER = 1.0  # seconds in which what still comes is thrown away, so that the answer before it arrives
+
+
+class MinRateTransport:
+    """A transport as uvicorn uses it, which is aborted when what was written is read too slowly: nothing for
+    `min_rate.patience` seconds, or less than `min_rate.least_rate` on the whole while something waits.
+
+    sending: whether the peer is in the middle of a body. Closing then waits for LINGER: a system that closes
+    a connection with unread bytes resets it, and the peer loses the answer.
+    """
+
+    def __init__(
+        self, transport: Any, loop: AbstractEventLoop, min_rate: MinRate, sending: Callable[[], bool]
+    ) -> None:
+        self._transport, self._loop, self._min_rate, self._sending = transport, loop, min_rate, sending
+        self._timer: TimerHandle | None = None
+        self._closing = False
+        self._written = 0
+        self._since = self._moved = 0.0  # seconds: when bytes began to wait, and when some last went
+        self._first = self._last = 0  # bytes that had gone then
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Writes as asyncio's transports do, and begins to watch how fast the peer reads."""
+        self._written += len(data)
+        self._transport.write(data)
+        if self._timer is None and self._transport.get_write_buffer_size():
+            self._since = self._moved = self._loop.time()
+            self._first = self._last = self._gone()
+            self._look_later()
+
+    def is_closing(self) -> bool:
+        """Returns whether the transport closes, as asyncio's transports do."""
+        return self._closing or bool(self._transport.is_closing())
+
+    def close(self) -> None:
+        """Closes the transport as asyncio's transports do; what waits must be read as fast as before."""
+        if not self._closing and self._sending():
+            self._transport.resume_reading()
+            self._loop.call_later(LINGER, self._transport.close)
+        elif not self._closing:
+            self._transport.close()
+        self._closing = True
+
+    def release(self) -> Any:
+        """Returns the transport, for a protocol with limits of its own."""
+        self.stop()
+        return self._transport
+
+    def stop(self) -> None:
+        """Stops watching: the connection is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _gone(self) -> int:
+        return self._written - int(self._transport.get_write_buffer_size())
+
+    def _look_later(self) -> None:
+        self._timer = self._loop.call_later(self._min_rate.patience / LOOKS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._transport.get_write_buffer_size():
+            return
+        now, gone = self._loop.time(), self._gone()
+        if gone > self._last:
+            self._last, self._moved = gone, now
+        silent = now - self._moved >= self._min_rate.patience
+        if silent or now - self._since > self._min_rate.whole(gone - self._first):
+            self._transport.abort()
+        else:
+            self._look_later()

@@ -13,7 +13,7 @@ from tacita.server.http.auth import caller, require_quota
 from tacita.server.http.problems import Fault, fault_of, not_found
 from tacita.server.sessions.route import DeniedError
 from tacita.server.sessions.route import router as route
-from tacita.server.sessions.spec import Guest
+from tacita.server.sessions.spec import Client
 from tacita.server.store.tables import Who
 
 
@@ -30,8 +30,8 @@ def router(service: Service) -> APIRouter:
                 fault.status, fault.detail, hint=fault.hint, code=fault.code, headers=headers
             ) from None
 
-    async def open_session(model: str, guest: Guest) -> socket.socket:
-        return await service.sessions[model].open(guest)
+    async def open_session(model: str, client: Client) -> socket.socket:
+        return await service.sessions[model].open(client)
 
     return route(open_session, permitted)
 

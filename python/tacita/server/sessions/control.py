@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from tacita.server.child import Message
 
-MOST_GUEST, MOST_ENDING = 200, 40  # characters of a guest's name, and of how a session ended
+MOST_NAME, MOST_ENDING = 200, 40  # characters of a client's name, and of how a session ended
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,24 @@ class Setup(Message):
     bits_per_second: float
     silence: float
     pooling: str | None
+    documents: str | None
+    texts_of_a_key: int | None
 
 
 @dataclass(frozen=True)
 class Open(Message):
-    """Begins a session on the socket that comes with this. guest: sessions of one name share places."""
+    """Begins a session on the socket that comes with this. client: sessions of one name share so many
+    places."""
 
     tag: ClassVar[str] = "open"
     id: int
-    guest: str
+    client: str
+    places: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.guest) > MOST_GUEST:
-            raise ValueError("the guest's name is too long")
+        if len(self.client) > MOST_NAME:
+            raise ValueError("the client's name is too long")
 
 
 @dataclass(frozen=True)

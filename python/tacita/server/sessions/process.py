@@ -14,11 +14,13 @@ import time
 from pathlib import Path
 
 from tacita import checkpoint
+from tacita.checkpoint.load import with_documents
 from tacita.errors import FileError, TacitaError
 from tacita.plans.plan import MAX_BYTES
 from tacita.server.child import Channel, Ready, Unable, channel_of
 from tacita.server.sessions.control import Order, Setup
-from tacita.server.sessions.hosted import host_of
+from tacita.server.sessions.host import SessionHost
+from tacita.texts.vectors import Index
 from tacita.two_party.limits import limits_of, texts_of_a_key
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
@@ -31,10 +33,19 @@ def server_of(setup: Setup, cores: int) -> TwoPartyServer:
     FileError, CheckpointError, PlanError."""
     plan = plan_of(Path(setup.plan), setup.sha256)
     model = checkpoint.load(setup.folder, pooling=setup.pooling)
+    if setup.documents is not None:
+        model = with_documents(model, Index.load(Path(setup.documents)))
     crowding = setup.sessions / cores
     limits = limits_of(plan, bits_per_second=setup.bits_per_second, crowding=crowding)
-    most = None if plan.embedding is None else texts_of_a_key(plan.numbers)
-    return TwoPartyServer(plan, model, limits, most)
+    return TwoPartyServer(plan, model, limits, most_texts(plan, setup.texts_of_a_key))
+
+
+def most_texts(plan: TwoPartyPlan, wanted: int | None) -> int | None:
+    """Returns how many texts a key of the hidden table serves, None for any number. wanted: see
+    `SessionSpec.texts_of_a_key`."""
+    if plan.embedding is None:
+        return None
+    return texts_of_a_key(plan.numbers) if wanted is None else wanted or None
 
 
 def plan_of(path: Path, sha256: str) -> TwoPartyPlan:
@@ -66,7 +77,7 @@ def serve(channel: Channel) -> None:
         channel.send(Unable.of(error))
         return
     channel.send(Ready(time.monotonic() - began))
-    host_of(server, setup.sessions, setup.silence, channel).listen()
+    SessionHost(server, setup.sessions, setup.silence, channel).listen()
 
 
 def main() -> None:

@@ -7,83 +7,88 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from fastapi.responses import Response
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from tacita.errors import RefusedError, TacitaError
 from tacita.plans.wire import API, FRAME_BYTES, MOST_TEXT, PROBLEM, Problem
-from tacita.server.sessions.spec import Guest
+from tacita.server.sessions.relay import Code, relay
+from tacita.server.sessions.spec import Client
 from tacita.two_party.protocol.party import TIMEOUT
 
-# Between a WebSocket and the socket of its session: bytes go over as they come, in both directions at the
-# same time.
-#
-# What waits here is one message up and one chunk down: whoever is slower holds the other back, as TCP would.
-# The channel's frames, limits and errors are the session's own; nothing is looked into.
-
-CHUNK = 256 << 10  # bytes taken from the session at once; the socket holds about as many
-OVER, NOT_BINARY, TOO_LARGE, BROKEN = 1000, 1003, 1009, 1011  # RFC 6455, section 7.4.1
-Code = int | None  # with which to close; None: the client is gone
+NOT_BINARY, TOO_LARGE = 1003, 1009  # RFC 6455, section 7.4.1
 
 
-async def relay(websocket: WebSocket, session: socket.socket, patience: float) -> None:
-    """Copies bytes both ways until either end is over; both are closed then. patience: seconds that a client
-    may take to read what is sent at once. websocket: accepted. Raises nothing because of the client or the
-    session."""
-    session.setblocking(False)
-    with session:
-        up = asyncio.create_task(_up(websocket, session))
-        down = asyncio.create_task(_down(websocket, session, patience))
-        try:
-            await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
-            code = (up if up.done() else down).result()
-        finally:
-            for task in (up, down):
-                task.cancel()
-            await asyncio.gather(up, down, return_exceptions=True)
-    if code is not None:
-        with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):  # it left meanwhile
-            async with asyncio.timeout(patience):
-                await websocket.close(code)
+class WebSocketCarrier:
+    """A WebSocket that was accepted, as a `relay.Carrier`."""
 
+    def __init__(self, websocket: WebSocket) -> None:
+        self._websocket = websocket
 
-async def _up(websocket: WebSocket, session: socket.socket) -> Code:
-    """Copies the client's messages to the session. Returns the code with which to close."""
-    loop, open_ = asyncio.get_running_loop(), True
-    while True:
-        message = await websocket.receive()
+    async def receive(self) -> bytes | Code:
+        """Returns the next binary message, or with which code to close."""
+        message = await self._websocket.receive()
         if message["type"] != "websocket.receive":
             return None
         data: bytes | None = message.get("bytes")
         if data is None:
             return NOT_BINARY
-        if len(data) > FRAME_BYTES:
-            return TOO_LARGE
-        if open_:
-            try:
-                await loop.sock_sendall(session, data)
-            except OSError:  # the session is over; what it said last is on its way down, and ends this
-                open_ = False
+        return data if len(data) <= FRAME_BYTES else TOO_LARGE
 
-
-async def _down(websocket: WebSocket, session: socket.socket, patience: float) -> Code:
-    """Copies the session's bytes to the client. Returns the code with which to close."""
-    loop = asyncio.get_running_loop()
-    while True:
+    async def send(self, data: bytes) -> bool:
+        """Sends a binary message. Returns False for a client that is gone."""
         try:
-            data = await loop.sock_recv(session, CHUNK)
-        except OSError:
-            return OVER
-        if not data:
-            return OVER
-        try:
-            async with asyncio.timeout(patience):
-                await websocket.send_bytes(data)
+            await self._websocket.send_bytes(data)
         except (WebSocketDisconnect, RuntimeError):
-            return None
-        except TimeoutError:
-            return BROKEN
+            return False
+        return True
+
+    async def close(self, code: int) -> None:
+        """Closes the WebSocket."""
+        with suppress(WebSocketDisconnect, RuntimeError):  # it left meanwhile
+            await self._websocket.close(code)
+
+
+# How uvicorn must be started for the two-party protocol: with bounds of memory for each WebSocket.
+
+MOST_UNREAD = 4 * FRAME_BYTES  # bytes that wait for a client which reads none of them
+KEEPALIVE = 30.0  # seconds between pings, so that what lies between keeps the connection
+
+
+class BoundedWebSocket(WebSocketsSansIOProtocol):
+    """uvicorn's WebSockets without two ways to hold memory and connections of the server: pings are answered
+    whether or not the client reads the answers, and a connection is closed when the client has read what was
+    sent before, however long that takes."""
+
+    def handle_ping(self) -> None:
+        """Answers a ping, but aborts a connection whose client does not read."""
+        if self.transport.get_write_buffer_size() > MOST_UNREAD:
+            self.transport.abort()
+        else:
+            super().handle_ping()
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        """Gives the connection, with which the application is done, `close_timeout` seconds to close."""
+        super().on_task_complete(task)
+        self.loop.call_later(self.close_timeout, self.transport.abort)
+
+
+# Keywords of `uvicorn.Config`. Messages wait one at a time with this class, whatever `ws_max_queue` says; it
+# is for those that look at it. Ciphertexts and shares do not compress.
+UVICORN: Mapping[str, Any] = MappingProxyType(
+    {
+        "ws": BoundedWebSocket,
+        "ws_max_size": FRAME_BYTES,
+        "ws_max_queue": 1,
+        "ws_ping_interval": KEEPALIVE,
+        "ws_ping_timeout": TIMEOUT,  # a party that computes does not read
+        "ws_per_message_deflate": False,
+    }
+)
 
 
 PATH = f"{API}/two-party"
@@ -107,14 +112,14 @@ class DeniedError(TacitaError):
         self.status, self.code, self.headers = status, code, dict(headers or {})
 
 
-Open = Callable[[str, Guest], Awaitable[socket.socket]]
-Permitted = Callable[[WebSocket, str], Awaitable[Guest]]
+Open = Callable[[str, Client], Awaitable[socket.socket]]
+Permitted = Callable[[WebSocket, str], Awaitable[Client]]
 
 
 def router(open_session: Open, permitted: Permitted, patience: float = TIMEOUT) -> APIRouter:
     """Returns the router of the two-party socket.
 
-    open_session: a session of this model for this guest, `supervisor.Sessions.open`; a
+    open_session: a session of this model for this client, `supervisor.Sessions.open`; a
     RefusedError of it becomes 503. permitted: who asks for this model, by the headers of the upgrade; raises
     DeniedError. Neither is told anything that the client sent after its headers. patience: seconds that a
     client may take to read what is sent at once.
@@ -125,15 +130,15 @@ def router(open_session: Open, permitted: Permitted, patience: float = TIMEOUT) 
     async def two_party(websocket: WebSocket) -> None:
         model = websocket.query_params.get("model", "")
         try:
-            guest = await permitted(websocket, model)
-            session = await open_session(model, guest)
+            client = await permitted(websocket, model)
+            session = await open_session(model, client)
         except (DeniedError, RefusedError) as error:
             await websocket.send_denial_response(denial(error))
             return
         with session:
             offered = websocket.scope.get("subprotocols", ())
             await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
-            await relay(websocket, session, patience)
+            await relay(WebSocketCarrier(websocket), session, patience)
 
     return routes
 

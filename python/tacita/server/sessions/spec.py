@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Protocol
 
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-
-from tacita.plans.wire import FRAME_BYTES
-from tacita.server.store.tables import Used
-from tacita.two_party.protocol.party import TIMEOUT
 from tacita.two_party.protocol.refusal import Refusal
 from tacita.two_party.server import BITS_PER_SECOND
 
@@ -29,7 +23,9 @@ class SessionSpec:
     `TwoPartyPlan.to_bytes()`; sha256: of that file in hex, which is the plan's hash. threads: that all its
     sessions compute on, 0 for all cores. sessions: at the same time. bits_per_second: of the link, by which
     the limits of time and memory are set (`two_party.limits`). silence: seconds after which a client that
-    says nothing is given up. pooling: of an embedding model, as `checkpoint.load` takes it.
+    says nothing is given up. pooling: of an embedding model, as `checkpoint.load` takes it. documents: an
+    index that the model searches. texts_of_a_key: of a hidden table; None for those that cannot betray it, 0
+    for any number.
     """
 
     model: str
@@ -41,15 +37,44 @@ class SessionSpec:
     bits_per_second: float = BITS_PER_SECOND
     silence: float = SILENCE
     pooling: str | None = None
+    documents: Path | None = None
+    texts_of_a_key: int | None = None
 
 
-class Guest(Protocol):
+@dataclass(frozen=True)
+class Used:
+    """What was used: texts, tokens of texts that were written, bytes in both directions, seconds of
+    evaluation."""
+
+    texts: int = 0
+    tokens: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Used) -> Used:
+        return self._each(other, operator.add)
+
+    def __sub__(self, other: Used) -> Used:
+        return self._each(other, operator.sub)
+
+    def at_least(self, other: Used) -> Used:
+        """Returns the larger of the two, item by item."""
+        return self._each(other, max)
+
+    def _each(self, other: Used, combine: Callable[[Any, Any], Any]) -> Used:
+        return Used(**{name: combine(value, getattr(other, name)) for name, value in vars(self).items()})
+
+
+class Client(Protocol):
     """The client of one session, whose quota is its own affair. Called in the event loop's thread; no call
     waits or raises. used: by the session since it began."""
 
     @property
     def name(self) -> str:
         """Returns the client's name, at most 200 characters; sessions of one name share places."""
+
+    def places(self, sessions: int) -> int:
+        """Returns how many of so many places sessions of this name may take."""
 
     def admit(self, used: Used, wanted: Used) -> Refusal | None:
         """Reserves what a text, or the public part, will take. Returns why not, or None."""
@@ -66,51 +91,13 @@ class Guest(Protocol):
 
 @dataclass(frozen=True)
 class Ended:
-    """A session that is over. guest: its client's name. texts: that were admitted. ending: in a word or two,
+    """A session that is over. client: its client's name. texts: that were admitted. ending: in a word or two,
     as of `two_party.server.Served`; "failed" is a defect of ours. Where the process "crashed" under it or was
     "stopped", texts and bytes are those up to its last answer."""
 
-    guest: str
+    client: str
     texts: int
     seconds: float
     bytes_sent: int
     bytes_received: int
     ending: str
-
-
-# How uvicorn must be started for the two-party protocol: with bounds of memory for each WebSocket.
-
-MOST_UNREAD = 4 * FRAME_BYTES  # bytes that wait for a client which reads none of them
-KEEPALIVE = 30.0  # seconds between pings, so that what lies between keeps the connection
-
-
-class BoundedWebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSockets without two ways to hold memory and connections of the server: pings are answered
-    whether or not the client reads the answers, and a connection is closed when the client has read what was
-    sent before, however long that takes."""
-
-    def handle_ping(self) -> None:
-        """Answers a ping, but aborts a connection whose client does not read."""
-        if self.transport.get_write_buffer_size() > MOST_UNREAD:
-            self.transport.abort()
-        else:
-            super().handle_ping()
-
-    def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        """Gives the connection, with which the application is done, `close_timeout` seconds to close."""
-        super().on_task_complete(task)
-        self.loop.call_later(self.close_timeout, self.transport.abort)
-
-
-# Keywords of `uvicorn.Config`. Messages wait one at a time with this class, whatever `ws_max_queue` says; it
-# is for those that look at it. Ciphertexts and shares do not compress.
-UVICORN: Mapping[str, Any] = MappingProxyType(
-    {
-        "ws": BoundedWebSocket,
-        "ws_max_size": FRAME_BYTES,
-        "ws_max_queue": 1,
-        "ws_ping_interval": KEEPALIVE,
-        "ws_ping_timeout": TIMEOUT,  # a party that computes does not read
-        "ws_per_message_deflate": False,
-    }
-)

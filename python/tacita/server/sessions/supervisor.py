@@ -17,8 +17,7 @@ from tacita.server import child
 from tacita.server.child import Child, Message, Supervisor
 from tacita.server.confined import command, environment
 from tacita.server.sessions.control import Answered, Close, Finished, Open, Reply, Setup, SoFar, Wanted
-from tacita.server.sessions.spec import CRASHED, STOPPED, Ended, Guest, SessionSpec
-from tacita.server.store.tables import Used
+from tacita.server.sessions.spec import CRASHED, STOPPED, Client, Ended, SessionSpec, Used
 from tacita.two_party.protocol.handshake import GRANTED
 
 MODULE = "tacita.server.sessions.process"
@@ -31,7 +30,7 @@ class _Running:
     """A session that the process has. since: when it began. usage: as its process tells it. seconds: of its
     texts that are over; working: when the one that is under way was admitted."""
 
-    guest: Guest
+    client: Client
     since: float
     usage: SoFar
     seconds: float = 0.0
@@ -46,12 +45,14 @@ class _Running:
     def rest(self, now: float) -> None:
         """Counts the seconds of its text, if it had one, and settles with the client: the text is over."""
         self.seconds, self.working = self.used(now).seconds, None
-        self.guest.settle(self.used(now))
+        self.client.settle(self.used(now))
 
 
 def command_of(spec: SessionSpec) -> Sequence[str]:
-    """Returns the command of a process that opens model and plan and no other file of the data folder."""
-    return command(MODULE, hidden=spec.plan.parent, reads=[spec.folder, spec.plan])
+    """Returns the command of a process that opens model, plan and documents and no other file of the data
+    folder."""
+    reads = filter(None, (spec.folder, spec.plan, spec.documents))
+    return command(MODULE, hidden=spec.plan.parent, reads=reads)
 
 
 async def start_process(spec: SessionSpec) -> Child:
@@ -65,6 +66,8 @@ async def start_process(spec: SessionSpec) -> Child:
         bits_per_second=spec.bits_per_second,
         silence=spec.silence,
         pooling=spec.pooling,
+        documents=None if spec.documents is None else str(spec.documents),
+        texts_of_a_key=spec.texts_of_a_key,
     )
     return await child.start(_name(spec), command_of(spec), setup, Reply, environment())
 
@@ -92,9 +95,9 @@ class Sessions:
         """Returns once the model is loaded. Raises what was wrong with it, TacitaError, and keeps nothing."""
         await self.process.open()
 
-    async def open(self, guest: Guest) -> socket.socket:
+    async def open(self, client: Client) -> socket.socket:
         """Opens a session for this client, and returns the end that a relay reads and writes. It waits in the
-        process's lobby until it asks for its first text, which takes a place.
+        process until it asks for its first text, which takes a place.
 
         Raises RefusedError when the service is ending, and when the process is not back within seconds of a
         crash.
@@ -103,7 +106,7 @@ class Sessions:
             raise RefusedError("two-party: the service is ending", hint="try again in a while")
         self._entering += 1
         try:
-            return self._hand_socket(guest, await self.process.wait(PATIENCE))
+            return self._hand_socket(client, await self.process.wait(PATIENCE))
         finally:
             self._entering -= 1
 
@@ -115,7 +118,7 @@ class Sessions:
         """Charges what texts under way have taken, and ends the sessions whose clients may take no more."""
         now = self._clock()
         for number, running in self._running.items():
-            if not running.guest.note(running.used(now)):
+            if not running.client.note(running.used(now)):
                 self._say(Close(id=number))
 
     async def drain(self, seconds: float) -> None:
@@ -125,12 +128,12 @@ class Sessions:
             await asyncio.wait_for(self._idle.wait(), seconds)
 
     async def stop(self) -> None:
-        """Ends the process and the sessions that it still has, whose guests are told."""
+        """Ends the process and the sessions that it still has, whose clients are told."""
         self._ending = True
         await self.process.close(0.0)  # there is nothing that it would have to save
         self._end_all(STOPPED)
 
-    def _hand_socket(self, guest: Guest, process: Child | None) -> socket.socket:
+    def _hand_socket(self, client: Client, process: Child | None) -> socket.socket:
         if process is None or self._ending:
             raise RefusedError("two-party: the model is being loaded", hint="try again in a moment")
         ours, theirs = socket.socketpair()
@@ -138,13 +141,13 @@ class Sessions:
         try:
             with theirs:
                 ours.setblocking(False)
-                process.send(Open(id=number, guest=guest.name), theirs)
+                process.send(Open(number, client.name, client.places(self._spec.sessions)), theirs)
         except OSError:  # gone, or too busy to read
             ours.close()
             raise RefusedError(
                 "two-party: the process of the sessions takes none now", hint="try again in a moment"
             ) from None
-        self._running[number] = _Running(guest, self._clock(), SoFar(id=number))
+        self._running[number] = _Running(client, self._clock(), SoFar(id=number))
         self._idle.clear()
         return ours
 
@@ -164,7 +167,7 @@ class Sessions:
     def _answer(self, wanted: Wanted, running: _Running) -> None:
         now = self._clock()
         need = Used(wanted.texts, wanted.tokens, wanted.bytes, wanted.seconds)
-        refusal = running.guest.admit(running.used(now), need) or GRANTED
+        refusal = running.client.admit(running.used(now), need) or GRANTED
         if refusal == GRANTED and wanted.texts:
             running.working = now
         self._say(Answered(id=wanted.id, reason=refusal.reason, number=refusal.number))
@@ -173,7 +176,7 @@ class Sessions:
         running.usage, now = usage, self._clock()
         if usage.over:
             running.rest(now)
-        elif not running.guest.note(running.used(now)):
+        elif not running.client.note(running.used(now)):
             self._say(Close(id=usage.id))
 
     def _say(self, message: Message) -> None:
@@ -198,4 +201,4 @@ class Sessions:
         was.rest(now)
         sums, seconds = was.usage, now - was.since
         carried = sums.bytes_sent, sums.bytes_received
-        was.guest.ended(Ended(was.guest.name, sums.texts, seconds, *carried, ending))
+        was.client.ended(Ended(was.client.name, sums.texts, seconds, *carried, ending))

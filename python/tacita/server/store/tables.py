@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from sqlalchemy import (
     CheckConstraint,
@@ -97,30 +94,6 @@ class RequestRow:
     response_bytes: int | None = None
     signature: str | None = None
     problem: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True)
-class Used:
-    """What was used: texts, tokens of texts that were written, bytes in both directions, seconds of
-    evaluation."""
-
-    texts: int = 0
-    tokens: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-
-    def __add__(self, other: Used) -> Used:
-        return self._each(other, operator.add)
-
-    def __sub__(self, other: Used) -> Used:
-        return self._each(other, operator.sub)
-
-    def at_least(self, other: Used) -> Used:
-        """Returns the larger of the two, item by item."""
-        return self._each(other, max)
-
-    def _each(self, other: Used, combine: Callable[[Any, Any], Any]) -> Used:
-        return Used(**{name: combine(value, getattr(other, name)) for name, value in vars(self).items()})
 
 
 # The tables of the ledger. Times are Unix seconds, sizes bytes, hashes sha256 in hex; nothing here is a

@@ -9,8 +9,9 @@ from __future__ import annotations
 from sqlalchemy import func, select
 from sqlalchemy.dialects.sqlite import insert
 
+from tacita.server.sessions.spec import Used
 from tacita.server.store.ledger import Ledger
-from tacita.server.store.tables import Used, Who, usage
+from tacita.server.store.tables import Who, usage
 
 DAY = 86400
 

@@ -26,9 +26,10 @@ from tacita.server.http.routes.common import (
     offered,
     sha256_of,
 )
+from tacita.server.sessions.spec import Used
 from tacita.server.store import key_files as files
 from tacita.server.store import keys, requests
-from tacita.server.store.tables import KeyRow, Used, Who
+from tacita.server.store.tables import KeyRow, Who
 
 router = APIRouter(prefix=API, tags=["keys"])
 RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})", re.ASCII)

@@ -27,9 +27,10 @@ from tacita.server.http.routes.common import (
     offered,
     sha256_of,
 )
+from tacita.server.sessions.spec import Used
 from tacita.server.store import bodies as files
 from tacita.server.store import keys, requests
-from tacita.server.store.tables import RequestRow, Used, Who
+from tacita.server.store.tables import RequestRow, Who
 
 router = APIRouter(prefix=API, tags=["requests"])
 AGAIN = re.compile(r"[\x21-\x7e]{1,64}")

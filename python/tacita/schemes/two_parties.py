@@ -199,22 +199,18 @@ def listening(server: TwoPartyServer, threads: int = 0) -> Iterator[Address]:
 def _accept(server: TwoPartyServer, listener: Listener, over: threading.Event) -> None:
     while not over.is_set():
         try:
-            arrival = listener.next(LOOK)
+            if arrival := listener.next(LOOK):
+                threading.Thread(target=_serve, args=(server, arrival), daemon=True).start()
         except PeerError:  # no descriptor is left
             over.wait(LOOK)
-            continue
-        if arrival is not None:
-            threading.Thread(target=_serve, args=(server, arrival), daemon=True).start()
 
 
 def _serve(server: TwoPartyServer, arrival: Arrival) -> None:
     with suppress(PeerError):
         party = arrival.secure(server.limits.handshake, SILENCE)
-        try:
-            server.session(party)
-        finally:
-            party.limit(server.limits.farewell)
-            party.close()
+        server.session(party)
+        party.limit(server.limits.farewell)
+        party.close()
     arrival.close()
 
 

@@ -33,11 +33,11 @@ LINES = {
     "packings": 7240,
     "planning": 4180,
     "plans": 3210,
-    "schemes": 1450,
-    "server": 8100,
+    "schemes": 1470,
+    "server": 8520,
     "slots": 2600,
     "texts": 1770,
-    "two_party": 5700,
+    "two_party": 5350,
 }
 
 

@@ -199,8 +199,8 @@ class SessionListener:
     async def _serve(
         self, connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        shown = writer.get_extra_info("ssl_object")
-        certificate = shown and shown.getpeercert(binary_form=True)
+        tls = writer.get_extra_info("ssl_object")
+        certificate = tls and tls.getpeercert(binary_form=True)
         known_by = hashlib.sha256(certificate).hexdigest() if certificate else None
         try:
             session = await self._sessions.open(self._client_of(connection.address, known_by))

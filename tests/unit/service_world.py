@@ -99,7 +99,7 @@ class PlayedManager:
         Workdir(self.jobs.pop(id).folder).response.write_bytes(response)
         first = plan().stages[0].name
         passed = [Progress(first, 0, 2, 0.0, 2.0), Progress("done", 2, 2, 1.0, 0.0)]
-        took = {"keys_loaded": True, "keys_seconds": 0.1, "evaluate": 1.5}
+        took = {"keys_loaded": True, "keys_seconds": 0.1, "evaluate": 1.5, "processor": 1.0}
         self.listener.finished(id, 1.5, figures(Usage(written=0.5), passed, **took))
 
 

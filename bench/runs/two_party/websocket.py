@@ -191,7 +191,7 @@ def serving(how: str, place: Place) -> Iterator[tuple[int, int]]:
 
 
 def bare(place: Place, told: Connection) -> None:
-    """The port of `tacita serve`, and the process of the sessions."""
+    """Serves as `tacita serve` does: its port, and the process of the sessions."""
     asyncio.run(_bare(place, told))
 
 

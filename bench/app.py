@@ -10,7 +10,7 @@ import typer
 from bench import elsewhere
 from bench.freeze import command as freeze
 from bench.kernels import batch_pieces, correlations, engine, gemm, leaf, lpn, polynomials
-from bench.models import convert, nanoguard_reference, pictures, prompts
+from bench.models import convert, nanoguard_reference, pictures
 from bench.runs import (
     adversarial,
     arion,
@@ -71,7 +71,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "one": one.one,
     "packings": packings.packings,
     "photo-crops": pictures.photo_crops,
-    "prompts": prompts.write_prompts,
+    "prompts": nanoguard_reference.write_prompts,
     "refresh-functions": refresh_functions.refresh_functions,
     "serve-under-load": load.serve_under_load,
     "service": service.service,

@@ -22,7 +22,7 @@ from tacita.two_party.program import sizes
 from tacita.two_party.program.program import MAX_BYTES, Program, decode, encode
 from tacita.two_party.program.recorder import RecordTensors
 from tacita.two_party.program.run import RUN, visible
-from tacita.two_party.program.steps import OPERATIONS
+from tacita.two_party.program.steps import OPERATIONS, Step
 
 DECODER = plan_of_decoder(MODELS["two"]).program
 
@@ -152,6 +152,15 @@ def test_damaged_programs_of_decoders_are_refused(damage: str) -> None:
     assert decode(changed(lambda d: None, DECODER)) == DECODER
     with pytest.raises(FileError, match=f"program.*{why}"):
         decode(changed(change, DECODER))
+
+
+def test_heads_too_wide_are_not_turned() -> None:
+    """Angles of every column would be made."""
+    turn = Step("turn", (1,), (2,), {"bits": 12, "ring": 64, "base": 1e4})
+    steps = Step("heads", (0,), (1,), {"count": 1}), turn
+    assert sizes.sizes(steps, sizes.Value((1, 4096), 64), 0, 2)[2].shape == (1, 1, 4096)
+    with pytest.raises(FileError, match="turn that does not fit"):
+        sizes.sizes(steps, sizes.Value((1, 4098), 64), 0, 2)
 
 
 def test_what_registers_hold_is_capped(plan: TwoPartyPlan, monkeypatch: pytest.MonkeyPatch) -> None:

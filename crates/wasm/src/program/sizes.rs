@@ -10,6 +10,8 @@ const MOST_WIDTH: usize = 1 << 20;
 const MOST_HELD: usize = 1 << 27;
 const MOST_GAP: i64 = 1 << 40;
 const BOUNDS: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
+/// Size of a head that is turned, by which angles are made.
+const MOST_TURNED: usize = 4096;
 const BASES: std::ops::RangeInclusive<f64> = 1.0..=1e9;
 
 /// What a register holds: (rows, columns) or (heads, rows, columns) residues modulo 2^ring.
@@ -174,7 +176,7 @@ impl Walk {
             }
             (&Do::Turn { bits, ring: to, base }, [_, _, _]) => {
                 let fits = to == ring && (1..31).contains(&bits) && bits < ring;
-                (fits && last % 2 == 0 && BASES.contains(&base)).then(|| like(x, ring))
+                (fits && last % 2 == 0 && last <= MOST_TURNED && BASES.contains(&base)).then(|| like(x, ring))
             }
             (&Do::Append { store, ring: to }, &[heads, rows, _]) => {
                 let fits = to == ring && store == self.stores && rows == self.all_rows - self.past;

@@ -24,7 +24,7 @@ MOST_VALUES = 1 << 27  # of one register: 512 tokens of a vocabulary of 2^18 wor
 MOST_HELD = 1 << 28  # of all registers and stores at a time: 2 GiB
 MOST_GAP = 1 << 40
 LEAST_BOUND, MOST_BOUND = 1e-30, 1e30  # of what norms are told
-MOST_BASE = 1e9  # of rotary positions
+MOST_BASE, MOST_TURNED = 1e9, 4096  # of rotary positions: base, and size of a head, by which angles are made
 FORMS = {
     called: [each for name, forms in ENGINE.values() if name == called for each in forms.values()]
     for called, _ in ENGINE.values()
@@ -152,7 +152,8 @@ def _group(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
 
 
 def _turn(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
-    _need(len(x.shape) == 3 and x.shape[2] % 2 == 0 and 1.0 <= p["base"] <= MOST_BASE, "turn")
+    _need(len(x.shape) == 3 and x.shape[2] % 2 == 0 and x.shape[2] <= MOST_TURNED, "turn")
+    _need(1.0 <= p["base"] <= MOST_BASE, "turn")
     _need(x.ring == p["ring"] and 1 <= p["bits"] < min(x.ring, 31), "turn")
     return x
 

@@ -79,7 +79,7 @@ def vector_of(name: str) -> dict[str, Any]:
 
 
 def _map(model: ServerModel, step: int) -> dict[str, Any]:
-    bias = model.added(step, (), 0).view(np.int64)
+    bias = model.bias(step, (), 0).view(np.int64)
     return {"weights": model.matrix(step).ravel().tolist(), "bias": bias.tolist()}
 
 

@@ -26,7 +26,7 @@ class ServerModel:
         assert isinstance(maps, tuple)  # or the step would be no linear map
         return weight_integers(self._weights, maps, self._formats.weight)
 
-    def added(self, step: int, shape: tuple[int, ...], first: int) -> Words:
+    def bias(self, step: int, shape: tuple[int, ...], first: int) -> Words:
         """Encodes a bias, rows of positions or of distances in the format of the step's result."""
         what, form = self._held[step]
         return from_floats(self._floats(what, shape, first), form.fraction, form.ring).values

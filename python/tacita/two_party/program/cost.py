@@ -164,8 +164,8 @@ def _prepare_product(cost: Cost, ahead: Cost, step: Step, x: Value, made: Value)
     newest, longer = columns, (inner + AT_ONCE - 1, columns)
     if step.parameters["transposed"]:
         newest, longer = inner, (inner, columns + AT_ONCE - 1)
-    opened = 2 * BYTE * -(-x.ring // BYTE) * groups * (rows * inner + newest)
-    cost.bits += opened - groups * _product_bits(rows, inner, columns)
+    exchange = 2 * BYTE * -(-x.ring // BYTE) * groups * (rows * inner + newest)
+    cost.bits += exchange - groups * _product_bits(rows, inner, columns)
     ahead.bits += groups * _product_bits(AT_ONCE * rows, *longer)
 
 

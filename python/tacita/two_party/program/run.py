@@ -30,7 +30,7 @@ class Model(Protocol):
     def matrix(self, step: int) -> Integers:
         """Returns the integers (inputs, outputs) of a linear map, row by row in memory."""
 
-    def added(self, step: int, shape: tuple[int, ...], first: int) -> Words:
+    def bias(self, step: int, shape: tuple[int, ...], first: int) -> Words:
         """Returns what is added to a result of this shape: the bias of a linear map, or what belongs to the
         positions of rows, of which the first is at `first`."""
 
@@ -123,11 +123,11 @@ class Run:
         """Runs one step, and writes its registers."""
         inputs = [registers[i] for i in step.inputs]
         shape = values[step.outputs[0]].shape if step.outputs else ()
-        made = RUN[step.op](self, _Place(number, step.parameters, shape), *inputs)
-        results = made if isinstance(made, tuple) else (made,)
+        value = RUN[step.op](self, _Place(number, step.parameters, shape), *inputs)
+        results = value if isinstance(value, tuple) else (value,)
         registers.update(zip(step.outputs, map(np.ascontiguousarray, results), strict=bool(step.outputs)))
 
-    def hidden(self, at: _Place, x: Words) -> Words:
+    def hide(self, at: _Place, x: Words) -> Words:
         """Takes the gap from the scores of what a query does not see."""
         if self.mask is None:
             return x
@@ -140,7 +140,7 @@ class Run:
             return np.zeros(at.shape, np.uint64)
         return from_floats((self.mask / self.mask.sum())[None, None], at["fraction"], at["ring"]).values
 
-    def turned(self, at: _Place, x: Words) -> Words:
+    def turn(self, at: _Place, x: Words) -> Words:
         """Turns rows by their positions."""
         table = turned_from(at["base"], self.past.rows, x.shape[1:], at["bits"])
         cos, sin = (each.view(np.uint64) for each in table)
@@ -149,17 +149,17 @@ class Run:
             np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1), at["ring"]
         )
 
-    def appended(self, at: _Place, x: Words) -> Words:
+    def append(self, at: _Place, x: Words) -> Words:
         """Keeps rows behind those of a store."""
         before = self.past.stores[at["store"] : at["store"] + 1]
         self._stores.append(np.concatenate([*before, x], axis=1))
         return self._stores[-1]
 
-    def added(self, at: _Place, x: Words) -> Words:
+    def bias(self, at: _Place, x: Words) -> Words:
         """Adds what the server knows."""
         if self.model is None:
             return x
-        return reduced(x + self.model.added(at.number, x.shape, self.past.rows), at["ring"])
+        return reduced(x + self.model.bias(at.number, x.shape, self.past.rows), at["ring"])
 
     def linear(self, at: _Place, x: Words) -> Words:
         """Multiplies by weights, from what was prepared where a row is left of it."""
@@ -170,7 +170,7 @@ class Run:
         else:
             sizes = (*x.shape, at["outputs"])
             product = self.party.share_times_weights(x, matrix, sizes, at["ring"], opened=at["opened"])
-        return self.added(at, product)
+        return self.bias(at, product)
 
     def product(self, at: _Place, x: Words, y: Words) -> Words:
         """Multiplies shared matrices, from what was prepared where a row is left of it."""
@@ -190,8 +190,8 @@ class Run:
         bits = {"bits": at["ring"], "frac": at["fraction"], "out_bits": at["to"], "out_frac": at["finer"]}
         named = {name: at[name] for name in ("bound", "least", "epsilon", "centred")}
         flat = x.reshape(-1, x.shape[-1])
-        found: Words = self.party.layer_norm(flat, gamma, beta, **bits, **named, gamma_bound=at["gamma"])
-        return found.reshape(x.shape)
+        rows: Words = self.party.layer_norm(flat, gamma, beta, **bits, **named, gamma_bound=at["gamma"])
+        return rows.reshape(x.shape)
 
 
 @dataclass(frozen=True)
@@ -213,8 +213,8 @@ def visible(mask: Array, shape: tuple[int, ...], back: int | None, on: int | Non
     first = keys - queries if on == 0 else 0
     ahead = np.arange(keys)[None] - np.arange(first, first + queries)[:, None]
     near = (True if back is None else ahead >= -back) & (True if on is None else ahead <= on)
-    seen = near & (mask > 0.0)[None]
-    return seen | (ahead == 0) if on == 0 else seen & np.ones(shape, bool)
+    real = near & (mask > 0.0)[None]
+    return real | (ahead == 0) if on == 0 else real & np.ones(shape, bool)
 
 
 def _softmax(run: Run, at: _Place, x: Words) -> tuple[Words, Words]:
@@ -231,8 +231,8 @@ def _relu(run: Run, at: _Place, x: Words) -> Words:
 def _bump(name: str) -> Callable[..., Words]:
     def run_bump(run: Run, at: _Place, x: Words) -> Words:
         function = getattr(run.party, name)
-        found: Words = function(x, at["ring"], at["fraction"], at["to"], form=at["form"], range=at["range"])
-        return found
+        result: Words = function(x, at["ring"], at["fraction"], at["to"], form=at["form"], range=at["range"])
+        return result
 
     return run_bump
 
@@ -255,11 +255,11 @@ RUN: Mapping[str, Callable[..., Any]] = {
     "heads": lambda run, at, x: np.moveaxis(x.reshape(len(x), at["count"], -1), 1, 0),
     "merge": lambda run, at, x: np.moveaxis(x, 0, 1).reshape(x.shape[1], -1),
     "group": lambda run, at, x: x.reshape(at.shape),
-    "turn": Run.turned,
-    "append": Run.appended,
-    "hide": Run.hidden,
+    "turn": Run.turn,
+    "append": Run.append,
+    "hide": Run.hide,
     "average": Run.average,
-    "bias": Run.added,
+    "bias": Run.bias,
     "extend": lambda run, at, x: run.party.extend(x, at["ring"], at["to"]),
     "linear": Run.linear,
     "product": Run.product,

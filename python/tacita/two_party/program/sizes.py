@@ -24,7 +24,10 @@ MOST_VALUES = 1 << 27  # of one register: 512 tokens of a vocabulary of 2^18 wor
 MOST_HELD = 1 << 28  # of all registers and stores at a time: 2 GiB
 MOST_GAP = 1 << 40
 LEAST_BOUND, MOST_BOUND = 1e-30, 1e30  # of what norms are told
-MOST_BASE, MOST_TURNED = 1e9, 4096  # of rotary positions: base, and size of a head, by which angles are made
+MOST_BASE, MOST_TURNED = (
+    1e9,
+    4096,
+)  # of rotary positions: base, and size of a head, for which angles are made
 FORMS = {
     called: [each for name, forms in ENGINE.values() if name == called for each in forms.values()]
     for called, _ in ENGINE.values()
@@ -49,10 +52,10 @@ def sizes(steps: Sequence[Step], entered: Value, past: int, answer: int) -> list
     walk = _Walk(entered.shape[0] + past, past)
     registers, held, stored = [entered], prod(entered.shape), 0
     for step, free in zip(steps, last_reads(steps, answer), strict=True):
-        made = walk.made(step, [registers[i] for i in step.inputs])
-        registers += made
-        held += sum(prod(value.shape) for value in made)
-        stored += sum(prod(value.shape) for value in made) if step.op == "append" else 0
+        outputs = walk.infer(step, [registers[i] for i in step.inputs])
+        registers += outputs
+        held += sum(prod(value.shape) for value in outputs)
+        stored += sum(prod(value.shape) for value in outputs) if step.op == "append" else 0
         if held + stored > MOST_HELD:
             raise FileError(f"program: more than {MOST_HELD} numbers at a time", hint=HINT)
         held -= sum(prod(registers[i].shape) for i in free)
@@ -66,17 +69,17 @@ class _Walk:
     def __init__(self, all_rows: int, past: int) -> None:
         self.all_rows, self.past, self.stores = all_rows, past, 0
 
-    def made(self, step: Step, inputs: Sequence[Value]) -> list[Value]:
+    def infer(self, step: Step, inputs: Sequence[Value]) -> list[Value]:
         """Returns what a step writes. Raises FileError."""
         rule = RULES[step.op]
-        found = rule(self, step.parameters, *inputs)
-        made = [found] if isinstance(found, Value) else list(found)
-        fits = len(made) == len(step.outputs) and all(
-            1 <= value.ring <= WORD and min(value.shape) >= 1 and prod(value.shape) <= MOST_VALUES
-            for value in made
+        value = rule(self, step.parameters, *inputs)
+        outputs = [value] if isinstance(value, Value) else list(value)
+        fits = len(outputs) == len(step.outputs) and all(
+            1 <= each.ring <= WORD and min(each.shape) >= 1 and prod(each.shape) <= MOST_VALUES
+            for each in outputs
         )
         _need(fits, step.op)
-        return made
+        return outputs
 
 
 def _need(fits: bool, op: str) -> None:
@@ -166,10 +169,10 @@ def _append(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
 
 
 def _hide(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
-    seen = [p[name] for name in ("back", "on") if p[name] is not None]
+    reach = [p[name] for name in ("back", "on") if p[name] is not None]
     _need(len(x.shape) == 3 and x.shape[1] <= x.shape[2] == walk.all_rows, "hide")
     _need(x.ring == p["ring"] and 0 <= p["fraction"] < x.ring and 0 <= p["gap"] < MOST_GAP, "hide")
-    _need(all(0 <= each < MOST_GAP for each in seen), "hide")
+    _need(all(0 <= each < MOST_GAP for each in reach), "hide")
     return x
 
 

@@ -36,7 +36,7 @@ export interface Models {
 export const CONNECTED = "bumblebee";
 const SCHEMES = ["thor", CONNECTED]; // that a page can ask by
 const WRITES = "next"; // the task of models that write texts, which two parties do in a page
-const MOST_CLIENT = 8 << 20;
+const MOST_PLAN = 8 << 20;
 const MOST_LIST = 1 << 16;
 const MOST_TOKENIZER = 64 << 20;
 const MOST_TABLES = 256 << 20;
@@ -65,8 +65,8 @@ function published(model: string, offer: Offer, file = ""): string {
   return `/v1/models/${encodeURIComponent(model)}/public${file}?scheme=${offer.scheme}`;
 }
 
-/** What a client of ciphertexts is made of: its description, the tokenizer, the tables. The last two are
- * those that the offer's hash stands for. */
+/** What a client of ciphertexts is made of: the plan, the tokenizer, the tables. They are those that the
+ * offer's hash stands for. */
 export async function parts(model: string, offer: Offer, token: string): Promise<ArrayBuffer[]> {
   const get = async (file: string, most: number): Promise<ArrayBuffer> =>
     body(await asked(published(model, offer, file), token), most);
@@ -77,7 +77,7 @@ export async function parts(model: string, offer: Offer, token: string): Promise
     return data;
   };
   return Promise.all([
-    get("/client.json", MOST_CLIENT),
+    named("plan.json", MOST_PLAN),
     named("tokenizer.json", MOST_TOKENIZER),
     named("embedding.safetensors", MOST_TABLES),
   ]);

@@ -1,5 +1,5 @@
-"""What the service's paths have for clients in pages: a description of the client, and keys that are uploaded
-while they are made."""
+"""What the service's paths have for clients in pages: the plan, and keys that are uploaded while they are
+made."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         yield found
 
 
-def test_the_description_of_a_client_is_public_and_cached(there: World) -> None:
-    path = "/v1/models/sst2-tiny/public/client.json"
+def test_a_page_reads_the_plan_of_the_public_folder(there: World) -> None:
+    path = "/v1/models/sst2-tiny/public/plan.json"
     found = there.call("GET", path, params={"scheme": "thor"})
-    assert found.json()["plan"] == plan().hash
+    assert found.json()["hash"] == plan().hash
     headers = {"If-None-Match": found.headers["etag"]}
     assert there.call("GET", path, params={"scheme": "thor"}, headers=headers).status_code == 304
 

@@ -32,7 +32,7 @@ export class FilesEngine {
     return new FilesEngine(await Host.load<Exports>(code, link, tell), out);
   }
 
-  /** parts: description, tokenizer, tables. */
+  /** parts: plan, tokenizer, tables. */
   open(parts: readonly ArrayBuffer[], insecure: boolean): boolean {
     parts.forEach((part, index) => this.give(index, new Uint8Array(part)));
     return this.host.exports.files_open(insecure ? 1 : 0) === 1;

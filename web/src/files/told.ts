@@ -25,7 +25,7 @@ export type FilesTold =
   | { readonly kind: "request"; readonly bytes: Uint8Array<ArrayBuffer> }
   | { readonly kind: "done" };
 
-/** To the thread. parts: description, tokenizer, tables. sent: see `Chunker`. */
+/** To the thread. parts: plan, tokenizer, tables. sent: see `Chunker`. */
 export type FilesOrder =
   | {
       readonly kind: "open";

@@ -1,8 +1,8 @@
 //! The client of one plan: its steps are those of `tacita.client.session`, on bytes in place of files.
-use super::answer::read;
 use super::budget::{answers_of_a_key, warning};
-use super::description::{Description, Run, Source, TensorOf};
 use super::keys::{hex, Hashing, Secret};
+use super::layout::Source;
+use super::plan::Plan;
 use super::{envelope, Receipt, TableFile};
 use crate::answer::{told, Answer};
 use crate::error::{damaged, ClientError, Result};
@@ -22,7 +22,7 @@ const SAME_SCALE: f64 = 1e-9;
 
 /// Of one plan. Holds the secret, once there is one, until it is dropped.
 pub struct Client {
-    description: Description,
+    plan: Plan,
     encoder: Evaluator,
     specs: Vec<KeySpec>,
     tokenizer: Tokenizer,
@@ -36,37 +36,32 @@ pub struct Client {
 }
 
 impl Client {
-    /// From what the server published: the description, tokenizer.json, embedding.safetensors.
-    /// `allow_insecure`: see [`Description::parse`].
+    /// From what the server published: plan.json, tokenizer.json, embedding.safetensors.
+    /// `allow_insecure`: see [`Plan::parse`].
     ///
     /// # Errors
     /// [`ClientError::Damaged`].
-    pub fn new(description: &[u8], tokenizer: &[u8], tables: Vec<u8>, allow_insecure: bool) -> Result<Self> {
-        let (description, params, specs) = Description::parse(description, allow_insecure)?;
+    pub fn new(plan: &[u8], tokenizer: &[u8], tables: Vec<u8>, allow_insecure: bool) -> Result<Self> {
+        let (plan, params, specs) = Plan::parse(plan, allow_insecure)?;
         let Ok(tokenizer) = std::str::from_utf8(tokenizer) else {
             return damaged("tokenizer", "not text");
         };
-        let front = &description.front;
         Ok(Self {
-            tokenizer: Tokenizer::parse(tokenizer, front.vocab)?,
-            tables: TableFile::parse(tables, front, description.hidden)?,
-            budget: answers_of_a_key(
-                params.rlwe(),
-                &description.reading,
-                description.response.numbers.len(),
-            ),
+            tokenizer: Tokenizer::parse(tokenizer, plan.front.vocab)?,
+            tables: TableFile::parse(tables, &plan.front, plan.hidden)?,
+            budget: answers_of_a_key(params.rlwe(), &plan.reading, plan.response.size),
             encoder: Evaluator::new(params, Arc::default()),
             answers: 0,
-            description,
+            plan,
             specs,
             secret: None,
             asked: None,
         })
     }
 
-    /// What the server says of the plan.
-    pub fn description(&self) -> &Description {
-        &self.description
+    /// The plan that is asked by.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// Bits of security, as estimated for the parameters.
@@ -120,16 +115,12 @@ impl Client {
     pub fn encrypt(&mut self, text: &str) -> Result<Vec<u8>> {
         let (secret, mut entered) = (self.secret()?, self.entered(text)?);
         let mut tensors = BTreeMap::new();
-        for tensor in &self.description.request {
-            let made = tensor
-                .vectors
-                .iter()
-                .map(|runs| self.encrypted(secret, tensor, runs, &entered));
-            tensors.insert(tensor.name.clone(), made.collect::<Result<Vec<_>>>()?);
+        for name in self.plan.request.tensors.keys() {
+            tensors.insert(name.clone(), self.tensor(secret, name, &entered)?);
         }
         entered.states.zeroize();
         entered.mask.zeroize();
-        let request = envelope::request(&self.description.plan, &secret.id(), &tensors);
+        let request = envelope::request(&self.plan.hash, &secret.id(), &tensors);
         self.asked = Some(hex(&digest(&request)));
         Ok(request)
     }
@@ -141,15 +132,14 @@ impl Client {
     /// [`ClientError::Peer`] for a receipt of something else, [`ClientError::Damaged`] for a response that is
     /// not one of this plan and these keys.
     pub fn decrypt(&mut self, response: &[u8], receipt: &Receipt) -> Result<Answer> {
-        let (secret, places) = (self.secret()?, &self.description.response);
-        let plan = &self.description.plan;
+        let (secret, layout, plan) = (self.secret()?, &self.plan.response, &self.plan.hash);
         let asked = self.asked.as_deref().unwrap_or_default();
         receipt.check(plan, asked, &hex(&digest(response)))?;
-        let tensor = (places.name.as_str(), places.count);
+        let tensor = (self.plan.answer.0.as_str(), layout.count);
         let cts = envelope::response(response, plan, &secret.id(), tensor)?;
         let slots: Result<Vec<_>> = cts.iter().map(|ct| self.decrypted(secret, ct)).collect();
-        let found = read(places, &slots?);
-        let mut answer = told(&self.description.reading, &found.values, found.sound);
+        let found = layout.read(self.plan.agreement, &slots?);
+        let mut answer = told(&self.plan.reading, &found.values, found.sound);
         self.answers += 1;
         answer.warnings.extend(warning(self.answers, self.budget));
         Ok(answer)
@@ -165,34 +155,48 @@ impl Client {
     }
 
     fn entered(&self, text: &str) -> Result<Embedded> {
-        let (said, front) = (&self.description, &self.description.front);
-        embedded(text, &self.tokenizer, &self.tables, front, said.tokens)
+        embedded(
+            text,
+            &self.tokenizer,
+            &self.tables,
+            &self.plan.front,
+            self.plan.tokens,
+        )
     }
 
-    fn encrypted(
-        &self,
-        secret: &Secret,
-        tensor: &TensorOf,
-        runs: &[Run],
-        entered: &Embedded,
-    ) -> Result<Vec<u8>> {
-        let (params, bound) = (self.params(), self.description.bound);
+    /// The ciphertexts of a tensor of the request, whose places all hold this text.
+    fn tensor(&self, secret: &Secret, name: &str, entered: &Embedded) -> Result<Vec<Vec<u8>>> {
+        let (request, level) = (&self.plan.request, self.plan.levels[name]);
         let real = entered.mask.iter().filter(|&&real| real).count() as f64;
-        let width = self.description.hidden;
-        let number = |at: usize| match tensor.source {
-            Source::Hidden => entered.states[at / width][at % width] / bound,
-            Source::Mask => f64::from(u8::from(entered.mask[at])) / real,
+        let tensor = &request.tensors[name];
+        let mut numbers: Vec<f64> = match tensor.source {
+            Source::Hidden => entered
+                .states
+                .iter()
+                .flatten()
+                .map(|x| x / request.bound)
+                .collect(),
+            Source::Mask => entered
+                .mask
+                .iter()
+                .map(|&m| f64::from(u8::from(m)) / real)
+                .collect(),
         };
-        let mut slots = vec![Complex64::default(); params.slots()];
-        for &Run(first, count, source, stride) in runs {
-            let numbers = (0..count).map(|step| number(source + step * stride));
-            slots[first..first + count]
-                .iter_mut()
-                .zip(numbers)
-                .for_each(|(z, x)| z.re = x);
-        }
+        let mut filled = tensor.fill(request.slots, &numbers);
+        numbers.zeroize();
+        let made = filled
+            .chunks(request.slots)
+            .map(|slots| self.encrypted(secret, slots, level));
+        let made = made.collect();
+        filled.zeroize();
+        made
+    }
+
+    fn encrypted(&self, secret: &Secret, numbers: &[f64], level: usize) -> Result<Vec<u8>> {
+        let params = self.params();
+        let mut slots: Vec<_> = numbers.iter().map(|&x| Complex64::new(x, 0.0)).collect();
         let native = params
-            .native_level("encrypt", tensor.level)
+            .native_level("encrypt", level)
             .map_err(ClientError::engine)?;
         let scale = params.scale(native);
         let plain = self.encoder.encode(&slots, scale, native + 1);
@@ -219,7 +223,7 @@ impl Client {
             return damaged("response", "not a ciphertext of these keys");
         };
         let native = params
-            .native_level("decrypt", self.description.response.level)
+            .native_level("decrypt", self.plan.answer.1)
             .map_err(ClientError::engine)?;
         let same = (ct.scale.log2() - params.scale(native).log2()).abs() <= SAME_SCALE;
         if ct.limbs() != native + 1 || !same {

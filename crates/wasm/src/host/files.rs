@@ -6,7 +6,7 @@ use crate::ClientError;
 use std::cell::RefCell;
 use std::io::{self, Write};
 
-/// What is given before a step: description, tokenizer, tables; then the server's receipt.
+/// What is given before a step: plan, tokenizer, tables; then the server's receipt.
 const PARTS: usize = 4;
 const RECEIPT: usize = 3;
 
@@ -60,12 +60,12 @@ pub extern "C" fn files_give(part: usize) -> i32 {
 /// Makes the client of the parts. allow_insecure: 1 to admit parameters for tests.
 #[no_mangle]
 pub extern "C" fn files_open(allow_insecure: i32) -> i32 {
-    let [description, tokenizer, tables, _] = GIVEN.take();
-    match Client::new(&description, &tokenizer, tables, allow_insecure == 1) {
+    let [plan, tokenizer, tables, _] = GIVEN.take();
+    match Client::new(&plan, &tokenizer, tables, allow_insecure == 1) {
         Err(error) => failed(&error),
         Ok(client) => {
             tell(&Told::Open {
-                tokens: client.description().tokens,
+                tokens: client.plan().tokens,
                 security: client.security_bits(),
                 keys: client.key_bytes(),
             });

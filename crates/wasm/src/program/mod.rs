@@ -39,12 +39,22 @@ pub struct FrontConfig {
     pub norm_eps: f64,
     pub embedding_norm: bool,
     pub first_token: bool,
+    #[serde(default)]
     pub last_token: bool,
+    #[serde(default)]
     pub backwards: bool,
+    #[serde(default)]
     pub first_position: usize,
+    #[serde(default = "yes")]
     pub position_table: bool,
+    #[serde(default)]
     pub embedding_size: usize,
+    #[serde(default = "yes")]
     pub embedding_beta: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// How an answer is told: the plan's fields of these names.

@@ -2,5 +2,6 @@
 mod files;
 mod front;
 mod hostile;
+mod plans;
 mod session;
 mod vectors;

@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.errors import InputError, PlanError
-from tacita.planning.client import described
+from tacita.errors import InputError
 from tacita.planning.request import PlanRequest
 from tacita.plans import engine, wire
 from tacita.plans.envelope import most_bytes
@@ -33,7 +31,7 @@ from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.plan.writing_cost import Writing
 from tacita.version import __version__
 
-PUBLIC, CLIENT = "public", "client.json"
+PUBLIC = "public"
 MADE_OF, FOLDER = "made-of.json", "offers"
 
 
@@ -61,12 +59,6 @@ class Offered:
     def public(self) -> Path:
         """Returns the path of the public folder."""
         return self.folder / PUBLIC
-
-    @property
-    def client(self) -> Path:
-        """Returns the path of what a client without packings encrypts and reads (`planning.client`), where
-        pages have a form for it."""
-        return self.folder / CLIENT
 
     @property
     def most_request(self) -> int:
@@ -172,7 +164,6 @@ def _offer(plan: AnyPlan, model: Checkpoint, folder: Path) -> wire.Offer:
     }
     if isinstance(plan, TwoPartyPlan):
         return wire.Offer(**common, **_token_cost(plan))
-    _write_client(plan, folder / CLIENT)
     whole = api.publish(plan, model, folder / PUBLIC)
     size = sum(path.stat().st_size for path in (folder / PUBLIC).iterdir())
     sizes: dict[str, Any] = {f"{name}_bytes": count for name, count in _file_bytes(plan).items()}
@@ -194,13 +185,6 @@ def _token_cost(plan: TwoPartyPlan) -> dict[str, Any]:
         return {}
     writing = Writing.of(plan.program, plan.tokens)
     return {"token_bytes": writing.bytes()[1], "token_seconds": writing.seconds()[1]}
-
-
-def _write_client(plan: Plan, path: Path) -> None:
-    """Writes the client's part of a plan, unless pages have no form for it."""
-    path.unlink(missing_ok=True)
-    with suppress(PlanError):
-        write_text(path, described(plan).decode())
 
 
 def _file_bytes(plan: Plan) -> dict[str, int]:

@@ -20,7 +20,7 @@ ERROR = {"description": "what went wrong", "content": {PROBLEM: {"schema": {"$re
 Document = dict[str, Any]
 TEXT, EVENTS = "text/plain", "text/event-stream"
 PUBLIC = "/v1/models/{model}/public"
-FILES = (PUBLIC, *(f"{PUBLIC}/{name}" for name in ("client.json", "{file}")))
+FILES = (PUBLIC, f"{PUBLIC}/{{file}}")
 ANSWER = "/v1/requests/{id}/response"
 # What is sent that is no JSON of a type.
 SENT = dict.fromkeys((*FILES, ANSWER), BYTES) | dict.fromkeys(("/healthz", "/readyz", "/metrics"), TEXT)

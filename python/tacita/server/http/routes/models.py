@@ -36,16 +36,6 @@ async def manifest(
     return _file(offer.public / MANIFEST, if_none_match)
 
 
-@router.get("/models/{model}/public/client.json", summary="What a page encrypts and reads")
-async def client(
-    service: At, who: Caller, model: str, scheme: SchemeName, if_none_match: str = Header("")
-) -> Response:
-    path = offered(service, model, scheme).client
-    if not path.is_file():
-        raise not_found("client of this model and scheme")
-    return _file(path, if_none_match)
-
-
 @router.get("/models/{model}/public/{file}", summary="A file of the public folder")
 async def public_file(
     service: At,

@@ -1,0 +1,302 @@
+//! What a client reads of the plan (`tacita.plans.plan`): the file that the server published and that Python
+//! reads too. Of what a page has no form for, it is refused.
+use super::layout::{Layout, Request, Response};
+use crate::error::{damaged, Result};
+use crate::program::{first_wrong, FrontConfig, Reading};
+use serde::de::IgnoredAny;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use tacita_ckks::keys::KeySpec;
+use tacita_ckks::{bootstrap, CkksParameters};
+
+/// Bytes that a plan may have.
+pub const MAX_BYTES: usize = 8 << 20;
+const WHAT: &str = "plan";
+const FORMAT: &str = "tacita-plan";
+const VERSION: u32 = 7;
+const MOST_ROTATIONS: usize = 1 << 12;
+const MOST_DECIMALS: usize = 3; // as for every client: docs/threat-model.md
+const MOST_TENSORS: usize = 16;
+const MOST_VECTORS: usize = 256;
+const QUIET: f64 = 64.0; // times the noise: the least step of rounding
+const AGREEMENT: (f64, f64) = (1024.0, 0.002); // times the noise, and of a logit
+/// Bits below which keys are made for tests alone.
+const MIN_SECURITY_BITS: u32 = 128;
+/// Counted by stages whose products want keys of their own, which a page does not make.
+const PRODUCTS: &str = "coefficient_product";
+
+#[derive(Deserialize)]
+struct Head {
+    format: String,
+    version: u32,
+}
+
+#[derive(Deserialize)]
+struct File {
+    hash: String,
+    model: Model,
+    tokens: usize,
+    batch: usize,
+    parameters: Parameters,
+    layout: Layout,
+    answer: f64,
+    stages: Vec<Stage>,
+    rotations: Vec<(i64, usize)>,
+    request: Vec<TensorInfo>,
+    response: Vec<TensorInfo>,
+    noise: f64,
+    decimals: usize,
+    #[serde(default)]
+    gap: f64,
+    #[serde(default)]
+    kept: Vec<IgnoredAny>,
+    #[serde(default)]
+    options: BTreeMap<String, IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    name: String,
+    hidden: usize,
+    normalise: bool,
+    labels: Vec<String>,
+    embeddings: Option<serde_json::Value>,
+    #[serde(default = "text")]
+    task: String,
+    #[serde(default = "single_label")]
+    problem: String,
+}
+
+fn text() -> String {
+    "text".to_owned()
+}
+
+fn single_label() -> String {
+    "single_label".to_owned()
+}
+
+#[derive(Deserialize)]
+struct Parameters {
+    preset: String,
+}
+
+#[derive(Deserialize)]
+struct Stage {
+    counts: BTreeMap<String, u64>,
+}
+
+#[derive(Deserialize)]
+struct TensorInfo {
+    name: String,
+    count: usize,
+    level: usize,
+}
+
+/// What a client needs of a checked plan.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// In hexadecimal digits.
+    pub hash: String,
+    /// Rows of the input.
+    pub tokens: usize,
+    /// Columns of the input.
+    pub hidden: usize,
+    pub(super) request: Request,
+    /// Of the tensors of the request, by name.
+    pub(super) levels: BTreeMap<String, usize>,
+    pub(super) response: Response,
+    /// Name and level of the answer's ciphertexts.
+    pub(super) answer: (String, usize),
+    /// How far copies may be apart, and zeros off.
+    pub(super) agreement: f64,
+    pub(super) front: FrontConfig,
+    /// What the numbers mean.
+    pub reading: Reading,
+}
+
+impl Plan {
+    /// From the server's bytes, with the parameters of its preset and the keys to make. `allow_insecure`
+    /// admits presets below 128 bits of security: for tests.
+    ///
+    /// # Errors
+    /// [`crate::ClientError::Damaged`].
+    pub fn parse(data: &[u8], allow_insecure: bool) -> Result<(Self, CkksParameters, Vec<KeySpec>)> {
+        if data.len() > MAX_BYTES {
+            return damaged(WHAT, format!("{} bytes, at most {MAX_BYTES}", data.len()));
+        }
+        let head: Head = read(data)?;
+        if (head.format.as_str(), head.version) != (FORMAT, VERSION) {
+            return damaged(WHAT, "another version: reload the page");
+        }
+        let file: File = read(data)?;
+        let params = parameters(&file.parameters.preset, allow_insecure)?;
+        if let Some(problem) = file.unread().or_else(|| file.problem(&params)) {
+            return damaged(WHAT, problem);
+        }
+        let Some(front) = file.front() else {
+            return damaged(WHAT, "an input that a page does not read");
+        };
+        match bootstrap::of_plan(&params, &file.rotations) {
+            Ok(specs) => Ok((file.checked(front), params, specs)),
+            Err(_) => damaged(WHAT, "a rotation above the top level"),
+        }
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(data: &'a [u8]) -> Result<T> {
+    serde_json::from_slice(data)
+        .or_else(|e| damaged(WHAT, format!("line {} column {}", e.line(), e.column())))
+}
+
+fn parameters(preset: &str, allow_insecure: bool) -> Result<CkksParameters> {
+    if preset.starts_with("insecure_") && !allow_insecure {
+        return damaged(WHAT, "parameters for tests, which keep nothing secret");
+    }
+    let Ok(params) = CkksParameters::preset(preset) else {
+        return damaged(WHAT, "parameters that this release does not have");
+    };
+    if params.rlwe().security_bits() < MIN_SECURITY_BITS && !allow_insecure {
+        let what = format!("parameters below {MIN_SECURITY_BITS} bits of security");
+        return damaged(WHAT, what);
+    }
+    Ok(params)
+}
+
+impl File {
+    fn checked(self, front: FrontConfig) -> Plan {
+        let (model, parts) = (self.model, self.layout);
+        let levels = self.request.into_iter().map(|tensor| (tensor.name, tensor.level));
+        let answer = self.response.into_iter().next().map(|t| (t.name, t.level));
+        Plan {
+            hash: self.hash,
+            tokens: self.tokens,
+            hidden: model.hidden,
+            request: parts.request,
+            levels: levels.collect(),
+            response: parts.response,
+            answer: answer.unwrap_or_default(),
+            agreement: (AGREEMENT.0 * self.noise).max(AGREEMENT.1),
+            front,
+            reading: Reading {
+                parts: parts_of(self.noise, self.decimals, model.labels.is_empty()).unwrap_or(1),
+                name: model.name,
+                task: model.task,
+                problem: model.problem,
+                labels: model.labels,
+                decimals: self.decimals,
+                bound: self.answer,
+                normalise: model.normalise,
+            },
+        }
+    }
+
+    fn front(&self) -> Option<FrontConfig> {
+        let front: FrontConfig = serde_json::from_value(self.model.embeddings.clone()?).ok()?;
+        Some(front).filter(|front| !front.backwards)
+    }
+
+    /// What a page has no form for.
+    fn unread(&self) -> Option<&'static str> {
+        let products = self
+            .stages
+            .iter()
+            .any(|stage| stage.counts.get(PRODUCTS).is_some_and(|&n| n > 0));
+        let plain = self.gap == 0.0 && self.kept.is_empty() && self.options.is_empty();
+        let right = [
+            (
+                self.model.task == "text" && plain,
+                "an answer that a page does not read",
+            ),
+            (!self.model.normalise, "vectors, which a page does not read"),
+            (
+                !products,
+                "keys of coefficient products, which a page does not make",
+            ),
+        ];
+        right.iter().find(|(right, _)| !right).map(|(_, name)| *name)
+    }
+
+    fn problem(&self, params: &CkksParameters) -> Option<&'static str> {
+        let bounded = |bound: f64| bound.is_finite() && bound > 0.0;
+        let Layout {
+            request, response, ..
+        } = &self.layout;
+        let outputs = if self.model.labels.is_empty() {
+            self.model.hidden
+        } else {
+            self.model.labels.len()
+        };
+        let sizes = (params.slots(), self.batch, self.tokens, self.model.hidden);
+        let counts = self.request.iter().map(|tensor| (&tensor.name, tensor.count));
+        let stated = request.tensors.iter().map(|(name, tensor)| (name, tensor.count));
+        let level = |tensor: &TensorInfo| {
+            params.native_level("plan", tensor.level).is_ok() && (1..=MOST_VECTORS).contains(&tensor.count)
+        };
+        let all = sizes
+            .1
+            .checked_mul(sizes.2)
+            .and_then(|rows| rows.checked_mul(sizes.3));
+        let right = [
+            (
+                [request.bound, response.bound, self.answer, self.noise]
+                    .into_iter()
+                    .all(bounded),
+                "bound",
+            ),
+            (self.rotations.len() <= MOST_ROTATIONS, "rotations"),
+            (
+                parts_of(self.noise, self.decimals, self.model.labels.is_empty()).is_some(),
+                "decimals",
+            ),
+            ((1..=MOST_TENSORS).contains(&self.request.len()), "tensors"),
+            (
+                self.request
+                    .iter()
+                    .chain(&self.response)
+                    .all(|t| named(&t.name) && level(t)),
+                "names and levels",
+            ),
+            (
+                counts.eq(stated) && self.response.len() == 1 && self.response[0].count == response.count,
+                "ciphertexts",
+            ),
+            (
+                (request.slots, request.texts, request.tokens, request.size) == sizes,
+                "sizes of the request",
+            ),
+            (
+                (response.slots, response.texts, response.rows, response.size)
+                    == (sizes.0, sizes.1, 1, outputs),
+                "sizes of the response",
+            ),
+            (request.fits(), "slots of the request"),
+            (
+                request.last() == all.and_then(|all| all.checked_sub(1)),
+                "rows of the request",
+            ),
+            (response.fits(), "slots of the response"),
+        ];
+        first_wrong(&right, &self.hash, self.tokens, self.model.hidden)
+    }
+}
+
+/// Of the last decimal's unit, 1, 2 or 5: of such parts what is told is a multiple (`tacita.plans.error`);
+/// Python rounds the numbers of a vector to finer ones. None for decimals that are not above the noise.
+fn parts_of(noise: f64, decimals: usize, vector: bool) -> Option<u8> {
+    let last = |decimals: usize| 10f64.powi(-(decimals.min(MOST_DECIMALS + 1) as i32));
+    let (unit, quiet) = (last(decimals), QUIET * noise);
+    let step = match decimals {
+        _ if decimals > MOST_DECIMALS || unit < quiet => return None,
+        _ if vector => quiet.max(last(MOST_DECIMALS)),
+        MOST_DECIMALS => unit,
+        _ => quiet.max(2.0 * last(decimals + 1)),
+    };
+    [5u8, 2, 1]
+        .into_iter()
+        .find(|&parts| unit / f64::from(parts) >= step * (1.0 - 1e-12))
+}
+
+/// As names of tensors are (`tacita.plans.envelope`).
+fn named(name: &str) -> bool {
+    (1..=32).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+}

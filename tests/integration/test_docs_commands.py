@@ -37,7 +37,6 @@ PORT = re.compile("|".join(PORTS))
 COMMAND = re.compile(r"^    tacita (.*)$", re.MULTILINE)
 CONTINUED = re.compile(r" \\\n +")
 SETTINGS = re.compile(r"^```toml\n(# tacita\.toml\n.*?)```$", re.MULTILINE | re.DOTALL)
-SETTINGS = re.compile(r"^```toml\n(# tacita\.toml\n.*?)```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(tacita|python\s+-m\s+bench)\s+([^`]*)`")
 PROGRAMS = {"tacita": app, "python -m bench": benches}
 TEXTS = [
@@ -99,15 +98,15 @@ def test_commands_run(
     pairs = [f"{text}\t{other}" for text, other in itertools.pairwise(TEXTS)]
     (tmp_path / "pairs.tsv").write_text("\n".join(["text\ttext2", *pairs]))
     (tmp_path / "calibration.txt").write_text("\n".join(CALIBRATION))
-    for text in SETTINGS.findall(page.read_text(encoding="utf-8")):
-        (tmp_path / "tacita.toml").write_text(replaced(text, {}))
+    settings = SETTINGS.findall(page.read_text(encoding="utf-8"))
+    asks = any("connect = " in text for text in settings)
     ports = dict.fromkeys(PORTS, "0")  # a free one, until the server says which
     with contextlib.ExitStack() as servers:
         for command in shown(page):
-            for text in SETTINGS.findall(page.read_text(encoding="utf-8")):
+            for text in settings:
                 (tmp_path / "tacita.toml").write_text(replaced(text, ports))
             given = shlex.split(command, comments=True)
-            words = [replaced(word, ports) for word in small(given, models(given[0]))]
+            words = [replaced(word, ports) for word in small(given, models(given[0]), asks=asks)]
             if words[0] == "serve":
                 ports.update(dict.fromkeys(PORT.findall(command), servers.enter_context(serving(words))))
                 continue
@@ -149,8 +148,9 @@ def replaced(word: str, ports: dict[str, str]) -> str:
     return PORT.sub(lambda shown_port: ports[shown_port[0]], word)
 
 
-def small(words: list[str], model: Path) -> list[str]:
-    """The command with its size options replaced; the shipped decoder is small as it is, but for the ring."""
+def small(words: list[str], model: Path, *, asks: bool) -> list[str]:
+    """The command with its size options replaced, unless it asks a server; the shipped decoder is small as it
+    is, but for the ring."""
     written = {"generate", DEFAULT_DECODER.name} & set(words)
     if written and "--scheme" in words:
         ring = "n14" if "--reveal" in words else "n11"  # a choice takes a ciphertext of four vocabularies
@@ -158,7 +158,7 @@ def small(words: list[str], model: Path) -> list[str]:
         values = {name: value for name, value in sizes.items() if name in words}
         values["--preset"] = f"insecure_toy_{ring}"
         return [*without(words, values), *itertools.chain(*values.items())]
-    if words[:2] == ["plan", "show"] or "--connect" in words or written:
+    if words[:2] == ["plan", "show"] or "--connect" in words or written or (asks and words[0] in ASKING):
         return words
     values = {
         "--tokens": "16",

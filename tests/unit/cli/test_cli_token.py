@@ -110,7 +110,6 @@ HTTPS = ("--https", "127.0.0.1:0", "--data", "d", *SECURED)
     [
         (["--data", "d", *SECURED], {}, "[service] data is for --https"),
         (SECURED, {"service__origin": "https://x"}, "[service] origin is for --https"),
-        (SECURED, {"service__drain": 3}, "[service] drain is for --https"),
         (SECURED, {"service__proxy": "127.0.0.2"}, "[service] proxy is for --https"),
         (HTTPS, {"service__proxy": "127.0.0.2, *"}, "'*' is not an IP address"),
         (["--https", "127.0.0.1:0", *SECURED], {}, "needs a folder"),

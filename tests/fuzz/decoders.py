@@ -183,7 +183,7 @@ def resume_manifest(data: bytes) -> None:
         tacita_errors(resume.find, Store(sealed), RUN)
 
 
-DECODERS: dict[str, Callable[[bytes], None]] = {
+DECODERS: dict[str, Callable[[bytes], object]] = {
     "client_greeting": client_greeting,
     "server_greeting": server_greeting,
     "text_wish": text_wishes,

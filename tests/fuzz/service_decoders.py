@@ -14,11 +14,14 @@ from tacita.client.http.channel import Reply, refused, server_failure
 from tacita.errors import TacitaError
 from tacita.plans import files, wire
 from tacita.plans.wire import Keys, KeyState, Models, Offer, Problem, Receipt, State, Status
+from tacita.server import child
 from tacita.server.sessions import control
+from tacita.server.workers import messages
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.program import program as programs
 
 READ = (Models, Keys, KeyState, Status, Receipt)
+CHILDREN = (child.Ready | child.Unable, control.Order, control.Reply, messages.Order, messages.Reply)
 ID, HASH = "ab" * 16, "cd" * 32
 SIGNER = Ed25519PrivateKey.from_private_bytes(bytes(32))
 SIGNED = wire.signed(SIGNER, "11" * 32, "22" * 32, "33" * 32)
@@ -60,10 +63,13 @@ def receipts(data: bytes) -> None:
         assert taken is None or found == SIGNED
 
 
-def said(data: bytes) -> None:
-    """What the process of the two-party sessions says: what is read is a message, and can be sent."""
-    found = tacita_errors(control.decode, data)
-    assert found is None or control.decode(control.encode(found)) == found
+def child_messages(data: bytes) -> int:
+    """What the service and its child processes send: what is read is a message, and can be sent. Returns the
+    number of sides that read it."""
+    read = [(kinds, tacita_errors(lambda kinds=kinds: [child.decode(kinds, data)])) for kinds in CHILDREN]
+    whole = [(kinds, found[0]) for kinds, found in read if found]
+    assert all(child.decode(kinds, child.encode(message)) == message for kinds, message in whole)
+    return len(whole)
 
 
 def key_head(data: bytes) -> None:
@@ -72,12 +78,12 @@ def key_head(data: bytes) -> None:
     assert found is None or (len(found) == len(ID) and bytes.fromhex(found) in data)
 
 
-DECODERS: dict[str, Callable[[bytes], None]] = {
+DECODERS: dict[str, Callable[[bytes], object]] = {
     "program": program,
     "problem": problem,
     "http_bodies": bodies,
     "receipt": receipts,
-    "control": said,
+    "control": child_messages,
     "key_head": key_head,
 }
 
@@ -86,7 +92,7 @@ MODULES: dict[str, list[str]] = {
     "problem": ["client/http/channel.py"],
     "http_bodies": ["client/http/channel.py"],
     "receipt": ["plans/wire.py"],
-    "control": ["server/sessions/control.py"],
+    "control": ["server/child.py", "server/sessions/control.py", "server/workers/messages.py"],
     "key_head": ["plans/files.py"],
 }
 
@@ -106,17 +112,17 @@ def seeds(name: str, plan: TwoPartyPlan) -> list[bytes]:
         case "key_head":
             fields = (bytes.fromhex(HASH), bytes.fromhex(ID), 7, bytes(16))
             return [files.HEAD.pack(*files.BEGIN, *fields)]
-    messages = (
-        control.Ready(),
-        control.Failed(text="no model", hint="look"),
+    said = (
+        child.Ready(seconds=1.5),
+        child.Unable(error="no model", hint="look"),
         control.SoFar(id=1, texts=2, bytes_sent=3, bytes_received=4),
         control.Finished(id=1, ending="end"),
-        control.Open(id=1, guest="clinic"),
+        control.Open(id=1, client="clinic", places=2),
         control.Wanted(id=1, texts=1, tokens=5, bytes=6, seconds=0.5),
         control.Answered(id=1, reason=6, number=7),
         control.Close(id=1),
     )
-    return [control.encode(each) for each in messages]
+    return [child.encode(each) for each in said]
 
 
 def _answers() -> tuple[Models | Keys | KeyState | Status, ...]:

@@ -51,7 +51,7 @@ def test_the_honest_inputs_are_accepted() -> None:
     program = decoders.seeds("program")[0]
     assert service_decoders.programs.decode(program).hash == decoders.TWO_PARTY_PLAN.hash
     for message in decoders.seeds("control"):
-        assert service_decoders.control.encode(service_decoders.control.decode(message)) == message
+        assert service_decoders.child_messages(message) == 1
     for read, body in zip(("Models", "Keys", "KeyState"), decoders.seeds("http_bodies"), strict=False):
         assert getattr(service_decoders, read).model_validate_json(body)
     assert service_decoders.files.owner_of(decoders.seeds("key_head")[0]) == service_decoders.ID

@@ -293,7 +293,7 @@ def test_a_normalised_classifier_is_refused() -> None:
     with pytest.raises(CheckpointError, match="normalised"):
         from_tensors(wrong, model.tensors)
     plan = make_two_party_plan(model, PlanRequest(tokens=8, texts=TEXTS))
-    with pytest.raises(FileError, match="options is out of range"):
+    with pytest.raises(FileError, match="normalisation of a classifier's answer is out of range"):
         check(replace(plan, config=wrong))
 
 

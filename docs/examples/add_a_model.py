@@ -9,8 +9,8 @@ import numpy as np
 
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm
 from tacita.blocks.floats import FloatTensors
-from tacita.blocks.meaning import Meaning
 from tacita.blocks.shapes import Shapes
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.rows import RowsShape
@@ -69,7 +69,7 @@ assert shapes["layer0.q.weight"] == (16, 16) and shapes["classifier.bias"] == (2
 rng = np.random.default_rng(0)
 tensors = {name: rng.normal(0.0, 1.0 / np.sqrt(shape[-1]), shape) for name, shape in shapes.items()}
 hidden, mask = rng.normal(size=(8, 16)), np.ones(8)
-logits = forward(Meaning(FloatTensors(Weights(tensors), mask)), config, hidden)
+logits = forward(TensorBlocks(FloatTensors(Weights(tensors), mask)), config, hidden)
 assert logits.shape == (1, 2)
 
 # every other interpreter says the same: the exported suites take any model that is written in blocks

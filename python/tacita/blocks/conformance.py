@@ -32,9 +32,9 @@ from tacita.blocks.base import (
     Softmax,
 )
 from tacita.blocks.floats import FloatTensors, See, record_nothing
-from tacita.blocks.meaning import Meaning
 from tacita.blocks.shapes import CAUSAL as AHEAD
 from tacita.blocks.shapes import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED, Shapes
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 
@@ -65,7 +65,7 @@ class Task:
     def floats(self, see: See = record_nothing) -> Array:
         """Returns the answer that floats compute."""
         result: Array = self.forward(
-            Meaning(FloatTensors(Weights(self.tensors), self.mask, see)), self.hidden
+            TensorBlocks(FloatTensors(Weights(self.tensors), self.mask, see)), self.hidden
         )
         return result
 

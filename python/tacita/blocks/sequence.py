@@ -157,9 +157,9 @@ def _negate(rows: int | None) -> int | None:
 # What a decoder remembers of the tokens before those that it is asked about: keys and values, by node.
 #
 #     ops = FloatTensors(weights, np.ones(5), past=Past())        # a prompt of five tokens
-#     forward(Meaning(ops), config, hidden)
+#     forward(TensorBlocks(ops), config, hidden)
 #     ops = FloatTensors(weights, np.ones(6), past=ops.past)      # one more
-#     forward(Meaning(ops), config, one)
+#     forward(TensorBlocks(ops), config, one)
 #
 # `forward` is the same for both: an interpreter that was given a past puts keys and values of each attention
 # behind those that it holds, and counts positions from there. The mask is of all tokens, those of the past

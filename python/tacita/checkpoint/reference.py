@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.blocks.floats import FloatTensors, See, record_nothing
-from tacita.blocks.meaning import Meaning
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.errors import InputError
 from tacita.models.registry import Config, forward
@@ -51,7 +51,7 @@ def reference(
         trace[name] = value
         record(name, value)
 
-    blocks = Meaning(FloatTensors(Weights(checkpoint.tensors), mask, see))
+    blocks = TensorBlocks(FloatTensors(Weights(checkpoint.tensors), mask, see))
     rows = forward(blocks, checkpoint.config, hidden, all_rows=all_rows)
     answer = rows if checkpoint.config.every_token else rows[0]
     see("answer", answer)

@@ -137,15 +137,15 @@ class Direct(connect):
 
 
 @dataclass(frozen=True)
-class Carrier:
+class Bridge:
     """The thread that carries bytes between the engine's socket and a WebSocket."""
 
     thread: threading.Thread
 
     @classmethod
-    def started(cls, target: Target, engine: socket.socket, idle_timeout: float) -> Carrier:
+    def started(cls, target: Target, engine: socket.socket, idle_timeout: float) -> Bridge:
         """Connects, and returns once the server has admitted this client. engine: the other end of the
-        engine's socket, closed by the carrier. Raises what `refusal` makes of a failure."""
+        engine's socket, closed by the bridge. Raises what `refusal` makes of a failure."""
         ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         given_up = threading.Event()
         arguments = target, engine, idle_timeout, ready, given_up.is_set
@@ -250,18 +250,18 @@ async def _down(websocket: ClientConnection, engine: socket.socket) -> None:
 # Connecting to `WS /v1/two-party`: a party whose bytes a WebSocket carries.
 #
 # A socket pair lies between: its one end is the engine's, which speaks the two-party protocol over it as over
-# TCP; a thread carries bytes between the other and the WebSocket (`Carrier`). TLS and the bearer token
+# TCP; a thread carries bytes between the other and the WebSocket (`Bridge`). TLS and the bearer token
 # are those of the WebSocket.
 
 SCHEMES = {"https": "wss", "wss": "wss", "http": "ws", "ws": "ws"}
 
 
-class CarriedParty(Party):
+class BridgedParty(Party):
     """A party over a WebSocket, whose `close` waits until its last bytes are sent."""
 
-    def __init__(self, party: Party, carrier: Carrier) -> None:
+    def __init__(self, party: Party, bridge: Bridge) -> None:
         super().__init__(party.native)
-        self._carrier = carrier
+        self._carrier = bridge
 
     def close(self) -> None:
         """Writes what is queued and closes the WebSocket; a server that is gone already is no error."""
@@ -291,8 +291,8 @@ def dial(
     target = _target(url, token, ssl_context, insecure_plain=insecure_plain)
     ours, theirs = socket.socketpair()
     try:
-        carrier = Carrier.started(target, theirs, timeout)
-        return CarriedParty(over_socket(ours, client=True, timeout=timeout, threads=threads), carrier)
+        bridge = Bridge.started(target, theirs, timeout)
+        return BridgedParty(over_socket(ours, client=True, timeout=timeout, threads=threads), bridge)
     except BaseException:
         ours.close()
         raise

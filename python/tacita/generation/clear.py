@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.blocks.floats import FloatTensors
-from tacita.blocks.meaning import Meaning
 from tacita.blocks.sequence import Past
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.models.registry import forward
@@ -53,7 +53,7 @@ class Floats:
 
     def logits(self, rows: Array, mask: Array) -> Array:
         ops = FloatTensors(self._weights, mask, past=self._past)
-        logits: Array = forward(Meaning(ops), self._model.config, rows)[0]
+        logits: Array = forward(TensorBlocks(ops), self._model.config, rows)[0]
         self._past = ops.past
         return logits
 

@@ -20,7 +20,7 @@ from tacita.approx.spec import Spec
 from tacita.blocks import sequence
 from tacita.blocks.base import EVERYWHERE, Norm, Powers, Reach
 from tacita.blocks.floats import Array, FloatTensors
-from tacita.blocks.meaning import Meaning
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.models.registry import forward
@@ -102,6 +102,6 @@ def approximated(model: Checkpoint, specs: CircuitSpecs, hidden: Array, mask: Ar
     (`temper`)."""
     tensors = ApproximateTensors(Weights(model.tensors), mask, specs)
     with np.errstate(over="ignore", invalid="ignore"):
-        rows = forward(Meaning(tensors), model.config, hidden, all_rows=False)
+        rows = forward(TensorBlocks(tensors), model.config, hidden, all_rows=False)
     answer = rows if model.config.every_token else rows[0]
     return Approximation(finished(answer, model.config.normalise), tensors.outside)

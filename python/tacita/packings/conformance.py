@@ -26,8 +26,8 @@ from tacita.blocks import sequence
 from tacita.blocks.base import Attention, FeedForward, Norm, Powers
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.graph import Graph, record
-from tacita.blocks.meaning import Meaning
 from tacita.blocks.shapes import Function, Shapes
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.layouts.runs import Sample
 from tacita.packings.base import Array, Circuit, Lowering
@@ -66,7 +66,7 @@ class World:
 
     def floats(self, sample: Sample, see: Callable[[str, Array], None]) -> Array:
         """The answer (outputs,), of every token (tokens, outputs), and what is on the way to it."""
-        rows = self.case.forward(Meaning(FloatTensors(self.weights, sample[1], see)), sample[0])
+        rows = self.case.forward(TensorBlocks(FloatTensors(self.weights, sample[1], see)), sample[0])
         return np.asarray(rows[0] if len(rows) == 1 else rows, np.float64)
 
 

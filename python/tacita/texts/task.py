@@ -40,7 +40,7 @@ SEARCH = "search"
 PROBLEMS = (SINGLE_LABEL, MULTI_LABEL, REGRESSION, SEARCH)
 
 
-class Asked(Protocol):
+class TaskModel(Protocol):
     """What of a model decides what its answer means: plans and configurations have it."""
 
     @property
@@ -51,7 +51,7 @@ class Asked(Protocol):
     def labels(self) -> tuple[str, ...]: ...
 
 
-def labelled(model: Asked) -> bool:
+def labelled(model: TaskModel) -> bool:
     """Whether its labels are those of its task: a start and an end, some for tokens, none for words, of the
     text or of what comes next."""
     match model.task:
@@ -65,7 +65,7 @@ def labelled(model: Asked) -> bool:
             return True
 
 
-def is_vector(model: Asked) -> bool:
+def is_vector(model: TaskModel) -> bool:
     """Whether its answer is the vector of a text or an image, an embedding."""
     return model.task == TEXT and not model.labels
 
@@ -82,7 +82,7 @@ GIVES = {
 OF_TASKS = {TOKENS: "tag", SPAN: "answer", WORDS: "fill", NEXT: "generate", CHOICE: "generate"}
 
 
-def kind_of(model: Asked) -> str:
+def kind_of(model: TaskModel) -> str:
     """The verb for a model, a key of `GIVES`."""
     if model.task != TEXT:
         return OF_TASKS[model.task]
@@ -91,7 +91,7 @@ def kind_of(model: Asked) -> str:
     return "search" if model.problem == SEARCH else "classify"
 
 
-def require_kind(verb: str, model: Asked, *others: str) -> None:
+def require_kind(verb: str, model: TaskModel, *others: str) -> None:
     """Raises InputError unless the model can be asked with this verb. others: kinds that it takes besides."""
     kind = kind_of(model)
     if kind not in (verb, *others):
@@ -107,7 +107,7 @@ Logits: TypeAlias = tuple[float, ...]
 READERS = {SINGLE_LABEL: classes, MULTI_LABEL: several, REGRESSION: regression, SEARCH: search}
 
 
-def read(model: Asked, logits: Logits, warnings: tuple[str, ...], rows: int = 1) -> Answer:
+def read(model: TaskModel, logits: Logits, warnings: tuple[str, ...], rows: int = 1) -> Answer:
     """Turns rounded numbers of a model, those of all rows after each other, into its answer, as far as it can
     be told without the text. rows: of a model with an answer for every token, tokens."""
     if model.task in EVERY_TOKEN:
@@ -121,7 +121,7 @@ def read(model: Asked, logits: Logits, warnings: tuple[str, ...], rows: int = 1)
     return READERS[model.problem](model.labels, logits, warnings)
 
 
-def about(model: Asked, answer: Answer, tokens: Tokens) -> Answer:
+def about(model: TaskModel, answer: Answer, tokens: Tokens) -> Answer:
     """The same answer, told by the text's tokens where it has a row for each. Raises InputError for a text
     that the task cannot be about."""
     if not isinstance(answer, Rows):

@@ -88,7 +88,7 @@ class Writer:
         temperature): the server adds Gumbel's numbers to its share, and the largest sum is such a token.
         top_k: of so many likeliest alone, and of those that equal the last of them; 0 for all.
 
-        Cost: `two_party.plan.writing_cost`, whatever the logits are. Raises PeerError.
+        Cost: `two_party.plan.generation_cost`, whatever the logits are. Raises PeerError.
         """
         self._watch("choose")
         temperature, top_k = settled(temperature, top_k, logits.values.shape[-1])

@@ -9,7 +9,7 @@ from bench.runs.two_party import measure_case
 from bench.runs.two_party.bench import Settings, cases
 from bench.runs.two_party.cases.case import Options
 from bench.runs.two_party.generate import WORLD
-from tacita.two_party.plan.writing_cost import Writing
+from tacita.two_party.plan.generation_cost import GenerationCost
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -39,7 +39,7 @@ def test_what_is_counted_is_what_is_sent(shape: str) -> None:
     found, case = measure_case(shape, settings=HOW), cases(HOW)[shape]
     options = Options(small=True, prompt=HOW.prompt, new=HOW.new)
     plan = case.plan(case.checkpoint(options), options)
-    writing = Writing.of(plan.program, HOW.prompt)
+    writing = GenerationCost.of(plan.program, HOW.prompt)
     ahead = writing.ahead.bits  # once: a ciphertext holds 32 rows as well as two
     counted = (writing.prompt.bits + ahead + 2 * writing.token.bits) / 8e6
     assert found["megabytes"] == pytest.approx(counted, rel=0.25)

@@ -29,7 +29,7 @@ from bench.runs.two_party.links import LAN, LINKS, LOOPBACK, WAN
 from bench.runs.two_party.pair import cores
 from bench.tables import pages
 from bench.tables import two_party as figures
-from tacita.blocks.meaning import Meaning
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint.reference import reference
 from tacita.errors import TacitaError
@@ -307,7 +307,7 @@ def test_the_measured_input_of_random_weights_keeps_to_its_bounds(case: BertBase
     model = case.checkpoint(Options(small=True))
     plan, (hidden, mask) = case.plan(model), case.sample(model)
     ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), mask)
-    answer = forward(Meaning(ops), model.config, ops.input(hidden))
+    answer = forward(TensorBlocks(ops), model.config, ops.input(hidden))
     assert not ops.overflows
     found = errors(answer.values / 2.0**answer.fraction, reference(model, hidden, mask).trace["answer"])
     assert found["max_abs_error"] < 2e-3

@@ -14,8 +14,8 @@ from eager import Known, SharedTensors, cost, counting
 
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.conformance import CASES, FEATURES, TOKENS, Case, Task, check, task_of
-from tacita.blocks.meaning import Meaning
 from tacita.blocks.shapes import Function, Shapes
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError, ShapeError
 from tacita.two_party.arithmetic.base import AttentionBounds, Bounds, Formats, NormBounds
@@ -58,7 +58,7 @@ def interval(x: np.ndarray) -> tuple[float, float]:
 def test_integers(case: Case) -> None:
     def run(task: Task) -> Any:
         ops = FixedTensors(Formats(), bounds_of(task), Weights(task.tensors), task.mask)
-        found = task.forward(Meaning(ops), ops.input(task.hidden)).floats
+        found = task.forward(TensorBlocks(ops), ops.input(task.hidden)).floats
         assert not ops.overflows
         return found
 
@@ -85,7 +85,7 @@ def test_shares(case: Case, session: tuple[Party, Party]) -> None:
             mine = replace(known, mask=task.mask) if client else replace(known, weights=Weights(task.tensors))
             ops = SharedTensors(party.native, mine)
             given = ops.own(task.hidden) if client else ops.theirs(task.hidden.shape)
-            out = task.forward(Meaning(ops), given)
+            out = task.forward(TensorBlocks(ops), given)
             return ops.reveal(out) if client else ops.give(out)
 
         with ThreadPoolExecutor(2) as pool:
@@ -100,9 +100,9 @@ def test_count(case: Case) -> None:
     ops, x = counting(Formats(), bounds_of(task), task.hidden.shape)
     if case.option in REFUSED:
         with pytest.raises(PlanError, match="two-party mode"):
-            case.forward(Meaning(ops), x)
+            case.forward(TensorBlocks(ops), x)
         return
-    assert case.forward(Meaning(ops), x).shape == task.floats().shape
+    assert case.forward(TensorBlocks(ops), x).shape == task.floats().shape
     assert cost(ops).bits > 0 or case.name == "sum of tensors"
 
 

@@ -10,8 +10,8 @@ import pytest
 from tiny_decoders import gpt2, hidden_of, llama, logits
 
 from tacita.blocks.floats import FloatTensors
-from tacita.blocks.meaning import Meaning
 from tacita.blocks.sequence import Past
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, pad_hidden
 from tacita.checkpoint.reference import reference
@@ -33,7 +33,7 @@ def stepped(model: Checkpoint, ids: list[int], prompt: int) -> np.ndarray:
     found = []
     for end in range(prompt, len(ids) + 1):
         ops = FloatTensors(weights, np.ones(end), past=past)
-        found.append(forward(Meaning(ops), model.config, rows[past.rows : end])[0])
+        found.append(forward(TensorBlocks(ops), model.config, rows[past.rows : end])[0])
         past = ops.past
         assert past.rows == end
     return np.array(found)
@@ -82,9 +82,9 @@ def test_a_past_is_not_changed_by_the_step_after_it() -> None:
     model, weights = llama(), None
     weights, rows = Weights(model.tensors), hidden_of(model, IDS[:6])
     ops = FloatTensors(weights, np.ones(4), past=Past())
-    forward(Meaning(ops), model.config, rows[:4])
+    forward(TensorBlocks(ops), model.config, rows[:4])
     found = [
-        forward(Meaning(FloatTensors(weights, np.ones(5), past=ops.past)), model.config, rows[i : i + 1])
+        forward(TensorBlocks(FloatTensors(weights, np.ones(5), past=ops.past)), model.config, rows[i : i + 1])
         for i in (5, 4)
     ]
     assert np.abs(found[1][0] - logits(model, IDS[:5])[-1]).max() < 1e-10
@@ -94,5 +94,5 @@ def test_a_past_is_not_changed_by_the_step_after_it() -> None:
 def test_without_a_past_nothing_is_kept() -> None:
     model = llama()
     ops = FloatTensors(Weights(model.tensors), np.ones(4))
-    forward(Meaning(ops), model.config, hidden_of(model, IDS[:4]))
+    forward(TensorBlocks(ops), model.config, hidden_of(model, IDS[:4]))
     assert not ops.past.nodes

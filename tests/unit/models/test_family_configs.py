@@ -172,21 +172,21 @@ def test_every_family_has_an_outline_for_its_plans() -> None:
 def test_a_hidden_embedding_walks_positions_norm_and_projection(tmp_path: Path) -> None:
     """What a server does with rows of its table of words equals what a client does with all tables."""
     from tacita.blocks.floats import FloatTensors
-    from tacita.blocks.meaning import Meaning
+    from tacita.blocks.tensor_blocks import TensorBlocks
     from tacita.blocks.weights import Weights
     from tacita.texts.embedding import WORDS
 
     ids = [2, 5, 7, 9]
     for name in ("roberta-class", "electra-class", "mpnet-class", "modernbert-class", "albert-class"):
         model = load(folder_of(name, tmp_path))
-        blocks = Meaning(FloatTensors(Weights(model.tensors), np.ones(4)))
+        blocks = TensorBlocks(FloatTensors(Weights(model.tensors), np.ones(4)))
         found = blocks.answer(front(blocks, model.config, model.tensors[WORDS][ids]))
         assert np.allclose(found, embedded(model, ids, [0] * 4), atol=1e-12), name
         nodes = shapes(model.config, 4, hidden_embedding=True).nodes
         assert "embedding.norm" in nodes
     images = load(folder_of("vit-class", tmp_path))
     with pytest.raises(PlanError, match="hidden embedding of images"):
-        front(Meaning(FloatTensors(Weights({}), np.ones(4))), images.config, np.zeros((4, 12)))
+        front(TensorBlocks(FloatTensors(Weights({}), np.ones(4))), images.config, np.zeros((4, 12)))
     with pytest.raises(InputError, match="takes images, not texts"):
         tokenize(images, "a text")
 

@@ -12,7 +12,7 @@ from tacita import api
 from tacita.blocks.base import Dense, Norm
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.graph import Graph, record, widened
-from tacita.blocks.meaning import Meaning
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import from_tensors
 from tacita.models.registry import tensor_shapes
@@ -29,7 +29,7 @@ def head(b: Any, x: Any, narrow: int = NARROW, *, normed: bool = True, answered:
 
 def walked(graph: Graph, tensors: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
     """The graph's nodes on floats."""
-    b: Any = Meaning(FloatTensors(Weights(tensors), np.ones(len(x))))
+    b: Any = TensorBlocks(FloatTensors(Weights(tensors), np.ones(len(x))))
     now: Any = x
     for step in graph.steps:
         match step.op:

@@ -9,8 +9,8 @@ import pytest
 from tiny_decoders import gpt2, hidden_of, llama, logits
 
 from tacita.api import classify_locally
-from tacita.blocks.meaning import Meaning
 from tacita.blocks.sequence import Past
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, pad_hidden
 from tacita.errors import CheckpointError, PlanError
@@ -126,5 +126,5 @@ def test_a_hidden_table_of_words_is_walked_in_front() -> None:
     ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), np.ones(5))
     ids = IDS[:5]
     found = plan.run(ops, ops.words(hidden_of(model, ids))).floats[0]
-    assert forward(Meaning(ops), model.config, ops.input(hidden_of(model, ids))).values.shape == (1, 41)
+    assert forward(TensorBlocks(ops), model.config, ops.input(hidden_of(model, ids))).values.shape == (1, 41)
     assert np.abs(found - logits(model, ids)[-1]).max() < ERROR

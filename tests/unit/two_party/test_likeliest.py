@@ -18,7 +18,7 @@ from tacita.texts.generation import Choice
 from tacita.two_party.arithmetic.base import CHOICE_FRACTION, choice_ring
 from tacita.two_party.arithmetic.residues import reconstruct
 from tacita.two_party.arithmetic.text_steps import NOISE_SPREAD, keep_likeliest, marks, settled
-from tacita.two_party.plan.writing_cost import Writing, likeliest_bits, likeliest_rounds
+from tacita.two_party.plan.generation_cost import GenerationCost, likeliest_bits, likeliest_rounds
 from tacita.two_party.protocol.party import Party, pair
 
 pytestmark = pytest.mark.native
@@ -177,7 +177,7 @@ def test_what_is_counted_is_what_is_sent(session: Session, count: int, answer: f
 
 def test_what_is_said_before_a_prompt_counts_it() -> None:
     plan = plan_of(MODELS["two"]).program
-    free, some = Writing.of(plan, 16, 0.8), Writing.of(plan, 16, 0.8, 5)
+    free, some = GenerationCost.of(plan, 16, 0.8), GenerationCost.of(plan, 16, 0.8, 5)
     wide = choice_ring(plan.bound + 0.8 * NOISE_SPREAD)
     more = int(likeliest_bits(plan.vocab, choice_ring(plan.bound), wide) / 8)
     for before, after in zip(free.bytes(), some.bytes(), strict=True):
@@ -186,5 +186,5 @@ def test_what_is_said_before_a_prompt_counts_it() -> None:
     for before, after in zip(free.seconds(LINKS["WAN"]), some.seconds(LINKS["WAN"]), strict=True):
         assert after - before > waits
     for chance in ((0.0, 5), (0.8, plan.vocab)):
-        assert Writing.of(plan, 16, *chance).bytes() == Writing.of(plan, 16, chance[0]).bytes()
-    assert Writing.of(plan, 16, 0.8, 1).bytes() == Writing.of(plan, 16).bytes()
+        assert GenerationCost.of(plan, 16, *chance).bytes() == GenerationCost.of(plan, 16, chance[0]).bytes()
+    assert GenerationCost.of(plan, 16, 0.8, 1).bytes() == GenerationCost.of(plan, 16).bytes()

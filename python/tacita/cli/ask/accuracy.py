@@ -37,7 +37,7 @@ from tacita.schemes.registry import scheme_of
 from tacita.settings import BackendName, PlanOptions, Settings
 from tacita.texts.embed import Text
 from tacita.texts.task import REGRESSION, SINGLE_LABEL, require_kind
-from tacita.texts.task import Asked as Model
+from tacita.texts.task import TaskModel as Model
 
 Data = Annotated[
     Path,

@@ -170,7 +170,7 @@ def _show_all(timed: Timed, tokens: Iterator[Token]) -> None:
 def _connected(timed: Timed, prompt: str, request: Request, settings: Settings, json: Path | None) -> None:
     """Generates with a server. Tokens that came before the connection broke for good, or Ctrl-C, are reported
     too."""
-    with writing(settings) as session:
+    with open_generation(settings) as session:
         try:
             _show_all(timed, session.tokens(prompt, request))
         finally:
@@ -213,7 +213,7 @@ def _show(text: str) -> None:
 
 
 @dataclass(frozen=True)
-class Writing:
+class GenerationSession:
     """A generation session with a server. generate: yields tokens behind a prompt, and calls its watch as
     each step begins. cost: bytes so far, and rounds over a port."""
 
@@ -237,7 +237,7 @@ class Writing:
 
 
 @contextmanager
-def writing(settings: Settings) -> Iterator[Writing]:
+def open_generation(settings: Settings) -> Iterator[GenerationSession]:
     """Opens a session with the server that the settings name, and closes it at the block's end. Raises
     InputError, PeerError, RefusedError."""
     with _by_a_service(settings) if is_service(settings) else _over_a_port(settings) as session:
@@ -245,22 +245,24 @@ def writing(settings: Settings) -> Iterator[Writing]:
 
 
 @contextmanager
-def _over_a_port(settings: Settings) -> Iterator[Writing]:
+def _over_a_port(settings: Settings) -> Iterator[GenerationSession]:
     session = RenewableSession(lambda: dial_server(settings), open_client)
     try:
-        yield Writing(session.plan, session.part.front, session.generate, lambda: session.cost)
+        yield GenerationSession(session.plan, session.part.front, session.generate, lambda: session.cost)
     finally:
         session.close(politely=True)
 
 
 @contextmanager
-def _by_a_service(settings: Settings) -> Iterator[Writing]:
+def _by_a_service(settings: Settings) -> Iterator[GenerationSession]:
     model = settings.plan.model
     with service_of(settings) as service:
         meter = Meter()
         session = open_session(service, ["generate"], str(model) if model else None, BUMBLEBEE, meter)
         assert isinstance(session.plan, Program) and session.front is not None  # by its scheme
-        yield Writing(session.plan, session.front, partial(_written, session, meter), partial(_cost, meter))
+        yield GenerationSession(
+            session.plan, session.front, partial(_written, session, meter), partial(_cost, meter)
+        )
 
 
 def _written(

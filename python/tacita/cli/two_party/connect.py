@@ -21,7 +21,7 @@ from tacita.settings import Settings
 from tacita.texts.task import GIVES, NEXT, kind_of
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.plan.correlations import in_words
-from tacita.two_party.plan.writing_cost import Writing
+from tacita.two_party.plan.generation_cost import GenerationCost
 from tacita.two_party.program.cost import SET_UP, failure_log2
 from tacita.two_party.program.program import Program
 from tacita.two_party.protocol.party import Identity, Party, dial
@@ -103,7 +103,7 @@ def writing_expectation(
 ) -> str:
     """Describes what a generated text will take. prompt: its tokens with their padding. temperature, top_k:
     of the draw. pace: see `cost.seconds`."""
-    writing = Writing.of(plan, prompt, temperature, top_k)
+    writing = GenerationCost.of(plan, prompt, temperature, top_k)
     seconds = [
         f"{first:.1f} s and {then:.2f} s on {where}"
         for where, (first, then) in (

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from tacita.approx.variants.functions import WEIGHTED
 from tacita.blocks.base import Norm
 from tacita.blocks.floats import FloatTensors
-from tacita.blocks.meaning import Meaning
 from tacita.blocks.shapes import function_of
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.texts import load_texts as load_texts
@@ -306,7 +306,7 @@ class _EmbeddingStage:
     def hidden(self, words: Array) -> Array:
         """Rows of the word table (tokens, hidden) -> hidden states."""
         ops = FloatTensors(self._weights, np.ones(len(words)), lambda name, x: self._seen[name].append(x))
-        blocks = Meaning(ops)
+        blocks = TensorBlocks(ops)
         return np.asarray(blocks.answer(front(blocks, self._config, words)))
 
     def largest(self, words: Array) -> float:

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from tacita.blocks.floats import FloatTensors, See
-from tacita.blocks.meaning import Meaning
 from tacita.blocks.sequence import Past
 from tacita.blocks.shapes import CAUSAL, REACH, RELATIVE, ROTARY, options
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference
@@ -218,7 +218,7 @@ def prefix_rows(model: Checkpoint, ids: Sequence[int]) -> Past[NDArray[np.float6
     """Keys and values of a public beginning, behind which every text stands, in floats. Cost: a walk over so
     many rows."""
     ops = FloatTensors(Weights(model.tensors), np.ones(len(ids)), past=Past())
-    forward(Meaning(ops), model.config, embedded(model, list(ids), [0] * len(ids)))
+    forward(TensorBlocks(ops), model.config, embedded(model, list(ids), [0] * len(ids)))
     return ops.past
 
 

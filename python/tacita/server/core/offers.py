@@ -27,8 +27,8 @@ from tacita.schemes.registry import scheme_of
 from tacita.server.jobs.queue import WorkerSpec
 from tacita.server.sessions.spec import SessionSpec
 from tacita.texts.task import NEXT
+from tacita.two_party.plan.generation_cost import GenerationCost
 from tacita.two_party.plan.plan import TwoPartyPlan
-from tacita.two_party.plan.writing_cost import Writing
 from tacita.version import __version__
 
 PUBLIC = "public"
@@ -183,7 +183,7 @@ def _token_cost(plan: TwoPartyPlan) -> dict[str, Any]:
     """Returns what a token takes behind the first of a text that is written."""
     if plan.task != NEXT:
         return {}
-    writing = Writing.of(plan.program, plan.tokens)
+    writing = GenerationCost.of(plan.program, plan.tokens)
     return {"token_bytes": writing.bytes()[1], "token_seconds": writing.seconds()[1]}
 
 

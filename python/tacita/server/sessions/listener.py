@@ -140,7 +140,7 @@ def tls_context(identity: Identity, client_ca: Path | None) -> ssl.SSLContext:
 
 
 class StreamCarrier:
-    """A TLS or TCP connection, as a `relay.Carrier`."""
+    """A TLS or TCP connection, as a `relay.ByteStream`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer

@@ -16,7 +16,7 @@ OVER, BROKEN = 1000, 1011  # RFC 6455, section 7.4.1
 Code = int | None  # with which to close; None: the client is gone
 
 
-class Carrier(Protocol):
+class ByteStream(Protocol):
     """A client's connection: a WebSocket, or a stream."""
 
     async def receive(self) -> bytes | Code:
@@ -29,7 +29,7 @@ class Carrier(Protocol):
         """Closes the connection once what was sent is read. Raises nothing because of the client."""
 
 
-async def relay(client: Carrier, session: socket.socket, patience: float) -> None:
+async def relay(client: ByteStream, session: socket.socket, patience: float) -> None:
     """Copies bytes both ways until either end is over; both are closed then. patience: seconds that a client
     may take to read what is sent at once. Raises nothing because of the client or the session."""
     session.setblocking(False)
@@ -51,7 +51,7 @@ async def relay(client: Carrier, session: socket.socket, patience: float) -> Non
             return
 
 
-async def _up(client: Carrier, session: socket.socket) -> Code:
+async def _up(client: ByteStream, session: socket.socket) -> Code:
     """Copies what the client sends to the session. Returns the code with which to close."""
     loop, open_ = asyncio.get_running_loop(), True
     while isinstance(data := await client.receive(), bytes):
@@ -63,7 +63,7 @@ async def _up(client: Carrier, session: socket.socket) -> Code:
     return data
 
 
-async def _down(client: Carrier, session: socket.socket, patience: float) -> Code:
+async def _down(client: ByteStream, session: socket.socket, patience: float) -> Code:
     """Copies the session's bytes to the client. Returns the code with which to close."""
     loop = asyncio.get_running_loop()
     while True:

@@ -24,7 +24,7 @@ NOT_BINARY, TOO_LARGE = 1003, 1009  # RFC 6455, section 7.4.1
 
 
 class WebSocketCarrier:
-    """A WebSocket that was accepted, as a `relay.Carrier`."""
+    """A WebSocket that was accepted, as a `relay.ByteStream`."""
 
     def __init__(self, websocket: WebSocket) -> None:
         self._websocket = websocket

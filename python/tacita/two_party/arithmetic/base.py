@@ -1,9 +1,9 @@
 """What both parties know: formats of fixed-point numbers, bounds of values, and the rings that follow from
 them.
 
-The same model (`blocks.meaning`) runs on floats, which define the meaning; on `fixed`, integers with the
-formats, roundings and polynomials of the protocols, which define the accuracy; and on `program.recorder`,
-which writes down the steps of the real thing. Everything in this file is public.
+The same model (`blocks.tensor_blocks`) runs on floats, which define its meaning; on `fixed`, integers with
+the formats, roundings and polynomials of the protocols, which define the accuracy; and on
+`program.recorder`, which writes down the steps of the real thing. Everything in this file is public.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def keep_likeliest(party: Any, x: Share, k: int, bound: float, fall: float) -> S
     """Moves those of x (1, n), values up to `bound`, that are below the k-th largest down by `fall`.
 
     party: the engine's `TwoParty`. x: with CHOICE_FRACTION bits, in a ring that holds what comes out. k: from
-    1 to n, public. Costs what `two_party.plan.writing_cost` counts, whatever the numbers are. Raises
+    1 to n, public. Costs what `two_party.plan.generation_cost` counts, whatever the numbers are. Raises
     PeerError.
     """
     narrow = x.reduced(choice_ring(bound))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
-from tacita.blocks.meaning import Meaning
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.tensors import Operations, T, W
 from tacita.errors import PlanError
 from tacita.extras import AT_DEFAULT
@@ -143,7 +143,7 @@ class TwoPartyPlan(Header):
     def run(self, operations: Operations[T, W], x: T) -> T:
         """Runs the model on an interpreter: hidden states, or rows of a hidden word table, (tokens, hidden)
         -> answer (1, outputs), or (tokens, outputs) of a model that answers for every token."""
-        blocks = Meaning(operations)
+        blocks = TensorBlocks(operations)
         return forward(blocks, self.config, front(blocks, self.config, x) if self.embedding else x)
 
 

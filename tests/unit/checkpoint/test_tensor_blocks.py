@@ -10,7 +10,7 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita.blocks.floats import FloatTensors
-from tacita.blocks.meaning import Meaning
+from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference
@@ -32,7 +32,7 @@ def test_what_is_not_read_changes_nothing(pooling: str, labels: tuple[str, ...])
     """The reference computes every row of the last layer, a run only those that are read."""
     checkpoint = make_random_checkpoint(pooling=pooling, labels=labels)
     hidden, mask = embed(checkpoint, "a very fine film", 12)
-    found = forward(Meaning(floats(checkpoint, mask)), checkpoint.config, hidden)
+    found = forward(TensorBlocks(floats(checkpoint, mask)), checkpoint.config, hidden)
     assert found.shape == (1, checkpoint.config.outputs)
     np.testing.assert_allclose(found[0], reference(checkpoint, hidden, mask).logits, atol=1e-12)
 
@@ -59,7 +59,7 @@ def test_the_last_product_alone_is_opened(pooling: str, labels: tuple[str, ...],
     checkpoint = make_random_checkpoint(pooling=pooling, labels=labels)
     hidden, mask = embed(checkpoint, "a very fine film", 12)
     ops = Watching(Weights(checkpoint.tensors), mask)
-    forward(Meaning(ops), checkpoint.config, hidden)
+    forward(TensorBlocks(ops), checkpoint.config, hidden)
     assert ops.told == (last,)
 
 
@@ -68,7 +68,7 @@ def test_a_stack_of_texts_is_each_of_them(pooling: str) -> None:
     checkpoint = make_random_checkpoint(layers=1, pooling=pooling)
     samples = [embed(checkpoint, text, 8) for text in TEXTS]
     hidden, mask = (np.stack(parts) for parts in zip(*samples, strict=True))
-    found = forward(Meaning(floats(checkpoint, mask)), checkpoint.config, hidden)[:, 0]
+    found = forward(TensorBlocks(floats(checkpoint, mask)), checkpoint.config, hidden)[:, 0]
     for answer, sample in zip(found, samples, strict=True):
         np.testing.assert_allclose(answer, reference(checkpoint, *sample).logits, atol=1e-12)
 

@@ -23,7 +23,7 @@ class Deferred(Generic[T]):
     run: Callable[[T | None, bool], T]
 
 
-class Meaning(Generic[T, W]):
+class TensorBlocks(Generic[T, W]):
     """The blocks (see `base.Blocks`) on tensors of an interpreter; values are its tensors, or `Deferred`."""
 
     def __init__(self, operations: Operations[T, W]) -> None:

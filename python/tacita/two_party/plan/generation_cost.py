@@ -1,6 +1,6 @@
 """What a text that is written costs two parties: the prompt once, then token by token.
 
-writing = Writing.of(program, prompt=32, temperature=0.8, top_k=40)
+writing = GenerationCost.of(program, prompt=32, temperature=0.8, top_k=40)
 writing.bytes()      # of the prompt, and of a token behind it, both directions together
 """
 
@@ -25,7 +25,7 @@ ROUNDS_OF_MARKS, ROUNDS_BELOW = 9, 4  # of a step of that search, and of what fo
 
 
 @dataclass(frozen=True)
-class Writing:
+class GenerationCost:
     """What a text costs. prompt: of reading so many tokens and choosing the next. token: of one more, behind
     half of the plan's tokens. ahead: of preparing for 32 of these, of which each takes its part. search: for
     the k likeliest, in both the prompt and a token. rounds: of that search."""
@@ -38,7 +38,7 @@ class Writing:
     rounds: int = 0
 
     @staticmethod
-    def of(program: Program, prompt: int, temperature: float = 0.0, top_k: int = 0) -> Writing:
+    def of(program: Program, prompt: int, temperature: float = 0.0, top_k: int = 0) -> GenerationCost:
         """Counts the walks that the parties will make. temperature, top_k: see `Writer.choose`."""
         begun, vocab = len(program.begin), program.vocab
         first = program.cost(prompt, begun)
@@ -48,7 +48,7 @@ class Writing:
         search = Cost(likeliest_bits(vocab, ring, wide) if top_k else 0.0)
         for each in (first, token):
             each.bits += _argmax_bits(vocab, wide) + search.bits
-        return Writing(program, first, token, ahead, search, likeliest_rounds(ring) if top_k else 0)
+        return GenerationCost(program, first, token, ahead, search, likeliest_rounds(ring) if top_k else 0)
 
     def bytes(self) -> tuple[int, int]:
         """Returns the bytes of the prompt, and of a token with its part of what is prepared."""

@@ -8,6 +8,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -296,7 +297,9 @@ def _of_another_version(data: bytes, suffix: str) -> bytes:
     """The file as a later release might write it: see plan.py, envelope.py and the wire crate for the
     places."""
     if suffix == ".json":
-        return data.replace(b'"version": 6', b'"version": 7').replace(b'"version":1', b'"version":2')
+        return re.sub(
+            rb'"version": ?(\d+)', lambda m: m[0].replace(m[1], b"%d" % (int(m[1]) + 1)), data, count=1
+        )
     place = 10 if suffix == ".ct" else 7
     return data[:place] + bytes([data[place] + 1]) + data[place + 1 :]
 

@@ -71,7 +71,7 @@ def test_a_text_is_that_of_floats(server: Served, tmp_path: Path) -> None:
     assert found["tokens"] == [token.id for token in wanted] and found["rounds"] > 0
     assert "".join(token.text for token in wanted) in done.stdout
     assert "expected: " in done.stdout and "for a token behind it" in done.stdout
-    assert server.says("session of 1 text, answered")
+    assert server.says('"texts": 1, "ending": "answered"')
 
 
 def test_tokens_of_the_likeliest_alone(server: Served, tmp_path: Path) -> None:

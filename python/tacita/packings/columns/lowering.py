@@ -22,7 +22,7 @@ from tacita.layouts.columns import (
     Columns,
     batch_request,
 )
-from tacita.layouts.runs import HIDDEN, MASK, Request
+from tacita.layouts.runs import MASK, Request
 from tacita.packings.base import Block, Operation, Readers, Target, Tensor, heads_of, refuse_node
 from tacita.packings.columns.attention import BatchAttention, Split
 from tacita.packings.columns.cells import (
@@ -76,15 +76,6 @@ class ColumnLowering(BlockLowering):
         self._splits = (Split.single(shape.tokens) if rotations == "single" else double, double)
         rows, outputs = graph.steps[-1].output.shape
         self._batch = BatchAnswer(shape, outputs, specs.answer, rows)
-
-    @property
-    def fixed(self) -> frozenset[str]:
-        """The mask."""
-        return frozenset({MASK})
-
-    def entry(self) -> Tensor[Form]:
-        """The hidden states of the request, in columns."""
-        return Tensor(HIDDEN, self._tokens, Form(Encoding(self._specs.entry)))
 
     def request(self) -> Request:
         """The layout of the request."""

@@ -20,7 +20,7 @@ from tacita.layouts.numbered import tensor_of
 from tacita.layouts.runs import HIDDEN, MASK, Request
 from tacita.layouts.vector import CyclicMap, VectorLayout
 from tacita.packings.base import Block, Operation, Target, Tensor, heads_of
-from tacita.packings.encoding import Encoding, WeightBias, output_bound
+from tacita.packings.encoding import WeightBias, output_bound
 from tacita.packings.multidiagonal.attention import (
     Attention,
     RowSums,
@@ -168,15 +168,6 @@ class DiagonalLowering(OneTextLowering[Features]):
     def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, slots: int, tokens: int) -> None:
         layout = Features.hidden(slots, tokens, *heads_of(graph, self.packing))
         super().__init__(graph, weights, specs, (slots, tokens), linear_of(layout))
-
-    @property
-    def fixed(self) -> frozenset[str]:
-        """The masks."""
-        return frozenset({MASK})
-
-    def entry(self) -> Tensor[Form]:
-        """The hidden states of the request, on diagonals."""
-        return Tensor(HIDDEN, self._tokens, Form(Encoding(self._specs.entry)))
 
     def request(self) -> Request:
         """The layout of the request. Where an attention has all tokens as queries, the plain mask is followed

@@ -22,7 +22,7 @@ from tacita.blocks.graph import Graph
 from tacita.blocks.shapes import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
 from tacita.blocks.weights import Weights
 from tacita.layouts.arrays import Array
-from tacita.layouts.runs import Request, Response
+from tacita.layouts.runs import HIDDEN, MASK, Request, Response
 from tacita.layouts.runs import Tensor as Numbers
 from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import Block, Operation, Probe, Readers, Target, Tensor, heads_of, refuse_node
@@ -43,8 +43,6 @@ from tacita.packings.shared.linear import Cts, L, Linear, TextNorm, VectorNorm, 
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan, AttentionWeights, ForwardWeights, Gate
 from tacita.slots.base import Backend
-
-MASK = "mask"
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +87,15 @@ class BlockLowering(ABC):
         self._of_tokens, self._of_first, self._size = tokens, first, tokens.layout.size
         self._answering: Any = None
         self._probes: dict[str, Probe] = {}
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """The mask."""
+        return frozenset({MASK})
+
+    def entry(self) -> Tensor[Form]:
+        """The hidden states of the request, all tokens in their layout."""
+        return Tensor(HIDDEN, self._tokens, Form(Encoding(self._specs.entry)))
 
     @abstractmethod
     def _all_tokens(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:

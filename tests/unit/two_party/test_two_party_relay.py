@@ -22,7 +22,7 @@ from tacita.errors import GoneError
 from tacita.plans.wire import FRAME_BYTES
 from tacita.server.sessions import route
 from tacita.server.sessions.relay import relay
-from tacita.server.sessions.route import WebSocketCarrier
+from tacita.server.sessions.route import WebSocketConnection
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.protocol.party import new_identity, over_socket
 from tacita.two_party.server import Served, TwoPartyServer
@@ -148,7 +148,7 @@ def test_it_arrives_at_a_client_that_goes_on_sending() -> None:
     theirs.sendall(b"no" * 50_000)
     theirs.close()
     slow = Slow(left=10)
-    asyncio.run(asyncio.wait_for(relay(WebSocketCarrier(slow), ours, SECONDS), SECONDS))
+    asyncio.run(asyncio.wait_for(relay(WebSocketConnection(slow), ours, SECONDS), SECONDS))
     assert slow.said == b"no" * 50_000 and slow.code == 1000 and ours.fileno() == -1
 
 

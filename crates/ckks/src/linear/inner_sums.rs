@@ -83,9 +83,9 @@ fn add_tiles(
     tiled: &Tiled<'_>,
     babies: &[Halves<'_>],
 ) {
-    let mut desk = tiled.desk(at, babies.len());
+    let mut workspace = tiled.workspace(at, babies.len());
     for part in tiled.blocks() {
-        for (half, panels) in desk.panels.iter_mut().enumerate() {
+        for (half, panels) in workspace.panels.iter_mut().enumerate() {
             for &b in tiled.used() {
                 panels.set(b, &babies[b][half].limbs[at][part.clone()]);
             }
@@ -93,7 +93,7 @@ fn add_tiles(
         let blocks = sums
             .each_mut()
             .map(|half| half.iter_mut().map(|limb| &mut limb[part.clone()]).collect());
-        tiled.add(m, part.start, &mut desk, blocks, false);
+        tiled.add(m, part.start, &mut workspace, blocks, false);
     }
 }
 

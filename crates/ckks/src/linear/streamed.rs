@@ -82,11 +82,11 @@ impl Evaluator {
         let rlwe = self.rlwe();
         let limb = || AlignedVec::scratch(rlwe.n());
         let mut sums: Vec<Limbs> = (0..count).map(|_| (limb(), limb())).collect();
-        let (mut room, mut desk) = (Room::new(tiled.block()), tiled.desk(at, babies.len()));
+        let (mut room, mut workspace) = (Room::new(tiled.block()), tiled.workspace(at, babies.len()));
         for part in tiled.blocks() {
             for &b in tiled.used() {
                 self.make(&babies[b], at, part.clone(), &mut room);
-                for (panels, block) in desk.panels.iter_mut().zip(&room.block) {
+                for (panels, block) in workspace.panels.iter_mut().zip(&room.block) {
                     panels.set(b, block);
                 }
             }
@@ -95,7 +95,7 @@ impl Evaluator {
                 .map(|sum| (&mut sum.0[part.clone()], &mut sum.1[part.clone()]))
                 .unzip();
             let m = rlwe.modulus(self.index(at, tiled.limbs()));
-            tiled.add(m, part.start, &mut desk, [firsts, seconds], true);
+            tiled.add(m, part.start, &mut workspace, [firsts, seconds], true);
         }
         sums
     }

@@ -30,7 +30,7 @@ pub(super) struct Tiled<'a> {
 }
 
 /// For one limb: a block of both halves of all babies, its weights, and those of the whole limb.
-pub(super) struct Desk<'a> {
+pub(super) struct Workspace<'a> {
     pub(super) panels: [Panels; 2],
     weights: Weights,
     vectors: Vec<&'a [f64]>,
@@ -82,31 +82,39 @@ impl<'a> Tiled<'a> {
     }
 
     /// For limb `at`.
-    pub(super) fn desk(&self, at: usize, babies: usize) -> Desk<'a> {
+    pub(super) fn workspace(&self, at: usize, babies: usize) -> Workspace<'a> {
         let panels = || Panels::new(babies, self.block());
-        Desk {
+        Workspace {
             panels: [panels(), panels()],
             weights: Weights::new(&self.tiles, self.packed(), self.run),
             vectors: self.t.vectors.iter().map(|v| &v[at][..]).collect(),
         }
     }
 
-    /// Adds a block of the desk's limb, whose panels are set, to both halves of the sums, or replaces these.
-    /// Blocks come in order.
+    /// Adds a block of the workspace's limb, whose panels are set, to both halves of the sums, or replaces
+    /// these. Blocks come in order.
     pub(super) fn add(
         &self,
         m: &Modulus,
         start: usize,
-        desk: &mut Desk<'_>,
+        workspace: &mut Workspace<'_>,
         sums: [Vec<&mut [f64]>; 2],
         replace: bool,
     ) {
         let first = start % self.packed();
         if first == 0 {
-            self.tiles.pack(&mut desk.weights, self.n, start, &desk.vectors);
+            self.tiles
+                .pack(&mut workspace.weights, self.n, start, &workspace.vectors);
         }
-        for (panels, mut sums) in desk.panels.iter().zip(sums) {
-            tiles::sums(m, &self.tiles, (&desk.weights, first), panels, &mut sums, replace);
+        for (panels, mut sums) in workspace.panels.iter().zip(sums) {
+            tiles::sums(
+                m,
+                &self.tiles,
+                (&workspace.weights, first),
+                panels,
+                &mut sums,
+                replace,
+            );
         }
     }
 }

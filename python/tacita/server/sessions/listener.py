@@ -139,7 +139,7 @@ def tls_context(identity: Identity, client_ca: Path | None) -> ssl.SSLContext:
     return context
 
 
-class StreamCarrier:
+class StreamConnection:
     """A TLS or TCP connection, as a `relay.ByteStream`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -206,4 +206,4 @@ class SessionListener:
             session = await self._sessions.open(self._client_of(connection.address, known_by))
         except RefusedError:  # the process is being started, or ends
             return
-        await relay(StreamCarrier(reader, writer), session, self._patience)
+        await relay(StreamConnection(reader, writer), session, self._patience)

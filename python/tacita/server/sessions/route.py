@@ -23,7 +23,7 @@ from tacita.two_party.protocol.party import TIMEOUT
 NOT_BINARY, TOO_LARGE = 1003, 1009  # RFC 6455, section 7.4.1
 
 
-class WebSocketCarrier:
+class WebSocketConnection:
     """A WebSocket that was accepted, as a `relay.ByteStream`."""
 
     def __init__(self, websocket: WebSocket) -> None:
@@ -138,7 +138,7 @@ def router(open_session: Open, permitted: Permitted, patience: float = TIMEOUT) 
         with session:
             offered = websocket.scope.get("subprotocols", ())
             await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
-            await relay(WebSocketCarrier(websocket), session, patience)
+            await relay(WebSocketConnection(websocket), session, patience)
 
     return routes
 

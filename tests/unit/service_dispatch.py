@@ -13,8 +13,8 @@ from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.progress import Progress
 from tacita.schemes import base
+from tacita.server.jobs.messages import Done, Evaluate, Failed, Order, Passed, Reply, Stop, Stopped
 from tacita.server.jobs.queue import Job, WorkerSpec
-from tacita.server.workers.messages import Done, Evaluate, Failed, Order, Passed, Reply, Stop, Stopped
 
 PRESET, TOKENS = "insecure_toy_n11", 16
 TEXTS = ["a film of quiet beauty", "a waste of time", "it is neither good nor bad , only long"]

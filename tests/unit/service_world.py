@@ -29,10 +29,10 @@ from tacita.server.core import service as core
 from tacita.server.core.offers import Offers, offers_of
 from tacita.server.core.settings import Settings
 from tacita.server.http.app import app_of
+from tacita.server.jobs.evaluator import figures
 from tacita.server.jobs.queue import Job, JobListener, WorkerSpec
 from tacita.server.store import tokens
 from tacita.server.store.tables import Quota
-from tacita.server.workers.evaluator import figures
 
 TEXTS = ["a film of quiet beauty", "a waste of time"]
 MODEL, SCHEME, KEY, KEYS = "sst2-tiny", "thor", "ab" * 16, b"evaluation keys" * 1000

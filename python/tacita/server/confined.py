@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tacita.server.watch import logs
+from tacita.server import logs
 
 CREATE, ADD, RESTRICT = 444, 445, 446  # system calls, the same on every processor
 ASK_VERSION, PATH_BENEATH, NO_NEW_PRIVILEGES = 1, 1, 38

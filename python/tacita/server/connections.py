@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from tacita.errors import InputError
-from tacita.server.watch import logs
+from tacita.server import logs
 
 SUBNET = 64  # bits of an IPv6 address that a subscriber cannot change
 BACKLOG = 512

@@ -17,7 +17,7 @@ import typer
 import yaml
 
 from tacita.cli.app import app
-from tacita.server.watch.metrics import Metrics
+from tacita.server.metrics import Metrics
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 sys.path.insert(0, str(DEPLOY))

@@ -14,8 +14,8 @@ ALONE = {
     "bench.runs.two_party.cases.catalogue": "`bench two-party` names it in its orders to its two processes",
     "bench.runs.two_party.cases.decoders": "`bench generate` names it in its orders to its processes",
     "bench.models.family_vectors": "`bench family-vectors` runs it under another Python",
-    "tacita.server.workers.loop": "the service starts it as a process that evaluates",
-    "tacita.server.machines.__main__": "the service starts it as a process that hands on to a node",
+    "tacita.server.jobs.worker": "the service starts it as a process that evaluates",
+    "tacita.server.machines.forward": "the service starts it as a process that hands on to a node",
     "tacita.server.sessions.process": "the service starts it as a process of sessions",
 }
 

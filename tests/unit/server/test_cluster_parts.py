@@ -17,15 +17,14 @@ import tacita
 from tacita import api
 from tacita.errors import CheckpointError, InputError, PeerError, TacitaError
 from tacita.plans.commitment import LINKS, LinkSpeed
+from tacita.server.jobs.messages import Done, Evaluate, Order, Reply
 from tacita.server.jobs.queue import WorkerSpec
 from tacita.server.jobs.worker import Start
 from tacita.server.machines import cluster, spread
 from tacita.server.machines.cluster import Site, Where, sites_of, where_of
 from tacita.server.machines.costs import STARTING, Costs, costs_of, link_to, seconds_left, store_bytes
-from tacita.server.machines.model import MODEL, WEIGHTS, parse_model, write_model
-from tacita.server.machines.node import PREFIX, own_folder
+from tacita.server.machines.node import MODEL, PREFIX, WEIGHTS, own_folder, parse_model, write_model
 from tacita.server.machines.spread import MOST_LOSSES, RESTARTS, Nodes, in_order
-from tacita.server.workers.messages import Done, Evaluate, Order, Reply
 
 WHERE = Where("10.0.0.5:6379")
 

@@ -18,14 +18,13 @@ from tacita.evaluate.keyring import server_bytes
 from tacita.progress import Progress
 from tacita.resources import GB
 from tacita.server.child import Unable
+from tacita.server.jobs.evaluator import EndedError
+from tacita.server.jobs.messages import Done, Evaluate, Failed, Log, Setup, Stopped
 from tacita.server.jobs.queue import REFUSED, RESOURCES, Job
 from tacita.server.jobs.worker import setup_of
 from tacita.server.machines import forward
 from tacita.server.machines.forward import Forward, LostError, prepare
-from tacita.server.machines.model import write_model
-from tacita.server.machines.node import Kit, Node
-from tacita.server.workers.evaluator import EndedError
-from tacita.server.workers.messages import Done, Evaluate, Failed, Log, Setup, Stopped
+from tacita.server.machines.node import Kit, Node, write_model
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

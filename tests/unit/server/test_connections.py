@@ -11,12 +11,11 @@ from io import StringIO
 
 import pytest
 
-from tacita.server import connections
+from tacita.server import connections, logs
 from tacita.server.connections import Acceptor, PendingConnections, network
 from tacita.server.sessions.host import Places
 from tacita.server.sessions.listener import AddressClient, AddressClients, SessionLimits
 from tacita.server.sessions.spec import Ended, Used
-from tacita.server.watch import logs
 from tacita.two_party.protocol.refusal import Reason, Refusal
 
 HERE, THERE = "127.0.0.1", "192.0.2.1"

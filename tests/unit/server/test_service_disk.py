@@ -15,10 +15,10 @@ from test_service_routes import problem
 
 from tacita.errors import ResourceError
 from tacita.plans.files import Workdir
+from tacita.server import logs
 from tacita.server.core import service as core
 from tacita.server.store import bodies, keys, ledger, tokens, usage
 from tacita.server.store.tables import Quota
-from tacita.server.watch import logs
 
 Patch = pytest.MonkeyPatch
 DAY, MB = 86400.0, 1 << 20

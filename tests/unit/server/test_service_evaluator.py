@@ -22,10 +22,10 @@ from tacita.plans.files import require_keys_of
 from tacita.progress import Progress
 from tacita.resources import GB
 from tacita.server.child import MOST_PATH, decode, encode
+from tacita.server.jobs.evaluator import EndedError, JobEvaluator, open_evaluator
+from tacita.server.jobs.messages import Done, Evaluate, Failed, Log, Order, Passed, Reply, Stop, Stopped
 from tacita.server.jobs.queue import Job
 from tacita.server.jobs.worker import setup_of
-from tacita.server.workers.evaluator import EndedError, JobEvaluator, open_evaluator
-from tacita.server.workers.messages import Done, Evaluate, Failed, Log, Order, Passed, Reply, Stop, Stopped
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

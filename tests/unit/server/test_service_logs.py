@@ -7,7 +7,7 @@ import json
 import logging
 from typing import Any
 
-from tacita.server.watch import logs
+from tacita.server import logs
 
 
 def record(event: str, *values: object, **fields: Any) -> logging.LogRecord:

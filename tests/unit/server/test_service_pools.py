@@ -16,8 +16,8 @@ from tacita.errors import InputError, RefusedError, TacitaError
 from tacita.server import child
 from tacita.server.jobs import pool
 from tacita.server.jobs.manager import PoolManager
+from tacita.server.jobs.messages import Stopped
 from tacita.server.jobs.queue import Job, WorkerSpec
-from tacita.server.workers.messages import Stopped
 from tacita.two_party.protocol.refusal import Reason
 
 SPECS = [WorkerSpec(model, "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64) for model in "mn"]

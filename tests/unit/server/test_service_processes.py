@@ -23,9 +23,9 @@ from tacita.errors import PeerError, TacitaError
 from tacita.server import child, confined
 from tacita.server.child import Channel, Ready, Unable, encode
 from tacita.server.jobs import worker
+from tacita.server.jobs.messages import Evaluate, Order, Passed, Reply, Stop
 from tacita.server.jobs.queue import Job, WorkerSpec
 from tacita.server.jobs.worker import setup_of
-from tacita.server.workers.messages import Evaluate, Order, Passed, Reply, Stop
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -225,7 +225,7 @@ def landlocked() -> bool:
 
 HOLDER = """
     import subprocess, sys
-    command = [sys.executable, "-m", "tacita.server.workers.loop", sys.argv[1]]
+    command = [sys.executable, "-m", "tacita.server.jobs.worker", sys.argv[1]]
     worker = subprocess.Popen(command, pass_fds=[int(sys.argv[1])])
     print(worker.pid, flush=True)
     worker.wait()
@@ -252,7 +252,7 @@ def worker_alone() -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
     """A worker's process, and the other end of its channel."""
     ours, theirs = socket.socketpair()
     ours.settimeout(PATIENCE)
-    command = [sys.executable, "-m", "tacita.server.workers.loop", str(theirs.fileno())]
+    command = [sys.executable, "-m", "tacita.server.jobs.worker", str(theirs.fileno())]
     with ours, running(command, pass_fds=[theirs.fileno()]) as process:
         theirs.close()
         yield process, ours

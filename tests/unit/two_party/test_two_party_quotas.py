@@ -20,11 +20,11 @@ from tacita.client.store import PublicCache
 from tacita.errors import GoneError, RefusedError
 from tacita.server.core.accounts import Account
 from tacita.server.core.jobs import Jobs
+from tacita.server.metrics import Metrics
 from tacita.server.sessions.spec import SessionSpec, Used
 from tacita.server.sessions.supervisor import Sessions
 from tacita.server.store import Ledger, tokens, usage
 from tacita.server.store.tables import Quota, Who
-from tacita.server.watch.metrics import Metrics
 from tacita.two_party.client import GenerationClient, TwoPartyClient
 from tacita.two_party.protocol.party import over_socket
 from tacita.two_party.protocol.refusal import Reason

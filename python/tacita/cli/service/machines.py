@@ -42,7 +42,7 @@ async def machines(
     if where is None:
         yield None
         return
-    from tacita.server.machines.model import write_model
+    from tacita.server.machines.node import write_model
     from tacita.server.machines.node_set import RayNodeSet
     from tacita.server.machines.watcher import ClusterRequest
 

@@ -21,9 +21,9 @@ from tacita.errors import InputError
 from tacita.extras import needing
 from tacita.plans.scheme import BUMBLEBEE, NAMES
 from tacita.resources import GB, raise_descriptors
+from tacita.server import logs
 from tacita.server.connections import bound_socket, listen, pending_of
 from tacita.server.machines.cluster import Where, where_of
-from tacita.server.watch import logs
 from tacita.settings import ServiceOptions, Settings
 from tacita.two_party.protocol.party import Identity, fingerprint
 

@@ -23,11 +23,11 @@ from tacita.plans.commitment import LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.resources import raise_descriptors
 from tacita.schemes.registry import scheme_of
+from tacita.server import logs
 from tacita.server.connections import bound_socket, listen
 from tacita.server.sessions.listener import AddressClients, SessionLimits, SessionListener, tls_context
 from tacita.server.sessions.spec import Ended, SessionSpec
 from tacita.server.sessions.supervisor import Sessions
-from tacita.server.watch import logs
 from tacita.settings import Settings, TwoPartyOptions
 from tacita.two_party.limits import LONGEST_SAFE, Limits, limits_of
 from tacita.two_party.plan.plan import TwoPartyPlan

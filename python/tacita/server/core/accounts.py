@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tacita.errors import RefusedError, ResourceError
+from tacita.server import logs
 from tacita.server.core.jobs import Jobs
 from tacita.server.sessions.spec import Ended, Used
 from tacita.server.store import Ledger, tokens, usage
 from tacita.server.store.tables import Quota, Who
-from tacita.server.watch import logs
 from tacita.two_party.protocol.refusal import Reason, Refusal
 
 

@@ -20,16 +20,16 @@ from tacita.plans import wire as receipt
 from tacita.plans.files import Workdir, sha256_of
 from tacita.plans.wire import State
 from tacita.progress import Progress
+from tacita.server import logs
 from tacita.server.core.offers import Offers
 from tacita.server.jobs.manager import PoolManager
 from tacita.server.jobs.queue import DEADLINE, INTERNAL, REFUSED, RESOURCES, WORKER, Job
+from tacita.server.metrics import Metrics
 from tacita.server.sessions.spec import Used
 from tacita.server.store import Ledger, requests, tokens, usage
 from tacita.server.store import keys as ledger_keys
 from tacita.server.store.bodies import Layout, whole
 from tacita.server.store.tables import RequestRow
-from tacita.server.watch import logs
-from tacita.server.watch.metrics import Metrics
 
 # What is known of running requests at the moment, and waking those who watch them. Nothing here survives a
 # restart, and need not.

@@ -13,6 +13,7 @@ from functools import partial
 from tacita.errors import RefusedError
 from tacita.plans.plan import Plan
 from tacita.plans.wire import public_hex
+from tacita.server import logs
 from tacita.server.core.accounts import Rates, Visitors
 from tacita.server.core.jobs import Jobs, ProgressBus
 from tacita.server.core.offers import Offers
@@ -21,11 +22,10 @@ from tacita.server.core.sweep import Sweep
 from tacita.server.jobs.manager import PoolManager
 from tacita.server.jobs.queue import WorkerSpec
 from tacita.server.jobs.worker import NodeSet
+from tacita.server.metrics import Metrics
 from tacita.server.sessions.supervisor import Sessions
 from tacita.server.store import Ledger, keys, ledger, requests, tokens
 from tacita.server.store.bodies import Layout
-from tacita.server.watch import logs
-from tacita.server.watch.metrics import Metrics
 
 SWEEP_SECONDS = 60.0
 LOOK_SECONDS = 1.0  # between two looks at what clients may still take

@@ -21,11 +21,11 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tacita.errors import InputError
+from tacita.server import logs
 from tacita.server.connections import HANDSHAKE_SECONDS, Acceptor, Connection, PendingConnections
 from tacita.server.http.strict import StrictConnection
 from tacita.server.sessions.route import UVICORN
 from tacita.server.store.bodies import MinRate
-from tacita.server.watch import logs
 from tacita.two_party.protocol.party import Identity
 
 KEEP_ALIVE = 30  # seconds between two calls of a connection

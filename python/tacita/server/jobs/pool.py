@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 from tacita.errors import InputError, PeerError, RefusedError
+from tacita.server.jobs.messages import Done, Failed, Passed, Reply, Stopped
 from tacita.server.jobs.queue import DEADLINE, WORKER, Deadlines, FairQueue, Job, JobListener, WorkerSpec
 from tacita.server.jobs.slot import Running, WorkerSlot
 from tacita.server.jobs.worker import Start
-from tacita.server.workers.messages import Done, Failed, Passed, Reply, Stopped
 from tacita.two_party.protocol.refusal import Reason
 
 CANCELLED, DRAINED = "cancelled", "drained"

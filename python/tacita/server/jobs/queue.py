@@ -88,7 +88,7 @@ class JobListener(Protocol):
 
     def finished(self, id: str, seconds: float, figures: Mapping[str, float]) -> None:
         """Is called when response.ct is there. seconds: since it was started last; figures: see
-        `workers.evaluator.figures`."""
+        `jobs.evaluator.figures`."""
 
     def failed(self, id: str, code: str, detail: str, hint: str) -> None:
         """Is called when the job has no response and will have none. code: REFUSED for the client's fault,

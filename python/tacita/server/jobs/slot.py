@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from tacita.server.child import Child, Supervisor
+from tacita.server.jobs.messages import Evaluate, Order, Reply, Stop
 from tacita.server.jobs.queue import Job
-from tacita.server.workers.messages import Evaluate, Order, Reply, Stop
 
 
 @dataclass

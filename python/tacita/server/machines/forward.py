@@ -1,4 +1,5 @@
 """A worker that evaluates nothing itself: it hands jobs on to an actor on a node.
+`python -m tacita.server.machines.forward SITE FD` is started by `node_set`, and by nobody else.
 
 Weights are sent to the node at the start, keys when the first job under them comes, both in pieces: a node
 then needs room for a few of these in Ray's store, where a whole file (2 GB of keys at full size) would stay
@@ -9,8 +10,12 @@ what it does when a worker dies.
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -20,16 +25,20 @@ import numpy as np
 
 from tacita.errors import FileError, PeerError, TacitaError
 from tacita.plans.files import Workdir, replacing
+from tacita.plans.json_fields import from_json
 from tacita.plans.plan import Plan
-from tacita.server.child import Unable, decode
+from tacita.server.child import Unable, channel_of, decode, ignore_signals
+from tacita.server.jobs.evaluator import EndedError, Report, source_of
+from tacita.server.jobs.messages import Done, Evaluate, Failed, Log, Order, Passed, Reply, Setup, Stopped
 from tacita.server.jobs.queue import REFUSED, RESOURCES
-from tacita.server.machines.model import MODEL, WEIGHTS
-from tacita.server.machines.node import Bytes, Kit, Node
-from tacita.server.workers.evaluator import EndedError, Report, source_of
-from tacita.server.workers.messages import Done, Evaluate, Failed, Log, Passed, Reply, Setup, Stopped
+from tacita.server.jobs.worker import WorkerLoop
+from tacita.server.machines.cluster import member
+from tacita.server.machines.node import MODEL, WEIGHTS, Bytes, Kit, Node
+from tacita.server.machines.watcher import send_errors_to
 
 PIECE = 16 << 20  # bytes of a file that are sent at once
 ON_THE_WAY = 2  # pieces
+LOST = 3  # exit status when the node is no more
 WATCH = "watch"  # Ray's group of calls that are answered while the node evaluates
 
 
@@ -186,3 +195,24 @@ def _pieces(path: Path) -> Iterator[tuple[int, Bytes]]:
                 begin += piece.size
     except OSError as error:
         raise FileError(f"{path.name}: they cannot be read", hint="upload them again") from error
+
+
+def main(words: Sequence[str]) -> int:
+    """Serves until the server or the node has gone; the exit status."""
+    channel, site = channel_of(words, Order), from_json(ActorSite, json.loads(words[0]))
+    send_errors_to(site.log)
+    try:
+        with ExitStack() as stack:
+
+            def begin(setup: Setup, log: Log) -> Forward:
+                ray = stack.enter_context(member(site.address))
+                ignore_signals()  # Ray sets its own
+                return open_forward(ray, site, setup, log)
+
+            return WorkerLoop(channel, begin).serve()
+    except LostError:
+        os._exit(LOST)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -8,6 +8,7 @@ server of ours holds (docs/threat-model.md): public keys, ciphertexts and weight
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import tempfile
@@ -18,21 +19,26 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tacita.errors import TacitaError
+from tacita.checkpoint import Checkpoint, from_tensors
+from tacita.errors import CheckpointError, TacitaError
 from tacita.evaluate.standing import Standing
-from tacita.plans.files import Workdir
+from tacita.models.registry import FAMILIES, family_of
+from tacita.plans.files import Workdir, replacing, write_text
+from tacita.plans.json_fields import from_json, to_json
 from tacita.plans.plan import parse
 from tacita.progress import Progress
 from tacita.server.child import Unable, encode
-from tacita.server.machines.model import WEIGHTS, parse_model
-from tacita.server.workers.evaluator import EndedError, JobEvaluator, Keys
-from tacita.server.workers.messages import Done, Evaluate, Log, Passed
+from tacita.server.jobs.evaluator import EndedError, JobEvaluator, Keys
+from tacita.server.jobs.messages import Done, Evaluate, Log, Passed
+from tacita.texts.embedding import decode, parse_raw, to_bytes
 from tacita.version import __version__
 
 Bytes = npt.NDArray[np.uint8]  # which Ray's store hands out without a copy
 WAITING = 10.0  # seconds after which `passed` returns with nothing
 JOB = "job"  # the folder of the one job
 PREFIX, LOCK = "tacita-evaluator-", "lock"
+MODEL, WEIGHTS = "model.json", "model.safetensors"
+WHERE = "the client's weights"
 
 
 @dataclass(frozen=True)
@@ -218,3 +224,29 @@ def _lock_folder(folder: Path) -> int | None:
         os.close(lock)
         return None
     return lock
+
+
+# A model as two files of a form of its own: what travels to nodes is what was loaded and checked.
+#
+# model.json             the model's name, its family, its configuration
+# model.safetensors      all tensors in the fewest bytes that keep them exactly
+
+
+def write_model(model: Checkpoint, folder: Path) -> None:
+    """Writes both files. Raises FileError."""
+    family, config = family_of(model.config), to_json(model.config)
+    with replacing(folder / WEIGHTS) as path:
+        path.write_bytes(to_bytes(model.tensors))
+    write_text(folder / MODEL, json.dumps({"name": model.name, "family": family, "config": config}))
+
+
+def parse_model(text: str, weights: bytes) -> Checkpoint:
+    """Returns the model of both files' contents. Raises CheckpointError for what is none."""
+    try:
+        fields = json.loads(text)
+        config = from_json(FAMILIES[fields["family"]].config, fields["config"])
+        name = str(fields["name"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{MODEL}: no model ({error!s:.200})", hint="use one release") from error
+    tensors = {key: decode(WHERE, key, entry) for key, entry in parse_raw(weights, WHERE).items()}
+    return from_tensors(config, tensors, name=name, where=WHERE)

@@ -28,7 +28,7 @@ from tacita.server.machines.forward import ActorSite
 from tacita.server.machines.watcher import ENDING, ClusterRequest, NodeList, Said
 
 WATCHER = (sys.executable, "-m", "tacita.server.machines.watcher")
-COMMAND = (sys.executable, "-m", "tacita.server.machines")
+COMMAND = (sys.executable, "-m", "tacita.server.machines.forward")
 STARTING = 300.0  # seconds for a cluster to start, or to answer
 GRACE = 5.0  # seconds for the watcher, beside those that it gives Ray
 NAME = "--ray"  # of the watcher, in errors and the log

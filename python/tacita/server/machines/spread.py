@@ -41,13 +41,13 @@ from tacita.server.jobs.queue import WORKER, Job, WorkerSpec
 from tacita.server.jobs.worker import Start
 from tacita.server.machines.cluster import Site, Where, require_reachable
 from tacita.server.machines.costs import Costs, Forecast, costs_of, link_to, seconds_left, store_bytes
-from tacita.server.machines.model import WEIGHTS, write_model
+from tacita.server.machines.node import WEIGHTS, write_model
 from tacita.server.machines.node_set import RayNodeSet
 from tacita.server.machines.watcher import ClusterRequest
 from tacita.texts.embed import Text
 
 Group = Sequence[Text]  # of one request
-Figures = Mapping[str, float]  # see `server.workers.evaluator.figures`
+Figures = Mapping[str, float]  # see `server.jobs.evaluator.figures`
 T = TypeVar("T")
 DEPTH = 2  # requests held for each evaluator: one runs, one is there when that ends
 RESTARTS = 2  # of an evaluator at one place

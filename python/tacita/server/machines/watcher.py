@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 from tacita.errors import PeerError, TacitaError
 from tacita.server.child import STDERR, Channel, Message, Ready, Unable, channel_of, ignore_signals
+from tacita.server.jobs.worker import BAD
 from tacita.server.machines.cluster import Cluster, Site, Where, connected, sites_of
-from tacita.server.workers.loop import BAD
 
 LOOKING = 2.0  # seconds between two looks at Ray's list of nodes
 ENDING = 20.0  # seconds for Ray's processes to end

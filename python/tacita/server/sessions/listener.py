@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tacita.errors import InputError, RefusedError
+from tacita.server import logs
 from tacita.server.connections import (
     OF_ADDRESS,
     Acceptor,
@@ -30,7 +31,6 @@ from tacita.server.connections import (
 from tacita.server.sessions.relay import CHUNK, Code, relay
 from tacita.server.sessions.spec import Client, Ended, Used
 from tacita.server.sessions.supervisor import Sessions
-from tacita.server.watch import logs
 from tacita.two_party.protocol.party import TIMEOUT, Identity
 from tacita.two_party.protocol.refusal import Reason, Refusal
 

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from tacita.plans.plan import Plan
 from tacita.resources import GB
-from tacita.server.workers.evaluator import SPILL_WRITTEN, STAGE
+from tacita.server.jobs.evaluator import SPILL_WRITTEN, STAGE
 
 SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
 LABELS = ("model", "scheme")
@@ -48,7 +48,7 @@ class Metrics:
     def evaluated(
         self, labels: tuple[str, str], seconds: float, figures: Mapping[str, float], plan: Plan
     ) -> None:
-        """Counts an answered request. labels: (model, scheme). figures: see `workers.evaluator.figures`."""
+        """Counts an answered request. labels: (model, scheme). figures: see `jobs.evaluator.figures`."""
         self._seconds.labels(*labels).observe(seconds)
         self._estimate.labels(*labels).inc(plan.predicted_seconds())
         self._spilled.labels(*labels).inc(max(0.0, figures[SPILL_WRITTEN]) * GB)

@@ -23,8 +23,8 @@ from tacita.plans.plan import Plan
 from tacita.progress import Progress
 from tacita.resources import peak_memory_gb
 from tacita.server.child import MOST_TEXT
+from tacita.server.jobs.messages import Done, Evaluate, Failed, Log, Setup, Stopped, where
 from tacita.server.jobs.queue import INTERNAL, REFUSED, RESOURCES
-from tacita.server.workers.messages import Done, Evaluate, Failed, Log, Setup, Stopped, where
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,0 @@
-"""The process that evaluates: `python -m tacita.server.workers`, started by `server.jobs`"""

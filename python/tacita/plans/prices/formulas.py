@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, inf
-from typing import Any, TypeAlias
+from typing import Any
 
 from tacita.plans.plan import ParameterInfo
 from tacita.plans.presets import can_bootstrap, chain_of
@@ -32,14 +32,14 @@ BOOTSTRAP_PASSES = (
     26_000  # transforms of one complex bootstrap; a real one has one modular reduction instead of two
 )
 LIMBS = (1, 3, 6, 9, 12, 16)
-Formula: TypeAlias = Callable[[int, int, float, float], float]  # limbs, special primes, a transform, a pass
 
 
 def formula_prices(log_n: int, *, special: int = 7, limbs_at_level_0: int = 3) -> Prices:
     """Prices of one core at ring degree 2^log_n; transforms grow as N log N, passes as N."""
     ntt = NTT_MS * 2.0 ** (log_n - 16) * log_n / 16
     one_pass = PASS_MS * 2.0 ** (log_n - 16)
-    ms = {op: {limbs: f(limbs, special, ntt, one_pass) for limbs in LIMBS} for op, f in _FORMULAS.items()}
+    by_limbs = {limbs: _milliseconds(limbs, special, ntt, one_pass) for limbs in LIMBS}
+    ms = {op: {limbs: row[op] for limbs, row in by_limbs.items()} for op in by_limbs[LIMBS[0]]}
     whole = BOOTSTRAP_PASSES * ntt
     return Prices(
         machine="formulas, one core",
@@ -58,85 +58,34 @@ def formula_prices(log_n: int, *, special: int = 7, limbs_at_level_0: int = 3) -
     )
 
 
-def _digits(limbs: int, special: int) -> int:
-    return ceil(limbs / special)
-
-
-def _hoist(limbs: int, special: int, ntt: float, one_pass: float) -> float:
-    return _digits(limbs, special) * (limbs + special) * ntt
-
-
-def _inner(limbs: int, special: int, ntt: float, one_pass: float) -> float:
-    return 2 * _digits(limbs, special) * (limbs + special) * one_pass
-
-
-def _key_switch(limbs: int, special: int, ntt: float, one_pass: float) -> float:
-    down = 2 * (special + limbs) * ntt
-    return _hoist(limbs, special, ntt, one_pass) + _inner(limbs, special, ntt, one_pass) + down
-
-
-def _tensor(limbs: int, special: int, ntt: float, one_pass: float) -> float:
-    return 4 * limbs * one_pass
-
-
-def _rescale(limbs: int, special: int, ntt: float, one_pass: float) -> float:
-    return 2 * limbs * ntt
-
-
-def _mul(limbs: int, special: int, ntt: float, one_pass: float) -> float:
-    args = (limbs, special, ntt, one_pass)
-    return _tensor(*args) + _key_switch(*args) + _rescale(*args)
-
-
-def _plain(limbs: int, special: int, ntt: float, one_pass: float) -> float:
-    return 2 * limbs * one_pass
-
-
-def _lower(limbs: int, special: int, ntt: float, one_pass: float) -> float:
-    return 2 * (special + limbs) * ntt  # the mod-down of a key switch; the last prime goes with them
-
-
-def _outer(limbs: int, special: int, ntt: float, one_pass: float) -> float:
-    return 1.5 * limbs * one_pass  # of four passes most operands stay in cache
-
-
-def _matmul(limbs: int, special: int, ntt: float, one_pass: float) -> float:
-    return 2 * limbs * one_pass * GEMM_MS / PASS_MS
-
-
-def _encode(limbs: int, special: int, ntt: float, one_pass: float) -> float:
-    return (limbs + FFT_NTTS) * ntt
-
-
-def _lifted(formula: Formula) -> Formula:
-    """Applies the formula to the special primes too."""
-    return lambda limbs, special, *units: formula(limbs + special, special, *units)
-
-
-def _scalar(limbs: int, special: int, ntt: float, one_pass: float) -> float:
-    return 2 * limbs * one_pass
-
-
-_FORMULAS: dict[str, Formula] = {
-    "rotate": _key_switch,
-    "conjugate": _key_switch,
-    "relin": _key_switch,
-    "hoist": _hoist,
-    "rotate_hoisted": _inner,
-    "tensor": _tensor,
-    "mul": _mul,
-    "mul_plain": _plain,
-    "mul_lifted": _lifted(_plain),
-    "lower": _lower,
-    "mul_scalar": _scalar,
-    "add": _scalar,
-    "outer": _outer,
-    "matmul": _matmul,
-    "encode": _encode,
-    "encode_lifted": _lifted(_encode),
-    "matmul_input": _scalar,
-    "rescale": _rescale,
-}
+def _milliseconds(limbs: int, special: int, ntt: float, one_pass: float) -> dict[str, float]:
+    """Returns the price of each operation. ntt, one_pass: milliseconds of a transform and of a pass."""
+    digits = ceil(limbs / special)
+    hoist = digits * (limbs + special) * ntt
+    inner = 2 * digits * (limbs + special) * one_pass
+    key_switch = hoist + inner + 2 * (special + limbs) * ntt
+    tensor, rescale = 4 * limbs * one_pass, 2 * limbs * ntt
+    two_polynomials = 2 * limbs * one_pass
+    return {
+        "rotate": key_switch,
+        "conjugate": key_switch,
+        "relin": key_switch,
+        "hoist": hoist,
+        "rotate_hoisted": inner,
+        "tensor": tensor,
+        "mul": tensor + key_switch + rescale,
+        "mul_plain": two_polynomials,
+        "mul_lifted": 2 * (limbs + special) * one_pass,
+        "lower": 2 * (special + limbs) * ntt,  # a mod-down; the last prime goes with the special ones
+        "mul_scalar": two_polynomials,
+        "add": two_polynomials,
+        "outer": 1.5 * limbs * one_pass,  # of four passes most operands stay in cache
+        "matmul": two_polynomials * GEMM_MS / PASS_MS,
+        "encode": (limbs + FFT_NTTS) * ntt,
+        "encode_lifted": (limbs + special + FFT_NTTS) * ntt,
+        "matmul_input": two_polynomials,
+        "rescale": rescale,
+    }
 
 
 # Working memory of each stage: ciphertexts alive at its peak, counted by a `sim` that watches its handles.

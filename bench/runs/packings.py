@@ -105,7 +105,7 @@ def placed_layer(circuit: Circuit) -> tuple[Placed, MemorySim]:
 def estimated(placed: Placed, be: MemorySim) -> dict[str, Any]:
     """Counts and seconds of the placed layer."""
     table, steps = shipped_prices(), placed.placement.steps
-    counts: Counter[str] = sum((Counter(step.counts) for step in steps), Counter())
+    counts: Counter[str] = sum((Counter(stage.counts) for stage in placed.stages), Counter())
     sizes, bottom = table.sizes, table.limbs_at_level_0
     extra = {"encode": 0, "encode_lifted": sizes.special}  # limbs above those of the operands
     encoded = [(op, level, n) for (op, level, _), n in be.counts.items() if op in extra]
@@ -125,7 +125,7 @@ def estimated(placed: Placed, be: MemorySim) -> dict[str, Any]:
         "ciphertexts_gb": max(placed.stage_bytes) / 1e9,
         "rotation_keys": len(placed.rotations),
         "rotation_keys_gb": sum(keys) / 1e9,
-        "stages": {step.stage: step.seconds + step.bootstrap_seconds for step in steps},
+        "stages": {step.placed.name: step.seconds + step.bootstrap_seconds for step in steps},
     }
 
 

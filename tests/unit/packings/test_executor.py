@@ -15,7 +15,6 @@ from tacita.errors import LevelError, PlanError
 from tacita.packings import executor
 from tacita.planning.place.placement import Placement, place
 from tacita.planning.place.simulate import StageSimulator
-from tacita.plans.plan import PlacedStage
 from tacita.plans.prices.formulas import formula_prices
 from tacita.progress import Progress
 from tacita.slots.plain import PlainBackend
@@ -55,12 +54,6 @@ def sim() -> StageSimulator:
     return StageSimulator(lambda: SimBackend(SLOTS, MAX), fixed=frozenset({"mask"}))
 
 
-def placed(placement: Placement) -> list[PlacedStage]:
-    return [
-        PlacedStage(s.stage, s.bootstraps, s.kinds, s.levels, s.out_levels, s.counts) for s in placement.steps
-    ]
-
-
 def request(be: Any, placement: Placement, seed: int = 7) -> Any:
     rng = np.random.default_rng(seed)
     x, mask = rng.uniform(-0.5, 0.5, SLOTS), (rng.random(SLOTS) < 0.5).astype(float)
@@ -68,7 +61,7 @@ def request(be: Any, placement: Placement, seed: int = 7) -> Any:
 
 
 def execute(be: Any, placement: Placement, **options: Any) -> Any:
-    return executor.run(placed(placement), circuit(), be, request(be, placement), **options)
+    return executor.run(placement.stages, circuit(), be, request(be, placement), **options)
 
 
 def test_placed_run_equals_run_with_unlimited_levels() -> None:
@@ -103,10 +96,10 @@ def test_planned_counts_are_executed_counts() -> None:
         if not stage.endswith("/bootstrap"):
             found[op] += n
     planned: Counter[str] = Counter()
-    for step in placement.steps:
-        planned.update(step.counts)
+    for stage in placement.stages:
+        planned.update(stage.counts)
     assert found == planned
-    kinds = Counter(kind for step in placement.steps for kind in step.kinds)
+    kinds = Counter(kind for stage in placement.stages for kind in stage.kinds)
     ran = Counter(
         {
             op: sum(n for (o, _, _), n in be.counts.items() if o == op)
@@ -149,7 +142,7 @@ def test_requests_that_run_together_answer_as_by_themselves_stage_by_stage() -> 
         be.number = number
         return be
 
-    steps = placed(placement)
+    steps = placement.stages
     alone = [
         (be, executor.run(steps, circuit(), be, request(be, placement, be.number)))
         for be in map(backend, range(3))

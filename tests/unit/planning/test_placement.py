@@ -199,7 +199,7 @@ def test_least_entries_of_many_inputs_are_enough(x: int, s: int, t: int, then: i
     stages = [Stage("split", split), joined(x, s, t), chain("then", then)]
     placed = place(stages, {"x": 1}, simulator(), PRICES)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(placement, "_least_entries", lambda *_: None)
+        patch.setattr(placement._Search, "_least_entries", lambda *_: None)
         assert placed.seconds == place(stages, {"x": 1}, simulator(), PRICES).seconds
 
 
@@ -208,9 +208,9 @@ def test_levels_follow_from_step_to_step() -> None:
     placed = place(stages, {"x": 1}, simulator(), PRICES)
     levels = dict(placed.request)
     for step in placed.steps:
-        reachable = {**levels, **dict.fromkeys(step.bootstraps, MAX)}
-        assert all(step.levels[name] <= reachable[name] for name in step.levels)
-        levels = dict(step.out_levels)
+        reachable = {**levels, **dict.fromkeys(step.placed.bootstraps, MAX)}
+        assert all(step.placed.levels[name] <= reachable[name] for name in step.placed.levels)
+        levels = dict(step.placed.out_levels)
     assert min(levels.values()) >= 0
 
 
@@ -240,7 +240,7 @@ def test_masks_stay_at_the_top() -> None:
     sim = StageSimulator(LevelOnly, fixed=frozenset({"mask"}))  # type: ignore[arg-type]
     placed = place([Stage("masked", masked), chain("tail", 1)], {"x": 1, "mask": 1}, sim, PRICES)
     assert placed.request == {"x": 3}
-    assert "mask" not in placed.steps[0].levels
+    assert "mask" not in placed.stages[0].levels
 
 
 def test_one_run_serves_all_shifted_levels() -> None:

@@ -86,7 +86,7 @@ def test_the_cheapest_combination_is_taken(width, degree, bootstrap_ms):
 def test_both_variants_are_taken_somewhere():
     wide_and_cheap = place(circuit(1, 300), REQUEST, simulator(), priced(1.0))
     narrow_and_dear = place(circuit(4, 3), REQUEST, simulator(), priced(4000.0))
-    assert [step.stage for step in wide_and_cheap.steps if step.refreshes] == ["f", "g"]
+    assert [step.placed.name for step in wide_and_cheap.steps if step.refreshes] == ["f", "g"]
     assert not any(step.refreshes for step in narrow_and_dear.steps)
 
 

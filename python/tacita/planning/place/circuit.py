@@ -8,10 +8,10 @@ none of the plan's lists.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from tacita.errors import LevelError, PlanError, ShapeError
 from tacita.packings import executor
@@ -72,12 +72,9 @@ class Placed:
 
 def place_circuit(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -> Placed:
     """Searches levels and bootstraps, then runs the placed circuit once on `sim` to list its keys."""
-    simulator = StageSimulator(lambda: simulated(parameters), fixed=circuit.unplaced)
-    placement = place(circuit.stages, circuit.inputs, simulator, prices)
-    stages = tuple(
-        PlacedStage(s.stage, s.bootstraps, s.kinds, s.levels, s.out_levels, s.counts) for s in placement.steps
-    )
-    levels = _fixed_levels(circuit, parameters, placement, stages)
+    placement = _placement(circuit, parameters, prices)
+    stages = placement.stages
+    levels = _fixed_levels(circuit, parameters, placement)
     be = MemorySim(parameters.slots, parameters.max_level, prices)
     dry_run(be, circuit, stages, {**placement.request, **levels})
     rotations = tuple(sorted(be.rotation_levels.items()))
@@ -87,45 +84,33 @@ def place_circuit(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -
 
 def refreshed_nodes(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -> frozenset[str]:
     """Nodes whose function the cheapest placement computes by a bootstrap, where it has the choice."""
+    steps = _placement(circuit, parameters, prices).steps
+    return frozenset(step.placed.name.removesuffix(".activate") for step in steps if step.refreshes)
+
+
+def _placement(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -> Placement:
     simulator = StageSimulator(lambda: simulated(parameters), fixed=circuit.unplaced)
-    steps = place(circuit.stages, circuit.inputs, simulator, prices).steps
-    return frozenset(step.stage.removesuffix(".activate") for step in steps if step.refreshes)
+    return place(circuit.stages, circuit.inputs, simulator, prices)
 
 
-def _fixed_levels(
-    circuit: Circuit, parameters: ParameterInfo, placement: Placement, stages: Sequence[PlacedStage]
-) -> dict[str, int]:
+def _fixed_levels(circuit: Circuit, parameters: ParameterInfo, placement: Placement) -> dict[str, int]:
     """Returns the lowest level of each encrypted mask and kept tensor at which the run counts the same
     operations as at the top."""
     top = dict.fromkeys(circuit.fixed, parameters.max_level)
-    wanted = _counts(circuit, parameters, stages, {**placement.request, **top})
 
-    def enough(name: str, level: int) -> bool:
+    def counts(levels: Mapping[str, int]) -> Counts | None:
+        be = simulated(parameters)
         try:
-            levels = {**placement.request, **top, name: level}
-            counts = _counts(circuit, parameters, stages, levels)
+            dry_run(be, circuit, placement.stages, {**placement.request, **top, **levels})
         except LevelError:
-            return False
-        return bool(counts == wanted)
+            return None
+        return be.counts
 
-    return {name: _lowest(partial(enough, name), parameters.max_level) for name in sorted(top)}
+    def lowest(name: str) -> int:  # what is enough at a level is enough above it
+        return bisect_left(range(top[name]), True, key=lambda level: counts({name: level}) == wanted)
 
-
-def _counts(
-    circuit: Circuit, parameters: ParameterInfo, stages: Sequence[PlacedStage], levels: Mapping[str, int]
-) -> Counts:
-    be = simulated(parameters)
-    dry_run(be, circuit, stages, levels)
-    return be.counts
-
-
-def _lowest(enough: Callable[[int], bool], top: int) -> int:
-    """Smallest level for which `enough` holds; it holds at the top and is monotone."""
-    low, high = 0, top
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle + 1, high)
-    return low
+    wanted = counts({})
+    return {name: lowest(name) for name in sorted(top)}
 
 
 # Whether a plan says what its circuit takes.

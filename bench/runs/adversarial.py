@@ -23,6 +23,7 @@ from tacita.cli.options import Json, option
 from tacita.data import DEFAULT_MODEL
 from tacita.layouts.registry import LINEAR, QUADRATIC
 from tacita.planning.calibrate.calibrate import Calibration, calibrate, load_texts
+from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.excesses import excesses
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.calibrate.walk import Samples, walk
@@ -54,7 +55,9 @@ def adversarial_texts(
     families |= {"file": lines_of(texts)} if texts else {}
     report = {}
     for packing in ("rows", "batch"):
-        found = calibrate(loaded, TOKENS, row_estimates=QUADRATIC if packing == "batch" else LINEAR)
+        found = calibrate(
+            loaded, TOKENS, options=Options(row_estimates=QUADRATIC if packing == "batch" else LINEAR)
+        )
         soft = tempered(loaded, found.temperatures)
         report[packing] = {kind: of_family(soft, found, some) for kind, some in families.items()}
         print(*_table(packing, report[packing]), sep="\n")

@@ -24,7 +24,7 @@ from tacita.cli.options import TOKENS_DEFAULT, Json, option
 from tacita.errors import InputError
 from tacita.models.bert import BertConfig
 from tacita.planning.calibrate.calibrate import Calibration
-from tacita.planning.calibrate.excesses import largest_excess
+from tacita.planning.calibrate.excesses import excesses, largest
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.calibrate.walk import walk
 from tacita.planning.pipeline import make_plan
@@ -150,4 +150,4 @@ def _excess(plan: Plan, model: Checkpoint, hidden: Array, mask: Array) -> float:
     """How far the sentence lies in the plan's intervals."""
     found = Calibration.from_dict(plan.circuit["calibration"])
     soft = tempered(model, found.temperatures)
-    return float(largest_excess(walk(soft, [(hidden, mask)], 1, rows=found.row_estimates), found)[0])
+    return float(largest(excesses(walk(soft, [(hidden, mask)], 1, rows=found.row_estimates), found))[0])

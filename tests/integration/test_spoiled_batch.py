@@ -12,7 +12,7 @@ from random_checkpoint import make_random_checkpoint
 from tacita import api
 from tacita.checkpoint import Checkpoint, embed
 from tacita.planning.calibrate.calibrate import Calibration
-from tacita.planning.calibrate.excesses import FAR, largest_excess
+from tacita.planning.calibrate.excesses import FAR, excesses, largest
 from tacita.planning.calibrate.walk import walk
 from tacita.plans.plan import Plan
 
@@ -59,4 +59,4 @@ def excess(plan: Plan, model: Checkpoint, hidden: np.ndarray) -> float:
     assert set(np.ravel([*found.temperatures.values()])) == {1.0}
     with np.errstate(over="ignore"):
         ranges = walk(model, [(hidden, np.ones(len(hidden)))], 1, rows=found.row_estimates)
-        return float(largest_excess(ranges, found)[0])
+        return float(largest(excesses(ranges, found))[0])

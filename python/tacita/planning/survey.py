@@ -20,7 +20,7 @@ from tacita.errors import InputError
 from tacita.layouts.registry import QUADRATIC, Estimates, Shape
 from tacita.models.registry import nodes
 from tacita.packings.lowering import in_slots
-from tacita.planning.calibrate.calibrate import Sample, Survey, survey, texts_for
+from tacita.planning.calibrate.calibrate import CalibrationOptions, Sample, Survey, survey, texts_for
 from tacita.planning.calibrate.excesses import held_out
 from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import draw
@@ -80,11 +80,13 @@ class Subject:
             self.request.tokens,
             self.request.texts,
             hidden_states=self.request.hidden_states,
-            progress=self.phases.part,
-            row_estimates=row_estimates,
-            two_phases=self.request.variants.two_phases,
-            reaches=reaches,
-            processes=self.processes,
+            options=CalibrationOptions(
+                row_estimates=row_estimates,
+                two_phases=self.request.variants.two_phases,
+                reaches=reaches,
+                progress=self.phases.part,
+                processes=self.processes,
+            ),
         )
 
     @cached_property

@@ -12,8 +12,10 @@ from tacita.errors import CheckpointError, FileError, InputError, ShapeError
 from tacita.models.registry import Config, family_of, nodes
 from tacita.packings.executor import within_doubles
 from tacita.planning.calibrate.calibrate import (
+    DEFAULT,
     MARGIN,
     Calibration,
+    CalibrationOptions,
     Progress,
     calibrate,
     hidden_embedding,
@@ -81,23 +83,20 @@ def _calibrated(
 ) -> tuple[EmbeddingBounds | None, Calibration, dict[str, NormBounds]]:
     """Returns what is public of a hidden embedding, the intervals of all nodes, and the bounds of the
     embedding's norm."""
+    options = CalibrationOptions(temper=False, progress=progress or DEFAULT.progress)
     if request.embeddings == "published":
-        hidden_states = request.hidden_states
         calibration = calibrate(
             checkpoint,
             request.tokens,
             request.texts,
-            hidden_states=hidden_states,
-            progress=progress,
-            temper=False,
+            hidden_states=request.hidden_states,
             behind=begin,
+            options=options,
         )
         return None, calibration, {}
     texts = texts_for(checkpoint) if request.texts is None else request.texts
     embedding, norms, samples = hidden_embedding(checkpoint, request.tokens, list(texts), MARGIN)
-    calibration = calibrate(
-        checkpoint, request.tokens, hidden_states=samples, progress=progress, temper=False
-    )
+    calibration = calibrate(checkpoint, request.tokens, hidden_states=samples, options=options)
     return embedding, calibration, norms
 
 

@@ -15,6 +15,7 @@ from tacita.approx.activations import gelu
 from tacita.checkpoint import embed, from_tensors, pad_hidden
 from tacita.checkpoint.reference import reference
 from tacita.errors import InputError, PlanError
+from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.calibrate import calibrate, load_texts, survey
 from tacita.planning.calibrate.calibration import AttentionCalibration, Calibration, round_outward, up
 from tacita.planning.calibrate.excesses import BOUNDS, INTERVALS, excesses
@@ -56,7 +57,7 @@ def test_every_value_of_the_samples_is_inside(checkpoint):
 
 
 def test_mixed_bounds_the_unnormalised_context(checkpoint):
-    calibration = calibrate(checkpoint, 16, TEXTS[:1], margin=0.0)
+    calibration = calibrate(checkpoint, 16, TEXTS[:1], options=Options(margin=0.0))
     hidden, mask = embed(checkpoint, TEXTS[0], 5)
     trace = reference(checkpoint, hidden, mask).trace
     name = "encoder.layer.0.attention.self.value"
@@ -67,7 +68,9 @@ def test_mixed_bounds_the_unnormalised_context(checkpoint):
 
 
 def test_means_are_of_the_real_keys_and_do_not_grow_with_length(checkpoint):
-    calibration = calibrate(checkpoint, 16, hidden_states=[embed(checkpoint, TEXTS[0], 12)], margin=0.0)
+    calibration = calibrate(
+        checkpoint, 16, hidden_states=[embed(checkpoint, TEXTS[0], 12)], options=Options(margin=0.0)
+    )
     layer = calibration.attention("layer0.attention")
     scores = trace_of(checkpoint, TEXTS[0], 12)["layer0.attention.scores"][:, :, :5]
     for k, interval in enumerate(layer.means):
@@ -89,7 +92,10 @@ def peaked_model():
 
 def test_softmax_in_two_phases_is_tempered_less():
     peaked = peaked_model()
-    one, two = (survey(peaked, 16, TEXTS, margin=0.0, two_phases=t).calibration for t in (False, True))
+    one, two = (
+        survey(peaked, 16, TEXTS, options=Options(margin=0.0, two_phases=t)).calibration
+        for t in (False, True)
+    )
     assert two.temperatures["layer1.attention"][1] > one.temperatures["layer1.attention"][1]
     lo, hi = two.attention("layer1.attention").means[1]
     assert math.log(hi / lo) <= LIMIT
@@ -98,7 +104,7 @@ def test_softmax_in_two_phases_is_tempered_less():
 def test_two_phases_rely_on_the_means_of_half_the_scores():
     """Intervals of one text hold another one's means of the first phase or not, whatever those of one."""
     peaked = peaked_model()
-    found = calibrate(peaked, 16, TEXTS[:1], margin=0.0, temper=False)
+    found = calibrate(peaked, 16, TEXTS[:1], options=Options(margin=0.0, temper=False))
     ranges = walk(peaked, [embed(peaked, TEXTS[1], 16)], 1, rows={})
     one, two = (excesses(ranges, found, two_phases=t) for t in (False, True))
     name = "layer1.attention"
@@ -112,7 +118,7 @@ def test_two_phases_rely_on_the_means_of_half_the_scores():
 
 def test_a_peaked_head_is_tempered_and_the_intervals_are_the_tempered_models():
     peaked = peaked_model()
-    calibration = calibrate(peaked, 16, TEXTS, margin=0.0)
+    calibration = calibrate(peaked, 16, TEXTS, options=Options(margin=0.0))
     assert calibration.temperatures["layer0.attention"] == (1.0, 1.0)
     cold, beta = calibration.temperatures["layer1.attention"]
     assert beta < cold == 1.0
@@ -140,7 +146,7 @@ def test_margin_widens_by_the_documented_amounts(checkpoint):
         np.concatenate([trace[f"layer0.{name}"].ravel() for trace in seen])
         for name in ("feed_forward.argument", "norm1.variance", "attention.input")
     )
-    wide = calibrate(checkpoint, 16, TEXTS, margin=0.2)
+    wide = calibrate(checkpoint, 16, TEXTS, options=Options(margin=0.2))
     pad = 0.2 * np.ptp(inner)
     assert wide.function("layer0.feed_forward").argument == round_outward(
         (inner.min() - pad, inner.max() + pad)
@@ -228,7 +234,9 @@ def test_shipped_texts_and_cutting(checkpoint):
     assert len(texts) >= 190
     assert len(set(texts)) == len(texts)
     seen = []
-    calibration = calibrate(checkpoint, 16, texts[:20] + texts[-2:], progress=lambda *pair: seen.append(pair))
+    calibration = calibrate(
+        checkpoint, 16, texts[:20] + texts[-2:], options=Options(progress=lambda *pair: seen.append(pair))
+    )
     assert seen[-1] == (22, 22)
     assert calibration.rows <= 16 * 22
 
@@ -250,7 +258,7 @@ def test_user_texts(tmp_path):
 def test_bad_arguments(checkpoint):
     for margin in (-0.1, 1.5, float("nan")):
         with pytest.raises(PlanError, match="margin"):
-            calibrate(checkpoint, 16, TEXTS, margin=margin)
+            calibrate(checkpoint, 16, TEXTS, options=Options(margin=margin))
     with pytest.raises(PlanError, match="no sample"):
         calibrate(checkpoint, 16, [])
     with pytest.raises(InputError, match="empty"):

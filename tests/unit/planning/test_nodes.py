@@ -23,6 +23,7 @@ from tacita.layouts.registry import QUADRATIC
 from tacita.models import registry
 from tacita.packings.lowering import check_specs
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NormSpecs, approximated
+from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.calibrate.excesses import excesses
 from tacita.planning.calibrate.temper import tempered
@@ -106,7 +107,9 @@ def test_an_unknown_family_is_calibrated_tempered_and_fitted(model: Checkpoint) 
 
 
 def test_an_unknown_familys_row_estimates_and_two_party_bounds(model: Checkpoint) -> None:
-    found = calibrate(model, TOKENS, hidden_states=samples(model), row_estimates=QUADRATIC, temper=False)
+    found = calibrate(
+        model, TOKENS, hidden_states=samples(model), options=Options(row_estimates=QUADRATIC, temper=False)
+    )
     assert set(found.row_estimates) == {"look"} and len(found.row_estimates["look"].linear) == 4
     bounds, largest = node_bounds(model, found), magnitudes(model.config, found)
     assert bounds.attention["look"].scores == found.attention("look").scores

@@ -28,13 +28,14 @@ from tacita.errors import InputError
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import LINEAR, NONE, QUADRATIC, Estimates
 from tacita.planning.calibrate.calibrate import Calibration, calibrate, survey
+from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.excesses import (
     Counts,
     binomial_bound,
     excesses,
     folds,
     held_out,
-    largest_excess,
+    largest,
 )
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.calibrate.walk import Sample, Samples, walk
@@ -81,7 +82,7 @@ def test_a_text_among_its_like_is_inside_and_few_are_not_estimated() -> None:
 
 def test_excess_is_one_at_the_ends_of_an_interval() -> None:
     texts = sentences(60)
-    calibration = calibrate(MODEL, 16, texts, margin=0.0)
+    calibration = calibrate(MODEL, 16, texts, options=Options(margin=0.0))
     assert set(calibration.temperatures.values()) == {(1.0, 1.0)}
     samples = Samples.of(MODEL, 16, texts, ())
     ranges = walk(MODEL, samples.at(range(60)), 60, rows={})
@@ -116,9 +117,12 @@ def test_the_number_of_processes_changes_nothing(activation: str, monkeypatch: p
     model = make_random_checkpoint(activation=activation)
     texts = sentences(600)
     seen: list[tuple[int, int]] = []
-    alone = survey(model, 16, texts, row_estimates=QUADRATIC)
+    alone = survey(model, 16, texts, options=Options(row_estimates=QUADRATIC))
     both = survey(
-        model, 16, texts, row_estimates=QUADRATIC, processes=2, progress=lambda *now: seen.append(now)
+        model,
+        16,
+        texts,
+        options=Options(row_estimates=QUADRATIC, processes=2, progress=lambda *now: seen.append(now)),
     )
     assert alone == both
     assert seen[-1] == (600, 600) and len(seen) > 10
@@ -131,7 +135,10 @@ def test_processes_get_tempered_weights(estimates: Estimates, monkeypatch: pytes
     name = "encoder.layer.1.attention.self.query.weight"
     tensors[name] = tensors[name] * np.where(np.arange(16) < 8, 1.0, 60.0)[:, None]
     peaked = from_tensors(MODEL.config, tensors, MODEL.tokenizer)
-    alone, both = (survey(peaked, 16, sentences(600), row_estimates=estimates, processes=n) for n in (1, 2))
+    alone, both = (
+        survey(peaked, 16, sentences(600), options=Options(row_estimates=estimates, processes=n))
+        for n in (1, 2)
+    )
     assert alone == both and min(alone.calibration.temperatures["layer1.attention"]) < 1.0
     assert tempered(peaked, alone.calibration.temperatures) is not peaked
 
@@ -144,9 +151,9 @@ def test_a_plan_states_the_rates_and_the_commands_show_them(tmp_path: Path) -> N
     assert told.exit_code == 0, told.output
     plan = parse((work / "plan.json").read_text(), "plan")
     assert plan.population.method == error.FOLDS and plan.population.texts == 60
-    assert plan.population == survey(MODEL, 16, sentences(60), row_estimates=QUADRATIC).counts.population(
-        plan.batch
-    )
+    assert plan.population == survey(
+        MODEL, 16, sentences(60), options=Options(row_estimates=QUADRATIC)
+    ).counts.population(plan.batch)
     shown = CliRunner().invoke(app, ["plan", "show", str(work / "plan.json")]).output
     for output in (told.output, shown):
         assert "of 60 tested by folds" in output and "spoil every answer of its request" in output
@@ -246,4 +253,6 @@ def test_arions_sentence_is_not_among_its_copies_and_lies_in_their_intervals() -
     found: Calibration = calibrate(example.checkpoint, TOKENS, hidden_states=states)
     assert set(found.temperatures.values()) == {(1.0, 1.0)}
     sentence = pad_hidden(example.hidden, TOKENS)
-    assert largest_excess(walk(example.checkpoint, [sentence], 1, rows=found.row_estimates), found)[0] < 1.0
+    assert (
+        largest(excesses(walk(example.checkpoint, [sentence], 1, rows=found.row_estimates), found))[0] < 1.0
+    )

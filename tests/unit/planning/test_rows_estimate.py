@@ -20,6 +20,7 @@ from tacita.layouts.registry import LINEAR, NONE, QUADRATIC, Shape
 from tacita.packings.lowering import build
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibrate import Calibration, calibrate
+from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.excesses import excesses
 from tacita.planning.calibrate.row_estimates import RowSamples, estimator
 from tacita.planning.calibrate.temper import tempered
@@ -69,7 +70,9 @@ def test_circuits_with_estimates_equal_the_reference(name, scheme):
     model, shape = peaked(**sizes), BatchShape(slots, TOKENS, lanes)
     inputs = samples(model)
     kinds = NONE, QUADRATIC
-    before, after = (calibrate(model, TOKENS, hidden_states=inputs, row_estimates=kind) for kind in kinds)
+    before, after = (
+        calibrate(model, TOKENS, hidden_states=inputs, options=Options(row_estimates=kind)) for kind in kinds
+    )
     assert "layer0.attention" in after.row_estimates and not before.row_estimates
     assert all(
         np.sum(before.temperatures[node]) <= np.sum(warm) for node, warm in after.temperatures.items()
@@ -102,7 +105,10 @@ def test_one_text_takes_linear_estimates_from_its_scores(name, backend, options)
     packing, slots, sizes = ONE_TEXT[name]
     model = peaked(**sizes)
     inputs = samples(model)
-    before, after = (calibrate(model, TOKENS, hidden_states=inputs, row_estimates=k) for k in (NONE, LINEAR))
+    before, after = (
+        calibrate(model, TOKENS, hidden_states=inputs, options=Options(row_estimates=k))
+        for k in (NONE, LINEAR)
+    )
     assert after.row_estimates and all(rows.is_linear for rows in after.row_estimates.values())
     cooled = [sum(1.0 - np.array(betas)) for betas in before.temperatures.values()]
     left = [sum(1.0 - np.array(betas)) for betas in after.temperatures.values()]
@@ -171,13 +177,17 @@ def test_few_rows_or_narrow_ones_get_no_estimate():
     reference(model, hidden, mask, seen.see)
     assert seen.fit(QUADRATIC) == {}, "too few rows"
     mild = tiny.checkpoint(hidden=16, heads=2, ff=32)
-    assert not calibrate(mild, TOKENS, hidden_states=samples(mild), row_estimates=QUADRATIC).row_estimates
+    assert not calibrate(
+        mild, TOKENS, hidden_states=samples(mild), options=Options(row_estimates=QUADRATIC)
+    ).row_estimates
 
 
 def test_rows_that_fitted_nothing_lie_inside_the_interval_of_the_inverse():
     """Thirty samples fit an estimate closely; of three hundred others a few leave what they showed."""
     model = peaked(hidden=16, heads=2, ff=32)
-    found = calibrate(model, TOKENS, hidden_states=samples(model), row_estimates=QUADRATIC, temper=False)
+    found = calibrate(
+        model, TOKENS, hidden_states=samples(model), options=Options(row_estimates=QUADRATIC, temper=False)
+    )
     others = [tiny.inputs(model, TOKENS, TOKENS - n % 5, seed=1000 + n) for n in range(300)]
     left = excesses(walk(model, others, len(others), rows=found.row_estimates), found)
     assert found.row_estimates
@@ -191,7 +201,7 @@ def test_dashformers_row_means_are_narrowed_from_eleven_nats_to_four():
     inputs = [(h, np.ones(50)) for h in hidden[:100]]
     model = dashformer.load_model()
     before, after = (
-        calibrate(model, 50, hidden_states=inputs, margin=0.0, row_estimates=kind)
+        calibrate(model, 50, hidden_states=inputs, options=Options(margin=0.0, row_estimates=kind))
         for kind in (NONE, QUADRATIC)
     )
     assert span(before) > 10.0 and span(after) < 3.5

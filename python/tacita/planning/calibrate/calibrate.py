@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,12 +33,12 @@ from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.texts import load_texts as load_texts
 from tacita.errors import PlanError
 from tacita.layouts.registry import NONE, Estimates
-from tacita.models.registry import Config, attentions, front, nodes, shapes
+from tacita.models.registry import attentions, front, nodes, shapes
 from tacita.packings.lowering import inputs_of_sums
 from tacita.packings.specs import approximated
 from tacita.planning.calibrate.calibration import Calibration as Calibration
 from tacita.planning.calibrate.calibration import round_outward, up
-from tacita.planning.calibrate.excesses import NO_REACHES, Counts, counted, folds, held_out, largest_excess
+from tacita.planning.calibrate.excesses import Counts, counted, excesses, folds, held_out, largest
 from tacita.planning.calibrate.intervals import INPUT, Interval, Intervals, Ranges
 from tacita.planning.calibrate.row_estimates import Rows, RowSamples, predictable
 from tacita.planning.calibrate.temper import choose_temperatures, tempered, untempered
@@ -59,6 +59,29 @@ MOST_FOR_ROWS = 1000  # samples that row estimates are fitted to
 
 
 @dataclass(frozen=True)
+class CalibrationOptions:
+    """margin: see the module. row_estimates: what the circuit can take from its scores; it is fitted where it
+    is worth it. temper: whether peaked heads may be tempered; a circuit that takes each row's largest score
+    need not. two_phases: whether softmax is found in two, which need less tempering and rely on other means.
+    reaches: by node, where its function is right whatever calibration says; a text is not outside there.
+
+    progress: called with (done, total) of each pass. processes: see `planning.calibrate.walk`; the result is
+    the same for any number.
+    """
+
+    margin: float = MARGIN
+    row_estimates: Estimates = NONE
+    temper: bool = True
+    two_phases: bool = False
+    reaches: Mapping[str, Interval] = field(default_factory=dict)
+    progress: Progress = lambda done, total: None
+    processes: int = 1
+
+
+DEFAULT = CalibrationOptions()
+
+
+@dataclass(frozen=True)
 class Survey:
     """A calibration, and how many of the texts that did not make it left its intervals."""
 
@@ -72,26 +95,21 @@ def calibrate(
     texts: Iterable[Text] | None = None,
     *,
     hidden_states: Sequence[Sample] = (),
-    margin: float = MARGIN,
-    progress: Progress | None = None,
-    row_estimates: Estimates = NONE,
-    temper: bool = True,
     behind: tuple[int, ...] = (),
+    options: CalibrationOptions = DEFAULT,
 ) -> Calibration:
     """Run the float model over texts (default: the shipped sentences; none when hidden states are given and
     texts are not) and over given samples; record, widen, round outwards.
 
-    tokens: the plan's token count; longer texts are cut at word boundaries. progress: called with (done,
-    total) of each pass. row_estimates: what the circuit can take from its scores; it is fitted where it
-    is worth it. temper: whether peaked heads may be tempered; a circuit that takes
-    each row's largest score need not. behind: ids that stand before each text and are not measured.
+    tokens: the plan's token count; longer texts are cut at word boundaries. behind: ids that stand before
+    each text and are not measured.
     Cost: one float64 forward pass a sample, one more of up to MOST_FOR_ROWS for estimates, the same again for
     tempering.
     Errors: InputError, CheckpointError, PlanError (bad margin, no sample).
     """
-    samples = _samples(checkpoint, tokens, texts, hidden_states, margin, behind)
-    options = _Options(row_estimates, temper, margin, progress or (lambda done, total: None))
-    return _calibration(_measured(checkpoint, samples, range(len(samples)), options), options)
+    samples = _samples(checkpoint, tokens, texts, hidden_states, options.margin, behind)
+    train = range(len(samples))
+    return _measured(checkpoint, samples, train, options).calibration(train)
 
 
 def survey(
@@ -100,31 +118,18 @@ def survey(
     texts: Iterable[Text] | None = None,
     *,
     hidden_states: Sequence[Sample] = (),
-    margin: float = MARGIN,
-    progress: Progress | None = None,
-    row_estimates: Estimates = NONE,
-    two_phases: bool = False,
-    reaches: Mapping[str, Interval] = NO_REACHES,
-    processes: int = 1,
+    options: CalibrationOptions = DEFAULT,
 ) -> Survey:
     """Calibrates as `calibrate` does, and counts the texts outside the intervals, held out or by folds
-    (`planning.calibrate.excesses`).
-
-    two_phases: whether softmax is found in two, which need less tempering and rely on other means.
-    reaches: by node, where its function is right whatever calibration says; a text is not outside there.
-    processes: see `planning.calibrate.walk`; the result is the same for any number.
-    """
-    samples = _samples(checkpoint, tokens, texts, hidden_states, margin)
-    report = progress or (lambda done, total: None)
-    options = _Options(row_estimates, True, margin, report, processes, two_phases, reaches)
+    (`planning.calibrate.excesses`)."""
+    samples = _samples(checkpoint, tokens, texts, hidden_states, options.margin)
     held = held_out(len(samples))
-    train = [i for i in range(len(samples)) if i not in set(held)] if held else range(len(samples))
+    train = [i for i in range(len(samples)) if i not in set(held)]
     measured = _measured(checkpoint, samples, train, options)
-    calibration = _calibration(measured, options)
+    calibration = measured.calibration(train)
     if held:
-        tested = [_excess(measured, held, calibration, options)]
-        return Survey(calibration, counted(HELD_OUT, tested))
-    tested = [_fold(measured, part, test, options) for part, test in folds(len(samples))]
+        return Survey(calibration, counted(HELD_OUT, [measured.excess(calibration, held)]))
+    tested = [measured.excess(measured.calibration(part), test) for part, test in folds(len(samples))]
     return Survey(calibration, counted(FOLDS if tested else NOT_ESTIMATED, tested))
 
 
@@ -134,29 +139,39 @@ def texts_for(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class _Options:
-    """Options of a calibration."""
-
-    row_estimates: Estimates
-    temper: bool
-    margin: float
-    progress: Progress
-    processes: int = 1
-    two_phases: bool = False
-    reaches: Mapping[str, Interval] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class _Measured:
-    """Ranges of all samples of the (tempered) model, after row estimates. train: samples that make intervals.
-    beyond: nats by which rows that fitted no estimate lie outside (`row_estimates.AttentionRows.beyond`)."""
+    """Ranges of all samples of the (tempered) model, after row estimates. beyond: nats by which rows that
+    fitted no estimate lie outside (`row_estimates.AttentionRows.beyond`)."""
 
     checkpoint: Checkpoint
+    options: CalibrationOptions
     ranges: Ranges
-    train: Sequence[int]
     rows: Rows
     beyond: Mapping[str, Interval]
     temperatures: Mapping[str, tuple[float, ...]]
+
+    def calibration(self, train: Sequence[int]) -> Calibration:
+        """Builds the calibration: intervals of the `train` samples, widened and rounded."""
+        ranges, config = self.ranges.of(train), self.checkpoint.config
+        intervals = Intervals(ranges, self.options.margin, self.beyond)
+        kinds = approximated(nodes(config))
+        return Calibration(
+            sha256=self.checkpoint.sha256,
+            margin=self.options.margin,
+            samples=len(train),
+            rows=int(up(sum(ranges.rows))),
+            nodes={name: intervals.of(name, kind, self.rows.get(name)) for name, kind in kinds.items()},
+            entry=intervals.bound(INPUT),
+            answer=intervals.bound("answer"),
+            temperatures=self.temperatures,
+            row_estimates=self.rows,
+            inputs={name: intervals.bound(node) for name, node in inputs_of_sums(config).items()},
+        )
+
+    def excess(self, calibration: Calibration, test: Sequence[int]) -> Array:
+        """Returns the largest excess of each of the `test` samples over the intervals."""
+        ranges, options = self.ranges.of(test), self.options
+        return largest(excesses(ranges, calibration, two_phases=options.two_phases, reaches=options.reaches))
 
 
 def _samples(
@@ -177,11 +192,12 @@ def _samples(
     return samples
 
 
-def _measured(checkpoint: Checkpoint, samples: Samples, train: Sequence[int], options: _Options) -> _Measured:
+def _measured(
+    checkpoint: Checkpoint, samples: Samples, train: Sequence[int], options: CalibrationOptions
+) -> _Measured:
     """Chooses the temperatures, then measures the tempered model. The choice needs row samples only, or
     ranges where a packing takes nothing from scores or there are more samples than rows are kept of."""
-    collected = _row_samples(checkpoint, samples, train, options)
-    rows = collected.fit(options.row_estimates) if collected else {}
+    collected, rows = _row_samples(checkpoint, samples, train, options)
     temperatures, ranges = untempered(checkpoint.config), None
     if options.temper:
         log_mean = collected.log_mean(rows) if collected else None
@@ -191,78 +207,40 @@ def _measured(checkpoint: Checkpoint, samples: Samples, train: Sequence[int], op
         share = 0.5 if options.two_phases else 1.0
         temperatures = choose_temperatures(log_mean, checkpoint.config, share, rows)
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
-        collected, ranges = _row_samples(model, samples, train, options), None
-        rows = collected.fit(options.row_estimates) if collected else {}
+        ranges = None
+        collected, rows = _row_samples(model, samples, train, options)
     ranges = ranges or _walked(model, samples, rows, options)
-    return _Measured(checkpoint, ranges, train, rows, _beyond(collected, rows), temperatures)
+    beyond = {name: collected.beyond[name] for name in rows} if collected else {}
+    return _Measured(checkpoint, options, ranges, rows, beyond, temperatures)
 
 
-def _beyond(samples: RowSamples | None, rows: Rows) -> dict[str, Interval]:
-    """How far rows unlike those that fitted an estimate lie from it, by attention."""
-    return {name: samples.beyond[name] for name in rows} if samples else {}
-
-
-def _walked(model: Checkpoint, samples: Samples, rows: Rows, options: _Options) -> Ranges:
-    """Ranges of all samples after these row estimates."""
+def _walked(model: Checkpoint, samples: Samples, rows: Rows, options: CalibrationOptions) -> Ranges:
+    """Ranges of all samples after these row estimates; densities of the nodes whose functions are fitted to
+    those of their inputs."""
     count = len(samples)
+    weighted = [name for name, node in nodes(model.config).items() if function_of(node) in WEIGHTED]
     return walk(
         model,
         samples.at(range(count)),
         count,
         rows=rows,
-        kept=dict.fromkeys(_weighted(model.config), max(1, min(SAMPLED, MOST_SAMPLED // count))),
+        kept=dict.fromkeys(weighted, max(1, min(SAMPLED, MOST_SAMPLED // count))),
         progress=options.progress,
         processes=options.processes,
         behind=len(samples.behind),
     )
 
 
-def _weighted(config: Config) -> list[str]:
-    """The nodes whose functions are fitted to the density of their inputs."""
-    return [name for name, node in nodes(config).items() if function_of(node) in WEIGHTED]
-
-
 def _row_samples(
-    model: Checkpoint, samples: Samples, train: Sequence[int], options: _Options
-) -> RowSamples | None:
-    """Collects row samples of at most MOST_FOR_ROWS evenly spaced samples; None where nothing is taken from
-    scores."""
+    model: Checkpoint, samples: Samples, train: Sequence[int], options: CalibrationOptions
+) -> tuple[RowSamples | None, Rows]:
+    """Collects row samples of at most MOST_FOR_ROWS evenly spaced samples, and fits estimates to them; None
+    where nothing is taken from scores."""
     if options.row_estimates == NONE or not any(map(predictable, attentions(model.config).values())):
-        return None
+        return None, {}
     chosen = train[:: -(-len(train) // MOST_FOR_ROWS)]
-    return row_samples(model, samples.at(chosen), len(chosen), options.processes)
-
-
-def _fold(measured: _Measured, train: Sequence[int], test: Sequence[int], options: _Options) -> Array:
-    """Returns the excesses of the `test` samples over intervals of the `train` samples."""
-    calibration = _calibration(replace(measured, train=train), options)
-    return _excess(measured, test, calibration, options)
-
-
-def _excess(measured: _Measured, test: Sequence[int], calibration: Calibration, options: _Options) -> Array:
-    ranges = measured.ranges.of(test)
-    return largest_excess(ranges, calibration, two_phases=options.two_phases, reaches=options.reaches)
-
-
-def _calibration(measured: _Measured, options: _Options) -> Calibration:
-    """Builds the calibration: intervals of the `train` samples, widened and rounded."""
-    ranges = measured.ranges.of(measured.train)
-    intervals = Intervals(ranges, options.margin, measured.beyond)
-    kinds = approximated(nodes(measured.checkpoint.config))
-    return Calibration(
-        sha256=measured.checkpoint.sha256,
-        margin=options.margin,
-        samples=len(measured.train),
-        rows=int(up(sum(ranges.rows))),
-        nodes={name: intervals.of(name, kind, measured.rows.get(name)) for name, kind in kinds.items()},
-        entry=intervals.bound(INPUT),
-        answer=intervals.bound("answer"),
-        temperatures=measured.temperatures,
-        row_estimates=measured.rows,
-        inputs={
-            name: intervals.bound(node) for name, node in inputs_of_sums(measured.checkpoint.config).items()
-        },
-    )
+    collected = row_samples(model, samples.at(chosen), len(chosen), options.processes)
+    return collected, collected.fit(options.row_estimates)
 
 
 # Calibration of a model whose embedding stays at the server: bounds of the tables, and samples as such a

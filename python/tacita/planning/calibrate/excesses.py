@@ -19,7 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.packings.specs import ATTENTION, FUNCTION, NORM
-from tacita.planning.calibrate.calibration import GATED, AttentionCalibration, Calibration, up
+from tacita.planning.calibrate.calibration import (
+    GATED,
+    AttentionCalibration,
+    Calibration,
+    NodeCalibration,
+    up,
+)
 from tacita.planning.calibrate.intervals import INPUT, Interval, Ranges
 from tacita.plans.error import Population
 
@@ -84,18 +90,14 @@ def excesses(
     (`approx.softmax`). reaches: by node, where its function is right besides
     (`Functions.reach`)."""
     with np.errstate(over="ignore"):
-        return dict(_excesses(ranges, calibration, two_phases, reaches))
+        by_stage = {INPUT: _above(ranges.each(INPUT), calibration.entry)}
+        for name, node in calibration.nodes.items():
+            by_stage |= _node_excesses(ranges, name, node, int(two_phases), reaches)
+        return {**by_stage, "answer": _above(ranges.each("answer"), calibration.answer)}
 
 
-def largest_excess(
-    ranges: Ranges,
-    calibration: Calibration,
-    *,
-    two_phases: bool = False,
-    reaches: Mapping[str, Interval] = NO_REACHES,
-) -> Array:
+def largest(by_stage: Mapping[str, Array]) -> Array:
     """Returns the largest of `excesses` over all stages: (samples,)."""
-    by_stage = excesses(ranges, calibration, two_phases=two_phases, reaches=reaches)
     return np.asarray(np.max(list(by_stage.values()), axis=0))
 
 
@@ -133,24 +135,22 @@ def _any(share: float, batch: int) -> float:
     return float(1.0 - (1.0 - share) ** batch)
 
 
-def _excesses(
-    ranges: Ranges, calibration: Calibration, two_phases: bool, reaches: Mapping[str, Interval]
+def _node_excesses(
+    ranges: Ranges, name: str, node: NodeCalibration, k: int, reaches: Mapping[str, Interval]
 ) -> Iterator[tuple[str, Array]]:
-    """What circuits bound: intervals and magnitudes of stored tensors."""
-    yield INPUT, _above(ranges.each(INPUT), calibration.entry)
-    for name, node in calibration.nodes.items():
-        for key in INTERVALS[node.tag]:
-            low, high = getattr(node, key)
-            if node.tag == FUNCTION:
-                least, most = reaches.get(name, (low, high))
-                low, high = min(low, least), max(high, most)
-            yield f"{name}.{key}", _beyond(ranges.each(f"{name}.{key}"), (low, high))
-        if isinstance(node, AttentionCalibration):
-            yield from _mean_excesses(ranges, name, node, int(two_phases))
-        gated = GATED if getattr(node, GATED[0], 0.0) else ()
-        for key in (*BOUNDS[node.tag], *gated):
-            yield f"{name}.{key}", _above(ranges.each(f"{name}.{key}"), getattr(node, key))
-    yield "answer", _above(ranges.each("answer"), calibration.answer)
+    """What circuits bound of a node: intervals and magnitudes of stored tensors. k: of the means that they
+    take, of exp(score / 2^k)."""
+    for key in INTERVALS[node.tag]:
+        low, high = getattr(node, key)
+        if node.tag == FUNCTION:
+            least, most = reaches.get(name, (low, high))
+            low, high = min(low, least), max(high, most)
+        yield f"{name}.{key}", _beyond(ranges.each(f"{name}.{key}"), (low, high))
+    if isinstance(node, AttentionCalibration):
+        yield from _mean_excesses(ranges, name, node, k)
+    gated = GATED if getattr(node, GATED[0], 0.0) else ()
+    for key in (*BOUNDS[node.tag], *gated):
+        yield f"{name}.{key}", _above(ranges.each(f"{name}.{key}"), getattr(node, key))
 
 
 def _mean_excesses(

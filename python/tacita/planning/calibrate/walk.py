@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -73,14 +73,18 @@ def walk(
     be importable (`if __name__ == "__main__"`), as with every use of multiprocessing. Errors: as
     `checkpoint.reference`.
     """
-    parts = _parts(model, samples, count, _ranges, (rows, dict(kept), behind), processes)
-    return _collected(parts, count, progress)
+    part = partial(_ranges, rows=rows, kept=dict(kept), behind=behind)
+    ranges: list[Ranges] = []
+    for one in _parts(model, samples, count, part, processes):
+        ranges.append(one)
+        progress(sum(len(each.rows) for each in ranges), count)
+    return Ranges.joined(ranges)
 
 
 def row_samples(model: Checkpoint, samples: Iterable[Sample], count: int, processes: int = 1) -> RowSamples:
     """What row estimates are fitted to, of all samples in their order. Arguments: see `walk`."""
     result = RowSamples(model)
-    for part in _parts(model, samples, count, _row_samples, (), processes):
+    for part in _parts(model, samples, count, _row_samples, processes):
         result.take(part)
     return result
 
@@ -90,26 +94,17 @@ def _parts(
     samples: Iterable[Sample],
     count: int,
     part: Callable[..., Any],
-    options: tuple[Any, ...],
     processes: int,
 ) -> Iterator[Any]:
-    """Yields part(model, chunk, *options) of all chunks in their order."""
+    """Yields part(model, chunk) of all chunks in their order."""
     if processes > 1 and count * ROWS * _weights(model) >= WORTH:
-        return _dealt(model, _chunks(samples), part, options, processes)
-    return (part(model, chunk, *options) for chunk in _chunks(samples))
+        return _dealt(model, _chunks(samples), part, processes)
+    return (part(model, chunk) for chunk in _chunks(samples))
 
 
 def _weights(model: Checkpoint) -> int:
     """Counts the weights after the embedding."""
     return sum(model.tensors[name].size for name in shapes(model.config, 1).tensors)
-
-
-def _collected(parts: Iterable[Ranges], count: int, progress: Progress) -> Ranges:
-    ranges: list[Ranges] = []
-    for part in parts:
-        ranges.append(part)
-        progress(sum(len(one.rows) for one in ranges), count)
-    return Ranges.joined(ranges)
 
 
 def _chunks(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
@@ -166,7 +161,6 @@ def _dealt(
     model: Checkpoint,
     chunks: Iterable[list[Sample]],
     part: Callable[..., Any],
-    options: tuple[Any, ...],
     processes: int,
 ) -> Iterator[Any]:
     """Results in the order of the chunks; the encoder's weights travel once, in a file of this user's."""
@@ -178,7 +172,7 @@ def _dealt(
         with ProcessPoolExecutor(number, mp_context=get_context("spawn")) as pool:
             waiting: deque[Future[Any]] = deque()
             for chunk in chunks:
-                waiting.append(pool.submit(_task, str(path), model.config, chunk, part, options))
+                waiting.append(pool.submit(_task, str(path), model.config, chunk, part))
                 if len(waiting) >= AHEAD * number:
                     yield waiting.popleft().result()
             while waiting:
@@ -190,10 +184,8 @@ def _affordable(processes: int, size: int) -> int:
     return processes if free is None else max(1, min(processes, free // (size + ROOM)))
 
 
-def _task(
-    path: str, config: Config, samples: Sequence[Sample], part: Callable[..., Any], options: tuple[Any, ...]
-) -> Any:
-    return part(_load_encoder(path, config), samples, *options)
+def _task(path: str, config: Config, samples: Sequence[Sample], part: Callable[..., Any]) -> Any:
+    return part(_load_encoder(path, config), samples)
 
 
 @lru_cache(maxsize=1)

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from bench import options
 from bench.options import PRESET_DEFAULT, Preset, Tokens, emit
-from bench.runs.layers import Laboratory
-from tacita.api import classify_locally, describe
+from bench.runs.harness import Group, Machine, Ran, figures, quality, requests, unrounded
+from bench.runs.stages import stage_rows
+from tacita.api import describe
 from tacita.checkpoint import Checkpoint, from_tensors, pad_hidden
+from tacita.checkpoint.reference import reference
 from tacita.cli.options import TOKENS_DEFAULT, Json, option
 from tacita.errors import InputError
 from tacita.models.bert import BertConfig
@@ -135,14 +137,18 @@ def arion(
     log_n = describe(preset).log_n
     paid = Prices.shipped(log_n) or formula_prices(log_n)
     plan = make_plan(model, PlanRequest(preset=preset, prices=paid, tokens=tokens, hidden_states=states))
-    if plan_only:
-        answer = classify_locally(plan, model, hidden_states=example.hidden, backend="sim")
-        logits, report = np.array(answer.anyway.logits), dict[str, Any]()
-    else:
-        run = Laboratory(plan, model, allow_insecure=preset != PRESET_DEFAULT).run(hidden, mask)
-        logits, report = run.logits, run.report()
-    report["largest_excess"] = _excess(plan, model, hidden, mask)
-    report["error_to_arions_reference"] = float(np.max(np.abs(logits - example.logits)))
+    machine = Machine("sim" if plan_only else "ckks", allow_insecure=preset != PRESET_DEFAULT)
+    ran, group = Ran(), Group(samples=[(hidden, mask)])
+    for _ in requests(unrounded(plan), model, [group], machine, ran):
+        pass
+    logits = np.array([answer.anyway.logits for answer in ran.answers])
+    report = {
+        **figures(plan, machine, ran, stage_rows(plan, ran.stages[-1], 1, machine.memory), len(group)),
+        **quality(logits, reference(model, hidden, mask).logits[None]),
+        "logits": logits[0].tolist(),
+        "largest_excess": _excess(plan, model, hidden, mask),
+        "error_to_arions_reference": float(np.max(np.abs(logits - example.logits))),
+    }
     emit(report, json)
 
 

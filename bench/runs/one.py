@@ -25,8 +25,18 @@ from bench.options import (
     Threads,
     Tokens,
 )
-from bench.runs.harness import Array, Group, Machine, Ran, Sample, figures, quality, requests, unrounded
-from bench.runs.layers import LayerErrors
+from bench.runs.harness import (
+    Array,
+    Group,
+    LayerErrors,
+    Machine,
+    Ran,
+    Sample,
+    figures,
+    quality,
+    requests,
+    unrounded,
+)
 from bench.runs.stages import show_stages, stage_rows
 from tacita import api
 from tacita.checkpoint import Checkpoint, embed

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from bench.options import markdown
 from bench.runs.two_party.bench import processor
 from bench.tables import pages
 from tacita.cli.options import option
@@ -25,6 +26,7 @@ OPERATIONS = {  # field of the report -> name, how many Y were asked
     "mul_relin": ("multiply, relinearise, 12 limbs", 14),
     "rescale": ("rescale, 12 limbs", None),
 }
+BOOTSTRAPS = "bootstrap, 32768 complex slots"
 BOOTSTRAP, SHARE = 3000, 0.6  # Y of one thread; of that with two threads
 
 
@@ -49,17 +51,7 @@ def table(
     """Markdown lines."""
     y, boot = engine["yardstick_ms"], engine["bootstrap"]
     yield f"Machine: {processor()}, {demo['threads']} cores; kernels {engine['simd']}; Y = {y:.2f} ms.\n"
-    yield "| engine, one thread, N = 2^16 | ms | Y | asked for |"
-    yield "|---|---|---|---|"
-    for op, (name, limit) in OPERATIONS.items():
-        ms = engine[f"{op}_ms"]
-        yield f"| {name} | {ms:.2f} | {ms / y:.2f} | {_asked(ms / y, limit)} |"
-    one, both = 1e3 * boot["seconds"], 1e3 * boot["seconds_all_threads"]
-    yield f"| bootstrap, 32768 complex slots | {one:.0f} | {one / y:.0f} | {_asked(one / y, BOOTSTRAP)} |"
-    yield (
-        f"| the same on {boot['all_threads']} threads | {both:.0f} | {both / y:.0f} | "
-        f"{SHARE} of one thread's time; {both / one:.2f} |"
-    )
+    yield from markdown(("engine, one thread, N = 2^16", "ms", "Y", "asked for"), _speeds(engine))
     yield ""
     yield from _moved(engine["memory"])
     yield (
@@ -78,6 +70,17 @@ def table(
         )
 
 
+def _speeds(engine: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    y, boot = engine["yardstick_ms"], engine["bootstrap"]
+    for op, (name, limit) in OPERATIONS.items():
+        ms = engine[f"{op}_ms"]
+        yield name, f"{ms:.2f}", f"{ms / y:.2f}", _asked(ms / y, limit)
+    one, both = 1e3 * boot["seconds"], 1e3 * boot["seconds_all_threads"]
+    yield BOOTSTRAPS, f"{one:.0f}", f"{one / y:.0f}", _asked(one / y, BOOTSTRAP)
+    share = f"{SHARE} of one thread's time; {both / one:.2f}"
+    yield f"the same on {boot['all_threads']} threads", f"{both:.0f}", f"{both / y:.0f}", share
+
+
 def _asked(got: float, limit: float | None) -> str:
     if limit is None:
         return ""
@@ -87,27 +90,30 @@ def _asked(got: float, limit: float | None) -> str:
 def _moved(memory: Mapping[str, Any]) -> Iterator[str]:
     yield f"A large copy moves {memory['copy_gb_per_second']:.0f} GB/s on one thread.\n"
     rows = memory["operations"]
-    yield f"| one thread | {' | '.join(rows)} |"
-    yield "|---|" + "---|" * len(rows)
     moved = (f"{row['bytes'] / 1e6:,.0f} MB" for row in rows.values())
-    yield f"| moved, counted | {' | '.join(moved)} |"
     shares = (f"{100 * row['share_of_copy']:.0f} %" for row in rows.values())
-    yield f"| of a copy's bandwidth | {' | '.join(shares)} |"
+    yield from markdown(
+        ("one thread", *rows), (("moved, counted", *moved), ("of a copy's bandwidth", *shares))
+    )
     yield ""
 
 
 def paths(engines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The same operations by the kernels of each run, in ms and in that run's Y."""
-    yield f"\n| N = 2^16, one thread, kernels | {' | '.join(engine['simd'] for engine in engines)} |"
-    yield "|---|" + "---|" * len(engines)
-    rows = {name: [engine[f"{op}_ms"] for engine in engines] for op, (name, _) in OPERATIONS.items()}
-    rows["bootstrap, 32768 complex slots"] = [1e3 * engine["bootstrap"]["seconds"] for engine in engines]
-    for name, row in rows.items():
-        cells = (
-            f"{_digits(ms)} ms, {_digits(ms / e['yardstick_ms'])} Y"
-            for ms, e in zip(row, engines, strict=True)
+    times = {name: [engine[f"{op}_ms"] for engine in engines] for op, (name, _) in OPERATIONS.items()}
+    times[BOOTSTRAPS] = [1e3 * engine["bootstrap"]["seconds"] for engine in engines]
+    rows = (
+        (
+            name,
+            *(
+                f"{_digits(ms)} ms, {_digits(ms / e['yardstick_ms'])} Y"
+                for ms, e in zip(row, engines, strict=True)
+            ),
         )
-        yield f"| {name} | {' | '.join(cells)} |"
+        for name, row in times.items()
+    )
+    yield ""
+    yield from markdown(("N = 2^16, one thread, kernels", *(engine["simd"] for engine in engines)), rows)
 
 
 def _digits(value: float) -> str:
@@ -118,18 +124,15 @@ def _digits(value: float) -> str:
 def _demo(demo: Mapping[str, Any]) -> Iterator[str]:
     p, sizes = demo["parameters"], demo["bytes"]
     seconds = demo["seconds"] | demo["results"][0]["seconds"]  # of the first sentence
-    steps = ("plan", "keygen", "encrypt", "evaluate", "decrypt")
     peaks = demo["peak_rss_gb_by_step"]
     client = max(peaks[step] for step in ("keygen", "encrypt", "decrypt"))
-    heads = f"{' | '.join(steps)} | bootstraps | keys | request, response | memory, server, client | error"
-    yield f"| one sentence, {p['security_bits']} bits | {heads} |"
-    yield "|---|" + "---|" * 10
-    cells = [f"{seconds[step]:.1f} s" for step in steps]
-    cells += [
-        str(demo["bootstraps"]),
-        f"{sizes['evaluation_keys'] / 1e9:.2f} GB",
-        f"{sizes['request'] / 1e6:.1f} MB, {sizes['response'] / 1e6:.1f} MB",
-        f"{peaks['evaluate']:.1f} GB, {client:.1f} GB",
-        f"{max(r['max_abs_error'] for r in demo['results']):.4f}",
-    ]
-    yield f"| cold | {' | '.join(cells)} |"
+    cells = {
+        f"one sentence, {p['security_bits']} bits": "cold",
+        **{step: f"{seconds[step]:.1f} s" for step in ("plan", "keygen", "encrypt", "evaluate", "decrypt")},
+        "bootstraps": str(demo["bootstraps"]),
+        "keys": f"{sizes['evaluation_keys'] / 1e9:.2f} GB",
+        "request, response": f"{sizes['request'] / 1e6:.1f} MB, {sizes['response'] / 1e6:.1f} MB",
+        "memory, server, client": f"{peaks['evaluate']:.1f} GB, {client:.1f} GB",
+        "error": f"{max(r['max_abs_error'] for r in demo['results']):.4f}",
+    }
+    yield from markdown(list(cells), [list(cells.values())])

@@ -283,14 +283,6 @@ def test_the_tables_hold_what_was_measured_and_nothing_else() -> None:
     assert "12.3 million a second a core at 0.17 bytes" in lines[-1]
 
 
-def test_the_comparison_divides_cpu_seconds_and_carried_megabytes() -> None:
-    peer = measured(cpu_seconds=[3.0, 2.0], megabytes=12.0)
-    row = {"case": "less_65536", "note": "", "peer": peer, "ours": measured(loopback_megabytes=4.0)}
-    alone = {"case": "gelu_65536", "note": "", "peer": peer, "ours": None}
-    lines = list(figures.beside({"rows": [row, alone]}))
-    assert len(lines) == 3 and lines[-1].endswith("| 5.0 | 3.0 |")
-
-
 def test_the_figures_go_between_their_markers() -> None:
     page, (begin, end) = (
         (pages.DOCS / "benchmarks.md").read_text(encoding="utf-8"),

@@ -42,7 +42,6 @@ DEMO = {
 }
 CASE = {"wall_seconds": 1.0, "cpu_seconds": [1.0, 2.0], "megabytes": 3.0, "rounds": 4, "max_abs_error": 0.5}
 CASE |= {"peak_rss_gb": [0.1, 0.2], "lan_seconds": 5.0, "wan_seconds": 6.0}
-PEER = {"rows": [{"case": "minilm", "note": "", "ours": CASE, "peer": CASE}]}
 HEAD = {"machine": "a machine", "cores": 2, "threads": 1, "transport": "TLS 1.3", "yardstick_ms": 0.9}
 
 
@@ -54,22 +53,11 @@ def test_figures_replaces_its_tables_alone(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_two_party_figures_replaces_its_tables_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = HEAD | {"cases": {"minilm": CASE}}
-    run("two-party-figures", {"bench": report, "peer": PEER}, tmp_path, monkeypatch)
+    run("two-party-figures", {"bench": HEAD | {"cases": {"minilm": CASE}}}, tmp_path, monkeypatch)
     for name in ("benchmarks.md", "benchmarks/two-party.md"):
         was, now = text(DOCS / name), text(tmp_path / name)
         assert outside(now) == outside(was) and now != was
         assert heads(now) == heads(was)
-
-
-def test_the_table_of_the_peer_stays_without_a_new_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run("two-party-figures", {"bench": HEAD | {"cases": {"minilm": CASE}}}, tmp_path, monkeypatch)
-    was, now = (
-        text(folder / "benchmarks" / "two-party.md").partition("## Beside") for folder in (DOCS, tmp_path)
-    )
-    assert now[2] == was[2] and now[0] != was[0]
 
 
 def run(script: str, reports: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

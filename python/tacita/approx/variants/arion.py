@@ -3,7 +3,7 @@ after some.
 
 exp, gelu: one series. inverse: series and Goldschmidt steps. rsqrt: series and Newton steps. Degrees are the
 least that reach the stated error; the paper's are fixed for all models (exp 44 or 63, inverse 255, rsqrt 31,
-gelu 255, tanh 63). Its statistical maximum is in `bench/tables/statistical_max.py`: no circuit takes it.
+gelu 255, tanh 63). Its statistical maximum has no code: no circuit takes it (docs/papers.md).
 """
 
 from __future__ import annotations

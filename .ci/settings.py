@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from tacita.cli.settings import variable_of
+from tacita.cli.options import variable_of
 from tacita.settings import Settings, fields_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
@@ -26,7 +26,7 @@ def _section(section: str) -> Iterator[str]:
     kind = Settings.model_fields[section].annotation
     yield from (f"## [{section}]", *_wrapped((kind.__doc__ or "").split(), ""), "")
     for name, field in fields_of(section).items():
-        default = field.default.value if hasattr(field.default, "value") else field.default
+        default = field.default
         shown = "" if default in (None, "", ()) else f" Default: {str(default).lower()}."
         words = f"* `{name}`: {field.description}{shown} Variable `{variable_of(section, name)}`."
         yield from _wrapped(words.split(), "  ")

@@ -45,7 +45,7 @@ from tacita.plans.plan import Plan
 from tacita.resources import threads as all_threads
 from tacita.schemes.prices import prices_here
 from tacita.schemes.registry import scheme_of
-from tacita.settings import BackendName, PlanOptions
+from tacita.settings import PlanOptions
 from tacita.texts.embed import Text, length_of
 
 DASHFORMER_TOKENS = 64  # 50 amino acids, padded to a power of two
@@ -78,7 +78,7 @@ def batch(
     model: Model = MODEL_DEFAULT,
     pooling: Pooling = None,
     texts: Labelled = None,
-    backend: Backend = BackendName.ckks,
+    backend: Backend = "ckks",
     preset: Preset = PRESET_DEFAULT,
     threads: Threads = 0,
     memory: Memory = MEMORY_GB,
@@ -100,7 +100,7 @@ def batch(
         PlanRequest().calibrated_for([text for text, _ in chosen]).texts if texts else load_texts()[::2]
     )
     task = Task(checkpoint, [text for text, _ in chosen], labels, calibration, tokens, scheme, preset)
-    found = _measured(task, Machine(backend.value, threads, memory, allow_insecure, work))
+    found = _measured(task, Machine(backend, threads, memory, allow_insecure, work))
     with reporting(json, found):
         _show(found)
 
@@ -110,7 +110,7 @@ def dashformer(
     data: Sequences = None,
     inputs: Inputs = None,
     scheme: BatchScheme = "arion",
-    backend: Backend = BackendName.ckks,
+    backend: Backend = "ckks",
     preset: Preset = PRESET_DEFAULT,
     threads: Threads = 0,
     memory: Memory = MEMORY_GB,
@@ -136,7 +136,7 @@ def dashformer(
         scheme,
         preset,
     )
-    machine = Machine(backend.value, threads, memory, allow_insecure, work)
+    machine = Machine(backend, threads, memory, allow_insecure, work)
     found = _measured(task, machine, softmax=True)
     with reporting(json, found):
         _show(found)

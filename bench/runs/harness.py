@@ -24,7 +24,7 @@ from bench.runs.stages import StageClock, compared
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
 from tacita.cli.console import progress
-from tacita.cli.server import usage_fields
+from tacita.cli.steps import usage_fields
 from tacita.client import Answer, Client
 from tacita.client.session import embedded
 from tacita.errors import InputError

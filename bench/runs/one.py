@@ -51,7 +51,7 @@ from tacita.planning.calibrate.calibrate import texts_for
 from tacita.plans.plan import Plan
 from tacita.resources import threads as processors
 from tacita.schemes.prices import prices_here
-from tacita.settings import BackendName, PlanOptions
+from tacita.settings import PlanOptions
 from tacita.texts.embed import Text, length_of
 
 CALIBRATING, MEASURED = 48, 2  # inputs: random ones of a shape, and how many are timed
@@ -92,7 +92,7 @@ def one(
     layers: Layers = None,
     tokens: Tokens = TOKENS_DEFAULT,
     pooling: Pooling = None,
-    backend: Backend = BackendName.ckks,
+    backend: Backend = "ckks",
     preset: Preset = PRESET_DEFAULT,
     threads: Threads = 0,
     memory: Memory = MEMORY_GB,
@@ -122,7 +122,7 @@ def one(
         options |= {"prices": paid, "progress": report, "processes": processors()}
         plan = api.plan(chosen.model, scheme="thor", **options)
     assert isinstance(plan, Plan)  # of a scheme with requests
-    machine = Machine(backend.value, threads, memory, allow_insecure, work)
+    machine = Machine(backend, threads, memory, allow_insecure, work)
     found = _measured(unrounded(plan), chosen, machine, ran)
     with reporting(json, found):
         _show(found)

@@ -8,6 +8,12 @@ Classes('positive', privacy='none: sim encrypts nothing')
 >>> [answer.label for answer in tacita.classify(texts, backend="plain", **small)]
 ['positive', 'negative']
 
+`classify_many` evaluates on the machines of a Ray cluster:
+
+>>> tacita.classify_many(["a film of quiet beauty"], ray="ray://10.0.0.5:10001")
+Traceback (most recent call last):
+tacita.errors.InputError: --ray 'ray://10.0.0.5:10001': neither local nor HOST:PORT
+
 The last few plans stay in the memory of the process, by the hash of the model and the plan request. They are
 written to no file: a plan has a salt that belongs into its server's folder, and a file would have to be
 removed.
@@ -16,8 +22,8 @@ removed.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -26,10 +32,11 @@ from typing import Any, Protocol, TypeAlias, TypeVar, Unpack, cast, overload
 from tacita.api import Model, choose_plan, classify_batch_locally, load
 from tacita.bar import reporting
 from tacita.checkpoint import Checkpoint
-from tacita.client import Answer
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
+from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.request import Fields, PlanRequest, require_fields
+from tacita.plans.answers import Answer
 from tacita.plans.scheme import AUTO
 from tacita.schemes.base import (
     CLEAR,
@@ -39,13 +46,15 @@ from tacita.schemes.base import (
     Report,
     cost_of,
     require_allowed,
+    silent,
     warn_unprotected,
 )
 from tacita.schemes.registry import scheme_of
+from tacita.server.machines.cluster import LOCAL, require_reachable, where_of
+from tacita.server.machines.spread import spreading
 from tacita.texts.answer import Classes, Regression, Several
 from tacita.texts.embed import Text
-from tacita.texts.fill import Fill
-from tacita.texts.spans import Extract, Tags
+from tacita.texts.spans import Extract, Fill, Tags
 from tacita.texts.task import require_kind
 from tacita.texts.vectors import Embedding, Search
 
@@ -140,6 +149,45 @@ def answer(question: str, context: str, *, model: Model, **how: Unpack[How]) -> 
     return extract
 
 
+def classify_many(
+    asked: Sequence[Text],
+    /,
+    *,
+    model: Model = DEFAULT_MODEL,
+    ray: str = LOCAL,
+    nodes: int | None = None,
+    cores: int | None = None,
+    threads: int = 0,
+    memory: float = MEMORY_GB,
+    allow_insecure: bool = False,
+    progress: Report = silent,
+    scheme: str = "thor",
+    **request: Unpack[Fields],
+) -> list[Answer]:
+    """Labels each text, in order: encrypted here, evaluated on the machines of a Ray cluster.
+
+    asked: texts, or pairs of texts. ray: "local", which starts a cluster on this machine and ends it, or
+    HOST:PORT of one that this machine has joined. nodes: to start here (of one core each), or to use there at
+    most. cores: of one evaluator (default: its whole node). threads: cores of this machine for "local" (0:
+    all). memory: GB of each evaluator. The others are those of `tacita.classify`, whose backend is always
+    "ckks" here.
+
+    Cost: what the first report says, of which texts on n nodes take an n-th. Raises InputError where Ray is
+    not installed, PeerError where no cluster answers or all of its nodes are lost, PlanError, ResourceError.
+    """
+    where = where_of(ray, nodes, cores)
+    how = {"scheme": scheme, "backend": REAL, "allow_insecure": allow_insecure, "progress": progress}
+    call = _Call.of("classify_many", "classify", model, asked, {**how, **request})
+    require_reachable(where)  # refused before minutes of planning
+    plan, groups = _plan_for(call, asked)
+    with (
+        _place(call, progress, threads, memory) as place,
+        spreading(plan, call.model, place, where, link=call.request.link) as run,
+    ):
+        progress(run.forecast(len(groups)).report())
+        return [answer for answers, _ in run.answers(groups) for answer in answers]
+
+
 @dataclass(frozen=True)
 class _Call:
     """A call, equal to another where weights, configuration and request are: then its plan is."""
@@ -152,14 +200,24 @@ class _Call:
     progress: Report | None = field(compare=False)
 
     @staticmethod
-    def of(model: Model, how: How) -> _Call:
-        """Makes a call of a model and keywords. Raises CheckpointError, InputError, TypeError for an unknown
-        keyword."""
-        loaded = model if isinstance(model, Checkpoint) else load(model)
+    def of(name: str, verb: str, model: Model, texts: Sequence[Text], how: Mapping[str, Any]) -> _Call:
+        """Makes and checks a call of the function `name`, before its plan is made. verb: a key of
+        `texts.task.GIVES`. Raises CheckpointError, InputError for a model of another kind, no text or an
+        unknown backend, PlanError for an insecure preset, TypeError for an unknown keyword."""
         fields: dict[str, Any] = {"backend": "sim", "allow_insecure": False, "progress": None, **how}
         own = {name: fields.pop(name) for name in ("backend", "allow_insecure", "progress")}
         require_fields(fields, own)
-        return _Call(loaded.sha256, PlanRequest(**{"scheme": "thor", **fields}), loaded, **own)
+        if not texts:
+            raise InputError(f"{name}: no text", hint="pass a text, or a list of them")
+        request = PlanRequest(**{"scheme": "thor", **fields}).calibrated_for(texts)
+        if request.scheme_name == AUTO and request.inputs is None:
+            request = replace(request, inputs=len(texts))
+        if own["backend"] not in (*CLEAR, REAL):
+            raise InputError(f"no backend {own['backend']!r}", hint=f"one of {', '.join((*CLEAR, REAL))}")
+        require_allowed(request, own["backend"], allow_insecure=own["allow_insecure"])
+        loaded = model if isinstance(model, Checkpoint) else load(model)
+        require_kind(verb, loaded.config)
+        return _Call(loaded.sha256, request, loaded, **own)
 
 
 def _ask(kind: type[A], verb: str, model: Model, text: Text | Texts, how: How) -> A | list[A]:
@@ -171,36 +229,27 @@ def _ask(kind: type[A], verb: str, model: Model, text: Text | Texts, how: How) -
 
 
 def ask_all(verb: str, model: Model, texts: Sequence[Text], how: How) -> list[Answer]:
-    """Answers texts by a model that can be asked with this verb, a key of `texts.task.GIVES`. Raises
-    InputError for a model of another kind, or no text, and what `classify` raises."""
-    call = _Call.of(model, how)
-    require_kind(verb, call.model.config)
-    if not texts:
-        raise InputError(f"{verb}: no text", hint="pass a text, or a list of them")
-    _require_allowed(call)
+    """Answers texts by a model that can be asked with this verb, a key of `texts.task.GIVES`. Raises what
+    `classify` raises."""
+    call = _Call.of(verb, verb, model, texts, how)
     with reporting(call.progress, verb) as report:
-        return _answered(replace(call, progress=report), texts, report)
+        plan, groups = _plan_for(replace(call, progress=report), texts)
+        if call.backend == REAL:
+            report(cost_of(plan, len(groups)))
+            with (
+                _place(call, report) as place,
+                scheme_of(plan.scheme).private(plan, call.model, place) as own,
+            ):
+                return [answer for group in groups for answer in own.answer(group, "")[0]]
+        clear = partial(classify_batch_locally, plan, call.model, backend=call.backend, progress=report)
+        return [answer for group in groups for answer in clear(group)]
 
 
-def _answered(call: _Call, texts: Sequence[Text], report: Report) -> list[Answer]:
-    if call.request.scheme_name == AUTO and call.request.inputs is None:
-        call = replace(call, request=replace(call.request, inputs=len(texts)))
-    call = replace(call, request=call.request.calibrated_for(texts))
+def _plan_for(call: _Call, texts: Sequence[Text]) -> tuple[AnyPlan, list[Sequence[Text]]]:
+    """Returns the plan of a call, and its texts, as many a request as the plan holds."""
     calibrated_on_arrays = bool(call.request.hidden_states)  # which have no equality to keep a plan by
     plan = _planned.__wrapped__(call) if calibrated_on_arrays else _planned(call)
-    groups = [texts[at : at + plan.batch] for at in range(0, len(texts), plan.batch)]
-    if call.backend == REAL:
-        return _privately(plan, call, groups, report)
-    clear = partial(classify_batch_locally, plan, call.model, backend=call.backend, progress=report)
-    return [answer for group in groups for answer in clear(group)]
-
-
-def _require_allowed(call: _Call) -> None:
-    """Checks a call before its plan is made. Raises InputError for an unknown backend, PlanError for an
-    insecure preset."""
-    if call.backend not in (*CLEAR, REAL):
-        raise InputError(f"no backend {call.backend!r}", hint=f"one of {', '.join((*CLEAR, REAL))}")
-    require_allowed(call.request, call.backend, allow_insecure=call.allow_insecure)
+    return plan, [texts[at : at + plan.batch] for at in range(0, len(texts), plan.batch)]
 
 
 @lru_cache(maxsize=CACHED_PLANS)
@@ -208,14 +257,8 @@ def _planned(call: _Call) -> AnyPlan:
     return choose_plan(call.model, call.request, progress=call.progress).plan
 
 
-def _privately(plan: AnyPlan, call: _Call, groups: Sequence[Sequence[Text]], report: Report) -> list[Answer]:
-    report(cost_of(plan, len(groups)))
+@contextmanager
+def _place(call: _Call, report: Report, threads: int = 0, memory: float = MEMORY_GB) -> Iterator[Place]:
+    """Yields a temporary folder for both sides of a call."""
     with tempfile.TemporaryDirectory(prefix="tacita-") as folder:
-        bar = partial(_bar, report)
-        place = Place(Path(folder), allow_insecure=call.allow_insecure, bar=bar)
-        with scheme_of(plan.scheme).private(plan, call.model, place) as private:
-            return [answer for group in groups for answer in private.answer(group, "")[0]]
-
-
-def _bar(progress: Report, _: str) -> nullcontext[Report]:
-    return nullcontext(progress)
+        yield Place(Path(folder), threads, memory, call.allow_insecure, bar=lambda _: nullcontext(report))

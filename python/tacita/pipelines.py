@@ -26,8 +26,7 @@ from tacita.errors import InputError
 from tacita.schemes.base import warn_unprotected
 from tacita.texts.answer import Classes, Regression, Several
 from tacita.texts.embed import Text
-from tacita.texts.fill import CANDIDATES, Candidate, Fill, Mask
-from tacita.texts.spans import NOTHING, Extract, Tags
+from tacita.texts.spans import CANDIDATES, NOTHING, Candidate, Extract, Fill, Mask, Tags
 from tacita.texts.task import require_kind
 
 Row = dict[str, Any]

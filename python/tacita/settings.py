@@ -11,10 +11,9 @@ lies in a file of its own, which `[network] token_file` names, or in the variabl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
@@ -28,7 +27,7 @@ from pydantic_settings import (
 )
 
 from tacita.evaluate.session import MEMORY_GB
-from tacita.planning.options import GAP, LOGITS, TOKEN
+from tacita.planning.options import GAP
 from tacita.planning.request import Objective
 from tacita.plans.scheme import AUTO, NAMES
 
@@ -40,36 +39,10 @@ TIMEOUT = 120.0
 SERVED = ("thor", "bumblebee")  # schemes of a service
 
 
-class BackendName(StrEnum):
-    """Interpreters of a circuit."""
-
-    plain = "plain"
-    sim = "sim"
-    ckks = "ckks"
-
-
-class PackingName(StrEnum):
-    """Packings of one text to choose from."""
-
-    auto = "auto"
-    rows = "rows"
-    coefficients = "coefficients"
-    multidiagonal = "multidiagonal"
-
-
-class RevealName(StrEnum):
-    """Outputs of a decoder that a client may get."""
-
-    logits = LOGITS
-    token = TOKEN
-
-
-class PoolingName(StrEnum):
-    """Ways to read a text's vector from the last hidden states."""
-
-    pooler = "pooler"
-    cls = "cls"
-    mean = "mean"
+BackendName = Literal["plain", "sim", "ckks"]  # interpreters of a circuit
+PackingName = Literal["auto", "rows", "coefficients", "multidiagonal"]  # packings of one text
+RevealName = Literal["logits", "token"]  # outputs of a decoder that a client may get
+PoolingName = Literal["pooler", "cls", "mean"]  # ways to read a text's vector from the last hidden states
 
 
 def _split(given: object) -> object:

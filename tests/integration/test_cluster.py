@@ -25,7 +25,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 import tacita
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.cli.settings import variables
+from tacita.cli.options import variables
 from tacita.errors import PeerError
 from tacita.plans import envelope
 from tacita.plans.plan import Plan

@@ -25,7 +25,7 @@ from test_cli import run
 
 from bench.app import app as benches
 from tacita.cli.app import app
-from tacita.cli.settings import variables
+from tacita.cli.options import variables
 from tacita.data import DEFAULT_DECODER
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

@@ -25,8 +25,8 @@ import pytest
 
 import tacita
 from bench.runs.service.processes import family
+from tacita.cli.options import Line, variables
 from tacita.cli.service.started import PATIENCE, Started, ended, started
-from tacita.cli.settings import Line, variables
 from tacita.client.connect import connect
 from tacita.errors import InputError, PeerError, RefusedError
 from tacita.plans import envelope, wire

@@ -20,7 +20,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 
 from tacita.checkpoint import embed, load
 from tacita.checkpoint.reference import reference
-from tacita.cli.settings import Line, variables
+from tacita.cli.options import Line, variables
 from tacita.client.store import PublicCache
 from tacita.errors import InputError, PeerError
 from tacita.two_party.client import TwoPartyClient

@@ -26,8 +26,8 @@ from tiny_decoders import llama, logits
 import tacita
 from tacita.checkpoint import load
 from tacita.checkpoint.texts import FILE
+from tacita.cli.options import variables
 from tacita.cli.service.started import Started, started
-from tacita.cli.settings import variables
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.texts.embed import tokenize

@@ -17,8 +17,8 @@ import httpx2
 from bench.runs.service.hostile import measure_hostile
 from bench.runs.service.many import measure_many
 from bench.runs.service.turns import measure_turns
+from tacita.cli.options import Line
 from tacita.cli.service.started import Started, started
-from tacita.cli.settings import Line
 from tacita.client.connect import connect
 from tacita.plans.scheme import BUMBLEBEE
 

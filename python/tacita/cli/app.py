@@ -17,13 +17,12 @@ from typing import Annotated, Any
 
 import typer
 
-from tacita.cli import client, demo, estimate, plan, server
+from tacita.cli import demo, estimate, plan, steps
 from tacita.cli.ask import accuracy, generate
 from tacita.cli.ask.tasks import TASKS
 from tacita.cli.console import MESSAGE, err, fail, shown
-from tacita.cli.service import keys, token
-from tacita.cli.settings import place_of
-from tacita.cli.two_party import serve
+from tacita.cli.options import place_of
+from tacita.cli.service import keys, serve, token
 from tacita.errors import InputError, KeyBudgetWarning, TacitaError
 from tacita.version import __version__
 
@@ -59,10 +58,10 @@ COMMANDS: tuple[tuple[str, Callable[..., None] | typer.Typer, str], ...] = (
     ("generate", generate.run, "Go on behind a text with a decoder."),
     ("plan", plan.app, "Make or show the public plan of a run."),
     ("publish", plan.publish, "Make a plan and the folder that clients get."),
-    ("keygen", client.keygen, "Make secret.key and evaluation.keys."),
-    ("encrypt", client.encrypt, "Tokenise, embed, pack and encrypt."),
-    ("evaluate", server.evaluate, "Run the model on the ciphertexts."),
-    ("decrypt", client.decrypt, "Decrypt the answers, check them, round them."),
+    ("keygen", steps.keygen, "Make secret.key and evaluation.keys."),
+    ("encrypt", steps.encrypt, "Tokenise, embed, pack and encrypt."),
+    ("evaluate", steps.evaluate, "Run the model on the ciphertexts."),
+    ("decrypt", steps.decrypt, "Decrypt the answers, check them, round them."),
     ("serve", serve.run, "Serve a model that sees neither texts nor answers."),
     ("token", token.app, "Who may ask a server: bearer tokens and quotas."),
     ("demo-service", demo.demo_service, "Start a server, ask it by both of its schemes."),

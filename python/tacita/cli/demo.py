@@ -16,9 +16,8 @@ import typer
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.cli.console import INCOMPLETE, UNTRUSTED, duration, out, progress, reporting, shown, size
-from tacita.cli.options import TOKENS_DEFAULT, Json, plan_request, taking
+from tacita.cli.options import TOKENS_DEFAULT, Json, Line, plan_request, taking
 from tacita.cli.report import Classified, read_report, run_report, show_results, show_run, status_of
-from tacita.cli.settings import Line
 from tacita.errors import InputError, TacitaError
 from tacita.extras import needing
 from tacita.planning.request import PlanRequest
@@ -88,7 +87,7 @@ def demo(
 def _planning(request: PlanRequest, plan: PlanOptions) -> list[str]:
     """Returns the options of `tacita plan`."""
     options = ["--scheme", request.scheme_name, "--tokens", str(request.tokens), "--preset", request.preset]
-    options += ["--pooling", plan.pooling.value] if plan.pooling else []
+    options += ["--pooling", plan.pooling] if plan.pooling else []
     return options + (["--packing", request.packing] if request.packing else [])
 
 

@@ -1,4 +1,5 @@
-"""Puts settings on the command lines of commands, and reads what they name: models, texts, prices.
+"""Puts settings on the command lines of commands, reads them from their sources, and what they name: models,
+texts, prices.
 
 >>> import typer
 >>> app = typer.Typer()
@@ -13,26 +14,33 @@ thor 16 0
 from __future__ import annotations
 
 import inspect
+import os
+import tempfile  # noqa: F401 -- for the example
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
+from pydantic_settings import SettingsConfigDict
 
 from tacita.api import DEFAULT_MODEL
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.load import with_documents
 from tacita.cli.columns import texts_of
 from tacita.cli.console import err, shown
-from tacita.cli.settings import read_settings
-from tacita.errors import InputError
+from tacita.errors import FileError, InputError
 from tacita.planning.options import LOGITS
 from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import link_of
 from tacita.plans.prices import cost
 from tacita.settings import (
+    DELIMITER,
     FILE,
+    PREFIX,
     SHIPPED,
     Keys,
     PlanOptions,
@@ -149,7 +157,7 @@ def plan_request(plan: PlanOptions) -> PlanRequest:
     """Returns the request of a plan. Raises what `PlanRequest` and the readers of its files raise."""
     return PlanRequest(
         scheme=plan.scheme,
-        packing=plan.packing and plan.packing.value,
+        packing=plan.packing,
         inputs=plan.inputs,
         objective=plan.objective,
         tokens=plan.tokens or TOKENS_DEFAULT,
@@ -158,16 +166,16 @@ def plan_request(plan: PlanOptions) -> PlanRequest:
         texts=read_texts(plan.texts),
         prices=read_prices(plan.prices),
         begin=plan.begin,
-        reveal=plan.reveal.value if plan.reveal else LOGITS,
+        reveal=plan.reveal or LOGITS,
         gap=plan.gap,
         link=link_of(plan.link) if plan.link else None,
     )
 
 
-def load_model(plan: PlanOptions) -> Checkpoint:
-    """Loads the model, with its pooling and documents where they are given. Raises CheckpointError,
-    FileError, InputError for documents of another model."""
-    model = load(plan.model or DEFAULT_MODEL, pooling=plan.pooling.value if plan.pooling else None)
+def load_model(plan: PlanOptions, pooling: str | None = None, *, embeddings: bool = True) -> Checkpoint:
+    """Loads the model, with its pooling and documents where they are given. pooling: of a plan, in place of
+    the options'. Raises CheckpointError, FileError, InputError for documents of another model."""
+    model = load(plan.model or DEFAULT_MODEL, pooling=pooling or plan.pooling, embeddings=embeddings)
     return with_documents(model, Index.load(plan.documents)) if plan.documents else model
 
 
@@ -192,3 +200,100 @@ def read_prices(path: Path | None) -> cost.Prices | None:
     if path == Path(SHIPPED):
         return cost.Prices.shipped(SHIPPED_RING)
     return cost.Prices.load(path) if path else None
+
+
+# Settings from their sources: a command line comes before the environment, that before a file.
+
+SHOWN = 60  # characters of a value in an error
+Line = Mapping[str, Mapping[str, object]]  # values of a command line, by section and key
+
+
+def read_settings(file: Path | None = None, line: Line | None = None) -> Settings:
+    """Reads the settings. file: a tacita.toml. line: values of a command line, by section and key.
+
+    >>> file = Path(tempfile.mkdtemp()) / "tacita.toml"
+    >>> _ = file.write_text("[plan]\\ntokens = 64\\npreset = 'leveled'\\n")
+    >>> plan = read_settings(file, {"plan": {"tokens": 32}}).plan
+    >>> plan.tokens, plan.preset
+    (32, 'leveled')
+
+    Raises FileError for a file that cannot be read, InputError for a key that there is not and for a value
+    that its check refuses, both with the key's place; a value of a key that there is not is not repeated.
+    """
+
+    class Here(Settings):
+        model_config = SettingsConfigDict(toml_file=file)
+
+    try:
+        if file is not None:
+            file.open("rb").close()  # a file that is not there would be passed over
+        _require_sections()
+        return Here(**(line or {}))  # type: ignore[arg-type]  # which it reads into sections
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FileError(f"{file}: cannot be read as settings ({error})", hint="docs/settings.md") from error
+    except ValidationError as error:
+        raise _explained(error.errors()[0], file, line or {}) from None
+
+
+def variable_of(section: str, name: str) -> str:
+    """Returns the environment variable of a key.
+
+    >>> variable_of("plan", "tokens")
+    'TACITA_PLAN__TOKENS'
+    """
+    return f"{PREFIX}{section}{DELIMITER}{name}".upper()
+
+
+def variables(settings: Line) -> dict[str, str]:
+    """Returns the environment variables that give these values, as of a process that is started.
+
+    >>> variables({"service": {"drain": 0, "proxy": ("10.0.0.1", "10.0.0.2")}})
+    {'TACITA_SERVICE__DRAIN': '0', 'TACITA_SERVICE__PROXY': '10.0.0.1,10.0.0.2'}
+    """
+    return {
+        variable_of(section, name): ",".join(value) if isinstance(value, tuple) else str(value)
+        for section, values in settings.items()
+        for name, value in values.items()
+    }
+
+
+def _require_sections() -> None:
+    """Raises InputError for a variable of a section that there is not."""
+    for name in os.environ:
+        section, delimiter, _ = name.upper().removeprefix(PREFIX).partition(DELIMITER)
+        if delimiter and name.upper().startswith(PREFIX) and section.lower() not in Settings.model_fields:
+            raise InputError(f"{name}: no such setting", hint=_near(section.lower(), Settings.model_fields))
+
+
+def _explained(problem: Mapping[str, Any], file: Path | None, line: Line) -> InputError:
+    """Turns the first problem that pydantic found into an error with the key's place."""
+    section, name, *_ = (*map(str, problem["loc"]), "", "")
+    place = _place(section, name, file, line)
+    if problem["type"] == "extra_forbidden":
+        known = fields_of(section) if name else Settings.model_fields
+        return InputError(f"{place}: no such setting", hint=_near(name or section, known))
+    value = f"{str(problem['input'])!r:.{SHOWN}}"
+    return InputError(f"{place}: {value}: {problem['msg']}", hint="docs/settings.md")
+
+
+def _place(section: str, name: str, file: Path | None, line: Line) -> str:
+    if name in line.get(section, {}):
+        return flag_of(name, fields_of(section)[name])
+    if name and (variable := variable_of(section, name)) in {each.upper() for each in os.environ}:
+        return variable
+    return f"{file}: [{section}] {name}".rstrip()
+
+
+def _near(name: str, known: Mapping[str, object]) -> str:
+    near = get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}?" if near else f"one of {', '.join(sorted(known))}"
+
+
+def place_of(flag: str, keys: Keys) -> str | None:
+    """Says where an option went that is one of these keys by section; None for any other."""
+    for section, names in keys.items():
+        for name in names:
+            if flag_of(name, fields_of(section)[name]) == flag:
+                variable = variable_of(section, name)
+                return f"{flag} is now [{section}] {name} in {FILE}, or the variable {variable}"
+    return None

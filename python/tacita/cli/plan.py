@@ -18,7 +18,7 @@ from tacita.cli.estimate import show_estimate
 from tacita.cli.making import FILE, LINE, planned, population_line, tell_connection
 from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Json, load_model, option, plan_request, taking
 from tacita.cli.report import step
-from tacita.cli.server import opened
+from tacita.cli.steps import open_plan
 from tacita.plans.commitment import salt_beside
 from tacita.plans.files import Workdir
 from tacita.plans.json_fields import to_json
@@ -118,7 +118,7 @@ def publish(
     work = Workdir(settings.run.work or WORK_DEFAULT)
     with step("publish", json) as timed:
         if planned_before:
-            plan, checkpoint, _ = opened(settings)
+            plan, checkpoint, _ = open_plan(settings)
         else:
             plan, checkpoint = _make(settings, work.plan)
         whole = api.publish(plan, checkpoint, output)

@@ -38,13 +38,17 @@ from tacita.plans.files import Workdir, digest_of, require
 from tacita.plans.plan import Plan, TensorInfo
 from tacita.plans.prices.predict import file_bytes
 from tacita.progress import Progress
-from tacita.resources import GB, require_disk, threads
+from tacita.resources import GB, require_disk
+from tacita.resources import threads as all_threads
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.stage import Live
 from tacita.version import __version__
 
 if TYPE_CHECKING:
     from tacita._native import Ciphertext
+from typing import Any
+
+from tacita.errors import InputError
 
 MEMORY_GB = 12.0
 SAVE_EVERY = 60.0  # seconds between resume points
@@ -91,7 +95,7 @@ class Server:
         require_model(plan, model)
         self.plan, self.model = plan, model
         self.work = work if isinstance(work, Workdir) else Workdir(Path(work))
-        self.threads = threads or _all_threads()
+        self.threads = threads or all_threads()
         self.memory, self.resume, self.save_every = memory, resume, save_every
         if ring is None:
             ring = KeyRing(plan, threads=threads, allow_insecure=allow_insecure, memory=memory)
@@ -247,5 +251,47 @@ def _usage(be: SpillingBackend, resumed: int) -> Usage:
     return Usage(pool.peak / GB, store.peak / GB, store.bytes_written / GB, store.bytes_read / GB, resumed)
 
 
-def _all_threads() -> int:
-    return threads()
+class Standing:
+    """A server that answers many work folders, one at a time: plan, weights and circuit are read once, keys
+    of a client when they first come. The service puts each request into a folder below `root`.
+
+    memory: GB in all, see `KeyRing`. save_every: as of `Server`. Builds the circuit at once: raises PlanError
+    for another model than the plan's.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        model: Checkpoint,
+        root: Path,
+        *,
+        threads: int = 0,
+        memory: float = MEMORY_GB,
+        resume: bool = True,
+        save_every: float = SAVE_EVERY,
+        allow_insecure: bool = False,
+    ) -> None:
+        self.root = root.resolve()
+        self.ring = KeyRing(plan, threads=threads, allow_insecure=allow_insecure, memory=memory)
+        self._how: dict[str, Any] = {"memory": memory, "resume": resume, "save_every": save_every}
+        self._how |= {"plan": plan, "model": model, "threads": threads, "ring": self.ring}
+        circuit_of(plan, model)
+
+    def server(self, folder: Path) -> Server:
+        """Returns a server of one work folder, with the keys of this ring."""
+        return Server(work=folder, **self._how)
+
+    def folder(self, name: str) -> Path:
+        """The folder that somebody named, links followed. Raises InputError for one outside the root, and for
+        one that is not there, in the same words."""
+        try:
+            found = Path(name).resolve(strict=True)
+            good = Path(name).is_absolute() and found.is_relative_to(self.root) and found.is_dir()
+        except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links
+            good = False
+        if not good:
+            raise InputError(
+                "evaluate: no folder of that name below the one that this server answers",
+                hint="",
+            )
+        return found

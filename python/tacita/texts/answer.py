@@ -35,7 +35,7 @@ Numbers that are the answer themselves, as of a model that grades how alike two 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
@@ -106,17 +106,32 @@ class Answer:
         return {"label": None, "logits": None, **doubts} if self.empty else {**self.fields(), **doubts}
 
     def fields(self) -> dict[str, Any]:
-        """Returns what is shown, as plain data; a task's class adds its own."""
-        return {"label": self.label, "logits": list(self.logits)}
+        """Returns what is shown, as plain data: label, logits and the fields of a task's class."""
+        own = {name: _plain(getattr(self, name)) for name in _own_fields(self)}
+        return {"label": self.label, "logits": list(self.logits), **own}
+
+
+def _own_fields(answer: Answer) -> dict[str, Field[Any]]:
+    """Returns the fields that a task's class has besides those of all answers."""
+    return {each.name: each for each in fields(answer) if not each.kw_only and each.name not in ANYBODY}
+
+
+def _plain(value: Any) -> Any:
+    """Returns a field as plain data, by its own `to_json` where it has one."""
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def withhold_failed(answer: A) -> A:
     """Returns the same where it passed its checks; else one of its class that is `empty`."""
     if answer.trusted:
         return answer
-    own = [each for each in fields(answer) if not each.kw_only and each.name not in ANYBODY]
     blank: dict[str, Any] = {
-        each.name: each.default if each.default_factory is MISSING else each.default_factory() for each in own
+        name: each.default if each.default_factory is MISSING else each.default_factory()
+        for name, each in _own_fields(answer).items()
     }
     return replace(answer, label=None, logits=(), content=answer, **blank)
 
@@ -154,10 +169,6 @@ class Classes(Answer):
 
     scores: tuple[Score, ...] = ()
 
-    def fields(self) -> dict[str, Any]:
-        """Adds the scores."""
-        return {**super().fields(), "scores": [score.to_json() for score in self.scores]}
-
 
 def classes(labels: tuple[str, ...], logits: tuple[float, ...], warnings: tuple[str, ...]) -> Classes:
     """Builds an answer whose label is that of the largest rounded logit, of several equal ones the first:
@@ -187,9 +198,8 @@ class Several(Answer):
         return ", ".join(self.labels) or "no label"
 
     def fields(self) -> dict[str, Any]:
-        """Adds the labels that hold, and all scores."""
-        scores = [score.to_json() for score in self.scores]
-        return {**super().fields(), "labels": list(self.labels), "scores": scores}
+        """Adds the labels that hold."""
+        return {**super().fields(), "labels": list(self.labels)}
 
 
 def several(labels: tuple[str, ...], logits: tuple[float, ...], warnings: tuple[str, ...]) -> Several:
@@ -226,8 +236,10 @@ class Regression(Answer):
         return ", ".join(f"{name} {value:.3f}" for name, value in self.values.items())
 
     def fields(self) -> dict[str, Any]:
-        """Adds the numbers by name."""
-        return {**super().fields(), "values": self.values}
+        """Returns the numbers by name in place of the names."""
+        shown = super().fields()
+        del shown["names"]
+        return {**shown, "values": self.values}
 
 
 def regression(labels: tuple[str, ...], logits: tuple[float, ...], warnings: tuple[str, ...]) -> Regression:

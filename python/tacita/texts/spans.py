@@ -1,19 +1,19 @@
-"""An answer for every token, before it is known which text the tokens are of.
+"""Answers for every token: numbers, before it is known which text they are about, and what they say of it.
 
 Who decrypts has numbers; what they say about a text, the text is needed for. `Client.decrypt` without the
-text gives this, and with it what `tags`, `extract` or `fill` make of it.
+text gives `Rows`, and with it what `tags`, `extract` or `fill` make of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tacita.errors import InputError
-from tacita.texts.answer import Answer, Array, softmax
+from tacita.texts.answer import Answer, Array, Score, softmax
 from tacita.texts.embed import Token, Tokens
 
 
@@ -37,10 +37,6 @@ class Rows(Answer):
     def wording(self) -> str:
         """The sizes: nothing else is known without the text."""
         return f"{self.rows} tokens x {self.outputs} numbers, of a text not given"
-
-    def fields(self) -> dict[str, Any]:
-        """Adds the count of numbers a token."""
-        return {**super().fields(), "outputs": self.outputs}
 
 
 # Token classification: labels of tokens, and the spans that they mark, with where these stand in the text.
@@ -90,25 +86,14 @@ class Tags(Rows):
         """The spans with their labels."""
         return ", ".join(f"{span.text} ({span.label})" for span in self.spans) or "no span"
 
-    def fields(self) -> dict[str, Any]:
-        """Adds spans and tokens."""
-        spans, tokens = [asdict(span) for span in self.spans], [asdict(token) for token in self.tokens]
-        return {**super().fields(), "spans": spans, "tokens": tokens}
-
 
 def tags(answer: Rows, labels: tuple[str, ...], about: Tokens) -> Tags:
     """Turns rows of logits, one a token, into their labels and spans."""
     scores = softmax(answer.table)
     rows = [(token, row) for token, row in zip(about.tokens, scores, strict=True) if token.part is not None]
     tokens = tuple(_tag(token, row, labels) for token, row in rows)
-    return Tags(
-        None,
-        answer.logits,
-        answer.warnings,
-        answer.outputs,
-        tuple(_spans(tokens, about.parts)),
-        tokens,
-    )
+    spans = tuple(_spans(tokens, about.parts))
+    return Tags(None, answer.logits, answer.warnings, answer.outputs, spans, tokens)
 
 
 def _tag(token: Token, scores: np.ndarray, labels: tuple[str, ...]) -> TaggedToken:
@@ -173,10 +158,6 @@ class Extract(Rows):
         """The span's text and score."""
         return f"{self.span.text} ({self.score:.3f})"
 
-    def fields(self) -> dict[str, Any]:
-        """Adds the span."""
-        return {**super().fields(), "span": asdict(self.span)}
-
 
 def extract(answer: Rows, about: Tokens) -> Extract:
     """Turns rows of (start, end) logits, one a token, into the best span. Raises InputError unless the text
@@ -208,3 +189,89 @@ def _probabilities(logits: Array, inside: Array) -> Array:
     counted[0] = True
     shares = softmax(np.where(counted, logits, -np.inf))
     return np.where(inside, shares, 0.0)
+
+
+# Fill-mask: which words of the vocabulary stand best where the text has its mask token.
+#
+# For vocabularies as small as those of proteins, reactions and SMILES: every token has a number for each
+# word, and all of them are sent.
+
+CANDIDATES = 5  # candidates of a mask that are told
+
+
+@dataclass(frozen=True)
+class Candidate(Score):
+    """A piece that may stand in place of a mask. label: a piece, as the vocabulary spells it. token: its
+    number."""
+
+    token: int = 0
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A mask of the text. start, end: its characters. scores: of the whole vocabulary, the likeliest
+    first."""
+
+    start: int
+    end: int
+    scores: tuple[Candidate, ...]
+
+    def best(self, most: int = CANDIDATES) -> tuple[Candidate, ...]:
+        """Returns the likeliest `most` candidates."""
+        return self.scores[:most]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns place and candidates."""
+        scores = [one.to_json() for one in self.best()]
+        return {"start": self.start, "end": self.end, "scores": scores}
+
+
+@dataclass(frozen=True, repr=False)
+class Fill(Rows):
+    """The masks of a text with their candidates. masks: of the text, in its order. masked: the text with
+    them. label: None."""
+
+    masks: tuple[Mask, ...] = ()
+    masked: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text with the likeliest piece in place of each mask."""
+        return self.fill_in([(mask, mask.scores[0]) for mask in self.masks])
+
+    def fill_in(self, chosen: Sequence[tuple[Mask, Candidate]]) -> str:
+        """Returns the text with these pieces in place of their masks."""
+        text = self.masked
+        for mask, one in reversed(chosen):  # from the end, so that earlier places stay where they are
+            text = text[: mask.start] + one.label.removeprefix("##") + text[mask.end :]
+        return text
+
+    @property
+    def wording(self) -> str:
+        """The candidates of each mask."""
+        each = (", ".join(f"{one.label} {one.score:.3f}" for one in mask.best()) for mask in self.masks)
+        return "; ".join(each)
+
+    def fields(self) -> dict[str, Any]:
+        """Returns the filled text in place of the masked one."""
+        shown = super().fields()
+        del shown["masked"]
+        return {**shown, "text": self.text}
+
+
+def fill(answer: Rows, about: Tokens) -> Fill:
+    """Turns rows of logits (tokens, vocabulary) into candidates of each mask. Raises InputError for a text
+    without a mask."""
+    at = [i for i, token in enumerate(about.tokens) if token.id == about.mask and token.part is not None]
+    if not at:
+        named = about.piece(about.mask) if about.mask is not None else "a mask token, which it lacks"
+        raise InputError("fill: the text has no mask", hint=f"the tokenizer's mask is {named}")
+    scores = softmax(answer.table[at])
+    masks = tuple(_mask(about, i, row) for i, row in zip(at, scores, strict=True))
+    return Fill(None, answer.logits, answer.warnings, answer.outputs, masks, about.parts[0])
+
+
+def _mask(about: Tokens, at: int, scores: Array) -> Mask:
+    token, order = about.tokens[at], np.argsort(-scores, kind="stable").tolist()
+    candidates = tuple(Candidate(about.piece(i), float(scores[i]), i) for i in order)
+    return Mask(token.start, token.end, candidates)

@@ -27,9 +27,8 @@ from typing import Protocol, TypeAlias
 from tacita.errors import InputError
 from tacita.texts.answer import Answer, classes, regression, several
 from tacita.texts.embed import Tokens
-from tacita.texts.fill import fill
 from tacita.texts.generation import Next, choice
-from tacita.texts.spans import Rows, extract, tags
+from tacita.texts.spans import Rows, extract, fill, tags
 from tacita.texts.vectors import Embedding, search
 
 TEXT, TOKENS, SPAN, WORDS, NEXT = TASKS = ("text", "tokens", "span", "words", "next")

@@ -160,10 +160,6 @@ class Search(Answer):
         """Returns the nearest `most` documents."""
         return self.scores[:most]
 
-    def fields(self) -> dict[str, Any]:
-        """Adds the scores."""
-        return {**super().fields(), "scores": [score.to_json() for score in self.scores]}
-
 
 def search(labels: tuple[str, ...], logits: tuple[float, ...], warnings: tuple[str, ...]) -> Search:
     """Builds the answer of a search. labels: of the documents. logits: their scores, rounded."""

@@ -17,7 +17,7 @@ import pytest
 
 from bench.runs import batch as bench_batch
 from tacita.api import Answer, plan
-from tacita.cli import client, columns, console, demo, estimate, report, server
+from tacita.cli import columns, console, demo, estimate, report, steps
 from tacita.cli import plan as plan_command
 from tacita.cli.ask import accuracy, remote
 from tacita.cli.console import Screen, reporting
@@ -57,10 +57,9 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     for module in (
         console,
         report,
-        client,
         demo,
         estimate,
-        server,
+        steps,
         columns,
         remote,
         plan_command,
@@ -132,7 +131,7 @@ def test_an_embedding_is_shown_by_its_norm_and_first_values() -> None:
 
 
 @pytest.mark.parametrize(
-    "show", [show_results, show_lines, lambda found: client._show(found[0].answer, "1: ")]
+    "show", [show_results, show_lines, lambda found: steps._show_answer(found[0].answer, "1: ")]
 )
 def test_every_display_of_an_embedding_has_the_summary(
     show: Callable[[Any], None], screen: io.StringIO
@@ -157,7 +156,7 @@ def test_a_request_that_one_text_spoiled_is_told_with_what_to_do(screen: io.Stri
 
 
 @pytest.mark.parametrize(
-    "show", [show_results, show_lines, lambda found: client._show(found[0].answer, "1: ")]
+    "show", [show_results, show_lines, lambda found: steps._show_answer(found[0].answer, "1: ")]
 )
 def test_an_answer_that_failed_its_checks_is_not_shown(
     show: Callable[[Any], None], made: Plan, screen: io.StringIO
@@ -210,9 +209,9 @@ def test_no_display_lets_text_of_others_act(
     result = Classified(EVIL, answer, (1.0, -2.0), SECONDS)
     show_results([result])
     show_lines([result])
-    client._show(answer, "1: ")
+    steps._show_answer(answer, "1: ")
     columns.report_problems(Path(EVIL), [columns.Line(1, "", EVIL)])
-    server._notice(EVIL)
+    steps._notice(EVIL)
     console.fail(FileError(EVIL, hint=EVIL))
     evil = hostile(made)
     monkeypatch.setattr(plan_command, "load", lambda path: evil)

@@ -9,7 +9,7 @@ from random_checkpoint import make_random_checkpoint
 from test_cli import run
 
 from tacita.blocks.weights import Weights
-from tacita.cli.two_party.connect import Stopwatch, address, cost_line, expectation, identity_of, steps
+from tacita.cli.service.port import Stopwatch, address, cost_line, expectation, identity_of, steps
 from tacita.errors import InputError
 from tacita.planning.request import PlanRequest
 from tacita.progress import Progress

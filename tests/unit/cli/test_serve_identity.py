@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tacita.cli.two_party import identity as serve_identity
-from tacita.cli.two_party.identity import beyond_loopback, certificate_names, everywhere, identity
+from tacita.cli.service import identity as serve_identity
+from tacita.cli.service.identity import beyond_loopback, certificate_names, everywhere, identity
 from tacita.errors import InputError
 from tacita.two_party.protocol.party import Identity, certificate_problem
 

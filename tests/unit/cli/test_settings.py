@@ -13,9 +13,8 @@ import typer
 from test_cli import run
 
 from tacita.cli.app import app
-from tacita.cli.settings import read_settings
+from tacita.cli.options import read_settings
 from tacita.errors import TacitaError
-from tacita.settings import BackendName
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,7 +30,7 @@ def test_the_command_line_comes_before_the_environment_and_that_before_the_file(
     settings = read_settings(file, {"plan": {"tokens": 64}})
     plan = settings.plan
     assert (plan.tokens, plan.inputs, plan.scheme, plan.preset) == (64, 6, "moai", "n16")
-    assert settings.run.backend is BackendName.sim
+    assert settings.run.backend == "sim"
     assert read_settings().plan.tokens == 32
 
 

@@ -11,7 +11,7 @@ from service_dispatch import World, make_world
 from tacita import api
 from tacita.errors import InputError
 from tacita.evaluate.keyring import KeyRing, server_bytes
-from tacita.evaluate.standing import Standing
+from tacita.evaluate.session import Standing
 from tacita.resources import GB
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
@@ -47,7 +47,7 @@ def test_two_clients_get_what_a_fresh_server_gives(world: World) -> None:
     for name in ("ann", "bob"):
         job = world.job(name, name)
         stays.ring.load(job.keys)
-        stays.evaluate(job.folder, lambda now: None, lambda line: None)
+        stays.server(job.folder).evaluate()
         answered = (job.folder / "response.ct").read_bytes()
         (job.folder / "evaluation.keys").symlink_to(job.keys)
         api.Server(world.plan, api.load(), job.folder, allow_insecure=True, threads=1).evaluate()

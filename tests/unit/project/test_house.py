@@ -23,10 +23,10 @@ LINES = {
     "approx": 2570,
     "blocks": 1530,
     "checkpoint": 1765,
-    "cli": 4800,
+    "cli": 4725,
     "client": 3090,
     "data": 30,
-    "evaluate": 1660,
+    "evaluate": 1640,
     "generation": 570,
     "layouts": 1920,
     "models": 2060,
@@ -36,7 +36,7 @@ LINES = {
     "schemes": 1470,
     "server": 8470,
     "slots": 2510,
-    "texts": 1770,
+    "texts": 1750,
     "two_party": 5350,
 }
 

@@ -213,7 +213,7 @@ def test_a_defect_is_told_by_its_type(
     def evaluate(*_arguments: object) -> SimpleNamespace:
         raise kind("a number of the text: 4711")
 
-    monkeypatch.setattr(evaluator.standing, "evaluate", evaluate)
+    monkeypatch.setattr(evaluator.standing, "server", evaluate)
     job = new(world)
     failed = answer(evaluator, job)
     assert isinstance(failed, Failed)

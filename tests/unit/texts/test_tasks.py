@@ -16,8 +16,7 @@ from tacita.plans.answers import judge, understood
 from tacita.texts.answer import Answer, Classes, Regression, Several
 from tacita.texts.embed import tokens_of
 from tacita.texts.embedding import Front
-from tacita.texts.fill import Fill
-from tacita.texts.spans import Extract, Rows, Tags, best_span
+from tacita.texts.spans import Extract, Fill, Rows, Tags, best_span
 from tacita.texts.task import kind_of, require_kind
 from tacita.texts.vectors import Embedding, Search
 

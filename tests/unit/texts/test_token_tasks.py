@@ -17,8 +17,7 @@ import tacita
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.reference import reference
 from tacita.texts.embed import Text, embed
-from tacita.texts.fill import Fill
-from tacita.texts.spans import Extract, Tags
+from tacita.texts.spans import Extract, Fill, Tags
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "the [MASK] is bad"]
 TOY: dict[str, Any] = {"tokens": 16, "scheme": "bumblebee", "texts": TEXTS}

@@ -13,7 +13,7 @@ from eager import cost, counting
 
 from tacita import api
 from tacita.blocks.base import Norm
-from tacita.cli.two_party.connect import expectation
+from tacita.cli.service.port import expectation
 from tacita.errors import FileError
 from tacita.planning.request import PlanRequest
 from tacita.schemes.two_parties import estimate

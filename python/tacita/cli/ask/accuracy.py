@@ -34,7 +34,7 @@ from tacita.resources import threads as all_threads
 from tacita.schemes.base import AnyPlan, Place, Private
 from tacita.schemes.ciphertexts import parameters
 from tacita.schemes.registry import scheme_of
-from tacita.settings import BackendName, PlanOptions, Settings
+from tacita.settings import PlanOptions, Settings
 from tacita.texts.embed import Text
 from tacita.texts.task import REGRESSION, SINGLE_LABEL, require_kind
 from tacita.texts.task import TaskModel as Model
@@ -70,7 +70,7 @@ def run(data: Data, settings: Settings, limit: Limit = 0, json: Json = None) -> 
     Lines that are malformed or over the limit are named and left out; the exit status is then 1.
     """
     run, request = settings.run, plan_request(settings.plan)
-    backend, checkpoint = run.backend or BackendName.sim, load_model(settings.plan)
+    backend, checkpoint = run.backend or "sim", load_model(settings.plan)
     problem = problem_of(checkpoint.config)
     labelled = read_labelled(data, real=problem == REGRESSION)[: limit or None]
     examples = fitted(checkpoint, labelled, request.tokens)
@@ -84,17 +84,17 @@ def run(data: Data, settings: Settings, limit: Limit = 0, json: Json = None) -> 
         nullcontext(run.work) if run.work else tempfile.TemporaryDirectory(prefix="tacita-") as folder,
         ExitStack() as stack,
     ):
-        if backend is BackendName.ckks:
+        if backend == "ckks":
             place = Place(Path(folder), run.threads, allow_insecure=run.allow_insecure, keep_key=True)
             answers = stack.enter_context(_privately(plan, checkpoint, texts, place))
         else:
             processes = run.threads or all_threads()
-            local = answered_locally(plan, settings.plan, texts, backend=backend.value, processes=processes)
+            local = answered_locally(plan, settings.plan, texts, backend=backend, processes=processes)
             answers = stack.enter_context(local)
-        with progress(f"accuracy on {backend.value}") as report:
+        with progress(f"accuracy on {backend}") as report:
             rows = _rows(good, answers, report)
     measure = regression if problem == REGRESSION else summary
-    figures = {**measure(rows), "backend": backend.value, "encrypted": backend is BackendName.ckks}
+    figures = {**measure(rows), "backend": backend, "encrypted": backend == "ckks"}
     figures |= {"tokens": plan.tokens, "model": checkpoint.name, "plan_hash": plan.hash}
     figures |= {"scheme": plan.scheme, "peak_rss_gb": peak_memory_gb()}
     figures["parameters"] = parameters(plan) if isinstance(plan, Plan) and figures["encrypted"] else None

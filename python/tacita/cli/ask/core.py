@@ -81,8 +81,8 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     if settings.network.connect:
         return _remote(question, settings, json)
     run, request = settings.run, plan_request(settings.plan)
-    backend = run.backend or BackendName.ckks
-    require_allowed(request, backend.value, allow_insecure=run.allow_insecure)
+    backend = run.backend or "ckks"
+    require_allowed(request, backend, allow_insecure=run.allow_insecure)
     checkpoint = load_model(settings.plan)
     require_kind(question.verb, checkpoint.config, *question.others)
     question.suits(checkpoint.name, checkpoint.sha256)
@@ -94,7 +94,7 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     began = time.monotonic()
     plan = planned(checkpoint, _request_for(request, good, several=file is not None))
     seconds = {"plan": time.monotonic() - began}
-    if isinstance(plan, TwoPartyPlan) and backend is BackendName.ckks and not settings.ray.address:
+    if isinstance(plan, TwoPartyPlan) and backend == "ckks" and not settings.ray.address:
         with _own_server(plan, checkpoint, settings) as own:
             outcome = _remote(replace(question, lines=good), own, json)
         return replace(outcome, sha256=checkpoint.sha256, complete=outcome.complete and not spoiled)
@@ -127,7 +127,7 @@ def _on_this_machine(
 ) -> list[Classified]:
     """Answers on this machine, beside the float model; shows the answers and the run's figures."""
     run, more = settings.run, dict[str, Any]()
-    work, backend = run.work, run.backend or BackendName.ckks
+    work, backend = run.work, run.backend or "ckks"
     good = [line for line in lines if not line.problem]
     texts = [line.text for line in good]
     with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
@@ -141,7 +141,7 @@ def _on_this_machine(
     figures = run_report(
         plan,
         results,
-        backend=backend.value,
+        backend=backend,
         seconds=seconds,
         sizes=sizes,
         peak_rss_gb=peak_memory_gb(),
@@ -200,7 +200,7 @@ def _answerer(
 ) -> Iterator[Answerer]:
     """Yields what answers a request: in the clear, or with both sides on this machine. The seconds of what is
     done once are added to `seconds`."""
-    if backend is not BackendName.ckks:
+    if backend != "ckks":
         yield lambda texts, title: _locally(backend, plan, checkpoint, texts, title)
         return
     with scheme_of(plan.scheme).private(plan, checkpoint, place) as private:
@@ -212,8 +212,8 @@ def _locally(
     backend: BackendName, plan: AnyPlan, checkpoint: Checkpoint, texts: Sequence[Text], title: str
 ) -> tuple[list[api.Answer], Seconds]:
     began = time.monotonic()
-    with progress(f"{title}{backend.value}") as report:
-        answers = api.classify_batch_locally(plan, checkpoint, texts, backend=backend.value, progress=report)
+    with progress(f"{title}{backend}") as report:
+        answers = api.classify_batch_locally(plan, checkpoint, texts, backend=backend, progress=report)
     return answers, {"evaluate": time.monotonic() - began}
 
 
@@ -237,7 +237,7 @@ def require_spread(settings: Settings) -> None:
     where = _where(settings)
     if settings.network.connect:
         raise InputError("both --ray and --connect", hint="one of the two: who evaluates")
-    if backend not in (None, BackendName.ckks):
+    if backend not in (None, "ckks"):
         raise InputError(f"--ray with --backend {backend}", hint="it evaluates what is encrypted")
     require_reachable(where)
 

@@ -16,7 +16,7 @@ import typer
 from tacita.cli.ask.remote import is_service, open_session, service_of
 from tacita.cli.console import INCOMPLETE, UNTRUSTED, err, out, progress, shown, write_report
 from tacita.cli.options import Json, option, read_texts, taking
-from tacita.cli.two_party.connect import (
+from tacita.cli.service.port import (
     cost_line,
     dial_server,
     open_client,
@@ -32,7 +32,7 @@ from tacita.generation.generate import started
 from tacita.generation.request import ROOM, Request
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.schemes.prices import prices_here
-from tacita.settings import BackendName, Settings
+from tacita.settings import Settings
 from tacita.texts.embedding import Embedder
 from tacita.texts.generation import TOKENS, Choice, TextOptions, Token, ids_of
 from tacita.two_party.client import padded_slots
@@ -152,11 +152,10 @@ def _request(
     plan, run = settings.plan, settings.run
     if plan.scheme not in (None, *SCHEMES):
         raise InputError(f"generate: --scheme {plan.scheme!r:.40}", hint=f"one of {', '.join(SCHEMES)}")
-    backend = (run.backend or BackendName.plain).value
+    backend = run.backend or "plain"
     of = plan.tokens or ROOM, read_texts(plan.texts), plan.begin, plan.scheme, plan.preset, run.allow_insecure
     request = Request(max_tokens, stops, choice, backend, *of)
-    reveal = plan.reveal.value if plan.reveal else None
-    request = replace(request, reveal=reveal, gap=plan.gap, cache=cache, show_anyway=run.show_anyway)
+    request = replace(request, reveal=plan.reveal, gap=plan.gap, cache=cache, show_anyway=run.show_anyway)
     return replace(request, prices=prices_here(plan.preset)) if request.on_ciphertexts else request
 
 
@@ -191,7 +190,7 @@ def _require_nothing(settings: Settings) -> None:
     plan, service = settings.plan, is_service(settings)
     decided = {
         "--model": plan.model and not service,
-        "--backend": settings.run.backend not in (None, BackendName.plain),
+        "--backend": settings.run.backend not in (None, "plain"),
         "--scheme": plan.scheme and not (service and plan.scheme == BUMBLEBEE),
         "--begin": plan.begin,
         "--texts": plan.texts,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tacita.cli.columns import Line, admitted
 from tacita.cli.console import duration, err, out, progress, reporting, several, shown, size, write_report
 from tacita.cli.report import brackets, summary_of, text_of
-from tacita.cli.two_party.connect import cost_line, dial_server, open_client, show_profile, watching
+from tacita.cli.service.port import cost_line, dial_server, open_client, show_profile, watching
 from tacita.client.connect import connect
 from tacita.client.connected import RenewableSession
 from tacita.client.cost import Cost, Meter

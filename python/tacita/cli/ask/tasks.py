@@ -29,8 +29,7 @@ from tacita.plans.files import replacing
 from tacita.settings import Keys, Settings
 from tacita.texts.answer import Score
 from tacita.texts.embed import MAX_CHARACTERS, parts_of
-from tacita.texts.fill import Fill
-from tacita.texts.spans import Extract, Tags
+from tacita.texts.spans import Extract, Fill, Tags
 from tacita.texts.vectors import Index, Search
 
 LINE: Keys = {

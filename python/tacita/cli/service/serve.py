@@ -1,203 +1,218 @@
-"""`tacita serve --https` serves a model by any scheme, for many clients whose keys stay."""
+"""`tacita serve` serves a model to two-party clients, some at the same time."""
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import signal
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from socket import socket
-from typing import TYPE_CHECKING, Any
+from ssl import SSLContext
 
+from tacita import api
 from tacita.api import DEFAULT_MODEL
-from tacita.checkpoint import Checkpoint
-from tacita.cli.console import duration, out, progress, shown, size
-from tacita.cli.options import load_model, plan_request
-from tacita.cli.service.machines import machines, require_machines
-from tacita.cli.two_party.connect import address
-from tacita.cli.two_party.identity import beyond_loopback
+from tacita.cli.console import duration, err, out, progress, several, shown, size
+from tacita.cli.options import load_model, plan_request, taking
+from tacita.cli.service.https import over_https, require_serving
+from tacita.cli.service.identity import beyond_loopback, identity
+from tacita.cli.service.port import address, expectation, identity_of
 from tacita.errors import InputError
-from tacita.extras import needing
-from tacita.plans.scheme import BUMBLEBEE, NAMES
-from tacita.resources import GB, raise_descriptors
+from tacita.plans.commitment import LinkSpeed
+from tacita.plans.scheme import BUMBLEBEE
+from tacita.resources import raise_descriptors
+from tacita.schemes.registry import scheme_of
 from tacita.server import logs
-from tacita.server.connections import bound_socket, listen, pending_of
-from tacita.server.machines.cluster import Where, where_of
-from tacita.settings import ServiceOptions, Settings
-from tacita.two_party.protocol.party import Identity, fingerprint
+from tacita.server.connections import bound_socket, listen
+from tacita.server.sessions.listener import AddressClients, SessionLimits, SessionListener, tls_context
+from tacita.server.sessions.spec import Ended, SessionSpec
+from tacita.server.sessions.supervisor import Sessions
+from tacita.settings import Settings, TwoPartyOptions
+from tacita.two_party.limits import LONGEST_SAFE, Limits, limits_of
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.protocol.party import Identity, fingerprint, share_threads
 
-if TYPE_CHECKING:
-    from tacita.server.core.offers import Offers
-    from tacita.server.core.service import Service
-    from tacita.server.core.settings import Settings as Limits
-
-DAY = 86400.0
-OF_HTTPS = ("data", "anybody", "proxy", "keep_keys", "most_keys", "origin")
-OF_A_PORT = {
-    "plan": ("scheme", "documents", "pooling"),
-    "service": ("client_ca", "max_texts", "once"),
-    "two_party": ("hidden_embeddings",),
+LINE = {
+    "plan": ("model", "scheme", "tokens", "texts"),
+    "service": (
+        *("https", "data", "schemes", "host", "port", "new_certificate", "certificate", "key", "names"),
+        *("client_ca", "insecure_plain_tcp", "anybody", "max_texts"),
+    ),
+}
+FILE = {
+    "plan": ("pooling", "documents", "preset", "begin"),
+    "run": ("threads", "memory", "allow_insecure"),
+    "ray": ("address", "nodes", "cores"),
+    "service": (
+        *("clients", "clients_per_address", "timeout", "once", "keep_keys", "most_keys", "proxy"),
+        *("origin", "drain"),
+    ),
+    "two_party": ("hidden_embeddings", "insecure_any_client", "max_texts_per_key", "bandwidth"),
 }
 
 
-def require_serving(settings: Settings) -> None:
-    """Raises InputError for a setting that goes with https, without it, for one that does not, with it, and
-    for values that cannot be."""
-    service = settings.service
-    if service.https is None:
-        for name in OF_HTTPS:
-            if name in service.model_fields_set:
-                raise InputError(f"serve: [service] {name} is for --https", hint="--https HOST:PORT")
-        return
-    for section, names in OF_A_PORT.items():
-        for name in names:
-            if getattr(getattr(settings, section), name):
-                hint = "--schemes, and `tacita token` for limits"
-                raise InputError(f"serve: [{section}] {name} is not for --https", hint=hint)
-    if service.data is None:
-        raise InputError("serve: --https needs a folder for keys and requests", hint="--data FOLDER")
-    for address_ in service.proxy:
-        _ip_address(address_)
-    for scheme in service.schemes:
-        if scheme not in NAMES:
-            raise InputError(f"no scheme {scheme!r:.40}", hint=f"of {', '.join(NAMES)}")
-
-
-def over_https(settings: Settings, own: Identity | None) -> None:
-    """Serves until SIGTERM or Ctrl-C. own: its certificate. Raises what planning and starting raise."""
-    host, port = address(settings.service.https or "", "--https", 0)
-    if own is None and beyond_loopback(host):
-        raise InputError(
-            "serve: plain HTTP would carry tokens for all to read", hint="--new-certificate FOLDER"
-        )
-    ray = settings.ray
-    where = where_of(ray.address, ray.nodes, ray.cores) if ray.address else None
-    if where is not None:
-        require_machines(where, settings.service.schemes, BUMBLEBEE)
-    with needing("service", "serve"):
-        from tacita.server.http import strict  # noqa: F401 - the first that needs it
+@taking(LINE, FILE)
+def run(settings: Settings) -> None:
+    """Serve a model by the two-party protocol, or with --https by any scheme: it sees neither the texts nor
+    the answers."""
+    service, party = settings.service, settings.two_party
+    require_serving(settings)
+    host = address(service.https, "--https", 0)[0] if service.https else service.host
+    files = identity_of(service.certificate, service.key)
+    plain = service.insecure_plain_tcp
+    own = identity(host, files, service.new_certificate, service.names, plain=plain)
+    if service.https:
+        return over_https(settings, own)
+    _require_connected(settings.plan.scheme or BUMBLEBEE)
+    _require_known_clients(party, service.client_ca)
     logs.start()
-    with bound_socket(host, port) as listener:
-        limits = replace(_limits(settings), **_callers(settings.service, host, own))
-        model = load_model(settings.plan)
-        offers = _offers(settings, model)
-        asyncio.run(_serve(offers, model, limits, where, listener, host, own))
+    caps = SessionLimits(
+        1 if service.once else service.clients, service.clients_per_address, service.max_texts
+    )
+    tls = None if own is None else tls_context(own, service.client_ca)
+    plan, rate = _plan(settings), 1e6 * party.bandwidth
+    crowding = caps.sessions / share_threads(settings.run.threads)
+    limits = limits_of(plan, bits_per_second=rate, crowding=crowding)
+    with (
+        bound_socket(host, service.port) as listener,
+        tempfile.TemporaryDirectory(prefix="tacita-serve-") as folder,
+    ):
+        path = Path(folder) / "plan.json"
+        path.write_bytes(plan.to_bytes())
+        spec = _spec(settings, plan, path, caps.sessions)
+
+        def announce() -> None:
+            _announce(plan, limits, caps, host, listener.getsockname()[1], own)
+            _warn(plan, host, service.client_ca)
+
+        asyncio.run(_serve(spec, caps, listener, tls, announce, service.drain, once=service.once))
 
 
-async def _serve(
-    offers: Offers,
-    model: Checkpoint,
-    limits: Limits,
-    where: Where | None,
-    listener: socket,
-    host: str,
-    own: Identity | None,
-) -> None:
-    async with machines(where, offers, model, limits.threads, limits.memory) as nodes:
-        from tacita.server.core.service import Service
-
-        service = Service(offers, limits, nodes)
-        port = listener.getsockname()[1]
-        await _listen(service, listener, own, lambda: _announce(offers, host, port, own))
-
-
-async def _listen(
-    service: Service, listener: socket, own: Identity | None, announce: Callable[[], None]
-) -> None:
-    from tacita.server.http.app import app_of
-    from tacita.server.http.listening import HttpServer, config_of
-    from tacita.server.store.bodies import MinRate
-
-    settings = service.settings
-    pending = pending_of(raise_descriptors(), settings.proxies)
-    min_rate = MinRate(settings.patience, settings.least_rate)
-    listening = HttpServer(config_of(app_of(service), own), service.close_doors, pending, min_rate)
-    await service.start()
-    try:
-        if own:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, listening.renew)
-        listen(listener)
-        announce()
-        await listening.serve(sockets=[listener])
-    finally:
-        await service.stop()
+def _plan(settings: Settings) -> TwoPartyPlan:
+    """Makes the plan. Raises what planning raises."""
+    party = settings.two_party
+    request = replace(
+        plan_request(settings.plan),
+        scheme=BUMBLEBEE,
+        embeddings="hidden" if party.hidden_embeddings else "published",
+        link=LinkSpeed(1e6 * party.bandwidth, 0.0),
+    )
+    checkpoint = load_model(settings.plan)
+    with progress("calibrate") as report:
+        plan = api.plan(checkpoint, request, progress=report)
+    assert isinstance(plan, TwoPartyPlan)  # as its scheme says
+    return plan
 
 
-def _ip_address(given: str) -> str:
-    """Returns an IP address in its canonical form. Raises InputError for a text that is none."""
-    try:
-        return str(ipaddress.ip_address(given))
-    except ValueError:
-        raise InputError(
-            f"serve: [service] proxy {given!r:.60} is not an IP address",
-            hint="the address that the proxy calls from",
-        ) from None
-
-
-def _offers(settings: Settings, model: Checkpoint) -> Offers:
-    from tacita.server.core.offers import offers_of
-
-    service, plan = settings.service, settings.plan
-    assert service.data is not None  # `require_serving` saw it
-    with progress("plan") as report:
-        return offers_of(
-            model,
-            plan.model or DEFAULT_MODEL,
-            tuple(dict.fromkeys(service.schemes)),
-            plan_request(plan),
-            service.data,
-            report,
-            insecure=settings.run.allow_insecure,
-        )
-
-
-def _limits(settings: Settings) -> Limits:
-    from tacita.server.core.accounts import QUOTA
-    from tacita.server.core.settings import Settings as Limits
-
-    service, run = settings.service, settings.run
-    assert service.data is not None  # `require_serving` saw it
-    return Limits(
-        service.data,
-        anybody=QUOTA if service.anybody else None,
-        threads=run.threads,
-        memory=run.memory,
-        allow_insecure=run.allow_insecure,
-        sessions=service.clients,
-        drain=service.drain,
-        proxies=tuple(map(_ip_address, service.proxy)),
-        keep_keys=service.keep_keys * DAY,
-        most_keys=None if service.most_keys is None else int(service.most_keys * GB),
+def _spec(settings: Settings, plan: TwoPartyPlan, path: Path, sessions: int) -> SessionSpec:
+    """Returns what the process of the sessions serves. path: of the plan."""
+    model, party = settings.plan, settings.two_party
+    return SessionSpec(
+        plan.name,
+        model.model or DEFAULT_MODEL,
+        path,
+        settings.run.threads,
+        sessions,
+        plan.hash,
+        bits_per_second=1e6 * party.bandwidth,
+        silence=settings.service.timeout,
+        pooling=model.pooling,
+        documents=model.documents,
+        texts_of_a_key=party.max_texts_per_key,
     )
 
 
-def _callers(service: ServiceOptions, host: str, own: Identity | None) -> dict[str, Any]:
-    """Returns the limits that say whose pages may call, and by which names. Raises InputError."""
-    from tacita.server.http.listening import is_self_signed
-    from tacita.server.http.strict import hosts_of, origin_of
+async def _serve(
+    spec: SessionSpec,
+    caps: SessionLimits,
+    listener: socket,
+    tls: SSLContext | None,
+    announce: Callable[[], None],
+    drain: float,
+    *,
+    once: bool,
+) -> None:
+    """Serves until SIGTERM, which lets sessions end, until Ctrl-C, which does not, or with `once` until the
+    first session with a text is over."""
+    over, sessions = asyncio.Event(), Sessions(spec)
 
-    origins = tuple(map(origin_of, service.origin))
-    alone = service.anybody and not beyond_loopback(host)
-    return {
-        "origins": origins,
-        "hosts": hosts_of(host, service.names, origins) if alone else None,
-        "lasting": own is not None and not is_self_signed(own.certificate),
-    }
+    def on_end(session: Ended) -> None:
+        if once and session.texts:
+            over.set()
+
+    await sessions.start()
+    clients = AddressClients(spec.model, caps, on_end)
+    port = SessionListener(sessions, caps.pending(raise_descriptors()), clients.client, spec.silence)
+    acceptor = port.acceptor(listener, tls)
+    try:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
+        listen(listener)
+        acceptor.start()
+        announce()
+        await over.wait()
+        acceptor.close()
+        await sessions.drain(drain)
+    finally:
+        acceptor.close()
+        await sessions.stop()
 
 
-def _announce(offers: Offers, host: str, port: int, own: Identity | None) -> None:
-    for model in offers.models:
-        for offer in model.offers:
-            sent = f"{size(offer.traffic_bytes)} a request"
-            keys = f", keys {size(offer.keys_bytes)} once" if offer.keys_bytes else ""
-            cost = f"{duration(offer.seconds)}, {sent}{keys}"
-            out.print(
-                f"{shown(model.name)} by {offer.scheme}: {cost}, plan {offer.plan[:12]}", soft_wrap=True
-            )
+def _require_connected(scheme: str) -> None:
+    """Raises InputError for a scheme whose server answers files."""
+    if not scheme_of(scheme).connected:
+        raise InputError(
+            f"serve: a server of {scheme} waits for no connection, it answers files",
+            hint=f"tacita publish --scheme {scheme}, then tacita evaluate",
+        )
+
+
+def _require_known_clients(party: TwoPartyOptions, client_ca: Path | None) -> None:
+    """Raises InputError where a client that deviates could work on the table's key and is not known."""
+    if party.hidden_embeddings and not (client_ca or party.insecure_any_client):
+        raise InputError(
+            "serve: [two_party] hidden_embeddings keeps the table from clients that run this program "
+            "unchanged, not from others",
+            hint="admit those that you know by --client-ca PEM, or all by insecure_any_client = true",
+        )
+
+
+def _announce(
+    plan: TwoPartyPlan, limits: Limits, caps: SessionLimits, host: str, port: int, own: Identity | None
+) -> None:
+    layers = several(plan.config.layers, "layer")
+    out.print(f"{shown(plan.name)}: {layers}, {plan.tokens} tokens, plan {plan.hash[:12]}")
+    what = "encrypted embedding" if plan.embedding else "embedding"
+    out.print(f"sent to every new client: sizes, calibrated ranges, tokenizer, {what}", soft_wrap=True)
+    out.print(f"traffic: {expectation(plan.program, plan.pace)}", soft_wrap=True)
+    out.print(
+        f"limits: {several(caps.sessions, 'session')}; {duration(limits.handshake)} to agree and "
+        f"{duration(1e6 * limits.loading)} a megabyte of the part, {duration(limits.text)} a text, "
+        f"{duration(limits.idle)} between texts, {size(limits.queue)} unread",
+        soft_wrap=True,
+    )
     if own:
-        certificate = f"certificate {shown(str(own.certificate))}, SHA-256 {fingerprint(own.certificate)}"
-        out.print(certificate, soft_wrap=True)
-    scheme = "https" if own else "http"
-    out.print(f"listening on {scheme}://{shown(host)}:{port}, Ctrl-C ends", soft_wrap=True)
+        out.print(
+            f"certificate {shown(str(own.certificate))}, SHA-256 {fingerprint(own.certificate)}",
+            soft_wrap=True,
+        )
+    out.print(f"listening on {shown(host)}:{port}, Ctrl-C ends", soft_wrap=True)
     out.file.flush()
+
+
+def _warn(plan: TwoPartyPlan, host: str, client_ca: Path | None) -> None:
+    """Warns of options that an operator may not have meant."""
+    if beyond_loopback(host) and client_ca is None:
+        err.print(
+            "[yellow]warning:[/yellow] whoever reaches this address is served, and one that deviates from "
+            "the protocol "
+            "learns the weights far faster than answers tell them (--client-ca admits clients that you know)",
+            soft_wrap=True,
+        )
+    if plan.embedding and plan.numbers > LONGEST_SAFE:
+        err.print(
+            f"[yellow]warning:[/yellow] an answer of {plan.numbers} numbers can carry the hidden "
+            "table's key to "
+            "a client that deviates from the protocol, in one or two texts",
+            soft_wrap=True,
+        )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tacita.cli.settings import Line, variables
+from tacita.cli.options import Line, variables
 from tacita.errors import ResourceError
 
 LISTENING = "listening on "

@@ -15,8 +15,7 @@ from pathlib import Path
 from tacita.checkpoint import Checkpoint, load
 from tacita.errors import CheckpointError, FileError, InputError, ResourceError, TacitaError
 from tacita.evaluate.keyring import KeyRing
-from tacita.evaluate.session import Usage
-from tacita.evaluate.standing import Standing
+from tacita.evaluate.session import Standing, Usage
 from tacita.plans import envelope
 from tacita.plans.files import Workdir, require
 from tacita.plans.plan import Plan
@@ -200,9 +199,10 @@ class _Run:
         folder, keys = self._files()
         loaded = self.evaluator.keys.provide(self.job.key_id, keys)
         there, worked = time.monotonic(), time.process_time()
-        usage = self.evaluator.standing.evaluate(folder, self._pass, self._notice).usage
+        server = self.evaluator.standing.server(folder)
+        server.evaluate(self._pass, self._notice)
         return figures(
-            usage,
+            server.usage,
             self.passed,
             keys_loaded=loaded,
             keys_seconds=there - began if loaded else 0.0,

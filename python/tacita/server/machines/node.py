@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.errors import CheckpointError, TacitaError
-from tacita.evaluate.standing import Standing
+from tacita.evaluate.session import Standing
 from tacita.models.registry import FAMILIES, family_of
 from tacita.plans.files import Workdir, replacing, write_text
 from tacita.plans.json_fields import from_json, to_json

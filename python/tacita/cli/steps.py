@@ -1,23 +1,40 @@
-"""The client's steps: `tacita keygen` makes its keys, `tacita encrypt` turns a text or a pair, a file of
-these, or hidden states into request.ct, and `tacita decrypt` response.ct into labels and rounded logits."""
+"""The steps that pass files. A client's: `tacita keygen` makes its keys, `tacita encrypt` turns a text or a
+pair, a file of these, or hidden states into request.ct, and `tacita decrypt` response.ct into labels and
+rounded logits. The server's: `tacita evaluate`, from request.ct to response.ct without a secret."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import typer
 
+from tacita.api import Server
+from tacita.checkpoint import Checkpoint
 from tacita.cli.columns import Line, checked, in_pairs, read_lines, read_pairs, report_problems
-from tacita.cli.console import INCOMPLETE, duration, err, out, progress, shown, size
-from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Json, Pair, Public, TextFile, option, taking
+from tacita.cli.console import INCOMPLETE, MESSAGE, duration, err, out, progress, shown, size
+from tacita.cli.options import (
+    PUBLIC_DEFAULT,
+    WORK_DEFAULT,
+    Json,
+    Pair,
+    Public,
+    TextFile,
+    load_model,
+    option,
+    taking,
+)
 from tacita.cli.report import numbers, status_of, step, summary_of
 from tacita.client import Answer, Client
 from tacita.errors import InputError
-from tacita.plans.files import Workdir
+from tacita.evaluate.session import Usage
+from tacita.plans.files import Workdir, require
+from tacita.plans.plan import Plan
+from tacita.progress import Progress
 from tacita.settings import Settings
 from tacita.texts.embed import Text
 from tacita.texts.generation import Chosen
@@ -150,7 +167,7 @@ def decrypt(
         timed.fields["answers"] = [answer.to_json() for answer in answers]
     for number, answer in enumerate(answers, 1):
         place = f"{number}: " if client.plan.batch > 1 else ""
-        _show(answer, place)
+        _show_answer(answer, place)
     if status := status_of(answers):
         raise typer.Exit(status)
 
@@ -163,7 +180,7 @@ def _texts(client: Client, texts: Sequence[str], file: Path | None, *, pair: boo
     return [] if one is None else [one]
 
 
-def _show(answer: Answer, place: str) -> None:
+def _show_answer(answer: Answer, place: str) -> None:
     what, which = ("answer", "first") if answer.label is None else ("label", "logits")
     logits = (
         "" if answer.empty or isinstance(answer, Chosen) else f"   {which}: {numbers(answer.logits, SHOWN)}"
@@ -171,3 +188,63 @@ def _show(answer: Answer, place: str) -> None:
     out.print(f"{place}{what}: {summary_of(answer)}{logits}", soft_wrap=True)
     for warning in answer.warnings:
         err.print(f"[yellow]warning:[/yellow] {place}{shown(warning)}", soft_wrap=True)
+
+
+# `tacita evaluate`: the server's step, from request.ct to response.ct without a secret.
+
+Resume = Annotated[
+    bool, typer.Option("--resume/--no-resume", help="Go on where a killed run stood, and leave such points.")
+]
+
+
+@taking({"plan": ("model", "documents"), "run": ("work", "threads", "memory", "allow_insecure")})
+def evaluate(settings: Settings, resume: Resume = True, json: Json = None) -> None:
+    """Run the model on the ciphertexts."""
+    run, passed = settings.run, list[Progress]()
+    with step("evaluate", json) as timed, progress("evaluate") as report:
+        plan, checkpoint, folder = open_plan(settings)
+        how: dict[str, Any] = {"threads": run.threads, "memory": run.memory, "resume": resume}
+        server = Server(plan, checkpoint, folder, allow_insecure=run.allow_insecure, **how)
+        memory, spilled = server.forecast()
+        disk = f", and {size(spilled)} on disk for ciphertexts that do not fit" if spilled else ""
+        out.print(f"evaluate: up to {size(memory)} of memory{disk}", soft_wrap=True)
+
+        def watch(now: Progress) -> None:
+            passed.append(now)
+            report(now)
+
+        written = server.evaluate(watch, _notice).stat().st_size
+        predicted = zip(plan.stages, plan.prediction.stage_seconds, strict=True)
+        timed.fields |= {"bytes": {"response": written}, "threads": server.threads}
+        timed.fields |= {"bootstraps": plan.bootstraps, **usage_fields(server.usage)}
+        timed.fields["predicted_stage_seconds"] = {stage.name: seconds for stage, seconds in predicted}
+        # of a resumed run those of its own stages; bootstraps are part of the stage that they precede
+        timed.fields["stage_seconds"] = {a.stage: b.seconds - a.seconds for a, b in pairwise(passed)}
+    out.print(
+        f"evaluate: {shown(str(folder.response))} ({size(written)}) in {duration(timed.seconds)}",
+        soft_wrap=True,
+    )
+
+
+def _notice(line: str) -> None:
+    err.print(f"evaluate: {shown(line, MESSAGE)}", soft_wrap=True)
+
+
+def open_plan(settings: Settings) -> tuple[Plan, Checkpoint, Workdir]:
+    """Returns plan, checkpoint and files of a step; hidden-state models load without embeddings."""
+    folder = Workdir(settings.run.work or WORK_DEFAULT)
+    plan = Plan.load(require(folder.plan, "plan"))
+    tables = plan.model.embeddings is not None
+    return plan, load_model(settings.plan, plan.model.pooling, embeddings=tables), folder
+
+
+def usage_fields(usage: Usage) -> dict[str, float]:
+    """Fields of a report: GB of ciphertexts in memory, of files on disk at most, written and read; stages
+    skipped."""
+    return {
+        "ciphertext_gb": usage.ciphertexts,
+        "spill_gb": usage.disk,
+        "spill_written_gb": usage.written,
+        "spill_read_gb": usage.read,
+        "resumed_stages": usage.resumed,
+    }

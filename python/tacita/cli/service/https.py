@@ -1,0 +1,267 @@
+"""`tacita serve --https` serves a model by any scheme, for many clients whose keys stay."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from socket import socket
+from typing import TYPE_CHECKING, Any
+
+from tacita.api import DEFAULT_MODEL
+from tacita.checkpoint import Checkpoint
+from tacita.cli.console import duration, out, progress, shown, size
+from tacita.cli.options import load_model, plan_request
+from tacita.cli.service.identity import beyond_loopback
+from tacita.cli.service.port import address
+from tacita.errors import InputError
+from tacita.extras import needing
+from tacita.plans.scheme import BUMBLEBEE, NAMES
+from tacita.resources import GB, raise_descriptors
+from tacita.server import logs
+from tacita.server.connections import bound_socket, listen, pending_of
+from tacita.server.machines.cluster import Where, where_of
+from tacita.settings import ServiceOptions, Settings
+from tacita.two_party.protocol.party import Identity, fingerprint
+
+if TYPE_CHECKING:
+    from tacita.server.core.offers import Offers
+    from tacita.server.core.service import Service
+    from tacita.server.core.settings import Settings as Limits
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from tacita.cli.console import several
+from tacita.plans.plan import Plan
+from tacita.server.machines.cluster import Site, require_reachable
+from tacita.server.machines.costs import costs_of, store_bytes
+
+if TYPE_CHECKING:
+    from tacita.server.core.offers import Offers
+    from tacita.server.machines.node_set import RayNodeSet
+
+DAY = 86400.0
+OF_HTTPS = ("data", "anybody", "proxy", "keep_keys", "most_keys", "origin")
+OF_A_PORT = {
+    "plan": ("scheme", "documents", "pooling"),
+    "service": ("client_ca", "max_texts", "once"),
+    "two_party": ("hidden_embeddings",),
+}
+
+
+def require_serving(settings: Settings) -> None:
+    """Raises InputError for a setting that goes with https, without it, for one that does not, with it, and
+    for values that cannot be."""
+    service = settings.service
+    if service.https is None:
+        for name in OF_HTTPS:
+            if name in service.model_fields_set:
+                raise InputError(f"serve: [service] {name} is for --https", hint="--https HOST:PORT")
+        return
+    for section, names in OF_A_PORT.items():
+        for name in names:
+            if getattr(getattr(settings, section), name):
+                hint = "--schemes, and `tacita token` for limits"
+                raise InputError(f"serve: [{section}] {name} is not for --https", hint=hint)
+    if service.data is None:
+        raise InputError("serve: --https needs a folder for keys and requests", hint="--data FOLDER")
+    for address_ in service.proxy:
+        _ip_address(address_)
+    for scheme in service.schemes:
+        if scheme not in NAMES:
+            raise InputError(f"no scheme {scheme!r:.40}", hint=f"of {', '.join(NAMES)}")
+
+
+def over_https(settings: Settings, own: Identity | None) -> None:
+    """Serves until SIGTERM or Ctrl-C. own: its certificate. Raises what planning and starting raise."""
+    host, port = address(settings.service.https or "", "--https", 0)
+    if own is None and beyond_loopback(host):
+        raise InputError(
+            "serve: plain HTTP would carry tokens for all to read", hint="--new-certificate FOLDER"
+        )
+    ray = settings.ray
+    where = where_of(ray.address, ray.nodes, ray.cores) if ray.address else None
+    if where is not None:
+        require_machines(where, settings.service.schemes, BUMBLEBEE)
+    with needing("service", "serve"):
+        from tacita.server.http import strict  # noqa: F401 - the first that needs it
+    logs.start()
+    with bound_socket(host, port) as listener:
+        limits = replace(_limits(settings), **_callers(settings.service, host, own))
+        model = load_model(settings.plan)
+        offers = _offers(settings, model)
+        asyncio.run(_serve(offers, model, limits, where, listener, host, own))
+
+
+async def _serve(
+    offers: Offers,
+    model: Checkpoint,
+    limits: Limits,
+    where: Where | None,
+    listener: socket,
+    host: str,
+    own: Identity | None,
+) -> None:
+    async with machines(where, offers, model, limits.threads, limits.memory) as nodes:
+        from tacita.server.core.service import Service
+
+        service = Service(offers, limits, nodes)
+        port = listener.getsockname()[1]
+        await _listen(service, listener, own, lambda: _announce(offers, host, port, own))
+
+
+async def _listen(
+    service: Service, listener: socket, own: Identity | None, announce: Callable[[], None]
+) -> None:
+    from tacita.server.http.app import app_of
+    from tacita.server.http.listening import HttpServer, config_of
+    from tacita.server.store.bodies import MinRate
+
+    settings = service.settings
+    pending = pending_of(raise_descriptors(), settings.proxies)
+    min_rate = MinRate(settings.patience, settings.least_rate)
+    listening = HttpServer(config_of(app_of(service), own), service.close_doors, pending, min_rate)
+    await service.start()
+    try:
+        if own:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, listening.renew)
+        listen(listener)
+        announce()
+        await listening.serve(sockets=[listener])
+    finally:
+        await service.stop()
+
+
+def _ip_address(given: str) -> str:
+    """Returns an IP address in its canonical form. Raises InputError for a text that is none."""
+    try:
+        return str(ipaddress.ip_address(given))
+    except ValueError:
+        raise InputError(
+            f"serve: [service] proxy {given!r:.60} is not an IP address",
+            hint="the address that the proxy calls from",
+        ) from None
+
+
+def _offers(settings: Settings, model: Checkpoint) -> Offers:
+    from tacita.server.core.offers import offers_of
+
+    service, plan = settings.service, settings.plan
+    assert service.data is not None  # `require_serving` saw it
+    with progress("plan") as report:
+        return offers_of(
+            model,
+            plan.model or DEFAULT_MODEL,
+            tuple(dict.fromkeys(service.schemes)),
+            plan_request(plan),
+            service.data,
+            report,
+            insecure=settings.run.allow_insecure,
+        )
+
+
+def _limits(settings: Settings) -> Limits:
+    from tacita.server.core.accounts import QUOTA
+    from tacita.server.core.settings import Settings as Limits
+
+    service, run = settings.service, settings.run
+    assert service.data is not None  # `require_serving` saw it
+    return Limits(
+        service.data,
+        anybody=QUOTA if service.anybody else None,
+        threads=run.threads,
+        memory=run.memory,
+        allow_insecure=run.allow_insecure,
+        sessions=service.clients,
+        drain=service.drain,
+        proxies=tuple(map(_ip_address, service.proxy)),
+        keep_keys=service.keep_keys * DAY,
+        most_keys=None if service.most_keys is None else int(service.most_keys * GB),
+    )
+
+
+def _callers(service: ServiceOptions, host: str, own: Identity | None) -> dict[str, Any]:
+    """Returns the limits that say whose pages may call, and by which names. Raises InputError."""
+    from tacita.server.http.listening import is_self_signed
+    from tacita.server.http.strict import hosts_of, origin_of
+
+    origins = tuple(map(origin_of, service.origin))
+    alone = service.anybody and not beyond_loopback(host)
+    return {
+        "origins": origins,
+        "hosts": hosts_of(host, service.names, origins) if alone else None,
+        "lasting": own is not None and not is_self_signed(own.certificate),
+    }
+
+
+def _announce(offers: Offers, host: str, port: int, own: Identity | None) -> None:
+    for model in offers.models:
+        for offer in model.offers:
+            sent = f"{size(offer.traffic_bytes)} a request"
+            keys = f", keys {size(offer.keys_bytes)} once" if offer.keys_bytes else ""
+            cost = f"{duration(offer.seconds)}, {sent}{keys}"
+            out.print(
+                f"{shown(model.name)} by {offer.scheme}: {cost}, plan {offer.plan[:12]}", soft_wrap=True
+            )
+    if own:
+        certificate = f"certificate {shown(str(own.certificate))}, SHA-256 {fingerprint(own.certificate)}"
+        out.print(certificate, soft_wrap=True)
+    scheme = "https" if own else "http"
+    out.print(f"listening on {scheme}://{shown(host)}:{port}, Ctrl-C ends", soft_wrap=True)
+    out.file.flush()
+
+
+# The machines of a Ray cluster that evaluate (`[ray]`), and what they will do in an hour.
+
+HOUR = 3600.0
+
+
+def require_machines(where: Where, schemes: Sequence[str], connected: str) -> None:
+    """Checks the machines before plans are made. Raises InputError where no scheme could use them and without
+    Ray, PeerError where nobody listens."""
+    if all(scheme == connected for scheme in schemes):
+        raise InputError(
+            f"--ray: {connected} answers over a connection, on this machine", hint="--schemes thor, too"
+        )
+    require_reachable(where)
+
+
+@asynccontextmanager
+async def machines(
+    where: Where | None, offers: Offers, model: Checkpoint, threads: int, memory: float
+) -> AsyncIterator[RayNodeSet | None]:
+    """Opens the nodes for as long as the block lasts, and describes them for each scheme. model: the one that
+    they evaluate. Yields None without `where`."""
+    if where is None:
+        yield None
+        return
+    from tacita.server.machines.node import write_model
+    from tacita.server.machines.node_set import RayNodeSet
+    from tacita.server.machines.watcher import ClusterRequest
+
+    plans = [offered.plan for offered in offers.named.values()]
+    files = [offered for offered in offers.named.values() if isinstance(offered.plan, Plan)]
+    for offered in files:
+        write_model(model, offered.folder)
+    store = store_bytes([offered.files for offered in files], where.nodes or 1)
+    nodes = RayNodeSet(ClusterRequest(where, threads, store), len(files))
+    await nodes.open()
+    try:
+        for plan in plans:
+            out.print(_words(plan.scheme, plan, nodes.sites, memory), soft_wrap=True)
+        yield nodes
+    finally:
+        await nodes.close()
+
+
+def _words(scheme: str, plan: object, sites: Sequence[Site], memory: float) -> str:
+    """Describes what the machines do for one scheme."""
+    if not isinstance(plan, Plan):
+        return f"{shown(scheme)}: on this machine, since it answers over a connection"
+    each = costs_of(plan, 0, min(site.cores for site in sites), memory).each
+    on = f"{several(len(sites), 'evaluator')} on {several(len({site.node for site in sites}), 'node')}"
+    rate = len(sites) * HOUR / each
+    return f"{shown(scheme)}: {on}, {duration(each)} a request, {rate:,.0f} requests an hour by prediction"

@@ -1,1 +1,0 @@
-"""`tacita serve`, and its client: answers by two interacting parties."""

@@ -14,7 +14,7 @@ from bench.models import convert, nanoguard_reference, pictures
 from bench.runs import adversarial, arion, batch, dashformer, families, images, margins, one
 from bench.runs.service import command as service
 from bench.runs.two_party import command as two_party
-from bench.runs.two_party import generate, load
+from bench.runs.two_party import load
 from bench.tables import estimates, figures
 from bench.tables import families as families_page
 from bench.tables import two_party as two_party_figures
@@ -34,7 +34,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "family-vectors": elsewhere.family_vectors,
     "figures": figures.figures,
     "freeze": freeze.freeze,
-    "generate": generate.generate,
+    "generate": two_party.generate,
     "image-vectors": images.image_vectors,
     "lattice": elsewhere.lattice,
     "leaf": leaf.leaf,

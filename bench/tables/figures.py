@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from bench.options import markdown
-from bench.runs.two_party.bench import processor
+from bench.runs.two_party.measure import processor
 from bench.tables import pages
 from tacita.cli.options import option
 

@@ -1,5 +1,5 @@
-"""A world for `bench.runs.two_party` without the engine: parties that exchange bytes over a socket and
-count them."""
+"""Cases for `bench.runs.two_party` without the engine: parties that exchange bytes over a socket and count
+them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from bench.runs.two_party.cases.case import Array, Case, Options, Prepared, Report, decode, errors, mine
-from bench.runs.two_party.child import Order, Reading
-from bench.runs.two_party.cost import Cost
+from bench.runs.two_party.cost import Cost, Reading
 from tacita.errors import InputError
 
 LENGTH = 100
@@ -23,8 +22,8 @@ REFILLS = {"prepare/cot": Cost(0.5, 0.25, 1000, 3000, 1, 1)}  # of a session: 2,
 class Party:
     """Sends and receives arrays."""
 
-    def __init__(self, order: Order, connection: Connection) -> None:
-        self.is_client, self.connection = order.client, connection
+    def __init__(self, connection: Connection, *, client: bool) -> None:
+        self.is_client, self.connection = client, connection
         self.sent = self.received = self.rounds = self.used = 0
 
     def exchange(self, values: Array) -> Array:
@@ -39,8 +38,8 @@ class Party:
 
 
 class FakeSession:
-    def __init__(self, order: Order, connection: Connection) -> None:
-        self.party = Party(order, connection)
+    def __init__(self, connection: Connection, *, client: bool) -> None:
+        self.party = Party(connection, client=client)
 
     def set_up(self) -> None:
         self.party.exchange(np.zeros(1000, np.uint8))
@@ -80,6 +79,14 @@ class Swap(Case):
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
         assert np.array_equal(client, server)
         return errors(decode(client), self.rng("inputs").standard_normal(LENGTH))
+
+    def listen(self, options: Options, announce: Callable[[int, str], None]) -> FakeSession:
+        with Listener(("127.0.0.1", 0)) as listener:
+            announce(listener.address[1], "")
+            return FakeSession(listener.accept(), client=False)
+
+    def connect(self, options: Options, port: int, certificate: str) -> FakeSession:
+        return FakeSession(Client(("127.0.0.1", port)), client=True)
 
 
 class Failing(Swap):
@@ -131,13 +138,3 @@ class Absent(Swap):
 
 
 CASES = {case.name: case for case in (Swap(), Failing(), Crashing(), Endless(), Absent())}
-
-
-def listen(order: Order, announce: Callable[[int, str], None]) -> FakeSession:
-    with Listener(("127.0.0.1", 0)) as listener:
-        announce(listener.address[1], "")
-        return FakeSession(order, listener.accept())
-
-
-def connect(order: Order, port: int, certificate: str) -> FakeSession:
-    return FakeSession(order, Client(("127.0.0.1", port)))

@@ -1,5 +1,5 @@
-"""`python -m bench two-party`: each case run by two processes over a link of this machine, one core a
-party."""
+"""`python -m bench two-party` and `generate`: each case run by two processes over a link of this machine, one
+core a party."""
 
 from __future__ import annotations
 
@@ -13,14 +13,36 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench.runs.two_party import LINKS, measure_case, summary
-from bench.runs.two_party.bench import Settings, cases
-from tacita.cli.console import err, out, progress, reporting, shown, write_report
-from tacita.cli.options import Json
+from bench.options import Begin
+from bench.runs.two_party.cases import models, pieces
+from bench.runs.two_party.cases.accuracy import Accuracy
+from bench.runs.two_party.cases.case import Case
+from bench.runs.two_party.cases.generate import DECODERS
+from bench.runs.two_party.links import LINKS
+from bench.runs.two_party.measure import measure_case, summary
+from bench.runs.two_party.session import Options
+from tacita.cli.console import err, out, progress, reporting, several, shown, write_report
+from tacita.cli.options import Json, option
 from tacita.errors import InputError
 from tacita.progress import Progress
 
-ROLES = ("client", "server")
+ALL: tuple[Case, ...] = (
+    pieces.ShareTimesWeights(),
+    pieces.PrivateTimesPrivate(),
+    pieces.Gelu(),
+    pieces.Softmax(),
+    pieces.Less(),
+    pieces.Ferret(),
+    models.DefaultModel(),
+    models.TinyShape(),
+    models.MiniLm(),
+    models.BertBaseShape(),
+    models.BertLargeShape(),
+    models.VitBaseShape(),
+    Accuracy(),
+)
+CASES: dict[str, Case] = {case.name: case for case in ALL}
+FOLDER = "generate"  # the decoder of a model's folder; the others are shapes
 STEPS = ("set-up", "warm-up", "run")
 WIDTH = 100  # columns that a table needs at least, also where the output is no terminal
 DEPTH = 2  # operations inside operations that --profile shows; the JSON has all
@@ -82,15 +104,17 @@ def two_party(
     Without --case, cases that cannot run here (no model folder) are left out with a line that says why, and
     the largest shapes are.
     """
-    how = Settings(tls=tls, threads=threads, model=model, data=data, sentences=sentences or None)
+    how = Options(tls=tls, threads=threads, model=model, data=data, sentences=sentences or None)
     links = [LINKS[name.value] for name in link or [LinkName.loopback]]
+    if unknown := [name for name in case or () if name not in CASES]:
+        raise InputError(f"bench: no case {unknown[0]}", hint="one of " + ", ".join(CASES))
     report = summary(how) | {"link": links[0].name, "cases": {}}
     skipped: dict[str, str] = {}
-    names = case or [name for name, one in cases(how).items() if not one.named]
+    names = case or [name for name, one in CASES.items() if not one.named]
     for name in names:
         try:
             with progress(name) as show:
-                report["cases"][name] = measure_case(name, links, how, steps_shown(show))
+                report["cases"][name] = measure_case(CASES[name], links, how, _steps_shown(show))
         except InputError as missing:
             if case:
                 raise
@@ -99,10 +123,46 @@ def two_party(
         else:
             write_report(json, report | {"left_out": skipped})
     with reporting(json, report | {"left_out": skipped} | _alone(report["cases"], names)):
-        _show(report)
+        _show_cases(report)
         if profile:
             for name, figures in report["cases"].items():
-                show_operations(name, figures["operations"])
+                _show_operations(name, figures["operations"])
+
+
+def generate(
+    model: Annotated[Path | None, option("--model", help="Folder of a decoder, or a GGUF file.")] = None,
+    shape: Annotated[
+        str | None,
+        option(
+            "--shape",
+            metavar=f"[{'|'.join(name for name in DECODERS if name != FOLDER)}]",
+            help="In its place: these sizes with random weights.",
+        ),
+    ] = None,
+    prompt_tokens: Annotated[int, typer.Option("--prompt-tokens", help="Of the prompt.", min=1)] = 32,
+    new_tokens: Annotated[int, typer.Option("--new-tokens", help="To be written behind it.", min=1)] = 4,
+    begin: Begin = "",
+    json: Json = None,
+    link: Links = None,
+    tls: Tls = True,
+    profile: Profile = False,
+) -> None:
+    """Measure a text that two parties write: seconds, CPU seconds, traffic and rounds of the prompt and of a
+    token, and agreement with the float model."""
+    if (model is None) == (shape is None):
+        raise InputError("bench generate: which model?", hint="--model DIR, or --shape NAME")
+    how = Options(tls=tls, model=model, prompt=prompt_tokens, new=new_tokens, begin=begin)
+    name, links = shape or FOLDER, [LINKS[one.value] for one in link or [LinkName.loopback]]
+    if shape and shape not in DECODERS:
+        raise InputError(f"bench generate: shape {shape!r}", hint=", ".join(set(DECODERS) - {FOLDER}))
+    with progress(name) as show:
+        found = measure_case(DECODERS[name], links, how, _steps_shown(show))
+    report = summary(how) | {"link": links[0].name, "prompt_tokens": prompt_tokens, "case": name} | found
+    with reporting(json, report):
+        _show_machine(report)
+        _show_generated(report, prompt_tokens)
+        if profile:
+            _show_operations(name, report["operations"])
 
 
 def _alone(found: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -110,7 +170,7 @@ def _alone(found: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return dict(found[names[0]]) if len(names) == 1 else {}
 
 
-def steps_shown(show: Callable[[Progress], None]) -> Callable[[str, str, float], None]:
+def _steps_shown(show: Callable[[Progress], None]) -> Callable[[str, str, float], None]:
     """Draws the client's steps."""
     began = time.monotonic()
 
@@ -126,8 +186,8 @@ def steps_shown(show: Callable[[Progress], None]) -> Callable[[str, str, float],
     return watch
 
 
-def _show(report: dict[str, Any]) -> None:
-    shown_machine(report)
+def _show_cases(report: dict[str, Any]) -> None:
+    _show_machine(report)
     columns = ("case", "s", "CPU s", "MB", "rounds", "error", "GB", "LAN s", "WAN s")
     table = Table(*columns, box=None, pad_edge=False)
     for name, f in report["cases"].items():
@@ -146,7 +206,7 @@ def _show(report: dict[str, Any]) -> None:
     out.print("CPU s and GB: client/server. LAN s and WAN s: by bytes and rounds/measured.", soft_wrap=True)
 
 
-def shown_machine(report: dict[str, Any]) -> None:
+def _show_machine(report: dict[str, Any]) -> None:
     """Processor, threads, transport and yardstick."""
     out.print(
         f"{report['machine']}, {report['threads']} thread(s) a party, {report['transport']}, Y = "
@@ -167,7 +227,7 @@ def _linked(figures: dict[str, Any], link: str) -> str:
     return "/".join("-" if seconds is None else f"{seconds:.1f}" for seconds in (computed, measured))
 
 
-def show_operations(name: str, rows: Sequence[dict[str, Any]]) -> None:
+def _show_operations(name: str, rows: Sequence[dict[str, Any]]) -> None:
     """A table of them, with their seconds, bytes and rounds."""
     out.print(f"{name}, by operation (those inside others are in both):", soft_wrap=True)
     columns = ("operation", "calls", "s", "CPU s", "sent MB", "received MB", "rounds")
@@ -185,3 +245,21 @@ def show_operations(name: str, rows: Sequence[dict[str, Any]]) -> None:
             str(row["rounds"]),
         )
     _wide(table)
+
+
+def _show_generated(report: dict[str, Any], prompt: int) -> None:
+    rows = [(f"prompt of {several(prompt, 'token')}", report["prefill"]), ("a token", report["token"])]
+    for title, figures in rows:
+        if figures:
+            out.print(
+                f"{title}: {figures['wall_seconds']:.2f} s, CPU {figures['cpu_seconds'][0]:.2f} s and "
+                f"{figures['cpu_seconds'][1]:.2f} s (client, server), {figures['megabytes']:.1f} MB, "
+                f"{figures['rounds']:.0f} rounds (mean of {figures['steps']})",
+                soft_wrap=True,
+            )
+    client, server = report["peak_rss_gb"]
+    out.print(
+        f"tokens as in float: {100 * report['agreement']:.0f} %, KL {report['kl']:.1e}, logits within "
+        f"{report['max_abs_error']:.1e}; {client:.2f} GB at the client, {server:.2f} GB at the server",
+        soft_wrap=True,
+    )

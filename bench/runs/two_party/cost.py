@@ -9,9 +9,8 @@ correction is kept beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
 REFILL = "cot"  # the name under which the engine books a refill, as the last part of a path
 
@@ -38,10 +37,6 @@ class Cost:
         """Every figure multiplied."""
         return Cost(*(factor * getattr(self, f.name) for f in fields(self)))
 
-    def as_dict(self) -> dict[str, float]:
-        """For JSON."""
-        return asdict(self)
-
 
 Costs = Mapping[str, Cost]  # by path of the operation, "gelu/less"
 
@@ -52,6 +47,18 @@ def difference(after: Costs, before: Costs) -> dict[str, Cost]:
     return {name: cost for name, cost in found.items() if cost.calls > 0}
 
 
+@dataclass(frozen=True)
+class Reading:
+    """Counters of a session: the whole of it, by operation, and correlated transfers made and used."""
+
+    sent: int
+    received: int
+    rounds: int
+    made: int
+    used: int
+    operations: Costs
+
+
 def refills(costs: Costs) -> Cost:
     """The sum over all refills; one inside another counts once."""
     outermost = (
@@ -59,12 +66,7 @@ def refills(costs: Costs) -> Cost:
         for path, cost in costs.items()
         if (parts := path.split("/"))[-1] == REFILL and REFILL not in parts[:-1]
     )
-    return total(outermost)
-
-
-def total(costs: Iterable[Cost]) -> Cost:
-    """Their sum."""
-    return sum(costs, Cost())
+    return sum(outermost, Cost())
 
 
 @dataclass(frozen=True)
@@ -100,16 +102,3 @@ class Run:
     def amortised(self) -> Cost:
         """The run with exactly the COTs that it used; as measured where the session made none."""
         return self.bare + self.per_cot.times(self.used) if self.made else self.whole
-
-    @staticmethod
-    def from_dict(report: Mapping[str, Any]) -> Run:
-        """Inverse of `as_dict`."""
-        parts: dict[str, Any] = {name: Cost(**report[name]) for name in ("whole", "refilled", "session")}
-        operations = {name: Cost(**cost) for name, cost in report["operations"].items()}
-        return Run(
-            **parts, **{name: report[name] for name in ("refill", "made", "used")}, operations=operations
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)

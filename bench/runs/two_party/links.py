@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -31,3 +32,14 @@ LOOPBACK = Link("loopback", 0.0, 0.0)
 LAN = Link("lan", 1e9, 0.5e-3)
 WAN = Link("wan", 400e6, 4e-3)
 LINKS = {link.name: link for link in (LOOPBACK, LAN, WAN)}
+
+
+def computed(figures: dict[str, Any], link: Link) -> dict[str, Any]:
+    """wall + bytes / bandwidth + rounds * round trip; from a loopback run only."""
+    if link != LOOPBACK:
+        return {}
+    count = 1e6 * figures["megabytes"]
+    return {
+        f"{other.name}_seconds": other.seconds(figures["wall_seconds"], count, figures["rounds"])
+        for other in (LAN, WAN)
+    }

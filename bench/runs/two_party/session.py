@@ -1,18 +1,60 @@
-"""The engine's two-party object as the child process needs it."""
+"""What a measured run is given, and how its parties connect: the engine's two-party object."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from bench.runs.two_party.child import Order, Reading
-from bench.runs.two_party.cost import Cost
+from bench.runs.two_party.cost import Cost, Reading
 from tacita import compiled
 from tacita.errors import TacitaError
 
-HOST = "127.0.0.1"
+HOST, LOOPBACK = "127.0.0.1", "loopback"
 HERE = b"\1"
+WAITING = 600.0  # seconds for the other party
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command was given. model: of MiniLM-L6; data: labelled sentences; small: shapes cut down for
+    tests.
+
+    sentences: how many of them the protocol itself answers, None for all. prompt, new, begin: of a text that
+    is written, tokens of the prompt, tokens behind it, and its public beginning. tls: or bare TCP. link: by
+    name. folder: of the run.
+    """
+
+    model: Path | None = None
+    data: Path | None = None
+    threads: int = 1
+    small: bool = False
+    sentences: int | None = 8
+    prompt: int = 32
+    new: int = 4
+    begin: str = ""
+    tls: bool = True
+    link: str = LOOPBACK
+    folder: str = ""
+
+
+class Session(Protocol):
+    """A connected party, as a measured run needs it; cases get `party`, the engine's object."""
+
+    party: Any
+
+    def set_up(self) -> None:
+        """Base transfers and keys."""
+
+    def meet(self) -> None:
+        """Returns when the peer is here too."""
+
+    def read(self) -> Reading:
+        """The counters."""
+
+    def close(self) -> None:
+        """Ends the connection."""
 
 
 class EngineSession:
@@ -35,45 +77,37 @@ class EngineSession:
 
     def read(self) -> Reading:
         """The counters."""
-        cots = self.party.cots()
+        party, cots = self.party, self.party.cots()
         made, used = (cots[f"{word}_as_sender"] + cots[f"{word}_as_receiver"] for word in ("made", "used"))
-        operations = {
-            row["path"]: Cost(**{k: v for k, v in row.items() if k != "path"}) for row in self.party.profile()
-        }
-        return Reading(
-            self.party.bytes_sent, self.party.bytes_received, self.party.rounds, made, used, operations
-        )
+        operations = {row.pop("path"): Cost(**row) for row in map(dict, party.profile())}
+        return Reading(party.bytes_sent, party.bytes_received, party.rounds, made, used, operations)
 
     def close(self) -> None:
         """Ends the connection."""
         self.party.close()
 
 
-def listen(order: Order, announce: Callable[[int, str], None]) -> EngineSession:
-    """The server's end, once the client has come. Over TLS it makes a certificate of its own in the order's
+def listen(options: Options, announce: Callable[[int, str], None]) -> EngineSession:
+    """The server's end, once the client has come. Over TLS it makes a certificate of its own in the run's
     folder."""
     native, certificate, secured = compiled.native, "", {}
-    if order.tls:
-        certificate, key = native.generate_certificate(order.options.folder, [HOST, "localhost"])
+    if options.tls:
+        certificate, key = native.generate_certificate(options.folder, [HOST, "localhost"])
         secured = {"certificate": certificate, "key": key}
-    listener = native.TwoPartyListener(HOST, 0, insecure_plain=not order.tls, **secured)
+    listener = native.TwoPartyListener(HOST, 0, insecure_plain=not options.tls, **secured)
     announce(listener.port, certificate)
-    party = listener.accept(
-        order.timeout, timeout=order.timeout, link=_link(order), threads=order.options.threads
-    )
+    party = listener.accept(WAITING, **_connection(options))
     if party is None:
         raise TacitaError("bench two-party: the client did not come", hint="run it again")
     return EngineSession(party)
 
 
-def connect(order: Order, port: int, certificate: str) -> EngineSession:
+def connect(options: Options, port: int, certificate: str) -> EngineSession:
     """The client's end."""
-    trusted: dict[str, Any] = {"ca": str(Path(certificate))} if order.tls else {"insecure_plain": True}
-    dial = compiled.native.TwoParty.dial
-    return EngineSession(
-        dial(HOST, port, timeout=order.timeout, link=_link(order), threads=order.options.threads, **trusted)
-    )
+    trusted: dict[str, Any] = {"ca": certificate} if options.tls else {"insecure_plain": True}
+    return EngineSession(compiled.native.TwoParty.dial(HOST, port, **_connection(options), **trusted))
 
 
-def _link(order: Order) -> str | None:
-    return None if order.link == "loopback" else order.link
+def _connection(options: Options) -> dict[str, Any]:
+    link = None if options.link == LOOPBACK else options.link
+    return {"timeout": WAITING, "link": link, "threads": options.threads}

@@ -5,20 +5,19 @@ from __future__ import annotations
 import pytest
 
 from bench.__main__ import main
-from bench.runs.two_party import measure_case
-from bench.runs.two_party.bench import Settings, cases
-from bench.runs.two_party.cases.case import Options
-from bench.runs.two_party.generate import WORLD
+from bench.runs.two_party.cases.generate import DECODERS
+from bench.runs.two_party.measure import measure_case
+from bench.runs.two_party.session import Options
 from tacita.two_party.plan.generation_cost import GenerationCost
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
-HOW = Settings(small=True, world=WORLD, prompt=6, new=3, tls=False)
+HOW = Options(small=True, prompt=6, new=3, tls=False)
 
 
 @pytest.mark.parametrize("shape", ["gpt2", "smollm2"])
 def test_figures_of_a_prompt_and_of_a_token(shape: str) -> None:
-    found = measure_case(shape, settings=HOW)
+    found = measure_case(DECODERS[shape], options=HOW)
     assert found["agreement"] == 1.0 and found["kl"] < 1e-3 and len(found["peak_rss_gb"]) == 2
     assert found["prefill"]["steps"] == 1 and found["token"]["steps"] == 2
     for figures in (found["prefill"], found["token"]):
@@ -36,9 +35,8 @@ def test_a_model_or_a_shape() -> None:
 @pytest.mark.parametrize("shape", ["gpt2", "smollm2"])
 def test_what_is_counted_is_what_is_sent(shape: str) -> None:
     """To a quarter, in all: the transfers that are made in one go fall on any step."""
-    found, case = measure_case(shape, settings=HOW), cases(HOW)[shape]
-    options = Options(small=True, prompt=HOW.prompt, new=HOW.new)
-    plan = case.plan(case.checkpoint(options), options)
+    case = DECODERS[shape]
+    found, plan = measure_case(case, options=HOW), case.plan(case.checkpoint(HOW), HOW)
     writing = GenerationCost.of(plan.program, HOW.prompt)
     ahead = writing.ahead.bits  # once: a ciphertext holds 32 rows as well as two
     counted = (writing.prompt.bits + ahead + 2 * writing.token.bits) / 8e6

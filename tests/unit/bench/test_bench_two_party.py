@@ -20,13 +20,13 @@ import pytest
 import two_party_world
 
 from bench.__main__ import main
-from bench.runs.two_party import measure_case
-from bench.runs.two_party.bench import Settings, cases
 from bench.runs.two_party.cases.case import Options, decode, encode, errors, mine
 from bench.runs.two_party.cases.models import BertBaseShape, TinyShape
+from bench.runs.two_party.command import CASES
 from bench.runs.two_party.cost import Cost, Run, difference, refills
 from bench.runs.two_party.links import LAN, LINKS, LOOPBACK, WAN
-from bench.runs.two_party.pair import cores
+from bench.runs.two_party.measure import measure_case
+from bench.runs.two_party.party import cores
 from bench.tables import pages
 from bench.tables import two_party as figures
 from tacita.blocks.tensor_blocks import TensorBlocks
@@ -46,7 +46,7 @@ REQUIRED = {
     "default_model", "tiny_shape", "minilm", "bert_base_shape", "bert_large_shape", "vit_base_shape",
     "accuracy",
 }  # fmt: skip
-FAKE = Settings(world="two_party_world")
+FAKE = two_party_world.CASES
 PRICE = two_party_world.REFILLS["prepare/cot"].times(1 / 2000)
 
 
@@ -60,19 +60,15 @@ def bench(*arguments: str) -> tuple[int, str, str]:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command on the fake world, without the engine's yardstick."""
-    monkeypatch.setattr("bench.runs.two_party.bench.WORLD", "two_party_world")
-    monkeypatch.setattr(
-        "bench.runs.two_party.command.Settings", lambda **fields: Settings(**fields, world="two_party_world")
-    )
-    monkeypatch.setattr("bench.runs.two_party.command.cases", lambda how: cases(how))
+    """The command on the fake cases, without the engine's yardstick."""
+    monkeypatch.setattr("bench.runs.two_party.command.CASES", FAKE)
     machine = {"machine": "a test", "threads": 1, "transport": "none", "yardstick_ms": 1.0}
     monkeypatch.setattr("bench.runs.two_party.command.summary", lambda how: dict(machine))
 
 
 def test_a_case_reports_what_both_processes_did() -> None:
     seen: list[tuple[str, str]] = []
-    found = measure_case("swap", settings=FAKE, watch=lambda role, stage, done: seen.append((role, stage)))
+    found = measure_case(FAKE["swap"], watch=lambda role, stage, done: seen.append((role, stage)))
     assert set(found) >= FIELDS
     assert found["max_abs_error"] <= 2.0**-19
     size = 8 * two_party_world.LENGTH
@@ -89,34 +85,34 @@ def test_a_case_reports_what_both_processes_did() -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
 def test_each_party_has_a_core_of_its_own() -> None:
-    assert measure_case("swap", settings=FAKE)["cores"] == cores(1)[:1]
+    assert measure_case(FAKE["swap"])["cores"] == cores(1)[:1]
     assert cores(1)[0] != cores(1)[1]
-    assert cores(2) == [-1, -1]
+    assert cores(2) == [None, None]
 
 
 def test_slower_links_are_computed_from_bytes_and_rounds() -> None:
     assert LAN.seconds(2.0, 125e6, 10) == pytest.approx(2.0 + 1.0 + 0.005)
     assert WAN.seconds(0.0, 50e6, 1) == pytest.approx(1.0 + 0.004)
     assert LOOPBACK.seconds(1.5, 1e9, 100) == 1.5
-    found = measure_case("swap", [LINKS["loopback"], LINKS["wan"]], FAKE)
+    found = measure_case(FAKE["swap"], [LINKS["loopback"], LINKS["wan"]])
     assert found["wan_seconds"] >= found["wall_seconds"] + found["rounds"] * WAN.round_trip
     assert found["wan_measured_seconds"] > 0.0 and "lan_measured_seconds" not in found
 
 
 def test_the_party_that_failed_first_is_quoted() -> None:
     with pytest.raises(TacitaError, match="server: the weights are not there") as caught:
-        measure_case("failing", settings=FAKE)
+        measure_case(FAKE["failing"])
     assert caught.value.hint == "look for them"
 
 
 def test_a_party_that_dies_is_told_from_its_log() -> None:
     with pytest.raises(TacitaError, match="client: ended with status 9: Killed by a test"):
-        measure_case("crashing", settings=FAKE)
+        measure_case(FAKE["crashing"])
 
 
 def test_parties_end_with_the_command(tmp_path: Path) -> None:
-    code = "from bench.runs.two_party import measure_case; from test_bench_two_party import FAKE\n"
-    code += "measure_case('endless', settings=FAKE)"
+    code = "from bench.runs.two_party.measure import measure_case; from two_party_world import CASES\n"
+    code += "measure_case(CASES['endless'])"
     environment = {**os.environ, "TACITA_TEST_FOLDER": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
     files = [tmp_path / f"{role}.pid" for role in ("client", "server")]
@@ -148,7 +144,6 @@ def test_cots_are_booked_at_the_price_of_those_made_in_the_run_or_else_in_the_se
     assert run.amortised == Cost(6 + 2, 4 + 2, 400 + 300, 0, 18 + 1, 0.5)
     assert replace(run, refill=0, refilled=Cost()).amortised == whole + run.session.times(100 / 400)
     assert replace(run, made=0, refill=0, refilled=Cost()).amortised == whole
-    assert Run.from_dict(json.loads(json.dumps(run.as_dict()))) == run
 
 
 def test_refills_inside_refills_count_once() -> None:
@@ -176,7 +171,7 @@ def test_shares_add_up_to_fixed_point() -> None:
 
 
 def test_every_case_that_is_asked_for_exists() -> None:
-    assert set(cases()) >= REQUIRED
+    assert set(CASES) >= REQUIRED
 
 
 @pytest.mark.usefixtures("fake")
@@ -205,8 +200,8 @@ def test_errors_are_one_line(case: str, message: str) -> None:
 def test_without_a_case_those_that_cannot_run_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = {name: two_party_world.CASES[name] for name in ("absent", "swap")}
-    monkeypatch.setattr(two_party_world, "CASES", few)
+    few = {name: FAKE[name] for name in ("absent", "swap")}
+    monkeypatch.setattr("bench.runs.two_party.command.CASES", few)
     report = tmp_path / "report.json"
     status, _, err = bench("two-party", "--json", str(report))
     assert status == 0 and "left out: bench: absent" in err
@@ -218,7 +213,7 @@ SMALL = Options(small=True)
 
 def exact(name: str) -> np.ndarray:
     """The float result of a small case, computed here."""
-    inputs = cases()[name].inputs(SMALL)  # type: ignore[attr-defined]
+    inputs = CASES[name].inputs(SMALL)  # type: ignore[attr-defined]
     match name:
         case "gelu_65536":
             return np.array([0.5 * x * (1.0 + math.erf(x / math.sqrt(2.0))) for x in inputs])
@@ -232,17 +227,17 @@ def exact(name: str) -> np.ndarray:
 def test_cases_score_the_exact_result_zero_and_a_wrong_one_not(name: str) -> None:
     wanted = exact(name)
     client = np.random.default_rng(5).integers(0, 2**64, wanted.shape, dtype=np.uint64)
-    judged = cases()[name].judge(client, encode(wanted) - client, SMALL)
+    judged = CASES[name].judge(client, encode(wanted) - client, SMALL)
     assert judged["max_abs_error"] <= 2.0**-19
     wrong = wanted.copy()
     wrong.flat[-1] += 0.25
-    assert cases()[name].judge(client, encode(wrong) - client, SMALL)["max_abs_error"] == pytest.approx(
+    assert CASES[name].judge(client, encode(wrong) - client, SMALL)["max_abs_error"] == pytest.approx(
         0.25, abs=1e-5
     )
 
 
 def test_the_comparison_case_scores_bits() -> None:
-    case = cases()["less_65536"]
+    case = CASES["less_65536"]
     bits = (case.inputs(SMALL) < 0.1).astype(np.uint8)  # type: ignore[attr-defined]
     client = np.random.default_rng(5).integers(0, 2, bits.shape, dtype=np.uint8)
     assert case.judge(client, client ^ bits, SMALL)["max_abs_error"] == 0.0
@@ -252,7 +247,7 @@ def test_the_comparison_case_scores_bits() -> None:
 
 def test_the_transfers_case_scores_those_that_were_wrong() -> None:
     """What each party holds: transfers made, and how many of those shown were wrong."""
-    case = cases()["ferret"]
+    case = CASES["ferret"]
     right = np.array([5_000, 0])
     assert case.judge(right, right, SMALL)["max_abs_error"] == 0.0
     assert case.judge(np.array([5_000, 3]), np.array([5_000, 3]), SMALL)["max_abs_error"] == 3.0
@@ -325,7 +320,7 @@ def test_small_shapes_run_over_tls_by_two_processes(name: str, error: float) -> 
     native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
     if not hasattr(native, "TwoParty"):
         pytest.skip("the native engine is older than the two-party mode: make setup")
-    found = measure_case(name, settings=Settings(small=True))
+    found = measure_case(CASES[name], options=Options(small=True))
     assert found["max_abs_error"] <= error
     assert found["wall_seconds"] > 0.0 and found["megabytes"] > 0.0
     assert found["rounds"] >= (0 if name == "ferret" else 1)  # Ferret's messages go one way

@@ -11,8 +11,6 @@ ALONE = {
     "tacita.blocks.conformance": "exported suite of interpreters",
     "tacita.packings.conformance": "exported suite of packings",
     "tacita.slots.conformance": "exported suite of backends",
-    "bench.runs.two_party.cases.catalogue": "`bench two-party` names it in its orders to its two processes",
-    "bench.runs.two_party.cases.decoders": "`bench generate` names it in its orders to its processes",
     "bench.models.family_vectors": "`bench family-vectors` runs it under another Python",
     "tacita.server.jobs.worker": "the service starts it as a process that evaluates",
     "tacita.server.machines.forward": "the service starts it as a process that hands on to a node",

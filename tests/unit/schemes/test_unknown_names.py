@@ -15,7 +15,6 @@ from eager import Known, SharedTensors
 from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file
 
-from bench.runs.two_party.pair import Pair, _take
 from tacita import api
 from tacita.approx.variants.functions import Functions
 from tacita.blocks.floats import FloatTensors
@@ -23,7 +22,7 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint import from_tensors, load
 from tacita.checkpoint.reference import reference
 from tacita.checkpoint.weights import read_tensors
-from tacita.errors import CheckpointError, FileError, InputError, PlanError, ShapeError, TacitaError
+from tacita.errors import CheckpointError, FileError, InputError, PlanError, ShapeError
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import Shape
 from tacita.models.shared.config import Names
@@ -185,8 +184,6 @@ def test_kinds_of_files_ciphertexts_and_events(plan: Plan, tmp_path: Path) -> No
         envelope._expected("answer", plan)  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match="split 'tiny'"):
         LinearPlan.from_diagonals({(0, 0, 1): np.ones(8)}, split="tiny")  # type: ignore[arg-type]
-    with pytest.raises(TacitaError, match="unknown event 'finished'"):
-        _take(Pair(children={"client": SimpleNamespace()}), "client", {"event": "finished"}, lambda *_: None)
 
 
 @pytest.mark.parametrize("dtype", ["I32", "F8_E4M3", "BOOL", "f32"])

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.runs.two_party.cases.case import Array, Floats, Options, Prepared, Report
+from bench.runs.two_party.cases.case import Array, Floats, Prepared, Report
 from bench.runs.two_party.cases.models import DefaultModel, Walk
+from bench.runs.two_party.session import Options
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.reference import reference

@@ -9,37 +9,19 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bench.runs.two_party import session
+from bench.runs.two_party.session import Options
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Shares = NDArray[np.uint64]
 Report = Callable[[str, float], None]  # (stage, share done)
 FRACTION = 18  # bits of the fixed point between blocks
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the command was given. model: of MiniLM-L6; data: labelled sentences; small: shapes cut down for
-    tests.
-
-    sentences: how many of them the protocol itself answers, None for all. prompt, new, begin: of a text that
-    is written, tokens of the prompt, tokens behind it, and its public beginning. folder: of the run.
-    """
-
-    model: Path | None = None
-    data: Path | None = None
-    threads: int = 1
-    small: bool = False
-    sentences: int | None = 8
-    prompt: int = 32
-    new: int = 4
-    begin: str = ""
-    folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,6 +63,14 @@ class Case(ABC):
     def finish(self, figures: dict[str, Any], client: Array) -> Mapping[str, Any]:
         """Fields of the case's own, from its figures and what the client ended with."""
         return {}
+
+    def listen(self, options: Options, announce: Callable[[int, str], None]) -> session.Session:
+        """The server's end; announces its port and its certificate's file."""
+        return session.listen(options, announce)
+
+    def connect(self, options: Options, port: int, certificate: str) -> session.Session:
+        """The client's end."""
+        return session.connect(options, port, certificate)
 
     def rng(self, use: str) -> np.random.Generator:
         """A source of the case's own for a use (weights, inputs, shares), the same in every process.

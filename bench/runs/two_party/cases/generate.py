@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from bench.models.shapes import random_tensors
-from bench.runs.two_party.cases.case import Array, Case, Floats, Options, Prepared, Report
+from bench.runs.two_party.cases.case import Array, Case, Floats, Prepared, Report
+from bench.runs.two_party.session import Options
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, from_tensors, load
 from tacita.generation import clear
@@ -104,8 +105,7 @@ class Generate(Case):
         model = self.checkpoint(options)
         prompt, tokens = self.prompt(model, options), [int(token) for token in client[:, -1]]
         floats, fixed = logits_of(model, _shared(options), prompt, tokens)
-        shares = np.array([softmax(each) for each in floats])
-        others = np.array([softmax(each) for each in fixed])
+        shares, others = softmax(floats), softmax(fixed)
         return {
             "max_abs_error": float(np.abs(floats - fixed).max()),
             "agreement": float(np.mean(floats.argmax(axis=-1) == tokens)),
@@ -229,3 +229,21 @@ def _figures(client: Array, server: Array) -> dict[str, Any]:
         "rounds": max(mine["rounds"], theirs["rounds"]),
         "steps": len(client),
     }
+
+
+LLAMA = {"activation": "silu", "position_table": False}
+SMOL = {"hidden": 576, "heads": 9, "shared": 3, "intermediate": 1536, **LLAMA}
+GPT2 = {"hidden": 768, "heads": 12, "intermediate": 3072, "activation": "gelu_tanh"}
+PEERS_STEP = {"hidden": 128, "heads": 2, "intermediate": 512, "activation": "gelu_tanh"}
+LLAMA_7B = {"hidden": 4096, "heads": 32, "intermediate": 11008, **LLAMA}
+DECODERS: Mapping[str, Generate] = {
+    case.name: case
+    for case in (
+        Generate(),
+        Shape("gpt2-tiny", "gpt2", layers=2, vocab=2048, **PEERS_STEP),
+        Shape("gpt2", "gpt2", layers=12, vocab=50257, **GPT2),
+        Shape("smollm2", "llama", layers=30, vocab=49152, **SMOL),
+        Shape("smollm2-layer", "llama", layers=1, vocab=64, **SMOL),
+        Shape("llama-7b-layer", "llama", layers=1, vocab=32000, **LLAMA_7B),
+    )
+}

@@ -13,7 +13,8 @@ from typing import Any, cast
 import numpy as np
 
 from bench.models.shapes import random_tensors
-from bench.runs.two_party.cases.case import Array, Case, Floats, Options, Prepared, Report, errors
+from bench.runs.two_party.cases.case import Array, Case, Floats, Prepared, Report, errors
+from bench.runs.two_party.session import Options
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.reference import reference

@@ -1,0 +1,205 @@
+"""What models are made of, on shares of the sizes of the peer's script: matrix products, GELU, softmax, exact
+comparisons, correlated transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bench.runs.two_party.cases.case import (
+    FRACTION,
+    Array,
+    Case,
+    Floats,
+    Prepared,
+    Report,
+    decode,
+    encode,
+    errors,
+    mine,
+)
+from bench.runs.two_party.links import LINKS, computed
+from bench.runs.two_party.session import Options
+from tacita.approx.activations import gelu
+from tacita.texts.answer import softmax
+
+SMALL = 64
+
+
+class ShareTimesWeights(Case):
+    """(128, 768) shares times (768, 768) weights, both uniform in [-1, 1); the product is truncated to the
+    fixed point again."""
+
+    name = "matmul_128_768_768"
+
+    def shape(self, options: Options) -> tuple[int, int, int]:
+        """Rows, inner size, columns."""
+        return (4, 16, 8) if options.small else (128, 768, 768)
+
+    def inputs(self, options: Options) -> tuple[Floats, Floats]:
+        """(x, weights)."""
+        rng, (rows, inner, columns) = self.rng("inputs"), self.shape(options)
+        return rng.uniform(-1.0, 1.0, (rows, inner)), rng.uniform(-1.0, 1.0, (inner, columns))
+
+    def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
+        x, weights = self.inputs(options)
+        share = mine(x, self.rng("shares"), client=party.is_client)
+        known = None if party.is_client else encode(weights).view(np.int64)
+        return Prepared(
+            lambda: product(
+                party, corner(share, 2, 16), None if known is None else corner(known, 16, 8), (2, 16, 8)
+            ),
+            lambda: product(party, share, known, self.shape(options)),
+        )
+
+    def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
+        x, weights = self.inputs(options)
+        return errors(decode(client + server), x @ weights)
+
+
+class PrivateTimesPrivate(Case):
+    """A one-hot row of 50,257 that the client knows times a (50257, 768) table that the server knows: GPT-2's
+    embedding."""
+
+    name = "matmul_1_50257_768"
+    CHOSEN = 12
+    TABLE = 16  # fraction bits: a column of 50,257 entries stays below the norm that the engine plans for
+
+    def shape(self, options: Options) -> tuple[int, int, int]:
+        """Rows, inner size, columns."""
+        return (1, 64, 16) if options.small else (1, 50257, 768)
+
+    def table(self, options: Options) -> Floats:
+        """The server's table, uniform in [-1, 1)."""
+        _, inner, columns = self.shape(options)
+        return self.rng("inputs").uniform(-1.0, 1.0, (inner, columns))
+
+    def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
+        rows, inner, _ = shape = self.shape(options)
+        row = encode(np.eye(1, inner, self.CHOSEN)) if party.is_client else None
+        table = None if party.is_client else encode(self.table(options), self.TABLE).view(np.int64)
+        few = None if row is None else corner(row, 1, 64)
+        little = None if table is None else corner(table, 64, 16)
+        return Prepared(
+            lambda: party.client_times_server(few, little, (rows, 64, 16), 64),
+            lambda: truncated(party, party.client_times_server(row, table, shape, 64), self.TABLE),
+        )
+
+    def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
+        return errors(decode(client + server), self.table(options)[self.CHOSEN : self.CHOSEN + 1])
+
+
+def corner(x: Array, rows: int, columns: int) -> Array:
+    """The first rows and columns, for a warm-up."""
+    return np.ascontiguousarray(x[:rows, :columns])
+
+
+def product(party: Any, x: Array, weights: Array | None, shape: tuple[int, int, int]) -> Array:
+    """Shares of x times weights in the fixed point of x."""
+    return truncated(party, party.share_times_weights(x, weights, shape, 64))
+
+
+def truncated(party: Any, x: Array, fraction: int = FRACTION) -> Array:
+    """The fraction bits of the weights taken off; the values are far below 2^62."""
+    return np.asarray(party.truncate(x, 64, fraction))
+
+
+class Gelu(Case):
+    """GELU of 2^16 normal values of deviation 4."""
+
+    name = "gelu_65536"
+
+    def inputs(self, options: Options) -> Floats:
+        """The values before they are shared."""
+        return self.rng("inputs").standard_normal(SMALL if options.small else 65536) * 4
+
+    def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
+        x = mine(self.inputs(options), self.rng("shares"), client=party.is_client)
+        return Prepared(lambda: party.gelu(x[:SMALL]), lambda: party.gelu(x))
+
+    def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
+        return errors(decode(client + server), gelu.exact(self.inputs(options)))
+
+
+class Softmax(Case):
+    """Softmax of 960 rows of 180 normal values of deviation 3."""
+
+    name = "softmax_960_180"
+
+    def inputs(self, options: Options) -> Floats:
+        """The scores before they are shared."""
+        return self.rng("inputs").standard_normal((2, 20) if options.small else (960, 180)) * 3
+
+    def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
+        x = mine(self.inputs(options), self.rng("shares"), client=party.is_client)
+        return Prepared(lambda: party.softmax(x[:1]), lambda: party.softmax(x))
+
+    def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
+        return errors(decode(client + server), softmax(self.inputs(options)))
+
+
+class Less(Case):
+    """1{x < 0.1} of 2^16 values in [-1, 1), all 64 bits compared; the result is a shared bit, which must be
+    exact."""
+
+    name = "less_65536"
+    CONSTANT = 0.1
+
+    def inputs(self, options: Options) -> Floats:
+        """The values before they are shared."""
+        return self.rng("inputs").uniform(-1.0, 1.0, SMALL if options.small else 65536)
+
+    def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
+        x = mine(self.inputs(options), self.rng("shares"), client=party.is_client)
+        if party.is_client:
+            x = x - encode(np.full(1, self.CONSTANT))
+        return Prepared(lambda: party.negative(x[:SMALL], 64), lambda: party.negative(x, 64))
+
+    def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
+        constant = round(self.CONSTANT * 2.0**FRACTION)
+        wanted = np.rint(self.inputs(options) * 2.0**FRACTION) < constant
+        return errors(np.asarray(client ^ server, dtype=np.float64), wanted.astype(np.float64))
+
+
+class Ferret(Case):
+    """2^24 transfers with the server as the sender, taken as the protocols of a session take them; its first
+    expansion is set-up.
+
+    The parties of one direction have different work, and each has a core: `session_cots_per_second` is
+    transfers by the CPU seconds of the busier one. After the run both parties show further transfers of the
+    same pool: `max_abs_error` is how many were wrong.
+    """
+
+    name = "ferret"
+
+    def count(self, options: Options) -> int:
+        """Transfers taken in the measured run."""
+        return 1 << (20 if options.small else 24)
+
+    def checked(self, options: Options) -> int:
+        """Transfers shown after it."""
+        return 1 << (12 if options.small else 20)
+
+    def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
+        return Prepared(
+            warm=lambda: party.take_cots(1),
+            run=lambda: np.array([party.take_cots(self.count(options))]),
+            check=lambda made: np.array([made[0], party.wrong_cots(self.checked(options))]),
+        )
+
+    def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
+        """Wrong transfers, as each party counted; and both must have made as many."""
+        return {"max_abs_error": float(max(client[1], server[1], abs(int(client[0]) - int(server[0]))))}
+
+    def finish(self, figures: dict[str, Any], client: Array) -> Mapping[str, Any]:
+        made = int(client[0])
+        measured = figures["as_measured"]  # everything here is refills
+        return {
+            **measured,
+            **computed(measured, LINKS[figures["link"]]),
+            "cots_made": made,
+            "session_cots_per_second": made / max(measured["cpu_seconds"]),
+            "bytes_per_cot": 1e6 * measured["megabytes"] / max(made, 1),
+        }

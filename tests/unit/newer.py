@@ -3,7 +3,6 @@ positions, windows in every other layer, gates, no biases. The house does not kn
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,8 @@ from random_checkpoint import make_tokenizer
 from tacita.blocks.base import EVERYWHERE, Attention, Dense, FeedForward, Norm, Positions, Rotary
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.models import registry
-from tacita.models.shared.config import EncoderConfig
+from tacita.models.shared.config import EncoderConfig, Names
+from tacita.models.shared.layers import Family
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,9 @@ def front(b: Any, m: Config, words: Any) -> Any:
     return b.positions(words, Positions("embeddings.position_embeddings.weight", None, m.hidden), "positions")
 
 
-def check(m: Config) -> None:
-    pass
-
-
-FAMILY = registry.Family(Config, sys.modules[__name__], {"activation": ("silu",), "pooling": ("cls",)})
+FAMILY = Family(
+    Config, {"activation": ("silu",), "pooling": ("cls",)}, forward, Config, lambda m: Names(()), front=front
+)
 
 
 def model(config: Config | None = None) -> Checkpoint:

@@ -6,7 +6,6 @@ queries and keys, norms without mean, gates, an answer for every token.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,8 @@ from random_checkpoint import make_tokenizer
 from tacita.blocks.base import EVERYWHERE, Attention, Dense, FeedForward, Norm, Relative, Rotary
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.models import registry
+from tacita.models.shared.config import Names
+from tacita.models.shared.layers import Family
 
 NAME = "newer"
 
@@ -111,18 +112,18 @@ def front(b: Any, m: Config, words: Any) -> Any:
     return b.norm(words, _norm(m, "embeddings.ln"), "embedding.norm")
 
 
-def check(m: Config) -> None:
-    pass
-
-
 def _norm(m: Config, name: str) -> Norm:
     return Norm(name, m.hidden, m.norm_eps, centred=False, beta=False)
 
 
-FAMILY = registry.Family(
+FAMILY = Family(
     Config,
-    sys.modules[__name__],
     {"activation": ("silu", "gelu_tanh", "relu2", "gelu", "sine"), "pooling": ("mean", "none")},
+    forward,
+    Config,
+    lambda m: Names(()),
+    check=lambda m: None,
+    front=front,
 )
 
 

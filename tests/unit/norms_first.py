@@ -6,13 +6,12 @@ end.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm, Positions
-from tacita.models import registry
-from tacita.models.shared.config import EncoderConfig
+from tacita.models.shared.config import EncoderConfig, Names
+from tacita.models.shared.layers import Family
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,6 @@ def front(b: Any, m: Config, words: Any) -> Any:
     return b.positions(words, Positions("embeddings.position_embeddings.weight", None, m.hidden), "positions")
 
 
-def check(m: Config) -> None:
-    pass
-
-
-FAMILY = registry.Family(Config, sys.modules[__name__], {"activation": ("gelu",), "pooling": ("mean",)})
+FAMILY = Family(
+    Config, {"activation": ("gelu",), "pooling": ("mean",)}, forward, Config, lambda m: Names(()), front=front
+)

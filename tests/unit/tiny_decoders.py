@@ -9,8 +9,7 @@ import numpy as np
 from random_checkpoint import make_tokenizer
 
 from tacita.checkpoint import Checkpoint, from_tensors
-from tacita.models.gpt2 import Gpt2Config
-from tacita.models.llama import LlamaConfig
+from tacita.models.decoders import Gpt2Config, LlamaConfig
 from tacita.models.registry import tensor_shapes
 
 Array = np.ndarray

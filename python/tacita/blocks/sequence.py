@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks.base import (
-    BEHIND,
-    Attention,
-    Blocks,
-    Dense,
-    FeedForward,
-    Norm,
-    Positions,
-    Reach,
-    Relative,
-    Rotary,
-    T,
-)
+from tacita.blocks.base import BEHIND, Attention, Reach, Relative, Rotary, T
 from tacita.blocks.base import CAUSAL as CAUSAL
 from tacita.errors import PlanError
 
@@ -93,7 +81,7 @@ def _ahead(shape: tuple[int, int]) -> NDArray[np.intp]:
 #
 # Slots read an answer from the first row, and attention of one query is that of row 0. A decoder answers from
 # its last token, whose row depends on the length of the text, which the server must not know. So the client
-# lays the rows in reverse, and the model is walked through `Latest`, which says the same of reversed rows:
+# lays the rows in reverse, and the model is declared so as to say the same of reversed rows:
 #
 #     a query sees itself and the tokens before it     ->  itself and the rows behind it
 #     rotary positions turn by t                       ->  by -t: scores know the distance alone
@@ -102,56 +90,14 @@ def _ahead(shape: tuple[int, int]) -> NDArray[np.intp]:
 # Rows of padding, behind the text, see nobody and are seen by nobody. Learned positions are added by the
 # client before it reverses the rows.
 
-A = TypeVar("A")  # an interpreter's answer
 
-
-class Latest(Generic[T, A]):
-    """The blocks of an interpreter (see `base.Blocks`), told of a causal model whose rows are reversed.
-
-    Raises PlanError for an attention that is not causal, or that knows distances by a table.
-    """
-
-    def __init__(self, blocks: Blocks[T, A]) -> None:
-        self._blocks = blocks
-
-    def take(self, x: T, rows: int | None) -> T:
-        """Takes as many first rows where the last are asked for, and the reverse."""
-        return self._blocks.take(x, _negate(rows))
-
-    def attention(self, x: T, a: Attention, name: str, rows: int | None = None) -> T:
-        if a.reach != CAUSAL or a.relative:
-            raise PlanError(f"node {name}: reversed rows", hint="only of causal attention, without a table")
-        rotary = replace(a.rotary, back=True) if a.rotary else None
-        return self._blocks.attention(x, replace(a, reach=BEHIND, rotary=rotary), name, _negate(rows))
-
-    def feed_forward(self, x: T, f: FeedForward, name: str) -> T:
-        return self._blocks.feed_forward(x, f, name)
-
-    def norm(self, x: T, n: Norm, name: str) -> T:
-        return self._blocks.norm(x, n, name)
-
-    def add(self, x: T, y: T, factor: float = 1.0) -> T:
-        return self._blocks.add(x, y, factor)
-
-    def linear(self, x: T, d: Dense, name: str) -> T:
-        return self._blocks.linear(x, d, name)
-
-    def function(self, x: T, kind: str, name: str) -> T:
-        return self._blocks.function(x, kind, name)
-
-    def mean(self, x: T, name: str) -> T:
-        return self._blocks.mean(x, name)
-
-    def positions(self, x: T, p: Positions, name: str) -> T:
-        """Raises PlanError: the client adds positions."""
-        raise PlanError(f"node {name}: positions of reversed rows", hint="the client adds them")
-
-    def answer(self, x: T) -> A:
-        return self._blocks.answer(x)
-
-
-def _negate(rows: int | None) -> int | None:
-    return rows if rows is None else -rows
+def latest(a: Attention) -> Attention:
+    """Returns what a causal attention is for rows in reverse. Raises PlanError for one that is not causal, or
+    that knows distances by a table."""
+    if a.reach != CAUSAL or a.relative:
+        what = f"reversed rows of {a.query.name}"
+        raise PlanError(what, hint="only of causal attention, without a table")
+    return replace(a, reach=BEHIND, rotary=replace(a.rotary, back=True) if a.rotary else None)
 
 
 # What a decoder remembers of the tokens before those that it is asked about: keys and values, by node.

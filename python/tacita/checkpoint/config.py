@@ -15,23 +15,13 @@ from typing import Any
 from tacita.checkpoint.gguf import fields_of, gguf_of
 from tacita.checkpoint.texts import MODULES, Sentences, read_sentences
 from tacita.errors import CheckpointError
-from tacita.models.registry import FAMILIES, Config, family_of, named
-from tacita.models.shared.config import (
-    EVERY_TOKEN,
-    LAST,
-    LATEST,
-    NEXT,
-    SINGLE_LABEL,
-    SPAN,
-    TEXT,
-    TOKENS,
-    WORDS,
-)
+from tacita.models.registry import FAMILIES, Config, named
+from tacita.models.shared.config import EVERY_TOKEN, LAST, LATEST
 from tacita.models.shared.fields import Fields, read_json
-from tacita.models.shared.layers import ANSWER, CAUSAL, CLASS, EACH, FILL, MODEL
+from tacita.models.shared.layers import CLASS, MODEL, Family
 from tacita.texts.embedding import MAX_CLASSES
+from tacita.texts.task import NEXT, SINGLE_LABEL, SPAN, TEXT, TOKENS, WORDS
 
-TASKS = {MODEL: TEXT, CLASS: TEXT, EACH: TOKENS, ANSWER: SPAN, FILL: WORDS, CAUSAL: NEXT}
 POOLED = {TEXT: "cls", NEXT: LAST}  # the others answer for every token
 POOLER = "pooler.dense.weight"
 
@@ -49,35 +39,37 @@ def read_config(
     family, head = _family_and_head(fields)
     if fields.data.get("quantization_config") is not None:
         fields.refuse("quantization_config", "take the model in single, half or brain precision")
-    if head == FILL and (pooling is not None or (folder / MODULES).is_file()):
+    if head == WORDS and (pooling is not None or (folder / MODULES).is_file()):
         head = MODEL  # an encoder that was trained on words, asked for vectors
-    module = FAMILIES[family].module
-    config: Any = module.read(fields, embeddings=embeddings, **_answer(fields, head))
+    config: Any = family.read(fields, embeddings=embeddings, **_answer(fields, head))
     if head == CLASS:
-        return _classifier(folder, config, pooling, module.classifier_pooling(fields))
+        stated = family.pooling
+        if family.pooling_stated:
+            stated = fields.name("classifier_pooling", ("cls", "mean"), stated)
+        return _classifier(folder, config, pooling, stated)
     if head == MODEL:
-        return _encoder(folder, config, pooling, FAMILIES[family].options["pooling"], stored)
+        return _encoder(folder, config, pooling, family, stored)
     return _unpooled(folder, config, pooling)
 
 
-def _family_and_head(fields: Fields) -> tuple[str, str]:
-    """Returns family and head."""
+def _family_and_head(fields: Fields) -> tuple[Family, str]:
     architectures = fields.data.get("architectures")
     name = architectures[0] if isinstance(architectures, list) and len(architectures) == 1 else architectures
     try:
-        return named(name if name is None else str(name), fields.data.get("model_type"))
+        family, head = named(name if name is None else str(name), fields.data.get("model_type"))
     except CheckpointError as error:
         raise CheckpointError(f"{fields.path}: {error.args[0]}", hint=error.hint) from None
+    return FAMILIES[family], head
 
 
 def _answer(fields: Fields, head: str) -> dict[str, Any]:
     """The fields of a configuration that follow from the head."""
-    labels: tuple[str, ...] = ("start", "end") if head == ANSWER else ()
-    if head in (CLASS, EACH):
+    labels: tuple[str, ...] = ("start", "end") if head == SPAN else ()
+    if head in (CLASS, TOKENS):
         labels = fields.labels()
     problem = fields.problem(len(labels)) if head == CLASS else SINGLE_LABEL
-    pooling = POOLED.get(TASKS[head], EVERY_TOKEN)
-    return {"task": TASKS[head], "labels": labels, "problem": problem, "pooling": pooling}
+    task = TEXT if head in (MODEL, CLASS) else head
+    return {"task": task, "labels": labels, "problem": problem, "pooling": POOLED.get(task, EVERY_TOKEN)}
 
 
 def _unpooled(folder: Path, config: Config, pooling: str | None) -> Config:
@@ -119,18 +111,18 @@ def _encoder(
     folder: Path,
     config: Any,
     pooling: str | None,
-    poolings: Collection[str],
+    family: Family,
     stored: Callable[[], Collection[str]],
 ) -> Config:
     """The user's word, else the folder's files, else the family's own (`vector_pooling`), which is the pooler
     if its weights are stored."""
-    names = [name for name in poolings if name != EVERY_TOKEN]
+    names = [name for name in family.options["pooling"] if name != EVERY_TOKEN]
     if pooling is not None and pooling not in names:
         raise CheckpointError(f"{folder}: pooling {pooling!r}", hint=f"supported: {', '.join(names)}")
-    own = getattr(FAMILIES[family_of(config)].module, "vector_pooling", lambda _: "pooler")(config)
-    sentences = read_sentences(folder, config.hidden, pooling) or Sentences(pooling or own, normalise=False)
+    own = Sentences(pooling or family.vector_pooling(config), normalise=False)
+    sentences = read_sentences(folder, config.hidden, pooling) or own
     pooled: Config = replace(config, pooling=sentences.pooling, normalise=sentences.normalise)
-    if pooling is None and sentences.pooling == "pooler" and not _has_pooler(pooled, stored):
+    if pooling is None and sentences.pooling == "pooler" and not _has_pooler(family, pooled, stored):
         raise CheckpointError(
             f"{folder}: nothing says how a text's vector is read from the last layer (no modules.json, no "
             "pooler weights)",
@@ -139,7 +131,5 @@ def _encoder(
     return pooled
 
 
-def _has_pooler(config: Config, stored: Callable[[], Collection[str]]) -> bool:
-    family = FAMILIES[family_of(config)]
-    names = family.module.names(config)
-    return "pooler" in family.options["pooling"] and names.find(POOLER, stored()) is not None
+def _has_pooler(family: Family, config: Config, stored: Callable[[], Collection[str]]) -> bool:
+    return "pooler" in family.options["pooling"] and family.names(config).find(POOLER, stored()) is not None

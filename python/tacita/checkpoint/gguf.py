@@ -271,7 +271,7 @@ def gguf_of(path: Path) -> GgufFile | None:
 
 
 # What a GGUF file says of its model -> the fields that config.json of the same model holds, which the family
-# then checks (`models.llama.read`). A field of the architecture that is not known here is refused.
+# then checks (`models.decoders`). A field of the architecture that is not known here is refused.
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
 NAMES = {

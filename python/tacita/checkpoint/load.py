@@ -21,7 +21,7 @@ from tacita.checkpoint.weights import open_weights, read_tensors
 from tacita.data import shipped
 from tacita.errors import CheckpointError, InputError
 from tacita.extras import omitted
-from tacita.models.registry import Config, check, module_of, tensor_shapes
+from tacita.models.registry import FAMILIES, Config, check, family_of, tensor_shapes
 from tacita.models.shared.retrained import ORDINARY
 from tacita.texts.embedding import MAX_CLASSES, MAX_POSITIONS, check_tensors
 from tacita.texts.task import SEARCH, require_kind
@@ -66,7 +66,8 @@ def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = T
     check(config)
     stored = open_weights(path)
     longer = config.positions == MAX_POSITIONS  # a longer table is cut to what plans have
-    tensors = read_tensors(stored, module_of(config).names(config), tensor_shapes(config), longer=longer)
+    names = FAMILIES[family_of(config)].names(config)
+    tensors = read_tensors(stored, names, tensor_shapes(config), longer=longer)
     tokenizer = read_tokenizer(path, config.vocab) if embeddings and config.image is None else None
     checkpoint = from_tensors(config, tensors, tokenizer, name=path.resolve().name, where=stored.where)
     return replace(checkpoint, texts=own_texts(path)) if path.is_dir() else checkpoint

@@ -9,32 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Positions, Powers, Softmax, T
+from tacita.blocks.base import Attention, Dense, FeedForward, Norm, Powers, Softmax
 from tacita.models.shared import layers
-from tacita.models.shared.config import KNOWN, WORDS, EncoderConfig, Names, check_task, tied
-from tacita.models.shared.layers import FILL, Layer, Step, architectures, post_norm
-from tacita.models.shared.layers import POOLINGS as POOLINGS
+from tacita.models.shared.config import KNOWN, EncoderConfig, Names, check_task, tied
+from tacita.models.shared.layers import Family, Layer, Step, architectures, forward_of
 from tacita.models.shared.retrained import ORDINARY, Retrained, read_retrained
+from tacita.texts.embedding import WORDS as WORD_TABLE
+from tacita.texts.task import WORDS
 
 if TYPE_CHECKING:
     from tacita.models.shared.fields import Fields
 
-A = TypeVar("A")  # an interpreter's answer
 SOFTMAX = Softmax()
-ACTIVATIONS = KNOWN
-MODEL_TYPES = ("bert",)
-ARCHITECTURES = architectures("Bert", ForPreTraining=FILL)
-WORD_TABLE = "embeddings.word_embeddings.weight"
-OPTIONS = {"activation": ACTIVATIONS, "pooling": layers.ALL}
+OPTIONS = {"activation": KNOWN, "pooling": layers.ALL}
 
 
 @dataclass(frozen=True)
 class BertConfig(EncoderConfig):
     """The configuration of a BERT model. retrained: what stands in place of softmax and LayerNorm, by default
     nothing. embedding_norm: whether a LayerNorm follows the sum of the embedding tables. pooling: one of
-    `heads.ALL`."""
+    `layers.ALL`."""
 
     retrained: Retrained = ORDINARY
 
@@ -52,84 +48,37 @@ def bert_sizes(f: Fields) -> dict[str, Any]:
     f.only("add_cross_attention", False)
     f.only("pruned_heads", {})
     f.only("position_embedding_type", "absolute")
-    return {
-        "layers": f.layers("num_hidden_layers"),
-        "hidden": f.width("hidden_size"),
-        "heads": f.heads("num_attention_heads", "hidden_size"),
-        "intermediate": f.wide("intermediate_size"),
-        "vocab": f.vocab("vocab_size"),
-        "positions": f.positions("max_position_embeddings"),
+    return f.sizes() | {
         "types": f.types("type_vocab_size", 2),
         "activation": f.activation("hidden_act", "gelu"),
         "norm_eps": f.epsilon("layer_norm_eps", 1e-12),
     }
 
 
-def names(m: EncoderConfig) -> Names:
-    """Returns Hugging Face's names. A decoder of words is the table of words."""
-    at = "cls.predictions"
-    return Names(("bert.",), also=tied(f"{at}.decoder", f"{at}.bias", WORD_TABLE))
-
-
-def classifier_pooling(f: Fields) -> str:
-    """BERT's classifiers read the pooler, unless the field that ModernBERT has says otherwise."""
-    return f.name("classifier_pooling", ("cls", "mean"), "pooler")
-
-
-def forward(b: Blocks[T, A], m: BertConfig, x: T, *, all_rows: bool = False) -> A:
-    """Computes the model: hidden states (tokens, hidden) -> answer (1, outputs), or (tokens, outputs) for a
-    task that has an answer for every token.
-
-    all_rows: the last layer gives every token, also where only the first is read (for the records of a
-    calibration).
-    """
-    x = post_norm(b, m, x, lambda i: layer(m, i), all_rows=all_rows)
-    return layers.answer(b, m, x, _steps(m))
-
-
-def front(b: Blocks[T, A], m: EncoderConfig, words: T) -> T:
-    """Maps rows of the word table (tokens, embedding size) of a single text to hidden states."""
-    size, x = m.embedding_size or m.hidden, words
-    types = "embeddings.token_type_embeddings.weight" if m.types else None
-    if m.position_table:
-        table = "embeddings.position_embeddings.weight"
-        x = b.positions(x, Positions(table, types, size, m.first_position), "embedding.positions")
-    if m.embedding_norm:
-        norm = Norm("embeddings.LayerNorm", size, m.norm_eps, beta=m.embedding_beta)
-        x = b.norm(x, norm, "embedding.norm")
-    return b.linear(x, projection(m), "embedding.projection") if m.embedding_size else x
-
-
-def projection(m: EncoderConfig) -> Dense:
-    """Declares the map from the embedding tables to the hidden states, for where they differ in size."""
-    return Dense("embeddings.projection", m.embedding_size, m.hidden)
-
-
-def layer(m: BertConfig, i: int) -> Layer:
-    """The declarations of encoder layer i."""
+def _layer(m: BertConfig, i: int) -> Layer:
     r = m.retrained
     weights = Powers(r.power, r.offset, r.denominators[i]) if r.bpmax else SOFTMAX
     deviations = r.deviations[i] if r.batch_norm else (None, None)
-    return bert_layer(m, layer_prefix(i), weights, deviations)
+    return bert_layer(m, i, weights, deviations)
 
 
 def bert_layer(
     m: EncoderConfig,
-    at: str,
+    i: int,
     weights: Softmax | Powers = SOFTMAX,
     deviations: tuple[float | None, float | None] = (None, None),
 ) -> Layer:
-    """A layer whose weights have names that begin with `at`."""
-    hidden, wide = m.hidden, m.intermediate
+    """Declares encoder layer i under BERT's names."""
+    at, hidden, wide = layer_prefix(i), m.hidden, m.intermediate
     names = ("self.query", "self.key", "self.value", "output.dense")
     query, key, value, output = (Dense(f"{at}attention.{name}", hidden, hidden) for name in names)
     up, down = Dense(f"{at}intermediate.dense", hidden, wide), Dense(f"{at}output.dense", wide, hidden)
-    return Layer(
-        Attention(m.heads, query, key, value, output, weights),
-        _norm(m, f"{at}attention.output", deviations[0]),
-        FeedForward(up, m.activation, down),
-        _norm(m, f"{at}output", deviations[1]),
+    first, second = (
+        Norm(f"{at}{name}.LayerNorm", hidden, m.norm_eps, deviation)
+        for name, deviation in zip(("attention.output", "output"), deviations, strict=True)
     )
+    attention = Attention(m.heads, query, key, value, output, weights)
+    return Layer(attention, first, FeedForward(up, m.activation, down), second)
 
 
 def layer_prefix(index: int) -> str:
@@ -144,12 +93,24 @@ def check(m: BertConfig) -> None:
 
 
 def _steps(m: BertConfig) -> Sequence[Step]:
-    at = "cls.predictions"
     if m.task == WORDS:
-        table = (f"{at}.transform.dense", f"{at}.transform.LayerNorm", f"{at}.decoder")
-        return layers.words(m, table, m.activation)
-    return [*layers.pooler(m), *layers.classifier(m)]
+        return layers.words(
+            m, (f"{AT}.transform.dense", f"{AT}.transform.LayerNorm", f"{AT}.decoder"), m.activation
+        )
+    return layers.pooler_and_classifier(m)
 
 
-def _norm(m: EncoderConfig, at: str, deviation: float | None = None) -> Norm:
-    return Norm(f"{at}.LayerNorm", m.hidden, m.norm_eps, deviation)
+AT = "cls.predictions"
+ALSO = tied(f"{AT}.decoder", f"{AT}.bias", WORD_TABLE)  # a decoder of words is the table of words
+FAMILY = Family(
+    BertConfig,
+    OPTIONS,
+    forward_of(_layer, _steps),
+    read,
+    names=lambda m: Names(("bert.",), also=ALSO),
+    architectures=architectures("Bert", ForPreTraining=WORDS),
+    model_types=("bert",),
+    pooling="pooler",
+    pooling_stated=True,
+    check=check,
+)

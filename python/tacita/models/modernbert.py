@@ -5,27 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from tacita.blocks.base import EVERYWHERE, Attention, Blocks, Dense, FeedForward, Norm, Rotary, T
+from tacita.blocks.base import EVERYWHERE, Attention, Dense, FeedForward, Norm, Rotary
 from tacita.extras import AT_DEFAULT
-from tacita.models import bert
-from tacita.models.shared import layers as heads
-from tacita.models.shared.config import WORDS, EncoderConfig, Names, check_task
-from tacita.models.shared.layers import Layer, Step, architectures, pre_norm
+from tacita.models.shared.config import KNOWN, EncoderConfig, Names
+from tacita.models.shared.layers import WITHOUT_POOLER, Family, Layer, Step, architectures, forward_of
+from tacita.texts.embedding import WORDS as WORD_TABLE
+from tacita.texts.task import WORDS
 
 if TYPE_CHECKING:
     from tacita.models.shared.fields import Fields
 
-A = TypeVar("A")  # an interpreter's answer
-MODEL_TYPES = ("modernbert",)
-ARCHITECTURES = architectures("ModernBert")
-OPTIONS = {
-    "activation": bert.ACTIVATIONS,
-    "head_activation": bert.ACTIVATIONS,
-    "pooling": heads.WITHOUT_POOLER,
-}
-PARTS = {bert.WORD_TABLE: "embeddings.tok_embeddings.weight", "embeddings.LayerNorm": "embeddings.norm"}
+PARTS = {WORD_TABLE: "embeddings.tok_embeddings.weight", "embeddings.LayerNorm": "embeddings.norm"}
 MOST_BASE = 1e9
 KINDS = ("full_attention", "sliding_attention")
 
@@ -45,17 +37,11 @@ class ModernBertConfig(EncoderConfig):
 
 def read(f: Fields, **answer: Any) -> ModernBertConfig:
     """Reads config.json."""
-    every, layers = f.integer("global_attn_every_n_layers", 1 << 10, default=3), f.layers("num_hidden_layers")
-    f.only("layer_types", [KINDS[i % every > 0] for i in range(layers)])
+    every, sizes = f.integer("global_attn_every_n_layers", 1 << 10, default=3), f.sizes()
+    f.only("layer_types", [KINDS[i % every > 0] for i in range(sizes["layers"])])
     near, far, head = (f.flag(name, False) for name in ("attention_bias", "mlp_bias", "classifier_bias"))
     return ModernBertConfig(
-        layers=layers,
-        hidden=f.width("hidden_size"),
-        heads=f.heads("num_attention_heads", "hidden_size"),
-        intermediate=f.wide("intermediate_size"),
-        vocab=f.vocab("vocab_size"),
-        positions=f.positions("max_position_embeddings"),
-        types=0,
+        **sizes,
         activation=f.activation("hidden_activation", "gelu"),
         norm_eps=f.epsilon("norm_eps", 1e-5),
         position_table=False,
@@ -67,26 +53,6 @@ def read(f: Fields, **answer: Any) -> ModernBertConfig:
         head_activation=f.activation("classifier_activation", "gelu"),
         **answer,
     )
-
-
-def names(m: EncoderConfig) -> Names:
-    """Returns Hugging Face's names but for the embedding's."""
-    return Names(("model.",), PARTS, {"decoder.weight": (PARTS[bert.WORD_TABLE],)})
-
-
-def classifier_pooling(f: Fields) -> str:
-    """Returns "cls" or "mean", as the field of this name says."""
-    return f.name("classifier_pooling", ("cls", "mean"), "cls")
-
-
-def forward(b: Blocks[T, A], m: ModernBertConfig, x: T, *, all_rows: bool = False) -> A:
-    """Computes the answer from hidden states; see `bert.forward`."""
-    x = pre_norm(b, m, x, lambda i: _layer(m, i), all_rows=all_rows)
-    return heads.answer(b, m, b.norm(x, _norm(m, "final_norm"), "final_norm"), _steps(m))
-
-
-front = bert.front
-check = check_task
 
 
 def _layer(m: ModernBertConfig, i: int) -> Layer:
@@ -119,10 +85,6 @@ def _steps(m: ModernBertConfig) -> Sequence[Step]:
     return [head, Step("classifier", Dense("classifier", m.hidden, len(m.labels)))]
 
 
-def _norm(m: ModernBertConfig, name: str) -> Norm:
-    return Norm(name, m.hidden, m.norm_eps, beta=m.embedding_beta)
-
-
 def _bases(f: Fields) -> tuple[float, float]:
     """Reads the rotary bases of layers that see everything, and of the others; newer files keep them in one
     field."""
@@ -135,3 +97,19 @@ def _bases(f: Fields) -> tuple[float, float]:
         return bases[0], bases[1]
     everywhere = f.number("global_rope_theta", 160000.0, 1.0, MOST_BASE)
     return everywhere, f.number("local_rope_theta", 10000.0, 1.0, MOST_BASE)
+
+
+def _norm(m: ModernBertConfig, name: str) -> Norm:
+    return Norm(name, m.hidden, m.norm_eps, beta=m.embedding_beta)
+
+
+FAMILY = Family(
+    ModernBertConfig,
+    {"activation": KNOWN, "head_activation": KNOWN, "pooling": WITHOUT_POOLER},
+    forward_of(_layer, _steps, lambda m: _norm(m, "final_norm")),
+    read,
+    names=lambda m: Names(("model.",), PARTS, {"decoder.weight": (PARTS[WORD_TABLE],)}),
+    architectures=architectures("ModernBert"),
+    model_types=("modernbert",),
+    pooling_stated=True,
+)

@@ -1,29 +1,68 @@
 """NanoGuard, a classifier of prompt injections: RMS norms without weights before the blocks, rotary
-positions, normalised queries and keys, squares of ReLU, no biases, and the embedding added again before every
-layer (`models.shared.layers`). `config.json` and the names of tensors are as
-`python -m bench convert` writes them; the rows of its table of words are normalised."""
+positions, normalised queries and keys, squares of ReLU, no biases, and residuals that are scaled before every
+layer and get the first hidden states again. `config.json` and the names of tensors are as
+`python -m bench convert` writes them; the rows of its table of words are normalised.
+
+Layer i starts from lambda_i x + mu_i x0, where x0 is what layer 0 starts from. Blocks have no product of x by
+a number, and need none: what is stored is x / P_i, with P_i the product of lambda_1 to lambda_i and of
+lambda_0 + mu_0, since layer 0 starts from a multiple of x0:
+
+    x / P_i  ->  x / P_i + (mu_i / P_i) x0        and the blocks of layer i give 1 / P_i of what they gave
+
+The norms before the blocks undo P_i, if their epsilon is divided by its square.
+
+>>> scales = ResidualScales.of((2.0, 4.0), (1.0, 6.0), layers=2)
+>>> scales.scale, scales.restart
+((3.0, 12.0), (0.0, 0.5))
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import mul
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Rotary, T
 from tacita.errors import CheckpointError
 from tacita.extras import AT_DEFAULT
-from tacita.models import bert
-from tacita.models.shared.config import TEXT, EncoderConfig, Names, check_task
-from tacita.models.shared.layers import CLASS, ResidualScales
+from tacita.models.shared.config import EncoderConfig, Names, check_task
+from tacita.models.shared.layers import CLASS, Family
+from tacita.texts.embedding import WORDS
+from tacita.texts.task import TEXT
 
 if TYPE_CHECKING:
     from tacita.models.shared.fields import Fields
 
 A = TypeVar("A")  # an interpreter's answer
-MODEL_TYPES: tuple[str, ...] = ()  # without an architecture it is not said what comes after the layers
-ARCHITECTURES = {"NanoGuardForSequenceClassification": CLASS}
-OPTIONS = {"activation": ("relu2",), "pooling": ("mean",)}
 SINGLE, CLASSIFIER_EPSILON, BASE, MOST_BASE = 2.0**-23, 1e-5, 10000.0, 1e9
-MOST = 2.0**10  # of lambdas and mus
+LEAST, MOST = 2.0**-10, 2.0**10  # of lambda, mu / P and, squared, P
+
+
+@dataclass(frozen=True)
+class ResidualScales:
+    """Scales of the residual stream by layer: scale, P_i; restart, mu_i / P_i, which is 0 for layer 0."""
+
+    scale: tuple[float, ...]
+    restart: tuple[float, ...]
+
+    @staticmethod
+    def of(lambdas: tuple[float, ...], mus: tuple[float, ...], layers: int) -> ResidualScales:
+        """Computes the scales of `layers` layers; empty tuples stand for ones and zeros. Raises
+        CheckpointError for others than one a layer, and for values out of range."""
+        scales, added = lambdas or (1.0,) * layers, mus or (0.0,) * layers
+        if len(scales) != layers or len(added) != layers or not all(LEAST <= v <= MOST for v in scales):
+            raise CheckpointError(
+                f"lambdas {lambdas!s:.80}, mus {mus!s:.80} for {layers} layers",
+                hint=f"one of each a layer, lambdas from {LEAST:g} to {MOST:g}",
+            )
+        scale = tuple(accumulate((scales[0] + added[0], *scales[1:]), mul))
+        if not all(LEAST**2 <= p <= MOST**2 for p in scale):
+            raise CheckpointError(f"lambdas and mus that multiply to {scale!s:.80}", hint="too far from 1")
+        restart = (0.0, *(mu / p for mu, p in zip(added[1:], scale[1:], strict=True)))
+        if not all(abs(factor) <= MOST for factor in restart):
+            raise CheckpointError(f"mus {mus!s:.80}", hint=f"at most {MOST:g} times the lambdas before them")
+        return ResidualScales(scale, restart)
 
 
 @dataclass(frozen=True)
@@ -38,19 +77,14 @@ class NanoGuardConfig(EncoderConfig):
 
 def read(f: Fields, **answer: Any) -> NanoGuardConfig:
     """Reads config.json."""
-    layers, heads, hidden = f.layers("n_layer"), f.heads("n_head", "n_embd"), f.width("n_embd")
-    f.only("n_kv_head", heads)
+    sizes = f.sizes("n_layer", "n_embd", "n_head", intermediate=None, positions="sequence_len")
+    layers = sizes["layers"]
+    f.only("n_kv_head", sizes["heads"])
     f.only("layer_norm_eps", CLASSIFIER_EPSILON)
     if not f.flag("normed_embedding", False):
         f.refuse("normed_embedding", "convert the model with python -m bench convert")
     return NanoGuardConfig(
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        intermediate=4 * hidden,
-        vocab=f.vocab("vocab_size"),
-        positions=f.positions("sequence_len"),
-        types=0,
+        **sizes,
         activation="relu2",
         norm_eps=f.epsilon("rms_norm_eps", SINGLE),
         embedding_norm=False,
@@ -60,16 +94,6 @@ def read(f: Fields, **answer: Any) -> NanoGuardConfig:
         base=f.number("rope_base", BASE, 1.0, MOST_BASE),
         **answer,
     )
-
-
-def names(m: EncoderConfig) -> Names:
-    """Returns the file's names, but for the table of words."""
-    return Names((), {bert.WORD_TABLE: "transformer.wte.weight"})
-
-
-def classifier_pooling(f: Fields) -> str:
-    """Classifiers read the mean."""
-    return "mean"
 
 
 def forward(b: Blocks[T, A], m: NanoGuardConfig, x: T, *, all_rows: bool = False) -> A:
@@ -86,9 +110,6 @@ def forward(b: Blocks[T, A], m: NanoGuardConfig, x: T, *, all_rows: bool = False
     x = b.mean(b.norm(x, _norm(m, scales.scale[-1]), "final_norm"), "mean")
     x = b.norm(x, Norm("cls_norm", m.hidden, CLASSIFIER_EPSILON), "mean.norm")
     return b.answer(b.linear(x, Dense("cls_head", m.hidden, len(m.labels)), "classifier"))
-
-
-front = bert.front
 
 
 def check(m: NanoGuardConfig) -> None:
@@ -116,3 +137,15 @@ def _mlp(m: NanoGuardConfig, i: int, p: float) -> FeedForward:
 def _norm(m: NanoGuardConfig, p: float, size: int = 0, name: str = "") -> Norm:
     """Declares an RMS norm without weights, of values that are stored divided by p."""
     return Norm(name, size or m.hidden, m.norm_eps / p**2, centred=False, gamma=False, beta=False)
+
+
+FAMILY = Family(
+    NanoGuardConfig,
+    {"activation": ("relu2",), "pooling": ("mean",)},
+    forward,
+    read,
+    names=lambda m: Names((), {WORDS: "transformer.wte.weight"}),
+    architectures={"NanoGuardForSequenceClassification": CLASS},
+    pooling="mean",
+    check=check,
+)

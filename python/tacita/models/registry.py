@@ -1,24 +1,22 @@
 """Which model a configuration belongs to: the one list of families.
 
-A new family is one file beside this one, or a `Variant` of BERT, and one row here.
+A new family is one file beside this one, or a few lines of `variants`, and one row here.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tacita.blocks.base import Attention, Blocks, T
-from tacita.blocks.sequence import Latest
 from tacita.blocks.shapes import Node, Shapes
 from tacita.errors import CheckpointError
-from tacita.models import bert, gpt2, llama, modernbert, nanoguard, variants, vit
+from tacita.models import bert, decoders, modernbert, nanoguard, variants, vit
 from tacita.models.shared.config import EncoderConfig
-from tacita.models.shared.layers import FILL, MODEL, WITHOUT_POOLER, architectures
+from tacita.models.shared.layers import MODEL, Family
 from tacita.texts.embedding import table_shapes
 
 A = TypeVar("A")  # an interpreter's answer
@@ -31,63 +29,18 @@ REFUSED = {
 REFUSED["deberta"] = REFUSED["deberta-v2"]
 
 
-@dataclass(frozen=True)
-class Family:
-    """A family of models. config: its type, an `EncoderConfig`. module: the file, or the variant of BERT,
-    with `read`, `names`, `forward`, `front`, `check` and `classifier_pooling`.
-
-    options: names that a field of the configuration may have. architectures: what config.json says -> head
-    (`models.shared.layers`). model_types: what it says where it names no architecture.
-    """
-
-    config: type[Any]
-    module: Any
-    options: Mapping[str, tuple[str, ...]]
-    architectures: Mapping[str, str] = field(default_factory=dict)
-    model_types: tuple[str, ...] = ()
-
-    @staticmethod
-    def of(config: type[Any], module: Any) -> Family:
-        """Builds a family from its configuration class and the constants of its module."""
-        return Family(config, module, module.OPTIONS, module.ARCHITECTURES, module.MODEL_TYPES)
-
-
 FAMILIES: dict[str, Family] = {
-    "bert": Family.of(bert.BertConfig, bert),
-    "roberta": Family(
-        variants.RobertaConfig,
-        variants.ROBERTA,
-        bert.OPTIONS,
-        architectures("Roberta", "XLMRoberta", "Camembert"),
-        ("roberta", "xlm-roberta", "camembert"),
-    ),
-    "distilbert": Family(
-        variants.DistilBertConfig,
-        variants.DISTILBERT,
-        bert.OPTIONS | {"pooling": WITHOUT_POOLER},
-        architectures("DistilBert"),
-        ("distilbert",),
-    ),
-    "electra": Family(
-        variants.ElectraConfig,
-        variants.ELECTRA,
-        bert.OPTIONS | {"pooling": WITHOUT_POOLER},
-        architectures("Electra", ForPreTraining=MODEL),
-        ("electra",),
-    ),
-    "albert": Family(
-        variants.AlbertConfig,
-        variants.ALBERT,
-        bert.OPTIONS,
-        architectures("Albert", ForPreTraining=FILL),
-        ("albert",),
-    ),
-    "mpnet": Family(variants.MPNetConfig, variants.MPNET, bert.OPTIONS, architectures("MPNet"), ("mpnet",)),
-    "modernbert": Family.of(modernbert.ModernBertConfig, modernbert),
-    "vit": Family.of(vit.ViTConfig, vit),
-    "nanoguard": Family.of(nanoguard.NanoGuardConfig, nanoguard),
-    "gpt2": Family.of(gpt2.Gpt2Config, gpt2),
-    "llama": Family.of(llama.LlamaConfig, llama),
+    "bert": bert.FAMILY,
+    "roberta": variants.ROBERTA,
+    "distilbert": variants.DISTILBERT,
+    "electra": variants.ELECTRA,
+    "albert": variants.ALBERT,
+    "mpnet": variants.MPNET,
+    "modernbert": modernbert.FAMILY,
+    "vit": vit.FAMILY,
+    "nanoguard": nanoguard.FAMILY,
+    "gpt2": decoders.GPT2,
+    "llama": decoders.LLAMA,
 }
 
 
@@ -122,11 +75,6 @@ def supported(architecture: str) -> str:
     return f"supported: {', '.join(own or FAMILIES)}{'' if own else ' (docs/families.md)'}"
 
 
-def module_of(config: Config) -> Any:
-    """Returns the family's file. Raises CheckpointError for a configuration of none."""
-    return FAMILIES[family_of(config)].module
-
-
 def unknown_option(family: str, config: object) -> str | None:
     """The first field that holds none of the names that it may have; None where all do.
 
@@ -156,7 +104,7 @@ def check(config: Config) -> None:
         raise CheckpointError(
             "a classifier whose answer is normalised", hint="only embeddings are normalised"
         )
-    module_of(config).check(config)
+    FAMILIES[family].check(config)
 
 
 def tensor_shapes(config: Config) -> dict[str, tuple[int, ...]]:
@@ -168,14 +116,13 @@ def tensor_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 def forward(b: Blocks[T, A], config: Config, x: T, *, all_rows: bool = False) -> A:
     """The model of this configuration on an interpreter: hidden states (tokens, hidden) -> answer (1,
     outputs)."""
-    walked = Latest(b) if config.backwards else b
-    result: A = module_of(config).forward(walked, config, x, all_rows=all_rows)
+    result: A = FAMILIES[family_of(config)].forward(b, config, x, all_rows=all_rows)
     return result
 
 
 def front(b: Blocks[T, A], config: Config, words: T) -> T:
     """Maps rows of the word table (tokens, hidden) of a single text to hidden states."""
-    result: T = module_of(config).front(b, config, words)
+    result: T = FAMILIES[family_of(config)].front(b, config, words)
     return result
 
 

@@ -1,52 +1,35 @@
 """Families of BERT's layers, which differ from BERT in names, sizes and heads: RoBERTa with XLM-RoBERTa and
-CamemBERT, MPNet, DistilBERT, ELECTRA, ALBERT. Each is a `Variant`, a row of data and what it needs beside it.
+CamemBERT, MPNet, DistilBERT, ELECTRA, ALBERT.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from tacita.blocks.base import Blocks, Dense, Relative, T
-from tacita.models import bert
+from tacita.blocks.base import Dense, Relative
+from tacita.models.bert import OPTIONS, bert_layer, bert_sizes, layer_prefix
 from tacita.models.shared import layers
-from tacita.models.shared.config import TEXT, WORDS, EncoderConfig, Names, check_task, tied
-from tacita.models.shared.layers import Layer, Step, post_norm
+from tacita.models.shared.config import EncoderConfig, Names, tied
+from tacita.models.shared.layers import (
+    MODEL,
+    WITHOUT_POOLER,
+    Family,
+    Layer,
+    Step,
+    architectures,
+    forward_of,
+    pooler_and_classifier,
+)
+from tacita.texts.embedding import MAX_HIDDEN
+from tacita.texts.embedding import WORDS as WORD_TABLE
+from tacita.texts.task import TEXT, WORDS
 
 if TYPE_CHECKING:
     from tacita.models.shared.fields import Fields
 
-A = TypeVar("A")  # an interpreter's answer
-
-
-def bert_layer(m: EncoderConfig, i: int) -> Layer:
-    """Declares encoder layer i as BERT does."""
-    return bert.bert_layer(m, bert.layer_prefix(i))
-
-
-@dataclass(frozen=True)
-class Variant:
-    """What the registry asks of a family's module, for one of BERT's layers. read: config.json ->
-    configuration. names: from BERT's names to the file's. steps: what comes after the last layer. pooling: of
-    its classifiers. layer: the declarations of one."""
-
-    read: Callable[..., Any]
-    names: Callable[[Any], Names]
-    steps: Callable[[Any], Sequence[Step]]
-    pooling: str
-    layer: Callable[[Any, int], Layer] = bert_layer
-    front = staticmethod(bert.front)
-    check = staticmethod(check_task)
-
-    def classifier_pooling(self, f: Fields) -> str:
-        """Returns which token its classifiers read."""
-        return self.pooling
-
-    def forward(self, b: Blocks[T, A], m: EncoderConfig, x: T, *, all_rows: bool = False) -> A:
-        """Computes the answer from hidden states; see `bert.forward`."""
-        x = post_norm(b, m, x, lambda i: self.layer(m, i), all_rows=all_rows)
-        return layers.answer(b, m, x, self.steps(m))
+NO_POOLER = OPTIONS | {"pooling": WITHOUT_POOLER}
 
 
 def two_maps(m: EncoderConfig, function: str) -> Sequence[Step]:
@@ -61,14 +44,13 @@ MOST_PADDING = 1 << 10
 PADDING = 1  # the token of padding; the first real position is the next
 
 
-@dataclass(frozen=True)
 class RobertaConfig(EncoderConfig):
     """The configuration of a RoBERTa model; fields: see `EncoderConfig`."""
 
 
 def _read_roberta(f: Fields, **answer: Any) -> RobertaConfig:
     first = f.integer("pad_token_id", MOST_PADDING, default=PADDING, least=0) + 1
-    sizes = bert.bert_sizes(f) | {"positions": f.positions("max_position_embeddings", first)}
+    sizes = bert_sizes(f) | {"positions": f.positions("max_position_embeddings", first)}
     return RobertaConfig(**sizes, first_position=first, **answer)
 
 
@@ -77,11 +59,19 @@ def _roberta_steps(m: EncoderConfig) -> Sequence[Step]:
         return layers.words(m, ("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"), "gelu")
     if m.task == TEXT and m.labels:
         return two_maps(m, "tanh")
-    return [*layers.pooler(m), *layers.classifier(m)]
+    return pooler_and_classifier(m)
 
 
-LM_HEAD = tied("lm_head.decoder", "lm_head.bias", bert.WORD_TABLE)
-ROBERTA = Variant(_read_roberta, lambda m: Names(("roberta.",), also=LM_HEAD), _roberta_steps, "cls")
+LM_HEAD = tied("lm_head.decoder", "lm_head.bias", WORD_TABLE)
+ROBERTA = Family(
+    RobertaConfig,
+    OPTIONS,
+    forward_of(bert_layer, _roberta_steps),
+    _read_roberta,
+    lambda m: Names(("roberta.",), also=LM_HEAD),
+    architectures("Roberta", "XLMRoberta", "Camembert"),
+    ("roberta", "xlm-roberta", "camembert"),
+)
 
 
 # MPNet (arXiv 2004.09297): no token types; scores get a bias by the distance of key and query, the same in
@@ -98,7 +88,6 @@ MPNET_PARTS = {
 }
 
 
-@dataclass(frozen=True)
 class MPNetConfig(EncoderConfig):
     """The configuration of an MPNet model; fields: see `EncoderConfig`."""
 
@@ -106,7 +95,7 @@ class MPNetConfig(EncoderConfig):
 def _read_mpnet(f: Fields, **answer: Any) -> MPNetConfig:
     first = PADDING + 1  # fixed in the implementation, whatever pad_token_id says
     positions = f.positions("max_position_embeddings", first)
-    sizes = bert.bert_sizes(f) | {"positions": positions, "types": 0}
+    sizes = bert_sizes(f) | {"positions": positions, "types": 0}
     f.only("relative_attention_num_buckets", BUCKETS)
     return MPNetConfig(**sizes, first_position=first, **answer)
 
@@ -116,8 +105,14 @@ def _mpnet_layer(m: EncoderConfig, i: int) -> Layer:
     return replace(layer, attention=replace(layer.attention, relative=relative))
 
 
-MPNET = Variant(
-    _read_mpnet, lambda m: Names(("mpnet.",), MPNET_PARTS, LM_HEAD), _roberta_steps, "cls", _mpnet_layer
+MPNET = Family(
+    MPNetConfig,
+    OPTIONS,
+    forward_of(_mpnet_layer, _roberta_steps),
+    _read_mpnet,
+    lambda m: Names(("mpnet.",), MPNET_PARTS, LM_HEAD),
+    architectures("MPNet"),
+    ("mpnet",),
 )
 
 
@@ -137,7 +132,6 @@ DISTILBERT_PARTS = {
 }
 
 
-@dataclass(frozen=True)
 class DistilBertConfig(EncoderConfig):
     """The configuration of a DistilBERT model; fields: see `EncoderConfig`."""
 
@@ -146,22 +140,11 @@ def _read_distilbert(f: Fields, **answer: Any) -> DistilBertConfig:
     """Reads config.json. Sinusoidal positions are stored as a table like others."""
     f.only("pruned_heads", {})
     return DistilBertConfig(
-        layers=f.layers("n_layers"),
-        hidden=f.width("dim"),
-        heads=f.heads("n_heads", "dim"),
-        intermediate=f.wide("hidden_dim"),
-        vocab=f.vocab("vocab_size"),
-        positions=f.positions("max_position_embeddings"),
-        types=0,
+        **f.sizes("n_layers", "dim", "n_heads", intermediate="hidden_dim"),
         activation=f.activation("activation", "gelu"),
         norm_eps=1e-12,  # fixed in the implementation
         **answer,
     )
-
-
-def _distilbert_names(m: EncoderConfig) -> Names:
-    also = tied("vocab_projector", "vocab_projector.bias", bert.WORD_TABLE)
-    return Names(("distilbert.",), DISTILBERT_PARTS, also)
 
 
 def _distilbert_steps(m: EncoderConfig) -> Sequence[Step]:
@@ -173,26 +156,29 @@ def _distilbert_steps(m: EncoderConfig) -> Sequence[Step]:
     return layers.classifier(m)
 
 
-DISTILBERT = Variant(_read_distilbert, _distilbert_names, _distilbert_steps, "cls")
+PROJECTOR = tied("vocab_projector", "vocab_projector.bias", WORD_TABLE)
+DISTILBERT = Family(
+    DistilBertConfig,
+    NO_POOLER,
+    forward_of(bert_layer, _distilbert_steps),
+    _read_distilbert,
+    lambda m: Names(("distilbert.",), DISTILBERT_PARTS, PROJECTOR),
+    architectures("DistilBert"),
+    ("distilbert",),
+)
 
 
 # ELECTRA (arXiv 2003.10555): a projection of smaller embeddings; no pooler; classifiers of two maps with
 # GELU. A discriminator's own head is left out: its folder is an encoder.
 
 
-@dataclass(frozen=True)
 class ElectraConfig(EncoderConfig):
     """The configuration of an ELECTRA model; fields: see `EncoderConfig`."""
 
 
 def _read_electra(f: Fields, **answer: Any) -> ElectraConfig:
-    sizes, size = bert.bert_sizes(f), f.width("embedding_size")
+    sizes, size = bert_sizes(f), f.integer("embedding_size", MAX_HIDDEN)
     return ElectraConfig(**sizes, embedding_size=0 if size == sizes["hidden"] else size, **answer)
-
-
-def _electra_names(m: EncoderConfig) -> Names:
-    also = tied("generator_lm_head", "generator_lm_head.bias", bert.WORD_TABLE)
-    return Names(("electra.",), {"embeddings.projection": "embeddings_project"}, also)
 
 
 def _electra_steps(m: EncoderConfig) -> Sequence[Step]:
@@ -202,7 +188,16 @@ def _electra_steps(m: EncoderConfig) -> Sequence[Step]:
     return two_maps(m, "gelu") if m.task == TEXT and m.labels else layers.classifier(m)
 
 
-ELECTRA = Variant(_read_electra, _electra_names, _electra_steps, "cls")
+GENERATOR = tied("generator_lm_head", "generator_lm_head.bias", WORD_TABLE)
+ELECTRA = Family(
+    ElectraConfig,
+    NO_POOLER,
+    forward_of(bert_layer, _electra_steps),
+    _read_electra,
+    lambda m: Names(("electra.",), {"embeddings.projection": "embeddings_project"}, GENERATOR),
+    architectures("Electra", ForPreTraining=MODEL),
+    ("electra",),
+)
 
 
 # ALBERT (arXiv 1909.11942): one layer, applied again and again, after a projection of smaller embeddings.
@@ -223,7 +218,6 @@ ALBERT_PARTS = {
 }
 
 
-@dataclass(frozen=True)
 class AlbertConfig(EncoderConfig):
     """The configuration of an ALBERT model; fields: see `EncoderConfig`."""
 
@@ -232,14 +226,14 @@ def _read_albert(f: Fields, **answer: Any) -> AlbertConfig:
     """Reads config.json. Layers in several groups are refused: no published model has them."""
     f.only("num_hidden_groups", 1)
     f.only("inner_group_num", 1)
-    sizes, size = bert.bert_sizes(f), f.width("embedding_size")
+    sizes, size = bert_sizes(f), f.integer("embedding_size", MAX_HIDDEN)
     sizes["activation"] = f.activation("hidden_act", "gelu_new")
     return AlbertConfig(**sizes, embedding_size=size, **answer)
 
 
 def _albert_names(m: EncoderConfig) -> Names:
-    shared = {bert.layer_prefix(i): SHARED for i in range(m.layers)}
-    also = tied("predictions.decoder", "predictions.bias", bert.WORD_TABLE)
+    shared = {layer_prefix(i): SHARED for i in range(m.layers)}
+    also = tied("predictions.decoder", "predictions.bias", WORD_TABLE)
     return Names(("albert.",), shared | ALBERT_PARTS, also)
 
 
@@ -247,7 +241,16 @@ def _albert_steps(m: EncoderConfig) -> Sequence[Step]:
     if m.task == WORDS:
         at = "predictions"
         return layers.words(m, (f"{at}.dense", f"{at}.LayerNorm", f"{at}.decoder"), m.activation)
-    return [*layers.pooler(m), *layers.classifier(m)]
+    return pooler_and_classifier(m)
 
 
-ALBERT = Variant(_read_albert, _albert_names, _albert_steps, "pooler")
+ALBERT = Family(
+    AlbertConfig,
+    OPTIONS,
+    forward_of(bert_layer, _albert_steps),
+    _read_albert,
+    _albert_names,
+    architectures("Albert", ForPreTraining=WORDS),
+    ("albert",),
+    pooling="pooler",
+)

@@ -3,29 +3,29 @@ feature after each block (layer scale). The client maps patches to tokens (`text
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, T
+from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm
 from tacita.errors import CheckpointError, PlanError
 from tacita.extras import AT_DEFAULT
-from tacita.models import bert
-from tacita.models.shared import layers
-from tacita.models.shared.config import TEXT, EncoderConfig, Names, check_task
-from tacita.models.shared.layers import CLASS, MODEL, Layer, Step, pre_norm
+from tacita.models.shared.config import KNOWN, EncoderConfig, Names, check_task
+from tacita.models.shared.layers import (
+    CLASS,
+    MODEL,
+    POOLINGS,
+    Family,
+    Layer,
+    forward_of,
+    pooler_and_classifier,
+)
 from tacita.texts.embedding import FIRST, MAX_POSITIONS, PATCHES, POSITIONS
+from tacita.texts.task import TEXT
 
 if TYPE_CHECKING:
     from tacita.models.shared.fields import Fields
 
-A = TypeVar("A")  # an interpreter's answer
 MODEL_TYPES = ("vit", "deit", "dinov2")
-ARCHITECTURES = {
-    **{f"{name}Model": MODEL for name in ("ViT", "DeiT", "Dinov2")},
-    **{f"{name}ForImageClassification": CLASS for name in ("ViT", "DeiT")},
-}
-OPTIONS = {"activation": bert.ACTIVATIONS, "pooling": layers.POOLINGS}
 SCALED = {POSITIONS: POSITIONS.removesuffix(".weight")}
 PARTS = SCALED | {
     "norm1": "layernorm_before",
@@ -52,16 +52,14 @@ def read(f: Fields, **answer: Any) -> ViTConfig:
     for name, value in (("num_channels", 3), ("use_swiglu_ffn", False), ("pooler_act", "tanh")):
         f.only(name, value)
     image = f.image(extra=2 if kind == "deit" else 1, any_size=scaled)
-    hidden = f.width("hidden_size")
-    wide = f.integer("mlp_ratio", 64, default=4) * hidden if scaled else f.wide("intermediate_size")
+    wide = None if scaled else "intermediate_size"
+    sizes = f.sizes(intermediate=wide, vocab=None, positions=None)
+    if scaled:
+        sizes["intermediate"] = f.integer("mlp_ratio", 64, default=4) * sizes["hidden"]
     return ViTConfig(
-        layers=f.layers("num_hidden_layers"),
-        hidden=hidden,
-        heads=f.heads("num_attention_heads", "hidden_size"),
-        intermediate=wide,
+        **sizes,
         vocab=1,
         positions=image.tokens,
-        types=0,
         activation=f.activation("hidden_act", "gelu"),
         norm_eps=f.epsilon("layer_norm_eps", 1e-6 if scaled else 1e-12),
         embedding_norm=False,
@@ -80,23 +78,7 @@ def names(m: ViTConfig) -> Names:
     return Names(prefixes, PARTS, flat=FLAT)
 
 
-def classifier_pooling(f: Fields) -> str:
-    """Classifiers read the first token."""
-    return "cls"
-
-
-def vector_pooling(m: ViTConfig) -> str:
-    """DINOv2's vector is the first token behind the last norm; the others have a map for it."""
-    return "cls" if m.layer_scale else "pooler"
-
-
-def forward(b: Blocks[T, A], m: ViTConfig, x: T, *, all_rows: bool = False) -> A:
-    """Computes the answer from hidden states; see `bert.forward`."""
-    x = pre_norm(b, m, x, lambda i: _layer(m, i), all_rows=all_rows)
-    return layers.answer(b, m, b.norm(x, _norm(m, "layernorm"), "final_norm"), _steps(m))
-
-
-def front(b: Blocks[T, A], m: ViTConfig, words: T) -> T:
+def front(b: Blocks[Any, Any], m: ViTConfig, words: Any) -> NoReturn:
     """Raises PlanError: an image has no words whose table could stay at the server."""
     raise PlanError("a hidden embedding of images", hint="publish it: the client maps patches to tokens")
 
@@ -130,9 +112,23 @@ def _layer(m: ViTConfig, i: int) -> Layer:
     )
 
 
-def _steps(m: ViTConfig) -> Sequence[Step]:
-    return [*layers.pooler(m), *layers.classifier(m)]
-
-
-def _norm(m: ViTConfig, name: str) -> Norm:
+def _norm(m: ViTConfig, name: str = "layernorm") -> Norm:
     return Norm(name, m.hidden, m.norm_eps)
+
+
+FAMILY = Family(
+    ViTConfig,
+    {"activation": KNOWN, "pooling": POOLINGS},
+    forward_of(_layer, pooler_and_classifier, _norm),
+    read,
+    names,
+    architectures={
+        **{f"{name}Model": MODEL for name in ("ViT", "DeiT", "Dinov2")},
+        **{f"{name}ForImageClassification": CLASS for name in ("ViT", "DeiT")},
+    },
+    model_types=MODEL_TYPES,
+    # DINOv2's vector is the first token behind the last norm; the others have a map for it
+    vector_pooling=lambda m: "cls" if m.layer_scale else "pooler",
+    check=check,
+    front=front,
+)

@@ -34,7 +34,7 @@ from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import Shape
 from tacita.layouts.rows import RowsShape
 from tacita.models.registry import Config, forward, nodes
-from tacita.models.shared.config import LATEST, NEXT
+from tacita.models.shared.config import LATEST
 from tacita.packings.base import (
     Block,
     Circuit,
@@ -53,6 +53,7 @@ from tacita.packings.columns.lowering import ColumnLowering
 from tacita.packings.multidiagonal.lowering import DiagonalLowering
 from tacita.packings.rows.lowering import RowLowering, StepLowering
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, approximated
+from tacita.texts.task import NEXT
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,14 @@ from tacita.errors import TacitaError
 from tacita.layouts.registry import RULES
 from tacita.limits import Rules, limits_of, require, try_make
 from tacita.models.registry import FAMILIES, Config, nodes, outline, unknown_option
-from tacita.models.shared.config import LATEST, NEXT
+from tacita.models.shared.config import LATEST
 from tacita.packings.lowering import inputs_of_sums
 from tacita.packings.specs import FUNCTION, AttentionSpecs, CircuitSpecs, approximated
 from tacita.planning.calibrate.calibration import MOST, ROUNDS, AttentionCalibration, Calibration
 from tacita.planning.options import OPTIONS
 from tacita.plans.json_fields import from_json
 from tacita.plans.plan import REMAKE, ModelInfo, Plan
+from tacita.texts.task import NEXT
 
 MOST_ITEMS = 4096  # coefficients of a series; the fits take up to 512
 SERIES = ("coefficients", "cosines", "sines")

@@ -25,7 +25,6 @@ from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
 from tacita.errors import InputError
 from tacita.layouts.registry import Shape
-from tacita.models.shared.config import NEXT
 from tacita.packings.base import Circuit
 from tacita.packings.executor import beginning
 from tacita.packings.specs import CircuitSpecs
@@ -34,6 +33,7 @@ from tacita.planning.fitting import Accuracy
 from tacita.plans import options as stated
 from tacita.plans.error import MOST_DECIMALS
 from tacita.plans.plan import Plan, TensorInfo
+from tacita.texts.task import NEXT
 
 if TYPE_CHECKING:  # which makes the objects of this module
     from tacita.planning.request import PlanRequest

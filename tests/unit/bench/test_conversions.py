@@ -17,7 +17,7 @@ from bench.models.convert import SOURCES, convert
 from bench.options import lines_of
 from bench.runs import families
 from tacita.errors import InputError
-from tacita.models.shared.config import WORDS
+from tacita.texts.task import WORDS
 
 SMILES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "C", "Cl", "(", ")", "[nH]", ">>"]
 

@@ -25,9 +25,8 @@ from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.pickles import described
 from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError
-from tacita.models.nanoguard import NanoGuardConfig
+from tacita.models.nanoguard import NanoGuardConfig, ResidualScales
 from tacita.models.registry import tensor_shapes
-from tacita.models.shared.layers import ResidualScales
 from tacita.planning.check_circuit import require_circuit
 
 PATTERN = (

@@ -16,11 +16,8 @@ from tiny_decoders import gpt2, llama, logits
 
 import tacita
 from tacita.api import classify_batch_locally, classify_locally, reference_logits
-from tacita.blocks.base import BEHIND, Attention, Dense, Positions, Relative, Rotary
-from tacita.blocks.floats import FloatTensors
-from tacita.blocks.sequence import Latest, angles, reach_mask
-from tacita.blocks.tensor_blocks import TensorBlocks
-from tacita.blocks.weights import Weights
+from tacita.blocks.base import BEHIND, Attention, Dense, Relative, Rotary
+from tacita.blocks.sequence import angles, latest, reach_mask
 from tacita.checkpoint import Checkpoint, embed, from_tensors
 from tacita.checkpoint.reference import reference
 from tacita.cli import main
@@ -72,15 +69,10 @@ def test_rows_in_reverse_mean_the_same(make: Make, text: str) -> None:
 
 
 def test_nothing_but_causal_attention_is_reversed() -> None:
-    model, d = llama(), Dense("x", 24, 24)
-    blocks = Latest(TensorBlocks(FloatTensors(Weights(model.tensors), np.ones(3))))
-    with pytest.raises(PlanError, match="reversed rows"):
-        blocks.attention(np.ones((3, 24)), Attention(6, d, d, d, d), "everywhere")
-    table = Attention(6, d, d, d, d, reach=(None, 0), relative=Relative("t", 8, 16))
-    with pytest.raises(PlanError, match="reversed rows"):
-        blocks.attention(np.ones((3, 24)), table, "by distance")
-    with pytest.raises(PlanError, match="positions of reversed rows"):
-        blocks.positions(np.ones((3, 24)), Positions("p", None, 24), "positions")
+    d = Dense("x", 24, 24)
+    for options in ({}, {"reach": (None, 0), "relative": Relative("t", 8, 16)}):
+        with pytest.raises(PlanError, match="reversed rows"):
+            latest(Attention(6, d, d, d, d, **options))  # type: ignore[arg-type]
 
 
 def test_angles_turn_back() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError, PlanError
 from tacita.layouts.registry import QUADRATIC
 from tacita.models import registry
+from tacita.models.shared.config import Names
+from tacita.models.shared.layers import Family
 from tacita.packings.lowering import check_specs
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NormSpecs, approximated
 from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
@@ -66,8 +68,8 @@ def forward(b: Any, m: Steps, x: Any, *, all_rows: bool = False) -> Any:
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
     """Of that family, with one head that is too peaked."""
-    family = registry.Family(Steps, SimpleNamespace(forward=forward), {})  # type: ignore[arg-type]
-    monkeypatch.setitem(registry.FAMILIES, "steps", family)  # type: ignore[arg-type]
+    family = Family(Steps, {}, forward, Steps, lambda m: Names(()))
+    monkeypatch.setitem(registry.FAMILIES, "steps", family)
     return checkpoint(Steps())
 
 

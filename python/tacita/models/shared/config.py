@@ -7,13 +7,9 @@ from dataclasses import dataclass, field
 
 from tacita.errors import CheckpointError
 from tacita.extras import AT_DEFAULT
-from tacita.texts import task as tasks
 from tacita.texts.embedding import ImageConfig
-from tacita.texts.task import labelled
+from tacita.texts.task import NEXT, PROBLEMS, SINGLE_LABEL, TASKS, TEXT, WORDS, labelled
 
-TEXT, TOKENS, SPAN, WORDS, NEXT = TASKS = tasks.TASKS
-SINGLE_LABEL, MULTI_LABEL, REGRESSION = tasks.SINGLE_LABEL, tasks.MULTI_LABEL, tasks.REGRESSION
-PROBLEMS = tasks.PROBLEMS
 EVERY_TOKEN = "none"  # the pooling of a model that answers for every token
 LAST = "last"  # of one that goes on behind the last
 LATEST = "latest"  # the same of rows in reverse, as slots hold them: see `blocks.sequence`

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tacita.errors import CheckpointError
-from tacita.models.shared.config import BY_NAME, MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from tacita.models.shared.config import BY_NAME
 from tacita.texts.embedding import (
     MAX_CLASSES,
     MAX_HIDDEN,
@@ -21,6 +21,7 @@ from tacita.texts.embedding import (
     MAX_VOCAB,
     ImageConfig,
 )
+from tacita.texts.task import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 
 # Files of a model's folder, capped and parsed before anyone looks inside.
 
@@ -127,31 +128,35 @@ class Fields:
         if actual is not None and (type(actual) is not type(value) or actual != value):
             raise self.refused(field, f"only {value!r} is supported")
 
-    def layers(self, field: str) -> int:
-        """Reads the number of layers."""
-        return self.integer(field, MAX_LAYERS)
+    def sizes(
+        self,
+        layers: str = "num_hidden_layers",
+        hidden: str = "hidden_size",
+        heads: str = "num_attention_heads",
+        *,
+        intermediate: str | None = "intermediate_size",
+        vocab: str | None = "vocab_size",
+        positions: str | None = "max_position_embeddings",
+    ) -> dict[str, Any]:
+        """Reads the sizes that every configuration has, by the names that most files give them; no token
+        types. intermediate: None where it is four times `hidden`. Others that are None are left to the
+        family."""
+        width = self.integer(hidden, MAX_HIDDEN)
+        sizes = {"layers": self.integer(layers, MAX_LAYERS), "hidden": width, "types": 0}
+        sizes["heads"] = self._heads(heads, hidden, width)
+        sizes["intermediate"] = self.integer(intermediate, 4 * MAX_HIDDEN) if intermediate else 4 * width
+        sizes |= {"vocab": self.integer(vocab, MAX_VOCAB)} if vocab else {}
+        return sizes | ({"positions": self.positions(positions)} if positions else {})
 
-    def width(self, field: str) -> int:
-        """Reads the number of features of hidden states."""
-        return self.integer(field, MAX_HIDDEN)
-
-    def wide(self, field: str) -> int:
-        """Reads the number of features inside a feed-forward block."""
-        return self.integer(field, 4 * MAX_HIDDEN)
-
-    def heads(self, field: str, width: str) -> int:
-        """Reads the number of heads that divide the width, which is another field."""
-        heads, features = self.integer(field, MAX_HIDDEN), self.width(width)
+    def _heads(self, field: str, width: str, features: int) -> int:
+        """Reads the number of heads, which divide the width, another field."""
+        heads = self.integer(field, MAX_HIDDEN)
         if features % heads:
             raise CheckpointError(
                 f"{self.path}: {width} {features} is not a multiple of {field} {heads}",
                 hint="the configuration does not belong to this model",
             )
         return heads
-
-    def vocab(self, field: str) -> int:
-        """Counts the rows of the table of words."""
-        return self.integer(field, MAX_VOCAB)
 
     def positions(self, field: str, first: int = 0) -> int:
         """Counts the tokens that there are positions for, up to the most that a plan has: a longer table is

@@ -1,31 +1,18 @@
-"""The two kinds of encoder layers, walked: with LayerNorms after the blocks (BERT) or before them (ViT).
-
-Residuals that are scaled before every layer, and get the first hidden states again (nanochat).
-
-Layer i starts from lambda_i x + mu_i x0, where x0 is what layer 0 starts from. Blocks have no product of x by
-a number, and need none: what is stored is x / P_i, with P_i the product of lambda_1 to lambda_i and of
-lambda_0 + mu_0, since layer 0 starts from a multiple of x0:
-
-    x / P_i  ->  x / P_i + (mu_i / P_i) x0        and the blocks of layer i give 1 / P_i of what they gave
-
-The norms before the blocks undo P_i, if their epsilon is divided by its square.
-
->>> scales = ResidualScales.of((2.0, 4.0), (1.0, 6.0), layers=2)
->>> scales.scale, scales.restart
-((3.0, 12.0), (0.0, 0.5))
-"""
+"""What a family is, and what most share: encoder layers with their norms after the blocks (BERT) or before
+them (ViT), the steps from the last layer to an answer, and the embedding as blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
-from operator import mul
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
-from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, T
-from tacita.errors import CheckpointError, PlanError
-from tacita.models.shared.config import EVERY_TOKEN, LAST, LATEST, EncoderConfig
+from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Positions, T
+from tacita.blocks.sequence import latest
+from tacita.errors import PlanError
+from tacita.models.shared.config import EVERY_TOKEN, LAST, LATEST, EncoderConfig, Names, check_task
+from tacita.texts.embedding import POSITIONS, PROJECTION
+from tacita.texts.task import SPAN, TOKENS, WORDS
 
 A = TypeVar("A")  # an interpreter's answer
 
@@ -38,7 +25,7 @@ class Layer:
     attention: Attention
     norm1: Norm | None
     feed_forward: FeedForward
-    norm2: Norm | None
+    norm2: Norm
 
 
 Declare = Callable[[int], Layer]  # number of a layer -> its declarations
@@ -48,7 +35,7 @@ def layer_rows(m: EncoderConfig, i: int, all_rows: bool) -> int | None:
     """Which tokens layer i computes (see `Blocks.take`): the last gives one where only one is read."""
     if i < m.layers - 1 or all_rows:
         return None
-    return 1 if m.first_token else -1 if m.last_token else None
+    return 1 if m.first_token or m.backwards else -1 if m.last_token else None
 
 
 def post_norm(b: Blocks[T, A], m: EncoderConfig, x: T, declare: Declare, *, all_rows: bool) -> T:
@@ -56,9 +43,9 @@ def post_norm(b: Blocks[T, A], m: EncoderConfig, x: T, declare: Declare, *, all_
     for i in range(m.layers):
         p, at, rows = declare(i), f"layer{i}", layer_rows(m, i, all_rows)
         y = b.add(b.take(x, rows), b.attention(x, p.attention, f"{at}.attention", rows))
-        y = _norm(b, y, p.norm1, f"{at}.norm1")
+        y = y if p.norm1 is None else b.norm(y, p.norm1, f"{at}.norm1")
         y = b.add(y, b.feed_forward(y, p.feed_forward, f"{at}.feed_forward"))
-        x = _norm(b, y, p.norm2, f"{at}.norm2")
+        x = b.norm(y, p.norm2, f"{at}.norm2")
     return x
 
 
@@ -67,44 +54,11 @@ def pre_norm(b: Blocks[T, A], m: EncoderConfig, x: T, declare: Declare, *, all_r
     norm."""
     for i in range(m.layers):
         p, at, rows = declare(i), f"layer{i}", layer_rows(m, i, all_rows)
-        y = b.attention(_norm(b, x, p.norm1, f"{at}.norm1"), p.attention, f"{at}.attention", rows)
-        x = b.add(b.take(x, rows), y)
-        y = b.feed_forward(_norm(b, x, p.norm2, f"{at}.norm2"), p.feed_forward, f"{at}.feed_forward")
-        x = b.add(x, y)
+        y = x if p.norm1 is None else b.norm(x, p.norm1, f"{at}.norm1")
+        y = b.add(b.take(x, rows), b.attention(y, p.attention, f"{at}.attention", rows))
+        z = b.norm(y, p.norm2, f"{at}.norm2")
+        x = b.add(y, b.feed_forward(z, p.feed_forward, f"{at}.feed_forward"))
     return x
-
-
-def _norm(b: Blocks[T, A], x: T, norm: Norm | None, name: str) -> T:
-    return x if norm is None else b.norm(x, norm, name)
-
-
-LEAST, MOST = 2.0**-10, 2.0**10  # of lambda, mu / P and, squared, P
-
-
-@dataclass(frozen=True)
-class ResidualScales:
-    """Scales of the residual stream by layer: scale, P_i; restart, mu_i / P_i, which is 0 for layer 0."""
-
-    scale: tuple[float, ...]
-    restart: tuple[float, ...]
-
-    @staticmethod
-    def of(lambdas: tuple[float, ...], mus: tuple[float, ...], layers: int) -> ResidualScales:
-        """Computes the scales of `layers` layers; empty tuples stand for ones and zeros. Raises
-        CheckpointError for others than one a layer, and for values out of range."""
-        scales, added = lambdas or (1.0,) * layers, mus or (0.0,) * layers
-        if len(scales) != layers or len(added) != layers or not all(LEAST <= v <= MOST for v in scales):
-            raise CheckpointError(
-                f"lambdas {lambdas!s:.80}, mus {mus!s:.80} for {layers} layers",
-                hint=f"one of each a layer, lambdas from {LEAST:g} to {MOST:g}",
-            )
-        scale = tuple(accumulate((scales[0] + added[0], *scales[1:]), mul))
-        if not all(LEAST**2 <= p <= MOST**2 for p in scale):
-            raise CheckpointError(f"lambdas and mus that multiply to {scale!s:.80}", hint="too far from 1")
-        restart = (0.0, *(mu / p for mu, p in zip(added[1:], scale[1:], strict=True)))
-        if not all(abs(factor) <= MOST for factor in restart):
-            raise CheckpointError(f"mus {mus!s:.80}", hint=f"at most {MOST:g} times the lambdas before them")
-        return ResidualScales(scale, restart)
 
 
 # What comes after the last layer: which rows are read, and the dense maps from them to the answer.
@@ -114,14 +68,14 @@ POOLINGS = ("pooler", "cls", "mean")
 WITHOUT_POOLER = ("cls", "mean", EVERY_TOKEN)
 ALL = (*POOLINGS, EVERY_TOKEN)
 DECODER = (LAST, LATEST)
-# what an architecture gives
-MODEL, CLASS, EACH, ANSWER, FILL, CAUSAL = "model", "class", "tokens", "span", "words", "next"
+# what an architecture gives: an encoder, a classifier, or the answer of a task
+MODEL, CLASS = "model", "class"
 HEADS = {
     "Model": MODEL,
     "ForSequenceClassification": CLASS,
-    "ForTokenClassification": EACH,
-    "ForQuestionAnswering": ANSWER,
-    "ForMaskedLM": FILL,
+    "ForTokenClassification": TOKENS,
+    "ForQuestionAnswering": SPAN,
+    "ForMaskedLM": WORDS,
 }
 
 
@@ -157,13 +111,13 @@ def answer(b: Blocks[T, A], m: EncoderConfig, x: T, steps: Sequence[Step]) -> A:
 def pooled(b: Blocks[T, A], m: EncoderConfig, x: T) -> T:
     """Returns (1, hidden), or every row. The pooler's own map is a step of the family (`pooler`)."""
     match m.pooling:
-        case "pooler" | "cls":
+        case "pooler" | "cls" | "latest":
             return b.take(x, 1)
         case "mean":
             return b.mean(x, "mean")
         case "none":
             return x
-        case "last" | "latest":
+        case "last":
             return b.take(x, -1)
         case unknown:
             raise PlanError(f"pooling {unknown!r}", hint=f"supported: {', '.join((*ALL, *DECODER))}")
@@ -176,8 +130,13 @@ def pooler(m: EncoderConfig, name: str = "pooler.dense") -> Sequence[Step]:
 
 def classifier(m: EncoderConfig, name: str = "classifier") -> Sequence[Step]:
     """The last map, to the labels; none where there are none. Of questions: `qa_outputs`."""
-    name = "qa_outputs" if m.task == "span" else name
+    name = "qa_outputs" if m.task == SPAN else name
     return [Step("classifier", Dense(name, m.hidden, len(m.labels)))] if m.labels else []
+
+
+def pooler_and_classifier(m: EncoderConfig) -> Sequence[Step]:
+    """The map of [CLS] and the last one, each where the model has it."""
+    return [*pooler(m), *classifier(m)]
 
 
 def words(m: EncoderConfig, at: tuple[str, str, str], function: str) -> Sequence[Step]:
@@ -189,3 +148,69 @@ def words(m: EncoderConfig, at: tuple[str, str, str], function: str) -> Sequence
         Step("words", Dense(dense, m.hidden, width), function, Norm(norm, width, m.norm_eps)),
         Step("decoder", Dense(decoder, width, m.vocab)),
     ]
+
+
+def front(b: Blocks[T, A], m: EncoderConfig, words: T) -> T:
+    """Maps rows of the word table (tokens, embedding size) of a single text to hidden states."""
+    size, x = m.embedding_size or m.hidden, words
+    if m.position_table:
+        types = "embeddings.token_type_embeddings.weight" if m.types else None
+        x = b.positions(x, Positions(POSITIONS, types, size, m.first_position), "embedding.positions")
+    if m.embedding_norm:
+        norm = Norm("embeddings.LayerNorm", size, m.norm_eps, beta=m.embedding_beta)
+        x = b.norm(x, norm, "embedding.norm")
+    projection = Dense(PROJECTION, size, m.hidden)  # where the tables and the hidden states differ in size
+    return b.linear(x, projection, "embedding.projection") if m.embedding_size else x
+
+
+def forward_of(
+    layer: Callable[[Any, int], Layer],
+    steps: Callable[[Any], Sequence[Step]],
+    final_norm: Callable[[Any], Norm] | None = None,
+) -> Callable[..., Any]:
+    """Returns a family's `forward`: hidden states (tokens, hidden) -> answer (1, outputs), or (tokens,
+    outputs) for a task that has an answer for every token.
+
+    layer: the declarations of layer i. final_norm: of a family whose norms come before the blocks. steps:
+    what comes after. all_rows: the last layer gives every token, also where only one is read (for the records
+    of a calibration).
+    """
+
+    def forward(b: Blocks[T, A], m: Any, x: T, *, all_rows: bool = False) -> A:
+        def declare(i: int) -> Layer:
+            p = layer(m, i)
+            return replace(p, attention=latest(p.attention)) if m.backwards else p
+
+        if final_norm:
+            x = pre_norm(b, m, x, declare, all_rows=all_rows)
+            return answer(b, m, b.norm(x, final_norm(m), "final_norm"), steps(m))
+        return answer(b, m, post_norm(b, m, x, declare, all_rows=all_rows), steps(m))
+
+    return forward
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of models: what its file says of it.
+
+    config: its type, an `EncoderConfig`. options: names that a field of it may have. forward: hidden states
+    -> answer (`forward_of`). read: config.json and the fields that follow from the head
+    (`checkpoint.config`) -> configuration. names: of its tensors in files. architectures: what config.json
+    says -> head; model_types: what it says where it names no architecture. pooling: of its classifiers, and
+    whether a field `classifier_pooling` may say another. vector_pooling: of its vectors, unless files say so.
+    check: raises CheckpointError for what no field alone can say. front: the embedding as blocks, for one
+    that stays at the server.
+    """
+
+    config: type[Any]
+    options: Mapping[str, tuple[str, ...]]
+    forward: Callable[..., Any]
+    read: Callable[..., Any]
+    names: Callable[[Any], Names]
+    architectures: Mapping[str, str] = field(default_factory=dict)
+    model_types: tuple[str, ...] = ()
+    pooling: str = "cls"
+    pooling_stated: bool = False
+    vector_pooling: Callable[[Any], str] = lambda m: "pooler"
+    check: Callable[[Any], None] = check_task
+    front: Callable[..., Any] = front

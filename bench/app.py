@@ -11,7 +11,7 @@ from bench import elsewhere
 from bench.freeze import command as freeze
 from bench.kernels import correlations, engine, leaf, lpn, polynomials
 from bench.models import convert, nanoguard_reference, pictures
-from bench.runs import adversarial, arion, batch, dashformer, families, images, margins, one
+from bench.runs import adversarial, arion, batch, dashformer, families, margins, one
 from bench.runs.service import command as service
 from bench.runs.two_party import command as two_party
 from bench.runs.two_party import load
@@ -35,7 +35,6 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "figures": figures.figures,
     "freeze": freeze.freeze,
     "generate": two_party.generate,
-    "image-vectors": images.image_vectors,
     "lattice": elsewhere.lattice,
     "leaf": leaf.leaf,
     "lpn-security": lpn.lpn_security,

@@ -116,25 +116,24 @@ def _renumbered(name: str, layers: list[int]) -> str | None:
 SOURCE = Source("90a0b02e3e525d56", convert, cut=convert)
 
 PHOTOS = ("sklearn/datasets/images/china.jpg", "sklearn/datasets/images/flower.jpg")
-CALIBRATED, TESTED = 8, 52
+CROPS = 60  # of which 8 calibrate
 SHORTEST, LONGEST = 128, 420  # sides of a square
 
 
 def photo_crops(wheel: Wheel, output: Output) -> None:
-    """Make 60 images out of scikit-learn's two photos: their names in calibration.txt (8) and test.txt."""
+    """Make 60 images out of scikit-learn's two photos; images.txt has their names."""
     from PIL import Image
 
     archive, rng = zipfile.ZipFile(wheel), random.Random(1)
     photos = [Image.open(io.BytesIO(archive.read(name))).convert("RGB") for name in PHOTOS]
     output.mkdir(parents=True, exist_ok=True)
     names = []
-    for number in range(CALIBRATED + TESTED):
+    for number in range(CROPS):
         which = number % len(photos)
         path = output / f"{number:02}-{Path(PHOTOS[which]).stem}.png"
         _crop(photos[which], rng, mirrored=bool(number // 2 % 2)).save(path)
         names.append(f"{path.resolve()}\n")
-    (output / "calibration.txt").write_text("".join(names[:CALIBRATED]))
-    (output / "test.txt").write_text("".join(names[CALIBRATED:]))
+    (output / "images.txt").write_text("".join(names))
 
 
 def _crop(photo: Any, rng: random.Random, *, mirrored: bool) -> Any:

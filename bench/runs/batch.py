@@ -137,7 +137,7 @@ def dashformer(
         preset,
     )
     machine = Machine(backend, threads, memory, allow_insecure, work)
-    found = _measured(task, machine, softmax=True)
+    found = _measured(task, machine)
     with reporting(json, found):
         _show(found)
 
@@ -150,7 +150,7 @@ def _repeated(examples: Sequence[tuple[Text, int]], count: int | None) -> list[t
     return [examples[i % len(examples)] for i in range(wanted)]
 
 
-def _measured(task: Task, machine: Machine, *, softmax: bool = False) -> dict[str, Any]:
+def _measured(task: Task, machine: Machine) -> dict[str, Any]:
     """Figures of all requests: wall_seconds of encrypting, evaluating and decrypting them."""
     ran, began = Ran(threads=machine.threads or all_threads()), time.monotonic()
     plan = _planned(task)
@@ -176,7 +176,7 @@ def _measured(task: Task, machine: Machine, *, softmax: bool = False) -> dict[st
         "predicted_seconds": dict(plan.prediction.seconds),
         **operation_counts(plan),
         "calibration_texts": int(plan.circuit["calibration"]["samples"]),
-        **quality(logits, reference, task.labels, softmax=softmax),
+        **quality(logits, reference, task.labels),
     }
 
 
@@ -209,8 +209,7 @@ def _show(found: dict[str, Any]) -> None:
         if found[name] is not None:
             table.add_row(name.replace("_", " "), f"{100 * found[name]:.2f} %")
     table.add_row("largest error of a logit", f"{found['max_abs_error']:.5f}")
-    if "max_softmax_error" in found:
-        table.add_row("largest error of a probability", f"{found['max_softmax_error']:.5f}")
+    table.add_row("largest error of a probability", f"{found['max_softmax_error']:.5f}")
     counts = ("bootstraps", "rotations", "key_switches") if found["encrypted"] else ()
     for name in counts:
         table.add_row(f"{name.replace('_', ' ')} a request", str(found[name]))

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from bench.models.dashformer import LIST, SEQUENCES, WEIGHTS, convert, is_published
 from bench.options import DATA, lines_of
-from bench.runs.harness import probabilities
 from tacita.approx import exp
 from tacita.approx.spec import Spec, free_depth
 from tacita.checkpoint import embed, load
@@ -29,6 +28,7 @@ from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.fitting import Accuracy, fit_circuit
+from tacita.texts.answer import softmax
 
 Array = NDArray[np.float64]
 TOKENS = 50  # amino acids of a sequence
@@ -92,13 +92,13 @@ def dashformer_functions(
     specs = fit_circuit(calibration, loaded.config, Accuracy(relu=relu))
     soft = tempered(loaded, calibration.temperatures)
     samples = [embed(loaded, text, TOKENS) for text in (calibrating if chosen_on else measured)]
-    exact = probabilities(np.array([reference(loaded, *sample).logits for sample in samples]))
+    exact = softmax(np.array([reference(loaded, *sample).logits for sample in samples]))
     fitted = functions_of(specs)
     for names in (*((name,) for name in fitted), tuple(fitted)):
         some = with_exact(specs, set(names))
         answers = [approximated(soft, some, *sample) for sample in samples]
         inside = np.array([not answer.outside for answer in answers])
-        found = probabilities(np.array([answer.answer for answer in answers])[inside])
+        found = softmax(np.array([answer.answer for answer in answers])[inside])
         print(_line(" ".join(names), [fitted[name] for name in names], found, exact[inside]))
 
 

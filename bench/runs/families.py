@@ -4,9 +4,13 @@ words, error, cost.
     python -m bench families --json F --models DIR/sapiens/vh --models DIR/rxnfp --inputs 50 --backend sim
 
 A folder's inputs are its `texts.txt` or `reactions.txt`, and without them the package's sentences, or those
-of `--texts`: `--calibration` of them calibrate and the `--inputs` after these are asked, so that no input is
-of both. Of an embedding with `--documents`, a file of other sentences, `same` says how many texts have the
-same nearest document (of its first 1,000, embedded by the float model) as by the float model.
+of `--texts`, for a model of images a path a line: `--calibration` of them calibrate and the `--inputs` after
+these are asked, so that no input is of both. Of an embedding `same` says how many inputs have the same
+nearest other one as by the float model; with `--documents`, a file of other sentences, the same nearest
+document (of its first 1,000, embedded by the float model).
+
+    python -m bench photo-crops --wheel scikit_learn-1.4.2-*.whl --output CROPS
+    python -m bench families --models DIR/dinov2 --texts CROPS/images.txt --calibration 8 --inputs 52
 
 `sim` is scheme thor with the engine's noise and `ckks` the same plan encrypted at 128-bit security; `fixed`
 the two parties' integers in one process, `shares` two parties over the loopback. A text of more tokens than
@@ -38,6 +42,7 @@ from tacita.evaluate.keyring import fixed_bytes
 from tacita.planning.calibrate.calibrate import load_texts
 from tacita.plans.answers import rounded
 from tacita.plans.plan import Plan
+from tacita.plans.scheme import BUMBLEBEE
 from tacita.resources import peak_memory_gb
 from tacita.schemes.base import AnyPlan
 from tacita.schemes.prices import prices_here
@@ -48,8 +53,8 @@ from tacita.texts.task import WORDS
 BACKENDS = {  # of the command -> scheme, the harness's backend
     "sim": ("thor", "sim"),
     "ckks": ("thor", "ckks"),
-    "fixed": ("bumblebee", "sim"),
-    "shares": ("bumblebee", "shares"),
+    "fixed": (BUMBLEBEE, "sim"),
+    "shares": (BUMBLEBEE, "shares"),
 }
 MEMORY_GB = 15.0  # of the server that evaluates ciphertexts
 FILES = ("texts.txt", "reactions.txt")
@@ -90,7 +95,7 @@ def families(
     functions: Annotated[str, option("--functions", help="tacita or thor.")] = "tacita",
     json: Json = None,
 ) -> None:
-    """Ask trained models beside their float answers: labels, errors, bytes, seconds, peak, predictions."""
+    """Ask trained models beside their float answers: labels, vectors, errors, bytes, seconds, peak."""
     if backend not in BACKENDS:
         raise InputError(f"bench families: backend {backend!r:.40}", hint=", ".join(BACKENDS))
     how = How(backend, inputs, calibration, tokens, texts, documents, packing, functions)
@@ -130,7 +135,7 @@ def measured(folder: Path, how: How) -> dict[str, Any]:
     given = lines_of(how.texts) if how.texts else texts_of(folder)
     texts = list(islice(short(model, given, how.tokens), how.inputs + how.calibration))
     known, asked = divided(texts, how.inputs, how.calibration)
-    tokens = length(model, texts)
+    tokens = length(model, texts, exact=scheme == BUMBLEBEE)
     options: dict[str, Any] = {"packing": how.packing, "functions": how.functions} if scheme == "thor" else {}
     options |= {"tokens": tokens, "texts": known, "prices": prices_here(PRESET)}
     plan: AnyPlan = tacita.plan(model, scheme=scheme, **options)
@@ -175,6 +180,8 @@ def short(model: Checkpoint, texts: Sequence[str], most: int) -> Iterator[str]:
 
 
 def _length(model: Checkpoint, text: str) -> int:
+    if model.config.image is not None:
+        return int(model.config.image.tokens)
     if model.tokenizer is None:
         raise InputError(f"{model.name}: no tokenizer", hint="a model of texts")
     return len(model.tokenizer.encode(text).ids)
@@ -212,10 +219,10 @@ def divided(texts: Sequence[str], inputs: int, calibration: int) -> tuple[list[s
     return different[:-inputs][:calibration], different[-inputs:]
 
 
-def length(model: Checkpoint, texts: Sequence[str]) -> int:
-    """The shortest usual length that holds every text."""
+def length(model: Checkpoint, texts: Sequence[str], *, exact: bool = False) -> int:
+    """The shortest usual length that holds every text. exact: of images their own, which two parties take."""
     most = max(_length(model, text) for text in texts)
-    return next(length for length in LENGTHS if most <= length)
+    return most if exact and model.config.image else next(size for size in LENGTHS if most <= size)
 
 
 def compared(
@@ -229,8 +236,8 @@ def compared(
     """error: the largest of any number that is read: of masked words those at the masked places.
 
     same: how many answers say the same as the float model's; of an embedding how many are nearest to the
-    same row of index. cosine: the smallest, of an embedding. range: from the smallest to the largest of the
-    float model's numbers that are read.
+    same row of index, or without one to the same other input. cosine: the smallest, of an embedding. range:
+    from the smallest to the largest of the float model's numbers that are read.
     """
     read = [_rows_told(plan, model, text) for text in texts]
     answers = [np.array(answer.anyway.logits) for answer in found]
@@ -246,10 +253,7 @@ def compared(
     error = max(float(np.abs(a - b).max()) for a, b in pairs)
     span = max(float(b.max()) for _, b in pairs) - min(float(b.min()) for _, b in pairs)
     embedding = not plan.labels and plan.task != WORDS
-    if embedding and index is not None:
-        chosen = [(index @ a.ravel(), index @ b.ravel()) for a, b in shown]
-    else:
-        chosen = [] if embedding else shown
+    chosen = _likenesses(shown, index) if embedding else shown
     same = [same_choice(a, b) for a, b in chosen]
     return {
         "error": error,
@@ -257,6 +261,19 @@ def compared(
         "same": f"{sum(same)}/{len(same)}" if same else None,
         "cosine": min(cosine(a, b) for a, b in pairs) if embedding else None,
     }
+
+
+def _likenesses(vectors: Sequence[tuple[Array, Array]], index: Array | None) -> list[tuple[Array, Array]]:
+    """How like each row of the index both vectors of a pair are; without one, the float model's vectors but
+    their own. Empty for two inputs or fewer, which have one other at most."""
+    if index is not None:
+        return [(index @ a.ravel(), index @ b.ravel()) for a, b in vectors]
+    if len(vectors) < 3:
+        return []
+    wanted = np.array([b.ravel() / np.linalg.norm(b) for _, b in vectors])
+    others = [np.where(np.arange(len(wanted)) == own, -np.inf, 0.0) for own in range(len(wanted))]
+    pairs = zip(vectors, others, strict=True)
+    return [(wanted @ a.ravel() + other, wanted @ b.ravel() + other) for (a, b), other in pairs]
 
 
 def _rows(values: Array, rows: Sequence[int] | None) -> Array:

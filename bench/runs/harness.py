@@ -43,6 +43,7 @@ from tacita.schemes.base import AnyPlan, save
 from tacita.schemes.ciphertexts import parameters
 from tacita.schemes.registry import scheme_of
 from tacita.schemes.two_parties import TwoParties, dialled, listening
+from tacita.texts.answer import softmax
 from tacita.texts.embed import Text
 
 Array = NDArray[np.float64]
@@ -333,29 +334,19 @@ def figures(
     }
 
 
-def quality(
-    logits: Array, reference: Array, labels: Sequence[int] | None = None, *, softmax: bool = False
-) -> dict[str, Any]:
+def quality(logits: Array, reference: Array, labels: Sequence[int] | None = None) -> dict[str, Any]:
     """Answers and the float model's, both (inputs, outputs), and the labels' numbers where they are known.
 
     agreement, accuracy, reference_accuracy: shares of inputs. max_abs_error, mean_abs_error: of logits, over
-    inputs and outputs. softmax: also the largest distance of a probability.
+    inputs and outputs. max_softmax_error: of a probability.
     """
     found, wanted = logits.argmax(axis=1), reference.argmax(axis=1)
     errors = np.abs(logits - reference)
-    figures: dict[str, Any] = {
+    return {
         "agreement": float(np.mean(found == wanted)),
         "accuracy": None if labels is None else float(np.mean(found == np.array(labels))),
         "reference_accuracy": None if labels is None else float(np.mean(wanted == np.array(labels))),
         "max_abs_error": float(errors.max()),
         "mean_abs_error": float(errors.mean()),
+        "max_softmax_error": float(np.abs(softmax(logits) - softmax(reference)).max()),
     }
-    if softmax:
-        figures["max_softmax_error"] = float(np.abs(probabilities(logits) - probabilities(reference)).max())
-    return figures
-
-
-def probabilities(logits: Array) -> Array:
-    """Softmax over the last axis."""
-    raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(raised / raised.sum(axis=-1, keepdims=True))

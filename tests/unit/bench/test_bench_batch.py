@@ -86,7 +86,7 @@ def test_batch_on_plain_reports_every_field(scheme: str, labelled: Path, tmp_pat
 def test_quality_compares_with_reference_and_labels() -> None:
     reference = np.array([[1.0, 0.0], [0.0, 2.0], [0.5, 0.4]])
     logits = reference + np.array([[0.01, 0.0], [0.0, -0.02], [0.0, 0.2]])
-    found = quality(logits, reference, [0, 1, 0], softmax=True)
+    found = quality(logits, reference, [0, 1, 0])
     assert found["agreement"] == pytest.approx(2 / 3)
     assert (found["accuracy"], found["reference_accuracy"]) == (pytest.approx(2 / 3), 1.0)
     assert found["max_abs_error"] == pytest.approx(0.2)

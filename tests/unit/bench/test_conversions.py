@@ -126,6 +126,12 @@ def test_embeddings_are_compared_by_what_is_nearest() -> None:
     assert families.compared(said, said, list(map(said_of, found)), wanted, ["", ""])["same"] is None
 
 
+def test_without_documents_the_nearest_other_input_counts() -> None:
+    said, wanted = Said(task="embedding"), list(np.eye(3) + 0.1 * np.eye(3)[[1, 0, 1]])
+    found = [wanted[0], wanted[1], np.array([0.2, 0.1, 1.0])]
+    assert families.compared(said, said, list(map(said_of, found)), wanted, [""] * 3)["same"] == "2/3"
+
+
 def test_texts_are_lines_or_the_first_column(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one \n\ntwo\tthree\n")
     (tmp_path / "a.tsv").write_text("sentence\tlabel\none \t1\n")

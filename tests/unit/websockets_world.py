@@ -110,14 +110,7 @@ class World:
 
     def party(self, model: str = "m", token: str = TOKEN) -> Party:
         """As a client dials."""
-        return dial(
-            self.url(model),
-            token=token,
-            ssl_context=self.context,
-            insecure_plain=self.identity is None,
-            timeout=SECONDS,
-            threads=1,
-        )
+        return dial(self.url(model), token=token, context=self.context, timeout=SECONDS, threads=1)
 
     @contextlib.contextmanager
     def bare(self, **more: Any) -> Iterator[ClientConnection]:

@@ -5,8 +5,6 @@ HTTP and signatures need an extra of this package; what it brings is imported on
 
 from __future__ import annotations
 
-import ssl
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from tacita.client.http.channel import RetryPolicy
     from tacita.client.service import AsyncService
     from tacita.client.threads import Report
-    from tacita.two_party.protocol.party import Party
 
 TIMEOUT = 120.0
 
@@ -36,28 +33,6 @@ class How(TypedDict, total=False):
     threads: int
     allow_insecure: bool
     patience: RetryPolicy
-
-
-@dataclass(frozen=True)
-class WebSockets:
-    """Dials the WebSockets of connected schemes. context: None for connections without TLS."""
-
-    context: ssl.SSLContext | None
-    timeout: float
-    threads: int
-
-    def __call__(self, url: str, token: str | None) -> Party:
-        """Dials a wss:// address with this token. Raises PeerError."""
-        from tacita.client.websocket import dial
-
-        return dial(
-            url,
-            token=token,
-            ssl_context=self.context,
-            insecure_plain=self.context is None,
-            timeout=self.timeout,
-            threads=self.threads,
-        )
 
 
 def connect(url: str, **how: Unpack[How]) -> Service:
@@ -97,8 +72,13 @@ def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
     context = context_of(keywords["trust"], keywords["fingerprint"])
     client = client_of(context, keywords["token"], timeout)
     store = Store(Path(keywords["data"]) if keywords["data"] else data_folder())
-    dial = WebSockets(context if address.secure else None, timeout, keywords.get("threads", 0))
-    options = Options(dial, keywords.get("progress") or _silent, insecure)
+    options = Options(
+        keywords.get("progress") or _silent,
+        context if address.secure else None,
+        timeout,
+        keywords.get("threads", 0),
+        insecure,
+    )
     return AsyncService(Channel(address, client, patience, Meter(patience.clock)), store, options)
 
 

@@ -7,7 +7,8 @@ async with tacita.connect_async("https://models.example.org:8443", token=token) 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+import ssl
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -55,12 +56,15 @@ class Session(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """How a service is asked. dial: connects to the WebSocket of a connected scheme, at a URL, with a token.
-    report: called with progress, from several threads. allow_insecure: admits parameters below 128 bits."""
+    """How a service is asked. report: called with progress, from several threads. context: of WebSockets;
+    None for connections without TLS. timeout: seconds of their silence. threads: of a connected scheme, 0 for
+    all cores. allow_insecure: admits parameters below 128 bits."""
 
-    dial: Callable[[str, str | None], Party]
     report: Report
-    allow_insecure: bool = False
+    context: ssl.SSLContext | None
+    timeout: float
+    threads: int
+    allow_insecure: bool
 
 
 class Verb(Protocol):
@@ -250,5 +254,13 @@ class AsyncService:
         return Ciphertexts(Owner(self._channel, client, folder, model.name, offer), signer)
 
     def _dial(self, model: str) -> Party:
-        path = f"{API}/two-party?model={quote(model, safe='')}"
-        return self._options.dial(self._channel.address.socket(path), self._channel.token)
+        from tacita.client.websocket import dial
+
+        options, path = self._options, f"{API}/two-party?model={quote(model, safe='')}"
+        return dial(
+            self._channel.address.socket(path),
+            token=self._channel.token,
+            context=options.context,
+            timeout=options.timeout,
+            threads=options.threads,
+        )

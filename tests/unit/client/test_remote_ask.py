@@ -252,8 +252,8 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Party]
     server = TwoPartyServer(plan_of("bumblebee"), CHECKPOINT)
     with ExitStack() as stack:
 
-        def dial(url: str, *, token: str, ssl_context: object, insecure_plain: bool, **_: object) -> Party:
-            assert token == TOKEN and ssl_context is not None and not insecure_plain
+        def dial(url: str, *, token: str, context: object, **_: object) -> Party:
+            assert token == TOKEN and context is not None
             ends = zip(socket.socketpair(), (True, False), strict=True)
             client, party = (over_socket(s, client=c, timeout=SECONDS, threads=1) for s, c in ends)
             dialled.append((url, party))

@@ -167,7 +167,7 @@ async def serving(sessions: Sessions, book: Book) -> AsyncIterator[Callable[[], 
         task = asyncio.create_task(server.serve([listening]))
         url = f"ws://127.0.0.1:{listening.getsockname()[1]}/v1/two-party?model=m"
         try:
-            yield lambda: dial(url, token=TOKEN, insecure_plain=True, timeout=SECONDS, threads=1)
+            yield lambda: dial(url, token=TOKEN, context=None, timeout=SECONDS, threads=1)
         finally:
             server.should_exit = True
             await task

@@ -50,26 +50,36 @@ KINDS: dict[int, tuple[type[TacitaError], str]] = {
 OURS = (401,)  # statuses whose own hint, of a server to its operator, helps no client
 REDIRECT = "redirects are not followed: connect to the address that it names, if you trust it"
 OTHER = "the server, or something before it, fails: try again later, or ask its operator"
+NOT_OURS = "is it a tacita service? look at the address"
 
 
-def refused(what: str, status: int, body: bytes) -> TacitaError:
+def refused(what: str, status: int, body: bytes, after: float | None = None) -> TacitaError:
     """Returns the error for a status that is no success. what: the request. body: problem+json, or
-    anything."""
-    kind, hint = KINDS.get(status, (PeerError, REDIRECT if 300 <= status < 400 else OTHER))
+    anything. after: seconds until another attempt, where the server says so."""
+    other = REDIRECT if 300 <= status < 400 else OTHER if status >= 500 else NOT_OURS
+    kind, hint = KINDS.get(status, (PeerError, other))
+    later = f" (after {after:.0f} s)" if after is not None and status in PASSING else ""
     problem = _problem(body)
     if problem is None:
-        return kind(f"{what}: the server answers with status {status}", hint=hint)
-    detail = f": {problem.detail}" if problem.detail else ""
+        return kind(f"{what}: the server answers with status {status}", hint=f"{hint}{later}")
     better = "" if status in OURS else problem.hint
-    return kind(f"{what}: {problem.title}{detail} (status {status})", hint=better or hint)
+    return kind(f"{what}: {_said(problem)} (status {status})", hint=f"{_shown(better) or hint}{later}")
 
 
 def server_failure(what: str, problem: Problem | None) -> PeerError:
     """Returns the error of a request that failed at the server."""
     if problem is None:
         return PeerError(f"{what}: failed at the server", hint=OTHER)
-    detail = f": {problem.detail}" if problem.detail else ""
-    return PeerError(f"{what}: failed at the server: {problem.title}{detail}", hint=problem.hint or OTHER)
+    return PeerError(f"{what}: failed at the server: {_said(problem)}", hint=_shown(problem.hint) or OTHER)
+
+
+def _said(problem: Problem) -> str:
+    return _shown(f"{problem.title}: {problem.detail}" if problem.detail else problem.title)
+
+
+def _shown(text: str) -> str:
+    """Replaces each unprintable character, which could steer a terminal, by a space."""
+    return "".join(each if each.isprintable() else " " for each in text).strip()
 
 
 def _problem(body: bytes) -> Problem | None:
@@ -134,7 +144,8 @@ class Reply:
     def require(self) -> Reply:
         """Returns itself. Raises what `refused` makes unless it is a success."""
         if not 200 <= self.status < 300:
-            raise refused(self.what, self.status, self.body)
+            after = seconds_of(self.headers.get("Retry-After"))
+            raise refused(self.what, self.status, self.body, after)
         return self
 
     def read(self, kind: type[W]) -> W:

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, cast, overload
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar, cast
 
 from tacita.client.cost import Cost, Meter
-from tacita.client.service import AsyncService, Session, Texts
-from tacita.client.threads import LoopThread, Report
-from tacita.plans.scheme import PlanHeader
-from tacita.plans.wire import Models, Offer
+from tacita.client.service import AsyncService, Session, Texts, Verb
+from tacita.client.threads import LoopThread
+from tacita.plans.wire import Models
 from tacita.texts.answer import Answer
 from tacita.texts.embed import Text
-from tacita.texts.embedding import Embedder
-from tacita.texts.generation import TOKENS, TextOptions, Token
+from tacita.texts.generation import TOKENS, Token
+
+T = TypeVar("T")
+BlockingVerb: TypeAlias = Verb[Answer, list[Answer]]
 
 
-class Verb(Protocol):
-    """A method that asks a model: a text for an answer, or each text of a list."""
-
-    @overload
-    def __call__(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
-    @overload
-    def __call__(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
-
-
-def _verb(name: str, about: str) -> Verb:
+def _verb(name: str, about: str) -> BlockingVerb:
     """Returns the method of a verb, a key of `texts.task.GIVES`. about: its docstring."""
 
     def ask(
         self: Service, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
-        return self._loop.run(self._inner.ask(name, text, model, scheme))
+        return self.run(self._inner.ask(name, text, model, scheme))
 
     ask.__name__, ask.__qualname__, ask.__doc__ = name, f"Service.{name}", about
-    return cast(Verb, ask)
+    return cast(BlockingVerb, ask)
 
 
 class Service:
@@ -69,7 +61,7 @@ class Service:
 
     def models(self) -> Models:
         """Asks the server what it offers, as `AsyncService.models`."""
-        return self._loop.run(self._inner.models())
+        return self.run(self._inner.models())
 
     classify = _verb("classify", "Labels a text, a pair, or each of a list, as `AsyncService.classify`.")
     embed = _verb("embed", "Embeds texts, as `AsyncService.embed`.")
@@ -81,7 +73,7 @@ class Service:
         self, question: str, context: str, *, model: str | None = None, scheme: str | None = None
     ) -> Answer:
         """Answers a question by a span of its context, as `AsyncService.answer`."""
-        return self._loop.run(self._inner.answer(question, context, model=model, scheme=scheme))
+        return self.run(self._inner.answer(question, context, model=model, scheme=scheme))
 
     def generate(
         self,
@@ -96,46 +88,22 @@ class Service:
     ) -> Iterator[Token]:
         """Yields the tokens behind a prompt as they come, as `AsyncService.generate`."""
         how: Any = {"model": model, "scheme": scheme, "temperature": temperature, "top_k": top_k}
-        return self._loop.each(self._inner.generate(prompt, max_tokens=max_tokens, stop=stop, **how))
+        return self.each(self._inner.generate(prompt, max_tokens=max_tokens, stop=stop, **how))
 
     def open(
         self, verbs: Sequence[str], model: str | None, scheme: str | None, meter: Meter, texts: int = 1
-    ) -> BlockingSession:
-        """Opens the session of one plan, for a caller that sends it several requests."""
-        return BlockingSession(
-            self._loop.run(self._inner.open(verbs, model, scheme, meter=meter, texts=texts)), self._loop
-        )
+    ) -> Session:
+        """Opens the session of one plan, for a caller that sends it several requests by `run` and `each`."""
+        return self.run(self._inner.open(verbs, model, scheme, meter=meter, texts=texts))
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Waits for the result of a coroutine of an open session, as `LoopThread.run`."""
+        return self._loop.run(coroutine)
+
+    def each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        """Yields items of an open session as they come; closing the iterator early closes `items`."""
+        return self._loop.each(items)
 
     def remove_key(self, key: str) -> None:
         """Removes the server's half of a key, as `AsyncService.remove_key`."""
-        self._loop.run(self._inner.remove_key(key))
-
-
-class BlockingSession:
-    """A session whose methods wait for their results."""
-
-    def __init__(self, inner: Session, loop: LoopThread) -> None:
-        self._inner, self._loop = inner, loop
-
-    @property
-    def plan(self) -> PlanHeader:
-        """The plan that both sides agreed on."""
-        return self._inner.plan
-
-    @property
-    def offer(self) -> Offer:
-        """The server's offer of this plan."""
-        return self._inner.offer
-
-    @property
-    def front(self) -> Embedder | None:
-        """The tokenizer and the embedding; None where the model starts from hidden states."""
-        return self._inner.front
-
-    def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
-        """Answers up to plan.batch texts."""
-        return self._loop.run(self._inner.answer(texts, meter, report))
-
-    def generate(self, prompt: str, options: TextOptions, meter: Meter, report: Report) -> Iterator[Token]:
-        """Yields the tokens behind a prompt as they come; closing the iterator early ends the text."""
-        return self._loop.each(self._inner.generate(prompt, options, meter, report))
+        self.run(self._inner.remove_key(key))

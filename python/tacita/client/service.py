@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, cast, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, overload
 from urllib.parse import quote
 
-from tacita.client.choose import choose
 from tacita.client.cost import Cost, Meter
 from tacita.client.files.keys import Owner
 from tacita.client.files.requests import Ciphertexts, fetch_public
@@ -25,33 +24,21 @@ from tacita.client.store import Store
 from tacita.client.threads import Report
 from tacita.errors import InputError, PeerError
 from tacita.plans import engine
-from tacita.plans.scheme import BUMBLEBEE, PlanHeader
+from tacita.plans.scheme import AUTO, BUMBLEBEE
 from tacita.plans.wire import API, VISITOR, Model, Models, Offer
 from tacita.texts.answer import Answer
 from tacita.texts.embed import Text
-from tacita.texts.embedding import Embedder
 from tacita.texts.generation import TOKENS, Choice, TextOptions, Token, stop_texts
-from tacita.texts.task import require_kind
+from tacita.texts.task import GIVES, PROBLEMS, SINGLE_LABEL, TASKS, kind_of, require_kind
 from tacita.two_party.protocol.party import Party
 
+if TYPE_CHECKING:
+    from tacita.client.connected import Connected
+
 Texts = list[str] | list[tuple[str, str]] | list[Text]
-
-
-class Session(Protocol):
-    """A session with one plan of a server: `Ciphertexts` or `Connected`."""
-
-    @property
-    def plan(self) -> PlanHeader: ...
-    @property
-    def offer(self) -> Offer: ...
-    @property
-    def front(self) -> Embedder | None: ...
-
-    async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]: ...
-    def generate(
-        self, prompt: str, options: TextOptions, meter: Meter, report: Report
-    ) -> AsyncGenerator[Token, None]: ...
-    async def close(self) -> None: ...
+Session: TypeAlias = "Ciphertexts | Connected"  # with one plan of a server
+One = TypeVar("One", covariant=True)
+Several = TypeVar("Several", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -67,18 +54,19 @@ class Options:
     allow_insecure: bool
 
 
-class Verb(Protocol):
+class Verb(Protocol[One, Several]):
     """A method that asks a model: a text for an answer, or each text of a list."""
 
     @overload
-    async def __call__(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    def __call__(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> One: ...
     @overload
-    async def __call__(
-        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
-    ) -> list[Answer]: ...
+    def __call__(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> Several: ...
 
 
-def _verb(name: str, about: str) -> Verb:
+AsyncVerb: TypeAlias = Verb[Coroutine[Any, Any, Answer], Coroutine[Any, Any, list[Answer]]]
+
+
+def _verb(name: str, about: str) -> AsyncVerb:
     """Returns the method of a verb, a key of `texts.task.GIVES`. about: its docstring."""
 
     async def ask(
@@ -87,7 +75,7 @@ def _verb(name: str, about: str) -> Verb:
         return await self.ask(name, text, model, scheme)
 
     ask.__name__, ask.__qualname__, ask.__doc__ = name, f"AsyncService.{name}", about
-    return cast(Verb, ask)
+    return cast(AsyncVerb, ask)
 
 
 class AsyncService:
@@ -264,3 +252,77 @@ class AsyncService:
             timeout=options.timeout,
             threads=options.threads,
         )
+
+
+# Which model and offer of a service answers, told from what it lists.
+
+BYTES_PER_SECOND = 125e6  # of an upload of keys, 1 Gbit/s
+EITHER = ("classify", "search")  # alike where a server states no problem; its plan tells which
+
+
+def choose(
+    models: Models, verbs: Sequence[str], model: str | None, scheme: str | None, texts: int = 1
+) -> tuple[Model, Offer]:
+    """Chooses a model and one of its offers. verbs: what is asked first, and kinds of models that do as well.
+    scheme: "auto" for the offer by which so many texts are answered soonest, keys included. Raises
+    InputError for names that the server does not offer, for no model or several that would do, and a model
+    of another kind."""
+    selected = _model(models, verbs, model)
+    if scheme is None:
+        return selected, selected.offers[0]
+    if scheme == AUTO:
+        return selected, min(selected.offers, key=lambda offer: seconds_of(offer, texts))
+    for offer in selected.offers:
+        if offer.scheme == scheme:
+            return selected, offer
+    raise InputError(
+        f"{selected.name}: not offered under scheme {scheme!r:.60}",
+        hint=f"one of {', '.join(offer.scheme for offer in selected.offers)}",
+    )
+
+
+def seconds_of(offer: Offer, texts: int) -> float:
+    """Estimates the seconds of so many texts: keys made and sent, and as many requests as they fill."""
+    once = offer.keygen_seconds + offer.keys_bytes / BYTES_PER_SECOND
+    return once + -(-texts // offer.batch) * offer.seconds
+
+
+def _model(models: Models, verbs: Sequence[str], name: str | None) -> Model:
+    offered = [each for each in models.models if each.offers]
+    names = ", ".join(each.name for each in offered) or "none"
+    if name is not None:
+        for each in offered:
+            if each.name == name:
+                return _suiting(each, verbs)
+        raise InputError(f"{verbs[0]}: the server has no model {name!r:.200}", hint=f"its models: {names}")
+    suiting = [each for each in offered if _suits(each, verbs)]
+    if len(suiting) == 1:
+        return suiting[0]
+    if not suiting:
+        raise InputError(f"{verbs[0]}: no model of the server answers so", hint=f"its models: {names}")
+    several = ", ".join(each.name for each in suiting)
+    raise InputError(
+        f"{verbs[0]}: {len(suiting)} models of the server answer so", hint=f"name one: {several}"
+    )
+
+
+def _suiting(model: Model, verbs: Sequence[str]) -> Model:
+    if not _suits(model, verbs):
+        kind = _kind(model)
+        gives = GIVES.get(kind, "something that this release does not know")
+        raise InputError(
+            f"{verbs[0]}: the model answers with {gives}, not {GIVES[verbs[0]]}",
+            hint=f"ask it to {kind}" if kind else "use the server's release",
+        )
+    return model
+
+
+def _suits(model: Model, verbs: Sequence[str]) -> bool:
+    kind = _kind(model)
+    return kind in verbs or (not model.problem and kind in EITHER and bool({*EITHER} & {*verbs}))
+
+
+def _kind(model: Model) -> str:
+    """Returns a key of `GIVES`, or "" for a task or a problem that this release does not know."""
+    told = model.model_copy(update={"problem": model.problem or SINGLE_LABEL})
+    return kind_of(told) if told.task in TASKS and told.problem in PROBLEMS else ""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -38,9 +38,6 @@ from tacita.texts.generation import TOKENS, Choice, TextOptions, Token, ids_of
 from tacita.two_party.client import padded_slots
 from tacita.two_party.program.program import Program
 from tacita.two_party.program.run import Watch
-
-if TYPE_CHECKING:
-    from tacita.client.blocking import BlockingSession
 
 SCHEMES = ("thor", "leaf", BUMBLEBEE)  # that continue a text
 LINE = {
@@ -259,15 +256,11 @@ def _by_a_service(settings: Settings) -> Iterator[GenerationSession]:
         meter = Meter()
         session = open_session(service, ["generate"], str(model) if model else None, BUMBLEBEE, meter)
         assert isinstance(session.plan, Program) and session.front is not None  # by its scheme
-        yield GenerationSession(
-            session.plan, session.front, partial(_written, session, meter), partial(_cost, meter)
-        )
 
+        def written(prompt: str, options: TextOptions, watch: Watch) -> Iterator[Token]:
+            return service.each(session.generate(prompt, options, meter, lambda now: watch(now.stage)))
 
-def _written(
-    session: BlockingSession, meter: Meter, prompt: str, options: TextOptions, watch: Watch
-) -> Iterator[Token]:
-    return session.generate(prompt, options, meter, lambda now: watch(now.stage))
+        yield GenerationSession(session.plan, session.front, written, partial(_cost, meter))
 
 
 def _cost(meter: Meter) -> dict[str, float]:

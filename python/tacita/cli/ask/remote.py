@@ -29,7 +29,8 @@ from tacita.texts.embedding import Embedder
 from tacita.texts.task import require_kind
 
 if TYPE_CHECKING:
-    from tacita.client.blocking import BlockingSession, Service
+    from tacita.client.blocking import Service
+    from tacita.client.service import Session
 
 VARIABLE = "TACITA_TOKEN"  # holds the token where no file does; never the command line, which others can read
 MOST = 4096  # bytes of a token
@@ -257,7 +258,8 @@ def token_of(path: Path | None) -> str | None:
 
 @dataclass
 class _Service:
-    session: BlockingSession
+    service: Service
+    session: Session
     opening: Cost
     costs: dict[int, Cost] = field(default_factory=dict)  # by request
 
@@ -274,7 +276,8 @@ class _Service:
     def answer(self, lines: Sequence[Line], number: int, title: str) -> list[Result]:
         meter = Meter()
         with progress(title) as bar:
-            answers = self.session.answer([line.text for line in lines], meter, bar)
+            texts = [line.text for line in lines]
+            answers = self.service.run(self.session.answer(texts, meter, bar))
         self.costs[number] = meter.cost
         steps = meter.cost.seconds
         return [Result(line, answer, number, steps) for line, answer in zip(lines, answers, strict=True)]
@@ -307,7 +310,7 @@ def _by_service(question: Question, settings: Settings) -> Iterator[_Service]:
         sent = size(offer.traffic_bytes or offer.request_bytes + offer.response_bytes)
         keys = f", and {size(offer.keys_bytes)} of keys, made and sent once" if offer.keys_bytes else ""
         out.print(f"expected: {duration(offer.seconds)} and {sent} a request{keys}", soft_wrap=True)
-        yield _Service(session, meter.cost)
+        yield _Service(service, session, meter.cost)
 
 
 def named(service: Service, model: Path | None) -> str | None:
@@ -325,7 +328,7 @@ def open_session(
     scheme: str | None,
     meter: Meter,
     texts: int = 1,
-) -> BlockingSession:
+) -> Session:
     """Opens a session and shows its plan."""
     session = service.open(verbs, model, scheme, meter, texts)
     plan, bits = session.plan, session.offer.security_bits

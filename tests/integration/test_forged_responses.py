@@ -18,7 +18,7 @@ from tiny import inputs
 
 from tacita import api, compiled
 from tacita.cli import main
-from tacita.client.keystore import load_secret
+from tacita.client.session import load_secret
 from tacita.layouts.runs import Runs
 from tacita.plans import envelope
 from tacita.plans.envelope import PREFIX, Envelope

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -13,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita import compiled
-from tacita.client import keystore
 from tacita.errors import FileError, InputError, KeyBudgetWarning
 from tacita.layouts.runs import Answer as Decoded
-from tacita.plans import engine, envelope
+from tacita.plans import engine, envelope, json_fields
 from tacita.plans.answers import Answer, judge, understood
-from tacita.plans.files import Workdir
+from tacita.plans.files import Workdir, replacing, require
+from tacita.plans.plan import Plan
 from tacita.plans.presets import budget_warning
 from tacita.plans.prices.predict import file_bytes
 from tacita.plans.public_folder import Public, open_public
@@ -59,7 +62,7 @@ class Client:
 
     def keygen(self, progress: Callable[[Progress], None] = lambda _: None) -> None:
         """Writes secret.key and evaluation.keys, replacing those of the folder."""
-        keystore.generate(self.plan, self.work, allow_insecure=self.allow_insecure, progress=progress)
+        generate_keys(self.plan, self.work, allow_insecure=self.allow_insecure, progress=progress)
 
     def encrypt(
         self, text: Text | None = None, *, hidden_states: Array | None = None, after: str = ""
@@ -100,8 +103,8 @@ class Client:
     def decrypt_batch(self, count: int | None = None, texts: Sequence[Text] = ()) -> list[Answer]:
         """Decrypts the first `count` answers of response.ct (default: one for each text, or all places of the
         batch), in the order of the texts. texts: as of `decrypt`. They are counted beside the key
-        (`keystore`), and KeyBudgetWarning is given for more of them than its budget."""
-        secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
+        (`count_answers`), and KeyBudgetWarning is given for more of them than its budget."""
+        secret = load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
         with engine.translated(FileError, str(self.work.response)):
             slots = list(self._slots(secret, asked := count or len(texts) or self.plan.batch))
         decoded = self.plan.layout.response.read(slots)[:asked]
@@ -123,7 +126,7 @@ class Client:
 
     def _count(self, key: str, more: int) -> None:
         """Counts answers before they are decrypted, and warns when the key's budget is spent."""
-        message = budget_warning(self.plan, keystore.count_answers(self.work, key, more))
+        message = budget_warning(self.plan, count_answers(self.work, key, more))
         if message and not self.one_user:
             warnings.warn(message, KeyBudgetWarning, stacklevel=4)
 
@@ -138,7 +141,7 @@ class Client:
         """Writes request.ct from (hidden states, mask) pairs; one ciphertext at a time is in memory."""
         require_disk(self.work.path, file_bytes(self.plan)["request"], "the request")
         slots = self.plan.layout.request.pack(samples)
-        secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
+        secret = load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
         levels = {tensor.name: tensor.level for tensor in self.plan.request}
         tensors = {name: _encrypt(secret, vectors, levels[name]) for name, vectors in slots.items()}
         with engine.translated(InputError, "encrypt"):
@@ -169,3 +172,80 @@ def _encrypt(secret: SecretKey, vectors: Sequence[npt.NDArray[Any]], level: int)
     for vector in vectors:
         ct = compiled.native.encrypt(secret, np.ascontiguousarray(vector, np.complex128), level)
         yield ct.to_bytes()
+
+
+# The secret key's file: mode 0600, written here, read here, sent nowhere. A count of the answers that it has
+# decrypted is kept beside it.
+
+
+def generate_keys(
+    plan: Plan,
+    work: Workdir,
+    *,
+    allow_insecure: bool = False,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> None:
+    """Writes `secret.key` (0600) and `evaluation.keys`, exactly the keys of the plan, streamed to disk.
+
+    Both files appear together or not at all. Raises ResourceError before it starts when the disk is too
+    small.
+    """
+    params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
+    require_disk(work.path, file_bytes(plan)["evaluation_keys"], "key generation")
+    began, predicted = time.monotonic(), plan.prediction.seconds.get("keygen", 0.0)
+
+    def report(done: int, total: int) -> None:
+        spent = time.monotonic() - began
+        remaining = spent * (total - done) / done if done else predicted
+        progress(Progress("evaluation keys", done, total, spent, remaining))
+
+    with (
+        replacing(work.secret_key, mode=0o600) as secret,
+        replacing(work.evaluation_keys) as public,
+        engine.translated(FileError, "key generation"),
+    ):
+        native = compiled.native
+        native.keygen(params, list(plan.rotations), str(secret), str(public), report, plan.coefficients)
+
+
+def load_secret(plan: Plan, work: Workdir, *, allow_insecure: bool = False) -> SecretKey:
+    """Loads the secret key of this folder. Raises FileError for one that is missing, readable by others,
+    damaged, or of other parameters."""
+    path = require(work.secret_key, "keygen")
+    _require_private(path)
+    params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
+    with engine.translated(FileError, str(path)):
+        return compiled.native.SecretKey.load(str(path), params)
+
+
+def count_answers(work: Workdir, key: str, more: int) -> int:
+    """Adds to the answers that the secret key of this folder, of this id, has decrypted, and returns their
+    sum. It is called before they are decrypted, so that a run that fails does not take them back; another
+    process waits. Raises FileError for a damaged count."""
+    with require(work.secret_key, "keygen").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        total = _answers_so_far(work.key_use, key) + more
+        with replacing(work.key_use, mode=0o600) as temporary:
+            temporary.write_text(json.dumps({"key": key, "answers": total}) + "\n", encoding="utf-8")
+    return total
+
+
+def _answers_so_far(path: Path, key: str) -> int:
+    """Reads the count of a key's answers: 0 without a file, or where it counts for another key. Raises
+    FileError."""
+    if not path.exists():
+        return 0
+    try:
+        count = json_fields.loads(path.read_text(encoding="utf-8"))
+        answers = count["answers"] if count["key"] == key else 0
+    except (OSError, ValueError, KeyError, TypeError):
+        answers = None
+    if type(answers) is not int or answers < 0:
+        raise FileError(f"{path}: damaged count of answers", hint="make a new key: tacita keygen")
+    return answers
+
+
+def _require_private(path: Path) -> None:
+    mode = path.stat().st_mode & 0o777
+    if mode & 0o077:
+        raise FileError(f"{path}: mode {mode:03o} lets others read the secret key", hint=f"chmod 600 {path}")

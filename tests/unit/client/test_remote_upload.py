@@ -13,8 +13,7 @@ import pytest
 from fake_api import fake_service
 from fake_service import PRESET, SECONDS, TEXTS, Fake, Fault, connected, expected, patient
 
-from tacita.client import keystore
-from tacita.client.files import keys
+from tacita.client import keys, session
 from tacita.client.store import PlanFolder
 from tacita.client.threads import LoopThread, in_thread
 from tacita.errors import GoneError, PeerError, RefusedError, TacitaError
@@ -121,7 +120,7 @@ def test_a_damaged_cache_is_fetched_again(fake: Fake, tmp_path: Path) -> None:
 
 def test_two_processes_make_one_key(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second waits for the first, and takes what it made."""
-    true, began, waited = keystore.generate, threading.Event(), threading.Event()
+    true, began, waited = session.generate_keys, threading.Event(), threading.Event()
 
     def generate(*a: Any, **how: Any) -> None:
         began.set()
@@ -132,7 +131,7 @@ def test_two_processes_make_one_key(fake: Fake, tmp_path: Path, monkeypatch: pyt
         if now.stage.startswith("another process"):
             waited.set()
 
-    monkeypatch.setattr(keystore, "generate", generate)
+    monkeypatch.setattr(session, "generate_keys", generate)
     with connected(fake, tmp_path / "data") as one, connected(fake, tmp_path / "data", progress=watch) as two:
         first = threading.Thread(target=one.classify, args=(TEXTS[0],))
         first.start()

@@ -16,7 +16,7 @@ from tiny import inputs
 
 from tacita import api
 from tacita.cli import main
-from tacita.client import keystore
+from tacita.client import session
 from tacita.errors import FileError, KeyBudgetWarning
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
@@ -101,14 +101,14 @@ def test_answers_are_counted_for_each_key_and_by_every_process(tmp_path: Path) -
     work = Workdir(tmp_path)
     work.secret_key.touch(0o600)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: keystore.count_answers(work, KEY, 3), range(40)))
+        found = list(pool.map(lambda _: session.count_answers(work, KEY, 3), range(40)))
     assert sorted(found) == list(range(3, 121, 3))
     assert stat.S_IMODE(work.key_use.stat().st_mode) == 0o600
-    assert keystore.count_answers(work, "cd" * 16, 1) == 1  # another key
+    assert session.count_answers(work, "cd" * 16, 1) == 1  # another key
     for damaged in ("", "[]", '{"key": "%s"}' % ("cd" * 16), '{"key": "%s", "answers": -1}' % ("cd" * 16)):
         work.key_use.write_text(damaged)
         with pytest.raises(FileError, match=r"secret\.key\.use: damaged count"):
-            keystore.count_answers(work, "cd" * 16, 1)
+            session.count_answers(work, "cd" * 16, 1)
     assert {path.name for path in tmp_path.iterdir()} == {"secret.key", "secret.key.use"}
 
 
@@ -123,8 +123,8 @@ def test_decrypting_counts_and_warns_once_the_budget_is_used_up(
     client.keygen()
     client.encrypt(hidden_states=inputs(model, plans.TOKENS, 8, 5)[0])
     api.Server(plan, model, tmp_path, allow_insecure=True, threads=1).evaluate()
-    key = keystore.load_secret(plan, client.work, allow_insecure=True).key_id
-    assert keystore.count_answers(client.work, key, 83) == 83
+    key = session.load_secret(plan, client.work, allow_insecure=True).key_id
+    assert session.count_answers(client.work, key, 83) == 83
 
     folders = ["--public", str(tmp_path / "public"), "--work", str(tmp_path)]
     decrypt = ["decrypt", *folders, "--allow-insecure"]
@@ -141,8 +141,8 @@ def test_decrypting_counts_and_warns_once_the_budget_is_used_up(
     assert json.loads(client.work.key_use.read_text()) == {"key": key, "answers": 87}
     client.keygen()
     assert (
-        keystore.count_answers(
-            client.work, keystore.load_secret(plan, client.work, allow_insecure=True).key_id, 1
+        session.count_answers(
+            client.work, session.load_secret(plan, client.work, allow_insecure=True).key_id, 1
         )
         == 1
     )

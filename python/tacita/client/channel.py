@@ -25,7 +25,7 @@ import httpx2
 from pydantic import ValidationError
 
 from tacita.client.cost import Meter
-from tacita.client.http.trust import Address
+from tacita.client.trust import Address
 from tacita.errors import FileError, InputError, LateError, PeerError, RefusedError, TacitaError
 from tacita.plans.wire import API, TOKEN, Problem, Wire
 

@@ -16,9 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from tacita.client import keystore
-from tacita.client.http.channel import Channel, Reply
-from tacita.client.session import Client
+from tacita.client.channel import Channel, Reply
+from tacita.client.session import Client, load_secret
 from tacita.client.store import About, PlanFolder, private
 from tacita.client.threads import Report, in_thread
 from tacita.errors import PeerError
@@ -74,7 +73,7 @@ async def ready(owner: Owner, report: Report) -> str:
 def key_of(owner: Owner) -> str:
     """Returns the id of the secret key in the folder. Raises FileError."""
     client = owner.client
-    return keystore.load_secret(client.plan, owner.folder, allow_insecure=client.allow_insecure).key_id
+    return load_secret(client.plan, owner.folder, allow_insecure=client.allow_insecure).key_id
 
 
 async def key_state(owner: Owner, key: str) -> KeyState | None:

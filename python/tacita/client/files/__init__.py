@@ -1,1 +1,0 @@
-"""Keys, requests and responses that a client sends and receives as files."""

@@ -1,1 +1,0 @@
-"""Requests of a client over HTTPS."""

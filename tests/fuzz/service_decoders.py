@@ -10,7 +10,7 @@ import httpx2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from promises import tacita_errors
 
-from tacita.client.channel import Reply, refused, server_failure
+from tacita.client.http.channel import Reply, refused, server_failure
 from tacita.errors import TacitaError
 from tacita.plans import files, wire
 from tacita.plans.wire import Keys, KeyState, Models, Offer, Problem, Receipt, State, Status
@@ -89,8 +89,8 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
 
 MODULES: dict[str, list[str]] = {
     "program": ["two_party/program/program.py", "two_party/program/steps.py", "two_party/program/sizes.py"],
-    "problem": ["client/channel.py"],
-    "http_bodies": ["client/channel.py"],
+    "problem": ["client/http/channel.py"],
+    "http_bodies": ["client/http/channel.py"],
     "receipt": ["plans/wire.py"],
     "control": ["server/child.py", "server/sessions/control.py", "server/jobs/messages.py"],
     "key_head": ["plans/files.py"],

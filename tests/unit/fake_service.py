@@ -23,7 +23,7 @@ from random_checkpoint import make_random_checkpoint
 
 import tacita
 from tacita.client.blocking import Service
-from tacita.client.channel import RetryPolicy
+from tacita.client.http.channel import RetryPolicy
 from tacita.plans import wire
 from tacita.plans.plan import Plan
 from tacita.plans.public_folder import MANIFEST

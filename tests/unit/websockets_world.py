@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI, WebSocket
 from websockets.sync.client import ClientConnection, connect
 
-from tacita.client.websocket import dial
+from tacita.client.http.websocket import dial
 from tacita.plans.wire import FRAME_BYTES
 from tacita.server.sessions.route import UVICORN, DeniedError, router
 from tacita.server.sessions.spec import Client, Ended, Used

@@ -8,13 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from tacita.client.trust import address_of
+from tacita.client.http.trust import address_of
 from tacita.extras import needing
 from tacita.progress import Progress
 
 if TYPE_CHECKING:
     from tacita.client.blocking import Service
-    from tacita.client.channel import RetryPolicy
+    from tacita.client.http.channel import RetryPolicy
     from tacita.client.service import AsyncService
     from tacita.client.threads import Report
 
@@ -63,11 +63,11 @@ def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
     insecure = bool(keywords.get("allow_insecure", False))
     address = address_of(url, allow_insecure=insecure)
     with needing("client", "connect"):
-        from tacita.client.channel import Channel, RetryPolicy, client_of
         from tacita.client.cost import Meter
+        from tacita.client.http.channel import Channel, RetryPolicy, client_of
+        from tacita.client.http.trust import context_of
         from tacita.client.service import AsyncService, Options
         from tacita.client.store import Store, data_folder
-        from tacita.client.trust import context_of
     timeout, patience = keywords.get("timeout", TIMEOUT), keywords.get("patience") or RetryPolicy()
     context = context_of(keywords["trust"], keywords["fingerprint"])
     client = client_of(context, keywords["token"], timeout)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from tacita.client.channel import Channel, Reply
+from tacita.client.http.channel import Channel, Reply
 from tacita.client.session import Client, load_secret
 from tacita.client.store import About, PlanFolder, private
 from tacita.client.threads import Report, in_thread

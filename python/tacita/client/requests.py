@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from tacita.client.channel import KEY, Channel, Reply, server_failure
 from tacita.client.cost import Meter
-from tacita.client.events import download, wait_until_final
+from tacita.client.http.channel import KEY, Channel, Reply, server_failure
+from tacita.client.http.events import download, wait_until_final
 from tacita.client.keys import Owner, ready
 from tacita.client.session import Client, embedded
 from tacita.client.store import RequestFolder

@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, overload
 from urllib.parse import quote
 
-from tacita.client.channel import Channel
 from tacita.client.cost import Cost, Meter
+from tacita.client.http.channel import Channel
 from tacita.client.keys import Owner
 from tacita.client.requests import Ciphertexts, fetch_public
 from tacita.client.session import Client
@@ -242,7 +242,7 @@ class AsyncService:
         return Ciphertexts(Owner(self._channel, client, folder, model.name, offer), signer)
 
     def _dial(self, model: str) -> Party:
-        from tacita.client.websocket import dial
+        from tacita.client.http.websocket import dial
 
         options, path = self._options, f"{API}/two-party?model={quote(model, safe='')}"
         return dial(
@@ -324,5 +324,5 @@ def _suits(model: Model, verbs: Sequence[str]) -> bool:
 
 def _kind(model: Model) -> str:
     """Returns a key of `GIVES`, or "" for a task or a problem that this release does not know."""
-    told = model.model_copy(update={"problem": model.problem or SINGLE_LABEL})
-    return kind_of(told) if told.task in TASKS and told.problem in PROBLEMS else ""
+    known = model.model_copy(update={"problem": model.problem or SINGLE_LABEL})
+    return kind_of(known) if known.task in TASKS and known.problem in PROBLEMS else ""

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacita.client.trust import Address
+from tacita.client.http.trust import Address
 from tacita.errors import FileError, PeerError
 from tacita.plans import json_fields
 from tacita.plans.files import Workdir, replacing

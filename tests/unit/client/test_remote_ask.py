@@ -262,7 +262,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Party]
             stack.callback(serving.join, SECONDS)
             return client
 
-        module = ModuleType("tacita.client.websocket")
+        module = ModuleType("tacita.client.http.websocket")
         monkeypatch.setattr(module, "dial", dial, raising=False)
         monkeypatch.setitem(sys.modules, module.__name__, module)
         yield dialled

@@ -12,7 +12,7 @@ from fake_api import fake_service
 from fake_service import TEXTS, Fake, Fault, connected, expected, patient
 
 import tacita
-from tacita.client.channel import (
+from tacita.client.http.channel import (
     AbsentPeerError,
     Call,
     Channel,
@@ -22,7 +22,7 @@ from tacita.client.channel import (
     seconds_of,
     server_failure,
 )
-from tacita.client.trust import address_of
+from tacita.client.http.trust import address_of
 from tacita.errors import InputError, PeerError, RefusedError, TacitaError
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tacita.client.http.trust import address_of
 from tacita.client.service import choose, seconds_of
 from tacita.client.store import About, PlanFolder, ServerFolder, Store, data_folder
-from tacita.client.trust import address_of
 from tacita.errors import FileError, InputError, PeerError
 from tacita.plans.wire import Model, Models, Offer
 

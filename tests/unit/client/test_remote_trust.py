@@ -14,8 +14,8 @@ from fake_api import fake_service
 from fake_service import SECONDS, TEXTS, Fake, Fault, connected, patient
 
 import tacita
-from tacita.client.channel import JSON_BYTES
-from tacita.client.trust import UntrustedError, address_of, context_of, is_url
+from tacita.client.http.channel import JSON_BYTES
+from tacita.client.http.trust import UntrustedError, address_of, context_of, is_url
 from tacita.errors import InputError, PeerError, TacitaError
 from tacita.two_party.protocol.party import fingerprint, new_identity
 

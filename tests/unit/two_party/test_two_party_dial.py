@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from websockets_world import SECONDS, TOKEN, World, world
 
-from tacita.client.trust import context_of
-from tacita.client.websocket import dial
+from tacita.client.http.trust import context_of
+from tacita.client.http.websocket import dial
 from tacita.errors import InputError, LateError, PeerError, RefusedError, TacitaError
 from tacita.two_party.protocol.party import new_identity
 from tacita.two_party.protocol.refusal import Reason, Refusal

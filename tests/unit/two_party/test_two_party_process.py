@@ -23,8 +23,8 @@ from hosted_world import SECONDS, Book, asked, asked_of, make_spec, run, running
 from service import TEXTS
 from websockets_world import TOKEN, Known
 
+from tacita.client.http.websocket import dial
 from tacita.client.store import PublicCache
-from tacita.client.websocket import dial
 from tacita.errors import GoneError, PeerError, RefusedError, TacitaError
 from tacita.server.child import Ready, decode
 from tacita.server.sessions import control

@@ -18,7 +18,7 @@ from tacita.cli.service.port import cost_line, dial_server, open_client, show_pr
 from tacita.client.connect import connect
 from tacita.client.connected import RenewableSession
 from tacita.client.cost import Cost, Meter
-from tacita.client.trust import is_url
+from tacita.client.http.trust import is_url
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError, TacitaError
 from tacita.plans.scheme import PlanHeader

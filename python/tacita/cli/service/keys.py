@@ -14,8 +14,8 @@ from rich.table import Column, Table
 from tacita.cli.ask.remote import service_of
 from tacita.cli.console import err, out, reporting, shown, size
 from tacita.cli.options import Json, option, taking
+from tacita.client.http.trust import address_of
 from tacita.client.store import About, PlanFolder, ServerFolder, Store, data_folder
-from tacita.client.trust import address_of
 from tacita.errors import InputError, TacitaError
 from tacita.extras import needing
 from tacita.settings import Settings

@@ -28,7 +28,7 @@ from websockets.exceptions import (
     WebSocketException,
 )
 
-from tacita.client.channel import refused, seconds_of
+from tacita.client.http.channel import refused, seconds_of
 from tacita.errors import InputError, LateError, PeerError, TacitaError
 from tacita.plans.wire import FRAME_BYTES
 from tacita.two_party.protocol.party import TIMEOUT, Party, over_socket

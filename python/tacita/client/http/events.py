@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 from pydantic import ValidationError
 
-from tacita.client.channel import (
+from tacita.client.http.channel import (
     JSON_BYTES,
     PASSING,
     Call,

@@ -25,7 +25,7 @@ import httpx2
 from pydantic import ValidationError
 
 from tacita.client.cost import Meter
-from tacita.client.trust import Address
+from tacita.client.http.trust import Address
 from tacita.errors import FileError, InputError, LateError, PeerError, RefusedError, TacitaError
 from tacita.plans.wire import API, TOKEN, Problem, Wire
 
@@ -63,21 +63,27 @@ def refused(what: str, status: int, body: bytes, after: float | None = None) -> 
     if problem is None:
         return kind(f"{what}: the server answers with status {status}", hint=f"{hint}{later}")
     better = "" if status in OURS else problem.hint
-    return kind(f"{what}: {_said(problem)} (status {status})", hint=f"{_shown(better) or hint}{later}")
+    return kind(
+        f"{what}: {_problem_text(problem)} (status {status})",
+        hint=f"{_without_controls(better) or hint}{later}",
+    )
 
 
 def server_failure(what: str, problem: Problem | None) -> PeerError:
     """Returns the error of a request that failed at the server."""
     if problem is None:
         return PeerError(f"{what}: failed at the server", hint=OTHER)
-    return PeerError(f"{what}: failed at the server: {_said(problem)}", hint=_shown(problem.hint) or OTHER)
+    return PeerError(
+        f"{what}: failed at the server: {_problem_text(problem)}",
+        hint=_without_controls(problem.hint) or OTHER,
+    )
 
 
-def _said(problem: Problem) -> str:
-    return _shown(f"{problem.title}: {problem.detail}" if problem.detail else problem.title)
+def _problem_text(problem: Problem) -> str:
+    return _without_controls(f"{problem.title}: {problem.detail}" if problem.detail else problem.title)
 
 
-def _shown(text: str) -> str:
+def _without_controls(text: str) -> str:
     """Replaces each unprintable character, which could steer a terminal, by a space."""
     return "".join(each if each.isprintable() else " " for each in text).strip()
 

@@ -64,8 +64,8 @@ def refused(what: str, status: int, body: bytes, after: float | None = None) -> 
         return kind(f"{what}: the server answers with status {status}", hint=f"{hint}{later}")
     better = "" if status in OURS else problem.hint
     return kind(
-        f"{what}: {_problem_text(problem)} (status {status})",
-        hint=f"{_without_controls(better) or hint}{later}",
+        f"{what}: {_text(problem)} (status {status})",
+        hint=f"{_plain(better) or hint}{later}",
     )
 
 
@@ -74,16 +74,16 @@ def server_failure(what: str, problem: Problem | None) -> PeerError:
     if problem is None:
         return PeerError(f"{what}: failed at the server", hint=OTHER)
     return PeerError(
-        f"{what}: failed at the server: {_problem_text(problem)}",
-        hint=_without_controls(problem.hint) or OTHER,
+        f"{what}: failed at the server: {_text(problem)}",
+        hint=_plain(problem.hint) or OTHER,
     )
 
 
-def _problem_text(problem: Problem) -> str:
-    return _without_controls(f"{problem.title}: {problem.detail}" if problem.detail else problem.title)
+def _text(problem: Problem) -> str:
+    return _plain(f"{problem.title}: {problem.detail}" if problem.detail else problem.title)
 
 
-def _without_controls(text: str) -> str:
+def _plain(text: str) -> str:
     """Replaces each unprintable character, which could steer a terminal, by a space."""
     return "".join(each if each.isprintable() else " " for each in text).strip()
 

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 from tacita.plans.commitment import LinkSpeed
 from tacita.two_party.arithmetic.masked import AT_ONCE
@@ -79,13 +79,6 @@ SQUARE_TRANSFERS, FEW_SQUARE_TRANSFERS = (
 DROPPED = 5  # fewer than the slack are the bits that are not sent
 
 
-class Sized(Protocol):
-    """What a register holds, as `sizes` or a recorder knows it."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-
 @dataclass(frozen=True)
 class Response:
     """So many ciphertexts, each the sum of so many products."""
@@ -125,7 +118,7 @@ def cost_of(
     return cost
 
 
-def count(steps: Sequence[Step], values: Sequence[Sized]) -> Cost:
+def count(steps: Sequence[Step], values: Sequence[Value]) -> Cost:
     """Counts what steps cost whose registers have these shapes."""
     cost = Cost()
     for step in steps:
@@ -169,7 +162,7 @@ def _prepare_product(cost: Cost, ahead: Cost, step: Step, x: Value, made: Value)
     ahead.bits += groups * _product_bits(AT_ONCE * rows, *longer)
 
 
-Values = Sequence[Sized]
+Values = Sequence[Value]
 
 
 def _linear(cost: Cost, step: Step, read: Values, made: Values) -> None:

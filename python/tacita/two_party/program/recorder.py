@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
 from tacita.two_party.arithmetic.base import (
@@ -25,62 +26,67 @@ from tacita.two_party.arithmetic.base import (
     unknown_option,
 )
 from tacita.two_party.arithmetic.residues import WORD
-from tacita.two_party.program.steps import ENGINE, Step, Value
+from tacita.two_party.program.sizes import Value, Walk
+from tacita.two_party.program.steps import ENGINE, OPERATIONS, Parameter, Step
 
 MOST_SLACK = 15  # bits below which errors of a product by the row's inverse do not matter
 ANSWER_FRACTION, ANSWER_RING = 12, 32  # of what the client sees: no more bits than the answer is good for
 
-Made = tuple[tuple[int, ...], Format]  # shape and format of what a step writes
-
 
 @dataclass(frozen=True)
-class Register:
-    """A value of a program. number: in the program. shape, format: of what it holds."""
+class Register(Value):
+    """A value of a program. number: in the program. fraction: fraction bits of what it holds."""
 
     number: int
-    shape: tuple[int, ...]
-    format: Format
+    fraction: int
 
     @property
-    def ring(self) -> int:
-        """Bits of the format's ring."""
-        return self.format.ring
-
-    @property
-    def fraction(self) -> int:
-        """Fraction bits of the format."""
-        return self.format.fraction
+    def format(self) -> Format:
+        """Bits of the ring, and fraction bits."""
+        return Format(self.ring, self.fraction)
 
 
 class Tape:
     """The steps that a recorder writes. steps: those written so far; registers: the inputs, and what the
-    steps write, by their numbers."""
+    steps write, by their numbers, with shapes and rings by the rules of `sizes`."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.registers: list[Register] = []
+        self._walk = Walk(0, 0)
 
     def first(self, shape: tuple[int, ...], form: Format) -> Register:
         """Returns a register that no step writes: the input."""
-        self.registers.append(Register(len(self.registers), shape, form))
-        return self.registers[-1]
+        self._walk.all_rows = max(self._walk.all_rows, shape[-2])
+        return self._add(Value(shape, form.ring), form.fraction)
 
     def enter(self, name: str) -> None:
         """Writes that a node begins."""
         self.steps.append(Step("enter", (), (), {"name": name}))
 
-    def write(self, op: str, inputs: Sequence[Register], made: Made, /, **parameters: Value) -> Register:
-        """Writes a step with one result."""
-        return self.write_many(op, inputs, [made], **parameters)[0]
+    def write(
+        self, op: str, inputs: Sequence[Register], fraction: int, /, **parameters: Parameter
+    ) -> Register:
+        """Writes a step with one result of so many fraction bits."""
+        return self.write_many(op, inputs, [fraction], **parameters)[0]
 
     def write_many(
-        self, op: str, inputs: Sequence[Register], made: Sequence[Made], /, **parameters: Value
+        self, op: str, inputs: Sequence[Register], fractions: Sequence[int], /, **parameters: Parameter
     ) -> tuple[Register, ...]:
-        """Writes a step with several results."""
-        registers = tuple(self.first(*each) for each in made)
-        numbers = tuple(r.number for r in inputs), tuple(r.number for r in registers)
-        self.steps.append(Step(op, *numbers, parameters))
-        return registers
+        """Writes a step with several results. Its parameter `ring`, where it has one, is by default that of
+        what it reads. Raises FileError for a step that does not fit what it reads."""
+        if "ring" in OPERATIONS[op].parameters:
+            parameters = {"ring": inputs[0].ring if inputs else 0, **parameters}
+        first = len(self.registers)
+        outputs = tuple(range(first, first + len(fractions)))
+        step = Step(op, tuple(r.number for r in inputs), outputs, parameters)
+        values = self._walk.infer(step, inputs)
+        self.steps.append(step)
+        return tuple(map(self._add, values, fractions))
+
+    def _add(self, value: Value, fraction: int) -> Register:
+        self.registers.append(Register(value.shape, value.ring, len(self.registers), fraction))
+        return self.registers[-1]
 
     def scaled(self, x: Register, fraction: int) -> Register:
         """Converts to so many fraction bits; the ring moves along, up to 64 bits."""
@@ -88,34 +94,29 @@ class Tape:
         if gained == 0:
             return x
         op, ring = ("shift_down", x.ring + gained) if gained < 0 else ("shift_up", min(x.ring + gained, WORD))
-        return self.write(op, (x,), (x.shape, Format(ring, fraction)), bits=abs(gained), ring=ring)
+        return self.write(op, (x,), fraction, bits=abs(gained), ring=ring)
 
     def reduced(self, x: Register, ring: int) -> Register:
         """Modulo 2^ring, a smaller ring or the same. Raises ValueError for a larger one."""
         if ring > x.ring:
             raise ValueError(f"a share modulo 2^{x.ring} does not say its value modulo 2^{ring}")
-        if ring == x.ring:
-            return x
-        return self.write("reduce", (x,), (x.shape, Format(ring, x.fraction)), ring=ring)
+        return x if ring == x.ring else self.write("reduce", (x,), x.fraction, ring=ring)
 
     def factor(self, x: Register, fraction: int, ring: int) -> Register:
         """Converts to so many fraction bits in a ring: locally where the ring has shrunk to it or less, else
         by one extension."""
         low = self.scaled(x, fraction)
-        if low.ring >= ring:
-            return self.reduced(low, ring)
-        return self.write("extend", (low,), (x.shape, Format(ring, fraction)), ring=low.ring, to=ring)
+        return (
+            self.reduced(low, ring) if low.ring >= ring else self.write("extend", (low,), fraction, to=ring)
+        )
 
     def plus(self, x: Register, y: Register) -> Register:
         """Adds two registers in the first one's format."""
-        return self.write("add", (x, y), (x.shape, x.format), ring=x.ring)
+        return self.write("add", (x, y), x.fraction)
 
     def grouped(self, x: Register, heads: int) -> Register:
         """Regroups heads as `blocks.tensors.regrouped` does."""
-        if heads == x.shape[0]:
-            return x
-        shape = (heads, x.shape[0] * x.shape[1] // heads, x.shape[2])
-        return self.write("group", (x,), (shape, x.format), heads=heads)
+        return x if heads == x.shape[0] else self.write("group", (x,), x.fraction, heads=heads)
 
     def product(
         self,
@@ -127,17 +128,14 @@ class Tape:
         store: int | None = None,
     ) -> Register:
         """Multiplies (heads, k, m) by (heads, m, n), or by one that is to be transposed, in x's ring."""
-        shape = (*x.shape[:2], y.shape[1] if transposed else y.shape[2])
         options = {"opened": opened, "transposed": transposed, "store": store}
-        return self.write(
-            "product", (x, y), (shape, Format(x.ring, x.fraction + y.fraction)), ring=x.ring, **options
-        )
+        return self.write("product", (x, y), x.fraction + y.fraction, **options)
 
     def times(self, x: Register, short: int, y: Register, slack: int, fraction: int) -> Register:
         """Multiplies number by number in y's ring; factors x of so few bits, one for every y or for every
         row."""
         bits = {"held": x.ring, "short": min(short, x.ring), "ring": y.ring, "slack": slack}
-        return self.write("times", (x, y), (y.shape, Format(y.ring, fraction)), **bits)
+        return self.write("times", (x, y), fraction, **bits)
 
 
 # What the server adds at a step, or multiplies by: several maps side by side, a norm's, rows by position.
@@ -179,9 +177,8 @@ class RecordTensors:
         engine's Options)."""
         f, t = self._formats, self.tape
         fraction, outputs = f.fraction + f.weight, sum(d.outputs for d in maps)
-        result = (x.shape[0], outputs), Format(f.ring, fraction)
         opened = opened and not self._writes
-        product = t.write("linear", (self._wide(x),), result, outputs=outputs, ring=f.ring, opened=opened)
+        product = t.write("linear", (self._wide(x),), fraction, outputs=outputs, opened=opened)
         self._hold(maps, product)
         if add is None:
             return product
@@ -194,10 +191,9 @@ class RecordTensors:
 
     def scaled(self, x: Register, factor: float) -> Register:
         """Multiplies by a public number, as an integer."""
-        f, wide = self._formats, self._wide(x)
-        to = Format(f.ring, f.fraction + f.weight)
+        f = self._formats
         return self.tape.write(
-            "scale", (wide,), (wide.shape, to), factor=constant(factor, f.weight), ring=f.ring
+            "scale", (self._wide(x),), f.fraction + f.weight, factor=constant(factor, f.weight)
         )
 
     def positions(self, x: Register, p: Positions) -> Register:
@@ -205,32 +201,22 @@ class RecordTensors:
         return self._biased(x, p)
 
     def columns(self, x: Register, widths: tuple[int, ...]) -> tuple[Register, ...]:
-        """Writes a local step."""
-        shapes = [(*x.shape[:-1], width) for width in widths]
-        return self.tape.write_many("columns", (x,), [(shape, x.format) for shape in shapes], widths=widths)
+        return self.tape.write_many("columns", (x,), [x.fraction] * len(widths), widths=widths)
 
     def rows(self, x: Register, count: int) -> Register:
-        """Writes a local step."""
-        shape = (*x.shape[:-2], min(abs(count), x.shape[-2]), x.shape[-1])
-        return self.tape.write("rows", (x,), (shape, x.format), count=count)
+        return self.tape.write("rows", (x,), x.fraction, count=count)
 
     def heads(self, x: Register, count: int) -> Register:
-        """Writes a local step."""
-        rows, columns = x.shape
-        return self.tape.write("heads", (x,), ((count, rows, columns // count), x.format), count=count)
+        return self.tape.write("heads", (x,), x.fraction, count=count)
 
     def merge(self, x: Register) -> Register:
-        """Writes a local step."""
-        heads, rows, columns = x.shape
-        return self.tape.write("merge", (x,), ((rows, heads * columns), x.format))
+        return self.tape.write("merge", (x,), x.fraction)
 
     def turn(self, x: Register, rotary: Rotary) -> Register:
         """Writes a local step: both parties know the angles. `fraction` bits leave the ring room for `TURN`
         more."""
         low = self.tape.scaled(x, self._formats.fraction)
-        to = Format(low.ring, low.fraction + TURN)
-        named = {"bits": TURN, "ring": low.ring, "base": float(rotary.base)}
-        return self.tape.write("turn", (low,), (x.shape, to), **named)
+        return self.tape.write("turn", (low,), low.fraction + TURN, bits=TURN, base=float(rotary.base))
 
     def with_past(self, name: str, keys: Register, values: Register) -> tuple[Register, Register]:
         """Appends keys and values to stores, at the fraction bits and in the rings in which they are
@@ -262,19 +248,17 @@ class RecordTensors:
         """Writes the softmax, before which the client hides the scores of padding from the exponentials."""
         f, t, bounds = self._formats, self.tape, self._bounds.attention[name]
         gap, (back, on) = int(bounds.hiding), reach
-        form = {"fraction": scores.fraction, "ring": scores.ring}
-        scores = t.write("hide", (scores,), (scores.shape, scores.format), gap=gap, back=back, on=on, **form)
-        power, rows = f.mix_ring(bounds, self._tokens), scores.shape[:-1]
-        inverse = Format(f.normal_ring, f.inverse)
+        fraction = scores.fraction
+        scores = t.write("hide", (scores,), fraction, gap=gap, back=back, on=on, fraction=fraction)
         parts = t.write_many(
             "softmax",
             (scores,),
-            [(scores.shape, Format(power, POWER)), ((*rows, 1), inverse)],
-            **form,
+            [POWER, f.inverse],
+            fraction=fraction,
             range=bounds.score_range,
-            power=power,
-            to=inverse.ring,
-            inverse=inverse.fraction,
+            power=f.mix_ring(bounds, self._tokens),
+            to=f.normal_ring,
+            inverse=f.inverse,
         )
         return Unnormalised(*parts)
 
@@ -312,27 +296,25 @@ class RecordTensors:
         f, bits = self._formats, range_bits(*self._bounds.functions[name])
         low = self.tape.scaled(x, f.fraction)
         if kind in ("relu", "relu2"):
-            rectified = self._relu(self.tape.reduced(low, bits + f.fraction + 2))
+            rectified = self.tape.write("relu", (self.tape.reduced(low, bits + f.fraction + 2),), f.fraction)
             return rectified if kind == "relu" else self._square(rectified, self._bounds.functions[name])
-        named = {"ring": low.ring, "fraction": low.fraction, "range": bits}
+        write = partial(self.tape.write, fraction=f.fraction, range=bits)
         if kind == "tanh":
-            to = Format(f.ring, f.fraction)
-            return self.tape.write("tanh", (low,), (x.shape, to), **named, to=to.ring, finer=to.fraction)
+            return write("tanh", (low,), f.fraction, to=f.ring, finer=f.fraction)
         called, forms = ENGINE[kind]
-        to = Format(min(bits + f.fraction + 2, f.ring), f.fraction)
-        return self.tape.write(called, (low,), (x.shape, to), **named, to=to.ring, form=forms[f.gelu])
+        return write(called, (low,), f.fraction, to=min(bits + f.fraction + 2, f.ring), form=forms[f.gelu])
 
     def norm(self, x: Register, norm: Norm, name: str) -> Register:
         """Writes one call for all rows, those of heads too; gamma and beta are the server's."""
         if norm.deviation is not None:
             raise unknown_option(name, "a stored deviation")
         f, t, bounds = self._formats, self.tape, self._bounds.norms[name]
-        x, to = t.factor(x, x.fraction, max(x.ring, f.ring)), Format(f.ring, f.fraction)
+        x = t.factor(x, x.fraction, max(x.ring, f.ring))
         normalised = t.write(
             "norm",
             (x,),
-            (x.shape, to),
-            **{"ring": x.ring, "fraction": x.fraction, "to": to.ring, "finer": to.fraction},
+            f.fraction,
+            **{"fraction": x.fraction, "to": f.ring, "finer": f.fraction},
             centred=norm.centred,
             bound=float(bounds.centred),
             least=math.sqrt(bounds.variance[0]),
@@ -346,33 +328,28 @@ class RecordTensors:
         """Multiplies the client's weights of the real rows by the shared rows. opened: with the noise
         hidden."""
         t, low = self.tape, self.tape.factor(x, MEAN_VALUE, MEAN_RING)
-        to = Format(MEAN_RING, MEAN_WEIGHT)
-        weights = t.write("average", (), ((1, 1, low.shape[0]), to), fraction=to.fraction, ring=to.ring)
+        weights = t.write("average", (), MEAN_WEIGHT, fraction=MEAN_WEIGHT, ring=MEAN_RING)
         return self.merge(t.product(weights, self.heads(low, 1), opened=opened))
 
     def _hold(self, what: Held, result: Register) -> None:
         self.held[len(self.tape.steps) - 1] = what, result.format
 
     def _biased(self, x: Register, what: Held) -> Register:
-        result = self.tape.write("bias", (x,), (x.shape, x.format), ring=x.ring)
+        result = self.tape.write("bias", (x,), x.fraction)
         self._hold(what, result)
         return result
 
     def _append(self, x: Register) -> Register:
         store = len(self._stores)
-        rows = self.tape.write("append", (x,), (x.shape, x.format), store=store, ring=x.ring)
+        rows = self.tape.write("append", (x,), x.fraction, store=store)
         self._stores[rows.number] = store
         return rows
 
-    def _relu(self, x: Register) -> Register:
-        return self.tape.write("relu", (x,), (x.shape, x.format), ring=x.ring)
-
     def _square(self, x: Register, interval: Interval) -> Register:
         f, t = self._formats, self.tape
-        least, ring = f.narrow_ring(interval), f.square_ring(interval)
-        low = t.reduced(t.scaled(x, f.product_fraction), least)
-        to = Format(ring, 2 * f.product_fraction)
-        return t.write("square", (low,), (x.shape, to), ring=least, to=ring, slack=f.gate_slack)
+        low = t.reduced(t.scaled(x, f.product_fraction), f.narrow_ring(interval))
+        to = f.square_ring(interval)
+        return t.write("square", (low,), 2 * f.product_fraction, to=to, slack=f.gate_slack)
 
     def _wide(self, x: Register) -> Register:
         return self.tape.factor(x, self._formats.fraction, self._formats.ring)

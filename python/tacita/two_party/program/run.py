@@ -17,8 +17,8 @@ from tacita.two_party.arithmetic.base import Array, Format, Integers
 from tacita.two_party.arithmetic.masked import Exchange, MaskedProduct
 from tacita.two_party.arithmetic.residues import Share, Words, from_floats, reconstruct, reduced
 from tacita.two_party.arithmetic.rotary import turned_from
-from tacita.two_party.program.cost import Sized
 from tacita.two_party.program.program import Program
+from tacita.two_party.program.sizes import Value
 from tacita.two_party.program.steps import Step, last_reads
 
 Watch = Callable[[str], None]
@@ -119,7 +119,7 @@ class Run:
             self.past = Past(self.past.rows + len(x), tuple(self._stores))
         return registers[self.program.result]
 
-    def step(self, number: int, step: Step, registers: dict[int, Words], values: Sequence[Sized]) -> None:
+    def step(self, number: int, step: Step, registers: dict[int, Words], values: Sequence[Value]) -> None:
         """Runs one step, and writes its registers."""
         inputs = [registers[i] for i in step.inputs]
         shape = values[step.outputs[0]].shape if step.outputs else ()

@@ -49,7 +49,7 @@ def sizes(steps: Sequence[Step], entered: Value, past: int, answer: int) -> list
     """Returns what every register holds, the input's first. entered: the input (rows, columns). past: rows
     that all stores hold before. Takes some microseconds a step. Raises FileError for a step that does not
     fit, and where registers hold more than `MOST_HELD` numbers at a time."""
-    walk = _Walk(entered.shape[0] + past, past)
+    walk = Walk(entered.shape[0] + past, past)
     registers, held, stored = [entered], prod(entered.shape), 0
     for step, free in zip(steps, last_reads(steps, answer), strict=True):
         outputs = walk.infer(step, [registers[i] for i in step.inputs])
@@ -62,7 +62,7 @@ def sizes(steps: Sequence[Step], entered: Value, past: int, answer: int) -> list
     return registers
 
 
-class _Walk:
+class Walk:
     """Where a walk is. all_rows: of the text so far, the past's included. stores: how many were appended
     to."""
 
@@ -90,7 +90,7 @@ def _need(fits: bool, op: str) -> None:
 def _same(op: str) -> Rule:
     """The rule of a step that keeps the shape and, where nothing else is said, the ring."""
 
-    def rule(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+    def rule(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
         _need(x.ring == p["ring"] and p.get("fraction", 0) < x.ring, op)
         _need(0 <= p.get("range", 0) <= WORD and 0 <= p.get("slack", 0) < WORD, op)
         _need(p.get("form") in FORMS.get(op, [None]), op)
@@ -99,32 +99,32 @@ def _same(op: str) -> Rule:
     return rule
 
 
-def _shift_down(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+def _shift_down(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     _need(p["bits"] >= 1 and x.ring - p["bits"] == p["ring"], "shift_down")
     return Value(x.shape, p["ring"])
 
 
-def _shift_up(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+def _shift_up(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     _need(1 <= p["bits"] < WORD and p["ring"] == min(WORD, x.ring + p["bits"]), "shift_up")
     return Value(x.shape, p["ring"])
 
 
-def _reduce(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+def _reduce(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     _need(p["ring"] <= x.ring, "reduce")
     return Value(x.shape, p["ring"])
 
 
-def _add(walk: _Walk, p: Mapping[str, Any], x: Value, y: Value) -> Value:
+def _add(walk: Walk, p: Mapping[str, Any], x: Value, y: Value) -> Value:
     _need(x.shape == y.shape and p["ring"] == x.ring <= y.ring, "add")
     return x
 
 
-def _scale(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+def _scale(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     _need(p["ring"] == x.ring and abs(p["factor"]) < 1 << 63, "scale")
     return x
 
 
-def _columns(walk: _Walk, p: Mapping[str, Any], x: Value) -> list[Value]:
+def _columns(walk: Walk, p: Mapping[str, Any], x: Value) -> list[Value]:
     widths = p["widths"]
     _need(
         all(type(width) is int and width >= 1 for width in widths) and sum(widths) == x.shape[-1], "columns"
@@ -132,43 +132,43 @@ def _columns(walk: _Walk, p: Mapping[str, Any], x: Value) -> list[Value]:
     return [Value((*x.shape[:-1], width), x.ring) for width in widths]
 
 
-def _rows(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+def _rows(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     _need(1 <= abs(p["count"]) <= x.shape[-2], "rows")
     return Value((*x.shape[:-2], abs(p["count"]), x.shape[-1]), x.ring)
 
 
-def _heads(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+def _heads(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     count = p["count"]
     _need(len(x.shape) == 2 and count >= 1 and x.shape[1] % count == 0, "heads")
     return Value((count, x.shape[0], x.shape[1] // count), x.ring)
 
 
-def _merge(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+def _merge(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     _need(len(x.shape) == 3, "merge")
     return Value((x.shape[1], x.shape[0] * x.shape[2]), x.ring)
 
 
-def _group(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+def _group(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     heads, rows = p["heads"], prod(x.shape[:-1])
     _need(len(x.shape) == 3 and heads >= 1 and rows % heads == 0, "group")
     return Value((heads, rows // heads, x.shape[2]), x.ring)
 
 
-def _turn(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+def _turn(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     _need(len(x.shape) == 3 and x.shape[2] % 2 == 0 and x.shape[2] <= MOST_TURNED, "turn")
     _need(1.0 <= p["base"] <= MOST_BASE, "turn")
     _need(x.ring == p["ring"] and 1 <= p["bits"] < min(x.ring, 31), "turn")
     return x
 
 
-def _append(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+def _append(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     _need(len(x.shape) == 3 and x.ring == p["ring"] and p["store"] == walk.stores, "append")
     _need(x.shape[1] == walk.all_rows - walk.past, "append")
     walk.stores += 1
     return Value((x.shape[0], walk.all_rows, x.shape[2]), x.ring)
 
 
-def _hide(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+def _hide(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     reach = [p[name] for name in ("back", "on") if p[name] is not None]
     _need(len(x.shape) == 3 and x.shape[1] <= x.shape[2] == walk.all_rows, "hide")
     _need(x.ring == p["ring"] and 0 <= p["fraction"] < x.ring and 0 <= p["gap"] < MOST_GAP, "hide")
@@ -176,22 +176,22 @@ def _hide(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
     return x
 
 
-def _average(walk: _Walk, p: Mapping[str, Any]) -> Value:
+def _average(walk: Walk, p: Mapping[str, Any]) -> Value:
     _need(0 <= p["fraction"] < p["ring"], "average")
     return Value((1, 1, walk.all_rows), p["ring"])
 
 
-def _extend(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+def _extend(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     _need(x.ring == p["ring"] <= p["to"], "extend")
     return Value(x.shape, p["to"])
 
 
-def _linear(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+def _linear(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     _need(len(x.shape) == 2 and x.ring == p["ring"] and p["outputs"] <= MOST_WIDTH, "linear")
     return Value((x.shape[0], p["outputs"]), x.ring)
 
 
-def _product(walk: _Walk, p: Mapping[str, Any], x: Value, y: Value) -> Value:
+def _product(walk: Walk, p: Mapping[str, Any], x: Value, y: Value) -> Value:
     _need(len(x.shape) == len(y.shape) == 3 and x.shape[0] == y.shape[0], "product")
     inner, columns = y.shape[:0:-1] if p["transposed"] else y.shape[1:]
     _need(x.ring == y.ring == p["ring"] and x.shape[2] == inner, "product")
@@ -199,19 +199,19 @@ def _product(walk: _Walk, p: Mapping[str, Any], x: Value, y: Value) -> Value:
     return Value((*x.shape[:2], columns), x.ring)
 
 
-def _times(walk: _Walk, p: Mapping[str, Any], x: Value, y: Value) -> Value:
+def _times(walk: Walk, p: Mapping[str, Any], x: Value, y: Value) -> Value:
     _need(x.shape in (y.shape, (*y.shape[:-1], 1)), "times")
     _need(x.ring == p["held"] >= p["short"] >= 1 and y.ring == p["ring"] and 0 <= p["slack"] < WORD, "times")
     return y
 
 
-def _softmax(walk: _Walk, p: Mapping[str, Any], x: Value) -> list[Value]:
+def _softmax(walk: Walk, p: Mapping[str, Any], x: Value) -> list[Value]:
     _need(len(x.shape) == 3 and x.ring == p["ring"] and 0 <= p["fraction"] < x.ring, "softmax")
     _need(0 <= p["range"] <= WORD and 0 <= p["inverse"] < p["to"], "softmax")
     return [Value(x.shape, p["power"]), Value((*x.shape[:-1], 1), p["to"])]
 
 
-def _norm(walk: _Walk, p: Mapping[str, Any], x: Value) -> Value:
+def _norm(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     bounds = [p[name] for name in ("bound", "least", "gamma")]
     _need(all(LEAST_BOUND <= each <= MOST_BOUND for each in bounds) and 0.0 <= p["epsilon"] <= 1.0, "norm")
     _need(x.ring == p["ring"] and 0 <= p["fraction"] < x.ring and 0 <= p["finer"] < p["to"], "norm")

@@ -18,7 +18,7 @@ from typing import Any
 
 from tacita.errors import FileError
 
-Value = int | float | bool | str | None | tuple[int, ...]
+Parameter = int | float | bool | str | None | tuple[int, ...]
 HINT = "it was made by another release, or the copy is damaged"
 MANY = -1  # results, as many as the parameters say
 

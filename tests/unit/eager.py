@@ -16,6 +16,7 @@ from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.program.cost import Cost, count
 from tacita.two_party.program.recorder import RecordTensors, Register
 from tacita.two_party.program.run import Run, reveal, zeros
+from tacita.two_party.program.simulation import Simulation
 from tacita.two_party.protocol.party import Party
 
 
@@ -30,19 +31,26 @@ class Known:
     mask: np.ndarray | None = None
 
 
+SIMULATED, NODE = object(), "n"
+
+
 class SharedTensors(RecordTensors):
-    """Operations on registers whose values are this party's shares. party: the engine's `TwoParty`."""
+    """Operations on registers whose values are this party's shares. party: the engine's `TwoParty`, or
+    `SIMULATED` for both parties on whole integers, whose overflows belong to `NODE`."""
 
     def __init__(self, party: Any, known: Known, watch: Any = lambda node: None) -> None:
         super().__init__(known.formats, known.bounds, known.tokens)
         model = ServerModel(known.formats, known.weights, self.held) if known.weights else None
         nothing: Any = None  # no program: its steps are handed over one by one
         self._run, self._done = Run(party, nothing, known.mask, model, watch), 0
+        if party is SIMULATED:
+            self._run = Simulation(nothing, known.mask, model)
+            self._run.watch(NODE)
         self._words: dict[int, np.ndarray] = {}
 
     def own(self, x: np.ndarray) -> Register:
         """A tensor that this party alone knows."""
-        return self.enters(from_floats(x, self._formats.fraction, self._formats.ring))
+        return self.enters(from_floats(np.asarray(x), self._formats.fraction, self._formats.ring))
 
     def theirs(self, shape: tuple[int, ...]) -> Register:
         """One that the other party knows."""
@@ -52,6 +60,9 @@ class SharedTensors(RecordTensors):
         """A share of any format."""
         register = self.input(share.values.shape, Format(share.ring, share.fraction))
         self._words[register.number] = share.values
+        if isinstance(self._run, Simulation):  # which wraps no number
+            spare = 64 - share.ring
+            self._words[register.number] = ((share.values.view(np.int64) << spare) >> spare).view(np.uint64)
         return register
 
     def share(self, x: Register) -> Share:
@@ -60,6 +71,15 @@ class SharedTensors(RecordTensors):
             self._run.step(number, self.tape.steps[number], self._words, self.tape.registers)
         self._done = len(self.tape.steps)
         return Share(self._words[x.number], x.ring, x.fraction)
+
+    def floats(self, x: Register) -> np.ndarray:
+        """What a register holds in a simulation."""
+        return np.ldexp(self.share(x).values.view(np.int64).astype(np.float64), -x.fraction)
+
+    @property
+    def overflows(self) -> int:
+        """Values that left their ring in a simulation."""
+        return sum(self._run.overflows.values())
 
     def give(self, x: Register) -> None:
         """Sends this party's share of an answer."""

@@ -20,9 +20,9 @@ from tacita.models.registry import forward
 from tacita.planning.calibrate.walk import prefix_rows
 from tacita.texts.embed import embedded, pad_hidden
 from tacita.texts.generation import Choice
-from tacita.two_party.arithmetic.base import Fixed, encode
-from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.model import share_prefix, simulation
 from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.program.run import Past as Shares
 
 Array = NDArray[np.float64]
 
@@ -62,24 +62,19 @@ class Whole:
     """A `Walker` in the integers that two parties' shares add up to."""
 
     def __init__(self, model: Checkpoint, plan: TwoPartyPlan) -> None:
-        self._plan, self._weights, self._past = plan, Weights(model.tensors), Past[Fixed]()
+        self._plan, self._weights, self._past = plan, Weights(model.tensors), Shares()
         self._model, self.sound = model, True
 
     def begin(self, ids: Sequence[int]) -> None:
         """Starts the text with keys and values that the party with the model computes in floats and
         encodes."""
-        past, bits = prefix_rows(self._model, ids), self._plan.formats.product_fraction
-        nodes = {
-            n: (Fixed(encode(k, bits), bits), Fixed(encode(v, bits), bits))
-            for n, (k, v) in past.nodes.items()
-        }
-        self._past = Past(past.rows, nodes)
+        self._past = share_prefix(self._plan, prefix_rows(self._model, ids).nodes, whole=True)
 
     def logits(self, rows: Array, mask: Array) -> Array:
-        ops = FixedTensors(self._plan.formats, self._plan.bounds, self._weights, mask, self._past)
-        logits = self._plan.run(ops, ops.input(rows)).floats
-        self._past, self.sound = ops.past, self.sound and not ops.overflows
-        return np.asarray(logits[0])
+        run = simulation(self._plan, self._weights, mask, self._past)
+        logits: Array = run.floats(rows)[0]
+        self._past, self.sound = run.past, self.sound and not run.overflows
+        return logits
 
 
 class Clear:

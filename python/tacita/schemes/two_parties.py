@@ -27,8 +27,8 @@ from tacita.plans.commitment import LINKS, LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.schemes.base import Place, Private, Report, Seconds, unknown_backend
 from tacita.texts.embed import Text
-from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.client import TwoPartyClient
+from tacita.two_party.model import simulation
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.program.cost import SET_UP, failure_log2
@@ -158,9 +158,9 @@ def _by_floats(plan: TwoPartyPlan, model: Checkpoint, sample: Sample) -> Answer:
 def _by_integers(plan: TwoPartyPlan, model: Checkpoint, sample: Sample) -> Answer:
     """Answers by integers; the answer is not sound where a value left its ring."""
     hidden, mask = sample
-    ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), mask)
-    values = plan.run(ops, ops.input(hidden)).floats
-    return judge(plan, values, sound=not ops.overflows, real=int(mask.sum()))
+    run = simulation(plan, Weights(model.tensors), mask)
+    values = run.floats(hidden)
+    return judge(plan, values, sound=not run.overflows, real=int(mask.sum()))
 
 
 # A two-party server of one's own: in a thread of this process, over TLS on the loopback, for as long as a

@@ -29,12 +29,10 @@ from bench.runs.two_party.measure import measure_case
 from bench.runs.two_party.party import cores
 from bench.tables import pages
 from bench.tables import two_party as figures
-from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint.reference import reference
 from tacita.errors import TacitaError
-from tacita.models.registry import forward
-from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.model import simulation
 
 FIELDS = {
     "wall_seconds", "cpu_seconds", "megabytes", "rounds", "max_abs_error", "peak_rss_gb", "setup_seconds",
@@ -293,10 +291,10 @@ def test_the_measured_input_of_random_weights_keeps_to_its_bounds(case: BertBase
     many."""
     model = case.checkpoint(Options(small=True))
     plan, (hidden, mask) = case.plan(model), case.sample(model)
-    ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), mask)
-    answer = forward(TensorBlocks(ops), model.config, ops.input(hidden))
-    assert not ops.overflows
-    found = errors(answer.values / 2.0**answer.fraction, reference(model, hidden, mask).trace["answer"])
+    run = simulation(plan, Weights(model.tensors), mask)
+    answer = run.floats(hidden)
+    assert not run.overflows
+    found = errors(answer, reference(model, hidden, mask).trace["answer"])
     assert found["max_abs_error"] < 2e-3
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from eager import Known, SharedTensors, cost, counting
+from eager import SIMULATED, Known, SharedTensors, cost, counting
 
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.conformance import CASES, FEATURES, TOKENS, Case, Task, check, task_of
@@ -19,7 +19,6 @@ from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError, ShapeError
 from tacita.two_party.arithmetic.base import AttentionBounds, Bounds, Formats, NormBounds
-from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.protocol.party import Party, pair
 
 # by both parties: there are no protocols
@@ -57,8 +56,9 @@ def interval(x: np.ndarray) -> tuple[float, float]:
 @every_case
 def test_integers(case: Case) -> None:
     def run(task: Task) -> Any:
-        ops = FixedTensors(Formats(), bounds_of(task), Weights(task.tensors), task.mask)
-        found = task.forward(TensorBlocks(ops), ops.input(task.hidden)).floats
+        known = Known(Formats(), bounds_of(task), TOKENS, Weights(task.tensors), task.mask)
+        ops = SharedTensors(SIMULATED, known)
+        found = ops.floats(task.forward(TensorBlocks(ops), ops.own(task.hidden)))
         assert not ops.overflows
         return found
 

@@ -27,7 +27,7 @@ from tacita.planning.request import PlanRequest
 from tacita.plans.answers import judge, rounded, rounding_step
 from tacita.plans.plan import Plan
 from tacita.texts.embed import tokenize
-from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.model import simulation
 from tacita.two_party.plan.check import check
 from tacita.two_party.planning import make_two_party_plan
 
@@ -93,10 +93,10 @@ def test_two_parties_answer_as_defined(pooling: str, normalise: bool, tmp_path: 
         weights = Weights(model.tensors)
         exact = plan.run(FloatTensors(weights, mask), hidden)[0]
         assert np.abs(np.array(judge(plan, exact).logits) - wanted).max() < 0.0006
-        ops = FixedTensors(plan.formats, plan.bounds, weights, mask)
-        fixed = plan.run(ops, ops.input(hidden)).floats[0]
+        run = simulation(plan, weights, mask)
+        fixed = run.floats(hidden)[0]
         assert np.abs(np.array(judge(plan, fixed).logits) - wanted).max() < 0.03
-        assert not ops.overflows
+        assert not run.overflows
 
 
 def test_the_last_layer_runs_on_the_first_token_alone_for_raw_cls(tmp_path: Path) -> None:

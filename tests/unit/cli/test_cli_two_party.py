@@ -14,7 +14,7 @@ from tacita.errors import InputError
 from tacita.planning.request import PlanRequest
 from tacita.progress import Progress
 from tacita.texts.embed import embed
-from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.model import simulation
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
 
@@ -56,23 +56,16 @@ def test_every_step_of_the_walk_is_known_to_the_progress_bar(plan: TwoPartyPlan)
     assert set(steps(hidden.program)) - set(steps(plan.program)) == {"embedding.positions"}
 
 
-class Told(FixedTensors):
-    """Keeps what a watcher would be told."""
-
-    nodes: tuple[str, ...] = ()
-
-    def enter(self, name, x=None):
-        self.nodes += (name,)
-
-
 @pytest.mark.parametrize("pooling", ["pooler", "cls", "mean"])
 def test_the_steps_are_those_that_a_walk_tells(pooling: str) -> None:
     model = make_random_checkpoint(pooling=pooling)
     plan = make_two_party_plan(model, PlanRequest(tokens=16, texts=TEXTS))
     hidden, mask = embed(model, TEXTS[0], 16)
-    ops = Told(plan.formats, plan.bounds, Weights(model.tensors), mask)
-    plan.run(ops, ops.input(hidden))
-    assert ["set-up", *dict.fromkeys(ops.nodes)] == steps(plan.program)
+    nodes: list[str] = []
+    run = simulation(plan, Weights(model.tensors), mask)
+    run.watch = nodes.append
+    run.floats(hidden)
+    assert ["set-up", *dict.fromkeys(nodes)] == steps(plan.program)
 
 
 def test_the_time_left_is_that_of_an_earlier_text(plan: TwoPartyPlan) -> None:

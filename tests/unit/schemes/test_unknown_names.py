@@ -35,7 +35,6 @@ from tacita.schemes.choose import Option
 from tacita.schemes.registry import scheme_of
 from tacita.slots.linear import LinearPlan
 from tacita.two_party.arithmetic.base import Bounds, Formats
-from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.plan.check import check, parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
@@ -91,7 +90,7 @@ def test_poolings_in_the_reference_and_in_circuits() -> None:
         build_batch_circuit(wrong, specs, BatchShape(128, 16))
 
 
-@pytest.mark.parametrize("interpreter", ["floats", "fixed", "shares"])
+@pytest.mark.parametrize("interpreter", ["floats", "shares"])
 @pytest.mark.parametrize("kind", ["selu", "gelu_new", "GELU", ""])
 def test_activations_of_two_parties(kind: str, interpreter: str) -> None:
     x, mask = np.ones((4, 3)), np.ones(4)
@@ -99,9 +98,6 @@ def test_activations_of_two_parties(kind: str, interpreter: str) -> None:
     with pytest.raises(PlanError, match=f"function '{kind}'"):
         if interpreter == "floats":
             FloatTensors(none, mask).function(x, kind, "n")
-        elif interpreter == "fixed":
-            fixed = FixedTensors(Formats(), bounds, none, mask)
-            fixed.function(fixed.input(x), kind, "n")
         else:
             known = Known(Formats(), bounds, 4, mask=mask)
             shared = SharedTensors(SimpleNamespace(is_client=True), known)  # no engine is asked

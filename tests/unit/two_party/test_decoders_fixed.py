@@ -9,19 +9,16 @@ import pytest
 from tiny_decoders import gpt2, hidden_of, llama, logits
 
 from tacita.api import classify_locally
-from tacita.blocks.sequence import Past
-from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, pad_hidden
 from tacita.errors import CheckpointError, PlanError
-from tacita.models.registry import forward
 from tacita.planning.request import PlanRequest
 from tacita.texts.generation import Next
-from tacita.two_party.arithmetic.base import Fixed
-from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.model import simulation
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.program.run import Past
 
 IDS = [int(i) for i in np.random.default_rng(5).integers(0, 41, 21)]
 ERROR, MEAN = 0.03, 0.004  # of a logit: forms of SiLU and GELU have errors of 2.5e-3, which norms amplify
@@ -45,14 +42,14 @@ def plan_of(model: Checkpoint) -> TwoPartyPlan:
 
 def stepped(model: Checkpoint, plan: TwoPartyPlan, prompt: int, padding: int = 0) -> tuple[np.ndarray, Any]:
     """Logits after the prompt and each token behind it, and what left its ring."""
-    rows, past, weights = hidden_of(model, IDS), Past[Fixed](), Weights(model.tensors)
+    rows, past, weights = hidden_of(model, IDS), Past(), Weights(model.tensors)
     given, mask = pad_hidden(rows[:prompt], prompt + padding, left=True)
     found, overflows = [], {}
     for end in range(prompt, len(IDS) + 1):
-        ops = FixedTensors(plan.formats, plan.bounds, weights, mask, past)
-        found.append(plan.run(ops, ops.input(given)).floats[0])
-        past, given, mask = ops.past, rows[end : end + 1], np.append(mask, 1.0)
-        overflows |= ops.overflows
+        run = simulation(plan, weights, mask, past)
+        found.append(run.floats(given)[0])
+        past, given, mask = run.past, rows[end : end + 1], np.append(mask, 1.0)
+        overflows |= run.overflows
     return np.array(found), overflows
 
 
@@ -123,8 +120,6 @@ def test_a_hidden_table_of_words_is_walked_in_front() -> None:
     model, texts = MODELS["two"], ["a film of quiet beauty", "a waste of time"]
     request = PlanRequest(scheme="bumblebee", tokens=16, texts=texts, embeddings="hidden")
     plan = make_two_party_plan(model, request)
-    ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), np.ones(5))
     ids = IDS[:5]
-    found = plan.run(ops, ops.words(hidden_of(model, ids))).floats[0]
-    assert forward(TensorBlocks(ops), model.config, ops.input(hidden_of(model, ids))).values.shape == (1, 41)
+    found = simulation(plan, Weights(model.tensors), np.ones(5)).floats(hidden_of(model, ids))[0]
     assert np.abs(found - logits(model, ids)[-1]).max() < ERROR

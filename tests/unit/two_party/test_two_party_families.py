@@ -13,7 +13,7 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint.load import Checkpoint, load
 from tacita.checkpoint.reference import reference
 from tacita.planning.request import PlanRequest
-from tacita.two_party.arithmetic.fixed import FixedTensors
+from tacita.two_party.model import simulation
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
@@ -50,9 +50,9 @@ def differences(found: np.ndarray, wanted: np.ndarray, mask: np.ndarray) -> floa
 def test_integers_keep_a_familys_answer(name: str, tmp_path: Path) -> None:
     model, plan, hidden, mask = prepared(name, tmp_path)
     assert parse_plan(plan.to_bytes()) == plan
-    ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), mask)
-    found = plan.run(ops, ops.input(hidden)).floats
-    assert not ops.overflows
+    run = simulation(plan, Weights(model.tensors), mask)
+    found = run.floats(hidden)
+    assert not run.overflows
     raw = reference(model, hidden, mask).trace["answer"]
     assert differences(found, raw, mask) < 0.03
 

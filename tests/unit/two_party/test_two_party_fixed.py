@@ -1,4 +1,4 @@
-"""The fixed-point interpreter: its functions against exact ones, its numbers against the engine's, whole
+"""The simulation: its functions against exact ones, its numbers against the engine's, whole
 models against float."""
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from eager import SIMULATED, Known, SharedTensors
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
@@ -35,9 +36,9 @@ from tacita.two_party.arithmetic.base import (
     range_bits,
     rescaled,
 )
-from tacita.two_party.arithmetic.fixed import FixedTensors, weight_integers
-from tacita.two_party.arithmetic.residues import Chain, Stage
+from tacita.two_party.arithmetic.residues import Chain, Stage, from_floats
 from tacita.two_party.arithmetic.rotary import turns
+from tacita.two_party.model import ServerModel, simulation
 from tacita.two_party.planning import make_two_party_plan
 
 FITS = Path(__file__).parents[3] / "crates" / "mpc" / "src" / "nonlinear" / "fits.rs"
@@ -131,9 +132,10 @@ def test_a_query_that_sees_only_padding_is_no_number_that_is_none() -> None:
     bounds = Bounds({"n": AttentionBounds((-9.0, 9.0), 4.0)}, {}, {})
     mask = (np.arange(8) < 4).astype(np.float64)
     scores = np.random.default_rng(3).normal(size=(2, 8, 8))
-    ops = FixedTensors(Formats(), bounds, Weights({}), mask)
-    by_fixed = ops.softmax(Fixed(encode(scores, 24), 24), "n", (1, 1))
-    weights = by_fixed.numerators.floats * by_fixed.inverse.floats
+    ops = SharedTensors(SIMULATED, Known(Formats(), bounds, 8, Weights({}), mask))
+    ring = Formats().score_ring(bounds.attention["n"])
+    numerators, inverse = ops.softmax(ops.enters(from_floats(scores, 24, ring)), "n", (1, 1))
+    weights = ops.floats(numerators) * ops.floats(inverse)
     by_float = FloatTensors(Weights({}), mask).softmax(scores, "n", (1, 1))
     assert np.isfinite(by_float).all()
     assert np.abs(weights - by_float).max() < 2e-3
@@ -142,13 +144,12 @@ def test_a_query_that_sees_only_padding_is_no_number_that_is_none() -> None:
 
 def test_products_and_turns_that_leave_their_ring_are_counted() -> None:
     bounds = Bounds({}, {"n": (-1.0, 9.0)}, {}, {"n": 3.0})
-    ops = FixedTensors(Formats(), bounds, Weights({}), np.ones(2))
-    ops.enter("n")
-    big = Fixed(encode(np.full((1, 2, 4), 9.0), 18), 18)
-    ops.times(big, big, "n")
-    assert ops.overflows["n"] == 8
-    ops.turn(Fixed(big.values << 19, 18), Rotary(100.0))
-    assert ops.overflows["n"] > 8
+    ops = SharedTensors(SIMULATED, Known(Formats(), bounds, 2, Weights({}), np.ones(2)))
+    big = np.full((1, 2, 4), 9.0)
+    ops.share(ops.times(*(ops.enters(from_floats(big, 18, 64)) for _ in range(2)), "n"))
+    assert ops.overflows == 8
+    ops.share(ops.turn(ops.enters(from_floats(big * 2.0**19, 18, 50)), Rotary(100.0)))
+    assert ops.overflows > 8
 
 
 def test_exp_is_exactly_zero_below_its_range() -> None:
@@ -210,11 +211,10 @@ def logits(
         checkpoint, PlanRequest(tokens=tokens, texts=calibration or texts, formats=formats)
     )
     samples = [embed(checkpoint, text, tokens) for text in texts]
-    hidden, mask = (np.stack(parts) for parts in zip(*samples, strict=True))
-    ops = FixedTensors(plan.formats, plan.bounds, Weights(checkpoint.tensors), mask)
-    found = plan.run(ops, ops.input(hidden)).floats[:, 0]
+    runs = [simulation(plan, Weights(checkpoint.tensors), mask) for _, mask in samples]
+    found = np.array([run.floats(hidden)[0] for run, (hidden, _) in zip(runs, samples, strict=True)])
     wanted = np.array([reference(checkpoint, *sample).logits for sample in samples])
-    return found, wanted, ops.overflows
+    return found, wanted, any(run.overflows for run in runs)
 
 
 def test_the_default_model_keeps_its_logits() -> None:
@@ -239,15 +239,12 @@ def test_a_hidden_embedding_keeps_the_answers(norm: bool) -> None:
     checkpoint = replace(checkpoint, config=replace(checkpoint.config, embedding_norm=norm))
     texts = ["a fine film", "the plot is dull , dull , dull", "never boring"]
     plan = make_two_party_plan(checkpoint, PlanRequest(tokens=16, texts=texts, embeddings="hidden"))
-    rows = [padded_words(checkpoint, text, 16) for text in texts]
-    words = np.stack([checkpoint.tensors[WORDS][ids] for ids, _ in rows])
-    ops = FixedTensors(
-        plan.formats, plan.bounds, Weights(checkpoint.tensors), np.stack([mask for _, mask in rows])
-    )
-    found = plan.run(ops, ops.words(words)).floats[:, 0]
-    wanted = np.array([reference(checkpoint, *embed(checkpoint, text, 16)).logits for text in texts])
-    assert np.abs(found - wanted).max() < 0.03
-    assert not ops.overflows
+    for text in texts:
+        ids, mask = padded_words(checkpoint, text, 16)
+        run = simulation(plan, Weights(checkpoint.tensors), mask)
+        found = run.floats(checkpoint.tensors[WORDS][ids])[0]
+        assert np.abs(found - reference(checkpoint, *embed(checkpoint, text, 16)).logits).max() < 0.03
+        assert not run.overflows
 
 
 def test_padding_changes_nothing_but_the_last_place() -> None:
@@ -263,18 +260,19 @@ def test_values_outside_the_calibrated_ranges_are_counted_by_step() -> None:
     plan = make_two_party_plan(checkpoint, PlanRequest(tokens=16, texts=["a fine film"]))
     narrow = replace(plan.bounds, functions=plan.bounds.functions | {"layer0.feed_forward": (-0.01, 0.01)})
     hidden, mask = embed(checkpoint, "the plot is dull", 16)
-    ops = FixedTensors(plan.formats, narrow, Weights(checkpoint.tensors), mask)
-    plan.run(ops, ops.input(hidden))
-    assert set(ops.overflows) == {"layer0.feed_forward"}
+    run = simulation(replace(plan, bounds=narrow), Weights(checkpoint.tensors), mask)
+    run.floats(hidden)
+    assert set(run.overflows) == {"layer0.feed_forward"}
 
 
 def test_weights_become_integers_once() -> None:
     """By number of fraction bits, transposed; the second text finds them."""
-    dense = (Dense("map", 2, 3),)
+    dense, form = (Dense("map", 2, 3),), Format(64, 30)
     weights = Weights(
         {"map.weight": np.array([[0.5, -0.25], [1.0, 0.0], [0.1, 2.0]]), "map.bias": np.zeros(3)}
     )
-    first = weight_integers(weights, dense, 4)
-    assert first.tolist() == [[8, 16, 2], [-4, 0, 32]] and first.flags.c_contiguous
-    assert weight_integers(weights, dense, 4) is first
-    assert weight_integers(weights, dense, 5).tolist() == [[16, 32, 3], [-8, 0, 64]]
+    model, finer = (ServerModel(Formats(weight=bits), weights, {0: (dense, form)}) for bits in (6, 7))
+    first = model.matrix(0)
+    assert first.tolist() == [[32, 64, 6], [-16, 0, 128]] and first.flags.c_contiguous
+    assert model.matrix(0) is first
+    assert finer.matrix(0).tolist() == [[64, 128, 13], [-32, 0, 256]]

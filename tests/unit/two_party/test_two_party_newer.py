@@ -16,8 +16,8 @@ from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError, FileError
 from tacita.planning.request import PlanRequest
 from tacita.plans.json_fields import canonical
-from tacita.two_party.arithmetic.fixed import FixedTensors
 from tacita.two_party.limits import texts_of_a_key
+from tacita.two_party.model import simulation
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
@@ -43,9 +43,9 @@ def plan_of(model: Checkpoint) -> TwoPartyPlan:
 def integers(plan: TwoPartyPlan, model: Checkpoint, text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(by fixed, by float, rows of the answer that belong to real tokens)."""
     hidden, mask = embed(model, text, plan.tokens)
-    ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), mask)
-    found = plan.run(ops, ops.input(hidden)).floats
-    assert not ops.overflows
+    run = simulation(plan, Weights(model.tensors), mask)
+    found = run.floats(hidden)
+    assert not run.overflows
     real = mask > 0.0 if len(found) > 1 else np.ones(1, bool)
     return found, np.atleast_2d(reference(model, hidden, mask).logits), real
 

@@ -1,4 +1,4 @@
-"""One party of the real thing beside the fixed-point interpreter: every operation, then whole models, both
+"""One party of the real thing beside the simulation: every operation, then whole models, both
 parties in two threads."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import bert_by_hand
 import numpy as np
 import pytest
-from eager import Known, SharedTensors, run_plan
+from eager import SIMULATED, Known, SharedTensors, run_plan
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
@@ -23,9 +23,9 @@ from tacita.checkpoint.reference import reference
 from tacita.planning.request import PlanRequest
 from tacita.texts.embed import tokenize
 from tacita.two_party.arithmetic.base import BUMPED, AttentionBounds, Bounds, Formats, NormBounds
-from tacita.two_party.arithmetic.fixed import FixedTensors
-from tacita.two_party.arithmetic.residues import Share, reconstruct, reduced
+from tacita.two_party.arithmetic.residues import Share, from_floats, reconstruct, reduced
 from tacita.two_party.client import TwoPartyClient
+from tacita.two_party.model import simulation
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.program.cost import failure_log2
@@ -97,15 +97,14 @@ def run(
 
 
 def fixed(
-    step: Callable[[FixedTensors, list[Any]], Any],
+    step: Callable[[SharedTensors, list[Any]], Any],
     *inputs: np.ndarray,
     fraction: int,
     known: Known = NOTHING,
 ) -> np.ndarray:
-    from tacita.two_party.arithmetic.base import Fixed, encode
-
-    ops = FixedTensors(known.formats, known.bounds, known.weights or Weights({}), MASK)
-    return np.asarray(step(ops, [Fixed(encode(x, fraction), fraction) for x in inputs]).floats)
+    """The same by a simulation."""
+    ops = SharedTensors(SIMULATED, replace(known, mask=MASK))
+    return ops.floats(step(ops, [ops.enters(from_floats(x, fraction, 64)) for x in inputs]))
 
 
 MAP = Dense("d", 24, 10)
@@ -280,9 +279,9 @@ def answers(
         client = party is session[0]
         return run_plan(plan, party, hidden, **({"mask": mask} if client else {"model": checkpoint}))
 
-    ops = FixedTensors(plan.formats, plan.bounds, Weights(checkpoint.tensors), mask)
-    expected = plan.run(ops, ops.input(hidden)).floats[0]
-    assert not ops.overflows
+    simulated = simulation(plan, Weights(checkpoint.tensors), mask)
+    expected = simulated.floats(hidden)[0]
+    assert not simulated.overflows
     return both(session, work)[0][0], expected, reference(checkpoint, hidden, mask).logits
 
 

@@ -23,11 +23,11 @@ from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.planning.request import PlanRequest
 from tacita.texts.embed import tokenize
+from tacita.two_party.model import simulation
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
 
 BUCKETS = (32, 64, 128)  # fixed numbers of tokens; a sentence by the protocol takes the least that holds it
-AT_ONCE = 16  # sentences of one call of the interpreter
 
 
 class Accuracy(DefaultModel):
@@ -93,17 +93,13 @@ def bucket(model: Checkpoint, text: str) -> int:
 
 def by_interpreter(plan: TwoPartyPlan, model: Checkpoint, texts: list[str]) -> tuple[Floats, int]:
     """(logits (texts, outputs) by the fixed-point interpreter, values that left their ring)."""
-    from tacita.two_party.arithmetic.fixed import FixedTensors
-
     weights, found, overflows = Weights(model.tensors), [], 0
-    for at in range(0, len(texts), AT_ONCE):
-        embedded = [embed(model, text, plan.tokens) for text in texts[at : at + AT_ONCE]]
-        hidden, mask = (np.stack(each) for each in zip(*embedded, strict=True))
-        ops = FixedTensors(plan.formats, plan.bounds, weights, mask)
-        answer: Any = plan.run(ops, ops.input(hidden))
-        found.append(answer.values[:, 0].astype(np.float64) / 2.0**answer.fraction)
-        overflows += sum(ops.overflows.values())
-    return np.concatenate(found), overflows
+    for text in texts:
+        hidden, mask = embed(model, text, plan.tokens)
+        run = simulation(plan, weights, mask)
+        found.append(run.floats(hidden)[0])
+        overflows += run.overflows.total()
+    return np.array(found), overflows
 
 
 def examples_of(options: Options) -> tuple[list[str], list[int]]:

@@ -1,9 +1,9 @@
 """What both parties know: formats of fixed-point numbers, bounds of values, and the rings that follow from
 them.
 
-The same model (`blocks.tensor_blocks`) runs on floats, which define its meaning; on `fixed`, integers with
-the formats, roundings and polynomials of the protocols, which define the accuracy; and on
-`program.recorder`, which writes down the steps of the real thing. Everything in this file is public.
+The same model (`blocks.tensor_blocks`) runs on floats, which define its meaning, and on `program.recorder`,
+which writes down its steps; both parties run these on shares, and `program.simulation` on integers, which
+define the accuracy. Everything in this file is public.
 """
 
 from __future__ import annotations
@@ -11,19 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.errors import PlanError
 from tacita.extras import AT_DEFAULT
 from tacita.limits import Above, OneOf, Range, Span
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
-T = TypeVar("T")  # a tensor of the interpreter
-
 
 GELU_FORMS = ("abs4", "abs8")  # one square less or more: errors of 2.5e-3 and 6e-4
 MOST = 2.0**20  # magnitude that no interval of a model that works comes near
@@ -154,28 +151,9 @@ MEAN_RING, MEAN_WEIGHT, MEAN_VALUE = 46, 20, 14
 EXP_ZERO = 11.0  # a score so far below its row's largest has weight 0
 
 
-def unknown_kind(kind: str) -> PlanError:
-    """Makes the error for a function that is not one of `KINDS`."""
-    return PlanError(f"two-party mode: function {kind!r}", hint=f"supported: {', '.join(KINDS)}")
-
-
-def unknown_option(name: str, what: str) -> PlanError:
-    """Makes the error for an option of a block that this mode has no protocol for."""
-    return PlanError(f"two-party mode: {name} has {what}", hint="use a CKKS scheme for this model")
-
-
 def range_bits(low: float, high: float) -> int:
     """Returns the least r from 1 with |x| < 2^r for x from low to high."""
     return max(1, math.floor(math.log2(max(abs(low), abs(high)))) + 1)
-
-
-@dataclass(frozen=True)
-class Unnormalised(Generic[T]):
-    """Attention weights: numerators exp(score - largest), 0 for padding, and the inverse of each row's sum
-    (..., rows, 1)."""
-
-    numerators: T
-    inverse: T
 
 
 def choice_ring(bound: float) -> int:

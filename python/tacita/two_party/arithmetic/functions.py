@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacita.blocks.base import Norm
 from tacita.two_party.arithmetic import residues
 from tacita.two_party.arithmetic.base import (
     POWER,
@@ -20,7 +19,6 @@ from tacita.two_party.arithmetic.base import (
     Fixed,
     Format,
     Integers,
-    NormBounds,
     constant,
     encode,
     rescaled,
@@ -174,13 +172,13 @@ class NormLayout:
     span: tuple[int, int]
 
 
-def norm_layout(size: int, bounds: NormBounds) -> NormLayout:
-    """Returns the fraction bits that the engine chooses. Raises ValueError for bounds that 56 bits cannot
-    hold."""
-    up = math.ceil(math.log2(bounds.centred * size))
-    ratio = max(1, math.ceil(math.log2(2.0**up / size / math.sqrt(bounds.variance[0]))))
+def norm_layout(size: int, bound: float, least: float, gamma: float) -> NormLayout:
+    """Returns the fraction bits that the engine chooses. bound: of |x - mean|; least: of deviations; gamma: a
+    bound of its magnitude. Raises ValueError for bounds that 56 bits cannot hold."""
+    up = math.ceil(math.log2(bound * size))
+    ratio = max(1, math.ceil(math.log2(2.0**up / size / least)))
     value = min(max(13 + ratio, 16), 22)
-    largest = max(0, math.ceil(math.log2(min(math.sqrt(size), 2.0**ratio) * bounds.gamma)))
+    largest = max(0, math.ceil(math.log2(min(math.sqrt(size), 2.0**ratio) * gamma)))
     spare = NORM_RING - 2 - value - largest
     if spare < 20 or ratio > 13:
         raise ValueError(f"deviations over 2^{ratio}, results up to 2^{largest}")
@@ -188,14 +186,21 @@ def norm_layout(size: int, bounds: NormBounds) -> NormLayout:
     return NormLayout(up, value, spare // 2, spare - spare // 2, (high - 1 - 2 * ratio, high))
 
 
-def layer_norm(x: Fixed, affine: tuple[Array, Array], norm: Norm, bounds: NormBounds, fraction: int) -> Fixed:
+def layer_norm(
+    x: Fixed,
+    affine: tuple[Array, Array],
+    layout: NormLayout,
+    fraction: int,
+    *,
+    epsilon: float,
+    centred: bool,
+) -> Fixed:
     """Computes gamma v / deviation(v) + beta, in one product of three factors. affine: gamma, beta."""
-    (gamma, beta), size, epsilon = affine, x.values.shape[-1], norm.epsilon
-    layout = norm_layout(size, bounds)
-    centred = size * x.values
-    if norm.centred:
-        centred = centred - x.values.sum(axis=-1, keepdims=True)
-    v = Fixed(centred, x.fraction + layout.up).at(layout.value).values
+    (gamma, beta), size = affine, x.values.shape[-1]
+    distances = size * x.values
+    if centred:
+        distances = distances - x.values.sum(axis=-1, keepdims=True)
+    v = Fixed(distances, x.fraction + layout.up).at(layout.value).values
     least = epsilon / (2.0**layout.up / size) ** 2 * size
     squares = (v * v).sum(axis=-1, keepdims=True) + constant(least, 2 * layout.value)
     inverse = rsqrt(Fixed(squares, 2 * layout.value), layout.span, math.sqrt(size), layout.inverse).values

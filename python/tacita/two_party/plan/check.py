@@ -185,7 +185,8 @@ def _embedding_rules(bounds: EmbeddingBounds, formats: Formats) -> Rules:
 
 
 def _norm_rules(name: str, norm: NormBounds, size: int) -> Rules:
-    yield f"{name} {norm}", try_make(lambda: norm_layout(size, norm), ValueError) is not None
+    told = norm.centred, math.sqrt(norm.variance[0]), norm.gamma
+    yield f"{name} {norm}", try_make(lambda: norm_layout(size, *told), ValueError) is not None
 
 
 def _attention_rules(name: str, bounds: AttentionBounds, formats: Formats) -> Rules:

@@ -149,10 +149,11 @@ class TwoPartyPlan(Header):
 
 @dataclass(frozen=True)
 class Recorded:
-    """A walk of a plan's model. held: what the server's tensors do at a step, by its number, with the format
-    of the result."""
+    """A walk of a plan's model. exact: the program, which answers with what it has before it is rounded for
+    the client. held: what the server's tensors do at a step, by its number, with the format of the result."""
 
     program: Program
+    exact: Program
     held: Mapping[int, tuple[Held, Format]]
 
 
@@ -161,7 +162,8 @@ def _record(plan: TwoPartyPlan) -> Recorded:
     ops = RecordTensors(formats, plan.bounds, plan.room if writes else plan.tokens, writes=writes)
     looked_up = Format(words_ring(plan), formats.table) if plan.embedding else None
     x = ops.input((plan.tokens, plan.word_size if looked_up else plan.hidden), looked_up)
-    result = ops.answer(plan.run(ops, x))
+    exact = plan.run(ops, x)
+    result = ops.answer(exact)
     program = Program(
         name=plan.name,
         task=plan.task,
@@ -184,7 +186,7 @@ def _record(plan: TwoPartyPlan) -> Recorded:
         ends=tuple(getattr(config, "ends", ())),
         front=FrontConfig.of(config),
     )
-    return Recorded(program, ops.held)
+    return Recorded(program, replace(program, result=exact.number, answered=exact.format), ops.held)
 
 
 def words_ring(plan: TwoPartyPlan) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
+from tacita.errors import PlanError
 from tacita.two_party.arithmetic.base import (
     KINDS,
     MEAN_RING,
@@ -19,11 +20,8 @@ from tacita.two_party.arithmetic.base import (
     Format,
     Formats,
     Interval,
-    Unnormalised,
     constant,
     range_bits,
-    unknown_kind,
-    unknown_option,
 )
 from tacita.two_party.arithmetic.residues import WORD
 from tacita.two_party.program.sizes import Value, Walk
@@ -138,6 +136,8 @@ class Tape:
         return self.write("times", (x, y), fraction, **bits)
 
 
+# Attention weights: numerators exp(score - largest), 0 for padding, and the inverse of each row's sum.
+Weights = tuple[Register, Register]
 # What the server adds at a step, or multiplies by: several maps side by side, a norm's, rows by position.
 Held = tuple[Dense, ...] | Norm | Positions | Relative
 
@@ -244,13 +244,13 @@ class RecordTensors:
         """Writes a step at which the server adds its table."""
         return self._biased(scores, relative)
 
-    def softmax(self, scores: Register, name: str, reach: Reach = EVERYWHERE) -> Unnormalised[Register]:
+    def softmax(self, scores: Register, name: str, reach: Reach = EVERYWHERE) -> Weights:
         """Writes the softmax, before which the client hides the scores of padding from the exponentials."""
         f, t, bounds = self._formats, self.tape, self._bounds.attention[name]
         gap, (back, on) = int(bounds.hiding), reach
         fraction = scores.fraction
         scores = t.write("hide", (scores,), fraction, gap=gap, back=back, on=on, fraction=fraction)
-        parts = t.write_many(
+        numerators, inverse = t.write_many(
             "softmax",
             (scores,),
             [POWER, f.inverse],
@@ -260,16 +260,16 @@ class RecordTensors:
             to=f.normal_ring,
             inverse=f.inverse,
         )
-        return Unnormalised(*parts)
+        return numerators, inverse
 
-    def powers(self, scores: Register, variant: Powers, name: str) -> Unnormalised[Register]:
+    def powers(self, scores: Register, variant: Powers, name: str) -> Weights:
         """Raises PlanError: there is no protocol for them."""
-        raise unknown_option(name, "powers in place of softmax")
+        raise _unknown_option(name, "powers in place of softmax")
 
-    def mix(self, weights: Unnormalised[Register], values: Register, name: str) -> Register:
+    def mix(self, weights: Weights, values: Register, name: str) -> Register:
         """Writes one product of shared matrices, and one of numbers for the rows' inverses."""
         f, t, bounds = self._formats, self.tape, self._bounds.attention[name]
-        left = weights.numerators
+        left, inverse = weights
         right = t.factor(values, f.product_fraction, left.ring)
         stacked = t.product(t.grouped(left, right.shape[0]), right, store=self._stores.get(right.number))
         mixed = t.grouped(stacked, left.shape[0])
@@ -277,7 +277,7 @@ class RecordTensors:
         fraction = low.fraction + f.inverse
         slack = max(fraction - f.fraction, 0) + f.product_fraction
         # the largest score of a row is a numerator of 1, so no inverse is larger
-        return t.times(weights.inverse, f.inverse + 3, low, min(slack, MOST_SLACK), fraction)
+        return t.times(inverse, f.inverse + 3, low, min(slack, MOST_SLACK), fraction)
 
     def times(self, x: Register, y: Register, name: str) -> Register:
         """Writes one product of numbers."""
@@ -292,7 +292,7 @@ class RecordTensors:
         """Writes the function; relu takes the sign of what is left of x in the fewest bits. Raises PlanError
         for one without protocol."""
         if kind not in KINDS:
-            raise unknown_kind(kind)
+            raise PlanError(f"two-party mode: function {kind!r}", hint=f"supported: {', '.join(KINDS)}")
         f, bits = self._formats, range_bits(*self._bounds.functions[name])
         low = self.tape.scaled(x, f.fraction)
         if kind in ("relu", "relu2"):
@@ -307,7 +307,7 @@ class RecordTensors:
     def norm(self, x: Register, norm: Norm, name: str) -> Register:
         """Writes one call for all rows, those of heads too; gamma and beta are the server's."""
         if norm.deviation is not None:
-            raise unknown_option(name, "a stored deviation")
+            raise _unknown_option(name, "a stored deviation")
         f, t, bounds = self._formats, self.tape, self._bounds.norms[name]
         x = t.factor(x, x.fraction, max(x.ring, f.ring))
         normalised = t.write(
@@ -353,3 +353,8 @@ class RecordTensors:
 
     def _wide(self, x: Register) -> Register:
         return self.tape.factor(x, self._formats.fraction, self._formats.ring)
+
+
+def _unknown_option(name: str, what: str) -> PlanError:
+    """Makes the error for an option of a block that this mode has no protocol for."""
+    return PlanError(f"two-party mode: {name} has {what}", hint="use a CKKS scheme for this model")

@@ -30,7 +30,7 @@ class Model(Protocol):
     def matrix(self, step: int) -> Integers:
         """Returns the integers (inputs, outputs) of a linear map, row by row in memory."""
 
-    def bias(self, step: int, shape: tuple[int, ...], first: int) -> Words:
+    def bias(self, step: int, shape: tuple[int, ...], first: int) -> Integers:
         """Returns what is added to a result of this shape: the bias of a linear map, or what belongs to the
         positions of rows, of which the first is at `first`."""
 
@@ -127,12 +127,20 @@ class Run:
         results = value if isinstance(value, tuple) else (value,)
         registers.update(zip(step.outputs, map(np.ascontiguousarray, results), strict=bool(step.outputs)))
 
+    def reduced(self, values: Words, ring: int) -> Words:
+        """Reduces residues modulo 2^ring."""
+        return reduced(values, ring)
+
+    def shifted_down(self, values: Words, bits: int, ring: int) -> Words:
+        """Drops so many low bits; the client adds one unit (see `residues`)."""
+        return reduced((values >> np.uint64(bits)) + np.uint64(self.party.is_client), ring)
+
     def hide(self, at: _Place, x: Words) -> Words:
         """Takes the gap from the scores of what a query does not see."""
         if self.mask is None:
             return x
         gap = np.where(visible(self.mask, x.shape[1:], at["back"], at["on"]), 0.0, float(at["gap"]))
-        return reduced(x - from_floats(gap, at["fraction"], at["ring"]).values, at["ring"])
+        return self.reduced(x - from_floats(gap, at["fraction"], at["ring"]).values, at["ring"])
 
     def average(self, at: _Place) -> Words:
         """Returns 1/n for each of the n real rows, at the client."""
@@ -145,9 +153,8 @@ class Run:
         table = turned_from(at["base"], self.past.rows, x.shape[1:], at["bits"])
         cos, sin = (each.view(np.uint64) for each in table)
         left, right = np.split(x, 2, axis=-1)
-        return reduced(
-            np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1), at["ring"]
-        )
+        turned = np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
+        return self.reduced(turned, at["ring"])
 
     def append(self, at: _Place, x: Words) -> Words:
         """Keeps rows behind those of a store."""
@@ -159,7 +166,8 @@ class Run:
         """Adds what the server knows."""
         if self.model is None:
             return x
-        return reduced(x + self.model.bias(at.number, x.shape, self.past.rows), at["ring"])
+        bias = self.model.bias(at.number, x.shape, self.past.rows)
+        return self.reduced(x + bias.view(np.uint64), at["ring"])
 
     def linear(self, at: _Place, x: Words) -> Words:
         """Multiplies by weights, from what was prepared where a row is left of it."""
@@ -225,7 +233,7 @@ def _softmax(run: Run, at: _Place, x: Words) -> tuple[Words, Words]:
 
 def _relu(run: Run, at: _Place, x: Words) -> Words:
     """Subtracts the negative part."""
-    return reduced(x - run.party.select(run.party.negative(x, at["ring"]), x, at["ring"]), at["ring"])
+    return run.reduced(x - run.party.select(run.party.negative(x, at["ring"]), x, at["ring"]), at["ring"])
 
 
 def _bump(name: str) -> Callable[..., Words]:
@@ -243,13 +251,11 @@ def _columns(run: Run, at: _Place, x: Words) -> tuple[Words, ...]:
 
 RUN: Mapping[str, Callable[..., Any]] = {
     "enter": lambda run, at: run.watch(at["name"]) or (),
-    "shift_down": lambda run, at, x: reduced(
-        (x >> np.uint64(at["bits"])) + np.uint64(run.party.is_client), at["ring"]
-    ),
-    "shift_up": lambda run, at, x: reduced(x << np.uint64(at["bits"]), at["ring"]),
-    "reduce": lambda run, at, x: reduced(x, at["ring"]),
-    "add": lambda run, at, x, y: reduced(x + y, at["ring"]),
-    "scale": lambda run, at, x: reduced(x * np.array(at["factor"]).view(np.uint64), at["ring"]),
+    "shift_down": lambda run, at, x: run.shifted_down(x, at["bits"], at["ring"]),
+    "shift_up": lambda run, at, x: run.reduced(x << np.uint64(at["bits"]), at["ring"]),
+    "reduce": lambda run, at, x: run.reduced(x, at["ring"]),
+    "add": lambda run, at, x, y: run.reduced(x + y, at["ring"]),
+    "scale": lambda run, at, x: run.reduced(x * np.array(at["factor"]).view(np.uint64), at["ring"]),
     "columns": _columns,
     "rows": lambda run, at, x: x[..., : at["count"], :] if at["count"] >= 0 else x[..., at["count"] :, :],
     "heads": lambda run, at, x: np.moveaxis(x.reshape(len(x), at["count"], -1), 1, 0),

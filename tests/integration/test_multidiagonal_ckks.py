@@ -9,7 +9,7 @@ import tiny
 from greedy import run_greedily
 from test_circuit_ckks import PRESET, engine, native
 
-from tacita.approx.variants.functions import Functions
+from tacita.approx.functions import Functions
 from tacita.layouts.registry import Shape
 from tacita.packings.lowering import build
 from tacita.planning.calibrate.calibrate import calibrate

@@ -4,32 +4,27 @@
     y = spec.evaluate(be, ct)                 # on any Backend
     spec.numpy(x)                             # its float64 value
     spec.depth()                              # its levels
-    gelu.candidates((-8.0, 8.0))              # several (depth, products, error) to choose from
 
-`arion` and `moai` hold the papers' choices for the same functions, `retrained` those of retrained models.
+`arion` and `moai` hold the papers' choices for the same functions.
 `from_dict` rebuilds any Spec. All kinds are imported here, so that they are registered.
 """
 
-from tacita.approx import exp, inverse, retrained, rsqrt, softmax
+from tacita.approx import arion, exp, inverse, moai, rsqrt, softmax
 from tacita.approx.activations import gelu, relu, tanh
 from tacita.approx.fit import FitError
-from tacita.approx.spec import Spec, choose, free_depth, from_dict, pareto
-from tacita.approx.variants import arion, moai
+from tacita.approx.spec import Spec, free_depth, from_dict
 
 __all__ = [
     "FitError",
     "Spec",
     "arion",
-    "choose",
     "exp",
     "free_depth",
     "from_dict",
     "gelu",
     "inverse",
     "moai",
-    "pareto",
     "relu",
-    "retrained",
     "rsqrt",
     "softmax",
     "tanh",

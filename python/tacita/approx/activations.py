@@ -1,6 +1,6 @@
 """Activations: GELU in both its forms, SiLU, tanh, ReLU and its square.
 
-    gelu.fit((-8.0, 8.0), error=1e-3)     # a Spec; `candidates` has several to choose from
+    gelu.fit((-8.0, 8.0), error=1e-3)     # a Spec
     gelu.exact(x)                         # what is approximated, elementwise
 
 Each is a value of the class of its fits. `Series`: one minimax polynomial. `HalfEven`: a function that is x/2
@@ -21,23 +21,20 @@ from numpy.polynomial import chebyshev
 from tacita.approx import fit as fitting
 from tacita.approx import fourier, poly
 from tacita.approx.fit import Array, Function, Interval
-from tacita.approx.spec import MARGIN, Spec, chosen, half_width, pareto
+from tacita.approx.spec import MARGIN, Spec, cheapest, half_width
 
 
 @dataclass(frozen=True)
 class Series:
     """A function with one polynomial of each degree. name: in errors and specs. exact: elementwise.
 
-    make: (interval, degree) -> the spec. even: whether degrees are of T_2 (`poly.even_spec`). least: levels
-    of the shortest candidate. most: those of the longest one.
+    make: (interval, degree) -> the spec. even: whether degrees are of T_2 (`poly.even_spec`).
     """
 
     name: str
     exact: Function
     make: Callable[[Interval, int], Spec]
     even: bool = False
-    least: int = 3
-    most: int = 8
 
     def fit(self, interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
         """Returns the spec of least depth, then least degree, with absolute error <= `error`. Raises FitError
@@ -45,11 +42,6 @@ class Series:
         return poly.least_degree(
             self.name, partial(self.make, interval), interval, error, max_depth, self.even
         )
-
-    def candidates(self, interval: Interval) -> tuple[Spec, ...]:
-        """The best spec of each depth from `least` to `most`."""
-        levels = range(self.least - self.even, self.most + 1 - self.even)
-        return pareto([self.make(interval, 2**count - 1) for count in levels])
 
 
 @dataclass(frozen=True)
@@ -67,22 +59,11 @@ class HalfEven:
     def fit(self, interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
         """Returns the spec of least depth, then fewest products, with absolute error <= `error`. Raises
         FitError when max_depth is too small."""
-        fits = [
-            poly.smallest_degree(partial(make, interval), error, max_depth, even=even)
+        specs = (
+            poly.smallest_degree(partial(make, interval), error, max_depth, even)
             for make, even in self._forms(interval)
-        ]
-        others = lambda: self.candidates(interval, max_depth=max_depth)  # noqa: E731
-        specs = [spec for spec in fits if spec is not None]
-        return chosen(self.name, specs, interval, error, max_depth, others)
-
-    def candidates(self, interval: Interval, *, max_depth: int = 8) -> tuple[Spec, ...]:
-        """The best even fit of each depth from 3 to max_depth, and plain series where the interval is
-        lopsided."""
-        return pareto(
-            make(interval, 2 ** (levels - even) - 1)
-            for make, even in self._forms(interval)
-            for levels in range(3, max_depth + 1)
         )
+        return cheapest(self.name, specs, interval, error, max_depth)
 
     def _even(self, interval: Interval, degree: int) -> Spec:
         """Symmetric domain, max |x| plus the margin on each side; `degree` counts powers of T_2."""
@@ -141,7 +122,7 @@ def _tanh_spec(interval: Interval, degree: int) -> Spec:
     return poly.chebyshev_spec("tanh", np.tanh, interval, (-bound, bound), degree)
 
 
-tanh = Series("tanh", np.tanh, _tanh_spec, least=2)
+tanh = Series("tanh", np.tanh, _tanh_spec)
 
 # Least squares weighted by the calibrated inputs, for functions with a kink: ReLU and its square.
 #
@@ -245,7 +226,7 @@ def _half_domain(interval: Interval, _density: Array) -> float:
     return half_width(fitting.widen(interval, MARGIN))
 
 
-relu = Kinked("relu", _relu, _relu_spec, even=True, most=9, size=_half_domain)
+relu = Kinked("relu", _relu, _relu_spec, even=True, size=_half_domain)
 
 # ReLU squared, of Primer's models: smooth once, so that a plain series converges with 1/degree^2 where ReLU's
 # own does with 1/degree.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from tacita.approx import fit as fitting
 from tacita.approx import poly
 from tacita.approx.fit import Array, Interval
-from tacita.approx.spec import MARGIN, Spec, chosen, map_levels, normalise, pareto
+from tacita.approx.spec import MARGIN, Spec, cheapest, map_levels, normalise
 
 if TYPE_CHECKING:
     from tacita.slots.base import Backend, Ct
@@ -78,33 +79,13 @@ def fit(
     least: mean of exponentials of a row, at the least. Where a series would be as noisy as that, it is
     squared: noise of a root r is multiplied by 2 r.
     """
-    specs = [spec for k in SQUARINGS if (spec := _smallest(interval, error, shift, k, max_depth)) is not None]
-    return chosen(
-        "exp",
-        _quiet(specs, least) if least else specs,
-        interval,
-        error,
-        max_depth,
-        lambda: candidates(interval, shift=shift, max_depth=max_depth),
-    )
-
-
-def candidates(interval: Interval, *, shift: float | None = None, max_depth: int = 8) -> tuple[Spec, ...]:
-    """Lists every series depth and number of squarings within max_depth, dominated ones left out."""
-    return pareto(
-        power_spec(interval, shift, 2**levels - 1, k)
+    forms = [
+        poly.smallest_degree(partial(power_spec, interval, shift, squarings=k), error, min(7, max_depth - k))
         for k in SQUARINGS
-        for levels in range(1, min(7, max_depth - k) + 1)
-    )
-
-
-def _smallest(
-    interval: Interval, error: float, shift: float | None, k: int, max_depth: int
-) -> PowerSpec | None:
-    spec = poly.smallest_degree(
-        lambda degree: power_spec(interval, shift, degree, k), error, min(7, max_depth - k)
-    )
-    return spec if isinstance(spec, PowerSpec) else None
+        if k < max_depth
+    ]
+    enough = [form for form in forms if form.error <= error]
+    return cheapest("exp", _quiet(enough, least) if least and enough else forms, interval, error, max_depth)
 
 
 def noise(spec: PowerSpec, value: float) -> float:

@@ -64,11 +64,6 @@ class FourierSpec(Spec):
         """c_0 ... c_n, as `Backend.bootstrap_through` takes them."""
         return np.array(self.cosines) - 1j * np.array(self.sines)
 
-    @property
-    def variation(self) -> float:
-        """sum k |c_k|: the largest quotient of an error of the result and one of the engine's z."""
-        return float(np.sum(np.arange(len(self.cosines)) * np.abs(self.harmonics)))
-
     def depth(self, input_scale: float = 1.0) -> int:
         """Levels of the result below a fresh ciphertext, wherever the input was, and of the affine map."""
         return harmonics_depth(len(self.cosines) - 1) - 1 + map_levels(self.domain, input_scale)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacita.approx import fit as fitting
-from tacita.approx.fit import Array, Function, Interval
-from tacita.approx.spec import Spec, half_width, map_levels, normalise, unreachable
+from tacita.approx.fit import Array, FitError, Function, Interval
+from tacita.approx.spec import MARGIN, S, Spec, half_width, map_levels, normalise, unreachable
 from tacita.slots.counts import poly_relinearisations
 
 if TYPE_CHECKING:
@@ -116,22 +116,23 @@ def even_spec(
 
 
 def smallest_degree(
-    make: Callable[[int], Spec],
+    make: Callable[[int], S],
     error: float,
     max_depth: int,
     even: bool = False,
     measure: Callable[[Spec], float] = lambda spec: spec.error,
-) -> Spec | None:
-    """The spec of least depth, then least degree, with at most `error`; None when max_depth does not suffice.
+) -> S:
+    """The spec of least depth, then least degree, with at most `error`; that of the largest degree where
+    max_depth does not suffice.
 
     `make(degree)` fits; depth d admits degrees up to 2^d - 1 (2^(d-1) - 1 when `even`: one level goes to
     T_2). measure: what must not exceed `error`, by default the largest error on the domain.
     """
-    for levels in range(1, max_depth + 1 - even):
+    for levels in range(1, max(2, max_depth + 1 - even)):
         top = make(2**levels - 1)
         if measure(top) <= error:
             return _reduce(make, error, 2 ** (levels - 1), 2**levels - 1, top, measure)
-    return None
+    return top
 
 
 def least_degree(
@@ -146,20 +147,19 @@ def least_degree(
     """`smallest_degree`, for a function that has no other form. Raises FitError when max_depth does not
     suffice."""
     spec = smallest_degree(make, error, max_depth, even, measure)
-    if spec is None:
-        best = measure(make(2 ** (max_depth - even) - 1))
+    if (best := measure(spec)) > error:
         raise unreachable(function, interval, error, best, max_depth)
     return spec
 
 
 def _reduce(
-    make: Callable[[int], Spec],
+    make: Callable[[int], S],
     error: float,
     low: int,
     high: int,
-    best: Spec,
+    best: S,
     measure: Callable[[Spec], float],
-) -> Spec:
+) -> S:
     """Searches for the least degree in [low, high] that keeps the error: fewer products at the same depth."""
     while low < high:
         middle = (low + high) // 2
@@ -174,3 +174,67 @@ def _reduce(
 def _fold(even: Function, bound: float) -> Function:
     """The even function of x as a function of t = T_2(x / bound)."""
     return lambda t: even(bound * np.sqrt(np.maximum(0.0, 0.5 * (t + 1.0))))
+
+
+# What retrained models have in place of exp, 1/x and 1/sqrt(x): Powerformer's BPmax, softmax_j ~ (x_j + c)^p
+# / R_d with a stored R_d. Its models are retrained with it (p = c = 5 in their code), so nothing is
+# approximated.
+#
+# The polynomial of degree p is exact, in ceil(log2(p + 1)) levels: ((x + offset) / top)^power. top = max |x +
+# offset| on the domain keeps the value in [-1, 1]; it belongs into 1/R_d.
+#
+# A constant reads its input and gives the same number whatever it holds, in no level, so that the circuit of
+# a function can be used as it is. Whoever asks `is_constant` first may leave out what computes the input.
+
+MOST_POWER = 15
+
+
+def exact_power(x: Array, offset: float, power: int) -> Array:
+    """Computes (x + offset)^power, elementwise."""
+    return np.asarray((np.asarray(x, dtype=np.float64) + offset) ** power, dtype=np.float64)
+
+
+def power_weights(
+    interval: Interval, offset: float, power: int, denominator: float
+) -> tuple[ChebyshevSpec, ConstantSpec]:
+    """Returns what stands in place of exp and of 1/x where weights are (x + offset)^power / denominator. The
+    interval is widened by the margin. Errors: FitError (power, interval)."""
+    if not 1 <= power <= MOST_POWER:
+        raise FitError(f"power fit: power {power}", hint=f"it must be from 1 to {MOST_POWER}")
+    domain = fitting.widen(interval, MARGIN)
+    top = max(abs(end + offset) for end in domain)
+    series = fitting.interpolate(lambda x: exact_power(x / top, offset / top, power), domain, power)
+    exp = ChebyshevSpec("power", interval, domain, series.error, False, series.floats)
+    return exp, constant_spec("inverse", (-1.0, 1.0), top**power / denominator)
+
+
+@dataclass(frozen=True)
+class ConstantSpec(Spec):
+    """f(x) = value. Depth 0, no product."""
+
+    kind = "constant"
+    value: float
+
+    def depth(self, input_scale: float = 1.0) -> int:
+        return 0
+
+    def multiplications(self) -> int:
+        return 0
+
+    def numpy(self, x: Array) -> Array:
+        return np.full_like(np.asarray(x, dtype=np.float64), self.value)
+
+    def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
+        return be.add_const(be.sub(ct, ct), self.value * output_scale)
+
+
+def constant_spec(function: str, interval: Interval, value: float) -> ConstantSpec:
+    """Builds a constant. function: the one that it stands for. interval: of the input that is ignored.
+    Errors: FitError (empty interval)."""
+    fitting.check_interval(f"{function} (constant)", interval)
+    return ConstantSpec(function, interval, interval, 0.0, True, value)
+
+
+def is_constant(spec: Spec) -> bool:
+    """Whether the value does not depend on the input."""
+    return isinstance(spec, ConstantSpec)

@@ -27,8 +27,6 @@ from tacita.approx import exp, inverse
 from tacita.approx.fit import Array, FitError, Interval
 from tacita.approx.spec import Spec
 
-__all__ = ["COARSE", "TwoPhases", "exact", "fit", "numpy", "squares"]
-
 COARSE = 0.05  # relative error of the first inverse
 DEVIATIONS = 6.0  # of noise that a row may be off by: of a normal one, one in 10^9 is more
 FEWEST_KEYS = 8  # over which a row's mean is taken to average noise, at least
@@ -95,12 +93,6 @@ def _reach(first: Spec, means: Interval, most: float) -> tuple[float, float, flo
     steepest = float(np.max(np.abs(high))) * (1.0 + first.error)
     least, room = float(np.min(x * (low - most * steepest))), float(np.max(x * (high + most * steepest)))
     return min(least, 1.0 - first.error), max(room, 1.0 + first.error), steepest
-
-
-def exact(scores: Array, mask: Array) -> Array:
-    """Computes softmax in float64 over the last axis; mask 1 keeps a key, 0 excludes it."""
-    powers = np.exp(scores - np.max(scores, axis=-1, keepdims=True)) * mask
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True), dtype=np.float64)
 
 
 def squares(scores: Array, mask: Array, spec: TwoPhases) -> Array:

@@ -1,21 +1,21 @@
 """What an approximation is: a frozen, JSON-able `Spec` that knows its value, depth, cost and encrypted
 evaluation.
 
-Data flow: calibrated interval -> `fit`/`candidates` of one function's file -> Spec, stored with the plan ->
+Data flow: calibrated interval -> `fit` of one function's file -> Spec, stored with the plan ->
 `evaluate` on any Backend. `interval` is what was asked for, `domain` the wider interval on which the error
 holds: an input a few percent outside `interval` is still inside `domain`, so the result degrades and does
 not explode.
 
 Scales. The ciphertext holds x * input_scale, the result is f(x) * output_scale. The scale
 `spec.free_scale()` (1 over the half-width of the domain, or that over an integer) costs no level for the
-affine map to [-1, 1]; others cost one. Ranking (`choose`, `pareto`) counts levels at the free scale, which
-a plan can always arrange.
+affine map to [-1, 1]; others cost one. Ranking (`cheapest`) counts levels at the free scale, which a
+plan can always arrange.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -146,36 +146,14 @@ def map_levels(domain: Interval, input_scale: float) -> int:
     return 0 if is_free(1.0 / (input_scale * half_width(domain))) else 1
 
 
-def choose(specs: Iterable[Spec], error: float) -> Spec | None:
-    """Chooses among the specs with at most `error`: least depth, then fewest multiplications; None when there
-    is none."""
-    fit = [spec for spec in specs if spec.error <= error]
-    return min(fit, key=_rank) if fit else None
-
-
-def pareto(specs: Iterable[Spec]) -> tuple[Spec, ...]:
-    """Returns the specs that no other beats or equals in all of (depth, multiplications, error), by depth."""
-    front: list[Spec] = []
-    for spec in sorted(specs, key=_rank):
-        if not any(_dominates(other, spec) for other in front):
-            front.append(spec)
-    return tuple(front)
-
-
-def chosen(
-    function: str,
-    specs: Sequence[Spec],
-    interval: Interval,
-    error: float,
-    max_depth: int,
-    others: Callable[[], Iterable[Spec]] = tuple,
-) -> Spec:
-    """The one of `choose`. Raises FitError, with the least error of the specs and of others, when there is
-    none. others: made only then."""
-    spec = choose(specs, error)
-    if spec is None:
-        raise unreachable(function, interval, error, min(s.error for s in (*specs, *others())), max_depth)
-    return spec
+def cheapest(function: str, specs: Iterable[Spec], interval: Interval, error: float, max_depth: int) -> Spec:
+    """Chooses among the specs with at most `error`: least depth, then fewest multiplications. Raises FitError
+    with the least error of all when there is none."""
+    made = list(specs)
+    enough = [spec for spec in made if spec.error <= error]
+    if not enough:
+        raise unreachable(function, interval, error, min(spec.error for spec in made), max_depth)
+    return min(enough, key=lambda spec: (free_depth(spec), spec.multiplications(), spec.error))
 
 
 def first(function: str, specs: Iterable[S], interval: Interval, error: float, max_depth: int) -> S:
@@ -196,14 +174,6 @@ def unreachable(function: str, interval: Interval, error: float, best: float, ma
         f"{max_depth} levels (best {best:.3g})",
         hint="allow more levels, a larger error or a narrower interval",
     )
-
-
-def _rank(spec: Spec) -> tuple[int, int, float]:
-    return free_depth(spec), spec.multiplications(), spec.error
-
-
-def _dominates(a: Spec, b: Spec) -> bool:
-    return all(x <= y for x, y in zip(_rank(a), _rank(b), strict=True))
 
 
 def _plain(value: Any) -> Any:

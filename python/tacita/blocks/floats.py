@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.approx import retrained
 from tacita.approx.activations import gelu, gelu_tanh, relu, relu_squared, silu
+from tacita.approx.poly import exact_power
 from tacita.blocks import sequence, tensors
 from tacita.blocks.base import BEHIND, EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
 from tacita.blocks.sequence import Keeper, Past
@@ -125,7 +125,7 @@ class FloatTensors:
     def powers(self, scores: Array, variant: Powers, name: str) -> Array:
         self._log_sum(scores + np.where(self._mask > 0.0, 0.0, -np.inf)[..., None, None, :], name)
         share = self._mask / self._mask.sum(axis=-1, keepdims=True)
-        powers = retrained.exact_power(scores, variant.offset, variant.power) * share[..., None, None, :]
+        powers = exact_power(scores, variant.offset, variant.power) * share[..., None, None, :]
         return np.asarray(powers / variant.denominator)
 
     def mix(self, weights: Array, values: Array, name: str) -> Array:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tacita.approx import exp, inverse, retrained, rsqrt, softmax
+from tacita.approx import exp, inverse, poly, rsqrt, softmax
 from tacita.approx.activations import gelu, gelu_tanh, relu, relu_squared, silu, tanh
 from tacita.approx.spec import Spec
 from tacita.blocks import sequence
@@ -178,10 +178,8 @@ def _attention(
     attended = _bound([trace[f"{name}.context"] for trace in traces])
     if isinstance(node.weights, Powers):
         p = node.weights
-        largest = retrained.top((low, high), p.offset) ** p.power
-        even = retrained.constant_spec("inverse", (-1.0, 1.0), largest / p.denominator)
-        context = attended * p.denominator / largest
-        return AttentionSpecs(retrained.power_spec((low, high), p.offset, p.power), even, context, attended)
+        powers, even = poly.power_weights((low, high), p.offset, p.power, p.denominator)
+        return AttentionSpecs(powers, even, attended / even.value, attended)
     if two_phases:
         return _two_phases(
             (low, high),
@@ -224,7 +222,7 @@ def _norm(name: str, node: Norm, traces: Sequence[dict[str, Array]]) -> NormSpec
     span = float(variance.min()) / 1.5, float(variance.max()) * 1.5
     spec: Spec = rsqrt.fit(span, ERROR)
     if node.deviation is not None:
-        spec = retrained.constant_spec("rsqrt", span, 1.0 / node.deviation)
+        spec = poly.constant_spec("rsqrt", span, 1.0 / node.deviation)
     centred, result = (_bound([trace[f"{name}.{key}"] for trace in traces]) for key in ("centred", "result"))
     return NormSpecs(spec, centred, result)
 

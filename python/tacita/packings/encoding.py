@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacita.approx.iterative import GoldschmidtSpec
+from tacita.approx.inverse import GoldschmidtSpec
 from tacita.approx.spec import Spec
 from tacita.layouts.arrays import Array
 from tacita.slots.base import Backend, Ct

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tacita.approx.fit import Interval
-from tacita.approx.retrained import is_constant
+from tacita.approx.poly import is_constant
 from tacita.approx.row_estimate import RowEstimate
 from tacita.approx.spec import Spec, free_depth
 from tacita.blocks.base import Attention, FeedForward

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tacita.approx import exp as exponential
-from tacita.approx import retrained, softmax
+from tacita.approx import poly, softmax
 from tacita.approx.fit import FitError, Interval
+from tacita.approx.functions import WEIGHTED, Functions
 from tacita.approx.spec import Spec
-from tacita.approx.variants.functions import WEIGHTED, Functions
 from tacita.blocks.base import Attention, FeedForward, Norm, Powers
 from tacita.blocks.shapes import Function, Node
 from tacita.models.registry import Config, nodes
@@ -135,7 +135,7 @@ class _Fit:
     def _rsqrt(self, variance: Interval, norm: Norm) -> Spec:
         """1/sqrt of the variance, or the stored 1/D of batch normalisation."""
         if norm.deviation is not None:
-            return retrained.constant_spec("rsqrt", variance, 1.0 / norm.deviation)
+            return poly.constant_spec("rsqrt", variance, 1.0 / norm.deviation)
         return self.chosen.fit("rsqrt", variance, self.goal.rsqrt)
 
     def _functions(self, kind: str, c: FunctionCalibration) -> FunctionSpecs:
@@ -164,7 +164,5 @@ def _ratios(exp: Spec, c: AttentionCalibration) -> Interval:
 def _powers(c: AttentionCalibration, p: Powers) -> AttentionSpecs:
     """Powers divided by their largest, times that power / R: no error. The row means go unused; they lie in
     [-1, 1]."""
-    largest = retrained.top(c.scores, p.offset) ** p.power
-    inverse = retrained.constant_spec("inverse", (-1.0, 1.0), largest / p.denominator)
-    exp = retrained.power_spec(c.scores, p.offset, p.power)
-    return AttentionSpecs(exp, inverse, c.context * p.denominator / largest, c.context)
+    exp, inverse = poly.power_weights(c.scores, p.offset, p.power, p.denominator)
+    return AttentionSpecs(exp, inverse, c.context / inverse.value, c.context)

@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypedDict
 
-from tacita.approx.variants.functions import Functions
+from tacita.approx.functions import Functions
 from tacita.errors import InputError
 from tacita.layouts.registry import RULES, rules_of
 from tacita.planning.calibrate.calibrate import Sample, load_texts

@@ -30,7 +30,7 @@ AUTO = "auto"  # the packing, or the scheme, of the least estimate
 @dataclass(frozen=True)
 class Scheme:
     """packings: names in `layouts.registry`, the default first. rotations: one of those that they have.
-    several: many texts in a request. activation: the variant of `approx.variants.functions` that it is about,
+    several: many texts in a request. activation: the variant of `approx.functions` that it is about,
     where a plan request names no other."""
 
     packings: tuple[str, ...]

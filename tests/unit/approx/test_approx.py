@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tacita import approx
 from tacita.approx import FitError, exp, fit, inverse, rsqrt, softmax
 from tacita.approx.activations import gelu, relu, tanh
-from tacita.approx.iterative import goldschmidt_spec, newton_spec
+from tacita.approx.inverse import goldschmidt_spec
 from tacita.approx.poly import series_depth
+from tacita.approx.rsqrt import newton_spec
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 
@@ -80,18 +81,8 @@ def test_evaluation_equals_numpy_and_uses_the_stated_levels(module, interval, er
 
 
 @pytest.mark.parametrize(("module", "interval", "error", "levels"), CASES, ids=IDS)
-def test_candidates_are_a_front_with_distinct_depths_or_products(module, interval, error, levels):
-    specs = module.candidates(interval)
-    ranks = [(approx.free_depth(s), s.multiplications(), s.error) for s in specs]
-    assert len(specs) >= 4
-    assert ranks == sorted(ranks)
-    for i, a in enumerate(ranks):
-        assert not any(all(p <= q for p, q in zip(b, a, strict=True)) for j, b in enumerate(ranks) if j != i)
-
-
-@pytest.mark.parametrize(("module", "interval", "error", "levels"), CASES, ids=IDS)
 def test_json_round_trip_is_exact(module, interval, error, levels):
-    for spec in (module.fit(interval, error), *module.candidates(interval)[:2]):
+    for spec in (module.fit(interval, error), module.fit(interval, 100 * error)):
         assert approx.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
 
 
@@ -154,7 +145,7 @@ def test_relaxed_newton_halves_the_error_of_the_plain_step():
 
 @pytest.mark.parametrize(("module", "interval", "error", "levels"), CASES, ids=IDS)
 def test_product_counts_and_levels_agree_with_sim(module, interval, error, levels):
-    for spec in module.candidates(interval):
+    for spec in [module.fit(interval, error * more) for more in (1, 10, 100)]:
         sim, scale = SimBackend(512, 20), spec.free_scale()
         out = spec.evaluate(sim, sim.input(), scale)
         assert products(sim) == spec.multiplications()
@@ -198,7 +189,9 @@ def test_softmax_in_two_phases(low):
     assert squares.min() >= 0.0 and squares.max() <= 1.0
     low_sum, high_sum = spec.second.domain
     assert low_sum <= squares.sum(axis=1).min() and squares.sum(axis=1).max() <= high_sum
-    assert np.abs(softmax.numpy(scores, mask, spec) - softmax.exact(scores, mask)).sum(axis=1).max() <= 2e-3
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True)) * mask
+    exact = powers / powers.sum(axis=1, keepdims=True)
+    assert np.abs(softmax.numpy(scores, mask, spec) - exact).sum(axis=1).max() <= 2e-3
 
 
 @pytest.mark.parametrize("means", [(2e-7, 0.02), (1e-5, 1.0), (1e-3, 0.1)], ids=["low", "wide", "narrow"])

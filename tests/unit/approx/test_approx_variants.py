@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacita import approx
-from tacita.approx import FitError, exp, inverse, retrained, rsqrt
+from tacita.approx import FitError, arion, exp, inverse, moai, rsqrt
 from tacita.approx.activations import gelu
-from tacita.approx.iterative import newton_spec
-from tacita.approx.variants import arion, moai
+from tacita.approx.poly import constant_spec, exact_power, is_constant, power_weights
+from tacita.approx.rsqrt import newton_spec
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 
@@ -157,26 +157,28 @@ def test_inverse_and_rsqrt_on_any_interval(lo, ratio, error):
 @pytest.mark.parametrize("degree", [1, 2, 3, 4, 5, 7])
 def test_power_is_exact_and_bounded(degree):
     interval, offset = (-4.0, 6.0), 5.0
-    spec, top = retrained.power_spec(interval, offset, degree), retrained.top(interval, offset)
+    spec, even = power_weights(interval, offset, degree, 2.0)
+    top = max(abs(end + offset) for end in spec.domain)
+    assert even.value == top**degree / 2.0
     x, be = np.linspace(*spec.domain, 512), PlainBackend(512, 10)
     np.testing.assert_allclose(spec.numpy(x), ((x + offset) / top) ** degree, atol=1e-13)
     assert np.abs(spec.numpy(x)).max() == pytest.approx(1.0)
     out = spec.evaluate(be, be.encrypt(x * spec.free_scale()), spec.free_scale())
-    np.testing.assert_allclose(out.values, retrained.exact_power(x, offset, degree) / top**degree, atol=1e-12)
+    np.testing.assert_allclose(out.values, exact_power(x, offset, degree) / top**degree, atol=1e-12)
     assert 10 - out.level == max(1, int(np.ceil(np.log2(degree + 1))))
     assert approx.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
     with pytest.raises(FitError, match="power 16"):
-        retrained.power_spec(interval, offset, 16)
+        power_weights(interval, offset, 16, 2.0)
 
 
 def test_constant_ignores_its_input_in_no_level():
-    spec, be, sim = retrained.constant_spec("inverse", (0.0, 2.0), 3.0), PlainBackend(8, 4), SimBackend(8, 4)
+    spec, be, sim = constant_spec("inverse", (0.0, 2.0), 3.0), PlainBackend(8, 4), SimBackend(8, 4)
     out = spec.evaluate(be, be.encrypt(np.arange(8.0)), spec.free_scale(), 0.5)
     np.testing.assert_array_equal(out.values, np.full(8, 1.5))
     assert out.level == 4
     spec.evaluate(sim, sim.input())
     assert products(sim) == spec.multiplications() == 0
-    assert retrained.is_constant(spec)
-    assert not retrained.is_constant(retrained.power_spec((0.0, 1.0), 1.0, 2))
+    assert is_constant(spec)
+    assert not is_constant(power_weights((0.0, 1.0), 1.0, 2, 1.0)[0])
     assert approx.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
     np.testing.assert_array_equal(spec.numpy(np.zeros(3)), np.full(3, 3.0))

@@ -13,8 +13,8 @@ from circuits import build_batch_circuit, build_circuit
 from greedy import run_greedily
 from random_checkpoint import config_json, make_random_checkpoint, write_folder
 
-from tacita.approx.retrained import is_constant
-from tacita.approx.variants.functions import FITS, Functions
+from tacita.approx.functions import FITS, Functions
+from tacita.approx.poly import is_constant
 from tacita.checkpoint import from_tensors, load
 from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError, InputError, PlanError

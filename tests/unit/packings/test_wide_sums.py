@@ -9,7 +9,7 @@ import tiny
 from greedy import run_greedily
 
 from tacita.approx import exp, inverse
-from tacita.approx.iterative import goldschmidt_spec
+from tacita.approx.inverse import goldschmidt_spec
 from tacita.checkpoint.reference import reference
 from tacita.layouts.registry import Shape
 from tacita.packings.lowering import build

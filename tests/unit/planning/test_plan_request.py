@@ -11,7 +11,7 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
-from tacita.approx.variants.functions import Functions
+from tacita.approx.functions import Functions
 from tacita.errors import InputError
 from tacita.planning.request import Fields, Objective, PlanRequest
 from tacita.plans.presets import PRESETS

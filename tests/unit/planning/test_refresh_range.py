@@ -11,7 +11,7 @@ import wide_gelu
 import tacita
 from tacita.approx.activations import WIDE
 from tacita.approx.fit import FitError
-from tacita.approx.variants.functions import Functions
+from tacita.approx.functions import Functions
 from tacita.checkpoint import from_tensors
 from tacita.checkpoint.reference import reference
 from tacita.errors import InputError

@@ -16,7 +16,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file
 
 from tacita import api
-from tacita.approx.variants.functions import Functions
+from tacita.approx.functions import Functions
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import from_tensors, load

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacita.approx.retrained import constant_spec
+from tacita.approx.poly import constant_spec
 from tacita.layouts.multidiagonal import Features
 from tacita.packings.multidiagonal.attention import ENCODED, RowSums
 from tacita.slots.plain import PlainBackend, PlainCt, Values

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from tacita.approx.exp import PowerSpec
-from tacita.approx.iterative import GoldschmidtSpec
+from tacita.approx.inverse import GoldschmidtSpec
 from tacita.approx.spec import Spec, free_depth
 from tacita.layouts.arrays import Array, Diagonal, ceil_power
 from tacita.layouts.windows import HeadWindow

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.approx.variants.functions import WEIGHTED
+from tacita.approx.functions import WEIGHTED
 from tacita.blocks.base import Norm
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.shapes import function_of

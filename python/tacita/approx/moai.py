@@ -21,8 +21,7 @@ from tacita.approx import poly
 from tacita.approx.activations import gelu as gelu_series
 from tacita.approx.exp import PowerSpec
 from tacita.approx.fit import Array, Interval
-from tacita.approx.iterative import NewtonSpec, newton_spec
-from tacita.approx.rsqrt import measured_newton
+from tacita.approx.rsqrt import NewtonSpec, measured_newton, newton_spec
 from tacita.approx.spec import MARGIN, Spec, first, half_width, map_levels, normalise, unreachable
 
 if TYPE_CHECKING:

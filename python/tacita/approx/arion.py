@@ -8,7 +8,7 @@ gelu 255, tanh 63). Its statistical maximum has no code: no circuit takes it (do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from tacita.approx import poly
 from tacita.approx.activations import gelu as gelu_series
 from tacita.approx.exp import power_spec
 from tacita.approx.fit import Array, Interval
-from tacita.approx.iterative import ROUNDING
+from tacita.approx.inverse import ROUNDING
 from tacita.approx.poly import ChebyshevSpec, chebyshev_spec, series_multiplications
 from tacita.approx.rsqrt import measured_newton
 from tacita.approx.spec import MARGIN, Spec, first
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # series of degree 2^T - 1 has the same error as T levels of `inverse`, so this form takes one level more than
 # that and pays more products; it is here to be compared.
 
-INVERSE_STARTS, STEPS = range(1, 9), range(1, 4)  # levels of the series, steps
+INVERSE_STARTS, RSQRT_STARTS, STEPS = range(1, 9), range(2, 6), range(1, 4)  # levels of series, steps
 
 
 @dataclass(frozen=True)
@@ -94,22 +94,23 @@ def series_spec(interval: Interval, domain: Interval, degree: int, steps: int) -
 def inverse(interval: Interval, error: float, *, max_depth: int = 12) -> Spec:
     """Returns the spec of least depth, then fewest products, with relative error <= `error`. Raises FitError
     when out of reach."""
-    return first("inverse (series)", _forms(interval, max_depth), interval, error, max_depth)
-
-
-def _forms(interval: Interval, max_depth: int) -> Iterator[Spec]:
-    """Yields the specs of at most `max_depth` levels, ordered by depth and then by products."""
     domain = fitting.widen_ratio(interval, MARGIN)
-    forms = [(start, steps) for start in INVERSE_STARTS for steps in STEPS if start + 1 + steps <= max_depth]
-    for start, steps in sorted(
-        forms, key=lambda f: (sum(f), 2 * f[1] + series_multiplications(2 ** f[0] - 1))
-    ):
-        spec = series_spec(interval, domain, 2**start - 1, steps)
-        if spec.start.error < 1.0:  # else the steps diverge
-            yield spec
+    forms = (series_spec(interval, domain, *form) for form in _forms(INVERSE_STARTS, 1, 1, 2, max_depth))
+    converging = (spec for spec in forms if spec.start.error < 1.0)  # the steps of others diverge
+    return first("inverse (series)", converging, interval, error, max_depth)
 
 
-RSQRT_STARTS = range(2, 6)
+def _forms(
+    starts: Iterable[int], between: int, levels: int, products: int, max_depth: int
+) -> list[tuple[int, int]]:
+    """Lists (degree of the series, steps) of at most `max_depth` levels, ordered by depth and then by
+    products. between: levels before the first step. levels, products: of a step."""
+    forms = sorted(
+        (n + between + levels * steps, products * steps + series_multiplications(2**n - 1), n, steps)
+        for n in starts
+        for steps in STEPS
+    )
+    return [(2**n - 1, steps) for depth, _, n, steps in forms if depth <= max_depth]
 
 
 def exp(
@@ -139,8 +140,7 @@ def rsqrt(interval: Interval, error: float, *, max_depth: int = 12) -> Spec:
     Least depth, then fewest products. Errors: FitError.
     """
     domain = fitting.widen_ratio(interval, MARGIN)
-    forms = sorted([(n, s) for n in RSQRT_STARTS for s in STEPS if n + 2 * s <= max_depth], key=_cost)
-    specs = (measured_newton(interval, domain, 2**levels - 1, steps) for levels, steps in forms)
+    specs = (measured_newton(interval, domain, *form) for form in _forms(RSQRT_STARTS, 0, 2, 3, max_depth))
     return first("rsqrt (series, Newton)", specs, interval, error, max_depth)
 
 
@@ -155,9 +155,3 @@ def gelu(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
         error,
         max_depth,
     )
-
-
-def _cost(form: tuple[int, int]) -> tuple[int, int]:
-    """Returns depth and products of a series of `levels` with Newton steps."""
-    levels, steps = form
-    return levels + 2 * steps, 3 * steps + poly.series_multiplications(2**levels - 1)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tacita.approx import exp, inverse, rsqrt
+from tacita.approx import arion, exp, inverse, moai, rsqrt
 from tacita.approx.activations import (
     WIDE,
     gelu,
@@ -22,7 +22,6 @@ from tacita.approx.activations import (
 )
 from tacita.approx.fit import Interval
 from tacita.approx.spec import Spec
-from tacita.approx.variants import arion, moai
 from tacita.errors import InputError, PlanError
 
 Fit = Callable[..., Spec]

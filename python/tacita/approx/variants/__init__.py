@@ -1,1 +1,0 @@
-"""Which approximation stands for which function: ours, or those of a paper."""

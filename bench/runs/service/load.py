@@ -45,7 +45,7 @@ def measure_service(
         told(f"{clients} clients by {BUMBLEBEE}")
         found["many"] = measure_many(server, texts, labels, clients=clients)
         told(f"{callers} hostile callers")
-        found["hostile"] = measure_hostile(server, texts, folder / "honest", callers=callers, asked=asked)
+        found["hostile"] = measure_hostile(server, texts, folder / "honest", count=callers, asked=asked)
     with _server("--schemes", "thor", settings=TOY) as (server, folder):
         told(f"{waiting} requests of 3 clients, on a toy ring")
         found["turns"] = measure_turns(server, "thor", texts, folder, waiting=waiting)

@@ -13,8 +13,18 @@ from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.progress import Progress
 from tacita.schemes import base
-from tacita.server.jobs.messages import Done, Evaluate, Failed, Order, Passed, Reply, Stop, Stopped
-from tacita.server.jobs.queue import Job, WorkerSpec
+from tacita.server.jobs.messages import (
+    Done,
+    Evaluate,
+    Failed,
+    Order,
+    Passed,
+    Reply,
+    Stop,
+    Stopped,
+    WorkerSpec,
+)
+from tacita.server.jobs.pool import Event, Job
 
 PRESET, TOKENS = "insecure_toy_n11", 16
 TEXTS = ["a film of quiet beauty", "a waste of time", "it is neither good nor bad , only long"]
@@ -33,24 +43,18 @@ class Book:
     why: dict[str, tuple[str, str]] = field(default_factory=dict)
     heard: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def started(self, id: str) -> None:
-        self._note("started", id)
-
-    def progressed(self, id: str, progress: Progress) -> None:
-        self.stages.append(progress)
-        self._note("progressed", id)
-
-    def finished(self, id: str, seconds: float, figures: Mapping[str, float]) -> None:
-        assert seconds >= 0
-        self.figures[id] = figures
-        self._note("finished", id)
-
-    def failed(self, id: str, code: str, detail: str, hint: str) -> None:
-        self.why[id] = (code, detail)
-        self._note("failed", id)
-
-    def requeued(self, id: str) -> None:
-        self._note("requeued", id)
+    def __call__(self, id: str, event: Event) -> None:
+        match event:
+            case Passed():
+                self.stages.append(event.progress)
+            case Done():
+                self.figures[id] = event.figures
+            case Failed():
+                self.why[id] = (event.code, event.detail)
+        name = event if isinstance(event, str) else event.tag
+        self.lines.append((name, id))
+        self.at(name, id)
+        self.heard.set()
 
     def of(self, event: str) -> list[str]:
         """The ids of such lines, in their order."""
@@ -62,11 +66,6 @@ class Book:
             while len(self.of(event)) < count:
                 self.heard.clear()
                 await self.heard.wait()
-
-    def _note(self, event: str, id: str) -> None:
-        self.lines.append((event, id))
-        self.at(event, id)
-        self.heard.set()
 
 
 class Puppet:
@@ -152,7 +151,7 @@ class World:
         folder = self.root / "requests" / name
         key_id = envelope.key_of(folder / "request.ct", "request")
         keys = self.root / "keys" / client / "evaluation.keys"
-        return Job(name, client, "sst2", "thor", key_id, keys, folder)
+        return Job(Evaluate(name, key_id, keys, folder), client)
 
     def label(self, name: str, client: str = "ann") -> str:
         """What the client reads in the response of a job, which it takes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -18,19 +18,18 @@ import pytest
 import tacita
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import RefusedError
-from tacita.evaluate.session import Usage
 from tacita.planning.request import PlanRequest
 from tacita.plans import envelope, files, wire
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
-from tacita.progress import Progress
 from tacita.schemes.base import silent
 from tacita.server.core import service as core
 from tacita.server.core.offers import Offers, offers_of
 from tacita.server.core.settings import Settings
 from tacita.server.http.app import app_of
-from tacita.server.jobs.evaluator import figures
-from tacita.server.jobs.queue import Job, JobListener, WorkerSpec
+from tacita.server.jobs.evaluator import SPILL_WRITTEN, STAGE
+from tacita.server.jobs.messages import Done, Failed, WorkerSpec
+from tacita.server.jobs.pool import Job, Listener
 from tacita.server.store import tokens
 from tacita.server.store.tables import Quota
 
@@ -49,21 +48,23 @@ class Clock:
         return self.now
 
 
-class PlayedManager:
+class PlayedPool:
     """Takes jobs and does nothing with them: the test calls the listener."""
 
+    resident = 0
+
     def __init__(
-        self, specs: Sequence[WorkerSpec], listener: JobListener, *, waiting: int, clock: Callable[[], float]
+        self, spec: WorkerSpec, listener: Listener, *, waiting: int, clock: Callable[[], float]
     ) -> None:
-        self.specs, self.listener, self.most = specs, listener, waiting
+        self.spec, self.listener, self.most = spec, listener, waiting
         self.jobs: dict[str, Job] = {}
         self.cancelled: list[str] = []
         self.there = True
 
-    async def start(self) -> None:
+    async def open(self) -> None:
         pass
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         pass
 
     async def drain(self, seconds: float) -> list[str]:
@@ -85,22 +86,20 @@ class PlayedManager:
     async def wait_ended(self, id: str) -> None:
         pass
 
-    def ready(self) -> bool:
-        return self.there
+    @property
+    def pids(self) -> list[int]:
+        return [1] * self.there
 
-    def resident(self) -> Mapping[tuple[str, str], int]:
-        return {}
-
-    def workers(self) -> Mapping[tuple[str, str], int]:
-        return {(MODEL, SCHEME): int(self.there)}
+    def fail(self, id: str, *why: str) -> None:
+        """As for a job that has no answer. why: code, detail, hint."""
+        self.listener(id, Failed(id, *why, resident=0))  # type: ignore[call-arg, arg-type, misc]
 
     def answer(self, id: str, response: bytes = b"an answer") -> None:
         """As a worker that is done."""
-        Workdir(self.jobs.pop(id).folder).response.write_bytes(response)
+        Workdir(self.jobs.pop(id).order.folder).response.write_bytes(response)
         first = plan().stages[0].name
-        passed = [Progress(first, 0, 2, 0.0, 2.0), Progress("done", 2, 2, 1.0, 0.0)]
-        took = {"keys_loaded": True, "keys_seconds": 0.1, "evaluate": 1.5, "processor": 1.0}
-        self.listener.finished(id, 1.5, figures(Usage(written=0.5), passed, **took))
+        figures = {"evaluate_seconds": 1.5, SPILL_WRITTEN: 0.5, STAGE + first: 1.0}
+        self.listener(id, Done(id, 1.5, figures, 1))
 
 
 @cache
@@ -144,7 +143,7 @@ class World:
     """A service and its callers. token: of the one who calls unless another is named."""
 
     service: core.Service
-    manager: PlayedManager
+    pool: PlayedPool
     runner: asyncio.Runner
     folder: Path
     token: str
@@ -212,17 +211,16 @@ class World:
 def world(folder: Path, patch: pytest.MonkeyPatch, **settings: Any) -> Iterator[World]:
     """A service on this data folder, started; a second on the same folder goes on where the first ended. It
     takes any bytes for keys."""
-    patch.setattr(core, "PoolManager", PlayedManager)
+    patch.setattr(core, "WorkerPool", PlayedPool)
     patch.setattr(files, "require_keys_of", lambda *_, **__: None)
     settings = {"data": folder, "allow_insecure": True, "clock": Clock(), **settings}
     with asyncio.Runner() as runner:
         service = core.Service(offers(), Settings(**settings))
         runner.run(service.start())
-        manager = service.manager
-        assert isinstance(manager, PlayedManager)
+        pool: Any = service.jobs.pools[MODEL, SCHEME]
         yield World(
             service,
-            manager,
+            pool,
             runner,
             folder,
             tokens.add(service.ledger, f"c{len(tokens.everyone(service.ledger))}", Quota()),

@@ -46,9 +46,7 @@ from tacita.version import __version__
 
 if TYPE_CHECKING:
     from tacita._native import Ciphertext
-from typing import Any
 
-from tacita.errors import InputError
 
 MEMORY_GB = 12.0
 SAVE_EVERY = 60.0  # seconds between resume points
@@ -249,49 +247,3 @@ def _packed(be: SpillingBackend, cts: Sequence[Handle], level: int) -> Iterator[
 def _usage(be: SpillingBackend, resumed: int) -> Usage:
     pool, store = be.pool, be.pool.store
     return Usage(pool.peak / GB, store.peak / GB, store.bytes_written / GB, store.bytes_read / GB, resumed)
-
-
-class Standing:
-    """A server that answers many work folders, one at a time: plan, weights and circuit are read once, keys
-    of a client when they first come. The service puts each request into a folder below `root`.
-
-    memory: GB in all, see `KeyRing`. save_every: as of `Server`. Builds the circuit at once: raises PlanError
-    for another model than the plan's.
-    """
-
-    def __init__(
-        self,
-        plan: Plan,
-        model: Checkpoint,
-        root: Path,
-        *,
-        threads: int = 0,
-        memory: float = MEMORY_GB,
-        resume: bool = True,
-        save_every: float = SAVE_EVERY,
-        allow_insecure: bool = False,
-    ) -> None:
-        self.root = root.resolve()
-        self.ring = KeyRing(plan, threads=threads, allow_insecure=allow_insecure, memory=memory)
-        self._how: dict[str, Any] = {"memory": memory, "resume": resume, "save_every": save_every}
-        self._how |= {"plan": plan, "model": model, "threads": threads, "ring": self.ring}
-        circuit_of(plan, model)
-
-    def server(self, folder: Path) -> Server:
-        """Returns a server of one work folder, with the keys of this ring."""
-        return Server(work=folder, **self._how)
-
-    def folder(self, name: str) -> Path:
-        """The folder that somebody named, links followed. Raises InputError for one outside the root, and for
-        one that is not there, in the same words."""
-        try:
-            found = Path(name).resolve(strict=True)
-            good = Path(name).is_absolute() and found.is_relative_to(self.root) and found.is_dir()
-        except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links
-            good = False
-        if not good:
-            raise InputError(
-                "evaluate: no folder of that name below the one that this server answers",
-                hint="",
-            )
-        return found

@@ -10,6 +10,7 @@ import types
 import typing
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from tacita.extras import AT_DEFAULT, omitted
@@ -118,7 +119,7 @@ def to_json(value: Any) -> Any:
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [to_json(item) for item in value]
-    return value
+    return str(value) if isinstance(value, Path) else value
 
 
 def stored_names(kind: type) -> tuple[str, ...]:
@@ -152,6 +153,8 @@ def from_json(kind: Any, data: Any) -> Any:
         return _union_from_json(args, data)
     if kind is float:
         return float(_expect((int, float), data))
+    if kind is Path:
+        return Path(_expect(str, data))
     return _expect(kind, data)
 
 

@@ -26,6 +26,7 @@ from asyncio.subprocess import DEVNULL, Process
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from tacita.errors import PeerError, TacitaError
@@ -53,8 +54,8 @@ class Message:
         for name, value in vars(self).items():
             if isinstance(value, int | float) and not 0 <= value < math.inf:
                 raise ValueError(f"{name} is no count")
-            if isinstance(value, str) and len(value) > MOST_PATH:
-                raise ValueError(f"{name} has {len(value)} characters")
+            if isinstance(value, str | Path) and len(str(value)) > MOST_PATH:
+                raise ValueError(f"{name} has {len(str(value))} characters")
 
 
 @dataclass(frozen=True)
@@ -287,7 +288,8 @@ class Supervisor:
 
     name: for the log. start: returns a child that is ready. on_message: called with what it says; raises
     PeerError for what it cannot have said. on_exit: called when it has ended; returns whether another is
-    wanted. on_ready: called when another is there.
+    wanted. on_ready: called when another is there. starts: in a row, of children that did nothing: who sees
+    one work sets it to 0, so that the next follows it without a pause.
     """
 
     def __init__(
@@ -302,13 +304,13 @@ class Supervisor:
         self._on_message, self._on_exit, self._on_ready = on_message, on_exit, on_ready
         self.child: Child | None = None
         self._life: asyncio.Task[None] | None = None
-        self._starts, self._leaving = 0, False
+        self.starts, self.leaving = 0, False
         self._came = asyncio.Event()
 
     @property
     def over(self) -> bool:
         """Returns whether it is left for good: no child is here and none will be."""
-        return self._leaving and (self._life is None or self._life.done())
+        return self.leaving and (self._life is None or self._life.done())
 
     async def open(self) -> None:
         """Starts the first child and waits until it is ready. Raises as `start`."""
@@ -325,10 +327,6 @@ class Supervisor:
             await asyncio.wait_for(self._came.wait(), seconds)
         return self.child
 
-    def mark_working(self) -> None:
-        """Records that the child works: the next one follows it without a pause."""
-        self._starts = 0
-
     def kill(self) -> None:
         """Ends the child at once, if there is one; another follows."""
         if self.child is not None:
@@ -336,15 +334,14 @@ class Supervisor:
 
     def leave(self) -> None:
         """Ends the child for good: nobody follows."""
-        self._leaving = True
-        if self.child is not None:
-            self.child.kill()
-        elif self._life is not None:
+        self.leaving = True
+        self.kill()
+        if self.child is None and self._life is not None:
             self._life.cancel()
 
     async def close(self, seconds: float | None = None) -> None:
         """Ends the child, whatever it does, as `Child.end` does. `on_exit` is not called."""
-        self._leaving = True
+        self.leaving = True
         if self._life is not None:
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
@@ -362,7 +359,7 @@ class Supervisor:
             if self.child is not None:
                 await self._read(self.child)
                 self._take(None)
-                if not self._on_exit() or self._leaving:
+                if not self._on_exit() or self.leaving:
                     return
             self._take(await self._replace())
             self._on_ready()
@@ -378,13 +375,13 @@ class Supervisor:
         await child.end()
         log.warning("%s: process %d has ended", self._name, child.pid)
         if time.monotonic() - began > LONGEST_PAUSE:
-            self.mark_working()
+            self.starts = 0
 
     async def _replace(self) -> Child:
         """Starts another child, after a pause."""
         while True:
-            await asyncio.sleep(pause_after(self._starts))
-            self._starts += 1
+            await asyncio.sleep(pause_after(self.starts))
+            self.starts += 1
             try:
                 return await self._start()
             except TacitaError as error:

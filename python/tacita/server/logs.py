@@ -10,23 +10,29 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType, TracebackType
 from typing import IO, Any
 
 NAME = "tacita.server"
 FIELDS = "tacita_fields"
 WINDOW = 1.0  # seconds
+FRAMES = 8  # of an error: where it was, from the inside
 
 
 class _Lines(logging.Formatter):
+    def __init__(self, labels: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._labels = labels
+
     def format(self, record: logging.LogRecord) -> str:
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))  # as workers write it
-        line: dict[str, Any] = {"at": now, "level": record.levelname.lower()}
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
+        line: dict[str, Any] = {"at": now, "level": record.levelname.lower(), **self._labels}
         line |= {"event": record.getMessage()} | getattr(record, FIELDS, {})
         if record.exc_info and record.exc_info[0]:
             line["error"] = record.exc_info[0].__name__
-            line["where"] = _where(record)
+            line["where"] = where(record.exc_info[2])
         return json.dumps(line, default=str)
 
 
@@ -42,11 +48,17 @@ class _Repeats:
 
 class Handler(logging.StreamHandler[IO[str]]):
     """Writes the first of equal records at once, and those that follow as one line a second with `times`,
-    their number: with the next record of any kind, or at the end. clock: seconds that do not go back."""
+    their number: with the next record of any kind, or at the end. clock: seconds that do not go back. labels:
+    fields of every line."""
 
-    def __init__(self, stream: IO[str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        stream: IO[str],
+        clock: Callable[[], float] = time.monotonic,
+        labels: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         super().__init__(stream)
-        self.setFormatter(_Lines())
+        self.setFormatter(_Lines(labels))
         self._clock = clock
         self._recent: dict[Hashable, _Repeats] = {}
 
@@ -79,11 +91,11 @@ def _key(record: logging.LogRecord) -> Hashable:
     return record.name, record.levelno, record.msg, repr(getattr(record, FIELDS, None))
 
 
-def start() -> None:
+def start(**labels: str | int) -> None:
     """Sends every line of this process to standard error in this form. An error that was not expected is told
-    by its type and place: its text may hold anything."""
+    by its type and place: its text may hold anything. labels: fields of every line, such as a worker's."""
     root = logging.getLogger()
-    root.handlers, root.level = [Handler(sys.stderr)], logging.WARNING
+    root.handlers, root.level = [Handler(sys.stderr, labels=labels)], logging.WARNING
     logging.getLogger(NAME).setLevel(logging.INFO)
 
 
@@ -102,9 +114,11 @@ def error(event: str, **fields: Any) -> None:
     logging.getLogger(NAME).warning(event, exc_info=True, extra={FIELDS: fields})
 
 
-def _where(record: logging.LogRecord) -> str:
-    """Returns file and line of the innermost call."""
-    trace = record.exc_info[2] if record.exc_info else None
-    while trace and trace.tb_next:
+def where(trace: TracebackType | None) -> str:
+    """Returns the functions and lines where an error arose, innermost first, without any value."""
+    places = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        places.append(f"{trace.tb_frame.f_globals.get('__name__', '?')}.{code.co_name}:{trace.tb_lineno}")
         trace = trace.tb_next
-    return f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else ""
+    return " < ".join(places[: -FRAMES - 1 : -1])

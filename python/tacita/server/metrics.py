@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from tacita.plans.plan import Plan
 from tacita.resources import GB
 from tacita.server.jobs.evaluator import SPILL_WRITTEN, STAGE
+from tacita.server.jobs.pool import WorkerPool
 
 SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
 LABELS = ("model", "scheme")
@@ -48,7 +49,7 @@ class Metrics:
     def evaluated(
         self, labels: tuple[str, str], seconds: float, figures: Mapping[str, float], plan: Plan
     ) -> None:
-        """Counts an answered request. labels: (model, scheme). figures: see `jobs.evaluator.figures`."""
+        """Counts an answered request. labels: (model, scheme). figures: see `JobEvaluator`."""
         self._seconds.labels(*labels).observe(seconds)
         self._estimate.labels(*labels).inc(plan.predicted_seconds())
         self._spilled.labels(*labels).inc(max(0.0, figures[SPILL_WRITTEN]) * GB)
@@ -72,18 +73,11 @@ class Metrics:
         """Counts a call that was not answered."""
         self._refused.labels(why).inc()
 
-    def watch_queue(
-        self,
-        model: str,
-        scheme: str,
-        waiting: Callable[[], int],
-        resident: Callable[[], int],
-        workers: Callable[[], int],
-    ) -> None:
+    def watch_queue(self, model: str, scheme: str, waiting: Callable[[], int], pool: WorkerPool) -> None:
         """Watches the state of a queue and of its workers."""
         self._queue.labels(model, scheme).set_function(waiting)
-        self._resident.labels(model, scheme).set_function(resident)
-        self._workers.labels(model, scheme).set_function(workers)
+        self._resident.labels(model, scheme).set_function(lambda: pool.resident)
+        self._workers.labels(model, scheme).set_function(lambda: len(pool.pids))
 
     def watch(
         self, kept: Callable[[], int], free: Callable[[], int], sessions: Mapping[str, Callable[[], int]]

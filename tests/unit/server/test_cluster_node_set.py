@@ -17,12 +17,11 @@ from tacita.errors import PeerError
 from tacita.plans.json_fields import from_json
 from tacita.server import child
 from tacita.server.child import Child, Ready, Unable, decode, encode
-from tacita.server.jobs.queue import WorkerSpec
+from tacita.server.jobs.messages import WorkerSpec
 from tacita.server.machines import cluster, node_set
-from tacita.server.machines.cluster import Site, Where
+from tacita.server.machines.cluster import ClusterRequest, NodeList, Said, Site, Where
 from tacita.server.machines.forward import ActorSite
 from tacita.server.machines.node_set import RayNodeSet, share
-from tacita.server.machines.watcher import ClusterRequest, NodeList, Said
 
 WISH = ClusterRequest(Where("10.0.0.5:6379"), 2, 1 << 20)
 ONE, TWO = (
@@ -60,17 +59,17 @@ def test_places_follow_what_the_watcher_says(monkeypatch: pytest.MonkeyPatch) ->
         await until(found, 3)
         assert set(found.starts()) == {"a:1", "a:2", "b:1"}
         with pytest.raises(PeerError, match="made up"):
-            await found.starts()["b:1"](SPEC, 60.0)
+            await found.starts()["b:1"](SPEC)
         await found.close()
 
     play(monkeypatch, READY, encode(ONE), encode(TWO))
     monkeypatch.setattr(node_set, "start_process", started)
     asyncio.run(test())
-    ((command, spec, save_every, environment),) = given
+    ((command, spec, environment),) = given
     assert command[:-1] == node_set.COMMAND
     site = from_json(ActorSite, json.loads(command[-1]))
     assert site == ActorSite("10.0.0.5:6379", "b", 4, 2.0, "")
-    assert (spec, save_every, environment) == (SPEC, 60.0, dict(os.environ))
+    assert (spec, environment) == (SPEC, dict(os.environ))
 
 
 def test_a_watcher_that_ends_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:

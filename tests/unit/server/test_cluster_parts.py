@@ -17,8 +17,7 @@ import tacita
 from tacita import api
 from tacita.errors import CheckpointError, InputError, PeerError, TacitaError
 from tacita.plans.commitment import LINKS, LinkSpeed
-from tacita.server.jobs.messages import Done, Evaluate, Order, Reply
-from tacita.server.jobs.queue import WorkerSpec
+from tacita.server.jobs.messages import Done, Evaluate, Order, Reply, WorkerSpec
 from tacita.server.jobs.worker import Start
 from tacita.server.machines import cluster, spread
 from tacita.server.machines.cluster import Site, Where, sites_of, where_of
@@ -80,7 +79,7 @@ class World:
         self._news.set()
 
     def _start_at(self, name: str) -> Start:
-        async def start(spec: WorkerSpec, save_every: float) -> Any:
+        async def start(spec: WorkerSpec) -> Any:
             if name in self.bad:
                 raise TacitaError("no room on its disk", hint="make room")
             return FakeWorker(self)

@@ -17,18 +17,16 @@ from tacita import api
 from tacita.evaluate.keyring import server_bytes
 from tacita.progress import Progress
 from tacita.resources import GB
+from tacita.server import logs
 from tacita.server.child import Unable
 from tacita.server.jobs.evaluator import EndedError
-from tacita.server.jobs.messages import Done, Evaluate, Failed, Log, Setup, Stopped
-from tacita.server.jobs.queue import REFUSED, RESOURCES, Job
-from tacita.server.jobs.worker import setup_of
+from tacita.server.jobs.messages import REFUSED, RESOURCES, Done, Failed, Stopped
 from tacita.server.machines import forward
 from tacita.server.machines.forward import Forward, LostError, prepare
-from tacita.server.machines.node import Kit, Node, write_model
+from tacita.server.machines.node import Node, write_model
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
-MEMORY = 4.0
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +36,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return made
 
 
-def setup(world: World, memory: float = MEMORY) -> Setup:
-    return replace(setup_of(world.spec, 0.0), memory=memory)
+@pytest.fixture(autouse=True)
+def own_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node is a process of its own, whose log it sets up."""
+    monkeypatch.setattr(logs, "start", lambda **labels: None)
 
 
 @pytest.fixture
 def node(world: World, tmp_path: Path) -> Iterator[Handle]:
     """An actor on a node."""
     handle = Handle(Node(1))
-    assert prepare(FakeRay(), handle, setup(world), str(tmp_path)) is None
+    assert prepare(FakeRay(), handle, world.spec, str(tmp_path)) is None
     handle.calls.clear()
     yield handle
     handle.end()
@@ -55,11 +55,7 @@ def node(world: World, tmp_path: Path) -> Iterator[Handle]:
 
 
 def worker(node: Handle) -> Forward:
-    return Forward(FakeRay(), node, Log("sst2", "thor"))
-
-
-def order(job: Job) -> Evaluate:
-    return Evaluate(job.id, job.key_id, str(job.keys), str(job.folder))
+    return Forward(FakeRay(), node)
 
 
 def on_one_machine(world: World, name: str) -> bytes:
@@ -76,28 +72,27 @@ def ignored(now: Progress) -> None:
 
 def test_the_answer_is_that_of_one_machine_and_keys_are_sent_once(world: World, node: Handle) -> None:
     here, stages = worker(node), list[Progress]()
-    said = here.answer(order(world.job("one")), stages.append)
+    said = here.answer(world.job("one").order, stages.append)
     assert isinstance(said, Done) and said.resident == 1 and said.figures["keys_loaded"] == 1.0
     assert [now.index for now in stages] == list(range(len(world.plan.stages) + 1))
     response = (world.root / "requests" / "one" / "response.ct").read_bytes()
     assert response == on_one_machine(world, "one")
     assert world.label("one") == "positive"
 
-    again = here.answer(order(world.again("one")), ignored)
+    again = here.answer(world.again("one").order, ignored)
     assert isinstance(again, Done) and again.figures["keys_loaded"] == 0.0
-    assert node.calls.count("take") == -(-world.again("one").keys.stat().st_size // forward.PIECE)
+    assert node.calls.count("take") == -(-world.again("one").order.keys.stat().st_size // forward.PIECE)
     assert (world.root / "requests" / "one" / "response.ct").read_bytes() == response
-    other = here.answer(order(world.job("two", "bob")), ignored)
+    other = here.answer(world.job("two", "bob").order, ignored)
     assert isinstance(other, Done) and other.resident == 2
     assert world.label("two", "bob") == "positive"
 
 
 def test_keys_that_were_replaced_at_the_service_are_sent_again(world: World, node: Handle) -> None:
-    here, job = worker(node), order(world.job("replaced"))
+    here, job = worker(node), world.job("replaced").order
     assert isinstance(here.answer(job, ignored), Done)
     sent = node.calls.count("take")
-    keys = Path(job.keys)
-    keys.write_bytes(keys.read_bytes())  # the same bytes, but who knows
+    job.keys.write_bytes(job.keys.read_bytes())  # the same bytes, but who knows
     assert isinstance(here.answer(job, ignored), Done)
     assert node.calls.count("take") == 2 * sent
 
@@ -105,10 +100,10 @@ def test_keys_that_were_replaced_at_the_service_are_sent_again(world: World, nod
 def test_keys_that_had_to_make_room_are_sent_again(world: World, tmp_path: Path) -> None:
     handle = Handle(Node(1))
     one = server_bytes(world.plan) / GB + 0.02  # with the keys of one client, which take more than the rest
-    assert prepare(FakeRay(), handle, setup(world, one), str(tmp_path)) is None
+    assert prepare(FakeRay(), handle, replace(world.spec, memory=one), str(tmp_path)) is None
     here = worker(handle)
     names = [("evicted", "ann"), ("evicting", "bob")]
-    jobs = {name: order(world.job(name, client)) for name, client in names}
+    jobs = {name: world.job(name, client).order for name, client in names}
     for name in ("evicted", "evicting", "evicted"):
         said = here.answer(jobs[name], ignored)
         assert isinstance(said, Done) and said.resident == 1, said
@@ -125,33 +120,31 @@ def test_a_job_that_is_stopped_ends_and_the_next_is_well(world: World, node: Han
         if len(seen) == 3:
             raise EndedError
 
-    assert isinstance(here.answer(order(world.job("stopped")), until_third), Stopped)
+    assert isinstance(here.answer(world.job("stopped").order, until_third), Stopped)
     assert not (world.root / "requests" / "stopped" / "response.ct").exists()
-    assert isinstance(here.answer(order(world.again("stopped")), ignored), Done)
+    assert isinstance(here.answer(world.again("stopped").order, ignored), Done)
 
 
 def test_what_is_wrong_with_a_job_is_its_answer(world: World, node: Handle, tmp_path: Path) -> None:
-    here, job = worker(node), world.job("wrong")
-    missing = Evaluate(job.id, job.key_id, str(tmp_path / "none"), str(job.folder))
-    said = here.answer(missing, ignored)
+    here, job = worker(node), world.job("wrong").order
+    said = here.answer(replace(job, keys=tmp_path / "none"), ignored)
     assert isinstance(said, Failed) and said.code == REFUSED and "upload them again" in said.hint
-    swapped = Evaluate(job.id, world.job("bobs", "bob").key_id, str(job.keys), str(job.folder))
-    said = here.answer(swapped, ignored)
+    said = here.answer(replace(job, key_id=world.job("bobs", "bob").order.key_id), ignored)
     assert isinstance(said, Failed) and said.code == REFUSED and "other keys" in said.detail
     request = job.folder / "request.ct"
     request.write_bytes(request.read_bytes()[:-100])
-    said = here.answer(order(job), ignored)
+    said = here.answer(job, ignored)
     assert isinstance(said, Failed) and said.code == REFUSED
     assert str(tmp_path) not in said.detail + said.hint, "no place of files on a node"
 
 
 def test_a_full_disk_at_the_node_is_told(world: World, node: Handle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node.actor, "take", lambda mark, begin, piece: "No space left on device")
-    job = order(world.job("full"))
+    job = world.job("full").order
     said = worker(node).answer(job, ignored)
     assert isinstance(said, Failed) and said.code == RESOURCES and "No space left" in said.detail
     with pytest.raises(LostError):  # so that another node takes it
-        Forward(FakeRay(), node, Log("sst2", "thor"), retry=True).answer(job, ignored)
+        Forward(FakeRay(), node, retry=True).answer(job, ignored)
 
 
 def test_a_node_that_is_lost_ends_the_worker(world: World, node: Handle) -> None:
@@ -159,22 +152,22 @@ def test_a_node_that_is_lost_ends_the_worker(world: World, node: Handle) -> None
         node.lost = True
 
     with pytest.raises(LostError):
-        worker(node).answer(order(world.job("lost")), lose)
+        worker(node).answer(world.job("lost").order, lose)
 
 
 def test_what_cannot_be_served_is_said_when_it_is_prepared(world: World, tmp_path: Path) -> None:
-    old = Node(1).open(Kit("", "", "thor", "", MEMORY, allow_insecure=True, version="0.0"))
+    old = Node(1).open("0.0", str(tmp_path))
     assert isinstance(old, Unable) and "release" in old.error
     other = tmp_path / "plan"
     shutil.copytree(world.spec.plan, other)
     write_model(make_random_checkpoint(layers=1), other)
     (below := tmp_path / "node").mkdir()
     handle = Handle(Node(1))
-    refused = prepare(FakeRay(), handle, replace(setup(world), plan=str(other)), str(below))
+    refused = prepare(FakeRay(), handle, replace(world.spec, plan=other), str(below))
     assert refused is not None and "weights" in refused.error
     monkey = Handle(Node(1))
     monkey.actor.take = lambda name, begin, piece: "No space left on device"
-    full = prepare(FakeRay(), monkey, setup(world), str(below))
+    full = prepare(FakeRay(), monkey, world.spec, str(below))
     assert full is not None and "cannot keep weights: No space left" in full.error
     for each in (handle, monkey):
         each.end()
@@ -183,7 +176,7 @@ def test_what_cannot_be_served_is_said_when_it_is_prepared(world: World, tmp_pat
 
 
 def test_keys_that_came_damaged_are_refused(world: World, node: Handle, tmp_path: Path) -> None:
-    job = order(world.job("damaged"))
+    job = world.job("damaged").order
     (damaged := tmp_path.parent / "damaged.keys").write_bytes(bytes(1000))
-    said = worker(node).answer(replace(job, keys=str(damaged)), ignored)
+    said = worker(node).answer(replace(job, keys=damaged), ignored)
     assert isinstance(said, Failed) and said.code == REFUSED and "evaluation.keys" in said.detail

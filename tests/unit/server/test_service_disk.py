@@ -56,7 +56,7 @@ def test_a_full_disk_is_said_and_can_be_emptied(small_disk: Path, monkeypatch: P
         token = there.client("prometheus", operator=True)
         there.put_keys()
         asked = there.post().json()["id"]
-        there.manager.answer(asked)
+        there.pool.answer(asked)
         assert there.call("GET", "/readyz").status_code == 200
         fill(small_disk)
         problem(there.call("GET", "/readyz"), 503, "no-room")
@@ -76,7 +76,7 @@ def test_a_full_disk_is_said_and_can_be_emptied(small_disk: Path, monkeypatch: P
 def test_an_answer_is_fetched_though_its_use_cannot_be_written_down(there: World, monkeypatch: Patch) -> None:
     there.put_keys()
     asked = there.post().json()["id"]
-    there.manager.answer(asked)
+    there.pool.answer(asked)
 
     def full(*_: object, **__: object) -> None:
         raise ResourceError("ledger: the disk is full", hint="")
@@ -109,7 +109,7 @@ def test_a_row_whose_files_are_gone_goes_too(there: World) -> None:
     assert who is not None
     bodies.whole(there.service.layout.keys(who.id, KEY)).unlink()
     asked = there.post(params={"key": KEY}).json()["id"]
-    there.manager.answer(asked)
+    there.pool.answer(asked)
     Workdir(there.service.layout.request(asked)).response.unlink()
     there.sweep()
     assert [row["id"] for row in there.call("GET", "/v1/keys").json()["keys"]] == ["cd" * 16]
@@ -120,10 +120,10 @@ def test_nothing_of_a_revoked_client_stays(there: World) -> None:
     token = there.client("clinic")
     there.put_keys(token=token)
     done, waits = (there.post(token=token).json()["id"] for _ in range(2))
-    there.manager.answer(done)
+    there.pool.answer(done)
     tokens.revoke(there.service.ledger, "clinic")
     there.sweep()
-    assert there.manager.cancelled == [waits]
+    assert there.pool.cancelled == [waits]
     assert not any((there.folder / "keys").iterdir()) and not any((there.folder / "requests").iterdir())
 
 

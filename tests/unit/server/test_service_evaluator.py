@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
+import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -16,16 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from service_dispatch import STAGE, World, make_world
 
+from tacita import api
 from tacita.errors import FileError, PeerError
 from tacita.evaluate.keyring import server_bytes
+from tacita.evaluate.session import Server
 from tacita.plans.files import require_keys_of
 from tacita.progress import Progress
 from tacita.resources import GB
+from tacita.server import logs
 from tacita.server.child import MOST_PATH, decode, encode
 from tacita.server.jobs.evaluator import EndedError, JobEvaluator, open_evaluator
-from tacita.server.jobs.messages import Done, Evaluate, Failed, Log, Order, Passed, Reply, Stop, Stopped
-from tacita.server.jobs.queue import Job
-from tacita.server.jobs.worker import setup_of
+from tacita.server.jobs.messages import Done, Evaluate, Failed, Order, Passed, Reply, Stop, Stopped
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -44,17 +47,15 @@ def evaluator(world: World) -> JobEvaluator:
 
 
 def made(world: World, **changes: Any) -> JobEvaluator:
-    spec = dataclasses.replace(world.spec, **changes)
-    return open_evaluator(setup_of(spec, 60.0), Log("sst2", "thor"))
+    return open_evaluator(dataclasses.replace(world.spec, **changes))
 
 
-def new(world: World, client: str = "ann") -> Job:
-    return world.job(f"job{next(NUMBERS)}", client)
+def new(world: World, client: str = "ann") -> Evaluate:
+    return world.job(f"job{next(NUMBERS)}", client).order
 
 
-def answer(evaluator: JobEvaluator, job: Job, **changes: str) -> Done | Failed | Stopped:
-    found = Evaluate(job.id, job.key_id, str(job.keys), str(job.folder))
-    return evaluator.answer(dataclasses.replace(found, **changes), lambda _: None)
+def answer(evaluator: JobEvaluator, job: Evaluate) -> Done | Failed | Stopped:
+    return evaluator.answer(job, lambda _: None)
 
 
 def test_keys_used_longest_ago_make_room_and_come_back(world: World) -> None:
@@ -122,41 +123,63 @@ def test_others_keys_are_not_replaced_by_a_file_of_their_id(world: World, evalua
     assert keys.provide(bob.key_id, bob.keys)
 
 
-def truncated(job: Job) -> Job:
+@pytest.mark.parametrize("name", ["ann", "bob"])
+def test_two_clients_get_what_a_fresh_server_gives(world: World, evaluator: JobEvaluator, name: str) -> None:
+    job = new(world, name)
+    assert isinstance(answer(evaluator, job), Done)
+    answered = (job.folder / "response.ct").read_bytes()
+    (job.folder / "evaluation.keys").symlink_to(job.keys)
+    Server(world.plan, api.load(), job.folder, allow_insecure=True, threads=1).evaluate()
+    assert (job.folder / "response.ct").read_bytes() == answered
+
+
+def test_no_folder_outside_the_root_is_answered(
+    world: World, evaluator: JobEvaluator, tmp_path: Path
+) -> None:
+    job = new(world)
+    (link := world.root / "link").symlink_to(tmp_path)
+    inside = job.folder
+    names = (tmp_path, link, inside / ".." / ".." / ".." / tmp_path.name, inside / "no", "requests")
+    for name in map(Path, names):
+        failed = answer(evaluator, dataclasses.replace(job, folder=name))
+        assert isinstance(failed, Failed) and "no folder of that name" in failed.detail
+
+
+def truncated(job: Evaluate) -> Evaluate:
     with (job.folder / "request.ct").open("r+b") as file:
         file.truncate(1000)
     return job
 
 
-def altered(job: Job) -> Job:
+def altered(job: Evaluate) -> Evaluate:
     with (job.folder / "request.ct").open("r+b") as file:
         file.seek(-100, os.SEEK_END)
         file.write(b"\xff" * 8)
     return job
 
 
-def without_request(job: Job) -> Job:
+def without_request(job: Evaluate) -> Evaluate:
     (job.folder / "request.ct").unlink()
     return job
 
 
-def with_the_keys_of_bob(job: Job) -> Job:
+def with_the_keys_of_bob(job: Evaluate) -> Evaluate:
     return dataclasses.replace(job, keys=job.keys.parents[1] / "bob" / "evaluation.keys")
 
 
-def under_another_id(job: Job) -> Job:
+def under_another_id(job: Evaluate) -> Evaluate:
     return dataclasses.replace(job, key_id="0" * len(job.key_id))
 
 
-def with_keys_elsewhere(job: Job) -> Job:
+def with_keys_elsewhere(job: Evaluate) -> Evaluate:
     return dataclasses.replace(job, keys=job.keys.parents[3] / "evaluation.keys")
 
 
-def elsewhere(job: Job) -> Job:
+def elsewhere(job: Evaluate) -> Evaluate:
     return dataclasses.replace(job, folder=job.folder.parents[2])
 
 
-def with_a_request_for_keys(job: Job) -> Job:
+def with_a_request_for_keys(job: Evaluate) -> Evaluate:
     return dataclasses.replace(job, keys=job.folder / "request.ct")
 
 
@@ -174,7 +197,7 @@ def with_a_request_for_keys(job: Job) -> Job:
     ],
 )
 def test_what_a_client_did_wrong_is_refused_without_the_places_of_files(
-    world: World, evaluator: JobEvaluator, spoiled: Callable[[Job], Job], said: str
+    world: World, evaluator: JobEvaluator, spoiled: Callable[[Evaluate], Evaluate], said: str
 ) -> None:
     failed = answer(evaluator, spoiled(new(world)))
     assert isinstance(failed, Failed)
@@ -213,14 +236,19 @@ def test_a_defect_is_told_by_its_type(
     def evaluate(*_arguments: object) -> SimpleNamespace:
         raise kind("a number of the text: 4711")
 
-    monkeypatch.setattr(evaluator.standing, "server", evaluate)
-    job = new(world)
+    monkeypatch.setattr(Server, "evaluate", evaluate)
+    job, (root, named) = new(world), map(logging.getLogger, (None, logs.NAME))
+    for logger, name in ((root, "handlers"), (root, "level"), (named, "level")):
+        monkeypatch.setattr(logger, name, getattr(logger, name))
+    logs.start(model="sst2")
     failed = answer(evaluator, job)
     assert isinstance(failed, Failed)
     assert (failed.code, failed.detail) == ("internal", f"the evaluation failed ({kind.__name__})")
     log = capfd.readouterr().err
     assert "4711" not in log
-    assert f'"job": "{job.id}"' in log and "test_service_evaluator.evaluate:" in log
+    line = json.loads(log)
+    assert (line["model"], line["job"], line["error"]) == ("sst2", job.id, kind.__name__)
+    assert line["where"].startswith("test_service_evaluator.evaluate:")
 
 
 def test_a_report_ends_an_evaluation(world: World, evaluator: JobEvaluator) -> None:
@@ -232,7 +260,7 @@ def test_a_report_ends_an_evaluation(world: World, evaluator: JobEvaluator) -> N
             raise EndedError
 
     job = new(world)
-    said = evaluator.answer(Evaluate(job.id, job.key_id, str(job.keys), str(job.folder)), report)
+    said = evaluator.answer(job, report)
     assert isinstance(said, Stopped) and said.resident >= 1
     assert [now.index for now in passed] == [0, 1, 2, 3]
     assert not (job.folder / "response.ct").exists()

@@ -82,7 +82,7 @@ def test_calls_of_what_there_is_are_answered_as_described(there: World) -> None:
     """Keys, a request and its answer are there, and each path finds them."""
     assert there.put_keys().status_code == 201
     ids = [there.post().json()["id"] for _ in range(2)]
-    there.manager.answer(ids[0])
+    there.pool.answer(ids[0])
     known = {"model": [MODEL], "scheme": [SCHEME], "key": [KEY], "id": [*ids, KEY]}
     seen = {each.label: attack(there, each, VALID) for each in operations(there, **known) if kept(each)}
     assert {200, 304} & set(seen["GET /v1/models/{model}/public"])

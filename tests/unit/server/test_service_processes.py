@@ -23,9 +23,7 @@ from tacita.errors import PeerError, TacitaError
 from tacita.server import child, confined
 from tacita.server.child import Channel, Ready, Unable, encode
 from tacita.server.jobs import worker
-from tacita.server.jobs.messages import Evaluate, Order, Passed, Reply, Stop
-from tacita.server.jobs.queue import Job, WorkerSpec
-from tacita.server.jobs.worker import setup_of
+from tacita.server.jobs.messages import Evaluate, Order, Passed, Reply, Stop, WorkerSpec
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -80,7 +78,7 @@ def test_what_is_no_worker_is_told_and_ended(
     monkeypatch.setattr(worker, "command_of", lambda _: (sys.executable, "-c", program))
     monkeypatch.setattr(child, "READY_SECONDS", 0.01 if program == DEAF else PATIENCE)
     with pytest.raises(TacitaError, match=said):
-        asyncio.run(worker.start(SPEC, 60.0))
+        asyncio.run(worker.start(SPEC))
 
 
 def test_a_worker_that_does_not_hear_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +86,7 @@ def test_a_worker_that_does_not_hear_is_killed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(child, "END_SECONDS", 0.01)
 
     async def run() -> int:
-        started = await worker.start(SPEC, 60.0)
+        started = await worker.start(SPEC)
         await started.end()
         return started.pid
 
@@ -103,7 +101,7 @@ def test_a_worker_gets_what_libraries_look_at_and_no_secret(monkeypatch: pytest.
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
     async def run() -> bytes:
-        started = await worker.start(SPEC, 60.0)
+        started = await worker.start(SPEC)
         try:
             return Path(f"/proc/{started.pid}/environ").read_bytes()
         finally:
@@ -117,14 +115,15 @@ PARENT = """
     import asyncio, sys
     from pathlib import Path
     from service_dispatch import Book
-    from tacita.server.jobs.queue import WorkerSpec
-    from tacita.server.jobs.manager import PoolManager
+    import time
+    from tacita.server.jobs.messages import WorkerSpec
+    from tacita.server.jobs.pool import WorkerPool
 
     async def main(folder, plan, root, sha256):
         spec = WorkerSpec("sst2", "thor", Path(folder), Path(plan), Path(root), 1, 4.0, True, sha256)
-        manager = PoolManager([spec], Book(), waiting=1)
-        await manager.start()
-        print(*manager.pids().values(), flush=True)
+        pool = WorkerPool(spec, Book(), waiting=1, clock=time.time)
+        await pool.open()
+        print(*pool.pids, flush=True)
         await asyncio.Event().wait()
 
     asyncio.run(main(*sys.argv[1:]))
@@ -202,7 +201,7 @@ def test_what_cannot_be_confined_runs_and_says_so(tmp_path: Path) -> None:
 
 def test_a_workers_process_is_confined_and_goes_first_where_memory_is_short(world: World) -> None:
     async def run() -> tuple[str, str]:
-        started = await worker.start(world.spec, 60.0)
+        started = await worker.start(world.spec)
         try:
             files = (Path(f"/proc/{started.pid}") / name for name in ("status", "oom_score_adj"))
             status, adjusted = (path.read_text() for path in files)
@@ -241,7 +240,7 @@ def test_a_worker_ends_with_its_parent_though_its_input_stays_open(world: World)
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         channel = Channel(ours, Ready | Unable)
-        channel.send(setup_of(world.spec, 60.0))
+        channel.send(world.spec)
         assert isinstance(channel.receive(), Ready)
         parent.kill()
         assert gone(pid)
@@ -263,19 +262,15 @@ def test_a_worker_heeds_no_signal_and_ends_with_its_input(world: World) -> None:
     job = world.job("midst")
     with worker_alone() as (process, ours):
         channel = Channel(ours, Reply | Ready | Unable)
-        channel.send(setup_of(world.spec, 60.0))
-        channel.send(order_of(job))
+        channel.send(world.spec)
+        channel.send(job.order)
         assert isinstance(channel.receive(), Ready)
         for number in (signal.SIGTERM, signal.SIGINT):
             process.send_signal(number)
         assert isinstance(channel.receive(), Passed)
         ours.close()
         assert process.wait(PATIENCE) == 0
-    assert not (job.folder / "response.ct").exists()
-
-
-def order_of(job: Job) -> Evaluate:
-    return Evaluate(job.id, job.key_id, str(job.keys), str(job.folder))
+    assert not (job.order.folder / "response.ct").exists()
 
 
 @pytest.mark.parametrize(
@@ -297,7 +292,7 @@ def test_what_is_printed_is_no_message(capfd: pytest.CaptureFixture[str]) -> Non
         started = await child.start("it", (sys.executable, "-c", program), order, Reply)
         await started.end(0.0)
 
-    order = Evaluate("a", "b", "c", "d")
+    order = Evaluate("a", "b", Path("c"), Path("d"))
     asyncio.run(run())
     assert set(capfd.readouterr().err.split()) == {"printed", "echoed"}
 

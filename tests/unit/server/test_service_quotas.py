@@ -12,6 +12,7 @@ import pytest
 from service_world import ASKED, KEY, World, plan, request_bytes, sha256, world
 
 from tacita.plans import wire
+from tacita.plans.wire import State
 from tacita.server.core import service as core
 from tacita.server.sessions.spec import Used
 from tacita.server.store import tokens, usage
@@ -58,9 +59,9 @@ def test_what_a_request_without_an_answer_did_not_use_is_given_back(there: World
     token = small(there, texts=1, seconds=PLANNED)
     before = used(there, token)
     if ends == "refused":
-        there.manager.most = 0
+        there.pool.most = 0
         assert there.post(token=token).json()["code"] == "busy"
-        there.manager.most = 64
+        there.pool.most = 64
     else:
         first = there.post(token=token).json()["id"]
         assert used(there, token).texts == 1 and used(there, token).seconds == pytest.approx(PLANNED)
@@ -68,7 +69,7 @@ def test_what_a_request_without_an_answer_did_not_use_is_given_back(there: World
         if ends == "cancelled":
             assert there.call("DELETE", f"/v1/requests/{first}", token=token).status_code == 204
         else:
-            there.manager.listener.failed(first, "refused", "damaged", "again")
+            there.pool.fail(first, "refused", "damaged", "again")
     assert used(there, token).texts == before.texts and used(there, token).seconds == pytest.approx(0.0)
     assert there.post(token=token).status_code == 202
 
@@ -80,10 +81,10 @@ def test_a_request_that_ran_is_charged_the_seconds_that_it_took(
     with world(tmp_path / "data", monkeypatch, clock=lambda: now[0]) as there:
         token = small(there, seconds=1000.0)
         first, second = (there.post(token=token).json()["id"] for _ in range(2))
-        there.manager.answer(first)  # after 1.5 s, as it says
-        there.manager.listener.started(second)
+        there.pool.answer(first)  # after 1.5 s, as it says
+        there.pool.listener(second, State.running)
         now[0] += 40.0
-        there.manager.listener.failed(second, "deadline", "", "")
+        there.pool.fail(second, "deadline", "", "")
         assert (used(there, token).texts, used(there, token).seconds) == (1, pytest.approx(41.5))
         third = there.post(token=token).json()["id"]
         now[0] += 20.0
@@ -102,7 +103,7 @@ def test_a_request_that_would_take_more_than_is_left_is_refused(
     data = request_bytes(there.folder, content=bytes(10_000))
     response = there.post(data, token=token)
     assert (response.status_code, response.json()["code"]) == (429, "quota")
-    assert f" {what}, more than" in response.json()["detail"] and not there.manager.jobs
+    assert f" {what}, more than" in response.json()["detail"] and not there.pool.jobs
 
 
 def test_a_client_that_is_revoked_loses_its_requests_and_their_events(
@@ -112,7 +113,7 @@ def test_a_client_that_is_revoked_loses_its_requests_and_their_events(
     with world(tmp_path / "data", monkeypatch) as there:
         token, other = small(there), there.client("other")
         waits, runs = (there.post(token=token).json()["id"] for _ in range(2))
-        there.manager.listener.started(runs)
+        there.pool.listener(runs, State.running)
         there.put_keys(token=other)
         stays = there.post(token=other).json()["id"]
 
@@ -129,5 +130,5 @@ def test_a_client_that_is_revoked_loses_its_requests_and_their_events(
             return [response.status_code for response in responses]
 
         assert there.runner.run(events()) == [200, 200]
-        assert list(there.manager.jobs) == [stays]
+        assert list(there.pool.jobs) == [stays]
         assert not there.service.layout.request(waits).exists()

@@ -16,6 +16,7 @@ from tacita.plans.public_folder import open_public
 from tacita.plans.wire import State
 from tacita.progress import Progress
 from tacita.server.core.sweep import REST
+from tacita.server.jobs.messages import Passed
 from tacita.server.store import tokens, usage
 from tacita.server.store.tables import Quota
 
@@ -147,12 +148,12 @@ def test_more_keys_than_the_quota_are_refused(there: World) -> None:
 
 def test_a_request_is_answered_and_the_answer_signed(there: World, asked: str) -> None:
     assert there.call("GET", f"/v1/requests/{asked}").json()["state"] == "waiting"
-    there.manager.listener.started(asked)
-    there.manager.listener.progressed(asked, Progress("attention", 1, 4, 1.0, 3.0))
+    there.pool.listener(asked, State.running)
+    there.pool.listener(asked, Passed(asked, Progress("attention", 1, 4, 1.0, 3.0)))
     running = there.call("GET", f"/v1/requests/{asked}").json()
     assert (running["state"], running["stage"], running["total"]) == ("running", "attention", 4)
     problem(there.call("GET", f"/v1/requests/{asked}/response"), 409, "not-done")
-    there.manager.answer(asked)
+    there.pool.answer(asked)
     done = wire.Status.model_validate_json(there.call("GET", f"/v1/requests/{asked}").content)
     response = there.call("GET", f"/v1/requests/{asked}/response")
     assert done.receipt is not None and response.content == b"an answer"
@@ -166,7 +167,7 @@ def test_a_request_is_answered_and_the_answer_signed(there: World, asked: str) -
 
 
 def test_events_end_with_the_request(there: World, asked: str) -> None:
-    there.manager.answer(asked)
+    there.pool.answer(asked)
     response = there.call("GET", f"/v1/requests/{asked}/events")
     (event,) = [line for line in response.text.splitlines() if line.startswith("data: ")]
     assert json.loads(event.removeprefix("data: "))["state"] == "done"
@@ -174,13 +175,13 @@ def test_events_end_with_the_request(there: World, asked: str) -> None:
 
 
 def test_a_request_that_failed_says_why(there: World, asked: str) -> None:
-    there.manager.listener.failed(asked, "refused", "the file is damaged", "copy it again")
+    there.pool.fail(asked, "refused", "the file is damaged", "copy it again")
     found = there.call("GET", f"/v1/requests/{asked}").json()
     assert found["state"] == State.failed and found["problem"]["detail"] == "the file is damaged"
 
 
 def test_a_defect_is_told_without_its_words(there: World, asked: str) -> None:
-    there.manager.listener.failed(asked, "internal", "ValueError: a secret", "")
+    there.pool.fail(asked, "internal", "ValueError: a secret", "")
     assert "secret" not in there.call("GET", f"/v1/requests/{asked}").text
 
 
@@ -190,13 +191,13 @@ def test_a_request_is_not_told_to_another_client(there: World, asked: str, path:
     problem(there.call("GET", f"/v1/requests/{asked}{path}", token=other), 404, "not-found")
     problem(there.call("DELETE", f"/v1/requests/{asked}", token=other), 404, "not-found")
     problem(there.call("GET", f"/v1/keys/{KEY}", token=other), 404, "not-found")
-    assert there.manager.place(asked) == 0
+    assert there.pool.place(asked) == 0
 
 
 def test_the_same_call_again_is_the_same_request(there: World) -> None:
     there.put_keys()
     first, second = (there.post(**{"Idempotency-Key": "once"}).json()["id"] for _ in range(2))
-    assert first == second and len(there.manager.jobs) == 1
+    assert first == second and len(there.pool.jobs) == 1
     other = request_bytes(there.folder, content=b"another")
     problem(there.post(other, **{"Idempotency-Key": "once"}), 422, "other-request")
 
@@ -219,7 +220,7 @@ def test_a_request_that_is_not_as_it_says_leaves_nothing(
     there.put_keys()
     response = there.post(data, **changed)
     assert response.status_code == status and str(there.folder) not in response.text
-    assert not there.manager.jobs
+    assert not there.pool.jobs
     requests = there.folder / "requests"
     assert not requests.exists() or not list(requests.iterdir())
 
@@ -242,7 +243,7 @@ def test_a_request_of_keys_that_are_not_there_is_refused(there: World) -> None:
 def test_keys_in_use_are_not_forgotten(there: World, asked: str) -> None:
     problem(there.call("DELETE", f"/v1/keys/{KEY}"), 409, "in-use")
     assert there.call("DELETE", f"/v1/requests/{asked}").status_code == 204
-    assert there.manager.cancelled == [asked]
+    assert there.pool.cancelled == [asked]
     assert there.call("DELETE", f"/v1/keys/{KEY}").status_code == 204
     who = tokens.client_of(there.service.ledger, there.token)
     assert who is not None and not there.service.layout.keys(who.id, KEY).exists()
@@ -265,13 +266,13 @@ def test_what_was_not_finished_goes_on_after_a_restart(
     with world(tmp_path / "data", monkeypatch) as there:
         there.put_keys()
         first, second = there.post().json()["id"], there.post().json()["id"]
-        there.manager.listener.started(first)
+        there.pool.listener(first, State.running)
         token = there.token
         stray = there.service.layout.request("9" * 32)
         stray.mkdir()
     with world(tmp_path / "data", monkeypatch) as again:
-        assert list(again.manager.jobs) == [first, second] and not stray.exists()
-        again.manager.answer(first)
+        assert list(again.pool.jobs) == [first, second] and not stray.exists()
+        again.pool.answer(first)
         found = again.call("GET", f"/v1/requests/{first}", token=token).json()
         assert found["state"] == "done" and found["receipt"]["signature"]
 
@@ -286,17 +287,17 @@ def test_a_server_that_ends_takes_nothing_new(there: World) -> None:
 
 def test_a_server_without_a_worker_is_not_ready(there: World) -> None:
     assert there.call("GET", "/readyz", token="").status_code == 200
-    there.manager.there = False
+    there.pool.there = False
     problem(there.call("GET", "/readyz", token=""), 503, "not-ready")
 
 
 def test_want_of_room_is_not_the_clients_fault(there: World, asked: str) -> None:
-    there.manager.listener.failed(asked, "resources", "the disk is full", "later")
+    there.pool.fail(asked, "resources", "the disk is full", "later")
     assert there.call("GET", f"/v1/requests/{asked}").json()["problem"]["status"] == 507
 
 
 def test_answers_that_nobody_fetched_go(there: World, asked: str) -> None:
-    there.manager.answer(asked)
+    there.pool.answer(asked)
     there.sweep()
     assert there.call("GET", f"/v1/requests/{asked}").status_code == 200
     there.sweep(after=2 * DAY)
@@ -304,7 +305,7 @@ def test_answers_that_nobody_fetched_go(there: World, asked: str) -> None:
 
 
 def test_metrics_are_for_operators(there: World, asked: str) -> None:
-    there.manager.answer(asked)
+    there.pool.answer(asked)
     problem(there.call("GET", "/metrics"), 403, "not-operator")
     text = there.call("GET", "/metrics", token=there.client("prometheus", operator=True)).text
     assert 'tacita_requests_total{model="sst2-tiny",scheme="thor",state="done"} 1.0' in text
@@ -317,7 +318,7 @@ def test_metrics_are_for_operators(there: World, asked: str) -> None:
 
 
 def test_use_is_written_down(there: World, asked: str) -> None:
-    there.manager.answer(asked)
+    there.pool.answer(asked)
     there.call("GET", f"/v1/requests/{asked}/response")
     who = tokens.client_of(there.service.ledger, there.token)
     assert who is not None

@@ -54,7 +54,7 @@ def test_visitors_of_one_address_share_one_clients_share_of_the_queue(there: Wor
     named = there.client("named")
     there.put_keys(token=named)
     there.post(token=named)
-    groups = [job.client for job in there.manager.jobs.values()]
+    groups = [job.client for job in there.pool.jobs.values()]
     assert len(set(groups[:3])) == 1 and groups[3] not in groups[:3]
 
 
@@ -91,7 +91,7 @@ def test_keys_of_a_visitor_go_after_an_hour_without_use_and_the_visitor_after_a_
     token = there.visitor()
     there.put_keys(token=token)
     there.sweep(after=HOUR - 60)
-    there.manager.answer(there.post(token=token).json()["id"])  # a use
+    there.pool.answer(there.post(token=token).json()["id"])  # a use
     there.sweep(after=HOUR - 60)
     assert len(there.call("GET", "/v1/keys", token=token).json()["keys"]) == 1
     there.sweep(after=120)

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,8 +17,8 @@ import pytest
 from service_dispatch import PATIENCE, Book, World, make_world
 
 from tacita.errors import TacitaError
-from tacita.server.jobs.manager import PoolManager
-from tacita.server.jobs.queue import WorkerSpec
+from tacita.server.jobs.messages import WorkerSpec
+from tacita.server.jobs.pool import WorkerPool, open_all
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -31,15 +32,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @asynccontextmanager
-async def opened(spec: WorkerSpec, book: Book, *, save_every: float = 60.0) -> AsyncIterator[PoolManager]:
-    """A manager of this plan, whose workers have gone afterwards."""
-    manager = PoolManager([spec], book, waiting=10, save_every=save_every)
+async def opened(spec: WorkerSpec, book: Book, *, save_every: float = 60.0) -> AsyncIterator[WorkerPool]:
+    """A pool of this plan, whose workers have gone afterwards."""
+    spec = dataclasses.replace(spec, save_every=save_every)
+    pool = WorkerPool(spec, book, waiting=10, clock=time.time)
     async with asyncio.timeout(PATIENCE):
-        await manager.start()
+        await pool.open()
         try:
-            yield manager
+            yield pool
         finally:
-            await manager.stop()
+            await pool.close()
 
 
 def test_clients_are_answered_and_their_keys_stay(world: World, capfd: pytest.CaptureFixture[str]) -> None:
@@ -47,13 +49,13 @@ def test_clients_are_answered_and_their_keys_stay(world: World, capfd: pytest.Ca
     book = Book()
 
     async def run() -> None:
-        async with opened(world.spec, book) as manager:
-            assert [manager.submit(job) for job in jobs] == [0, 1, 2]
-            await book.until("finished", 3)
-            assert manager.resident() == {NAME: 2}
+        async with opened(world.spec, book) as pool:
+            assert [pool.submit(job) for job in jobs] == [0, 1, 2]
+            await book.until("done", 3)
+            assert pool.resident == 2
 
     asyncio.run(run())
-    assert book.of("started") == ["ann1", "bob1", "ann2"]
+    assert book.of("running") == ["ann1", "bob1", "ann2"]
     labels = [world.label("ann1"), world.label("bob1", "bob"), world.label("ann2")]
     assert labels == ["positive", "positive", "negative"]
     assert [book.figures[job.id]["keys_loaded"] for job in jobs] == [1.0, 1.0, 0.0]
@@ -70,37 +72,36 @@ def test_clients_are_answered_and_their_keys_stay(world: World, capfd: pytest.Ca
 def test_a_killed_worker_is_replaced_and_the_answer_is_the_same(world: World) -> None:
     """Bit for bit that of an evaluation that nobody disturbed."""
     jobs = [world.job("killed"), world.job("whole"), world.job("next", "bob")]
-    shutil.copy(jobs[0].folder / "request.ct", jobs[1].folder / "request.ct")
+    shutil.copy(jobs[0].order.folder / "request.ct", jobs[1].order.folder / "request.ct")
     book, died = Book(), list[int]()
 
     async def run() -> None:
-        async with opened(world.spec, book, save_every=0.0) as manager:
+        async with opened(world.spec, book, save_every=0.0) as pool:
 
             def kill(event: str, id: str) -> None:
-                if event == "progressed" and book.stages[-1].index == 6 and not died:
-                    died.append(end_worker(manager))
+                if event == "passed" and book.stages[-1].index == 6 and not died:
+                    died.append(end_worker(pool))
 
             book.at = kill
             for job in jobs:
-                manager.submit(job)
-            await book.until("finished", 3)
-            assert died != [manager.pids()[NAME]]
+                pool.submit(job)
+            await book.until("done", 3)
+            assert died != pool.pids
 
     asyncio.run(run())
-    assert book.of("requeued") == ["killed"]
-    assert book.of("started") == ["killed", "killed", "next", "whole"]
+    assert book.of("waiting") == ["killed"]
+    assert book.of("running") == ["killed", "killed", "next", "whole"]
     assert book.figures["killed"]["resumed_stages"] >= 6
     assert book.figures["killed"]["keys_loaded"] == 1.0, "another process knows no keys"
     assert book.figures["whole"]["resumed_stages"] == 0
-    killed, whole = ((job.folder / "response.ct").read_bytes() for job in jobs[:2])
+    killed, whole = ((job.order.folder / "response.ct").read_bytes() for job in jobs[:2])
     assert killed == whole
-    assert not (jobs[0].folder / ".tacita-spill").exists()
+    assert not (jobs[0].order.folder / ".tacita-spill").exists()
 
 
-def end_worker(manager: PoolManager) -> int:
+def end_worker(pool: WorkerPool) -> int:
     """As the system does when memory is short; the process that it was."""
-    pid = manager.pids()[NAME]
-    assert pid is not None
+    (pid,) = pool.pids
     os.kill(pid, signal.SIGKILL)
     return pid
 
@@ -109,19 +110,19 @@ def test_workers_that_die_under_a_job_again_and_again(world: World) -> None:
     job, book, died = world.job("poison"), Book(), list[int | None]()
 
     async def run() -> None:
-        async with opened(world.spec, book) as manager:
+        async with opened(world.spec, book) as pool:
 
             def kill(event: str, id: str) -> None:
-                if event == "progressed" and manager.pids()[NAME] not in died:
-                    died.append(end_worker(manager))
+                if event == "passed" and pool.pids[0] not in died:
+                    died.append(end_worker(pool))
 
             book.at = kill
-            manager.submit(job)
+            pool.submit(job)
             await book.until("failed")
 
     asyncio.run(run())
     assert len(died) == 3
-    assert book.of("requeued") == ["poison"] * 2
+    assert book.of("waiting") == ["poison"] * 2
     assert book.why["poison"] == ("worker", "3 worker processes ended during its evaluation")
 
 
@@ -129,21 +130,21 @@ def test_a_cancelled_job_ends_and_keys_stay(world: World) -> None:
     jobs, book = [world.job("unwanted"), world.job("wanted")], Book()
 
     async def run() -> None:
-        async with opened(world.spec, book) as manager:
-            pid = manager.pids()[NAME]
+        async with opened(world.spec, book) as pool:
+            pid = pool.pids[0]
 
             def cancel(event: str, id: str) -> None:
-                if event == "progressed" and id == "unwanted":
-                    assert manager.cancel(id)
+                if event == "passed" and id == "unwanted":
+                    assert pool.cancel(id)
 
             book.at = cancel
             for job in jobs:
-                manager.submit(job)
-            await book.until("finished")
-            assert manager.pids()[NAME] == pid
+                pool.submit(job)
+            await book.until("done")
+            assert pool.pids[0] == pid
 
     asyncio.run(run())
-    assert not (jobs[0].folder / "response.ct").exists()
+    assert not (jobs[0].order.folder / "response.ct").exists()
     assert len(book.stages) == 1 + len(world.plan.stages) + 1, "the first ended before its second stage"
     assert book.figures["wanted"]["keys_loaded"] == 0.0
 
@@ -152,18 +153,18 @@ def test_what_a_drain_interrupts_goes_on_afterwards(world: World) -> None:
     job, before, after = world.job("drained"), Book(), Book()
 
     async def first() -> list[str]:
-        async with opened(world.spec, before, save_every=0.0) as manager:
-            manager.submit(job)
-            await before.until("progressed", 5)
-            return await manager.drain(0.0)
+        async with opened(world.spec, before, save_every=0.0) as pool:
+            pool.submit(job)
+            await before.until("passed", 5)
+            return await pool.drain(0.0)
 
     async def second() -> None:
-        async with opened(world.spec, after) as manager:
-            manager.submit(job)
-            await after.until("finished")
+        async with opened(world.spec, after) as pool:
+            pool.submit(job)
+            await after.until("done")
 
     assert asyncio.run(first()) == ["drained"]
-    assert {event for event, _ in before.lines} == {"started", "progressed"}
+    assert {event for event, _ in before.lines} == {"running", "passed"}
     asyncio.run(second())
     assert after.figures["drained"]["resumed_stages"] >= 4
     assert world.label("drained") == "positive"
@@ -184,7 +185,8 @@ def test_a_worker_that_cannot_start_is_told_with_its_lane(
 ) -> None:
     good = dataclasses.replace(world.spec, model="good")
     bad = dataclasses.replace(world.spec, model="bad", **changes)  # type: ignore[arg-type]
-    manager = PoolManager([bad, good] if "sha256" in changes else [bad], Book(), waiting=1)
+    specs = [bad, good] if "sha256" in changes else [bad]
+    pools = [WorkerPool(spec, Book(), waiting=1, clock=time.time) for spec in specs]
     with pytest.raises(TacitaError, match=rf"the worker of bad \(thor\): .*{said}"):
-        asyncio.run(asyncio.wait_for(manager.start(), PATIENCE))
-    assert set(manager.pids().values()) == {None}
+        asyncio.run(asyncio.wait_for(open_all(pools), PATIENCE))
+    assert not any(pool.pids for pool in pools)

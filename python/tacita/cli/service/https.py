@@ -238,9 +238,9 @@ async def machines(
     if where is None:
         yield None
         return
+    from tacita.server.machines.cluster import ClusterRequest
     from tacita.server.machines.node import write_model
     from tacita.server.machines.node_set import RayNodeSet
-    from tacita.server.machines.watcher import ClusterRequest
 
     plans = [offered.plan for offered in offers.named.values()]
     files = [offered for offered in offers.named.values() if isinstance(offered.plan, Plan)]

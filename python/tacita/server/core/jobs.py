@@ -14,7 +14,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacita.errors import ResourceError, TacitaError
+from tacita.errors import InputError, ResourceError, TacitaError
 from tacita.plans import wire
 from tacita.plans import wire as receipt
 from tacita.plans.files import Workdir, sha256_of
@@ -22,8 +22,18 @@ from tacita.plans.wire import State
 from tacita.progress import Progress
 from tacita.server import logs
 from tacita.server.core.offers import Offers
-from tacita.server.jobs.manager import PoolManager
-from tacita.server.jobs.queue import DEADLINE, INTERNAL, REFUSED, RESOURCES, WORKER, Job
+from tacita.server.jobs.messages import (
+    DEADLINE,
+    INTERNAL,
+    REFUSED,
+    RESOURCES,
+    WORKER,
+    Done,
+    Evaluate,
+    Failed,
+    Passed,
+)
+from tacita.server.jobs.pool import Event, Job, WorkerPool
 from tacita.server.metrics import Metrics
 from tacita.server.sessions.spec import Used
 from tacita.server.store import Ledger, requests, tokens, usage
@@ -101,7 +111,8 @@ WORDS = {
 
 @dataclass
 class Jobs:
-    """The life of all requests: a `jobs.queue.JobListener`, in the event loop's thread."""
+    """The life of all requests, in the event loop's thread. pools: by model and scheme, whose listener is
+    `on_event`."""
 
     ledger: Ledger
     layout: Layout
@@ -109,7 +120,7 @@ class Jobs:
     offers: Offers
     metrics: Metrics
     signer: Ed25519PrivateKey
-    manager: PoolManager | None = None
+    pools: dict[tuple[str, str], WorkerPool] = field(default_factory=dict)
     since: dict[str, float] = field(default_factory=dict)  # when each that runs was started
 
     def reserved(self, row: RequestRow) -> Used:
@@ -150,17 +161,18 @@ class Jobs:
             try:
                 self._submit(row, resumed=True)
             except TacitaError as error:
-                self.failed(row.id, REFUSED, str(error), error.hint)
+                self.fail(row.id, REFUSED, str(error), error.hint)
         return len(rows)
 
     async def cancel(self, row: RequestRow) -> None:
         """Ends a request, if it has not ended, and forgets it: its folder goes once no worker works there."""
-        if not row.state.final and self._dispatcher.cancel(row.id):
+        pool = self.pools.get((row.model, row.scheme))
+        if not row.state.final and pool is not None and pool.cancel(row.id):
             self.metrics.ended(row.model, row.scheme, State.cancelled)
             logs.say("cancelled", request=row.id)
             self.settle(row, self._time_used(row.id))
             self.ledger.insist(partial(requests.drop, self.ledger, row.id))
-            await self._dispatcher.wait_ended(row.id)
+            await pool.wait_ended(row.id)
             self.bus.wake_all()
         await self.remove(row.id)
 
@@ -179,7 +191,8 @@ class Jobs:
         """Returns what the request's client is told."""
         match row.state:
             case State.waiting:
-                return wire.Status(id=row.id, state=row.state, place=self._dispatcher.place(row.id))
+                place = self.pools[row.model, row.scheme].place(row.id)
+                return wire.Status(id=row.id, state=row.state, place=place)
             case State.running:
                 return _running(row.id, self.bus.latest(row.id))
             case State.done:
@@ -188,24 +201,26 @@ class Jobs:
                 problem = wire.Problem.model_validate_json(row.problem) if row.problem else None
                 return wire.Status(id=row.id, state=row.state, problem=problem)
 
-    def started(self, id: str) -> None:
-        """Records that a worker has the request."""
-        requests.change(self.ledger, id, state=State.running)
-        self.since[id] = self.ledger.clock()
-        self.bus.publish(id, None)
-        self.bus.wake_all()
+    def on_event(self, id: str, event: Event) -> None:
+        """Records how a request goes, as its pool says."""
+        match event:
+            case Passed():
+                self.bus.publish(id, event.progress)
+            case Done():
+                self._finish(id, event)
+            case Failed():
+                self.fail(id, event.code, event.detail, event.hint)
+            case State.running:
+                requests.change(self.ledger, id, state=event)
+                self.since[id] = self.ledger.clock()
+                self.bus.publish(id, None)
+                self.bus.wake_all()
+            case _:
+                requests.change(self.ledger, id, state=State.waiting)
+                self.bus.publish(id, None)
+                logs.warn("requeued", request=id)
 
-    def progressed(self, id: str, progress: Progress) -> None:
-        """Records a report of the request, which comes between two stages."""
-        self.bus.publish(id, progress)
-
-    def requeued(self, id: str) -> None:
-        """Records that the request's worker died: it waits again, and will go on."""
-        requests.change(self.ledger, id, state=State.waiting)
-        self.bus.publish(id, None)
-        logs.warn("requeued", request=id)
-
-    def finished(self, id: str, seconds: float, figures: Mapping[str, float]) -> None:
+    def _finish(self, id: str, done: Done) -> None:
         """Signs the response, which lies in the request's folder, and charges the client for it."""
         self.since.pop(id, None)
         row = requests.by_id(self.ledger, id)
@@ -214,13 +229,13 @@ class Jobs:
         path = Workdir(self.layout.request(id)).response
         response = sha256_of(path)
         signature = receipt.signed(self.signer, row.plan, row.sha256, response).signature
-        end = {"state": State.done, "ended": self.ledger.clock(), "seconds": seconds}
+        end = {"state": State.done, "ended": self.ledger.clock(), "seconds": done.seconds}
         answer = {"response": response, "response_bytes": path.stat().st_size, "signature": signature}
         self._change(id, **end, **answer)
-        self._charge_answer(row, seconds, figures)
+        self._charge_answer(row, done.seconds, done.figures)
         self.bus.ended(id)
 
-    def failed(self, id: str, code: str, detail: str, hint: str) -> None:
+    def fail(self, id: str, code: str, detail: str, hint: str) -> None:
         """Records that the request has no response and will have none, and charges the time that it ran."""
         row, ran = requests.by_id(self.ledger, id), self._time_used(id)
         if row is None:
@@ -244,16 +259,15 @@ class Jobs:
         """Sets columns of a request that has ended, whether or not the disk is full."""
         self.ledger.insist(partial(requests.change, self.ledger, id, **values))
 
-    @property
-    def _dispatcher(self) -> PoolManager:
-        assert self.manager is not None  # set before the first call
-        return self.manager
-
     def _submit(self, row: RequestRow, *, resumed: bool = False) -> None:
+        if (pool := self.pools.get((row.model, row.scheme))) is None:
+            raise InputError(
+                f"no model {row.model!r:.60} by {row.scheme!r:.60}", hint="ask for what there is"
+            )
         keys, folder = whole(self.layout.keys(row.client, row.key)), self.layout.request(row.id)
+        order = Evaluate(row.id, row.key, keys.absolute(), folder.absolute())
         group = tokens.of_id(self.ledger, row.client).group
-        job = Job(row.id, group, row.model, row.scheme, row.key, keys, folder, row.deadline)
-        self._dispatcher.submit(job, resumed=resumed)
+        pool.submit(Job(order, group, row.deadline), resumed=resumed)
 
     def _done(self, row: RequestRow) -> wire.Status:
         assert row.response and row.signature  # as `finished` writes

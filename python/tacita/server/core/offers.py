@@ -24,7 +24,7 @@ from tacita.plans.plan import Plan
 from tacita.schemes import base
 from tacita.schemes.base import AnyPlan, Report
 from tacita.schemes.registry import scheme_of
-from tacita.server.jobs.queue import WorkerSpec
+from tacita.server.jobs.messages import WorkerSpec
 from tacita.server.sessions.spec import SessionSpec
 from tacita.texts.task import NEXT
 from tacita.two_party.plan.generation_cost import GenerationCost

@@ -7,8 +7,9 @@ moves bytes and writes things down, so that it answers at once whatever they com
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
+from typing import Any
 
 from tacita.errors import RefusedError
 from tacita.plans.plan import Plan
@@ -19,8 +20,8 @@ from tacita.server.core.jobs import Jobs, ProgressBus
 from tacita.server.core.offers import Offers
 from tacita.server.core.settings import Settings, signing_key
 from tacita.server.core.sweep import Sweep
-from tacita.server.jobs.manager import PoolManager
-from tacita.server.jobs.queue import WorkerSpec
+from tacita.server.jobs.messages import WorkerSpec
+from tacita.server.jobs.pool import WorkerPool, open_all
 from tacita.server.jobs.worker import NodeSet
 from tacita.server.metrics import Metrics
 from tacita.server.sessions.supervisor import Sessions
@@ -43,8 +44,9 @@ class Service:
         signer = signing_key(settings.data)
         self.signer = public_hex(signer)
         self.jobs = Jobs(self.ledger, self.layout, self.bus, offers, self.metrics, signer)
-        self.manager = PoolManager(self._specs(), self.jobs, waiting=settings.waiting, clock=settings.clock)
-        self.jobs.manager = self.manager
+        limits: dict[str, Any] = {"waiting": settings.waiting, "clock": settings.clock}
+        for spec in self._specs():
+            self.jobs.pools[spec.name] = WorkerPool(spec, self.jobs.on_event, **limits)
         self.sessions = self._sessions()
         self.visitors = Visitors(self.ledger, settings.anybody) if settings.anybody else None
         self.ready, self.ending = False, False
@@ -62,8 +64,8 @@ class Service:
         ledger.hold(self.settings.data)
         self._watch()
         if self.nodes:
-            self.manager.spread(self.nodes.starts())
-        await asyncio.gather(self.manager.start(), *(each.start() for each in self.sessions.values()))
+            self._spread(self.nodes)
+        await asyncio.gather(open_all(self.pools), *(each.start() for each in self.sessions.values()))
         if resumed := self.jobs.resume():
             logs.say("resumed", requests=resumed)
         self._tasks = [asyncio.create_task(self._sweep_on()), asyncio.create_task(self._look_on())]
@@ -83,10 +85,11 @@ class Service:
             task.cancel()
         drain = self.settings.drain
         sessions = asyncio.gather(*(each.drain(drain) for each in self.sessions.values()))
-        unfinished = await self.manager.drain(drain)
+        unfinished = await asyncio.gather(*(pool.drain(drain) for pool in self.pools))
         await sessions
-        await asyncio.gather(self.manager.stop(), *(each.stop() for each in self.sessions.values()))
-        logs.say("stopped", unfinished=len(unfinished))
+        stops = [each.stop() for each in self.sessions.values()]
+        await asyncio.gather(*(pool.close() for pool in self.pools), *stops)
+        logs.say("stopped", unfinished=sum(map(len, unfinished)))
         self.ledger.close()
 
     def look(self) -> None:
@@ -100,6 +103,11 @@ class Service:
             task = asyncio.create_task(self.jobs.cancel(row))
             self._cancelling.add(task)
             task.add_done_callback(self._cancelling.discard)
+
+    @property
+    def pools(self) -> Collection[WorkerPool]:
+        """Returns the workers of each plan on ciphertexts."""
+        return self.jobs.pools.values()
 
     def require_open(self) -> None:
         """Raises RefusedError while the server ends."""
@@ -117,18 +125,11 @@ class Service:
         ]
 
     def _watch(self) -> None:
-        for model, scheme in ((spec.model, spec.scheme) for spec in self._specs()):
+        for (model, scheme), pool in self.jobs.pools.items():
             waiting = partial(requests.waiting, self.ledger, model, scheme)
-            states = partial(self._resident, model, scheme), partial(self._workers, model, scheme)
-            self.metrics.watch_queue(model, scheme, waiting, *states)
+            self.metrics.watch_queue(model, scheme, waiting, pool)
         counts = {model: each.count for model, each in self.sessions.items()}
         self.metrics.watch(lambda: keys.count(self.ledger), lambda: self.layout.free, counts)
-
-    def _resident(self, model: str, scheme: str) -> int:
-        return self.manager.resident().get((model, scheme), 0)
-
-    def _workers(self, model: str, scheme: str) -> int:
-        return self.manager.workers().get((model, scheme), 0)
 
     def _sessions(self) -> Mapping[str, Sessions]:
         threads, most, clock = self.settings.threads, self.settings.sessions, self.settings.clock
@@ -142,7 +143,11 @@ class Service:
         """Moves workers to the machines that come, and off those that go."""
         while True:
             await nodes.changed()
-            self.manager.spread(nodes.starts())
+            self._spread(nodes)
+
+    def _spread(self, nodes: NodeSet) -> None:
+        for pool in self.pools:
+            pool.spread(nodes.starts())
 
     async def _look_on(self) -> None:
         while True:

@@ -1,52 +1,63 @@
 """Messages between the service and a worker process, see `server.child`.
 
-    to the worker:  Setup, once; then Evaluate, one at a time, and Stop for the one that runs
+    to the worker:  WorkerSpec, once; then Evaluate, one at a time, and Stop for the one that runs
     from it:        for each Evaluate any number of Passed, then Done, Failed or Stopped
 
-Nothing of a request passes, only the names of its files. Paths are whole; `folder`, `plan` and `root` of
-Setup are as in `jobs.queue.WorkerSpec`.
+Nothing of a request passes, only the names of its files.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
+from pathlib import Path
 from typing import ClassVar
 
+from tacita.evaluate.session import SAVE_EVERY
 from tacita.progress import Progress
-from tacita.server.child import STDERR, Message
+from tacita.server.child import Message
+
+REFUSED, DEADLINE, WORKER, RESOURCES, INTERNAL = "refused", "deadline", "worker", "resources", "internal"
 
 
 @dataclass(frozen=True)
-class Setup(Message):
-    """What a worker is for. save_every: seconds between resume points, 0 for one after each stage."""
+class WorkerSpec(Message):
+    """What a worker is for: a plan on ciphertexts of one model.
+
+    folder: of the model, or a name that `checkpoint.load` knows. plan: the folder with plan.json and salt.
+    root: the folder below which jobs' folders and files of keys lie. threads: 0 for all cores. memory: GB,
+    keys included. sha256: of the checkpoint, hex; a worker that loads another one does not start. save_every:
+    seconds between resume points, 0 for one after each stage.
+    """
 
     tag: ClassVar[str] = "setup"
     model: str
     scheme: str
-    folder: str
-    plan: str
-    root: str
+    folder: Path
+    plan: Path
+    root: Path
     threads: int
     memory: float
     allow_insecure: bool
     sha256: str
-    save_every: float
+    save_every: float = SAVE_EVERY
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Returns the name of its pool."""
+        return self.model, self.scheme
 
 
 @dataclass(frozen=True)
 class Evaluate(Message):
-    """A job: request.ct of `folder`, under the keys of that id in the file `keys`."""
+    """A job: request.ct of `folder`, under the keys of that id in the file `keys`; both paths are absolute.
+    response.ct is written there, spilled ciphertexts and resume points lie there."""
 
     tag: ClassVar[str] = "evaluate"
     id: str
     key_id: str
-    keys: str
-    folder: str
+    keys: Path
+    folder: Path
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,8 @@ class Passed(Message):
 
 @dataclass(frozen=True)
 class Done(Message):
-    """Says that response.ct is there. seconds: reading keys included. resident: keys in memory now."""
+    """Says that response.ct is there. seconds: since the job was started last, reading keys included.
+    figures: see `evaluator.JobEvaluator`. resident: keys in memory now."""
 
     tag: ClassVar[str] = "done"
     id: str
@@ -79,7 +91,9 @@ class Done(Message):
 
 @dataclass(frozen=True)
 class Failed(Message):
-    """Says that the job has no response. code, detail, hint: see `jobs.queue.Watcher.failed`."""
+    """Says that the job has no response and will have none. code: REFUSED for the client's fault, DEADLINE,
+    WORKER for processes that ended under it, RESOURCES for want of memory or disk, INTERNAL for a defect,
+    named by its type alone."""
 
     tag: ClassVar[str] = "failed"
     id: str
@@ -98,33 +112,5 @@ class Stopped(Message):
     resident: int
 
 
-Order = Setup | Evaluate | Stop
+Order = WorkerSpec | Evaluate | Stop
 Reply = Passed | Done | Failed | Stopped
-
-
-# The log of a worker: one JSON object a line on standard error, which names jobs and shows no
-# contents.
-
-FRAMES = 8  # of a defect: where it was, from the inside
-
-
-class Log:
-    """The log of a worker, whose lines name model, scheme and process."""
-
-    def __init__(self, model: str, scheme: str) -> None:
-        self._labels = {"model": model, "scheme": scheme, "worker": os.getpid()}
-
-    def __call__(self, event: str, **fields: str | int | float) -> None:
-        """Writes a line. fields: ids, counts, seconds. One write, so that lines of processes do not mix."""
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        os.write(STDERR, json.dumps({"at": now, **self._labels, "event": event, **fields}).encode() + b"\n")
-
-
-def where(trace: TracebackType | None) -> str:
-    """Returns the functions and lines where an error arose, innermost first, without any value."""
-    places = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        places.append(f"{trace.tb_frame.f_globals.get('__name__', '?')}.{code.co_name}:{trace.tb_lineno}")
-        trace = trace.tb_next
-    return " < ".join(places[: -FRAMES - 1 : -1])

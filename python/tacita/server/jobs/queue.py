@@ -1,7 +1,5 @@
-"""Jobs and their workers, who is told of them, whose turn it is, and when a deadline has passed.
-
-`FairQueue` has one queue for each client, and takes one item of each in turn. It is plain data, without clock
-and processes.
+"""Whose turn it is: `FairQueue` has one queue for each client, and takes one item of each in turn. It is
+plain data, without clock and processes.
 
 >>> queue = FairQueue[str]()
 >>> for client, item in [("a", "a1"), ("a", "a2"), ("b", "b1"), ("a", "a3")]:
@@ -14,93 +12,14 @@ and processes.
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator
 from itertools import zip_longest
-from pathlib import Path
-from typing import Generic, Protocol, TypeVar
-
-from tacita.progress import Progress
-
-REFUSED, DEADLINE, WORKER, RESOURCES, INTERNAL = "refused", "deadline", "worker", "resources", "internal"
-
-
-@dataclass(frozen=True)
-class WorkerSpec:
-    """One worker process: a plan on ciphertexts of one model.
-
-    folder: of the model, or a name that `checkpoint.load` knows. plan: the folder with plan.json and salt.
-    root: the folder below which jobs' folders and files of keys lie. threads: 0 for all cores. memory: GB,
-    keys included. sha256: of the checkpoint, hex; a worker that loads another one does not start.
-    """
-
-    model: str
-    scheme: str
-    folder: Path
-    plan: Path
-    root: Path
-    threads: int
-    memory: float
-    allow_insecure: bool
-    sha256: str
-
-    @property
-    def name(self) -> tuple[str, str]:
-        """Returns the name by which jobs say where they belong."""
-        return self.model, self.scheme
-
-
-@dataclass(frozen=True)
-class Job:
-    """A request that was accepted. id: of its own. client: whose turn it takes, and whose share of the queue.
-
-    key_id: of the keys that the request must have been made with; keys: their file, complete and checked.
-    folder: with request.ct; response.ct is written there, spilled ciphertexts and resume points lie there.
-    deadline: unix seconds, after which it fails.
-    """
-
-    id: str
-    client: str
-    model: str
-    scheme: str
-    key_id: str
-    keys: Path
-    folder: Path
-    deadline: float | None = None
-
-    @property
-    def queue(self) -> tuple[str, str]:
-        """Returns the name of the queue that it waits in."""
-        return self.model, self.scheme
-
-
-class JobListener(Protocol):
-    """Is told how jobs go, in the event loop's thread. Each job ends with one of `finished` and `failed`, or
-    was cancelled or left behind by `drain`, which its caller knows."""
-
-    def started(self, id: str) -> None:
-        """Is called when a worker has the job; again after `requeued`."""
-
-    def progressed(self, id: str, progress: Progress) -> None:
-        """Is called before each stage, and at the end."""
-
-    def finished(self, id: str, seconds: float, figures: Mapping[str, float]) -> None:
-        """Is called when response.ct is there. seconds: since it was started last; figures: see
-        `jobs.evaluator.figures`."""
-
-    def failed(self, id: str, code: str, detail: str, hint: str) -> None:
-        """Is called when the job has no response and will have none. code: REFUSED for the client's fault,
-        DEADLINE, WORKER for processes that ended under it, RESOURCES for want of memory or disk, INTERNAL for
-        a defect, named by its type alone."""
-
-    def requeued(self, id: str) -> None:
-        """Is called when its worker ended: it is its client's next, and resumes."""
-
+from typing import Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
 ABSENT = object()
+LEAST_SHARE = 2  # jobs that a client may have waiting, however many clients there are
 
 
 class FairQueue(Generic[T]):
@@ -178,41 +97,11 @@ class FairQueue(Generic[T]):
         return self._queues.setdefault(client, deque())
 
 
-# Calls when a job's deadline has passed, by the service's clock.
+def share(room: int, others: int) -> int:
+    """Returns how many jobs one client may have waiting, of a queue for `room` beside so many other clients
+    that wait: as many as would be left for one more client, were all shares equal.
 
-SHORTEST, LONGEST = 0.05, 3600.0  # seconds between two looks at the clock, which may be set anew meanwhile
-
-
-class Deadlines:
-    """Watches deadlines. overdue: called once for each job watched until then, in the event loop."""
-
-    def __init__(self, clock: Callable[[], float], overdue: Callable[[Job], None]) -> None:
-        self._clock, self._overdue = clock, overdue
-        self._timers = dict[str, asyncio.TimerHandle]()
-
-    def passed(self, job: Job) -> bool:
-        """Returns whether the job's deadline has passed."""
-        return job.deadline is not None and self._clock() >= job.deadline
-
-    def watch(self, job: Job) -> None:
-        """Watches a job from now on, unless it has no deadline."""
-        if job.deadline is not None:
-            seconds = min(max(job.deadline - self._clock(), SHORTEST), LONGEST)
-            self._timers[job.id] = asyncio.get_running_loop().call_later(seconds, self._look, job)
-
-    def forget(self, id: str) -> None:
-        """Stops watching a job: it has ended."""
-        if timer := self._timers.pop(id, None):
-            timer.cancel()
-
-    def close(self) -> None:
-        """Stops watching all jobs."""
-        for id in list(self._timers):
-            self.forget(id)
-
-    def _look(self, job: Job) -> None:
-        del self._timers[job.id]
-        if self.passed(job):
-            self._overdue(job)
-        else:
-            self.watch(job)
+    >>> [share(64, others) for others in (0, 1, 2, 100)]
+    [32, 21, 16, 2]
+    """
+    return max(LEAST_SHARE, room // (others + 2))

@@ -11,38 +11,36 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from queue import SimpleQueue
 from typing import Protocol
 
 from tacita.errors import PeerError, TacitaError
 from tacita.progress import Progress
-from tacita.server import child, confined
+from tacita.server import child, confined, logs
 from tacita.server.child import Channel, Child, Ready, Unable, channel_of
 from tacita.server.jobs.evaluator import EndedError, Report, open_evaluator
 from tacita.server.jobs.messages import (
     Done,
     Evaluate,
     Failed,
-    Log,
     Order,
     Passed,
     Reply,
-    Setup,
     Stop,
     Stopped,
-    where,
+    WorkerSpec,
 )
-from tacita.server.jobs.queue import WorkerSpec
 from tacita.server.store.bodies import KEYS, REQUESTS
 
 MODULE = "tacita.server.jobs.worker"
 BAD = 2  # exit status for orders that are none
-Start = Callable[[WorkerSpec, float], Awaitable[Child]]
+Start = Callable[[WorkerSpec], Awaitable[Child]]
 
 
-async def start(spec: WorkerSpec, save_every: float) -> Child:
+async def start(spec: WorkerSpec) -> Child:
     """Starts a worker on this machine. Returns, costs and raises what `start_process` does."""
-    return await start_process(command_of(spec), spec, save_every, confined.environment())
+    return await start_process(command_of(spec), spec, confined.environment())
 
 
 def command_of(spec: WorkerSpec) -> Sequence[str]:
@@ -55,38 +53,15 @@ def command_of(spec: WorkerSpec) -> Sequence[str]:
     return confined.command(MODULE, hidden=root, reads=reads, writes=writes)
 
 
-async def start_process(
-    command: Sequence[str], spec: WorkerSpec, save_every: float, environment: Mapping[str, str]
-) -> Child:
-    """Starts a worker by the command of its process, as `child.start` does. save_every: seconds between
-    resume points. Cost: a second, and the loading of the model. Raises TacitaError naming the plan."""
-    name = f"the worker of {spec.model} ({spec.scheme})"
-    return await child.start(name, command, setup_of(spec, save_every), Reply, environment)
-
-
-def setup_of(spec: WorkerSpec, save_every: float) -> Setup:
-    """Returns the first message to a worker. save_every: seconds between resume points."""
-    folder = spec.folder.absolute() if spec.folder.exists() else spec.folder  # else a name
-    return Setup(
-        model=spec.model,
-        scheme=spec.scheme,
-        folder=str(folder),
-        plan=str(spec.plan.absolute()),
-        root=str(spec.root.absolute()),
-        threads=spec.threads,
-        memory=spec.memory,
-        allow_insecure=spec.allow_insecure,
-        sha256=spec.sha256,
-        save_every=save_every,
-    )
-
-
-# Machines beside the service's own, as the service sees them; `tacita.server.machines` has those of
-# Ray.
+async def start_process(command: Sequence[str], spec: WorkerSpec, environment: Mapping[str, str]) -> Child:
+    """Starts a worker by the command of its process, as `child.start` does. Cost: a second, and the loading
+    of the model. Raises TacitaError naming the plan."""
+    return await child.start(f"the worker of {spec.model} ({spec.scheme})", command, spec, Reply, environment)
 
 
 class NodeSet(Protocol):
-    """Places for workers, which come and go. One that is gone comes back under another name."""
+    """Places for workers beside the service's own machine, which come and go; `tacita.server.machines` has
+    those of Ray. One that is gone comes back under another name."""
 
     def starts(self) -> Mapping[str, Start]:
         """Returns how a worker is started at each place that is there now."""
@@ -102,13 +77,10 @@ class Answering(Protocol):
         """Evaluates a job; whatever is wrong with a job is its answer. What `report` raises ends the job."""
 
 
-Open = Callable[[Setup, Log], Answering]
-
-
 class WorkerLoop:
     """The loop of a worker. open: makes what answers. stopped: the job to end before its next stage."""
 
-    def __init__(self, channel: Channel, open: Open = open_evaluator) -> None:
+    def __init__(self, channel: Channel, open: Callable[[WorkerSpec], Answering] = open_evaluator) -> None:
         self._channel, self._open = channel, open
         self._jobs, self._stopped = SimpleQueue[Evaluate](), ""
 
@@ -116,57 +88,54 @@ class WorkerLoop:
         """Answers jobs until the other end of the channel is closed, which ends the process at once, whatever
         it does: resume points are made for that. Returns the exit status where it cannot serve."""
         try:
-            setup = self._channel.receive()
+            spec = self._channel.receive()
         except PeerError:
             return BAD
-        if not isinstance(setup, Setup):
+        if not isinstance(spec, WorkerSpec):
             return BAD
-        log = Log(setup.model, setup.scheme)
+        logs.start(model=spec.model, scheme=spec.scheme, worker=os.getpid())
         try:
-            if (evaluator := self._load(setup, log)) is None:
+            if (evaluator := self._load(spec)) is None:
                 return 1
-            threading.Thread(target=self._listen, args=(log,), daemon=True).start()
+            threading.Thread(target=self._listen, daemon=True).start()
             while True:
-                self._answer(evaluator, self._jobs.get(), log)
+                job = self._jobs.get()
+                logs.say("begins", job=job.id)
+                answer = evaluator.answer(job, partial(self._report, job.id))
+                logs.say(answer.tag, job=job.id, keys=answer.resident)
+                self._channel.send(answer)
         except BrokenPipeError:  # nobody listens any more
             os._exit(0)
 
-    def _load(self, setup: Setup, log: Log) -> Answering | None:
+    def _load(self, spec: WorkerSpec) -> Answering | None:
         began = time.monotonic()
         try:
-            evaluator = self._open(setup, log)
+            evaluator = self._open(spec)
         except TacitaError as error:
-            log("unable", kind=type(error).__name__)
+            logs.warn("unable", kind=type(error).__name__)
             self._channel.send(Unable.of(error))
             return None
         except Exception as error:
-            kind = type(error).__name__
-            log("defect", kind=kind, where=where(error.__traceback__))
-            self._channel.send(Unable(f"it failed ({kind})", "the log says where"))
+            logs.error("defect")
+            self._channel.send(Unable(f"it failed ({type(error).__name__})", "the log says where"))
             return None
         seconds = time.monotonic() - began
-        log("ready", seconds=round(seconds, 3))
+        logs.say("ready", seconds=round(seconds, 3))
         self._channel.send(Ready(seconds))
         return evaluator
-
-    def _answer(self, evaluator: Answering, job: Evaluate, log: Log) -> None:
-        log("begins", job=job.id)
-        answer = evaluator.answer(job, lambda now: self._report(job.id, now))
-        log(answer.tag, job=job.id, keys=answer.resident)
-        self._channel.send(answer)
 
     def _report(self, id: str, now: Progress) -> None:
         if self._stopped == id:
             raise EndedError
         self._channel.send(Passed(id, now))
 
-    def _listen(self, log: Log) -> None:
+    def _listen(self) -> None:
         """Reads orders in a thread of its own, while the main one evaluates. Ends the process with them."""
         try:
             while (order := self._channel.receive()) is not None:
                 self._on_order(order)
         except PeerError as error:
-            log("orders", error=str(error))
+            logs.warn("orders", error=str(error))
             os._exit(BAD)
         os._exit(0)
 
@@ -177,7 +146,7 @@ class WorkerLoop:
                 self._jobs.put(order)
             case Stop():
                 self._stopped = order.id
-            case Setup():
+            case WorkerSpec():
                 raise PeerError("a worker is set up once", hint="use one release")
 
 

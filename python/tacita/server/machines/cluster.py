@@ -1,8 +1,13 @@
 """Ray on the user's machines: started here and ended with the run, or found at the address that was named.
 
+`python -m tacita.server.machines.cluster FD`, the watcher, says which nodes there are, at the start and at
+each change; it starts nodes on this machine where that is wanted. `node_set` starts it, sends a
+ClusterRequest and reads NodeLists (`server.child`). It ends, and with it the nodes that it started, when the
+server does, however that ended.
+
 Ray is a programme that runs what it is sent, so a cluster of ours listens on this machine alone, sends nobody
 statistics, and has no dashboard. The one at an address is the user's; whoever reaches its ports commands it.
-`connected` and `member` are for processes of their own, which do nothing else: what they set stays set.
+`member` is, as the watcher, for a process of its own, which does nothing else: what they set stays set.
 
 >>> where_of("local", nodes=2)
 Where(address=None, nodes=2, cores=None)
@@ -21,19 +26,24 @@ import re
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import zip_longest
-from typing import Any
+from typing import Any, ClassVar
 
-from tacita.errors import InputError, PeerError
+from tacita.errors import InputError, PeerError, TacitaError
 from tacita.extras import how_to_install
 from tacita.resources import available_memory
 from tacita.resources import threads as all_threads
+from tacita.server.child import STDERR, Channel, Message, Ready, Unable, channel_of, ignore_signals
+from tacita.server.jobs.worker import BAD
 
 LOOPBACK = "127.0.0.1"
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -49,6 +59,8 @@ HINT = (
     "local, or the HOST:PORT that `ray start --head` printed, on a machine that has joined with `ray start`"
 )
 MOST_NODES = 1024
+LOOKING = 2.0  # seconds between two looks at Ray's list of nodes
+ENDING = 20.0  # seconds for Ray's processes to end
 
 
 @dataclass(frozen=True)
@@ -88,39 +100,51 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """A Ray cluster that this process is connected to. ray: the module. address: HOST:PORT of the cluster.
-    folder: for the evaluators' files, and token: that commands the cluster; both empty where nodes are not
-    ours."""
+class ClusterRequest(Message):
+    """What to connect to, or to start where it is local. threads: cores of this machine for it (0: all).
+    store: bytes of Ray's object store on each node that is started here; what does not fit, Ray spills to
+    disk. log: a file for the errors of the watcher, empty for the server's own."""
 
-    ray: Any
+    tag: ClassVar[str] = "cluster"
+    where: Where
+    threads: int
+    store: int
+    log: str = ""
+
+
+@dataclass(frozen=True)
+class NodeList(Message):
+    """The nodes that there are. address: HOST:PORT of their cluster. token: that commands it, and folder: for
+    the evaluators' files; both empty where the watcher did not start it."""
+
+    tag: ClassVar[str] = "seen"
     address: str
-    folder: str = ""
     token: str = ""
+    folder: str = ""
+    sites: tuple[Site, ...] = ()
+
+
+Said = ClusterRequest | NodeList  # between server and watcher, beside Ready and Unable
 
 
 @contextmanager
-def connected(where: Where, *, threads: int, store: int) -> Iterator[Cluster]:
-    """Connects to a cluster, which is started where it is local. threads: cores of this machine for it (0:
-    all). store: bytes of Ray's object store on each node that is started here; what does not fit, Ray spills
-    to disk.
-
-    Cost: a local cluster starts in 5 s. Raises InputError where Ray is not installed, PeerError where no
-    cluster answers.
-    """
-    ray = _imported()
-    if where.address is not None:
-        _require_somebody(where.address)
-        with _session(ray, where.address):
-            yield Cluster(ray, where.address)
-        return
-    with _start_nodes(ray, where, threads, store) as cluster, _session(ray, cluster.address):
-        yield cluster
+def _connected(request: ClusterRequest) -> Iterator[tuple[Any, NodeList]]:
+    """Yields Ray's module, connected to a cluster, and that cluster without its sites. Cost: a local cluster
+    starts in 5 s. Raises InputError where Ray is not installed, PeerError where no cluster answers."""
+    ray, address = _imported(), request.where.address
+    with ExitStack() as stack:
+        if address is not None:
+            _require_somebody(address)
+            cluster = NodeList(address)
+        else:
+            cluster = stack.enter_context(_start_nodes(request))
+        stack.enter_context(_session(ray, cluster.address))
+        yield ray, cluster
 
 
 @contextmanager
 def member(address: str) -> Iterator[Any]:
-    """Yields Ray's module, connected to a known cluster. Raises InputError, PeerError as `connected`."""
+    """Yields Ray's module, connected to a known cluster. Raises InputError, PeerError as the watcher does."""
     ray = _imported()
     if address.startswith(f"{LOOPBACK}:"):
         _use_loopback()
@@ -188,12 +212,12 @@ def _split(count: int, cores: int | None) -> list[int]:
 
 
 @contextmanager
-def _start_nodes(ray: Any, where: Where, threads: int, store: int) -> Iterator[Cluster]:
+def _start_nodes(request: ClusterRequest) -> Iterator[NodeList]:
     """Starts nodes on this machine, each with a store of its own."""
+    where, free = request.where, available_memory()
     count = where.nodes or 1
-    cores = (where.cores or 1) if where.nodes else threads or all_threads()
-    free = available_memory()
-    most = store if free is None else min(store, int(SHARE * free) // count)
+    cores = (where.cores or 1) if where.nodes else request.threads or all_threads()
+    most = request.store if free is None else min(request.store, int(SHARE * free) // count)
     own: dict[str, Any] = {
         "num_cpus": cores,
         "object_store_memory": max(LEAST_STORE, most),
@@ -209,7 +233,7 @@ def _start_nodes(ray: Any, where: Where, threads: int, store: int) -> Iterator[C
     try:
         for _ in range(count):
             nodes.add_node(**own, include_dashboard=False, include_log_monitor=False)
-        yield Cluster(ray, nodes.address, folder, token)
+        yield NodeList(nodes.address, token, folder)
     finally:
         nodes.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
@@ -237,3 +261,68 @@ def _use_loopback() -> None:
 
 def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def main(words: Sequence[str]) -> int:
+    """Looks until the server has gone; the exit status."""
+    channel, over = channel_of(words, Said), threading.Event()
+    request = channel.receive()
+    if not isinstance(request, ClusterRequest):
+        return BAD
+    send_errors_to(request.log)
+    threading.Thread(target=_listen, args=(channel, over), daemon=True).start()
+    try:
+        _watch(request, channel, over)
+    except BrokenPipeError:
+        return 0
+    except TacitaError as error:
+        channel.send(Unable.of(error))
+        return 1
+    return 0
+
+
+def _watch(request: ClusterRequest, channel: Channel, over: threading.Event) -> None:
+    began = time.monotonic()
+    with _connected(request) as (ray, cluster):
+        ignore_signals()  # Ray sets its own
+        sites: tuple[Site, ...] | None = None
+        while not over.is_set():
+            if (now := _sites(ray, request.where, first=sites is None)) != sites:
+                if sites is None:
+                    channel.send(Ready(time.monotonic() - began))
+                sites = now
+                channel.send(replace(cluster, sites=sites))
+            over.wait(LOOKING)
+
+
+def _sites(ray: Any, where: Where, *, first: bool) -> tuple[Site, ...]:
+    """Returns the nodes with room. None of them is an error at the start alone: nodes may come back."""
+    try:
+        return sites_of(where, ray.nodes())
+    except PeerError:
+        if first:
+            raise
+        return ()
+
+
+def _listen(channel: Channel, over: threading.Event) -> None:
+    """Waits until the server has gone, gives Ray ENDING seconds to end, and ends the process."""
+    while channel.receive() is not None:
+        pass
+    over.set()
+    threading.Event().wait(ENDING)
+    os._exit(1)
+
+
+def send_errors_to(log: str) -> None:
+    """Has this process write its standard output and error to the end of a file; without a name, where it
+    did."""
+    if log:
+        file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        for each in (1, STDERR):
+            os.dup2(file, each)
+        os.close(file)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -9,7 +9,6 @@ what it does when a worker dies.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -27,14 +26,25 @@ from tacita.errors import FileError, PeerError, TacitaError
 from tacita.plans.files import Workdir, replacing
 from tacita.plans.json_fields import from_json
 from tacita.plans.plan import Plan
+from tacita.server import logs
 from tacita.server.child import Unable, channel_of, decode, ignore_signals
-from tacita.server.jobs.evaluator import EndedError, Report, source_of
-from tacita.server.jobs.messages import Done, Evaluate, Failed, Log, Order, Passed, Reply, Setup, Stopped
-from tacita.server.jobs.queue import REFUSED, RESOURCES
+from tacita.server.jobs.evaluator import EndedError, Report, mark_of
+from tacita.server.jobs.messages import (
+    REFUSED,
+    RESOURCES,
+    Done,
+    Evaluate,
+    Failed,
+    Order,
+    Passed,
+    Reply,
+    Stopped,
+    WorkerSpec,
+)
 from tacita.server.jobs.worker import WorkerLoop
-from tacita.server.machines.cluster import member
-from tacita.server.machines.node import MODEL, WEIGHTS, Bytes, Kit, Node
-from tacita.server.machines.watcher import send_errors_to
+from tacita.server.machines.cluster import member, send_errors_to
+from tacita.server.machines.node import MODEL, WEIGHTS, Bytes, Node
+from tacita.version import __version__
 
 PIECE = 16 << 20  # bytes of a file that are sent at once
 ON_THE_WAY = 2  # pieces
@@ -66,21 +76,21 @@ class Forward:
     """Answers jobs by an actor, one after the other. actor: Ray's handle of a `Node` that is prepared. retry:
     as of `ActorSite`."""
 
-    def __init__(self, ray: Any, actor: Any, log: Log, *, retry: bool = False) -> None:
-        self._ray, self._actor, self._log, self._retry = ray, actor, log, retry
+    def __init__(self, ray: Any, actor: Any, *, retry: bool = False) -> None:
+        self._ray, self._actor, self._retry = ray, actor, retry
         self._resident = 0
 
     def answer(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
-        """Evaluates a job on the node, as `loop.Answering` says. Raises LostError."""
+        """Evaluates a job on the node, as `worker.Answering` says. Raises LostError."""
         try:
             answer = self._evaluate_or_stop(job, report)
         except TacitaError as error:
             return Failed(job.id, REFUSED, str(error), error.hint, self._resident)
         except self._ray.exceptions.RayError as error:
-            self._log("lost", job=job.id, kind=type(error).__name__)
+            logs.warn("lost", job=job.id, kind=type(error).__name__)
             raise LostError from error
         if self._retry and isinstance(answer, Failed) and answer.code != REFUSED:
-            self._log("lost", job=job.id, kind=f"{answer.detail} ({answer.hint})")
+            logs.warn("lost", job=job.id, kind=f"{answer.detail} ({answer.hint})")
             raise LostError
         return answer
 
@@ -94,10 +104,10 @@ class Forward:
             return Stopped(job.id, self._resident)
 
     def _evaluate(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
-        mark = mark_of(Path(job.keys))
+        mark = mark_of(job.keys)
         if why := self._place(job, mark):
             return Failed(job.id, RESOURCES, f"a node cannot keep keys: {why}", "try again", self._resident)
-        request = _read(Workdir(Path(job.folder)).request)
+        request = _read(Workdir(job.folder).request)
         done = self._actor.evaluate.remote(job.id, job.key_id, mark, request)
         self._watch(job.id, done, report)
         text, response = self._ray.get(done)
@@ -106,7 +116,7 @@ class Forward:
             raise PeerError(f"a node says {message.tag} at the end of a job", hint="use one release")
         self._resident = message.resident
         if response is not None:
-            with replacing(Workdir(Path(job.folder)).response) as path:
+            with replacing(Workdir(job.folder).response) as path:
                 response.tofile(path)
         return message
 
@@ -114,7 +124,7 @@ class Forward:
         """Sends the keys, unless the node has them. Returns why it cannot keep them, or nothing."""
         if self._ray.get(self._actor.holds.remote(job.key_id, mark)):
             return ""
-        return send(self._ray, self._actor, Path(job.keys), mark)
+        return send(self._ray, self._actor, job.keys, mark)
 
     def _watch(self, id: str, done: Any, report: Report) -> None:
         """Reports the stages until the job is over. Raises what `report` raises."""
@@ -129,31 +139,29 @@ class Forward:
                     report(message.progress)
 
 
-def open_forward(ray: Any, site: ActorSite, setup: Setup, log: Log) -> Forward:
+def open_forward(ray: Any, site: ActorSite, spec: WorkerSpec) -> Forward:
     """Has an actor at the site build the circuit of the plan and the model (`model.write_model`) in the
     plan's folder. Raises TacitaError for what cannot be served there."""
     actor = _actor(ray, site)
     try:
-        refused = prepare(ray, actor, setup, site.folder)
+        refused = prepare(ray, actor, spec, site.folder)
     except ray.exceptions.RayError as error:
         raise PeerError(f"node {site.node[:12]}: {type(error).__name__}", hint="does it run?") from error
     if refused:
         raise PeerError(f"node {site.node[:12]}: {refused.error}", hint=refused.hint)
-    return Forward(ray, actor, log, retry=site.retry)
+    return Forward(ray, actor, retry=site.retry)
 
 
-def prepare(ray: Any, actor: Any, setup: Setup, folder: str) -> Unable | None:
-    """Sends plan and model to an actor, which builds the circuit. Returns why it cannot. Raises TacitaError
-    for files that are not there."""
-    here = Path(setup.plan)
-    plan, model = Plan.load(Workdir(here).plan), (here / MODEL).read_text(encoding="utf-8")
-    memory, insecure = setup.memory, setup.allow_insecure
-    kit = Kit(plan.to_text(), plan.salt, setup.scheme, model, memory, insecure, folder)
-    if refused := ray.get(actor.open.remote(kit)):
+def prepare(ray: Any, actor: Any, spec: WorkerSpec, folder: str) -> Unable | None:
+    """Sends plan and model to an actor, which builds the circuit. folder: as of `ActorSite`. Returns why it
+    cannot. Raises TacitaError for files that are not there."""
+    plan = Plan.load(Workdir(spec.plan).plan)
+    model = (spec.plan / MODEL).read_text(encoding="utf-8")
+    if refused := ray.get(actor.open.remote(__version__, folder)):
         return refused  # type: ignore[no-any-return]
-    if why := send(ray, actor, here / WEIGHTS, WEIGHTS):
+    if why := send(ray, actor, spec.plan / WEIGHTS, WEIGHTS):
         return Unable(f"a node cannot keep weights: {why}", "make room on its disk")
-    return ray.get(actor.build.remote(kit))  # type: ignore[no-any-return]
+    return ray.get(actor.build.remote(plan.to_text(), plan.salt, model, spec))  # type: ignore[no-any-return]
 
 
 def send(ray: Any, actor: Any, path: Path, name: str) -> str:
@@ -164,11 +172,6 @@ def send(ray: Any, actor: Any, path: Path, name: str) -> str:
             return why
         answers.append(actor.take.remote(name, begin, piece))
     return next(filter(None, map(str, ray.get(list(answers)))), "")
-
-
-def mark_of(path: Path) -> str:
-    """Returns a hash of a file's name and state. Raises FileError where there is none."""
-    return hashlib.sha256(repr(source_of(path)).encode()).hexdigest()
 
 
 def _actor(ray: Any, site: ActorSite) -> Any:
@@ -204,10 +207,10 @@ def main(words: Sequence[str]) -> int:
     try:
         with ExitStack() as stack:
 
-            def begin(setup: Setup, log: Log) -> Forward:
+            def begin(spec: WorkerSpec) -> Forward:
                 ray = stack.enter_context(member(site.address))
                 ignore_signals()  # Ray sets its own
-                return open_forward(ray, site, setup, log)
+                return open_forward(ray, site, spec)
 
             return WorkerLoop(channel, begin).serve()
     except LostError:

@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +21,15 @@ import numpy.typing as npt
 
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.errors import CheckpointError, TacitaError
-from tacita.evaluate.session import Standing
 from tacita.models.registry import FAMILIES, family_of
 from tacita.plans.files import Workdir, replacing, write_text
 from tacita.plans.json_fields import from_json, to_json
 from tacita.plans.plan import parse
 from tacita.progress import Progress
+from tacita.server import logs
 from tacita.server.child import Unable, encode
 from tacita.server.jobs.evaluator import EndedError, JobEvaluator, Keys
-from tacita.server.jobs.messages import Done, Evaluate, Log, Passed
+from tacita.server.jobs.messages import Done, Evaluate, Passed, WorkerSpec
 from tacita.texts.embedding import decode, parse_raw, to_bytes
 from tacita.version import __version__
 
@@ -39,21 +39,6 @@ JOB = "job"  # the folder of the one job
 PREFIX, LOCK = "tacita-evaluator-", "lock"
 MODEL, WEIGHTS = "model.json", "model.safetensors"
 WHERE = "the client's weights"
-
-
-@dataclass(frozen=True)
-class Kit:
-    """What an evaluator is told beside weights. plan: text; salt: of its commitment. model: text, see
-    `model`. memory: GB. folder: below which it works; empty for the machine's own place for such files."""
-
-    plan: str
-    salt: str
-    scheme: str
-    model: str
-    memory: float
-    allow_insecure: bool
-    folder: str = ""
-    version: str = __version__
 
 
 class Node:
@@ -70,36 +55,31 @@ class Node:
         self._running, self._over, self._stopped = "", False, ""
         self._messages, self._changed = list[bytes](), threading.Condition()
 
-    def open(self, kit: Kit) -> Unable | None:
-        """Makes a folder. Refuses a client of another release."""
-        if kit.version != __version__:
-            return Unable(
-                f"the node has release {__version__}, the client {kit.version}", "install one release"
-            )
-        self._held = own_folder(Path(kit.folder or tempfile.gettempdir()))
+    def open(self, version: str, folder: str) -> Unable | None:
+        """Makes a folder, below this one or, where that is empty, the machine's own place for such files.
+        Refuses a client of another release."""
+        if version != __version__:
+            return Unable(f"the node has release {__version__}, the client {version}", "install one release")
+        self._held = own_folder(Path(folder or tempfile.gettempdir()))
         return None
 
-    def build(self, kit: Kit) -> Unable | None:
-        """Reads the weights, which have been taken, and builds the circuit. Cost: seconds."""
+    def build(self, plan: str, salt: str, model: str, spec: WorkerSpec) -> Unable | None:
+        """Reads the weights, which have been taken, and builds the circuit. plan, model: the texts of their
+        files. salt: of the plan's commitment. spec: of the worker that hands on its jobs. Cost: seconds."""
         path = self._path(WEIGHTS)
+        logs.start(model=spec.model, scheme=spec.scheme, worker=os.getpid())
         try:
-            model = parse_model(kit.model, path.read_bytes())
-            plan = parse(kit.plan, "the client's plan", kit.salt)
-            standing = Standing(
-                plan,
-                model,
-                path.parent,
-                threads=self._cores,
-                memory=kit.memory,
+            self._evaluator = JobEvaluator(
+                parse(plan, "the client's plan", salt),
+                parse_model(model, path.read_bytes()),
+                replace(spec, root=path.parent, threads=self._cores),
                 resume=False,  # what is lost with this machine is evaluated on another one
-                allow_insecure=kit.allow_insecure,
+                keys=lambda ring: Keys(ring, mark=lambda path: path.name, read=Path.unlink),
             )
         except TacitaError as error:
             self.close()
             return Unable.of(error)
         path.unlink()
-        keys = Keys(standing.ring, source=lambda path: path.name, read=Path.unlink)
-        self._evaluator = JobEvaluator(standing, keys, Log(model.name, kit.scheme))
         return None
 
     def holds(self, key_id: str, mark: str) -> bool:
@@ -128,7 +108,7 @@ class Node:
             folder.path.mkdir()
             request.tofile(folder.request)
             self._begin(id)
-            job = Evaluate(id, key_id, str(self._path(mark)), str(folder.path))
+            job = Evaluate(id, key_id, self._path(mark), folder.path)
             answer = self._ready.answer(job, self._report)
             response = np.fromfile(folder.response, np.uint8) if isinstance(answer, Done) else None
             return encode(answer), response

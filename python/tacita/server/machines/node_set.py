@@ -21,13 +21,12 @@ from tacita.errors import PeerError, TacitaError
 from tacita.plans.json_fields import to_json
 from tacita.server import child
 from tacita.server.child import Child, Supervisor
-from tacita.server.jobs.queue import WorkerSpec
+from tacita.server.jobs.messages import WorkerSpec
 from tacita.server.jobs.worker import Start, start_process
-from tacita.server.machines.cluster import Site, with_token
+from tacita.server.machines.cluster import ENDING, ClusterRequest, NodeList, Said, Site, with_token
 from tacita.server.machines.forward import ActorSite
-from tacita.server.machines.watcher import ENDING, ClusterRequest, NodeList, Said
 
-WATCHER = (sys.executable, "-m", "tacita.server.machines.watcher")
+WATCHER = (sys.executable, "-m", "tacita.server.machines.cluster")
 COMMAND = (sys.executable, "-m", "tacita.server.machines.forward")
 STARTING = 300.0  # seconds for a cluster to start, or to answer
 GRACE = 5.0  # seconds for the watcher, beside those that it gives Ray
@@ -94,12 +93,12 @@ class RayNodeSet:
             what = str(error).replace(f"{NAME}: {NAME}", NAME, 1)  # as `cluster` begins its own errors
             raise PeerError(what, hint=error.hint) from error
 
-    async def _start(self, now: NodeList, site: Site, spec: WorkerSpec, save_every: float) -> Child:
+    async def _start(self, now: NodeList, site: Site, spec: WorkerSpec) -> Child:
         """Starts the worker of a plan at a site."""
         reserved, log = share(site.cores, self._plans), self._request.log
         there = ActorSite(now.address, site.node, site.cores, reserved, now.folder, self._retry, log)
         words = json.dumps(to_json(there))
-        return await start_process((*COMMAND, words), spec, save_every, os.environ | with_token(now.token))
+        return await start_process((*COMMAND, words), spec, os.environ | with_token(now.token))
 
     def _on_message(self, message: Said) -> None:
         if not isinstance(message, NodeList):

@@ -36,18 +36,17 @@ from tacita.plans.public_folder import public_of
 from tacita.progress import Progress
 from tacita.schemes.base import AnyPlan, Place, Seconds, save
 from tacita.server.child import Child
-from tacita.server.jobs.manager import PoolManager
-from tacita.server.jobs.queue import WORKER, Job, WorkerSpec
+from tacita.server.jobs.messages import WORKER, Done, Evaluate, Failed, WorkerSpec
+from tacita.server.jobs.pool import Event, Job, WorkerPool
 from tacita.server.jobs.worker import Start
-from tacita.server.machines.cluster import Site, Where, require_reachable
+from tacita.server.machines.cluster import ClusterRequest, Site, Where, require_reachable
 from tacita.server.machines.costs import Costs, Forecast, costs_of, link_to, seconds_left, store_bytes
 from tacita.server.machines.node import WEIGHTS, write_model
 from tacita.server.machines.node_set import RayNodeSet
-from tacita.server.machines.watcher import ClusterRequest
 from tacita.texts.embed import Text
 
 Group = Sequence[Text]  # of one request
-Figures = Mapping[str, float]  # see `server.jobs.evaluator.figures`
+Figures = Mapping[str, float]  # see `JobEvaluator`
 T = TypeVar("T")
 DEPTH = 2  # requests held for each evaluator: one runs, one is there when that ends
 RESTARTS = 2  # of an evaluator at one place
@@ -63,9 +62,9 @@ class Nodes:
     def __init__(self, where: Where, threads: int, store: int, spec: WorkerSpec) -> None:
         self.root, self.log = spec.root, spec.root / LOG
         self.events = SimpleQueue[tuple[int, Figures] | TacitaError]()
-        self._spec, self._loop = spec, LoopThread()
+        self._loop = LoopThread()
         self._nodes = RayNodeSet(ClusterRequest(where, threads, store, str(self.log)), 1, retry=True)
-        self._manager = PoolManager([spec], self, waiting=0, attempts=MOST_LOSSES)
+        self._pool = WorkerPool(spec, self._on_event, waiting=0, clock=time.monotonic, attempts=MOST_LOSSES)
         self._starts, self._given_up, self._answered = Counter[str](), set[str](), 0
         self._following: asyncio.Task[None] | None = None
 
@@ -89,10 +88,10 @@ class Nodes:
 
     def submit(self, number: int, key_id: str, keys: Path, folder: Path) -> None:
         """Queues the request in a folder."""
-        job = Job(str(number), "", *self._spec.name, key_id, keys, folder)
+        job = Job(Evaluate(str(number), key_id, keys.absolute(), folder.absolute()), client="")
 
         async def queue() -> None:
-            self._manager.submit(job, resumed=True)
+            self._pool.submit(job, resumed=True)
 
         self._loop.run(queue())
 
@@ -111,33 +110,21 @@ class Nodes:
         self._loop.run(self._end())
         self._loop.close()
 
-    # What the pool says of requests, as a `JobListener`.
-
-    def started(self, id: str) -> None:
-        """Ignores that a request is evaluated."""
-
-    def progressed(self, id: str, progress: Progress) -> None:
-        """Ignores a stage."""
-
-    def requeued(self, id: str) -> None:
-        """Ignores that a request goes to another evaluator."""
-
-    def finished(self, id: str, seconds: float, figures: Figures) -> None:
-        """Reports an answer."""
-        self._answered += 1
-        self.events.put((int(id), figures))
-
-    def failed(self, id: str, code: str, detail: str, hint: str) -> None:
-        """Ends the run: no evaluator answers this request."""
-        request = f"request {int(id) + 1}"
-        if code == WORKER:
-            detail = f"{MOST_LOSSES} evaluators were lost at it, the last: {self._reason()}"
-            hint = "do their machines have the memory that `tacita estimate` names?"
-        self.events.put(PeerError(f"{request}: {detail}", hint=hint))
+    def _on_event(self, id: str, event: Event) -> None:
+        """Reports an answer, and ends the run where no evaluator answers a request."""
+        match event:
+            case Done():
+                self._answered += 1
+                self.events.put((int(id), event.figures))
+            case Failed(_, code, detail, hint):
+                if code == WORKER:
+                    detail = f"{MOST_LOSSES} evaluators were lost at it, the last: {self._reason()}"
+                    hint = "do their machines have the memory that `tacita estimate` names?"
+                self.events.put(PeerError(f"request {int(id) + 1}: {detail}", hint=hint))
 
     async def _start(self) -> None:
-        self._manager.spread({})  # no worker on this machine
-        await self._manager.start()
+        self._pool.spread({})  # no worker on this machine
+        await self._pool.open()
         self._following = asyncio.create_task(self._follow())
 
     async def _follow(self) -> None:
@@ -145,11 +132,11 @@ class Nodes:
         while True:
             starts = self._nodes.starts()
             self._given_up &= starts.keys()
-            self._manager.spread({name: partial(self._begin, name, begin) for name, begin in starts.items()})
+            self._pool.spread({name: partial(self._begin, name, begin) for name, begin in starts.items()})
             self._require_some()
             await self._nodes.changed()
 
-    async def _begin(self, name: str, begin: Start, spec: WorkerSpec, save_every: float) -> Child:
+    async def _begin(self, name: str, begin: Start, spec: WorkerSpec) -> Child:
         """Starts an evaluator at a place, where not too many were lost."""
         self._starts[name] += 1
         if self._starts[name] > RESTARTS + 1:
@@ -157,7 +144,7 @@ class Nodes:
             self._require_some()
             await asyncio.Event().wait()  # until the pool ends
         try:
-            return await begin(spec, save_every)
+            return await begin(spec)
         except TacitaError as error:
             self._write(error)
             raise
@@ -187,7 +174,7 @@ class Nodes:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
-        await self._manager.stop()
+        await self._pool.close()
         await self._nodes.close()
 
 

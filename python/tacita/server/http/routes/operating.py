@@ -19,7 +19,7 @@ async def health() -> PlainTextResponse:
 
 @router.get("/readyz", summary="200 while requests are taken and workers and disk allow it, else 503")
 async def ready(service: At) -> PlainTextResponse:
-    if not (service.ready and service.manager.ready()):
+    if not (service.ready and all(pool.pids for pool in service.pools)):
         raise Fault(
             503, "not-ready", "the server or a worker of it starts or ends", "ask again", {"Retry-After": "1"}
         )

@@ -1,0 +1,32 @@
+"""Which keys stay in memory between the requests of several clients, on a toy ring."""
+
+from __future__ import annotations
+
+import pytest
+from service_dispatch import World, make_world
+
+from tacita.evaluate.keyring import KeyRing, server_bytes
+from tacita.resources import GB
+
+pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.mktemp("keyring"), ("ann", "bob", "cec"))
+
+
+def test_keys_stay_within_the_limit_and_share_what_is_no_clients(world: World) -> None:
+    files = [world.root / "keys" / name / "evaluation.keys" for name in ("ann", "bob", "cec")]
+    need = server_bytes(world.plan)
+    one = KeyRing(world.plan, memory=need / GB, allow_insecure=True)
+    nbytes = one.load(files[0]).nbytes
+    ring = KeyRing(world.plan, memory=(need + 1.5 * nbytes) / GB, allow_insecure=True)
+    a, b = (ring.load(file).key_id for file in files[:2])
+    assert (len(one), len(ring), ring.further_bytes) == (1, 2, nbytes)
+    assert ring.held(a) is not None  # used last now
+    c = ring.load(files[2]).key_id
+    assert [ring.held(key) is not None for key in (a, b, c)] == [True, False, True]
+    one.load(files[1])
+    assert len(one) == 1 and one.held(a) is None

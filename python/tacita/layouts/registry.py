@@ -13,7 +13,7 @@ from tacita.layouts.columns import ROTATIONS, BatchShape
 from tacita.layouts.multidiagonal import MultiDiagonal
 from tacita.layouts.rows import RowsShape
 
-Estimates = Literal["none", "linear", "quadratic"]  # of rows (`approx.row_estimate`)
+Estimates = Literal["none", "linear", "quadratic"]  # of rows (`approx.softmax`)
 NONE: Estimates = "none"
 LINEAR: Estimates = "linear"
 QUADRATIC: Estimates = "quadratic"

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from tacita.approx.comparison import Comparison
-from tacita.approx.row_estimate import RowEstimate
-from tacita.approx.softmax import TwoPhases
+from tacita.approx.softmax import RowEstimate, TwoPhases
 from tacita.approx.spec import Spec
 from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function, Node

@@ -11,7 +11,7 @@ from typing import Any
 
 from tacita.approx.fit import Interval
 from tacita.approx.poly import is_constant
-from tacita.approx.row_estimate import RowEstimate
+from tacita.approx.softmax import RowEstimate
 from tacita.approx.spec import Spec, free_depth
 from tacita.blocks.base import Attention, FeedForward
 from tacita.blocks.shapes import Node, function_of

@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "python" / "tacita"
 sys.path.insert(0, str(ROOT / ".ci"))
 packages, rust_modules = map(importlib.import_module, ("packages", "rust_modules"))
-FILES, ARROWS, FOLDER = 339, 85, 14
+FILES, ARROWS, FOLDER = 338, 85, 14
 LINES = {
-    "approx": 2450,
+    "approx": 2444,
     "blocks": 1477,
     "checkpoint": 1764,
     "cli": 4725,

@@ -129,7 +129,7 @@ def _stretched(plan: LinearPlan, step: int) -> LinearPlan:
     )
 
 
-# The quadratic part of a row estimate (`approx.row_estimate`) in columns: one column and one square a head,
+# The quadratic part of a row estimate (`approx.softmax`) in columns: one column and one square a head,
 # at the level of the scores.
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, cast
 
-from tacita.approx.row_estimate import RowEstimate
+from tacita.approx.softmax import RowEstimate
 from tacita.errors import PlanError
 from tacita.extras import AT_DEFAULT
 from tacita.limits import Above, Each, Range, Size, Span

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.approx.row_estimate import RowEstimate
+from tacita.approx.softmax import RowEstimate
 from tacita.blocks import sequence
 from tacita.blocks.base import EVERYWHERE, Reach
 from tacita.errors import PlanError
@@ -110,7 +110,7 @@ class Watch:
     """Collects (name, value) pairs of `checkpoint.reference` for one sample; pass `see` as its record.
 
     heads, reaches: of each attention. mask: (tokens,). estimate: what a circuit takes from the scores of
-    every row before exp (`approx.row_estimate`), if anything. kept: how many inputs of which functions are
+    every row before exp (`approx.softmax`), if anything. kept: how many inputs of which functions are
     kept for the density, about.
     """
 

@@ -1,4 +1,4 @@
-"""Fits row estimates (`approx.row_estimate`) on calibration samples, for attentions whose row
+"""Fits row estimates (`approx.softmax`) on calibration samples, for attentions whose row
 means spread widely.
 
 A packing takes the linear part alone or the quadratic one too (`layouts.registry.Estimates`). v lies along
@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.approx.row_estimate import RowEstimate
+from tacita.approx.softmax import RowEstimate
 from tacita.blocks.base import Attention, Dense, Softmax
 from tacita.blocks.shapes import options
 from tacita.blocks.weights import Weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,9 @@ from tacita.blocks.floats import FloatTensors
 from tacita.blocks.shapes import Shapes
 from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
-from tacita.layouts.columns import BatchShape
-from tacita.layouts.rows import RowsShape
-from tacita.packings.columns.lowering import ColumnLowering
+from tacita.layouts.registry import Shape
 from tacita.packings.conformance import Case, check
-from tacita.packings.rows.lowering import RowLowering
+from tacita.packings.lowering import lowering_of
 from tacita.slots.plain import PlainBackend
 
 
@@ -76,13 +75,7 @@ assert logits.shape == (1, 2)
 model = Case("norms before, averaged", lambda b, x: forward(b, config, x), features=16, heads=2)
 
 
-def rows(graph: Any, weights: Any, specs: Any) -> RowLowering:
-    return RowLowering(graph, weights, specs, RowsShape(slots=256, tokens=16))
-
-
-def columns(graph: Any, weights: Any, specs: Any) -> ColumnLowering:
-    return ColumnLowering(graph, weights, specs, BatchShape(slots=128, tokens=16))
-
-
+rows = partial(lowering_of, shape=Shape("rows", "hoisted", slots=256, tokens=16))
+columns = partial(lowering_of, shape=Shape("columns", "double", slots=128, tokens=16))
 check(model, rows, PlainBackend(256, 400), tokens=16, tolerance=0.005)
 check(model, columns, PlainBackend(128, 400), tokens=16, tolerance=0.005, texts=5)

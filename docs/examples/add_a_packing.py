@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks.base import Blocks, Dense, FeedForward, Norm
+from tacita.blocks.base import Blocks, Dense
 from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 from tacita.layouts.arrays import refuse
 from tacita.layouts.numbered import repeated, tensor_of
 from tacita.layouts.runs import Request, Response
-from tacita.packings.base import Block, Operation, Probe, Readers, Target, Tensor, refuse_node
+from tacita.packings.base import Operation, Tensor, refuse_node
 from tacita.packings.conformance import CASES, Case, check, counts
+from tacita.packings.shared.linear import Linear
+from tacita.packings.shared.lowering import Lowering
 from tacita.packings.specs import CircuitSpecs
 from tacita.slots.base import Backend, Ct
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
-from tacita.slots.stage import Live
 
 Array = NDArray[np.float64]
-Made = tuple[list[Operation], Tensor[None]]  # operations, and the tensor that they leave
 
 
 # layout.py: which slot holds what
@@ -51,6 +52,14 @@ class Layout:
         """Slot vectors -> (tokens, size)."""
         return np.stack([np.real(v[: self.tokens]) for v in slots], axis=1)
 
+    def inner(self, size: int) -> Layout:
+        """The same with so many features."""
+        return Layout(self.slots, self.tokens, size)
+
+    def vectors(self, per_feature: Array) -> list[Array]:
+        """One vector per ciphertext: a feature's number at all tokens."""
+        return [np.full(self.slots, number) for number in per_feature]
+
 
 layout = Layout(slots=64, tokens=16, size=5)
 x = np.random.default_rng(0).normal(size=(16, 5))
@@ -58,9 +67,27 @@ assert np.array_equal(layout.unpack(layout.pack(x)), x)
 
 
 # linear.py: the operations that this layout makes cheap, on the contract of backends alone
-def linear(be: Backend, cts: Sequence[Ct], weight: Array, bias: Array) -> list[Ct]:
+@dataclass(frozen=True)
+class Matrix:
     """x W^T + b for weight (outputs, inputs): one level, a matrix product over ciphertexts, no rotation."""
-    return list(be.matmul(cts, weight[:, :, None], bias[:, None]))
+
+    weight: Array
+    bias: Array
+    src: Layout
+    dst: Layout
+
+    def apply(self, be: Backend, cts: Sequence[Ct]) -> tuple[Ct, ...]:
+        """Ciphertexts of src -> ciphertexts of dst."""
+        return tuple(be.matmul(cts, self.weight[:, :, None], self.bias[:, None]))
+
+
+def residual(be: Backend, x: Sequence[Ct], layout: Layout, factor: float, *, centred: bool) -> tuple[Ct, ...]:
+    """(x minus its mean over features, if centred) * factor. One level, no rotation."""
+    scaled = tuple(be.mul_const(ct, factor) for ct in x)
+    if not centred:
+        return scaled
+    mean = be.mul_const(reduce(be.add, x), factor / layout.size)
+    return tuple(be.sub(ct, mean) for ct in scaled)
 
 
 def total(be: Backend, ct: Ct, slots: int) -> Ct:
@@ -91,21 +118,17 @@ def response_of(slots: int, count: int, bound: float) -> Response:
     return Response(slots, count, 1, 1, count, bound, numbers, copies, norms=(), zeros=())
 
 
-# lowering.py: the blocks as operations; what is not there yet is refused, with the name of the node
-class TinyLowering:
-    """See `packings.base.Lowering`. This packing has the mean over tokens and a dense map of it, no more."""
+# lowering.py: the blocks as operations
+class TinyLowering(Lowering):
+    """The mean over tokens and a dense map of it. `Lowering` refuses an attention, of which there is none."""
 
     packing, options = "tiny", frozenset[str]()  # no option of a block (`blocks/shapes.py`)
-    fixed = frozenset({"mask"})
 
     def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, slots: int) -> None:
         (tokens, size) = graph.steps[0].inputs[0].shape
-        self._layout, self._weights, self._specs = Layout(slots, tokens, size), weights, specs
-        self._outputs = graph.steps[-1].output.shape[1]
-
-    def entry(self) -> Tensor[None]:
-        """The hidden states of the request."""
-        return Tensor("hidden", self._layout.tokens, None)
+        self._layout, self._outputs = Layout(slots, tokens, size), graph.steps[-1].output.shape[1]
+        linear = Linear(self._layout, Matrix, None, residual, self._layout)
+        super().__init__(graph, weights, specs, (slots, tokens), linear, linear)
 
     def request(self) -> Request:
         """Its layout."""
@@ -113,54 +136,21 @@ class TinyLowering:
 
     def response(self) -> Response:
         """Its layout."""
-        return response_of(self._layout.slots, self._outputs, self._specs.answer)
+        return response_of(self._slots, self._outputs, self._specs.answer)
 
-    def probes(self) -> Mapping[str, Probe]:
-        """None: there is nothing between request and response."""
-        return {}
-
-    def answer(self, x: Tensor[None], dense: Dense | None, mean: str) -> list[Operation]:
+    def answer(self, x: Tensor, dense: Dense | None, mean: str) -> None:
         """The mean of a dense map, which is the dense map of the mean. Two levels."""
         if dense is None or not mean:
             raise refuse_node("tiny", "answer", "no dense map of a mean")
-        weight, bias = self._weights.dense(dense)
-        matrix, offset = weight * self._specs.entry / self._specs.answer, bias / self._specs.answer
+        weight, bias = x.form.encoding.fold(*self._weights.dense(dense))
+        matrix, offset = weight / self._specs.answer, bias / self._specs.answer
+        mapped = Matrix(matrix, 0.0 * offset, self._layout, self._layout.inner(self._outputs))
 
-        def run(be: Backend, live: Live) -> Live:
-            mapped = linear(be, live[x.live], matrix, 0.0 * offset)
-            means = [total(be, be.mul(ct, live["mask"][0]), self._layout.slots) for ct in mapped]
-            return {"answer": tuple(be.add_const(ct, b) for ct, b in zip(means, offset, strict=True))}
+        def run(be: Backend, x: Sequence[Ct], mask: Sequence[Ct]) -> tuple[Ct, ...]:
+            means = [total(be, be.mul(ct, mask[0]), self._slots) for ct in mapped.apply(be, x)]
+            return tuple(be.add_const(ct, b) for ct, b in zip(means, offset, strict=True))
 
-        return [Operation("answer", (x.live, "mask"), run)]
-
-    def block(self, block: Block[None], target: Target) -> list[Operation]:
-        """Refused."""
-        what = "a feed-forward" if isinstance(block.node, FeedForward) else "attention"
-        raise refuse_node("tiny", block.name, what)
-
-    def stored(self, target: Target, block: Block[None]) -> Tensor[None]:
-        """Refused."""
-        raise refuse_node("tiny", target.live, "a sum")
-
-    def centre(self, x: Tensor[None], norm: str) -> list[Operation]:
-        """Refused."""
-        raise refuse_node("tiny", norm, "a norm")
-
-    def sum(self, name: str, x: Tensor[None], y: Tensor[None], factor: float) -> Made:
-        """Refused."""
-        raise refuse_node("tiny", name, "a sum")
-
-    def mean(self, x: Tensor[None], name: str) -> Made:
-        """Refused."""
-        raise refuse_node("tiny", name, "a norm behind it")
-
-    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> Made:
-        """Refused."""
-        raise refuse_node("tiny", name, "a norm")
-
-    def function(self, x: Tensor[None], dense: Dense, name: str) -> Made:
-        """Refused."""
-        raise refuse_node("tiny", name, "a function")
+        self.operations.append(Operation.of("answer", (x.live, "mask"), "answer", run))
 
 
 # tests: the exported suite, first on a case of our own

@@ -3,18 +3,16 @@ bootstraps, encrypted, evaluated, decrypted."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tacita.layouts.columns import BatchShape
-from tacita.layouts.rows import RowsShape
+from tacita.layouts.registry import Shape
 from tacita.packings import executor
-from tacita.packings.columns.lowering import ColumnLowering
 from tacita.packings.conformance import CASES, circuit_of, world_of
-from tacita.packings.multidiagonal.lowering import DiagonalLowering
-from tacita.packings.rows.lowering import RowLowering
+from tacita.packings.lowering import lowering_of
 from tacita.planning.place.circuit import place_circuit
 from tacita.plans.presets import PRESETS
 from tacita.plans.prices.formulas import prices_of
@@ -25,9 +23,8 @@ pytestmark = pytest.mark.native
 
 TOKENS, INFO = 8, PRESETS["insecure_toy_n10"]
 BUILDS: dict[str, Any] = {
-    "rows": lambda g, w, s: RowLowering(g, w, s, RowsShape(INFO.slots, TOKENS)),
-    "multidiagonal": lambda g, w, s: DiagonalLowering(g, w, s, INFO.slots, TOKENS),
-    "columns": lambda g, w, s: ColumnLowering(g, w, s, BatchShape(INFO.slots, TOKENS)),
+    name: partial(lowering_of, shape=Shape(name, rotations, INFO.slots, TOKENS))
+    for name, rotations in (("rows", "hoisted"), ("multidiagonal", "hoisted"), ("columns", "double"))
 }
 # rotary, a window, no means, no biases, a gate: of every token; the same of the first
 NEWER = [case for case in CASES if case.name.startswith("newer")]

@@ -1,28 +1,29 @@
 """What a packing is: how tensors lie in slots, and each block of a model as stages on such tensors.
 
-`lowering.lower` walks over a model's graph, asks a packing's `Lowering` for the operations of each block, and
-makes stages of them. A packing is one folder with the same file names as the others: linear, attention, and
-lowering, which ties them together; what is the same in all of them is in `shared` and in `operations`.
+`lowering.lower` walks over a model's graph, asks a packing's `shared.lowering.Lowering` for the operations of
+each block, and makes stages of them. A packing is one folder with the same file names as the others: linear,
+attention, and lowering, which ties them together; what is the same in all of them is in `shared` and in
+`operations`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks.base import Attention, Dense, FeedForward, Norm
+from tacita.blocks.base import Attention, FeedForward
 from tacita.blocks.graph import Graph
 from tacita.errors import PlanError
 from tacita.layouts.runs import Request, Response
+from tacita.packings.encoding import Encoding
 from tacita.slots.base import Backend
 from tacita.slots.stage import Live, Stage
 
 Array = NDArray[np.float64]
-F = TypeVar("F")  # how a packing holds a tensor
 
 
 @dataclass(frozen=True)
@@ -58,18 +59,34 @@ class Operation:
         return Operation(name, tuple(reads), run)
 
 
+@dataclass(frozen=True, eq=False)
+class Form:
+    """How a packing holds a tensor. encoding: of stored numbers. first: the first token alone, in the layout
+    of it.
+
+    packed_first: token 0 in place of the copies, where a packing has them. bare: of a function, which leaves
+    anything where no feature is (`Linear.bare`), for a norm or an answer. weighed: stored numbers come times
+    the mask, for a mean.
+    """
+
+    encoding: Encoding
+    first: bool = False
+    packed_first: bool = False
+    bare: bool = False
+    weighed: bool = False
+
+
 @dataclass(frozen=True)
-class Tensor(Generic[F]):
-    """A tensor between blocks. live: its name among the live tensors. rows: tokens. form: the packing's
-    own."""
+class Tensor:
+    """A tensor between blocks. live: its name among the live tensors. rows: tokens."""
 
     live: str
     rows: int
-    form: F
+    form: Form
 
 
 @dataclass(frozen=True)
-class Block(Generic[F]):
+class Block:
     """A block with its sum: residual + node(x), not yet computed.
 
     name: of the node. rows: of the result. x, residual: tensors; the residual's first `rows` rows are meant.
@@ -78,8 +95,8 @@ class Block(Generic[F]):
     name: str
     node: Attention | FeedForward
     rows: int
-    x: Tensor[F]
-    residual: Tensor[F]
+    x: Tensor
+    residual: Tensor
 
 
 @dataclass(frozen=True)
@@ -146,72 +163,6 @@ class Circuit:
         """Tensors that the placement never lowers nor refreshes: those that are fixed, and what is left for
         the next request, which no stage reads and so is at any level where it was made."""
         return self.fixed | {tensor.after for tensor in self.kept}
-
-
-class Lowering(Protocol[F]):
-    """The blocks of a packing, as operations. Each method refuses what it does not know with a PlanError.
-
-    The names of the tensors that an operation writes begin with the name of its node, and each result is
-    named as its node. Stored values lie in [-1, 1]. `shared.lowering.BlockLowering` implements it but for
-    attention.
-    """
-
-    packing: ClassVar[str]
-    options: ClassVar[frozenset[str]]  # of blocks (see `blocks.shapes`); a node with another is refused
-
-    @property
-    def fixed(self) -> frozenset[str]:
-        """Tensors of the request that pass through every stage as they came."""
-        ...
-
-    def entry(self) -> Tensor[F]:
-        """The hidden states of the request."""
-        ...
-
-    def block(self, block: Block[F], target: Target) -> list[Operation]:
-        """Operations that leave residual + block in the target."""
-        ...
-
-    def stored(self, target: Target, block: Block[F]) -> Tensor[F]:
-        """The sum of a target without a norm."""
-        ...
-
-    def centre(self, x: Tensor[F], target: Target) -> list[Operation]:
-        """A tensor that others read too -> the target, `NORM.centred`, as its norm takes it."""
-        ...
-
-    def sum(self, name: str, x: Tensor[F], y: Tensor[F], factor: float) -> tuple[list[Operation], Tensor[F]]:
-        """x + factor * y of two tensors that are there, within the sum of their bounds."""
-        ...
-
-    def mean(self, x: Tensor[F], name: str) -> tuple[list[Operation], Tensor[F]]:
-        """The mean over the real tokens as a tensor of one row, for a norm."""
-        ...
-
-    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Tensor[F]]:
-        """`NORM.centred` -> the normalised tensor."""
-        ...
-
-    def function(self, x: Tensor[F], dense: Dense, name: str) -> tuple[list[Operation], Tensor[F]]:
-        """A function of a dense map: the tanh pooler of one row, or of every row."""
-        ...
-
-    def answer(self, x: Tensor[F], dense: Dense | None, mean: str) -> list[Operation]:
-        """The response: x, or a dense map of it, of one row or of every row. mean: the node by which x is
-        averaged first; empty for rows that are there."""
-        ...
-
-    def request(self) -> Request:
-        """The layout of the request."""
-        ...
-
-    def response(self) -> Response:
-        """The layout of the response, once `answer` has been called."""
-        ...
-
-    def probes(self) -> Mapping[str, Probe]:
-        """The probes of the blocks lowered so far, by stage."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,10 @@ from tacita.layouts.arrays import Array, IntArray
 from tacita.layouts.coefficients import Cts, Transposition
 from tacita.layouts.rows import FeatureLayout
 from tacita.packings.base import Block, Operation, Target
-from tacita.packings.encoding import Encoding, OutputSpec, output_bound
+from tacita.packings.encoding import output_bound
 from tacita.packings.rows.lowering import RowLowering
 from tacita.packings.shared.linear import Linear
-from tacita.packings.shared.lowering import Form
-from tacita.packings.weights import ForwardWeights
+from tacita.packings.weights import ForwardPlan
 from tacita.slots.base import Backend
 from tacita.slots.bootstraps import INPUT_LEVEL, CoefficientMatrix
 
@@ -48,21 +47,17 @@ class CoefficientForward:
 
     @staticmethod
     def build(
-        weights: ForwardWeights,
-        linear: Linear[FeatureLayout],
-        activation: FourierSpec,
-        entry: Encoding,
-        output: OutputSpec,
+        plan: ForwardPlan, linear: Linear[FeatureLayout], activation: FourierSpec
     ) -> CoefficientForward:
-        """Builds both products. entry: encoding of the input. output: how the sum is left."""
+        """Builds both products."""
         transposition, bound = Transposition(linear.layout.shape), output_bound(activation)
         tokens, places = transposition.shape.tokens, transposition.features(linear.layout)
         (low, high) = activation.domain
         middle, reach = 0.5 * (low + high), 0.5 * (high - low)
-        up, shift = entry.fold(*weights.wide)
+        up, shift = plan.entry.fold(*plan.wide)
         wide = _inputs(up / reach, places)
-        down, added = weights.contraction(output, activation, None)
-        both = np.hstack([output.fold_residual(len(down)), down])
+        down, added = plan.contraction
+        both = np.hstack([plan.output.fold_residual(len(down)), down])
         narrow, bias = _outputs(both, added, places, linear.layout)
         return CoefficientForward(
             transposition,
@@ -70,7 +65,7 @@ class CoefficientForward:
             activation.harmonics / bound,
             CoefficientMatrix(tokens, wide, (shift - middle) / reach),
             CoefficientMatrix(tokens, narrow, bias),
-            output.complete,
+            plan.output.complete,
         )
 
     def arrange(self, be: Backend, y: Cts) -> Cts:
@@ -144,15 +139,10 @@ class CoefficientLowering(RowLowering):
 
     packing = "coefficients"
 
-    def _feed_forward(self, block: Block[Form], f: FeedForward, target: Target) -> list[Operation]:
+    def _feed_forward(self, block: Block, f: FeedForward, target: Target) -> list[Operation]:
         activation = self._specs.function(block.name).function
         if block.x.form.first or f.gate or not isinstance(activation, FourierSpec):
             return super()._feed_forward(block, f, target)
-        forward = CoefficientForward.build(
-            ForwardWeights.of(self._weights, f),
-            self._of_tokens,
-            activation,
-            block.x.form.encoding,
-            self._output(target, block.residual.form, first=False),
-        )
+        plan = self._forward_plan(block, f, target)
+        forward = CoefficientForward.build(plan, self._of_tokens, activation)
         return forward.operations(block.name, block.x.live, block.residual.live, target.live)

@@ -1,8 +1,7 @@
 """The conformance suite of packings, exported: little models in every place that a packing must know.
 
     for case in CASES:
-        check(case, lambda graph, weights, specs: MyLowering(graph, weights, specs, my_shape), be,
-        tolerance=0.01)
+        check(case, lambda *made: MyLowering(*made, my_shape), be, tokens=16, tolerance=0.01)
 
 Each case is a model of one layer, written in blocks. Its intervals are those of its own inputs, its
 approximations are fitted to them, the packing lowers it, and a backend runs it; the answers must be those of
@@ -30,13 +29,14 @@ from tacita.blocks.shapes import Function, Shapes
 from tacita.blocks.tensor_blocks import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.layouts.runs import Sample
-from tacita.packings.base import Array, Circuit, Lowering
+from tacita.packings.base import Array, Circuit
 from tacita.packings.conformance_cases import CASES as CASES
 from tacita.packings.conformance_cases import Case as Case
 from tacita.packings.lowering import lower
+from tacita.packings.shared.lowering import Lowering
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
 
-Build = Callable[[Graph, Weights, CircuitSpecs], Lowering[Any]]
+Build = Callable[[Graph, Weights, CircuitSpecs], Lowering]
 FITS: dict[str, Any] = {
     "gelu": gelu,
     "gelu_tanh": gelu_tanh,

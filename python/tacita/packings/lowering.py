@@ -4,7 +4,7 @@ A sum that only a norm reads is never stored as such: what the norm takes from i
 which the norm wants it go into the last linear map of the block before it, at no cost. A sum that others read
 too, as in models with norms before their blocks, is stored within its bound, and the norm takes a linear map
 of its own. The lowering finds these places; everything that belongs to slots is the packing's
-(`base.Lowering`).
+(`shared.lowering.Lowering`).
 
     attention -> add -> norm             becomes    block(attention, residual, for this norm), norm
     attention -> add -> norm and add     becomes    block(attention, residual, stored), centre, norm
@@ -22,7 +22,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic
+from typing import Any
 
 from tacita.blocks.base import EVERYWHERE, Attention, Dense, FeedForward, Norm, Powers
 from tacita.blocks.graph import INPUT, Graph, Step, record, widened
@@ -30,62 +30,48 @@ from tacita.blocks.shapes import REACH, options
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.errors import PlanError
-from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import Shape
-from tacita.layouts.rows import RowsShape
 from tacita.models.registry import Config, forward, nodes
 from tacita.models.shared.config import LATEST
-from tacita.packings.base import (
-    Block,
-    Circuit,
-    F,
-    Kept,
-    Lowering,
-    Operation,
-    Readers,
-    Target,
-    Tensor,
-    refuse_node,
-    stages_of,
-)
+from tacita.packings.base import Block, Circuit, Readers, Target, Tensor, refuse_node, stages_of
 from tacita.packings.coefficients import CoefficientLowering
 from tacita.packings.columns.lowering import ColumnLowering
 from tacita.packings.multidiagonal.lowering import DiagonalLowering
 from tacita.packings.rows.lowering import RowLowering, StepLowering
+from tacita.packings.shared.lowering import Lowering
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, approximated
 from tacita.texts.task import NEXT
 
 
 @dataclass(frozen=True)
-class Mapped(Generic[F]):
+class Mapped:
     """A dense map of rows that is not computed yet. mean: the node that gives the one row; empty for rows
     that are there."""
 
-    x: Tensor[F]
+    x: Tensor
     dense: Dense | None
     mean: str = ""
 
 
-Value = Tensor[F] | Block[F] | Mapped[F]
+Value = Tensor | Block | Mapped
 
 
-def lower(graph: Graph, packing: Lowering[F], specs: CircuitSpecs, kept: tuple[Kept, ...] = ()) -> Circuit:
-    """The circuit of a graph. kept: see `Circuit`. Raises PlanError for a step that the packing lacks,
+def lower(graph: Graph, packing: Lowering, specs: CircuitSpecs) -> Circuit:
+    """The circuit of a graph. Raises PlanError for a step that the packing lacks,
     ShapeError for sizes it does not admit."""
-    lowering = _Walk(graph, packing, specs)
+    walk, kept = _Walk(graph, packing, specs), packing.kept
     for step in graph.steps:
-        lowering.enter(step)
-    stages = stages_of(lowering.operations, packing.fixed, frozenset(one.after for one in kept))
+        walk.enter(step)
+    stages = stages_of(packing.operations, packing.fixed, frozenset(one.after for one in kept))
     request = packing.request()
     fixed = packing.fixed & set(request.counts) | {one.before for one in kept}
-    return Circuit(tuple(stages), request, packing.response(), fixed, packing.probes(), kept)
+    return Circuit(tuple(stages), request, packing.response(), fixed, packing.probes, kept)
 
 
-class _Walk(Generic[F]):
-    def __init__(self, graph: Graph, packing: Lowering[F], specs: CircuitSpecs) -> None:
+class _Walk:
+    def __init__(self, graph: Graph, packing: Lowering, specs: CircuitSpecs) -> None:
         self._graph, self._packing, self._specs, self._uses = graph, packing, specs, graph.uses()
-        self._values: dict[str, Value[F]] = {INPUT: packing.entry()}
-        self.operations: list[Operation] = []
+        self._values: dict[str, Value] = {INPUT: packing.entry()}
 
     def enter(self, step: Step) -> None:
         """Lowers one step of the graph."""
@@ -114,9 +100,7 @@ class _Walk(Generic[F]):
         """A block and the tensor that it is added to, in either order, or two tensors that are there."""
         values = [self._value(step, i) for i in (0, 1)]
         if isinstance(values[0], Tensor) and isinstance(values[1], Tensor):
-            operations, tensor = self._packing.sum(step.name, values[0], values[1], step.factor)
-            self.operations += operations
-            self._values[step.name] = tensor
+            self._values[step.name] = self._packing.sum(step.name, values[0], values[1], step.factor)
             return
         blocks = [v for v in values if isinstance(v, Block)]
         others = [v for v in values if isinstance(v, Tensor)]
@@ -128,7 +112,7 @@ class _Walk(Generic[F]):
             self._values[step.name] = block
             return
         target = Target(step.name, bound=self._bound(step, self._graph.takers(step)))
-        self.operations += self._packing.block(block, target)
+        self._packing.block(block, target)
         self._values[step.name] = self._packing.stored(target, block)
 
     def _norm(self, step: Step) -> None:
@@ -140,18 +124,15 @@ class _Walk(Generic[F]):
         computed, and is then such a tensor."""
         value, node = self._value(step, 0), typing.cast(Norm, step.node)
         if isinstance(value, Mapped) and value.mean and value.dense is None:
-            operations, value = self._packing.mean(value.x, value.mean)
-            self.operations += operations
+            value = self._packing.mean(value.x, value.mean)
         target = Target(f"{step.name}.centred", norm=step.name, centred=node.centred)
         if isinstance(value, Tensor):
-            self.operations += self._packing.centre(value, target)
+            self._packing.centre(value, target)
         elif isinstance(value, Block) and step.inputs[0].step != value.name:  # a block with its sum
-            self.operations += self._packing.block(value, target)
+            self._packing.block(value, target)
         else:
             raise self._unknown(step)
-        operations, tensor = self._packing.norm(step.name, node, value.rows, self._readers(step))
-        self.operations += operations
-        self._values[step.name] = tensor
+        self._values[step.name] = self._packing.norm(step.name, node, value.rows, self._readers(step))
 
     def _linear(self, step: Step) -> None:
         x, dense = self._value(step, 0), typing.cast(Dense, step.node)
@@ -166,9 +147,7 @@ class _Walk(Generic[F]):
         x = self._value(step, 0)
         if not isinstance(x, Mapped) or x.dense is None or x.mean or self._uses[step.inputs[0].step] != 1:
             raise self._unknown(step)
-        operations, tensor = self._packing.function(x.x, x.dense, step.name)
-        self.operations += operations
-        self._values[step.name] = tensor
+        self._values[step.name] = self._packing.function(x.x, x.dense, step.name)
 
     def _mean(self, step: Step) -> None:
         self._values[step.name] = Mapped(self._tensor(step, 0), None, step.name)
@@ -178,7 +157,7 @@ class _Walk(Generic[F]):
         if isinstance(x, Block) or (isinstance(x, Tensor) and x.rows != step.output.shape[0]):
             raise self._unknown(step)
         mapped = x if isinstance(x, Mapped) else Mapped(x, None)
-        self.operations += self._packing.answer(mapped.x, mapped.dense, mapped.mean)
+        self._packing.answer(mapped.x, mapped.dense, mapped.mean)
 
     def _bound(self, step: Step, readers: list[Step]) -> float:
         """The bound of a stored sum: the largest that calibration saw where its readers take it."""
@@ -195,10 +174,10 @@ class _Walk(Generic[F]):
         names = [other.name for other in self._graph.steps if other.op == "norm"]
         return Readers(first, ops == {"mean"}, step.name == names[-1])
 
-    def _value(self, step: Step, number: int) -> Value[F]:
+    def _value(self, step: Step, number: int) -> Value:
         return self._values[step.inputs[number].step]
 
-    def _tensor(self, step: Step, number: int) -> Tensor[F]:
+    def _tensor(self, step: Step, number: int) -> Tensor:
         value = self._value(step, number)
         if not isinstance(value, Tensor):
             raise self._unknown(step)
@@ -215,40 +194,18 @@ class _Walk(Generic[F]):
 # The one list of packings. A new one is a folder beside `rows` and `columns`, one row here, and one in
 # `layouts.registry`, which says what a client has to know of it.
 
-Build = Callable[[Graph, Weights, CircuitSpecs, Shape], Lowering[Any]]
-
-
-def lowering_of(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
-    """The blocks of the shape's packing: see `base.Lowering`. Raises ShapeError, PlanError for what it does
-    not admit."""
-    return LOWERINGS[shape.packing](graph, weights, specs, shape)
-
-
-def _rows(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
-    kind = StepLowering if shape.step else RowLowering
-    return kind(graph, weights, specs, RowsShape(shape.slots, shape.tokens))
-
-
-def _coefficients(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
-    return CoefficientLowering(graph, weights, specs, RowsShape(shape.slots, shape.tokens))
-
-
-def _columns(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
-    return ColumnLowering(
-        graph, weights, specs, BatchShape(shape.slots, shape.tokens, shape.lanes), shape.rotations
-    )
-
-
-def _multidiagonal(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering[Any]:
-    return DiagonalLowering(graph, weights, specs, shape.slots, shape.tokens)
-
-
-LOWERINGS: Mapping[str, Build] = {
-    "rows": _rows,
-    "coefficients": _coefficients,
-    "multidiagonal": _multidiagonal,
-    "columns": _columns,
+LOWERINGS: Mapping[str, Callable[[Graph, Weights, CircuitSpecs, Shape], Lowering]] = {
+    "rows": RowLowering,
+    "coefficients": CoefficientLowering,
+    "multidiagonal": DiagonalLowering,
+    "columns": ColumnLowering,
 }
+
+
+def lowering_of(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Lowering:
+    """The blocks of the shape's packing. Raises ShapeError, PlanError for what it does not admit."""
+    kind = StepLowering if shape.step else LOWERINGS[shape.packing]
+    return kind(graph, weights, specs, shape)
 
 
 # A model, its specs and a shape -> the circuit.
@@ -287,8 +244,7 @@ def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
     check_refreshes(specs, shape)
     check_choice(specs, shape)
     graph = widened(graph_of(model.config, 1 if shape.step else shape.tokens), model.config.hidden)
-    packing = lowering_of(graph, Weights(model.tensors), specs, shape)
-    return lower(graph, packing, specs, packing.kept if isinstance(packing, StepLowering) else ())
+    return lower(graph, lowering_of(graph, Weights(model.tensors), specs, shape), specs)
 
 
 def check_softmax(specs: CircuitSpecs, shape: Shape) -> None:

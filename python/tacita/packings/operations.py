@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from tacita.approx.spec import Spec
 from tacita.layouts.arrays import Array
 from tacita.layouts.runs import Response
 from tacita.packings.base import Operation
 from tacita.packings.encoding import Argument, apply, apply_all, output_bound
-from tacita.packings.shared.linear import FeedForward, Norm
+from tacita.packings.shared.linear import Linear, Map, Norm, together
+from tacita.packings.weights import ForwardPlan
 from tacita.slots.base import Backend, Ct
 
 CHECK, ANSWER = "check", "answer"
@@ -120,32 +121,52 @@ def norm_check(at: Array, rsqrt: Spec, factor: float) -> Check:
 
 
 def forward_operations(
-    forward: FeedForward, name: str, y: str, residual: str, target: str, refreshed: Spec | None = None
+    plan: ForwardPlan, linear: Linear[Any], name: str, y: str, residual: str, target: str
 ) -> list[Operation]:
-    """Lowers a feed-forward block to three stages, or to four with a gate: the inner tensor may be refreshed
-    between them, and a gate's product or its factors.
+    """A feed-forward block as three stages, or as four with a gate: the inner tensor may be refreshed between
+    them, and a gate's product or its factors.
 
-    y, residual, target: live tensors; the sum goes into the target. refreshed: as of `approximated`.
+        expand      y -> inner features stored for the activation, then a gate's factor     1 level
+        activate    f(inner) / its largest value                                            the spec's
+        multiply    a gate's product                                                        1
+        contract    (W2 active + residual) / exit, centred or not                           `Linear.adder`
+
+    linear: of input and residual. y, residual, target: live tensors; the sum goes into the target.
     """
     inner, active, factor, product = (f"{name}.{part}" for part in ("inner", "active", "factor", "product"))
+    layout, between, gate, specs = linear.layout, linear.layout.inner(plan.inner), plan.gate, plan.specs
 
-    def expand(be: Backend, cts: Cts) -> tuple[Cts, Cts]:
-        both = forward.expand(be, cts)
+    def expansion() -> Map:
+        first, *others = plan.expansions(Argument.of(specs.function))
+        if others:
+            assert linear.stacked is not None
+            return linear.stacked([first, *others], layout, between)
+        return linear.affine(*first, layout, between)
+
+    def contraction() -> Map:
+        return linear.affine(*plan.contraction, between, layout)
+
+    (expand, narrow), add = together(expansion, contraction), linear.adder(plan.output)
+
+    def gated(be: Backend, cts: Cts) -> tuple[Cts, Cts]:
+        both = expand.apply(be, cts)
         return both[: len(both) // 2], both[len(both) // 2 :]
 
-    expansion = Operation.of(f"{name}.expand", (y,), inner, forward.expand)
-    activation = approximated(f"{name}.activate", inner, active, forward.activation, refreshed)
-    if forward.gate is None:
+    def contract(be: Backend, y: Cts, active: Cts) -> Cts:
+        return add(be, narrow.apply(be, active), y)
+
+    activation = approximated(f"{name}.activate", inner, active, specs.function, specs.refreshed)
+    if gate is None:
         return [
-            expansion,
+            Operation.of(f"{name}.expand", (y,), inner, expand.apply),
             activation,
-            Operation.of(f"{name}.contract", (residual, active), target, forward.contract),
+            Operation.of(f"{name}.contract", (residual, active), target, contract),
         ]
     return [
-        Operation.of(f"{name}.expand", (y,), (inner, factor), expand),
+        Operation.of(f"{name}.expand", (y,), (inner, factor), gated),
         activation,
-        Operation.of(f"{name}.multiply", (active, factor), product, forward.multiply),
-        Operation.of(f"{name}.contract", (residual, product), target, forward.contract),
+        Operation.of(f"{name}.multiply", (active, factor), product, gate.multiply),
+        Operation.of(f"{name}.contract", (residual, product), target, contract),
     ]
 
 

@@ -146,31 +146,6 @@ class Side:
         return tuple(apply_unit(be, ct, self.rsqrt) for ct in variances)
 
 
-@dataclass(frozen=True, eq=False)
-class Normed:
-    """Both sides of an attention."""
-
-    queries: Side
-    keys: Side
-
-    def operations(
-        self, name: str, reads: Sequence[str], squares: Callable[..., Any]
-    ) -> tuple[list[Operation], tuple[str, str]]:
-        """(operations, the tensors of the roots). squares: what is read -> variances of queries and of keys,
-        stored for their rsqrt."""
-        sides = f"{name}.queries", f"{name}.keys"
-        variances, roots = (tuple(f"{side}.{part}" for side in sides) for part in ("variance", "root"))
-
-        def invert(be: Backend, queries: Cts, keys: Cts) -> tuple[Cts, Cts]:
-            return self.queries.root(be, queries), self.keys.root(be, keys)
-
-        stages = [
-            Operation.of(f"{name}.squares", reads, variances, squares),
-            Operation.of(f"{name}.roots", variances, roots, invert),
-        ]
-        return stages, (roots[0], roots[1])
-
-
 def normalised(be: Backend, xs: Sequence[Ct], roots: Sequence[Ct], betas: Sequence[Array]) -> list[Ct]:
     """Computes xs * roots + betas, ciphertext by ciphertext. One level."""
     products = [be.mul(x, root) for x, root in zip(xs, roots, strict=True)]
@@ -183,41 +158,6 @@ def _centred(side: Array, heads: int) -> Array:
     return np.asarray((grid - grid.mean(axis=1, keepdims=True)).reshape(side.shape))
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionWeights:
-    """Float matrices (outputs, inputs) and biases of one attention, and what it knows of positions.
-
-    normed: where queries and keys are normalised; query and key are then those that the roots complete.
-    """
-
-    query: Array
-    query_bias: Array
-    key: Array
-    key_bias: Array
-    value: Array
-    value_bias: Array
-    output: Array
-    output_bias: Array
-    positional: Positional = field(default_factory=Positional)
-    normed: Normed | None = None
-
-    @staticmethod
-    def of(weights: Weights, a: Attention, tokens: int, specs: CircuitSpecs, name: str) -> AttentionWeights:
-        """Reads the weights that the declaration names. name: of the node, whose norms have specs of their
-        own. Keys and values that heads share are repeated for each: slots hold as many heads of them as of
-        queries."""
-        query, key, value, output = (weights.dense(d) for d in (a.query, a.key, a.value, a.output))
-        key, value = (_repeated(pair, a.key_heads, a.shared) for pair in (key, value))
-        positional, normed = Positional.of(weights, a, tokens), None
-        if a.normed:
-            normed = Normed(
-                Side.of(weights, query, a.normed[0], specs, f"{name}.queries"),
-                Side.of(weights, key, a.normed[1], specs, f"{name}.keys"),
-            )
-            query, key = normed.queries.scaled, normed.keys.scaled
-        return AttentionWeights(*query, *key, *value, *output, positional, normed)
-
-
 def _repeated(dense: WeightBias, heads: int, times: int) -> WeightBias:
     """The rows of each of so many heads, so many times."""
     weight, bias = dense
@@ -228,19 +168,49 @@ def _repeated(dense: WeightBias, heads: int, times: int) -> WeightBias:
 
 @dataclass(frozen=True, eq=False)
 class AttentionPlan:
-    """What an attention is built from besides the layout. heads: of queries. entry: encoding of x. output: of
-    its sum."""
+    """What an attention is built from besides the layout. heads: of queries. dense: the float maps (outputs,
+    inputs), and biases, to queries, keys and values, and from attended values. entry: encoding of x. output:
+    of its sum.
+
+    normed: how queries and how keys are normalised, empty where they are not; their maps are then those that
+    the roots complete.
+    """
 
     heads: int
-    weights: AttentionWeights
+    dense: tuple[WeightBias, WeightBias, WeightBias, WeightBias]
     specs: AttentionSpecs
     entry: Encoding
     output: OutputSpec
+    positional: Positional = field(default_factory=Positional)
+    normed: tuple[Side, ...] = ()
+
+    @staticmethod
+    def of(
+        weights: Weights,
+        a: Attention,
+        tokens: int,
+        specs: CircuitSpecs,
+        name: str,
+        entry: Encoding,
+        output: OutputSpec,
+    ) -> AttentionPlan:
+        """Reads the weights that the declaration names. name: of the node, whose norms have specs of their
+        own. Keys and values that heads share are repeated for each: slots hold as many heads of them as of
+        queries."""
+        query, key, value, last = (weights.dense(d) for d in (a.query, a.key, a.value, a.output))
+        key, value = (_repeated(pair, a.key_heads, a.shared) for pair in (key, value))
+        normed: tuple[Side, ...] = ()
+        if a.normed:
+            named = zip((query, key), a.normed, ("queries", "keys"), strict=True)
+            normed = tuple(Side.of(weights, dense, n, specs, f"{name}.{side}") for dense, n, side in named)
+            query, key = (side.scaled for side in normed)
+        dense, positional = (query, key, value, last), Positional.of(weights, a, tokens)
+        return AttentionPlan(a.heads, dense, specs.attention(name), entry, output, positional, normed)
 
     @property
     def head_size(self) -> int:
         """Features of a head."""
-        return len(self.weights.query_bias) // self.heads
+        return len(self.dense[0][1]) // self.heads
 
     def score_factor(self, share: float = 1.0) -> float:
         """Factor of queries and of keys by which their product is this share of the stored score."""
@@ -248,45 +218,50 @@ class AttentionPlan:
 
     def query(self, share: float = 1.0) -> WeightBias:
         """The map of stored x to queries times `score_factor`."""
-        factor = self.score_factor(share)
-        return self.entry.fold(self.weights.query * factor, self.weights.query_bias * factor)
+        return self._scaled(self.dense[0], self.score_factor(share))
 
     def key(self, share: float = 1.0) -> WeightBias:
         """The map of stored x to keys times `score_factor`, less the linear part of a row estimate."""
-        factor, bias = self.score_factor(share), self.specs.key_bias(self.weights.key_bias)
-        return self.entry.fold(self.weights.key * factor, bias * factor)
+        weight, bias = self.dense[1]
+        return self._scaled((weight, self.specs.key_bias(bias)), self.score_factor(share))
 
     def value(self, factor: float) -> WeightBias:
         """The map of stored x to values times a factor."""
-        return self.entry.fold(self.weights.value * factor, self.weights.value_bias * factor)
+        return self._scaled(self.dense[2], factor)
 
     def projection(self, factor: float) -> WeightBias:
         """The map of the attended values, stored divided by a factor, to the block's sum."""
-        return self.output.fold(self.weights.output, self.weights.output_bias, factor)
+        return self.output.fold(*self.dense[3], factor)
 
-    @property
-    def normed(self) -> Normed:
-        """How queries and keys are normalised, where they are."""
-        assert self.weights.normed is not None
-        return self.weights.normed
-
-    def squared(self) -> tuple[WeightBias, WeightBias]:
+    def squared(self) -> list[WeightBias]:
         """The maps of stored x to what `Side.squared` gives of queries and of keys."""
-        queries, keys = self.normed.queries, self.normed.keys
-        return self.entry.fold(*queries.squared), self.entry.fold(*keys.squared)
+        return [self.entry.fold(*side.squared) for side in self.normed]
 
-    def betas(self, share: float = 1.0) -> tuple[Array, Array]:
+    def betas(self, share: float = 1.0) -> list[Array]:
         """What is added to normalised queries and to keys times `score_factor`."""
-        factor = self.score_factor(share)
-        return self.normed.queries.beta * factor, self.normed.keys.beta * factor
+        return [side.beta * self.score_factor(share) for side in self.normed]
 
     def roots(
         self, name: str, reads: Sequence[str], squares: Callable[..., Any]
     ) -> tuple[list[Operation], tuple[str, ...]]:
         """The operations that normalise queries and keys, and the tensors of their roots; none without a
-        norm. name: of the node. squares: what is read -> variances of both."""
-        normed = self.weights.normed
-        return normed.operations(name, reads, squares) if normed else ([], ())
+        norm. name: of the node. squares: what is read -> variances of both, stored for their rsqrt."""
+        if not self.normed:
+            return [], ()
+        sides = f"{name}.queries", f"{name}.keys"
+        variances, roots = (tuple(f"{side}.{part}" for side in sides) for part in ("variance", "root"))
+
+        def invert(be: Backend, *both: Cts) -> list[Cts]:
+            return [side.root(be, cts) for side, cts in zip(self.normed, both, strict=True)]
+
+        stages = [
+            Operation.of(f"{name}.squares", reads, variances, squares),
+            Operation.of(f"{name}.roots", variances, roots, invert),
+        ]
+        return stages, roots
+
+    def _scaled(self, dense: WeightBias, factor: float) -> WeightBias:
+        return self.entry.fold(dense[0] * factor, dense[1] * factor)
 
 
 @dataclass(frozen=True)
@@ -325,28 +300,49 @@ class Gate:
 
 
 @dataclass(frozen=True, eq=False)
-class ForwardWeights:
-    """Float matrices (outputs, inputs) and biases of one feed-forward. gate: None without one."""
+class ForwardPlan:
+    """What a feed-forward is built from besides the layout. wide, narrow: float maps (outputs, inputs) and
+    biases, to the function's argument and to the sum; factor: to what a gate multiplies by, None without one.
+    entry: encoding of its input. output: of its sum."""
 
     wide: WeightBias
     narrow: WeightBias
-    gate: WeightBias | None = None
+    factor: WeightBias | None
+    specs: FunctionSpecs
+    entry: Encoding
+    output: OutputSpec
 
     @staticmethod
-    def of(weights: Weights, f: FeedForward) -> ForwardWeights:
+    def of(
+        weights: Weights, f: FeedForward, specs: FunctionSpecs, entry: Encoding, output: OutputSpec
+    ) -> ForwardPlan:
         """Reads the weights that the declaration names."""
-        gate = weights.dense(f.gate) if f.gate else None
-        return ForwardWeights(weights.dense(f.wide), weights.dense(f.narrow), gate)
+        wide, narrow = weights.dense(f.wide), weights.dense(f.narrow)
+        if f.gate is None:
+            return ForwardPlan(wide, narrow, None, specs, entry, output)
+        return ForwardPlan(weights.dense(f.gate), narrow, wide, specs, entry, output)
 
-    def expansions(self, entry: Encoding, argument: Argument, gate: Gate | None) -> list[WeightBias]:
+    @property
+    def inner(self) -> int:
+        """Features between the maps."""
+        return int(self.narrow[0].shape[1])
+
+    @property
+    def gate(self) -> Gate | None:
+        """How a gate's product is stored. Raises PlanError for specs without its bounds."""
+        return Gate.of(self.specs) if self.factor else None
+
+    def expansions(self, argument: Argument) -> list[WeightBias]:
         """The maps of the stored input: to the function's argument as it is stored, then with a gate to the
         factor."""
-        inner = argument.store(*entry.fold(*(self.gate or self.wide)))
-        if gate is None:
+        inner = argument.store(*self.entry.fold(*self.wide))
+        if self.factor is None or (gate := self.gate) is None:
             return [inner]
-        weight, bias = entry.fold(*self.wide)
+        weight, bias = self.entry.fold(*self.factor)
         return [inner, (weight / gate.factor, bias / gate.factor)]
 
-    def contraction(self, output: OutputSpec, activation: Spec, gate: Gate | None) -> WeightBias:
+    @property
+    def contraction(self) -> WeightBias:
         """The map of the stored activation, or of a gate's product, to the block's sum."""
-        return output.fold(*self.narrow, gate.scale if gate else output_bound(activation))
+        gate = self.gate
+        return self.output.fold(*self.narrow, gate.scale if gate else output_bound(self.specs.function))

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from math import log2
 
 import numpy as np
 import pytest
 
 from tacita.layouts.multidiagonal import Features
+from tacita.layouts.registry import Shape
 from tacita.packings.conformance import CASES, circuit_of, world_of
+from tacita.packings.lowering import lowering_of
 from tacita.packings.multidiagonal.linear import Affine, over_heads, totals
-from tacita.packings.multidiagonal.lowering import DiagonalLowering
 from tacita.packings.multidiagonal.products import Product, transpose
 from tacita.slots.sim import SimBackend
 
@@ -168,7 +170,8 @@ def little_blocks(*, two_phases: bool = False) -> dict[str, tuple[int, int, int]
         case for case in CASES if case.name == "norms after, averaged, classified" and case.heads == 3
     )
     world = world_of(case, 16)
-    circuit = circuit_of(world, lambda *made: DiagonalLowering(*made, 512, 16), two_phases=two_phases)
+    build = partial(lowering_of, shape=Shape("multidiagonal", "hoisted", 512, 16))
+    circuit = circuit_of(world, build, two_phases=two_phases)
     be = SimBackend(512, 400)
     live = {name: tuple(be.input() for _ in range(n)) for name, n in circuit.request.counts.items()}
     for stage in circuit.stages:

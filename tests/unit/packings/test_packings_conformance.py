@@ -14,14 +14,11 @@ from tacita.approx.spec import Spec
 from tacita.blocks.base import Powers
 from tacita.errors import PlanError, ShapeError
 from tacita.layouts.coefficients import Transposition
-from tacita.layouts.columns import BatchShape
+from tacita.layouts.registry import Shape
 from tacita.layouts.rows import RowsShape
-from tacita.packings.coefficients import CoefficientLowering
-from tacita.packings.columns.lowering import ColumnLowering
 from tacita.packings.conformance import CASES, Case, check, circuit_of, world_of
 from tacita.packings.conformance_cases import Little, norms_before
-from tacita.packings.multidiagonal.lowering import DiagonalLowering
-from tacita.packings.rows.lowering import RowLowering
+from tacita.packings.lowering import lowering_of
 from tacita.packings.specs import CircuitSpecs, FunctionSpecs
 from tacita.slots.plain import PlainBackend
 
@@ -30,13 +27,14 @@ SMOOTH = {"gelu": gelu.exact, "gelu_tanh": gelu_tanh.exact, "silu": silu.exact}
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
+def build_in(packing: str, slots: int, tokens: int = TOKENS, rotations: str = "hoisted") -> Any:
+    return partial(lowering_of, shape=Shape(packing, rotations, slots, tokens))
+
+
 @every_case
 @pytest.mark.parametrize("slots", [256, 1024])
 def test_rows(case: Case, slots: int) -> None:
-    def build(graph: Any, weights: Any, specs: Any) -> RowLowering:
-        return RowLowering(graph, weights, specs, RowsShape(slots, TOKENS))
-
-    check(case, build, PlainBackend(slots, LEVELS), TOKENS, tolerance(case))
+    check(case, build_in("rows", slots), PlainBackend(slots, LEVELS), TOKENS, tolerance(case))
 
 
 @every_case
@@ -53,24 +51,19 @@ def test_coefficients_in_several_ciphertexts(case: Case) -> None:
 
 
 def coefficients(slots: int, tokens: int) -> Any:
-    def build(graph: Any, weights: Any, specs: Any) -> CoefficientLowering:
-        return CoefficientLowering(graph, weights, refreshed(specs), RowsShape(slots, tokens))
-
-    return build
+    build = build_in("coefficients", slots, tokens)
+    return lambda graph, weights, specs: build(graph, weights, refreshed(specs))
 
 
 def test_feed_forward_blocks_of_all_tokens_are_coefficient_products() -> None:
     """Those with a polynomial, and those of one vector, stay in rows."""
 
-    def stages(build: Any) -> dict[str, set[str]]:
+    def stages(build: Any) -> set[str]:
         (case,) = (case for case in CASES if case.name == "norms after, averaged")
         circuit = circuit_of(world_of(case, TOKENS), build)
         return {stage.name.rpartition(".")[2] for stage in circuit.stages if "feed_forward" in stage.name}
 
-    def polynomial(graph: Any, weights: Any, specs: Any) -> CoefficientLowering:
-        return CoefficientLowering(graph, weights, specs, RowsShape(256, TOKENS))
-
-    assert stages(polynomial) == {"expand", "activate", "contract"}
+    assert stages(build_in("coefficients", 256)) == {"expand", "activate", "contract"}
     assert stages(coefficients(256, TOKENS)) == {"arrange", "activate", "contract", "restore"}
 
 
@@ -97,11 +90,7 @@ def _by_bootstrap(spec: Spec) -> Spec:
 @pytest.mark.parametrize("slots", [256, 512, 1024])
 def test_multidiagonal(case: Case, slots: int) -> None:
     """Several ciphertexts a tensor, one, and one with room for every diagonal four times."""
-
-    def build(graph: Any, weights: Any, specs: Any) -> DiagonalLowering:
-        return DiagonalLowering(graph, weights, specs, slots, TOKENS)
-
-    check(case, build, PlainBackend(slots, LEVELS), TOKENS, tolerance(case))
+    check(case, build_in("multidiagonal", slots), PlainBackend(slots, LEVELS), TOKENS, tolerance(case))
 
 
 def test_multidiagonal_with_narrow_heads() -> None:
@@ -110,27 +99,19 @@ def test_multidiagonal_with_narrow_heads() -> None:
     little = Little(12, 3)
     forward = partial(norms_before, m=little, rows=None, head="classify")
     case = Case("narrow heads", forward, little.features, little.heads)
-
-    def build(graph: Any, weights: Any, specs: Any) -> DiagonalLowering:
-        return DiagonalLowering(graph, weights, specs, 512, TOKENS)
-
-    check(case, build, PlainBackend(512, LEVELS), TOKENS, 0.005)
+    check(case, build_in("multidiagonal", 512), PlainBackend(512, LEVELS), TOKENS, 0.005)
 
 
 @every_case
 def test_multidiagonal_with_softmax_in_two_phases(case: Case) -> None:
-    def build(graph: Any, weights: Any, specs: Any) -> DiagonalLowering:
-        return DiagonalLowering(graph, weights, specs, 256, TOKENS)
-
-    check(case, build, PlainBackend(256, LEVELS), TOKENS, tolerance(case), two_phases=True)
+    build, be = build_in("multidiagonal", 256), PlainBackend(256, LEVELS)
+    check(case, build, be, TOKENS, tolerance(case), two_phases=True)
 
 
 @every_case
 @pytest.mark.parametrize("rotations", ["double", "single"])
 def test_columns(case: Case, rotations: str) -> None:
-    def build(graph: Any, weights: Any, specs: Any) -> ColumnLowering:
-        return ColumnLowering(graph, weights, specs, BatchShape(128, TOKENS), rotations)
-
+    build = build_in("columns", 128, rotations=rotations)
     check(case, build, PlainBackend(128, LEVELS), TOKENS, tolerance(case), texts=5)
 
 
@@ -145,4 +126,4 @@ def test_powers_with_a_limited_reach_are_refused_by_name() -> None:
     forward = partial(norms_before, m=attention, rows=None, head="mean classify")
     narrow = replace(case, forward=forward)
     with pytest.raises(PlanError, match="packing rows: attention has a limited reach of powers"):
-        circuit_of(world_of(narrow, TOKENS), lambda g, w, s: RowLowering(g, w, s, RowsShape(256, TOKENS)))
+        circuit_of(world_of(narrow, TOKENS), build_in("rows", 256))

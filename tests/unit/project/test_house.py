@@ -30,7 +30,7 @@ LINES = {
     "generation": 565,
     "layouts": 1920,
     "models": 1944,
-    "packings": 7240,
+    "packings": 7022,
     "planning": 3946,
     "plans": 3161,
     "schemes": 1470,

@@ -78,8 +78,8 @@ class BatchAttention:
         query, key = plan.query(DOUBLED), plan.key(DOUBLED)
         value, size = plan.value(DOUBLED / plan.specs.context), plan.head_size
         groups = [columns.index[i : i + size] for i in range(0, columns.count, size)]
-        order = _pairing(size, plan.weights.positional)
-        squared = plan.squared() if plan.weights.normed else ()
+        order = _pairing(size, plan.positional)
+        squared = plan.squared()
         return BatchAttention(
             columns=columns,
             plan=plan,
@@ -94,13 +94,10 @@ class BatchAttention:
 
     def variances(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
         """Variances of normalised queries and keys, one ciphertext each for a group of heads. 2 levels."""
-        inputs, sides = (
-            shifted(be, x, self.columns.shape.lanes),
-            (self.plan.normed.queries, self.plan.normed.keys),
-        )
+        inputs = shifted(be, x, self.columns.shape.lanes)
         queries, keys = (
             tuple(variance(be, side, squares.outputs(be, inputs)) for squares in maps)
-            for side, maps in zip(sides, self.squared, strict=True)
+            for side, maps in zip(self.plan.normed, self.squared, strict=True)
         )
         return queries, keys
 
@@ -164,9 +161,9 @@ class BatchAttention:
             ours, theirs = self._betas()
             queries = completed(be, queries, roots[0], ours[first : first + len(queries)])
             keys = completed(be, keys, roots[1], theirs[first : first + len(keys)])
-        if self.plan.weights.positional.rotary is None:
+        if self.plan.positional.rotary is None:
             return queries, keys
-        phases = self.plan.weights.positional.rotary.phases[:, first : first + len(keys)].T
+        phases = self.plan.positional.rotary.phases[:, first : first + len(keys)].T
         vectors = [self.columns.shape.at_tokens(row) for row in phases]
         return (
             [be.mul_vector(q, v.conj()) for q, v in zip(queries, vectors, strict=True)],
@@ -175,16 +172,16 @@ class BatchAttention:
 
     def _betas(self) -> tuple[list[complex], list[complex]]:
         """What normalised pairs of queries and of keys have added."""
-        order = _pairing(self.plan.head_size, self.plan.weights.positional)
+        order = _pairing(self.plan.head_size, self.plan.positional)
         ours, theirs = (beta[order] for beta in self.plan.betas(DOUBLED))
         return _paired(ours, -1), _paired(theirs, 1)
 
     def _placed(self, be: Backend, scores: list[list[Ct]], group: int) -> list[list[Ct]]:
         """Adds the bias of relative positions to the scores."""
-        if self.plan.weights.positional.added is None:
+        if self.plan.positional.added is None:
             return scores
         scale, lanes = self.plan.specs.score_scale, self.columns.shape.lanes
-        table = self.plan.weights.positional.added[group * lanes : (group + 1) * lanes] * scale
+        table = self.plan.positional.added[group * lanes : (group + 1) * lanes] * scale
         return [
             [be.add_vector(s, self._diagonal(table, g, b)) for b, s in enumerate(row)]
             for g, row in enumerate(scores)
@@ -201,7 +198,7 @@ class BatchAttention:
 
     def _exponentials(self, be: Backend, scores: list[list[Ct]]) -> list[list[Ct]]:
         """Replaces each score by its exponential in place, so that it is freed as soon as it is used."""
-        spec, visible = self.plan.specs.exp, self.plan.weights.positional.visible
+        spec, visible = self.plan.specs.exp, self.plan.positional.visible
         for giant, row in enumerate(scores):
             for i, ct in enumerate(row):
                 row[i] = spec.evaluate(be, ct, Argument.of(spec).scale)

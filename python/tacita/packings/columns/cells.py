@@ -144,11 +144,11 @@ class RowSquares:
     @staticmethod
     def build(plan: AttentionPlan, columns: Columns) -> RowSquares | None:
         """Builds the maps; None without row estimates. columns: of x."""
-        rows, weights, scale = plan.specs.rows, plan.weights, plan.specs.score_scale
+        rows, (weight, shift), scale = plan.specs.rows, plan.dense[0], plan.specs.score_scale
         if rows is None:
             return None
-        factor = np.sqrt(scale * len(rows.constant) / len(weights.query_bias))
-        matrix, bias = rows.roots(*plan.entry.fold(weights.query * factor, weights.query_bias * factor))
+        factor = np.sqrt(scale * len(rows.constant) / len(shift))
+        matrix, bias = rows.roots(*plan.entry.fold(weight * factor, shift * factor))
         heads = Columns(columns.shape, np.arange(len(rows.constant)).reshape(-1, columns.shape.lanes))
         roots = ColumnMap.build([(matrix, columns)], bias, heads)
         return RowSquares(roots, np.array(rows.constant)[heads.index] * scale)

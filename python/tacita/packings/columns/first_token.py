@@ -48,9 +48,9 @@ class BatchFirstToken(OneQuery):
         """Variances of the query and of the keys, where they are normalised: a ciphertext a head. 2
         levels."""
         ours, theirs = (self._map(pair) for pair in self.plan.squared())
-        return (
-            self._variances(be, self.plan.normed.queries, ours.apply(be, first)),
-            self._variances(be, self.plan.normed.keys, theirs.apply(be, x)),
+        queries, keys = self.plan.normed
+        return self._variances(be, queries, ours.apply(be, first)), self._variances(
+            be, keys, theirs.apply(be, x)
         )
 
     def _variances(self, be: Backend, side: Side, squares: Cts) -> Cts:
@@ -98,7 +98,7 @@ class BatchFirstToken(OneQuery):
 
     def _placed(self, be: Backend, scores: Ct, head: int) -> Ct:
         """Stored for exp, with what relative positions add."""
-        form, added = Argument.of(self.plan.specs.exp), self.plan.weights.positional.added
+        form, added = Argument.of(self.plan.specs.exp), self.plan.positional.added
         if added is None:
             return be.add_const(scores, form.offset)
         return be.add_vector(scores, self.columns.shape.at_tokens(added[head, 0] * form.scale + form.offset))
@@ -106,7 +106,7 @@ class BatchFirstToken(OneQuery):
     @property
     def visible(self) -> list[Array] | None:
         """A mask for each head, 1 at the keys that the query sees; None without a limited reach."""
-        visible = self.plan.weights.positional.visible
+        visible = self.plan.positional.visible
         return None if visible is None else [self.columns.shape.at_tokens(visible[0])] * self.plan.heads
 
     def weigh(self, be: Backend, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:

@@ -14,9 +14,9 @@ import numpy as np
 
 from tacita.approx.spec import Spec
 from tacita.layouts.columns import Array, Columns, lane_total, shifted, weights
-from tacita.packings.encoding import Argument, Encoding, OutputSpec, output_bound
+from tacita.packings.encoding import Argument, output_bound
 from tacita.packings.shared.linear import Linear, Norm
-from tacita.packings.weights import ForwardWeights, Gate
+from tacita.packings.weights import ForwardPlan, Gate
 from tacita.slots.base import Backend, Ct
 
 Cts = tuple[Ct, ...]
@@ -75,18 +75,14 @@ class BatchForward:
 
     @staticmethod
     def build(
-        weights: ForwardWeights,
+        plan: ForwardPlan,
         columns: Columns,
-        entry: Encoding,
-        activation: Spec,
-        output: OutputSpec,
-        gate: Gate | None = None,
     ) -> BatchForward:
-        """Builds the maps of the block. entry: encoding of its input. output: of its sum."""
-        form = Argument(Argument.of(activation).scale)  # not centred: evaluated at once
-        maps = weights.expansions(entry, form, gate)
-        narrow, offset = weights.contraction(output, activation, gate)
-        back, inner = output.fold_residual(columns.size), Columns.dense(columns.shape, narrow.shape[1])
+        """Builds the maps of the block."""
+        activation = plan.specs.function
+        maps = plan.expansions(Argument(Argument.of(activation).scale))  # not centred: evaluated at once
+        narrow, offset = plan.contraction
+        back, inner = plan.output.fold_residual(columns.size), Columns.dense(columns.shape, plan.inner)
         blocks = []
         for first, part in _pieces(inner, CONTRACTED):
             expansions = [
@@ -96,7 +92,7 @@ class BatchForward:
             parts = [(narrow, part)] if first else [(narrow, part), (back, columns)]
             shift = offset if not first else 0 * offset
             blocks.append((tuple(expansions), ColumnMap.build(parts, shift, columns)))
-        return BatchForward(activation, gate, columns.shape.lanes, tuple(blocks))
+        return BatchForward(activation, plan.gate, columns.shape.lanes, tuple(blocks))
 
     def apply(self, be: Backend, y: Cts, residual: Cts) -> Cts:
         """Maps y to the stored sum of W2 f(W1 y) and the residual. Levels: 2 and the activation's; one more,

@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from tacita.blocks.base import FeedForward, Norm
 from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
-from tacita.errors import PlanError
 from tacita.layouts.arrays import refuse
 from tacita.layouts.columns import (
-    ROTATIONS,
     Array,
     BatchAnswer,
     BatchShape,
@@ -22,8 +20,9 @@ from tacita.layouts.columns import (
     Columns,
     batch_request,
 )
+from tacita.layouts.registry import Shape
 from tacita.layouts.runs import MASK, Request
-from tacita.packings.base import Block, Operation, Readers, Target, Tensor, heads_of, refuse_node
+from tacita.packings.base import Block, Form, Operation, Readers, Target, Tensor, heads_of, refuse_node
 from tacita.packings.columns.attention import BatchAttention, Split
 from tacita.packings.columns.cells import (
     BatchAnswering,
@@ -39,43 +38,34 @@ from tacita.packings.columns.first_token import BatchFirstToken
 from tacita.packings.columns.linear import BatchForward, BatchNorm, Cts, linear_of
 from tacita.packings.encoding import Encoding, WeightBias
 from tacita.packings.operations import exponentials, selected
-from tacita.packings.shared.lowering import BlockLowering, Form
+from tacita.packings.shared.lowering import Lowering
 from tacita.packings.specs import CircuitSpecs
-from tacita.packings.weights import AttentionPlan, ForwardWeights, Gate
+from tacita.packings.weights import AttentionPlan
 from tacita.slots.base import Backend
 
 
-class ColumnLowering(BlockLowering):
-    """The blocks of a batch (`packings.base.Lowering`) in columns and cells. graph: of the model, at the
-    shape's tokens. rotations: one of `ROTATIONS`.
+class ColumnLowering(Lowering):
+    """The blocks of a batch in columns and cells. graph: of the model, at the shape's tokens.
 
-    Raises ShapeError for lanes that the model does not admit, PlanError for an unknown way to rotate.
+    Raises ShapeError for lanes that the model does not admit.
     """
 
     packing = "columns"
 
-    def __init__(
-        self,
-        graph: Graph,
-        weights: Weights,
-        specs: CircuitSpecs,
-        shape: BatchShape,
-        rotations: str = "double",
-    ) -> None:
-        if rotations not in ROTATIONS:
-            raise PlanError(f"columns with rotations {rotations!r}", hint=f"one of {', '.join(ROTATIONS)}")
+    def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> None:
+        batch = BatchShape(shape.slots, shape.tokens, shape.lanes)
         queries = {step.output.shape[0] for step in graph.steps if step.op == "attention"}
-        if shape.lanes > 1 and 1 in queries:
+        if batch.lanes > 1 and 1 in queries:
             raise refuse("interleaved", f"{shape.lanes} lanes with an answer read from [CLS]", "use one lane")
         heads, head_size = heads_of(graph, "columns")
-        self._shape, self._columns = shape, Columns.by_heads(shape, heads, head_size)
-        self._cells = Cells(shape, heads * head_size)
+        self._shape, self._columns = batch, Columns.by_heads(batch, heads, head_size)
+        self._cells = Cells(batch, heads * head_size)
         layouts = linear_of(self._columns), cell_linear(self._cells)
         super().__init__(graph, weights, specs, (shape.slots, shape.tokens), *layouts)
         double = Split.double(shape.tokens)
-        self._splits = (Split.single(shape.tokens) if rotations == "single" else double, double)
+        self._splits = (Split.single(shape.tokens) if shape.rotations == "single" else double, double)
         rows, outputs = graph.steps[-1].output.shape
-        self._batch = BatchAnswer(shape, outputs, specs.answer, rows)
+        self._batch = BatchAnswer(batch, outputs, specs.answer, rows)
 
     def request(self) -> Request:
         """The layout of the request."""
@@ -97,7 +87,7 @@ class ColumnLowering(BlockLowering):
         norm = CellNorm(*fields, self._cells) if form.first else BatchNorm(*fields)
         return norm, Encoding.normalised(*self._weights.norm(n))
 
-    def _averaged(self, x: Tensor[Form], name: str) -> Operation:
+    def _averaged(self, x: Tensor, name: str) -> Operation:
         """log2(tokens) rotations a column, and two levels, or one of what comes weighed."""
         if self._shape.lanes > 1:
             raise refuse_node("columns", name, f"a norm behind it and {self._shape.lanes} lanes")
@@ -108,9 +98,7 @@ class ColumnLowering(BlockLowering):
 
         return Operation.of(name, (x.live, MASK), name, average)
 
-    def _mean_answer(
-        self, x: Tensor[Form], dense: WeightBias | None, name: str
-    ) -> tuple[Operation, MeanAnswering]:
+    def _mean_answer(self, x: Tensor, dense: WeightBias | None, name: str) -> tuple[Operation, MeanAnswering]:
         """A mean classifies every token and then adds up the answers, which are fewer than the features."""
         affine = dense or self._identity
         answering = MeanAnswering.build(*affine, self._columns, x.form.encoding, self._batch)
@@ -120,10 +108,10 @@ class ColumnLowering(BlockLowering):
 
         return Operation.of(name, (x.live, MASK), name, average), answering
 
-    def _first_answer(self, x: Tensor[Form], dense: WeightBias | None) -> BatchAnswering:
+    def _first_answer(self, x: Tensor, dense: WeightBias | None) -> BatchAnswering:
         return cell_answering(*(dense or self._identity), self._cells, x.form.encoding, self._batch)
 
-    def _token_answer(self, x: Tensor[Form], dense: WeightBias | None) -> BatchAnswering:
+    def _token_answer(self, x: Tensor, dense: WeightBias | None) -> BatchAnswering:
         return token_answering(*(dense or self._identity), self._columns, x.form.encoding, self._batch)
 
     def _unpack(self, form: Form, slots: Sequence[Array]) -> Array:
@@ -131,7 +119,7 @@ class ColumnLowering(BlockLowering):
             return self._cells.unpack(slots)[:, None, : self._cells.size]
         return self._columns.unpack(slots)
 
-    def _all_tokens(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+    def _all_tokens(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, residual = block.name, block.x.live, block.residual.live
         context, means = f"{name}.context", f"{name}.means"
         attention = BatchAttention.build(plan, self._columns, *self._splits)
@@ -146,7 +134,7 @@ class ColumnLowering(BlockLowering):
             Operation.of(f"{name}.project", (residual, context, means), target.live, attention.project),
         ]
 
-    def _first_token(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+    def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         """One query for each sequence; the result is in cells."""
         name, x, attention = block.name, block.x.live, BatchFirstToken(plan, self._columns)
         parts = ("scores", "exponentials", "weighed", "sums", "weights")
@@ -163,19 +151,11 @@ class ColumnLowering(BlockLowering):
             Operation.of(f"{name}.project", (x, chosen.back, shares), target.live, attention.project),
         ]
 
-    def _feed_forward(self, block: Block[Form], f: FeedForward, target: Target) -> list[Operation]:
+    def _feed_forward(self, block: Block, f: FeedForward, target: Target) -> list[Operation]:
         """In columns piece by piece, in one stage: the inner tensor is never there as a whole."""
         if block.x.form.first:
             return super()._feed_forward(block, f, target)
-        specs = self._specs.function(block.name)
-        columns = BatchForward.build(
-            ForwardWeights.of(self._weights, f),
-            self._columns,
-            block.x.form.encoding,
-            specs.function,
-            self._output(target, block.residual.form, first=False),
-            Gate.of(specs) if f.gate else None,
-        )
+        columns = BatchForward.build(self._forward_plan(block, f, target), self._columns)
         reads = block.x.live, block.residual.live
         return [Operation.of(block.name, reads, target.live, columns.apply)]
 

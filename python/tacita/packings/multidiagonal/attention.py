@@ -162,7 +162,7 @@ def query_key(plan: AttentionPlan, layout: Features) -> Affine:
 
 def _crossed(plan: AttentionPlan, sides: Sequence[Array]) -> list[Array]:
     """The sides, and with rotary positions their `crossed` rows."""
-    rotary = plan.weights.positional.rotary is not None
+    rotary = plan.positional.rotary is not None
     return [*sides, *((crossed(side, plan.heads) for side in sides) if rotary else ())]
 
 
@@ -195,7 +195,7 @@ class Attention:
 
     def __init__(self, plan: AttentionPlan, layout: Features) -> None:
         """Builds all maps. layout: of x."""
-        context, betas = plan.specs.context, plan.betas() if plan.weights.normed else ()
+        context, betas = plan.specs.context, plan.betas() if plan.normed else ()
         projection = plan.projection(context * output_bound(plan.specs.inverse))
         self.plan, self.layout, self.query_key = plan, layout, query_key(plan, layout)
         self.value = Affine(*plan.value(1.0 / context), layout, layout)
@@ -209,11 +209,10 @@ class Attention:
 
     def squares(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
         """Variances of queries and keys. 2 levels."""
-        sides = self.plan.normed.queries, self.plan.normed.keys
         weight, bias = (np.concatenate(part) for part in zip(*self.plan.squared(), strict=True))
         results = Affine(weight, bias, self.layout, self.layout.stacked(2)).apply(be, x)
         half = len(results) // 2
-        pairs = zip(sides, (results[:half], results[half:]), strict=True)
+        pairs = zip(self.plan.normed, (results[:half], results[half:]), strict=True)
         queries, keys = (variance(be, side, part, self.layout) for side, part in pairs)
         return queries, keys
 
@@ -233,15 +232,15 @@ class Attention:
 
     def _turned(self, be: Backend, cts: Sequence[Ct]) -> Sequence[Ct]:
         """Queries and keys at their positions."""
-        if self.plan.weights.positional.rotary is None:
+        if self.plan.positional.rotary is None:
             return cts
-        (cos, sin), half = rotary_of(self.plan.weights.positional.rotary, self.layout), len(cts) // 2
+        (cos, sin), half = rotary_of(self.plan.positional.rotary, self.layout), len(cts) // 2
         return turned(be, cts[:half], cts[half:], cos * 2, sin * 2)
 
     def _added(self, count: int) -> list[Array]:
         """What is added to the scores of each ciphertext: their centre, and the bias of relative
         positions."""
-        offsets, added = self.plan.specs.score_offsets(self.layout.heads), self.plan.weights.positional.added
+        offsets, added = self.plan.specs.score_offsets(self.layout.heads), self.plan.positional.added
         if added is None:
             return [real_heads(self.layout, offsets)] * count
         return by_pair(self.layout, added * self.plan.specs.score_scale + offsets[:, None, None])
@@ -249,7 +248,7 @@ class Attention:
     @property
     def visible(self) -> list[Array] | None:
         """A mask in the layout of the scores, 1 where a query sees the key; None without a limited reach."""
-        visible = self.plan.weights.positional.visible
+        visible = self.plan.positional.visible
         if visible is None:
             return None
         return by_pair(self.layout, np.broadcast_to(visible, (self.layout.heads, *visible.shape)))

@@ -17,6 +17,7 @@ from tacita.blocks.weights import Weights
 from tacita.layouts.arrays import Array, IntArray
 from tacita.layouts.multidiagonal import Features, by_key, by_token
 from tacita.layouts.numbered import tensor_of
+from tacita.layouts.registry import Shape
 from tacita.layouts.runs import HIDDEN, MASK, Request
 from tacita.layouts.vector import CyclicMap, VectorLayout
 from tacita.packings.base import Block, Operation, Target, Tensor, heads_of
@@ -34,7 +35,7 @@ from tacita.packings.multidiagonal.linear import Affine, linear_of, over_heads, 
 from tacita.packings.operations import Answering, exponentials, selected
 from tacita.packings.shared.first_token import TextQuery
 from tacita.packings.shared.linear import TextNorm
-from tacita.packings.shared.lowering import Form, NormFields, OneTextLowering
+from tacita.packings.shared.lowering import NormFields, OneTextLowering
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan, Side
 from tacita.slots.base import Backend, Ct
@@ -86,7 +87,7 @@ class FirstTokenAttention(TextQuery):
     def _scored(self, be: Backend, queries: Cts, keys: Cts, first: Cts) -> Cts:
         """Token j of every diagonal holds key j."""
         total = totals(be, [dots(be, queries, keys)], self._layout)
-        specs, added = self.plan.specs, self.plan.weights.positional.added
+        specs, added = self.plan.specs, self.plan.positional.added
         offset = specs.score_offsets(self._layout.heads)[:, None]
         scores = offset if added is None else offset + added[:, 0] * specs.score_scale
         return (be.add_vector(total, self._by_key(scores)),)
@@ -94,7 +95,7 @@ class FirstTokenAttention(TextQuery):
     @property
     def visible(self) -> list[Array] | None:
         """A mask, 1 at the keys that query 0 sees; None where it sees all."""
-        positional = self.plan.weights.positional
+        positional = self.plan.positional
         if positional.visible is None or not positional.kept_from(0):
             return None
         return [self._by_key(np.tile(positional.visible[0], (self._layout.heads, 1)))]
@@ -157,7 +158,7 @@ class Norm(TextNorm[Features]):
 
 
 class DiagonalLowering(OneTextLowering[Features]):
-    """The blocks of one text (`packings.base.Lowering`) on diagonals. graph: of the model, whose tokens are
+    """The blocks of one text on diagonals. graph: of the model, whose tokens are
     the columns of all matrices.
 
     Raises ShapeError for sizes that the packing does not admit, PlanError for attentions of several kinds.
@@ -165,9 +166,9 @@ class DiagonalLowering(OneTextLowering[Features]):
 
     packing = "multidiagonal"
 
-    def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, slots: int, tokens: int) -> None:
-        layout = Features.hidden(slots, tokens, *heads_of(graph, self.packing))
-        super().__init__(graph, weights, specs, (slots, tokens), linear_of(layout))
+    def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> None:
+        layout = Features.hidden(shape.slots, shape.tokens, *heads_of(graph, self.packing))
+        super().__init__(graph, weights, specs, shape, linear_of(layout))
 
     def request(self) -> Request:
         """The layout of the request. Where an attention has all tokens as queries, the plain mask is followed
@@ -183,16 +184,14 @@ class DiagonalLowering(OneTextLowering[Features]):
     def _token_norm(self, fields: NormFields, *, packed_first: bool) -> Norm:
         return Norm(*fields)
 
-    def _mean_answer(
-        self, x: Tensor[Form], dense: WeightBias | None, name: str
-    ) -> tuple[Operation, Answering]:
+    def _mean_answer(self, x: Tensor, dense: WeightBias | None, name: str) -> tuple[Operation, Answering]:
         """A mean becomes a vector before it is mapped."""
         return self._averaged(x, name), self._first_answer(x, dense)
 
-    def _averaged(self, x: Tensor[Form], name: str) -> Operation:
+    def _averaged(self, x: Tensor, name: str) -> Operation:
         return Operation.of(name, (x.live, MASK), name, Mean(self._layout).apply)
 
-    def _all_tokens(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+    def _all_tokens(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, residual = block.name, block.x.live, block.residual.live
         attention = Attention(plan, self._layout)
         parts = ("scores", "context", "sums", "inverse")
@@ -213,7 +212,7 @@ class DiagonalLowering(OneTextLowering[Features]):
             Operation.of(f"{name}.project", reads, target.live, attention.project),
         ]
 
-    def _first_token(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+    def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, attention = block.name, block.x.live, FirstTokenAttention(plan, self._layout)
         parts = ("scores", "sums", "inverse")
         scores, sums, inverse = (f"{name}.{part}" for part in parts)

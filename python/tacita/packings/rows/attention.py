@@ -52,13 +52,13 @@ class Attention:
 
     def __init__(self, plan: AttentionPlan, layout: FeatureLayout, windows: tuple[HeadWindow, ...]) -> None:
         """Builds all plans. layout: of x, with copies. windows: from `head_windows`."""
-        positional, has_norms = plan.weights.positional, plan.weights.normed is not None
+        positional, has_norms = plan.positional, bool(plan.normed)
         turning = positional.rotary is not None  # then the halves of a head that turn together are folded
         self.plan, self.layout, self.windows = plan, layout, windows
         self.query_key, self.query_key_bias = folded_maps(
-            plan.query(DOUBLED), plan.key(DOUBLED), layout, windows, halves=turning
+            (plan.query(DOUBLED), plan.key(DOUBLED)), layout, windows, halves=turning
         )
-        self.normed = folded_maps(*plan.squared(), layout, windows, halves=turning) if has_norms else None
+        self.normed = folded_maps(plan.squared(), layout, windows, halves=turning) if has_norms else None
         self.betas = folded_vectors(plan.betas(DOUBLED), windows, halves=turning) if has_norms else ()
         self.early = early = Early.of(plan.specs, MIXING, limited=positional.visible is not None)
         self.specs = specs = early.specs(plan.specs) if early else plan.specs
@@ -78,8 +78,9 @@ class Attention:
         plan, bias = self.normed
         outputs = [be.add_vector(ct, b) for ct, b in zip(be.linear(x, plan), bias, strict=True)]
         half = len(self.windows)
-        queries = folded_variances(be, self.plan.normed.queries, outputs[:half], self.windows)
-        return queries, folded_variances(be, self.plan.normed.keys, outputs[half:], self.windows)
+        queries, keys = self.plan.normed
+        first = folded_variances(be, queries, outputs[:half], self.windows)
+        return first, folded_variances(be, keys, outputs[half:], self.windows)
 
     def scores(self, be: Backend, x: Cts, *roots: Cts) -> Cts:
         """Maps x (layout, / entry) to the scores stored for exp; real, all windows' ciphertexts in order. 3
@@ -109,7 +110,7 @@ class Attention:
     @property
     def visible(self) -> list[Array] | None:
         """A mask in the layout of the scores, 1 where a query sees the key; None without a limited reach."""
-        visible = self.plan.weights.positional.visible
+        visible = self.plan.positional.visible
         if visible is None:
             return None
         table = np.broadcast_to(visible, (self.plan.heads, *visible.shape))

@@ -51,7 +51,7 @@ class FirstTokenAttention(TextQuery):
             VectorLayout(layout.shape.slots, layout.size),
             context_layout(windows, plan.head_size),
         )
-        self.early = Early.of(plan.specs, MIXING, limited=plan.weights.positional.kept_from(0))
+        self.early = Early.of(plan.specs, MIXING, limited=plan.positional.kept_from(0))
         self.specs = self.early.specs(plan.specs) if self.early else plan.specs
         scale = context_scale(self.specs)
         super().__init__(
@@ -95,7 +95,7 @@ class FirstTokenAttention(TextQuery):
     def visible(self) -> list[Array] | None:
         """A mask for each window, 1 at the keys that query 0 sees, the same in all; None where it sees
         all."""
-        positional = self.plan.weights.positional
+        positional = self.plan.positional
         if positional.visible is None or not positional.kept_from(0):
             return None
         return [np.repeat(positional.visible[0], self.layout.shape.window)] * len(self.windows)
@@ -111,7 +111,7 @@ class FirstTokenAttention(TextQuery):
     def _offsets(self, window: HeadWindow) -> Array:
         """[window] or, with relative positions, [slots]: what is added to the scores, at the positions of
         real heads at full width."""
-        specs, added = self.plan.specs, self.plan.weights.positional.added
+        specs, added = self.plan.specs, self.plan.positional.added
         each = specs.score_offsets(self.plan.heads)[None, list(window.heads)]
         if added is not None:
             each = each + added[list(window.heads), 0].T * specs.score_scale

@@ -15,17 +15,18 @@ from tacita.blocks.shapes import NORMED
 from tacita.blocks.weights import Weights
 from tacita.layouts.arrays import Array
 from tacita.layouts.numbered import tensor_of
+from tacita.layouts.registry import Shape
 from tacita.layouts.rows import FeatureLayout, RowsShape, can_carry, carry
 from tacita.layouts.runs import HIDDEN, MASK, Request
 from tacita.layouts.windows import head_windows, pack_masks
-from tacita.packings.base import Block, Kept, Operation, Target, Tensor, attentions
+from tacita.packings.base import Block, Form, Kept, Operation, Target, Tensor, attentions, heads_of
 from tacita.packings.encoding import Encoding, WeightBias
 from tacita.packings.operations import Answering, selected
 from tacita.packings.rows.attention import Attention
 from tacita.packings.rows.division import Exponentials
 from tacita.packings.rows.first_token import FirstTokenAttention, select_token
 from tacita.packings.rows.linear import Norm, linear_of, mean, row_features, row_logits
-from tacita.packings.shared.lowering import Form, NormFields, OneTextLowering
+from tacita.packings.shared.lowering import NormFields, OneTextLowering
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan
 from tacita.slots.base import Backend, Ct
@@ -36,26 +37,25 @@ MEAN = "average"  # the mask for a mean, of which a node of a model may have the
 
 
 class RowLowering(OneTextLowering[FeatureLayout]):
-    """The blocks of one text (`packings.base.Lowering`) in rows. graph: of the model, at the shape's tokens.
+    """The blocks of one text in rows. graph: of the model, at the shape's tokens.
 
     Raises ShapeError for sizes that rows do not admit, PlanError for attentions of several kinds.
     """
 
     packing = "rows"
 
-    def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: RowsShape) -> None:
-        size = attentions(graph)[0].query.inputs
-        layout = FeatureLayout.dense(shape, size, copied=True)
-        sizes, packs = (shape.slots, shape.tokens), can_carry(layout)
-        super().__init__(graph, weights, specs, sizes, linear_of(layout), packs_first=packs)
-        self._windows = head_windows(shape, *self._heads)
+    def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> None:
+        heads, rows = heads_of(graph, self.packing), RowsShape(shape.slots, shape.tokens)
+        layout = FeatureLayout.dense(rows, attentions(graph)[0].query.inputs, copied=True)
+        super().__init__(graph, weights, specs, shape, linear_of(layout), packs_first=can_carry(layout))
+        self._windows = head_windows(rows, *heads)
 
     @property
     def fixed(self) -> frozenset[str]:
         """The masks."""
         return frozenset({MASK, MEAN})
 
-    def entry(self) -> Tensor[Form]:
+    def entry(self) -> Tensor:
         """The hidden states of the request, in rows."""
         return Tensor(
             HIDDEN, self._tokens, Form(Encoding(self._specs.entry), packed_first=self._packed_entry())
@@ -89,9 +89,7 @@ class RowLowering(OneTextLowering[FeatureLayout]):
         """Makes a norm that restores the copies: gamma and beta are products by a vector already."""
         return Norm(*fields, packed_first=packed_first)
 
-    def _mean_answer(
-        self, x: Tensor[Form], dense: WeightBias | None, name: str
-    ) -> tuple[Operation, Answering]:
+    def _mean_answer(self, x: Tensor, dense: WeightBias | None, name: str) -> tuple[Operation, Answering]:
         def average(be: Backend, cts: Cts, weights: Cts) -> Cts:
             return mean(be, cts, weights[0], self._layout)
 
@@ -100,7 +98,7 @@ class RowLowering(OneTextLowering[FeatureLayout]):
             return operation, row_features(self._layout, bound)
         return operation, row_logits(*dense, self._layout, bound, self._specs.answer)
 
-    def _averaged(self, x: Tensor[Form], name: str) -> Operation:
+    def _averaged(self, x: Tensor, name: str) -> Operation:
         """Two levels: it is in every token, of which one is taken."""
 
         def average(be: Backend, cts: Cts, weights: Cts) -> Cts:
@@ -109,7 +107,7 @@ class RowLowering(OneTextLowering[FeatureLayout]):
 
         return Operation.of(name, (x.live, MEAN), name, average)
 
-    def _all_tokens(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+    def _all_tokens(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, residual = block.name, block.x.live, block.residual.live
         attention = Attention(plan, self._layout, self._windows)
         scores, context, sums = (f"{name}.{part}" for part in ("scores", "context", "sums"))
@@ -133,7 +131,7 @@ class RowLowering(OneTextLowering[FeatureLayout]):
             Operation(f"{name}.project", (residual, context, sums), project),
         ]
 
-    def _first_token(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+    def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, packed = block.name, block.x.live, block.x.form.packed_first
         attention = FirstTokenAttention(plan, self._layout, self._windows, packed_first=packed)
         parts = ("scores", "context", "sums", "attended")
@@ -190,13 +188,12 @@ class StepLowering(RowLowering):
 
     options: ClassVar[frozenset[str]] = RowLowering.options - {NORMED}
 
-    @property
-    def kept(self) -> tuple[Kept, ...]:
-        """What the server keeps from step to step: the rows that each attention reads."""
-        nodes = (step.name for step in self._graph.steps if step.op == "attention")
-        return tuple(kept_of(node, self._layout.count) for node in nodes)
+    def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> None:
+        super().__init__(graph, weights, specs, shape)
+        nodes = (step.name for step in graph.steps if step.op == "attention")
+        self.kept = tuple(kept_of(node, self._layout.count) for node in nodes)
 
-    def entry(self) -> Tensor[Form]:
+    def entry(self) -> Tensor:
         """The hidden state of the new row, as a vector."""
         return Tensor(HIDDEN, 1, Form(Encoding(self._specs.entry), first=True))
 
@@ -212,7 +209,7 @@ class StepLowering(RowLowering):
             {HIDDEN: hidden, MASK: tensor_of(MASK, (self._tokens,), self._slots, self._plain)}
         )
 
-    def _first_token(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+    def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x = block.name, block.x.live
         cache = kept_of(name, self._layout.count)
         attention = FirstTokenAttention(plan, self._layout, self._windows)

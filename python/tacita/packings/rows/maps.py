@@ -172,26 +172,25 @@ def _accumulate(diagonals: Diagonal, key: tuple[int, int, int], v: Array) -> Non
 
 
 def folded_maps(
-    query: WeightBias,
-    key: WeightBias,
+    sides: Sequence[WeightBias],
     layout: FeatureLayout,
     windows: tuple[HeadWindow, ...],
     *,
     halves: bool,
 ) -> tuple[LinearPlan, tuple[Array, ...]]:
-    """One plan for folded Q and conjugated folded K, which share the rotations of x, and their biases. query,
-    key: maps of stored x. halves: as of `fold_heads`."""
+    """One plan for folded Q and conjugated folded K, which share the rotations of x, and their biases. sides:
+    maps of stored x. halves: as of `fold_heads`."""
     folded, parts = folded_layout(windows), list[Diagonals]()
-    for n, (weight, _) in enumerate((query, key)):
+    for n, (weight, _) in enumerate(sides):
         matrix = _folded(weight, windows, conjugate=n == 1, halves=halves)
         parts.append(linear_diagonals(matrix, layout, folded, n * len(windows)))
     diagonals = Diagonals.joined(parts)
     plan = LinearPlan.from_diagonals(diagonals, n_inputs=layout.count, n_outputs=2 * len(windows))
-    return plan, folded_vectors((query[1], key[1]), windows, halves=halves)
+    return plan, folded_vectors([bias for _, bias in sides], windows, halves=halves)
 
 
 def folded_vectors(
-    sides: tuple[Array, Array], windows: tuple[HeadWindow, ...], *, halves: bool
+    sides: Sequence[Array], windows: tuple[HeadWindow, ...], *, halves: bool
 ) -> tuple[Array, ...]:
     """What is added to folded queries and conjugated folded keys, by feature of all heads."""
     folded = folded_layout(windows)

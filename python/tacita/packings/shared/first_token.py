@@ -51,7 +51,7 @@ class OneQuery(ABC):
         queries, keys = self.query.apply(be, self._query_source(x, first)), self.key.apply(be, x)
         if roots:
             queries, keys = self._normalised(be, queries, keys, roots)
-        if (angles := self.plan.weights.positional.rotary) is not None:
+        if (angles := self.plan.positional.rotary) is not None:
             queries = self._turned(be, queries, angles.back)
         return self._scored(be, queries, keys, first)
 
@@ -80,7 +80,7 @@ class TextQuery(OneQuery):
         self.plan, self.vector = plan, vector
         self._affine, (self.source, self.heads) = affine, layouts
         self.places, self.asked = places, asked
-        self.query = self._query(plan.query(), crossing=plan.weights.positional.rotary is not None)
+        self.query = self._query(plan.query(), crossing=plan.positional.rotary is not None)
         self.key, self.value = (affine(*pair, *layouts) for pair in (plan.key(), plan.value(values)))
         self.projection = CyclicMap.build(*plan.projection(1.0 / attended), places, [vector.index])
         self._add = vector_linear(vector).adder(plan.output)
@@ -105,17 +105,14 @@ class TextQuery(OneQuery):
     def squares(self, be: Backend, x: Cts, first: Cts) -> tuple[Cts, Cts]:
         """Variances of the query, for every key, and of the keys. Levels below x and first: one, and those of
         `_variances`."""
-        ours, theirs = self.plan.squared()
-        query, key = self._query(ours), self._affine(*theirs, self.source, self.heads)
-        of_first = query.apply(be, self._query_source(x, first))
-        return (
-            self._variances(be, self.plan.normed.queries, of_first),
-            self._variances(be, self.plan.normed.keys, key.apply(be, x)),
-        )
+        (ours, theirs), (queries, keys) = self.plan.squared(), self.plan.normed
+        of_first = self._query(ours).apply(be, self._query_source(x, first))
+        of_all = self._affine(*theirs, self.source, self.heads).apply(be, x)
+        return self._variances(be, queries, of_first), self._variances(be, keys, of_all)
 
     def _normalised(self, be: Backend, queries: Cts, keys: Cts, roots: Sequence[Cts]) -> tuple[Cts, Cts]:
         ours, theirs = self.plan.betas()
-        rotary = self.plan.weights.positional.rotary is not None
+        rotary = self.plan.positional.rotary is not None
         sides = [ours, crossed(ours, self.plan.heads)] if rotary else [ours]
         betas = [v for side in sides for v in self.heads.vectors(side)]
         whole, copies = roots[0] * (len(queries) // len(roots[0])), len(keys) // len(roots[1])

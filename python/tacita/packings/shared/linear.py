@@ -20,8 +20,7 @@ from tacita.approx.spec import Spec
 from tacita.layouts.arrays import Array
 from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.vector import CyclicMap, VectorLayout
-from tacita.packings.encoding import Argument, Encoding, OutputSpec, WeightBias, apply, output_bound
-from tacita.packings.weights import ForwardWeights, Gate
+from tacita.packings.encoding import Argument, OutputSpec, WeightBias, apply, output_bound
 from tacita.slots.base import Backend, Ct
 
 Cts = tuple[Ct, ...]
@@ -138,62 +137,6 @@ class Linear(Generic[L]):
             return self.complete(be, total, self.layout) if output.complete else total
 
         return add
-
-
-# Feed-forward block: expand, activate, contract plus the residual. Three stages, or four with a gate, whose
-# two expansions are one map of the input and whose product takes one level more.
-
-
-@dataclass(frozen=True, eq=False)
-class FeedForward:
-    """A feed-forward block in some layout. gate: None without one. add: see `Linear.adder`."""
-
-    activation: Spec
-    expansion: Map
-    contraction: Map
-    gate: Gate | None
-    add: Callable[[Backend, Cts, Cts], Cts]
-
-    @staticmethod
-    def build(
-        weights: ForwardWeights,
-        linear: Linear[Any],
-        activation: Spec,
-        entry: Encoding,
-        output: OutputSpec,
-        gate: Gate | None = None,
-    ) -> FeedForward:
-        """Builds both maps. linear: of input and residual. entry: encoding of the input. output: of the
-        sum."""
-        layout = linear.layout
-        inner = layout.inner(weights.narrow[0].shape[1])
-
-        def expand() -> Map:
-            first, *others = weights.expansions(entry, Argument.of(activation), gate)
-            if others:
-                assert linear.stacked is not None
-                return linear.stacked([first, *others], layout, inner)
-            return linear.affine(*first, layout, inner)
-
-        def contract() -> Map:
-            return linear.affine(*weights.contraction(output, activation, gate), inner, layout)
-
-        expansion, contraction = together(expand, contract)
-        return FeedForward(activation, expansion, contraction, gate, linear.adder(output))
-
-    def expand(self, be: Backend, y: Cts) -> Cts:
-        """Maps y to the inner features stored for the activation, then with a gate its factor. One level."""
-        return self.expansion.apply(be, y)
-
-    def multiply(self, be: Backend, active: Cts, factor: Cts) -> Cts:
-        """The gate's product. One level."""
-        assert self.gate is not None
-        return self.gate.multiply(be, active, factor)
-
-    def contract(self, be: Backend, y: Cts, active: Cts) -> Cts:
-        """(W2 active + y) / exit, centred or not. Levels: of `Linear.adder`; one below active, which is
-        f(inner) / its largest value, or a gate's product."""
-        return self.add(be, self.contraction.apply(be, active), y)
 
 
 # LayerNorm: variance, then inverse square root and the affine map. A layout adds its variance.

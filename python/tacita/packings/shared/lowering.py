@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Generic
 
@@ -22,10 +22,21 @@ from tacita.blocks.graph import Graph
 from tacita.blocks.shapes import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
 from tacita.blocks.weights import Weights
 from tacita.layouts.arrays import Array
+from tacita.layouts.registry import Shape
 from tacita.layouts.runs import HIDDEN, MASK, Request, Response
 from tacita.layouts.runs import Tensor as Numbers
 from tacita.layouts.vector import VectorLayout
-from tacita.packings.base import Block, Operation, Probe, Readers, Target, Tensor, heads_of, refuse_node
+from tacita.packings.base import (
+    Block,
+    Form,
+    Kept,
+    Operation,
+    Probe,
+    Readers,
+    Target,
+    Tensor,
+    refuse_node,
+)
 from tacita.packings.encoding import Argument, Encoding, OutputSpec, WeightBias, output_bound
 from tacita.packings.operations import (
     ANSWER,
@@ -41,36 +52,23 @@ from tacita.packings.shared.answer import TokenAnswering, at_first, vector_answe
 from tacita.packings.shared.choice import Choice
 from tacita.packings.shared.linear import Cts, L, Linear, TextNorm, VectorNorm, exact_bound, vector_linear
 from tacita.packings.specs import CircuitSpecs
-from tacita.packings.weights import AttentionPlan, AttentionWeights, ForwardWeights, Gate
+from tacita.packings.weights import AttentionPlan, ForwardPlan
 from tacita.slots.base import Backend
 
 
-@dataclass(frozen=True, eq=False)
-class Form:
-    """How a packing holds a tensor. encoding: of stored numbers. first: the first token alone, in the layout
-    of it.
+class Lowering(ABC):
+    """The blocks of a model as operations of a packing, whatever its layouts. `lowering.lower` calls the
+    public methods in the order of a model's graph; each refuses what the packing does not have with a
+    PlanError, and adds its operations to `operations`.
 
-    packed_first: token 0 in place of the copies, where a packing has them. bare: of a function, which leaves
-    anything where no feature is (`Linear.bare`), for a norm or an answer. weighed: stored numbers come times
-    the mask, for a mean.
-    """
-
-    encoding: Encoding
-    first: bool = False
-    packed_first: bool = False
-    bare: bool = False
-    weighed: bool = False
-
-
-class BlockLowering(ABC):
-    """The blocks of a model (`packings.base.Lowering`), whatever the layouts. tokens, first: how to compute
-    on all tokens and on the first one.
-
-    Raises PlanError for attentions of several kinds.
+    The names of the tensors that an operation writes begin with the name of its node, and each result is
+    named as its node. Stored values lie in [-1, 1]. options: of blocks (see `blocks.shapes`) that the packing
+    has; a node with another is refused.
     """
 
     packing: ClassVar[str]
     options: ClassVar[frozenset[str]] = frozenset({GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED})
+    kept: tuple[Kept, ...] = ()  # of `Circuit`
 
     def __init__(
         self,
@@ -81,97 +79,96 @@ class BlockLowering(ABC):
         tokens: Linear[Any],
         first: Linear[Any],
     ) -> None:
-        """Starts with no block lowered. sizes: slots and tokens."""
+        """Starts with no block lowered. sizes: slots and tokens. tokens, first: how to compute on all tokens
+        and on the first one."""
         self._graph, self._weights, self._specs = graph, weights, specs
-        (self._slots, self._tokens), self._heads = sizes, heads_of(graph, self.packing)
+        self._slots, self._tokens = sizes
         self._of_tokens, self._of_first, self._size = tokens, first, tokens.layout.size
         self._answering: Any = None
-        self._probes: dict[str, Probe] = {}
+        self.operations: list[Operation] = []
+        self.probes: dict[str, Probe] = {}  # of the blocks lowered so far, by stage
 
     @property
     def fixed(self) -> frozenset[str]:
-        """The mask."""
+        """Tensors of the request that pass through every stage as they came: the mask."""
         return frozenset({MASK})
 
-    def entry(self) -> Tensor[Form]:
+    def entry(self) -> Tensor:
         """The hidden states of the request, all tokens in their layout."""
         return Tensor(HIDDEN, self._tokens, Form(Encoding(self._specs.entry)))
 
     @abstractmethod
-    def _all_tokens(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+    def request(self) -> Request:
+        """The layout of the request."""
+
+    def _all_tokens(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         """An attention with as many queries as tokens."""
+        raise refuse_node(self.packing, block.name, "an attention of every token")
 
-    @abstractmethod
-    def _first_token(self, block: Block[Form], target: Target, plan: AttentionPlan) -> list[Operation]:
+    def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         """An attention of one query; the result is in the layout of the first token."""
+        raise refuse_node(self.packing, block.name, "an attention of one token")
 
-    @abstractmethod
     def _norm(self, name: str, n: Norm, form: Form) -> tuple[shared.Norm, Encoding]:
         """A norm with this form of its result, and the encoding of that."""
+        raise refuse_node(self.packing, name, "a norm")
 
-    @abstractmethod
-    def _averaged(self, x: Tensor[Form], name: str) -> Operation:
+    def _averaged(self, x: Tensor, name: str) -> Operation:
         """The mean over tokens in the layout of the first one."""
+        raise refuse_node(self.packing, name, "a norm behind it")
 
-    @abstractmethod
-    def _mean_answer(
-        self, x: Tensor[Form], dense: WeightBias | None, name: str
-    ) -> tuple[Operation, Answering]:
+    def _mean_answer(self, x: Tensor, dense: WeightBias | None, name: str) -> tuple[Operation, Answering]:
         """The mean over tokens, and the response of it or of a dense map of it."""
+        raise refuse_node(self.packing, name, "an answer behind it")
 
-    @abstractmethod
-    def _first_answer(self, x: Tensor[Form], dense: WeightBias | None) -> Answering:
+    def _first_answer(self, x: Tensor, dense: WeightBias | None) -> Answering:
         """The response of the first token, or of a dense map of it."""
+        raise refuse_node(self.packing, ANSWER, "one token")
 
-    @abstractmethod
-    def _token_answer(self, x: Tensor[Form], dense: WeightBias | None) -> Answering:
+    def _token_answer(self, x: Tensor, dense: WeightBias | None) -> Answering:
         """Every token's own answer, of it or of a dense map of it."""
+        raise refuse_node(self.packing, ANSWER, "every token")
 
-    @abstractmethod
     def _unpack(self, form: Form, slots: Sequence[Array]) -> Array:
         """Decoded ciphertexts -> (texts, tokens or 1, features), as they are stored."""
+        return np.asarray(np.real(self._linear_of(form).layout.unpack(slots))[None])
 
     @property
-    @abstractmethod
     def _check_places(self) -> Array:
         """A vector with 1 where the norm check of the response is."""
+        return at_first(self._slots)
 
     def response(self) -> Response:
         """The layout of the response, once `answer` has been called."""
         response: Response = self._answering.response
         return response
 
-    def probes(self) -> Mapping[str, Probe]:
-        """The probes of the blocks lowered so far, by stage."""
-        return self._probes
-
-    def block(self, block: Block[Form], target: Target) -> list[Operation]:
-        """Lowers an attention or a feed-forward block. Raises PlanError for what the packing does not
-        admit."""
+    def block(self, block: Block, target: Target) -> None:
+        """Leaves residual + block, an attention or a feed-forward, in the target."""
         if block.x.form.bare or block.residual.form.bare:
             raise refuse_node(self.packing, block.name, "a function of all tokens as its input")
         if isinstance(block.node, FeedForward):
-            return self._feed_forward(block, block.node, target)
+            self.operations += self._feed_forward(block, block.node, target)
+            return
         if block.rows not in (1, self._tokens):
             raise refuse_node(self.packing, block.name, f"{block.rows} of {self._tokens} rows")
         lower = self._all_tokens if block.rows == self._tokens else self._first_token
-        return lower(block, target, self._attention_plan(block, block.node, target))
+        self.operations += lower(block, target, self._attention_plan(block, block.node, target))
 
-    def stored(self, target: Target, block: Block[Form]) -> Tensor[Form]:
+    def stored(self, target: Target, block: Block) -> Tensor:
         """The sum of a target without a norm: of the first token where one row is left."""
         first = block.x.form.first or block.rows == 1
         return Tensor(target.live, block.rows, Form(Encoding(target.bound), first))
 
-    def centre(self, x: Tensor[Form], target: Target) -> list[Operation]:
-        """Takes off the mean and scales for the target's norm. Levels: of `Linear.centre`."""
+    def centre(self, x: Tensor, target: Target) -> None:
+        """Leaves a tensor that others read too as the target's norm takes it, without its mean. Levels: of
+        `Linear.centre`."""
         output = self._output(target, x.form, first=x.form.first)
         run = self._linear_of(x.form).centre(output, bare=x.form.bare)
-        return [Operation.of(f"{target.norm}.centre", (x.live,), target.live, run)]
+        self.operations.append(Operation.of(f"{target.norm}.centre", (x.live,), target.live, run))
 
-    def sum(
-        self, name: str, x: Tensor[Form], y: Tensor[Form], factor: float
-    ) -> tuple[list[Operation], Tensor[Form]]:
-        """A product by numbers each: one level."""
+    def sum(self, name: str, x: Tensor, y: Tensor, factor: float) -> Tensor:
+        """x + factor * y of two tensors that are there, within the sum of their bounds. One level."""
         forms = x.form, y.form
         same = x.form.first == y.form.first and x.rows == y.rows
         if not same or any(form.bare or not form.encoding.even for form in forms):
@@ -186,26 +183,28 @@ class BlockLowering(ABC):
             total = tuple(be.add(a, b) for a, b in zip(first, second, strict=True))
             return linear.complete(be, total, linear.layout)
 
-        operation = Operation.of(name, (x.live, y.live), name, run)
-        return [operation], Tensor(name, x.rows, Form(Encoding(bound), x.form.first))
+        self.operations.append(Operation.of(name, (x.live, y.live), name, run))
+        return Tensor(name, x.rows, Form(Encoding(bound), x.form.first))
 
-    def mean(self, x: Tensor[Form], name: str) -> tuple[list[Operation], Tensor[Form]]:
-        """Averages the tokens into the layout of the first one."""
+    def mean(self, x: Tensor, name: str) -> Tensor:
+        """Averages the real tokens into the layout of the first one, for a norm."""
         self._refuse_bare(x, name)
-        return [self._averaged(x, name)], Tensor(name, 1, Form(x.form.encoding, first=True))
+        self.operations.append(self._averaged(x, name))
+        return Tensor(name, 1, Form(x.form.encoding, first=True))
 
-    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Tensor[Form]]:
-        """Normalises as `_norm` says, with the check of the response where nothing is normalised after."""
+    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> Tensor:
+        """`NAME.centred` -> the normalised tensor, with the check of the response where nothing is normalised
+        after it."""
         form = self._norm_form(rows, readers)
         norm, encoding = self._norm(name, n, form)
         form = replace(form, encoding=encoding)
         check = norm_check(self._check_places, norm.rsqrt, norm.root_scale) if readers.last else None
         if not form.weighed:
-            self._probes[name] = Probe(name, partial(self._values, form), f"{name}.result")
-        operations = norm_operations(norm, name, check, MASK if form.weighed else "")
-        return operations, Tensor(name, rows, form)
+            self.probes[name] = Probe(name, partial(self._values, form), f"{name}.result")
+        self.operations += norm_operations(norm, name, check, MASK if form.weighed else "")
+        return Tensor(name, rows, form)
 
-    def function(self, x: Tensor[Form], dense: Dense, name: str) -> tuple[list[Operation], Tensor[Form]]:
+    def function(self, x: Tensor, dense: Dense, name: str) -> Tensor:
         """Applies a function of a dense map to the first token or to all tokens, as x comes. Raises PlanError
         for a map that changes the number of features."""
         if dense.outputs != self._size:
@@ -215,31 +214,33 @@ class BlockLowering(ABC):
         mapped = linear.affine(*stored, self._source(x.form), linear.bare)
         form = Form(Encoding(output_bound(specs.function)), x.form.first, bare=linear.padded)
         argument = f"{name}.argument"
-        operations = [
+        self.operations += [
             Operation.of(argument, (x.live,), argument, mapped.apply),
             approximated(name, argument, name, specs.function, specs.refreshed),
         ]
-        return operations, Tensor(name, x.rows, form)
+        return Tensor(name, x.rows, form)
 
-    def answer(self, x: Tensor[Form], dense: Dense | None, mean: str) -> list[Operation]:
-        """Lowers the response: x, or a dense map of it, of the mean, the first token or every token."""
+    def answer(self, x: Tensor, dense: Dense | None, mean: str) -> None:
+        """Lowers the response: x, or a dense map of it, of one row or of every row. mean: the node by which x
+        is averaged first; empty for rows that are there."""
         weights = self._weights.dense(dense) if dense else None
         if mean:
             self._refuse_bare(x, mean)
             operation, self._answering = self._mean_answer(x, weights, mean)
-            return [operation, answer_operation(self._answering, mean)]
+            self.operations += [operation, answer_operation(self._answering, mean)]
+            return
         if not x.form.first and x.rows != self._tokens:
             raise refuse_node(self.packing, ANSWER, f"{x.rows} of {self._tokens} rows")
         make = self._first_answer if x.form.first else self._token_answer
         self._answering = make(x, weights)
-        return [answer_operation(self._answering, x.live)]
+        self.operations.append(answer_operation(self._answering, x.live))
 
     @property
     def _identity(self) -> WeightBias:
         """The dense map of an answer without a classifier."""
         return np.eye(self._size), np.zeros(self._size)
 
-    def _refuse_bare(self, x: Tensor[Form], name: str) -> None:
+    def _refuse_bare(self, x: Tensor, name: str) -> None:
         if x.form.bare:
             raise refuse_node(self.packing, name, "a function of all tokens as its input")
 
@@ -252,28 +253,19 @@ class BlockLowering(ABC):
         linear = self._linear_of(form)
         return linear.bare if form.bare else linear.layout
 
-    def _feed_forward(self, block: Block[Form], f: FeedForward, target: Target) -> list[Operation]:
-        x, specs = block.x, self._specs.function(block.name)
-        gate = Gate.of(specs) if f.gate else None
-        forward = shared.FeedForward.build(
-            ForwardWeights.of(self._weights, f),
-            self._linear_of(x.form),
-            specs.function,
-            x.form.encoding,
-            self._output(target, block.residual.form, first=x.form.first),
-            gate,
-        )
-        names = block.name, x.live, block.residual.live, target.live
-        return forward_operations(forward, *names, specs.refreshed)
+    def _feed_forward(self, block: Block, f: FeedForward, target: Target) -> list[Operation]:
+        names = block.name, block.x.live, block.residual.live, target.live
+        return forward_operations(self._forward_plan(block, f, target), self._linear_of(block.x.form), *names)
 
-    def _attention_plan(self, block: Block[Form], a: Attention, target: Target) -> AttentionPlan:
-        return AttentionPlan(
-            a.heads,
-            AttentionWeights.of(self._weights, a, self._tokens, self._specs, block.name),
-            self._specs.attention(block.name),
-            block.x.form.encoding,
-            self._output(target, block.residual.form, first=block.rows == 1),
-        )
+    def _forward_plan(self, block: Block, f: FeedForward, target: Target) -> ForwardPlan:
+        output = self._output(target, block.residual.form, first=block.x.form.first)
+        specs = self._specs.function(block.name)
+        return ForwardPlan.of(self._weights, f, specs, block.x.form.encoding, output)
+
+    def _attention_plan(self, block: Block, a: Attention, target: Target) -> AttentionPlan:
+        output = self._output(target, block.residual.form, first=block.rows == 1)
+        names = self._specs, block.name
+        return AttentionPlan.of(self._weights, a, self._tokens, *names, block.x.form.encoding, output)
 
     def _linear_of(self, form: Form) -> Linear[Any]:
         return self._of_first if form.first else self._of_tokens
@@ -302,7 +294,7 @@ class BlockLowering(ABC):
 NormFields = tuple[Spec, float, int, float, Any, Array, Array, float]  # those of `TextNorm`
 
 
-class OneTextLowering(BlockLowering, Generic[L]):
+class OneTextLowering(Lowering, Generic[L]):
     """The blocks of one text: tokens in the packing's layout, the first one as a vector. packs_first: whether
     a norm may leave token 0 beside its result, for an attention of one query."""
 
@@ -311,14 +303,16 @@ class OneTextLowering(BlockLowering, Generic[L]):
         graph: Graph,
         weights: Weights,
         specs: CircuitSpecs,
-        sizes: tuple[int, int],
+        shape: Shape,
         linear: Linear[L],
         *,
         packs_first: bool = False,
     ) -> None:
-        """Starts with no block lowered. sizes: slots and tokens. linear: of the hidden states."""
-        self._layout, self._vector = linear.layout, VectorLayout(sizes[0], linear.layout.size)
-        super().__init__(graph, weights, specs, sizes, linear, vector_linear(self._vector))
+        """Starts with no block lowered. linear: of the hidden states."""
+        self._layout, self._vector = linear.layout, VectorLayout(shape.slots, linear.layout.size)
+        super().__init__(
+            graph, weights, specs, (shape.slots, shape.tokens), linear, vector_linear(self._vector)
+        )
         self._packs_first = packs_first
 
     @abstractmethod
@@ -328,20 +322,17 @@ class OneTextLowering(BlockLowering, Generic[L]):
     def _request(self, tensors: Mapping[str, Numbers]) -> Request:
         return Request(self._slots, 1, self._tokens, self._size, self._specs.entry, tensors)
 
-    def answer(self, x: Tensor[Form], dense: Dense | None, mean: str) -> list[Operation]:
+    def answer(self, x: Tensor, dense: Dense | None, mean: str) -> None:
         """Lowers the response, or the likeliest word of a vocabulary in place of its logits."""
         if self._specs.comparison is None:
-            return super().answer(x, dense, mean)
+            super().answer(x, dense, mean)
+            return
         if dense is None or not x.form.first:
             raise refuse_node(self.packing, ANSWER, "a choice of something else than one row's words")
         weights, bounds = self._weights.dense(dense), (x.form.encoding.bound, self._specs.answer)
         choice = Choice.build(weights, self._vector, bounds, self._specs.comparison)
         self._answering = choice
-        return choice.operations(x.live)
-
-    @property
-    def _check_places(self) -> Array:
-        return at_first(self._slots)
+        self.operations += choice.operations(x.live)
 
     def _norm_form(self, rows: int, readers: Readers) -> Form:
         return Form(Encoding(1.0), first=rows == 1, packed_first=readers.first_row and self._packs_first)
@@ -355,15 +346,12 @@ class OneTextLowering(BlockLowering, Generic[L]):
             return VectorNorm(*fields), Encoding(specs.result)
         return self._token_norm(fields, packed_first=form.packed_first), Encoding(specs.result)
 
-    def _first_answer(self, x: Tensor[Form], dense: WeightBias | None) -> Answering:
+    def _first_answer(self, x: Tensor, dense: WeightBias | None) -> Answering:
         bounds = x.form.encoding.bound, self._specs.answer
         return vector_answering(dense, self._vector, *bounds)
 
-    def _token_answer(self, x: Tensor[Form], dense: WeightBias | None) -> Answering:
+    def _token_answer(self, x: Tensor, dense: WeightBias | None) -> Answering:
         entry = x.form.encoding.bound
         sizes, bounds = (self._slots, self._tokens), (entry, self._specs.answer if dense else entry)
         affine, src = dense or self._identity, self._source(x.form)
         return TokenAnswering.build(affine, self._of_tokens, src, sizes, bounds)
-
-    def _unpack(self, form: Form, slots: Sequence[Array]) -> Array:
-        return np.asarray(np.real(self._linear_of(form).layout.unpack(slots))[None])

@@ -29,11 +29,11 @@ from tacita.planning.calibrate.calibrate import Calibration
 from tacita.planning.calibrate.excesses import excesses, largest
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.calibrate.walk import walk
-from tacita.planning.pipeline import make_plan
 from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
 from tacita.plans.prices.cost import Prices
 from tacita.plans.prices.formulas import formula_prices
+from tacita.schemes.choose import choose_plan
 
 Array = NDArray[np.float64]
 DATA = options.DATA / "hangenba-Arion"
@@ -136,7 +136,9 @@ def arion(
     states = [pad_hidden(h, tokens) for h in perturbed(example.hidden, copies, noise)]
     log_n = describe(preset).log_n
     paid = Prices.shipped(log_n) or formula_prices(log_n)
-    plan = make_plan(model, PlanRequest(preset=preset, prices=paid, tokens=tokens, hidden_states=states))
+    request = PlanRequest(preset=preset, prices=paid, tokens=tokens, hidden_states=states)
+    plan = choose_plan(model, request).plan
+    assert isinstance(plan, Plan)  # by its scheme
     machine = Machine("sim" if plan_only else "ckks", allow_insecure=preset != PRESET_DEFAULT)
     ran, group = Ran(), Group(samples=[(hidden, mask)])
     for _ in requests(unrounded(plan), model, [group], machine, ran):

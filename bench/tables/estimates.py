@@ -10,10 +10,10 @@ from typing import Annotated
 from bench.models.shapes import SHAPES, normal_inputs, random_model
 from bench.options import Layers, emit, shipped_prices
 from tacita.cli.options import Json, option
-from tacita.planning.pipeline import make_plan
 from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
 from tacita.plans.prices.cost import Prices
+from tacita.schemes.choose import choose_plan
 
 # seconds per input at 256 inputs of 128 tokens on 64 threads, as printed: (MOAI, ARION), None where not given
 TABLE_7: dict[str, dict[str, tuple[float | None, float | None]]] = {
@@ -58,7 +58,9 @@ def batch_estimates(
     """Predict the seconds per input of every stage of a batch, by kind of work beside ARION's Table VII."""
     model, prices = random_model(shape, layers=layers), shipped_prices()
     samples = normal_inputs(model, tokens, 2)
-    plan = make_plan(model, PlanRequest(prices=prices, tokens=tokens, scheme=scheme, hidden_states=samples))
+    request = PlanRequest(prices=prices, tokens=tokens, scheme=scheme, hidden_states=samples)
+    plan = choose_plan(model, request).plan
+    assert isinstance(plan, Plan)  # by its scheme
     emit(describe_plan(plan, prices, TABLE_7.get(shape, {})), json)
 
 

@@ -25,10 +25,10 @@ from promises import tacita_errors
 from random_checkpoint import make_random_checkpoint
 from weights import TORCH_FILE, torch_pickle
 
+from tacita.api import plan as make_plan
 from tacita.errors import PeerError
 from tacita.evaluate import resume
 from tacita.planning.check_circuit import require_circuit
-from tacita.planning.pipeline import make_plan
 from tacita.planning.request import PlanRequest
 from tacita.plans import envelope, public_folder
 from tacita.plans.json_fields import canonical

@@ -9,8 +9,8 @@ from typing import Any
 
 import tiny
 
+from tacita.api import plan as make_plan
 from tacita.checkpoint import Checkpoint
-from tacita.planning.pipeline import make_plan
 from tacita.planning.request import PlanRequest
 from tacita.plans.json_fields import from_json
 from tacita.plans.plan import FORMAT, VERSION, Plan

@@ -13,10 +13,9 @@ Options (`planning.options`) have their say at each step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tacita.checkpoint import Checkpoint
 from tacita.errors import FileError, PlanError, ShapeError
 from tacita.layouts.registry import Shape, shapes
 from tacita.layouts.runs import Layout
@@ -28,33 +27,15 @@ from tacita.planning.circuit import Built, build_circuit, model_info
 from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.planning.place.circuit import Placed, place_circuit
 from tacita.planning.request import PlanRequest
-from tacita.planning.survey import Subject, phase_label, phases_of
+from tacita.planning.survey import Subject, phase_label
 from tacita.planning.trial import Trial, stated_error, try_circuit
 from tacita.plans.commitment import commit
 from tacita.plans.plan import ParameterInfo, Plan, Prediction, TensorInfo, parse
 from tacita.plans.prices import predict
 from tacita.plans.prices.formulas import prices_of
 from tacita.plans.scheme import first_shape
-from tacita.progress import Progress
 
 RESPONSE_LEVEL = 0  # the lowest level is the smallest file
-
-
-def make_plan(
-    model: Checkpoint,
-    request: PlanRequest,
-    progress: Callable[[Progress], None] = lambda _: None,
-    processes: int = 1,
-) -> Plan:
-    """Calibrates, fits, places and predicts one scheme of ciphertexts. processes: see `Subject`.
-
-    Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration;
-    InputError for another scheme; CheckpointError, PlanError.
-    """
-    phases = phases_of(progress, [phase_label(request.scheme_name, request.packing)])
-    plan = plan_scheme(Subject(model, request, phases, processes), request.scheme_name)
-    phases.enter("done")
-    return plan
 
 
 @within_doubles("plan by ciphertexts")
@@ -62,13 +43,14 @@ def plan_scheme(subject: Subject, scheme: str) -> Plan:
     """Plans one scheme on the first ring of the plan request that it fits. Raises InputError for an option
     that the model cannot have, the last ring's ShapeError or PlanError, and FitError."""
     subject = subject.admitted()
-    *smaller, last = subject.request.rings
-    for ring in smaller:
+    refusal: Exception | None = None
+    for ring in subject.request.rings:
         try:
             return _plan_on(ring, subject, scheme)
-        except (ShapeError, PlanError):  # too few slots or levels
-            continue
-    return _plan_on(last, subject, scheme)
+        except (ShapeError, PlanError) as error:  # too few slots or levels: a larger ring may do
+            refusal = error
+    assert refusal is not None  # a plan request names one ring at least
+    raise refusal
 
 
 def _plan_on(ring: ParameterInfo, subject: Subject, scheme: str) -> Plan:

@@ -11,12 +11,12 @@ import tiny
 from plan_changes import Change, put
 from plans import TOKENS, altered, model, real_plan
 
+from tacita.api import plan as make_plan
 from tacita.cli.plan import show
 from tacita.errors import FileError, InputError
 from tacita.limits import Rules
 from tacita.packings.base import Circuit
 from tacita.planning import options as planned
-from tacita.planning.pipeline import make_plan
 from tacita.planning.request import PlanRequest
 from tacita.plans import options as stated
 from tacita.plans.plan import Plan, parse

@@ -11,9 +11,9 @@ import pytest
 import tiny
 from plans import TOKENS, real_plan
 
+from tacita.api import plan as make_plan
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.errors import PlanError
-from tacita.planning.pipeline import make_plan
 from tacita.planning.request import PlanRequest
 from tacita.planning.trial import deviation
 from tacita.plans.answers import decimals_for, judge, least_noise, rounded, rounding_step, stated_noise

@@ -9,9 +9,9 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
+from tacita.api import plan as make_plan
 from tacita.errors import InputError, PlanError
 from tacita.planning.fitting import Accuracy
-from tacita.planning.pipeline import make_plan
 from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
 from tacita.plans.presets import PRESETS, candidates, noise_of

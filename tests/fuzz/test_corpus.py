@@ -47,7 +47,7 @@ def test_the_honest_inputs_are_accepted() -> None:
         )
     for kind in ("request", "response"):
         file = decoders.File(decoders.seeds(f"{kind}_file")[0])
-        assert decoders.envelope.read(file, kind, decoders.PLAN, decoders.KEY).kind == kind
+        assert list(decoders.envelope.stream(file, kind, decoders.PLAN, decoders.KEY))
     program = decoders.seeds("program")[0]
     assert service_decoders.programs.decode(program).hash == decoders.TWO_PARTY_PLAN.hash
     for message in decoders.seeds("control"):

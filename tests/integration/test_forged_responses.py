@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import envelopes
 import numpy as np
 import plans
 import pytest
@@ -20,8 +21,7 @@ from tacita import api, compiled
 from tacita.cli import main
 from tacita.client.session import load_secret
 from tacita.layouts.runs import Runs
-from tacita.plans import envelope
-from tacita.plans.envelope import PREFIX, Envelope
+from tacita.plans.envelope import PREFIX
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 blake3 = pytest.importorskip("blake3").blake3
@@ -169,7 +169,7 @@ def test_of_a_batch_the_texts_that_fail_are_null(tmp_path: Path, capsys: pytest.
     secret = load_secret(plan, client.work, allow_insecure=True)
     (tensor,) = plan.response
     made = {tensor.name: [native.encrypt(secret, slots, tensor.level).to_bytes()]}
-    envelope.write(client.work.response, Envelope("response", plan.hash, secret.key_id, made))
+    envelopes.write(client.work.response, "response", plan.hash, secret.key_id, made)
 
     assert decrypt(tmp_path, "--count", "2", "--json", str(tmp_path / "decrypt.json")) == 2
     first, second = json.loads((tmp_path / "decrypt.json").read_text())["answers"]

@@ -15,7 +15,7 @@ import blake3
 import numpy as np
 
 from tacita import _native
-from tacita.plans.envelope import Envelope, write
+from tacita.plans import envelope
 
 VECTORS = Path(__file__).parent / "vectors"
 PRESET, LEVEL, ROTATIONS = "insecure_toy_leveled_n9", 3, (1, 5, 64)
@@ -52,10 +52,9 @@ def main() -> None:
     request = _native.encrypt(secret, slots, LEVEL)
     files = {"request": [request], "response": evaluated(_native.Evaluator(params, keys, 1), request)}
     for kind, cts in files.items():
-        write(
-            VECTORS / f"{kind}.bin",
-            Envelope(kind, 64 * "0", secret.key_id, {"slots": [ct.to_bytes() for ct in cts]}),
-        )
+        data = [ct.to_bytes() for ct in cts]
+        lengths, tensors = {"slots": [len(one) for one in data]}, {"slots": data}
+        envelope.write(VECTORS / f"{kind}.bin", kind, 64 * "0", secret.key_id, lengths, tensors)
         np.save(VECTORS / f"{kind}.npy", np.stack([secret.decrypt(ct) for ct in cts]))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+import envelopes
 import httpx2
 import pytest
 
@@ -19,7 +20,7 @@ import tacita
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import RefusedError
 from tacita.planning.request import PlanRequest
-from tacita.plans import envelope, files, wire
+from tacita.plans import files, wire
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.schemes.base import silent
@@ -121,7 +122,7 @@ def plan() -> Plan:
 def request_bytes(folder: Path, key: str = KEY, content: bytes = b"ciphertext") -> bytes:
     """A request with an envelope's head, and nothing that an engine would take."""
     path = folder / "request.ct"
-    envelope.write(path, envelope.Envelope("request", plan().hash, key, {"x": [content]}))
+    envelopes.write(path, "request", plan().hash, key, {"x": [content]})
     return path.read_bytes()
 
 

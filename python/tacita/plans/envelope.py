@@ -20,7 +20,6 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
@@ -45,27 +44,11 @@ NAME = re.compile(r"[a-z_]{1,32}")  # of a tensor
 MOST_TENSORS = 16
 
 
-@dataclass(frozen=True)
-class Envelope:
-    """kind, plan hash and key id as in the file's header; tensors: name -> serialised ciphertexts."""
-
-    kind: Kind
-    plan: str
-    key: str
-    tensors: Mapping[str, Sequence[bytes]]
-
-
-def write(path: Path, envelope: Envelope) -> int:
-    """Writes the file in one step and returns its size in bytes."""
-    lengths = {name: [len(ct) for ct in cts] for name, cts in envelope.tensors.items()}
-    return _write(path, envelope.kind, envelope.plan, envelope.key, lengths, envelope.tensors)
-
-
 def write_stream(
     path: Path, kind: Kind, plan: Plan, key: str, tensors: Mapping[str, Iterator[bytes]], after: str = ""
-) -> int:
-    """Writes the file as `write` does, with ciphertexts made meanwhile: the first of each tensor is in
-    memory, and one more. after: of a request of a plan that keeps rows, see the module.
+) -> None:
+    """Writes the file in one step, with ciphertexts made meanwhile: the first of each tensor is in memory,
+    and one more. after: of a request of a plan that keeps rows, see the module.
 
     A tensor is at one level, so the first of its ciphertexts tells the length of all. Raises FileError when
     one has another length or when the plan's counts are not met; the old file, if any, then stays.
@@ -75,20 +58,12 @@ def write_stream(
     lengths = {name: [len(first)] * counts.get(name, 0) for name, first in firsts.items()}
     bodies = {name: chain([first], tensors[name]) for name, first in firsts.items()}
     checked = {name: _of_lengths(path, name, cts, lengths[name]) for name, cts in bodies.items()}
-    return _write(path, kind, plan.hash, key, lengths, checked, after if _ordered(kind, plan) else None)
-
-
-def read(path: Path, kind: Kind, plan: Plan, key: str) -> Envelope:
-    """Reads the file and checks it against plan and key; raises FileError saying what differs."""
-    tensors: dict[str, list[bytes]] = {tensor.name: [] for tensor in _expected(kind, plan)}
-    for name, _, data in stream(path, kind, plan, key):
-        tensors[name].append(data)
-    return Envelope(kind, plan.hash, key, tensors)
+    write(path, kind, plan.hash, key, lengths, checked, after if _ordered(kind, plan) else None)
 
 
 def stream(path: Path, kind: Kind, plan: Plan, key: str) -> Iterator[tuple[str, int, bytes]]:
-    """(tensor, index, ciphertext) one after the other, tensors in alphabetical order; raises FileError as
-    `read` does.
+    """(tensor, index, ciphertext) one after the other, tensors in alphabetical order; raises FileError
+    saying how the file differs from plan and key.
 
     A first pass over the file checks header, size and checksum, so nothing is handed out of a damaged file.
     """
@@ -118,7 +93,7 @@ def most_bytes(kind: Kind, plan: Plan) -> int:
     return _cap(_expected(kind, plan), plan.parameters)
 
 
-def _write(
+def write(
     path: Path,
     kind: Kind,
     plan: str,
@@ -126,7 +101,8 @@ def _write(
     lengths: Mapping[str, Sequence[int]],
     tensors: Mapping[str, Iterable[bytes]],
     after: str | None = None,
-) -> int:
+) -> None:
+    """Writes the file in one step. plan: its hash. lengths: of the ciphertexts of each tensor."""
     fields = {"kind": kind, "plan": plan, "key": key, "tensors": lengths}
     header = canonical(fields if after is None else {**fields, AFTER: after})
     digest = hashlib.sha256()
@@ -135,7 +111,6 @@ def _write(
             digest.update(part)
             file.write(part)
         file.write(digest.digest())
-    return path.stat().st_size
 
 
 def _parts(header: bytes, tensors: Mapping[str, Iterable[bytes]]) -> Iterator[bytes]:

@@ -81,4 +81,4 @@ def test_words_of_a_header_that_a_terminal_would_obey_are_not_repeated(change: d
     path = tmp_path / "request.ct"
     path.write_bytes(struct.pack("<10sHI", MAGIC, 1, len(header)) + header + b"\0" * 64)
     with pytest.raises(FileError, match=r"damaged header \(fields\)"):
-        envelope.read(path, "request", make_plan(), KEY)
+        list(envelope.stream(path, "request", make_plan(), KEY))

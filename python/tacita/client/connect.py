@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from tacita.client.http.trust import address_of
 from tacita.extras import needing
-from tacita.progress import Progress
 
 if TYPE_CHECKING:
     from tacita.client.blocking import Service
@@ -73,14 +72,10 @@ def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
     client = client_of(context, keywords["token"], timeout)
     store = Store(Path(keywords["data"]) if keywords["data"] else data_folder())
     options = Options(
-        keywords.get("progress") or _silent,
+        keywords.get("progress") or (lambda _: None),
         context if address.secure else None,
         timeout,
         keywords.get("threads", 0),
         insecure,
     )
     return AsyncService(Channel(address, client, patience, Meter(patience.clock)), store, options)
-
-
-def _silent(_: Progress) -> None:
-    """Ignores a report."""

@@ -52,11 +52,12 @@ class Connected:
     some texts, or a token of a generated one; each text that is generated meanwhile has a connection of its
     own.
 
-    dial: makes a new connection. `connected` makes the session, in a thread.
+    dial: makes a new connection; the first is made at once, so that a session is opened in a thread. cache:
+    folder of public parts. Raises PeerError, RefusedError.
     """
 
-    def __init__(self, dial: Dial, offer: Offer, cache: PublicCache) -> None:
-        self._dial, self._offer, self._cache = dial, offer, cache
+    def __init__(self, dial: Dial, offer: Offer, cache: Path) -> None:
+        self._dial, self._offer, self._cache = dial, offer, PublicCache(cache)
         self._turn = asyncio.Lock()
         first = self._new()
         self.part, self._all, self._resting = first.part, {first}, [first]
@@ -78,7 +79,12 @@ class Connected:
 
     async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
         """Answers the texts one after the other. Raises InputError, RefusedError, PeerError."""
-        return await self._step(lambda now: self._answers(texts, meter, now), meter, report)
+
+        def answers(now: Report) -> list[Answer]:
+            with self._lent(meter) as session:
+                return [session.classify(text, Steps(now, time.monotonic())) for text in texts]
+
+        return await self._step(answers, meter, report)
 
     async def generate(
         self, prompt: str, options: TextOptions, meter: Meter, report: Report
@@ -100,17 +106,18 @@ class Connected:
 
     async def close(self) -> None:
         """Ends the sessions and closes their connections; a text that is being generated stops."""
+
+        def close(_: Report) -> None:
+            for session in self._all:
+                session.close(politely=session in self._resting)
+
         async with self._turn:
-            await in_thread(lambda _: self._close())
+            await in_thread(close)
 
     async def _step(self, action: Callable[[Report], T], meter: Meter, report: Report) -> T:
         async with self._turn:
             with meter.step("evaluate"):
                 return await in_thread(action, report)
-
-    def _answers(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
-        with self._lent(meter) as session:
-            return [session.classify(text, Steps(report, time.monotonic())) for text in texts]
 
     def _tokens(
         self, prompt: str, options: TextOptions, meter: Meter, steps: Steps
@@ -136,10 +143,6 @@ class Connected:
             else:
                 self._resting.append(session)
 
-    def _close(self) -> None:
-        for session in self._all:
-            session.close(politely=session in self._resting)
-
     def _new(self) -> RenewableSession:
         return RenewableSession(self._dial, self._handshake)
 
@@ -152,12 +155,6 @@ class Connected:
                 hint="the server serves another plan now: connect again",
             )
         return client
-
-
-async def connected(dial: Dial, offer: Offer, cache: Path) -> Connected:
-    """Opens a session: connects and shakes hands. cache: folder of public parts. Raises PeerError,
-    RefusedError."""
-    return await in_thread(lambda _: Connected(dial, offer, PublicCache(cache)))
 
 
 # A session with a two-party server, over a port or a WebSocket, that outlives its connections: when the

@@ -21,7 +21,7 @@ from tacita.client.keys import Owner
 from tacita.client.requests import Ciphertexts, fetch_public
 from tacita.client.session import Client
 from tacita.client.store import Store
-from tacita.client.threads import Report
+from tacita.client.threads import Report, in_thread
 from tacita.errors import InputError, PeerError
 from tacita.plans import engine
 from tacita.plans.scheme import AUTO, BUMBLEBEE
@@ -230,10 +230,10 @@ class AsyncService:
     async def _open_session(self, model: Model, offer: Offer, signer: str, meter: Meter) -> Session:
         self._store.ready()
         if offer.connected:
-            from tacita.client.connected import connected
+            from tacita.client.connected import Connected
 
-            dial = partial(self._dial, model.name)
-            return await connected(dial, offer, self._store.public)
+            dial, cache = partial(self._dial, model.name), self._store.public
+            return await in_thread(lambda _: Connected(dial, offer, cache))
         channel = self._channel.metered(meter)
         public = await fetch_public(channel, model.name, offer, self._store.public)
         engine.require_secure(public.plan.parameters, allow_insecure=self._options.allow_insecure)

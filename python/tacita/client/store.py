@@ -40,20 +40,6 @@ from tacita.two_party.protocol.public_part import MAX_BYTES, digest
 PREFIX = "request-"
 
 
-@contextmanager
-def request_folder(plan: Path) -> Iterator[Path]:
-    """Makes a folder in a plan's, readable by its owner alone, and removes it afterwards."""
-    with _locked(plan, fcntl.LOCK_SH):
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=plan))
-        held = _open_folder(folder)
-        fcntl.flock(held, fcntl.LOCK_EX)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(held)
-
-
 def remove_stale(plan: Path) -> int:
     """Removes the request folders of a plan whose clients are gone, and returns their number: 0 while another
     client makes one or removes them itself."""
@@ -149,9 +135,16 @@ class PlanFolder(Workdir):
 
     @contextmanager
     def request_folder(self) -> Iterator[RequestFolder]:
-        """Makes a folder for one request, and removes it afterwards."""
-        with request_folder(private(self.path)) as folder:
+        """Makes a folder for one request, readable by its owner alone, and removes it afterwards."""
+        with _locked(private(self.path), fcntl.LOCK_SH):
+            folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.path))
+            held = _open_folder(folder)
+            fcntl.flock(held, fcntl.LOCK_EX)
+        try:
             yield RequestFolder(folder, self.secret_key)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(held)
 
 
 @dataclass(frozen=True)

@@ -197,8 +197,3 @@ OPTIONS: list[type[Option]] = [KeptRows, DecisionMargin]  # samples are shortene
 def one_hot(logits: Array) -> Array:
     """Returns 1 at the largest value, of several the first, and 0 elsewhere."""
     return np.asarray(np.arange(len(logits)) == int(logits.argmax()), np.float64)
-
-
-def options_of(request: PlanRequest) -> tuple[Option, ...]:
-    """Returns the options that a plan request asks for. Raises InputError for one that no plan can have."""
-    return tuple(option for kind in OPTIONS if (option := kind.of(request)))

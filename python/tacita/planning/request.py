@@ -24,7 +24,7 @@ from tacita.layouts.registry import RULES, rules_of
 from tacita.planning.calibrate.calibrate import Sample, load_texts
 from tacita.planning.calibrate.walk import neighbours
 from tacita.planning.fitting import Accuracy
-from tacita.planning.options import GAP, LOGITS, Option, options_of
+from tacita.planning.options import GAP, LOGITS, OPTIONS, Option
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.plan import ParameterInfo
 from tacita.plans.presets import candidates
@@ -116,7 +116,10 @@ class PlanRequest:
     cache: bool = False
 
     def __post_init__(self) -> None:
-        _require_sizes(self.tokens, self.inputs)
+        if self.tokens < 1 or (self.inputs is not None and self.inputs < 1):
+            raise InputError(
+                f"a plan for {self.tokens} tokens and {self.inputs} texts", hint="at least one of each"
+            )
         if isinstance(self.texts, str):
             raise InputError("calibration texts: a single string", hint="pass a list of sentences")
         require_name(self.scheme_name)
@@ -127,7 +130,7 @@ class PlanRequest:
         _require_two_party(self.embeddings, self.formats)
         candidates(self.preset)
         _require_phases(self.variants, _wanted(self.scheme_name, self.packing))
-        options_of(self)
+        tuple(self.options)
 
     def calibrated_for(self, texts: Sequence[Text]) -> PlanRequest:
         """Returns the request for these texts: where there are pairs among them and only single texts to
@@ -151,8 +154,8 @@ class PlanRequest:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """The options of ciphertexts that are asked for."""
-        return options_of(self)
+        """The options of ciphertexts that are asked for. Raises InputError for one that no plan can have."""
+        return tuple(option for kind in OPTIONS if (option := kind.of(self)))
 
     @property
     def goal(self) -> Objective:
@@ -222,7 +225,9 @@ def _require_phases(
 ) -> Sequence[tuple[str, str | None]]:
     """Returns the pairs whose packing has the functions; two parties read none of them. Raises InputError for
     none."""
-    pairs = [(scheme, p) for scheme, p in wanted if p is None or _admits(functions, p)]
+    pairs = [
+        (scheme, p) for scheme, p in wanted if p is None or rules_of(p).two_phases or not functions.two_phases
+    ]
     if any(p for _, p in pairs) or not any(p for _, p in wanted):
         return pairs
     names = ", ".join(sorted({str(p) for _, p in wanted if p}))
@@ -233,21 +238,12 @@ def _require_phases(
     )
 
 
-def _admits(functions: Functions, packing: str) -> bool:
-    return rules_of(packing).two_phases or not functions.two_phases
-
-
 def _packings(scheme: str, packing: str | None) -> Sequence[str | None]:
     """Returns the requested packings that the scheme has; None stands for a scheme that packs nothing."""
     if scheme == BUMBLEBEE:
         return (None,) if packing in (None, AUTO) else ()
     available = packing in (None, AUTO, *scheme_named(scheme).packings)
     return packings_of(scheme, packing) if available else ()
-
-
-def _require_sizes(tokens: int, inputs: int | None) -> None:
-    if tokens < 1 or (inputs is not None and inputs < 1):
-        raise InputError(f"a plan for {tokens} tokens and {inputs} texts", hint="at least one of each")
 
 
 def _require_two_party(embeddings: str, formats: Formats | None) -> None:

@@ -64,7 +64,18 @@ class Subject:
         scores."""
         estimates, reaches = shape.rules.row_estimates, self._reaches()
         if (key := (estimates, tuple(reaches))) not in self._surveys:
-            self._surveys[key] = self._measured(estimates, reaches)
+            self.phases.enter("calibrate", "batch" if estimates == QUADRATIC else "rows")
+            options = CalibrationOptions(
+                row_estimates=estimates,
+                two_phases=self.request.variants.two_phases,
+                reaches=reaches,
+                progress=self.phases.part,
+                processes=self.processes,
+            )
+            request, states = self.request, self.request.hidden_states
+            self._surveys[key] = survey(
+                self.model, request.tokens, request.texts, hidden_states=states, options=options
+            )
         return self._surveys[key]
 
     def _reaches(self) -> dict[str, Interval]:
@@ -72,22 +83,6 @@ class Subject:
         kinds = {name: function_of(node) for name, node in nodes(self.model.config).items()}
         reaches = {name: self.request.variants.reach(kind) for name, kind in kinds.items() if kind}
         return {name: interval for name, interval in reaches.items() if interval}
-
-    def _measured(self, row_estimates: Estimates, reaches: dict[str, Interval]) -> Survey:
-        self.phases.enter("calibrate", "batch" if row_estimates == QUADRATIC else "rows")
-        return survey(
-            self.model,
-            self.request.tokens,
-            self.request.texts,
-            hidden_states=self.request.hidden_states,
-            options=CalibrationOptions(
-                row_estimates=row_estimates,
-                two_phases=self.request.variants.two_phases,
-                reaches=reaches,
-                progress=self.phases.part,
-                processes=self.processes,
-            ),
-        )
 
     @cached_property
     def samples(self) -> Sequence[Sample]:

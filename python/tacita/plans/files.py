@@ -15,20 +15,28 @@ from tacita.errors import FileError
 from tacita.plans.commitment import SALT_FILE
 
 
+class _File:
+    """A path in a folder, by the file's name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: Workdir, kind: type[Workdir]) -> Path:
+        return owner.path / self._name
+
+
 @dataclass(frozen=True)
 class Workdir:
     """The one folder of a party's files. The server's copy never holds `secret_key`, the client's never
-    `salt`."""
+    `salt`. key_use: how many answers the secret key has decrypted."""
 
     path: Path
 
-    @property
-    def plan(self) -> Path:
-        return self.path / "plan.json"
-
-    @property
-    def salt(self) -> Path:
-        return self.path / SALT_FILE
+    plan = _File("plan.json")
+    salt = _File(SALT_FILE)
+    evaluation_keys = _File("evaluation.keys")
+    request = _File("request.ct")
+    response = _File("response.ct")
 
     @property
     def secret_key(self) -> Path:
@@ -36,20 +44,7 @@ class Workdir:
 
     @property
     def key_use(self) -> Path:
-        """How many answers the secret key has decrypted."""
         return self.secret_key.with_name("secret.key.use")
-
-    @property
-    def evaluation_keys(self) -> Path:
-        return self.path / "evaluation.keys"
-
-    @property
-    def request(self) -> Path:
-        return self.path / "request.ct"
-
-    @property
-    def response(self) -> Path:
-        return self.path / "response.ct"
 
 
 @contextmanager

@@ -122,13 +122,9 @@ def to_json(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def stored_names(kind: type) -> tuple[str, ...]:
-    """The fields of a dataclass but those with `field(metadata=NOT_STORED)`."""
-    return tuple(field.name for field in _stored(kind))
-
-
 @lru_cache
 def _stored(kind: type) -> tuple[dataclasses.Field[Any], ...]:
+    """The fields of a dataclass but those with `field(metadata=NOT_STORED)`."""
     return tuple(field for field in dataclasses.fields(kind) if field.metadata != NOT_STORED)
 
 
@@ -160,7 +156,7 @@ def from_json(kind: Any, data: Any) -> Any:
 
 def _dataclass_from_json(kind: type, data: Any) -> Any:
     hints = _hints(kind)
-    names = set(stored_names(kind))
+    names = {field.name for field in _stored(kind)}
     if unknown := set(_expect(dict, data)) - names:
         raise ValueError(f"unknown field {min(unknown)!r:.60} in {kind.__name__}")
     left_out = {f.name for f in _stored(kind) if f.metadata == AT_DEFAULT and f.name not in data}

@@ -71,13 +71,6 @@ def can_bootstrap(info: ParameterInfo) -> bool:
     return info.failure_log2 > NO_BOOTSTRAP
 
 
-def leveled(depth: int, slots: int = 1) -> ParameterInfo | None:
-    """The smallest secure preset without bootstrapping of this depth and at least so many slots; None if
-    there is none."""
-    secure = (PRESETS[f"n{n}_leveled"] for n in LEVELED)
-    return next((info for info in secure if info.max_level >= depth and info.slots >= slots), None)
-
-
 SMALLEST = "leveled"  # stands for the smallest secure preset without bootstrapping that a circuit fits
 TOY_CHAIN = 15  # log2 N of the preset whose chain the toys have
 

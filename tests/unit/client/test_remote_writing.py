@@ -12,8 +12,9 @@ from test_decoder_folders import LLAMA, WORDS, written
 from tiny_decoders import llama
 
 import tacita
-from tacita.client.connected import Connected, connected
+from tacita.client.connected import Connected
 from tacita.client.cost import Meter
+from tacita.client.threads import in_thread
 from tacita.errors import InputError
 from tacita.plans.wire import Offer
 from tacita.progress import Progress
@@ -45,7 +46,7 @@ class Opened:
         plan = self.plan
         counts = {"batch": 1, "tokens": plan.tokens, "seconds": 1.0, "traffic_bytes": 1}
         offer = Offer(scheme=plan.scheme, plan=plan.hash, connected=True, **counts)
-        return await connected(self.dial, offer, self.folder / "cache")
+        return await in_thread(lambda _: Connected(self.dial, offer, self.folder / "cache"))
 
 
 @pytest.fixture(scope="module")

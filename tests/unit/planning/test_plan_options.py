@@ -17,6 +17,7 @@ from tacita.errors import FileError, InputError
 from tacita.limits import Rules
 from tacita.packings.base import Circuit
 from tacita.planning import options as planned
+from tacita.planning import request
 from tacita.planning.request import PlanRequest
 from tacita.plans import options as stated
 from tacita.plans.plan import Plan, parse
@@ -51,7 +52,7 @@ class CoarseOption(planned.Option):
 
 def coarse_plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
     monkeypatch.setattr(stated, "OPTIONS", [*stated.OPTIONS, Coarse()])
-    monkeypatch.setattr(planned, "OPTIONS", [*planned.OPTIONS, CoarseOption])
+    monkeypatch.setattr(request, "OPTIONS", [*planned.OPTIONS, CoarseOption])
     samples = [tiny.inputs(model(), TOKENS, real, seed) for seed, real in enumerate((8, 5, 8))]
     return make_plan(model(), PlanRequest(preset="insecure_toy_n10", tokens=TOKENS, hidden_states=samples))
 

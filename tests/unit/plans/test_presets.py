@@ -20,36 +20,9 @@ from tacita.client import session
 from tacita.errors import FileError, KeyBudgetWarning
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
-from tacita.plans.presets import LEVELED, PRESETS, answers_of_a_key, budget_warning, can_bootstrap, leveled
+from tacita.plans.presets import LEVELED, PRESETS, answers_of_a_key, budget_warning, can_bootstrap
 from tacita.texts.task import CHOICE
 from tacita.two_party.limits import LONGEST_SAFE, texts_of_a_key
-
-
-@pytest.mark.parametrize(
-    ("depth", "slots", "preset"),
-    [
-        (1, 1, "n13_leveled"),
-        (3, 4096, "n13_leveled"),
-        (3, 8192, "n14_leveled"),
-        (4, 1, "n14_leveled"),
-        (8, 1, "n15_leveled"),
-        (17, 16384, "n15_leveled"),
-        (18, 1, "n16_leveled"),
-        (34, 32768, "n16_leveled"),
-        (35, 1, "n17_leveled"),
-        (1, 65536, "n17_leveled"),
-    ],
-)
-def test_the_smallest_ring_that_is_deep_and_wide_enough(depth: int, slots: int, preset: str) -> None:
-    found = leveled(depth, slots)
-    assert found is not None
-    assert found.preset == preset
-    assert found.security_bits == 128
-
-
-def test_too_deep_or_wide_a_circuit_has_none() -> None:
-    assert leveled(71) is None
-    assert leveled(1, 131072) is None
 
 
 def test_only_presets_with_the_primes_bootstrap() -> None:

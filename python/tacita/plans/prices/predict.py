@@ -8,10 +8,10 @@ Planning asks here, and so do the parties that check a disk or an upload.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tacita.plans.plan import ParameterInfo, Plan, TensorInfo
-from tacita.plans.prices.cost import Prices, Sizes
+from tacita.plans.prices.cost import Prices
 from tacita.plans.prices.formulas import prices_of
 from tacita.slots.bootstraps import INPUT_LEVEL
 from tacita.slots.ckks import translate
@@ -52,19 +52,12 @@ def evaluation_key_bytes(
     keys that a circuit shares with bootstrapping count twice, and all primes as 50 bits. Where the engine was
     not built, the file's are of the table, too, and some percent off.
     """
-    file, memory = _bytes_by_table(rotations, info.max_level, prices, coefficients=tokens is not None)
-    return key_file_bytes(info, rotations, tokens) or file, memory
-
-
-def _bytes_by_table(
-    rotations: Iterable[tuple[int, int]], top: int, prices: Prices, *, coefficients: bool
-) -> tuple[int, int]:
     sizes, base = prices.sizes, prices.limbs_at_level_0
     keys = [sizes.key(level, base) for _, level in rotations]
-    if coefficients:  # the small ring's are less than two of these
+    if tokens is not None:  # the small ring's are less than two of these
         keys += [sizes.key(INPUT_LEVEL, base)] * COEFFICIENT_KEYS
-    keys += [sizes.key(top, base)] * CONJUGATION_AND_RELINEARISATION
-    file = sizes.bootstrap_keys_file + sum(f for f, _ in keys)
+    keys += [sizes.key(info.max_level, base)] * CONJUGATION_AND_RELINEARISATION
+    file = key_file_bytes(info, rotations, tokens) or sizes.bootstrap_keys_file + sum(f for f, _ in keys)
     return file, sizes.bootstrap_keys_memory + sum(m for _, m in keys)
 
 
@@ -91,12 +84,15 @@ def run_bytes(
     sizes = prices.sizes
     keys_file, keys_memory = evaluation_key_bytes(info, rotations, prices, tokens)
     matrices = sizes.bootstrap_matrices * (1 if tokens is None else 2)
+    keygen = (
+        4 * 2 * 35 * 4 * sizes.limb_memory
+    )  # of one bootstrapping key, held before it is streamed to disk
     return {
         "evaluation_keys": keys_file,
         "request": ciphertext_bytes(request, prices)[0] // 2,  # fresh ciphertexts carry a seed for one half
         "response": ciphertext_bytes(response, prices)[0],
         "server_memory": sizes.process + keys_memory + matrices + working,
-        "client_memory": sizes.process + _keygen_memory(sizes) + ciphertext_bytes(request, prices)[1],
+        "client_memory": sizes.process + keygen + ciphertext_bytes(request, prices)[1],
     }
 
 
@@ -118,14 +114,6 @@ def run_seconds(keys: int, evaluate: float, working: int, prices: Prices) -> dic
     them follows from its bytes: `schemes.ciphertexts.stage_estimates`.
     """
     seconds = {"keygen": keys / 1e9 * prices.keygen_seconds_per_gb, "evaluate": evaluate}
-    seconds |= {
-        name: working / 1e9 * per_gb
-        for name, per_gb in (("touch", prices.touch_seconds_per_gb), ("spill", prices.spill_seconds_per_gb))
-        if per_gb
-    }
+    extra = {"touch": prices.touch_seconds_per_gb, "spill": prices.spill_seconds_per_gb}
+    seconds |= {name: working / 1e9 * per_gb for name, per_gb in extra.items() if per_gb}
     return {name: prices.scale * value for name, value in seconds.items()}
-
-
-def _keygen_memory(sizes: Sizes) -> int:
-    """One bootstrapping key at a time is held before it is streamed to disk."""
-    return 4 * 2 * 35 * 4 * sizes.limb_memory

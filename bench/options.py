@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from tacita.api import DEFAULT_MODEL
+from tacita.cli.columns import read_labelled
 from tacita.cli.console import reporting
 from tacita.cli.options import option, spelled
+from tacita.errors import InputError
 from tacita.plans.prices.cost import Prices
 from tacita.settings import BackendName, PlanOptions, PoolingName
+from tacita.texts.embed import Text
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"  # that a clone may come without
@@ -77,3 +80,13 @@ def lines_of(file: Path) -> list[str]:
     lines = file.read_text(encoding="utf-8").splitlines()
     table = [line.split("\t")[0] for line in lines[1:]] if file.suffix == ".tsv" else lines
     return [text.strip() for text in table if text.strip()]
+
+
+def read_examples(path: Path) -> list[tuple[Text, int]]:
+    """Reads the (text, label) pairs of a file without malformed lines. Raises InputError naming the first
+    that is malformed."""
+    lines = read_labelled(path)
+    for line in lines:
+        if line.problem:
+            raise InputError(f"{path}:{line.number}: {line.problem}", hint="check the file's columns")
+    return [(line.text, int(line.label)) for line in lines]

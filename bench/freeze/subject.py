@@ -22,13 +22,13 @@ import numpy as np
 
 from bench.models.dashformer import SEQUENCES, convert
 from bench.models.shapes import SHAPES, random_tensors
+from bench.options import read_examples
 from bench.runs.batch import DASHFORMER_TOKENS
 from bench.runs.dashformer import split
 from bench.runs.two_party.cases.accuracy import by_interpreter
 from tacita import api
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.reference import reference
-from tacita.cli.columns import read_examples
 from tacita.client.store import PublicCache
 from tacita.data import DEFAULT_MODEL
 from tacita.models.bert import BertConfig

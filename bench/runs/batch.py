@@ -26,13 +26,13 @@ from bench.options import (
     Preset,
     Threads,
     Tokens,
+    read_examples,
 )
 from bench.runs.dashformer import Converted, Sequences, dashformer_folder, split
 from bench.runs.harness import REQUEST, Group, Machine, Ran, figures, quality, requests
 from bench.runs.stages import operation_counts, show_stages, stage_rows
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
-from tacita.cli.columns import read_examples
 from tacita.cli.console import duration, out, progress, reporting, shown, size
 from tacita.cli.options import TOKENS_DEFAULT, Json, load_model, option
 from tacita.cli.report import security_of

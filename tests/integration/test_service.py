@@ -25,7 +25,7 @@ import pytest
 
 import tacita
 from bench.runs.service.processes import family
-from tacita.cli.options import Line, variables
+from tacita.cli.options import Values, variables
 from tacita.cli.service.started import PATIENCE, Started, ended, started
 from tacita.client.connect import connect
 from tacita.errors import InputError, PeerError, RefusedError
@@ -34,7 +34,7 @@ from tacita.plans import wire as receipt
 from tacita.two_party.protocol.party import new_identity
 
 pytestmark = pytest.mark.native
-TOY: Line = {
+TOY: Values = {
     "plan": {"preset": "insecure_toy_n11", "tokens": 16},
     "run": {"allow_insecure": True},
     "service": {"drain": 0},
@@ -237,7 +237,7 @@ def test_the_command_asks_too(folder: Path, tmp_path: Path) -> None:
     with (folder / "log").open("a") as log, started(folder, settings=TOY, log=log) as server:
         (tmp_path / "token").write_text(server.token("command"))
         options = ["--connect", server.url]
-        more: Line = {"network": {"token_file": tmp_path / "token"}, "run": {"allow_insecure": True}}
+        more: Values = {"network": {"token_file": tmp_path / "token"}, "run": {"allow_insecure": True}}
         options += ["--trust", str(server.certificate), "--json", str(tmp_path / "report.json")]
         environment = {**os.environ, **variables(more), "XDG_DATA_HOME": str(tmp_path / "share")}
         run = [sys.executable, "-m", "tacita"]

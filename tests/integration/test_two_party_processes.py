@@ -20,7 +20,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 
 from tacita.checkpoint import embed, load
 from tacita.checkpoint.reference import reference
-from tacita.cli.options import Line, variables
+from tacita.cli.options import Values, variables
 from tacita.client.store import PublicCache
 from tacita.errors import InputError, PeerError
 from tacita.two_party.client import TwoPartyClient
@@ -63,7 +63,7 @@ class Served:
 
 @contextlib.contextmanager
 def serving(
-    folder: Path, *options: str, given_model: Path | None = None, settings: Line | None = None
+    folder: Path, *options: str, given_model: Path | None = None, settings: Values | None = None
 ) -> Iterator[Served]:
     model = given_model or write_folder(make_random_checkpoint(), folder / "model")
     (folder / "texts.txt").write_text("\n".join(TEXTS))

@@ -17,12 +17,12 @@ import httpx2
 from bench.runs.service.hostile import measure_hostile
 from bench.runs.service.many import measure_many
 from bench.runs.service.turns import measure_turns
-from tacita.cli.options import Line
+from tacita.cli.options import Values
 from tacita.cli.service.started import Started, started
 from tacita.client.connect import connect
 from tacita.plans.scheme import BUMBLEBEE
 
-TOY: Line = {"plan": {"preset": "insecure_toy_n11", "tokens": 16}, "run": {"allow_insecure": True}}
+TOY: Values = {"plan": {"preset": "insecure_toy_n11", "tokens": 16}, "run": {"allow_insecure": True}}
 REQUESTS = 5
 Told = Callable[[str], None]
 
@@ -83,7 +83,7 @@ def _evaluated(server: Started, token: str) -> float:
 
 
 @contextmanager
-def _server(*options: str, settings: Line | None = None) -> Iterator[tuple[Started, Path]]:
+def _server(*options: str, settings: Values | None = None) -> Iterator[tuple[Started, Path]]:
     with tempfile.TemporaryDirectory(prefix="tacita-service-") as name:
         folder = Path(name)
         with (

@@ -18,8 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from tacita.cli import demo, estimate, plan, steps
-from tacita.cli.ask import accuracy, generate
-from tacita.cli.ask.tasks import TASKS
+from tacita.cli.ask import accuracy, generate, tasks
 from tacita.cli.console import MESSAGE, err, fail, shown
 from tacita.cli.options import place_of
 from tacita.cli.service import keys, serve, token
@@ -54,7 +53,12 @@ def _options(
 
 COMMANDS: tuple[tuple[str, Callable[..., None] | typer.Typer, str], ...] = (
     ("demo", demo.demo, "Encrypt sentences, classify them, decrypt the answers."),
-    *((task.verb, task.command(), task.short) for task in TASKS),
+    ("classify", tasks.classify, "Classify texts, or pairs of texts."),
+    ("embed", tasks.embed, "Turn texts into vectors."),
+    ("search", tasks.search, "Find the documents nearest to a query."),
+    ("tag", tasks.tag, "Mark the spans of texts, names and places for example."),
+    ("answer", tasks.answer, "Answer a question by a part of a context."),
+    ("fill", tasks.fill, "Fill the masks of texts."),
     ("generate", generate.run, "Go on behind a text with a decoder."),
     ("plan", plan.app, "Make or show the public plan of a run."),
     ("publish", plan.publish, "Make a plan and the folder that clients get."),

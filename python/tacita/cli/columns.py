@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
-from tacita.checkpoint import Checkpoint
 from tacita.cli.console import INCOMPLETE, err, shown
 from tacita.errors import InputError
 from tacita.texts.embed import Text, length_of
@@ -55,6 +54,17 @@ class Columns:
         if len(parts) < len(self.texts):
             return None
         return parts[0] if len(parts) == 1 else (parts[0], parts[1])
+
+    def number(self, line: str, *, real: bool) -> float | None:
+        """Returns the label of a line: its number, with `real` any finite one; None where it is none."""
+        cells, at = line.split("\t"), self.label
+        cell = cells[at].strip() if at is not None and at < len(cells) else ""
+        if not real:
+            return int(cell) if cell.isdecimal() else None
+        try:
+            return number if math.isfinite(number := float(cell)) else None
+        except ValueError:
+            return None
 
 
 PAIR = Columns((0, 1), None)  # of a file without a header
@@ -95,11 +105,13 @@ MAX_BYTES = 1 << 28  # of a file of texts
 @dataclass(frozen=True)
 class Line:
     """A line of a file. number: from 1, as editors count. text: stripped, or both of a pair; empty when
-    `problem` says why it cannot be classified."""
+    `problem` says why it cannot be classified. label: its number, of a regression any number; -1 where a file
+    has none."""
 
     number: int
     text: Text
     problem: str = ""
+    label: float = -1
 
 
 def read_lines(path: Path) -> list[Line]:
@@ -124,7 +136,22 @@ def read_pairs(path: Path) -> list[Line]:
         columns, lines = columns_of(first), lines[1:]
     if len(columns.texts) != 2:
         raise InputError(f"{path}: one column of texts", hint="--pair takes two, with a tab between them")
-    return [_paired(line, columns) for line in lines]
+    return [_divided(line, columns, "two texts with a tab between") for line in lines]
+
+
+def read_labelled(path: Path, *, real: bool = False) -> list[Line]:
+    """Reads a .tsv file of labelled texts or pairs: a header that names its columns (`columns_of`), then text
+    and label number, with tabs between. Malformed lines and those that are not UTF-8 have a problem. real:
+    the labels are numbers of a regression.
+
+    Raises InputError for a file that cannot be read, is huge, or holds no text.
+    """
+    header, *lines = read_lines(path)
+    columns = columns_of(str(header.text))
+    if columns.label is None:
+        raise InputError(f"{path}: its header names no label", hint="text, label or text, text2, label")
+    wanted = f"{'a sentence' if len(columns.texts) == 1 else 'two texts'}, a tab and a label number"
+    return [_divided(line, columns, wanted, columns.number(str(line.text), real=real)) for line in lines]
 
 
 def in_pairs(texts: Sequence[str]) -> list[Line]:
@@ -143,20 +170,20 @@ def checked(model: Embedder, lines: Sequence[Line], tokens: int) -> list[Line]:
 
 def admitted(
     model: Embedder, tokens: int, lines: Sequence[Line], file: Path | None
-) -> tuple[list[Line], bool]:
-    """Returns the lines that fit a server's plan, and whether others were left out. Those of a file are named
-    on stderr; one of the command line is an error. Raises InputError, and typer.Exit where nothing of a file
-    fits."""
+) -> tuple[list[Line], list[Line]]:
+    """Returns the lines that fit a plan, and those that are left out. Those of a file are named on stderr;
+    one of the command line is an error. Raises InputError, and typer.Exit where nothing of a file fits."""
     if file is None:
         for line in lines:
-            if (count := length_of(model, line.text)) > tokens:
-                raise InputError(f"the text has {count} tokens, the server takes {tokens}", hint="shorten it")
-        return list(lines), False
+            if problem := _too_long(model, line.text, tokens):
+                raise InputError(problem, hint="shorten it, or plan for more --tokens")
+        return list(lines), []
     lines = checked(model, lines, tokens)
-    spoiled = report_problems(file, lines)
-    if not (good := [line for line in lines if not line.problem]):
+    good, bad = ([line for line in lines if bool(line.problem) is wrong] for wrong in (False, True))
+    report_problems(file, bad)
+    if not good:
         raise typer.Exit(INCOMPLETE)
-    return good, spoiled
+    return good, bad
 
 
 def report_problems(path: Path, lines: Sequence[Line]) -> bool:
@@ -188,87 +215,26 @@ def _decoded(number: int, raw: bytes) -> Line:
         return Line(number, "", f"not UTF-8 ({error.reason} at byte {error.start})")
 
 
-def _paired(line: Line, columns: Columns) -> Line:
+def _divided(line: Line, columns: Columns, wanted: str, label: float | None = -1) -> Line:
+    """Returns a line with the texts of its columns; one without them or a label has a problem."""
     if line.problem:
         return line
     text = columns.text(str(line.text))
-    if text is None:
-        return Line(line.number, "", "not two texts with a tab between")
-    return Line(line.number, text)
+    if text is None or label is None:
+        return Line(line.number, "", f"not {wanted}")
+    return Line(line.number, text, label=label)
 
 
 def _fitted(model: Embedder, line: Line, tokens: int) -> Line:
     try:
-        count = length_of(model, line.text)
+        problem = _too_long(model, line.text, tokens)
     except InputError as error:
-        return Line(line.number, "", str(error))
-    positions = model.config.positions
-    if count > min(tokens, positions):
-        limit = f"the plan {tokens}" if tokens <= positions else f"the model {positions} positions"
-        return Line(line.number, "", f"the text has {count} tokens, {limit}")
-    return line
+        problem = str(error)
+    return Line(line.number, "", problem) if problem else line
 
 
-# A .tsv file of labelled texts or pairs: a header that names its columns (`columns`), then text, label
-# number, with tabs between; by line what of it cannot be used.
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """A text and its label number, or the number of a regression; -1 when `line.problem` says why there is
-    none."""
-
-    line: Line
-    label: float
-
-
-def read_labelled(path: Path, *, real: bool = False) -> list[Labelled]:
-    """Reads all lines but the header and blank ones; malformed ones and those that are not UTF-8 have a
-    problem. real: the labels are numbers of a regression.
-
-    Raises InputError for a file that cannot be read, is huge, or holds no text.
-    """
-    header, *lines = read_lines(path)
-    columns = columns_of(str(header.text))
-    if columns.label is None:
-        raise InputError(f"{path}: its header names no label", hint="text, label or text, text2, label")
-    return [_labelled(line, columns, _real if real else _number) for line in lines]
-
-
-def fitted(model: Checkpoint, examples: list[Labelled], tokens: int) -> list[Labelled]:
-    """Returns the same; those over `tokens` tokens or the model's positions have a problem."""
-    lines = checked(model, [example.line for example in examples], tokens)
-    return [Labelled(line, example.label) for line, example in zip(lines, examples, strict=True)]
-
-
-def read_examples(path: Path) -> list[tuple[Text, int]]:
-    """Reads the (text, label) pairs of a file without malformed lines. Raises InputError naming the first
-    that is malformed."""
-    examples = read_labelled(path)
-    for example in examples:
-        if example.line.problem:
-            number, problem = example.line.number, example.line.problem
-            raise InputError(f"{path}:{number}: {problem}", hint="check the file's columns")
-    return [(example.line.text, int(example.label)) for example in examples]
-
-
-def _labelled(line: Line, columns: Columns, read: Callable[[str], float | None]) -> Labelled:
-    if line.problem:
-        return Labelled(line, -1)
-    cells, at = str(line.text).split("\t"), columns.label or 0
-    text, label = columns.text(str(line.text)), read(cells[at].strip()) if at < len(cells) else None
-    if text is None or label is None:
-        wanted = "a sentence" if len(columns.texts) == 1 else "two texts"
-        return Labelled(Line(line.number, "", f"not {wanted}, a tab and a label number"), -1)
-    return Labelled(Line(line.number, text), label)
-
-
-def _number(cell: str) -> float | None:
-    return int(cell) if cell.isdecimal() else None
-
-
-def _real(cell: str) -> float | None:
-    try:
-        return number if math.isfinite(number := float(cell)) else None
-    except ValueError:
-        return None
+def _too_long(model: Embedder, text: Text, tokens: int) -> str:
+    """Says why a text is too long, or nothing. Raises InputError for a text without a token."""
+    count, positions = length_of(model, text), model.config.positions
+    limit = f"the plan {tokens}" if tokens <= positions else f"the model {positions} positions"
+    return f"the text has {count} tokens, {limit}" if count > min(tokens, positions) else ""

@@ -15,9 +15,10 @@ import typer
 
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
+from tacita.cli.columns import Line
 from tacita.cli.console import INCOMPLETE, UNTRUSTED, duration, out, progress, reporting, shown, size
-from tacita.cli.options import TOKENS_DEFAULT, Json, Line, plan_request, taking
-from tacita.cli.report import Classified, read_report, run_report, show_results, show_run, status_of
+from tacita.cli.options import TOKENS_DEFAULT, Json, Values, plan_request, taking
+from tacita.cli.report import Outcome, Result, read_report, run_report, show_results, show_run
 from tacita.errors import InputError, TacitaError
 from tacita.extras import needing
 from tacita.planning.request import PlanRequest
@@ -80,8 +81,7 @@ def demo(
     with reporting(json, figures):
         show_results(results)
         show_run(figures)
-    if status := status_of(result.answer for result in results):
-        raise typer.Exit(status)
+    Outcome(results, checkpoint.name, checkpoint.sha256, complete=True).end()
 
 
 def _planning(request: PlanRequest, plan: PlanOptions) -> list[str]:
@@ -91,7 +91,7 @@ def _planning(request: PlanRequest, plan: PlanOptions) -> list[str]:
     return options + (["--packing", request.packing] if request.packing else [])
 
 
-def _classify(steps: _Steps, plan: Plan, model: Checkpoint, sentence: str, number: int) -> Classified:
+def _classify(steps: _Steps, plan: Plan, model: Checkpoint, sentence: str, number: int) -> Result:
     """One request: its three steps, each in a process of its own."""
     out.print(f'[bold]client[/bold] encrypts "{shown(sentence)}"')
     taken = {"encrypt": steps.call("encrypt", sentence)["seconds"]["encrypt"]}
@@ -103,7 +103,7 @@ def _classify(steps: _Steps, plan: Plan, model: Checkpoint, sentence: str, numbe
     logits, trusted = tuple(report["logits"] or ()), report["trusted"]
     answer = api.Answer(report["label"], logits, tuple(report["warnings"]), trusted=trusted)
     reference = tuple(float(v) for v in api.reference_logits(plan, model, sentence))
-    return Classified(sentence, answer, reference, taken, line=number, request=number)
+    return Result(Line(number, sentence), answer, number, taken, reference)
 
 
 class _Steps:
@@ -170,7 +170,7 @@ def demo_service(settings: Settings, text: AskedText = None) -> None:
     with needing("service", "demo-service"), needing("client", "demo-service"):
         from tacita.cli.service.started import started
     options = ["--schemes", ",".join(TEXTS), "--tokens", str(tokens)]
-    more: Line = {"plan": {"preset": settings.plan.preset}, "run": {"allow_insecure": allow_insecure}}
+    more: Values = {"plan": {"preset": settings.plan.preset}, "run": {"allow_insecure": allow_insecure}}
     with tempfile.TemporaryDirectory(prefix="tacita-service-") as name:
         folder = Path(name)
         with (folder / "log").open("w") as log, started(folder, *options, settings=more, log=log) as server:

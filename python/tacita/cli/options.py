@@ -205,10 +205,10 @@ def read_prices(path: Path | None) -> cost.Prices | None:
 # Settings from their sources: a command line comes before the environment, that before a file.
 
 SHOWN = 60  # characters of a value in an error
-Line = Mapping[str, Mapping[str, object]]  # values of a command line, by section and key
+Values = Mapping[str, Mapping[str, object]]  # values of a command line, by section and key
 
 
-def read_settings(file: Path | None = None, line: Line | None = None) -> Settings:
+def read_settings(file: Path | None = None, line: Values | None = None) -> Settings:
     """Reads the settings. file: a tacita.toml. line: values of a command line, by section and key.
 
     >>> file = Path(tempfile.mkdtemp()) / "tacita.toml"
@@ -244,7 +244,7 @@ def variable_of(section: str, name: str) -> str:
     return f"{PREFIX}{section}{DELIMITER}{name}".upper()
 
 
-def variables(settings: Line) -> dict[str, str]:
+def variables(settings: Values) -> dict[str, str]:
     """Returns the environment variables that give these values, as of a process that is started.
 
     >>> variables({"service": {"drain": 0, "proxy": ("10.0.0.1", "10.0.0.2")}})
@@ -265,7 +265,7 @@ def _require_sections() -> None:
             raise InputError(f"{name}: no such setting", hint=_near(section.lower(), Settings.model_fields))
 
 
-def _explained(problem: Mapping[str, Any], file: Path | None, line: Line) -> InputError:
+def _explained(problem: Mapping[str, Any], file: Path | None, line: Values) -> InputError:
     """Turns the first problem that pydantic found into an error with the key's place."""
     section, name, *_ = (*map(str, problem["loc"]), "", "")
     place = _place(section, name, file, line)
@@ -276,7 +276,7 @@ def _explained(problem: Mapping[str, Any], file: Path | None, line: Line) -> Inp
     return InputError(f"{place}: {value}: {problem['msg']}", hint="docs/settings.md")
 
 
-def _place(section: str, name: str, file: Path | None, line: Line) -> str:
+def _place(section: str, name: str, file: Path | None, line: Values) -> str:
     if name in line.get(section, {}):
         return flag_of(name, fields_of(section)[name])
     if name and (variable := variable_of(section, name)) in {each.upper() for each in os.environ}:

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 from rich.table import Table
 
 from tacita.api import Answer
+from tacita.cli.columns import Line
 from tacita.cli.console import INCOMPLETE, UNTRUSTED, duration, err, out, several, shown, size, write_report
 from tacita.errors import FileError
 from tacita.plans.plan import Plan
@@ -27,19 +29,19 @@ STEPS = ("plan", "keygen", "encrypt", "evaluate", "decrypt")
 
 
 @dataclasses.dataclass(frozen=True)
-class Classified:
-    """A text with its encrypted (or plain, or simulated) answer beside the float model's.
+class Result:
+    """A text's answer, and the float model's where that is on this machine.
 
-    seconds: of the steps of its request, which the texts of a batch share. line: in the file, from 1.
-    request: from 1.
+    request: its number, from 1. seconds: of the steps of that request, which the texts of a batch share.
+    cost: bytes and rounds of this text alone, where they are known.
     """
 
-    text: Text
+    line: Line
     answer: Answer
-    reference: tuple[float, ...]
+    request: int
     seconds: Mapping[str, float]
-    line: int = 1
-    request: int = 1
+    reference: tuple[float, ...] = ()
+    cost: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def max_abs_error(self) -> float | None:
@@ -58,16 +60,37 @@ class Classified:
         return _largest(self.answer.logits, rows) == _largest(self.reference, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields of one result."""
+        """Returns the fields of one result beside the float model's."""
+        text = self.line.text
         return {
-            "line": self.line,
+            "line": self.line.number,
             "request": self.request,
-            "text": as_json(self.text),
+            "text": text if isinstance(text, str) else list(text),
             **self.answer.to_json(),
             "reference_logits": list(self.reference),
             "max_abs_error": self.max_abs_error,
             "seconds": dict(self.seconds),
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """The outcome of a command. model, sha256: the model's name, and its hash where the model is on this
+    machine. complete: whether every line has an answer."""
+
+    results: Sequence[Result]
+    model: str
+    sha256: str
+    complete: bool
+
+    def answers(self) -> list[tuple[Line, Answer]]:
+        """Returns the answers beside their lines."""
+        return [(result.line, result.answer) for result in self.results]
+
+    def end(self) -> None:
+        """Ends the command by typer.Exit where its exit status (`cli.app`) is not 0."""
+        if status := status_of((result.answer for result in self.results), complete=self.complete):
+            raise typer.Exit(status)
 
 
 @dataclasses.dataclass
@@ -97,7 +120,7 @@ def step(name: str, report: Path | None) -> Iterator[Timed]:
 
 def run_report(
     plan: AnyPlan,
-    results: Sequence[Classified],
+    results: Sequence[Result],
     *,
     backend: str,
     seconds: Mapping[str, float],
@@ -141,27 +164,29 @@ def run_report(
     }
 
 
-def show_results(results: Sequence[Classified]) -> None:
+def show_results(results: Sequence[Result]) -> None:
     """Shows answers and logits beside the float model's, one text per row, warnings below."""
     table = Table("text", "answer", "logits", "float model", "error")
     for result in results:
         answer = result.answer
         logits, reference = numbers(answer.logits), numbers(result.reference)
         error = "" if result.max_abs_error is None else f"{result.max_abs_error:.4f}"
-        table.add_row(_short(result.text), summary_of(answer), logits, reference, error)
+        table.add_row(_short(result), summary_of(answer), logits, reference, error)
     out.print(table)
     for result in results:
         for warning in result.answer.warnings:
-            out.print(f"[yellow]warning:[/yellow] {_short(result.text)}: {shown(warning)}", soft_wrap=True)
+            out.print(f"[yellow]warning:[/yellow] {_short(result)}: {shown(warning)}", soft_wrap=True)
 
 
-def show_lines(results: Sequence[Classified]) -> None:
+def show_lines(results: Sequence[Result]) -> None:
     """Shows one line for each line of the file: number, answer, logits, warnings; then says why whole
     requests were lost, if some were."""
     for result in results:
         answer = result.answer
         warnings = "".join(f"   [yellow]warning:[/yellow] {shown(warning)}" for warning in answer.warnings)
-        out.print(f"{result.line}: {summary_of(answer)}   {numbers(answer.logits)}{warnings}", soft_wrap=True)
+        out.print(
+            f"{result.line.number}: {summary_of(answer)}   {numbers(answer.logits)}{warnings}", soft_wrap=True
+        )
     if lost := lost_requests(results):
         err.print(
             f"[yellow]{several(lost, 'request')} without an answer to trust:[/yellow] one text far outside "
@@ -171,7 +196,7 @@ def show_lines(results: Sequence[Classified]) -> None:
         )
 
 
-def lost_requests(results: Sequence[Classified]) -> int:
+def lost_requests(results: Sequence[Result]) -> int:
     """Counts the requests of several texts of which every answer failed its checks."""
     warned: dict[int, list[bool]] = {}
     for result in results:
@@ -230,8 +255,8 @@ def _largest(values: Sequence[float], rows: int) -> list[int]:
     return places
 
 
-def _short(text: Text) -> str:
-    return text_of(text, 60)
+def _short(result: Result) -> str:
+    return text_of(result.line.text, 60)
 
 
 # How an answer looks on screen: what it says, and the first of its numbers.
@@ -271,8 +296,3 @@ def status_of(answers: Iterable[Answer], *, complete: bool = True) -> int:
 def text_of(text: Text, most: int = 200) -> str:
     """Writes a text, or both of a pair, escaped."""
     return shown(" | ".join(parts_of(text)), most)
-
-
-def as_json(text: Text) -> str | list[str]:
-    """Returns a text, or both of a pair as a list."""
-    return text if isinstance(text, str) else list(text)

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 
+from bench.options import read_examples
 from tacita.cli import main
-from tacita.cli.columns import read_examples, read_labelled
+from tacita.cli.columns import read_labelled
 from tacita.errors import InputError
 
 GOOD = [b"a fine film\t1", b"the plot is dull\t0", b"never boring\t1"]
@@ -92,4 +93,4 @@ def test_a_file_that_must_be_whole_is_refused_by_line(name: str, tmp_path: Path)
     path.write_bytes(b"\n".join([b"sentence\tlabel", GOOD[0], BAD[name][0]]))
     with pytest.raises(InputError, match=r"data.tsv:3: not "):
         read_examples(path)
-    assert [bool(example.line.problem) for example in read_labelled(path)] == [False, True]
+    assert [bool(line.problem) for line in read_labelled(path)] == [False, True]

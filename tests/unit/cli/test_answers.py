@@ -20,10 +20,11 @@ from tacita.api import Answer, plan
 from tacita.cli import columns, console, demo, estimate, report, steps
 from tacita.cli import plan as plan_command
 from tacita.cli.ask import accuracy, remote
+from tacita.cli.columns import Line
 from tacita.cli.console import Screen, reporting
 from tacita.cli.making import why
 from tacita.cli.report import (
-    Classified,
+    Result,
     numbers,
     run_report,
     show_lines,
@@ -41,6 +42,7 @@ from tacita.texts.answer import withhold_failed
 
 EVIL = "[/x]\x1b[2J\u202e\n\x9b31m\udcff[bold]"
 ACTING = ("\x1b", "\u202e", "\x9b", "\udcff")
+BOTH = (1.0, -2.0)  # logits
 SECONDS = {"encrypt": 1.0, "evaluate": 45.0, "decrypt": 3.0}
 OTHER = {"encrypt": 1.0, "evaluate": 27.0, "decrypt": 2.0}
 
@@ -75,11 +77,15 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     assert not [character for character in ACTING if character in text]
 
 
-def answered(label: str | None = "positive", text: str = "fine", **fields: Any) -> Classified:
-    return Classified(text, Answer(label, (1.0, -2.0), ()), (1.0, -2.0), **{"seconds": SECONDS, **fields})
+def answered(label: str | None = "positive", text: str = "fine", **fields: Any) -> Result:
+    return Result(
+        Line(1, text),
+        Answer(label, BOTH, ()),
+        **{"request": 1, "seconds": SECONDS, "reference": BOTH, **fields},
+    )
 
 
-def run_of(made: Plan, results: list[Classified], backend: str = "ckks") -> dict[str, Any]:
+def run_of(made: Plan, results: list[Result], backend: str = "ckks") -> dict[str, Any]:
     once = {"plan": 4.0, "keygen": 8.0}
     return run_report(made, results, backend=backend, seconds=once, sizes={}, peak_rss_gb=1.0, threads=2)
 
@@ -110,7 +116,7 @@ def test_every_sentence_of_the_demo_is_a_request(made: Plan, screen: io.StringIO
     )
     nothing: Any = None
     found: list[Any] = [demo._classify(steps, made, nothing, EVIL, number) for number in (1, 2)]
-    assert [(result.line, result.request) for result in found] == [(1, 1), (2, 2)]
+    assert [(result.line.number, result.request) for result in found] == [(1, 1), (2, 2)]
 
 
 @pytest.mark.parametrize("backend", ["plain", "sim"])
@@ -145,8 +151,8 @@ def test_a_request_that_one_text_spoiled_is_told_with_what_to_do(screen: io.Stri
     fine = Answer("positive", (1.0, -2.0), ())
     doubted = Answer(None, (), ("do not trust",), trusted=False)
 
-    def of(answers: list[Answer], request: int) -> list[Classified]:
-        return [Classified("text", each, (1.0, -2.0), SECONDS, request=request) for each in answers]
+    def of(answers: list[Answer], request: int) -> list[Result]:
+        return [Result(Line(1, "text"), each, request, SECONDS, BOTH) for each in answers]
 
     show_lines([*of([doubted, fine], 1), *of([fine, fine], 2), *of([doubted], 3)])
     assert "--texts" not in screen.getvalue()  # texts that were far out themselves, or alone
@@ -206,11 +212,11 @@ def test_no_display_lets_text_of_others_act(
     made: Plan, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = Answer(EVIL, (1.0, -2.0), (EVIL,))
-    result = Classified(EVIL, answer, (1.0, -2.0), SECONDS)
+    result = Result(Line(1, EVIL), answer, 1, SECONDS, BOTH)
     show_results([result])
     show_lines([result])
     steps._show_answer(answer, "1: ")
-    columns.report_problems(Path(EVIL), [columns.Line(1, "", EVIL)])
+    columns.report_problems(Path(EVIL), [Line(1, "", EVIL)])
     steps._notice(EVIL)
     console.fail(FileError(EVIL, hint=EVIL))
     evil = hostile(made)
@@ -219,7 +225,7 @@ def test_no_display_lets_text_of_others_act(
     estimate.show_stages(evil)
     estimate.show_estimate(evil)
     cost = {"bytes_sent": 1.0, "bytes_received": 1.0, "rounds": 1.0}
-    remote._show(remote.Result(columns.Line(1, EVIL), answer, 1, {}, cost))
+    remote._show(replace(result, cost=cost))
     refused = Choice((Option("thor", 1, made), Option("arion", 1, None, EVIL)), Objective.latency)
     console.out.print(why(refused))
     assert screen.getvalue().count(r"\x1b[2J\u202e\n\x9b31m\udcff[bold]") > 12

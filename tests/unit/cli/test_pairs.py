@@ -15,10 +15,11 @@ from random_checkpoint import make_random_checkpoint, random_tensors, write_fold
 from test_cli import run
 
 import tacita
+from bench.options import read_examples
 from tacita import api
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.checkpoint.reference import reference
-from tacita.cli.columns import Columns, columns_of, read_examples, read_pairs, texts_of
+from tacita.cli.columns import Columns, columns_of, read_pairs, texts_of
 from tacita.errors import InputError
 from tacita.models.bert import BertConfig
 from tacita.planning.calibrate.calibrate import calibrate

@@ -17,9 +17,9 @@ import tacita
 from tacita import api
 from tacita.checkpoint.load import with_documents
 from tacita.checkpoint.reference import reference
-from tacita.cli.ask.core import Outcome
 from tacita.cli.ask.tasks import read_context, write_vectors
 from tacita.cli.columns import Line
+from tacita.cli.report import Outcome, Result
 from tacita.errors import FileError, InputError
 from tacita.texts.answer import withhold_failed
 from tacita.texts.embed import embed
@@ -217,7 +217,8 @@ def test_in_place_of_an_answer_that_failed_its_checks_stands_nothing(
     pipe = tacita.pipeline("feature-extraction", model=ENCODER, **TOY)
     monkeypatch.setattr(sys.modules["tacita.pipelines"], "ask_all", lambda *_: found)
     assert pipe(["a fine film", "bad"]) == [[list(found[0].logits)], None]
-    outcome = Outcome([(Line(n, "text"), each) for n, each in enumerate(found)], "model", "", complete=True)
+    results = [Result(Line(n, "text"), each, 1, {}) for n, each in enumerate(found)]
+    outcome = Outcome(results, "model", "", complete=True)
     write_vectors(tmp_path / "vectors.npy", outcome)
     write_vectors(tmp_path / "vectors.json", outcome)
     vectors = np.load(tmp_path / "vectors.npy")

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from bench.options import read_examples
 from bench.runs.two_party.cases.case import Array, Floats, Prepared, Report
 from bench.runs.two_party.cases.models import DefaultModel, Walk
 from bench.runs.two_party.session import Options
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.reference import reference
-from tacita.cli.columns import read_examples
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.planning.request import PlanRequest

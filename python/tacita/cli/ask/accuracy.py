@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from multiprocessing import get_context
@@ -20,7 +20,7 @@ from rich.table import Table
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.cli.columns import Labelled, fitted, read_labelled, report_problems
+from tacita.cli.columns import Line, admitted, read_labelled
 from tacita.cli.console import INCOMPLETE, duration, out, progress, reporting, several
 from tacita.cli.making import planned
 from tacita.cli.options import Json, load_model, plan_request, taking
@@ -31,11 +31,10 @@ from tacita.plans.plan import Plan
 from tacita.progress import Progress
 from tacita.resources import peak_memory_gb
 from tacita.resources import threads as all_threads
-from tacita.schemes.base import AnyPlan, Place, Private
+from tacita.schemes.base import AnyPlan, Place
 from tacita.schemes.ciphertexts import parameters
 from tacita.schemes.registry import scheme_of
 from tacita.settings import PlanOptions, Settings
-from tacita.texts.embed import Text
 from tacita.texts.task import REGRESSION, SINGLE_LABEL, require_kind
 from tacita.texts.task import TaskModel as Model
 
@@ -73,38 +72,40 @@ def run(data: Data, settings: Settings, limit: Limit = 0, json: Json = None) -> 
     backend, checkpoint = run.backend or "sim", load_model(settings.plan)
     problem = problem_of(checkpoint.config)
     labelled = read_labelled(data, real=problem == REGRESSION)[: limit or None]
-    examples = fitted(checkpoint, labelled, request.tokens)
-    spoiled = report_problems(data, [example.line for example in examples])
-    if not (good := [example for example in examples if not example.line.problem]):
-        raise typer.Exit(INCOMPLETE)
-    texts = [example.line.text for example in good]
+    good, bad = admitted(checkpoint, request.tokens, labelled, data)
+    texts = [line.text for line in good]
     request = request.calibrated_for(texts)
     plan = planned(checkpoint, request)
-    with (
-        nullcontext(run.work) if run.work else tempfile.TemporaryDirectory(prefix="tacita-") as folder,
-        ExitStack() as stack,
-    ):
-        if backend == "ckks":
-            place = Place(Path(folder), run.threads, allow_insecure=run.allow_insecure, keep_key=True)
-            answers = stack.enter_context(_privately(plan, checkpoint, texts, place))
-        else:
-            processes = run.threads or all_threads()
-            local = answered_locally(plan, settings.plan, texts, backend=backend, processes=processes)
-            answers = stack.enter_context(local)
-        with progress(f"accuracy on {backend}") as report:
-            rows = _rows(good, answers, report)
-    measure = regression if problem == REGRESSION else summary
-    figures = {**measure(rows), "backend": backend, "encrypted": backend == "ckks"}
-    figures |= {"tokens": plan.tokens, "model": checkpoint.name, "plan_hash": plan.hash}
-    figures |= {"scheme": plan.scheme, "peak_rss_gb": peak_memory_gb()}
-    figures["parameters"] = parameters(plan) if isinstance(plan, Plan) and figures["encrypted"] else None
-    bad = [example.line for example in examples if example.line.problem]
+    with nullcontext(run.work) if run.work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
+        place = Place(Path(folder), run.threads, allow_insecure=run.allow_insecure, keep_key=True)
+        private = _privately(plan, checkpoint, good, place)
+        clear = _in_the_clear(plan, settings.plan, good, backend, run.threads or all_threads())
+        with private if backend == "ckks" else clear as answers, progress(f"accuracy on {backend}") as report:
+            began, rows = time.monotonic(), list[Row]()
+            report(Progress("sentence", 0, len(good), 0.0, 2.0 * len(good)))
+            for row in answers:
+                rows.append(row)
+                spent = time.monotonic() - began
+                remaining = spent / len(rows) * (len(good) - len(rows))
+                report(Progress("sentence", len(rows), len(good), spent, remaining))
+    encrypted = backend == "ckks"
     calibrating = set(request.texts or checkpoint.texts or load_texts())
-    figures["calibrated_on"] = sum(text in calibrating for text in texts)
-    figures["rejected"] = [{"line": line.number, "error": line.problem} for line in bad]
+    figures = {
+        **(regression if problem == REGRESSION else summary)(rows),
+        "backend": backend,
+        "encrypted": encrypted,
+        "tokens": plan.tokens,
+        "model": checkpoint.name,
+        "plan_hash": plan.hash,
+        "scheme": plan.scheme,
+        "peak_rss_gb": peak_memory_gb(),
+        "parameters": parameters(plan) if isinstance(plan, Plan) and encrypted else None,
+        "calibrated_on": sum(text in calibrating for text in texts),
+        "rejected": [{"line": line.number, "error": line.problem} for line in bad],
+    }
     with reporting(json, figures):
         _show(figures)
-    if spoiled:
+    if bad:
         raise typer.Exit(INCOMPLETE)
 
 
@@ -135,20 +136,15 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 def regression(rows: Sequence[Row]) -> dict[str, Any]:
     """Returns Pearson's correlations of the first number, None where one side does not vary, and errors over
     all sentences."""
-    predicted, wanted = (
-        np.array([each[0] for each in both]) for both in zip(*map(_numbers, rows), strict=True)
+    predicted, wanted, labels = (
+        np.array(each) for each in zip(*((r.logits[0], r.reference[0], r.label) for r in rows), strict=True)
     )
-    labels = np.array([row.label for row in rows])
     return {
         "correlation": _correlation(predicted, labels),
         "reference_correlation": _correlation(wanted, labels),
         "correlation_with_reference": _correlation(predicted, wanted),
         **_errors(rows),
     }
-
-
-def _numbers(row: Row) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    return row.logits, row.reference
 
 
 def _correlation(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float | None:
@@ -165,35 +161,6 @@ def _errors(rows: Sequence[Row]) -> dict[str, Any]:
         "warnings": sum(row.warnings > 0 for row in rows),
         "seconds_per_sentence": float(np.mean([row.seconds for row in rows])),
     }
-
-
-@contextmanager
-def _privately(
-    plan: AnyPlan, checkpoint: Checkpoint, texts: Sequence[Text], place: Place
-) -> Iterator[Iterator[Answered]]:
-    """Yields answers by one text a request, with both sides on this machine."""
-    with scheme_of(plan.scheme).private(plan, checkpoint, place) as private:
-        yield (_answered(private, plan, checkpoint, text) for text in texts)
-
-
-def _answered(private: Private, plan: AnyPlan, checkpoint: Checkpoint, text: Text) -> Answered:
-    (answer,), seconds = private.answer([text], "")
-    return Answered(answer, api.reference_logits(plan, checkpoint, text), sum(seconds.values()))
-
-
-def _rows(
-    examples: Sequence[Labelled], answers: Iterator[Answered], report: Callable[[Progress], None]
-) -> list[Row]:
-    began = time.monotonic()
-    rows: list[Row] = []
-    report(Progress("sentence", 0, len(examples), 0.0, 2.0 * len(examples)))
-    for example, answered in zip(examples, answers, strict=True):
-        reference, answer = tuple(float(v) for v in answered.reference), answered.answer.anyway
-        rows.append(Row(example.label, reference, answer.logits, answered.seconds, len(answer.warnings)))
-        spent = time.monotonic() - began
-        remaining = spent / len(rows) * (len(examples) - len(rows))
-        report(Progress("sentence", len(rows), len(examples), spent, remaining))
-    return rows
 
 
 def _show(figures: dict[str, Any]) -> None:
@@ -216,6 +183,25 @@ def _show(figures: dict[str, Any]) -> None:
     out.print(table)
 
 
+def _row(plan: AnyPlan, model: Checkpoint, line: Line, answer: api.Answer, seconds: float) -> Row:
+    reference = tuple(float(v) for v in api.reference_logits(plan, model, line.text))
+    return Row(line.label, reference, answer.anyway.logits, seconds, len(answer.anyway.warnings))
+
+
+@contextmanager
+def _privately(
+    plan: AnyPlan, model: Checkpoint, lines: Sequence[Line], place: Place
+) -> Iterator[Iterator[Row]]:
+    """Yields rows by one text a request, with both sides on this machine."""
+    with scheme_of(plan.scheme).private(plan, model, place) as private:
+
+        def row(line: Line) -> Row:
+            (answer,), seconds = private.answer([line.text], "")
+            return _row(plan, model, line, answer, sum(seconds.values()))
+
+        yield map(row, lines)
+
+
 # Many texts on plain or sim: one process a core, each with one thread (`tacita.cli`), so that no
 # two share a core.
 #
@@ -223,34 +209,22 @@ def _show(figures: dict[str, Any]) -> None:
 # depend on how many processes there are.
 
 
-@dataclass(frozen=True)
-class Answered:
-    """An answer, the float model's, and the seconds of the first."""
-
-    answer: api.Answer
-    reference: npt.NDArray[np.float64]
-    seconds: float
-
-
 @contextmanager
-def answered_locally(
-    plan: AnyPlan, model: PlanOptions, texts: Sequence[Text], *, backend: str, processes: int
-) -> Iterator[Iterator[Answered]]:
-    """Yields the answers in the order of the texts, as they come. The processes end with the block."""
-    work = partial(_answered_by_number, plan, model, backend)
-    with ProcessPoolExecutor(min(processes, len(texts)), mp_context=get_context("spawn")) as workers:
-        yield workers.map(work, enumerate(texts))
+def _in_the_clear(
+    plan: AnyPlan, model: PlanOptions, lines: Sequence[Line], backend: str, processes: int
+) -> Iterator[Iterator[Row]]:
+    """Yields rows in the order of the lines, as they come. The processes end with the block."""
+    work = partial(_numbered_row, plan, model, backend)
+    with ProcessPoolExecutor(min(processes, len(lines)), mp_context=get_context("spawn")) as workers:
+        yield workers.map(work, enumerate(lines))
 
 
 _load_once = lru_cache(maxsize=1)(load_model)  # the model of a process
 
 
-def _answered_by_number(
-    plan: AnyPlan, model: PlanOptions, backend: str, numbered: tuple[int, Text]
-) -> Answered:
-    seed, text = numbered
+def _numbered_row(plan: AnyPlan, model: PlanOptions, backend: str, numbered: tuple[int, Line]) -> Row:
+    seed, line = numbered
     checkpoint = _load_once(model)
     began = time.monotonic()
-    answer = api.classify_locally(plan, checkpoint, text, backend=backend, seed=seed)
-    seconds = time.monotonic() - began
-    return Answered(answer, api.reference_logits(plan, checkpoint, text), seconds)
+    answer = api.classify_locally(plan, checkpoint, line.text, backend=backend, seed=seed)
+    return _row(plan, checkpoint, line, answer, time.monotonic() - began)

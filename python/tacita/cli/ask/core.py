@@ -7,24 +7,22 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.ask import remote
 from tacita.cli.ask.remote import Question
-from tacita.cli.columns import Line, checked, in_pairs, read_lines, read_pairs, report_problems
-from tacita.cli.console import INCOMPLETE, duration, out, progress, reporting, several
+from tacita.cli.columns import Line, admitted, in_pairs, read_lines, read_pairs
+from tacita.cli.console import duration, out, progress, reporting, several
 from tacita.cli.making import planned
 from tacita.cli.options import load_model, plan_request
-from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run, status_of
+from tacita.cli.report import Outcome, Result, run_report, show_lines, show_results, show_run
 from tacita.errors import InputError
-from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.files import Workdir
 from tacita.resources import peak_memory_gb
@@ -34,144 +32,62 @@ from tacita.schemes.registry import scheme_of
 from tacita.schemes.two_parties import listening
 from tacita.server.machines.cluster import Where, require_reachable, where_of
 from tacita.server.machines.costs import NODES
-from tacita.server.machines.spread import Group, Spread, spreading
-from tacita.settings import BackendName, NetworkOptions, Settings
+from tacita.server.machines.spread import Spread, spreading
+from tacita.settings import NetworkOptions, Settings
 from tacita.texts.embed import Text
 from tacita.texts.task import require_kind
 from tacita.two_party.plan.plan import TwoPartyPlan
 
-Answerer = Callable[
-    [Sequence[Text], str], tuple[list[api.Answer], Seconds]
-]  # texts of one request, title of its bar
+# texts of one request, title of its bar -> answers, seconds by step
+Answerer = Callable[[Sequence[Text], str], tuple[list[api.Answer], Seconds]]
+MANY = 16  # nodes that a prediction by `--ray` is shown for, too
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of a command. answers: beside their lines. model, sha256: the model's name, and its hash
-    where the model is on this machine. complete: whether every line has an answer."""
-
-    answers: Sequence[tuple[Line, api.Answer]]
-    model: str
-    sha256: str
-    complete: bool
-
-    def end(self) -> None:
-        """Ends the command by typer.Exit where its exit status (`cli.app`) is not 0."""
-        if status := status_of((answer for _, answer in self.answers), complete=self.complete):
-            raise typer.Exit(status)
-
-
-def lines_of(verb: str, texts: Sequence[str], file: Path | None, *, pair: bool = False) -> list[Line]:
-    """Reads the texts of the command line or of a file. Raises InputError for both or none, or an empty
-    text."""
+def question_of(
+    verb: str, texts: Sequence[str] | None, file: Path | None, *, pair: bool = False, **more: Any
+) -> Question:
+    """Returns the question about the texts of the command line or of a file. verb: what a model is asked for.
+    more: fields of `Question`. Raises InputError for both or none, or an empty text."""
     if bool(texts) == (file is not None):
         raise InputError(f"{verb}: give texts or a --file of them", hint="exactly one of the two")
     if file is not None:
-        return read_pairs(file) if pair else read_lines(file)
+        return Question(verb, read_pairs(file) if pair else read_lines(file), file, **more)
+    assert texts is not None  # without a file
     if not all(text.strip() for text in texts):
         raise InputError(f"{verb}: the text is empty", hint="pass at least one word")
-    return in_pairs(texts) if pair else [Line(number, text) for number, text in enumerate(texts, 1)]
+    lines = in_pairs(texts) if pair else [Line(number, text) for number, text in enumerate(texts, 1)]
+    return Question(verb, lines, **more)
 
 
 def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
-    """Asks, shows and reports all texts, and returns their answers. json: the file of the report. Raises
-    typer.Exit where no line can be asked, and what planning and running raise."""
-    require_spread(settings)
+    """Asks, shows and reports all texts. json: the file of the report. Raises typer.Exit where no line can be
+    asked, and what planning and running raise."""
+    _require_spread(settings)
     question = replace(question, show_anyway=settings.run.show_anyway)
     if settings.network.connect:
-        return _remote(question, settings, json)
-    run, request = settings.run, plan_request(settings.plan)
-    backend = run.backend or "ckks"
-    require_allowed(request, backend, allow_insecure=run.allow_insecure)
+        return remote.ask(question, settings, json)
+    request, backend = plan_request(settings.plan), settings.run.backend or "ckks"
+    require_allowed(request, backend, allow_insecure=settings.run.allow_insecure)
     checkpoint = load_model(settings.plan)
     require_kind(question.verb, checkpoint.config, *question.others)
     question.suits(checkpoint.name, checkpoint.sha256)
-    file, lines = question.file, question.lines
-    lines = checked(checkpoint, lines, request.tokens) if file else lines
-    spoiled = report_problems(file, lines) if file else False
-    if not (good := [line for line in lines if not line.problem]):
-        raise typer.Exit(INCOMPLETE)
+    good, bad = admitted(checkpoint, request.tokens, question.lines, question.file)
     began = time.monotonic()
-    plan = planned(checkpoint, _request_for(request, good, several=file is not None))
+    inputs = len(good) if question.file or request.scheme else None
+    request = request.calibrated_for([line.text for line in good])
+    plan = planned(checkpoint, replace(request, inputs=inputs))
     seconds = {"plan": time.monotonic() - began}
     if isinstance(plan, TwoPartyPlan) and backend == "ckks" and not settings.ray.address:
         with _own_server(plan, checkpoint, settings) as own:
-            outcome = _remote(replace(question, lines=good), own, json)
-        return replace(outcome, sha256=checkpoint.sha256, complete=outcome.complete and not spoiled)
-    results = _on_this_machine(plan, checkpoint, lines, question, settings, json, seconds, request.link)
-    answers = [(line, result.answer) for line, result in zip(good, results, strict=True)]
-    return Outcome(answers, checkpoint.name, checkpoint.sha256, not spoiled)
-
-
-def _request_for(request: PlanRequest, lines: Sequence[Line], *, several: bool) -> PlanRequest:
-    """Returns the plan request for these texts: calibrated for them, and with their number where it
-    matters."""
-    request = request.calibrated_for([line.text for line in lines])
-    return replace(request, inputs=len(lines) if several or request.scheme else None)
-
-
-def _remote(question: Question, settings: Settings, json: Path | None) -> Outcome:
-    results, complete, name = remote.ask(question, settings, json)
-    return Outcome([(result.line, result.answer) for result in results], name, "", complete)
-
-
-def _on_this_machine(
-    plan: AnyPlan,
-    checkpoint: Checkpoint,
-    lines: Sequence[Line],
-    question: Question,
-    settings: Settings,
-    json: Path | None,
-    seconds: Seconds,
-    link: LinkSpeed | None,
-) -> list[Classified]:
-    """Answers on this machine, beside the float model; shows the answers and the run's figures."""
-    run, more = settings.run, dict[str, Any]()
-    work, backend = run.work, run.backend or "ckks"
-    good = [line for line in lines if not line.problem]
-    texts = [line.text for line in good]
-    with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
-        place = Place(Path(folder), run.threads, run.memory, run.allow_insecure, bar=progress)
-        save(plan, Workdir(Path(folder)).plan) if work else None
-        here = _answerer(backend, plan, checkpoint, place, seconds)
-        ray = (plan, checkpoint, place, settings, texts, link, seconds, more)
-        with by_ray(*ray) if settings.ray.address else here as answerer:
-            results = _answered(plan, checkpoint, good, answerer, question.visible)
-        sizes = _sizes(Workdir(Path(folder)))
-    figures = run_report(
-        plan,
-        results,
-        backend=backend,
-        seconds=seconds,
-        sizes=sizes,
-        peak_rss_gb=peak_memory_gb(),
-        threads=run.threads or all_threads(),
-    )
-    figures["rejected"] = [{"line": line.number, "error": line.problem} for line in lines if line.problem]
-    figures |= more
+            outcome = remote.ask(replace(question, lines=good), own, json)
+        return replace(outcome, sha256=checkpoint.sha256, complete=outcome.complete and not bad)
+    run = _Run(plan, checkpoint, settings, question, good, backend, request.link, seconds)
+    results, figures = run.results()
+    figures["rejected"] = [{"line": line.number, "error": line.problem} for line in bad]
     with reporting(json, figures):
         show_lines(results) if question.file else show_results(results)
         show_run(figures)
-    return results
-
-
-def _answered(
-    plan: AnyPlan,
-    checkpoint: Checkpoint,
-    lines: Sequence[Line],
-    answerer: Answerer,
-    visible: Callable[[api.Answer], api.Answer],
-) -> list[Classified]:
-    """Answers the texts, as many a request as the plan holds. visible: `Question.visible`."""
-    groups = [lines[at : at + plan.batch] for at in range(0, len(lines), plan.batch)]
-    results: list[Classified] = []
-    for index, group in enumerate(groups, 1):
-        title = f"request {index} of {len(groups)}, " if len(groups) > 1 else ""
-        answers, seconds = answerer([line.text for line in group], title)
-        for line, answer in zip(group, answers, strict=True):
-            reference = tuple(np.ravel(api.reference_logits(plan, checkpoint, line.text)).tolist())
-            results.append(Classified(line.text, visible(answer), reference, seconds, line.number, index))
-    return results
+    return Outcome(results, checkpoint.name, checkpoint.sha256, not bad)
 
 
 @contextmanager
@@ -185,36 +101,93 @@ def _own_server(plan: TwoPartyPlan, checkpoint: Checkpoint, settings: Settings) 
             soft_wrap=True,
         )
         network = settings.network
-        own = NetworkOptions(
-            connect=target,
-            fingerprint=address.fingerprint,
-            timeout=network.timeout,
-            profile=network.profile,
-        )
+        own = NetworkOptions(connect=target, fingerprint=address.fingerprint)
+        own = own.model_copy(update={"timeout": network.timeout, "profile": network.profile})
         yield settings.model_copy(update={"network": own})
 
 
-@contextmanager
-def _answerer(
-    backend: BackendName, plan: AnyPlan, checkpoint: Checkpoint, place: Place, seconds: Seconds
-) -> Iterator[Answerer]:
-    """Yields what answers a request: in the clear, or with both sides on this machine. The seconds of what is
-    done once are added to `seconds`."""
-    if backend != "ckks":
-        yield lambda texts, title: _locally(backend, plan, checkpoint, texts, title)
-        return
-    with scheme_of(plan.scheme).private(plan, checkpoint, place) as private:
-        seconds |= private.seconds
-        yield private.answer
+@dataclass(frozen=True)
+class _Run:
+    """Answers on this machine, or by machines that this one reaches, beside the float model's. link: of the
+    plan request. seconds: of what is done once. more: figures of `--ray`."""
 
+    plan: AnyPlan
+    model: Checkpoint
+    settings: Settings
+    question: Question
+    lines: Sequence[Line]
+    backend: str
+    link: LinkSpeed | None
+    seconds: Seconds
+    more: dict[str, Any] = field(default_factory=dict)
 
-def _locally(
-    backend: BackendName, plan: AnyPlan, checkpoint: Checkpoint, texts: Sequence[Text], title: str
-) -> tuple[list[api.Answer], Seconds]:
-    began = time.monotonic()
-    with progress(f"{title}{backend}") as report:
-        answers = api.classify_batch_locally(plan, checkpoint, texts, backend=backend, progress=report)
-    return answers, {"evaluate": time.monotonic() - began}
+    @property
+    def groups(self) -> list[Sequence[Line]]:
+        """The lines, as many a request as the plan holds."""
+        return [self.lines[at : at + self.plan.batch] for at in range(0, len(self.lines), self.plan.batch)]
+
+    def results(self) -> tuple[list[Result], dict[str, Any]]:
+        """Returns all answers, and the figures of the run."""
+        run, results, groups = self.settings.run, list[Result](), self.groups
+        with nullcontext(run.work) if run.work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
+            files = Workdir(Path(folder))
+            if run.work:
+                save(self.plan, files.plan)
+            place = Place(files.path, run.threads, run.memory, run.allow_insecure, bar=progress)
+            with self.by_ray(place) if self.settings.ray.address else self.here(place) as answer:
+                for number, group in enumerate(groups, 1):
+                    title = f"request {number} of {len(groups)}, " if len(groups) > 1 else ""
+                    answers, seconds = answer([line.text for line in group], title)
+                    for line, each in zip(group, answers, strict=True):
+                        floats = np.ravel(api.reference_logits(self.plan, self.model, line.text))
+                        shown = self.question.visible(each)
+                        results.append(Result(line, shown, number, seconds, tuple(floats.tolist())))
+            figures = run_report(
+                self.plan,
+                results,
+                backend=self.backend,
+                seconds=self.seconds,
+                sizes=_sizes(files),
+                peak_rss_gb=peak_memory_gb(),
+                threads=run.threads or all_threads(),
+            )
+        return results, figures | self.more
+
+    @contextmanager
+    def here(self, place: Place) -> Iterator[Answerer]:
+        """Yields what answers a request: in the clear, or with both sides on this machine."""
+        if self.backend != "ckks":
+            yield self._in_the_clear
+            return
+        with scheme_of(self.plan.scheme).private(self.plan, self.model, place) as private:
+            self.seconds.update(private.seconds)
+            yield private.answer
+
+    def _in_the_clear(self, texts: Sequence[Text], title: str) -> tuple[list[api.Answer], Seconds]:
+        began, backend = time.monotonic(), self.backend
+        with progress(f"{title}{backend}") as report:
+            answers = api.classify_batch_locally(
+                self.plan, self.model, texts, backend=backend, progress=report
+            )
+        return answers, {"evaluate": time.monotonic() - began}
+
+    @contextmanager
+    def by_ray(self, place: Place) -> Iterator[Answerer]:
+        """Yields what answers request after request, which machines evaluate side by side; the predicted time
+        stands before and beside the measured one. Raises as `spreading`."""
+        groups = [[line.text for line in group] for group in self.groups]
+        with spreading(self.plan, self.model, place, _where(self.settings), link=self.link) as run:
+            first = run.forecast(len(groups))
+            out.print(f"{first.words()}; {duration(first.seconds)} by prediction", soft_wrap=True)
+            began, answers = time.monotonic(), run.answers(groups)
+            yield lambda texts, title: next(answers)
+            measured = time.monotonic() - began
+            self.seconds.update(run.seconds)
+            wall = measured - self.seconds.get("keygen", 0.0)
+            self.more["cluster"] = _cluster_figures(run, len(groups), measured)
+            self.more["wall_seconds"] = wall  # this and what follows replaces sums over requests
+            self.more["seconds_per_input"] = wall / len(self.lines)
+            self.more["seconds_per_request"] = wall / len(groups)
 
 
 def _sizes(files: Workdir) -> dict[str, int]:
@@ -223,12 +196,10 @@ def _sizes(files: Workdir) -> dict[str, int]:
     return {name: path.stat().st_size if path.exists() else 0 for name, path in paths.items()}
 
 
-# `--ray`: requests are spread over machines; the predicted time stands before and beside the measured one.
-
-MANY = 16  # nodes that a prediction is shown for, too
+# `--ray`: requests are spread over machines.
 
 
-def require_spread(settings: Settings) -> None:
+def _require_spread(settings: Settings) -> None:
     """Checks the options before a plan is made. Raises InputError for those that do not go together, or
     without Ray."""
     backend = settings.run.backend
@@ -242,54 +213,13 @@ def require_spread(settings: Settings) -> None:
     require_reachable(where)
 
 
-@contextmanager
-def by_ray(
-    plan: AnyPlan,
-    model: Checkpoint,
-    place: Place,
-    settings: Settings,
-    texts: Sequence[Text],
-    link: LinkSpeed | None,
-    seconds: Seconds,
-    figures: dict[str, Any],
-) -> Iterator[Answerer]:
-    """Yields what answers request after request, which are evaluated side by side. Afterwards `seconds` has
-    those of what was done once, and `figures` what the report says of the machines. Raises as `spreading`."""
-    groups = [texts[at : at + plan.batch] for at in range(0, len(texts), plan.batch)]
-    with spreading(plan, model, place, _where(settings), link=link) as run:
-        first = run.forecast(len(groups))
-        out.print(f"{first.words()}; {duration(first.seconds)} by prediction", soft_wrap=True)
-        began, answers = time.monotonic(), run.answers(groups)
-        yield lambda texts, title: next(answers)
-        measured = time.monotonic() - began
-        seconds |= run.seconds
-        figures |= _ray_figures(run, groups, measured, seconds)
-        _show_ray(run, len(groups), measured)
-
-
 def _where(settings: Settings) -> Where:
     ray = settings.ray
     return where_of(ray.address or "", ray.nodes, ray.cores)
 
 
-def _ray_figures(run: Spread, groups: Sequence[Group], measured: float, seconds: Seconds) -> dict[str, Any]:
-    """Returns the figures of a run side by side, which replace the sums over its requests."""
-    wall, count = measured - seconds.get("keygen", 0.0), sum(map(len, groups))
-    sites = run.nodes.sites
-    cluster = {
-        "nodes": len({site.node for site in sites}),
-        "evaluators": min(run.evaluators, len(groups)),
-        "cores": [site.cores for site in sites],
-        "measured_seconds": measured,
-        "processor_seconds_per_request": sum(run.processor) / len(groups),
-        "predicted": run.forecast(len(groups)).to_json(),
-        "predicted_by_nodes": {n: run.forecast(len(groups), n).to_json() for n in NODES},
-    }
-    each = {"seconds_per_input": wall / count, "seconds_per_request": wall / len(groups)}
-    return {"wall_seconds": wall, **each, "cluster": cluster}
-
-
-def _show_ray(run: Spread, requests: int, measured: float) -> None:
+def _cluster_figures(run: Spread, requests: int, measured: float) -> dict[str, Any]:
+    """Shows the time beside the prediction, and returns what the report says of the machines."""
     here, many = (run.forecast(requests, count) for count in (None, MANY))
     on = several(here.evaluators, "evaluator")
     out.print(
@@ -297,3 +227,13 @@ def _show_ray(run: Spread, requests: int, measured: float) -> None:
         f"{duration(many.seconds)} predicted on {MANY} such nodes",
         soft_wrap=True,
     )
+    sites = run.nodes.sites
+    return {
+        "nodes": len({site.node for site in sites}),
+        "evaluators": min(run.evaluators, requests),
+        "cores": [site.cores for site in sites],
+        "measured_seconds": measured,
+        "processor_seconds_per_request": sum(run.processor) / requests,
+        "predicted": here.to_json(),
+        "predicted_by_nodes": {n: run.forecast(requests, n).to_json() for n in NODES},
+    }

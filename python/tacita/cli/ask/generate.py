@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from tacita.cli.ask.remote import is_service, open_session, service_of
+from tacita.cli.ask.remote import NETWORK, is_service, open_session, service_of
 from tacita.cli.console import INCOMPLETE, UNTRUSTED, err, out, progress, shown, write_report
 from tacita.cli.options import Json, option, read_texts, taking
 from tacita.cli.service.port import (
@@ -48,10 +47,7 @@ LINE = {
 FILE = {
     "plan": ("gap",),
     "run": ("threads", "allow_insecure", "show_anyway"),
-    "network": (
-        *("fingerprint", "name", "certificate", "key", "insecure_plain_tcp", "timeout", "token_file"),
-        "profile",
-    ),
+    "network": NETWORK,
 }
 
 
@@ -135,7 +131,10 @@ def run(
         _connected(timed, prompt, request, settings, json)
     else:
         try:
-            _show_all(timed, _here(settings.plan.model or DEFAULT_DECODER, prompt, request))
+            with progress("plan") as report:  # on ciphertexts the cost is said, and bars show the work
+                screen = Shown(report, lambda now: err.print(now.stage, soft_wrap=True), progress)
+                tokens = started(settings.plan.model or DEFAULT_DECODER, prompt, request, screen)
+            _show_all(timed, tokens)
         finally:
             if timed.tokens:
                 write_report(json, timed.report())
@@ -157,29 +156,23 @@ def _request(
 
 
 def _show_all(timed: Timed, tokens: Iterator[Token]) -> None:
-    """Shows each token as it comes."""
+    """Shows each token as it comes, escaped but for its line ends."""
     for token in timed.watch(tokens):
-        _show(token.text)
+        lines = [shown(line, len(line)) for line in token.text.split("\n")]
+        out.print("\n".join(lines), end="", soft_wrap=True)
     out.print()
 
 
 def _connected(timed: Timed, prompt: str, request: Request, settings: Settings, json: Path | None) -> None:
     """Generates with a server. Tokens that came before the connection broke for good, or Ctrl-C, are reported
     too."""
-    with open_generation(settings) as session:
+    with (_by_a_service if is_service(settings) else _over_a_port)(settings) as session:
         try:
             _show_all(timed, session.tokens(prompt, request))
         finally:
             if timed.tokens:
                 write_report(json, timed.report() | session.cost())
         out.print(f"session: {cost_line(session.cost(), sum(timed.seconds))}", soft_wrap=True)
-
-
-def _here(model: Path, prompt: str, request: Request) -> Iterator[Token]:
-    """Generates on this machine. On ciphertexts it says the cost, and shows bars of the work."""
-    with progress("plan") as report:
-        screen = Shown(report, lambda now: err.print(now.stage, soft_wrap=True), progress)
-        return started(model, prompt, request, screen)
 
 
 def _require_nothing(settings: Settings) -> None:
@@ -197,12 +190,6 @@ def _require_nothing(settings: Settings) -> None:
         raise InputError(
             f"generate: {', '.join(named)} with --connect", hint="the server has them: leave it out"
         )
-
-
-def _show(text: str) -> None:
-    """Shows a text at once, escaped but for its line ends."""
-    lines = [shown(line, len(line)) for line in text.split("\n")]
-    out.print("\n".join(lines), end="", soft_wrap=True)
 
 
 # Generation with a server.
@@ -233,15 +220,8 @@ class GenerationSession:
 
 
 @contextmanager
-def open_generation(settings: Settings) -> Iterator[GenerationSession]:
-    """Opens a session with the server that the settings name, and closes it at the block's end. Raises
-    InputError, PeerError, RefusedError."""
-    with _by_a_service(settings) if is_service(settings) else _over_a_port(settings) as session:
-        yield session
-
-
-@contextmanager
 def _over_a_port(settings: Settings) -> Iterator[GenerationSession]:
+    """Opens a session with a server by its port. Raises InputError, PeerError, RefusedError."""
     session = RenewableSession(lambda: dial_server(settings), open_client)
     try:
         yield GenerationSession(session.plan, session.part.front, session.generate, lambda: session.cost)
@@ -251,17 +231,17 @@ def _over_a_port(settings: Settings) -> Iterator[GenerationSession]:
 
 @contextmanager
 def _by_a_service(settings: Settings) -> Iterator[GenerationSession]:
+    """Opens a session with a service. Raises InputError, PeerError, RefusedError."""
     model = settings.plan.model
     with service_of(settings) as service:
         meter = Meter()
         session = open_session(service, ["generate"], str(model) if model else None, BUMBLEBEE, meter)
         assert isinstance(session.plan, Program) and session.front is not None  # by its scheme
 
-        def written(prompt: str, options: TextOptions, watch: Watch) -> Iterator[Token]:
+        def generate(prompt: str, options: TextOptions, watch: Watch) -> Iterator[Token]:
             return service.each(session.generate(prompt, options, meter, lambda now: watch(now.stage)))
 
-        yield GenerationSession(session.plan, session.front, written, partial(_cost, meter))
+        def cost() -> dict[str, float]:
+            return {"bytes_sent": meter.sent, "bytes_received": meter.received}
 
-
-def _cost(meter: Meter) -> dict[str, float]:
-    return {"bytes_sent": meter.sent, "bytes_received": meter.received}
+        yield GenerationSession(session.plan, session.front, generate, cost)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tacita.cli.columns import Line, admitted
 from tacita.cli.console import duration, err, out, progress, reporting, several, shown, size, write_report
-from tacita.cli.report import brackets, summary_of, text_of
+from tacita.cli.report import Outcome, Result, brackets, summary_of, text_of
 from tacita.cli.service.port import cost_line, dial_server, open_client, show_profile, watching
 from tacita.client.connect import connect
 from tacita.client.connected import RenewableSession
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 VARIABLE = "TACITA_TOKEN"  # holds the token where no file does; never the command line, which others can read
 MOST = 4096  # bytes of a token
 OF_A_PORT = ("name", "certificate", "key", "insecure_plain_tcp", "profile")  # settings
+# settings of a server that only a file has
+NETWORK = (*OF_A_PORT, "fingerprint", "timeout", "token_file")
 
 
 @dataclass(frozen=True)
@@ -57,23 +59,6 @@ class Question:
         return answer.anyway if self.show_anyway else answer
 
 
-@dataclass(frozen=True)
-class Result:
-    """A text's answer. request: its number, from 1. steps: seconds of that request. cost: bytes and rounds of
-    this text alone, where they are known."""
-
-    line: Line
-    answer: Answer
-    request: int
-    steps: Mapping[str, float]
-    cost: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def seconds(self) -> float:
-        """The seconds of all steps."""
-        return sum(self.steps.values())
-
-
 class Remote(Protocol):
     """A session with one plan of a server. answer: answers the lines of one request. figures: what the
     report says of the session so far. show_cost: shows what all cost."""
@@ -87,17 +72,16 @@ class Remote(Protocol):
     def show_cost(self, figures: Mapping[str, Any]) -> None: ...
 
 
-def ask(question: Question, settings: Settings, json: Path | None) -> tuple[list[Result], bool, str]:
-    """Asks every text of the server that the settings name and shows what it cost. Returns all answers,
-    whether there is one for each line, and the model's name. When the session breaks, the answers that came
-    are reported before the error goes on. Raises InputError for a model of another kind, and what the server
-    does not offer."""
+def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
+    """Asks every text of the server that the settings name and shows what it cost. When the session breaks,
+    the answers that came are reported before the error goes on. Raises InputError for a model of another
+    kind, and what the server does not offer."""
     began, results = time.monotonic(), list[Result]()
     session = _by_service if is_service(settings) else _by_port
     with session(question, settings) as remote:
         plan = remote.plan
         question.suits(plan.name, "")
-        good, spoiled = admitted(remote.front, plan.tokens, question.lines, question.file)
+        good, bad = admitted(remote.front, plan.tokens, question.lines, question.file)
         try:
             _answer_all(remote, question, good, results)
         except (TacitaError, KeyboardInterrupt):
@@ -106,10 +90,10 @@ def ask(question: Question, settings: Settings, json: Path | None) -> tuple[list
                 write_report(json, {**_report(remote, results, began), "unanswered": rest})
             raise
     figures = _report(remote, results, began)
-    figures["rejected"] = sorted({line.number for line in question.lines} - {line.number for line in good})
+    figures["rejected"] = [line.number for line in bad]
     with reporting(json, figures):
         remote.show_cost(figures)
-    return results, not spoiled, plan.name
+    return Outcome(results, plan.name, "", not bad)
 
 
 def _answer_all(remote: Remote, question: Question, lines: Sequence[Line], results: list[Result]) -> None:
@@ -129,7 +113,7 @@ def _show(result: Result) -> None:
         f"[bold]{summary_of(answer)}[/bold]{brackets(answer)}  {text_of(result.line.text)}", soft_wrap=True
     )
     if result.cost:
-        out.print(f"  {cost_line(result.cost, result.seconds)}", soft_wrap=True)
+        out.print(f"  {cost_line(result.cost, sum(result.seconds.values()))}", soft_wrap=True)
     for warning in answer.warnings:
         err.print(f"[yellow]warning:[/yellow] {shown(warning)}", soft_wrap=True)
 
@@ -158,8 +142,8 @@ def _row(result: Result) -> dict[str, Any]:
         "line": result.line.number,
         "request": result.request,
         **result.answer.to_json(),
-        "seconds": result.seconds,
-        "steps": dict(result.steps),
+        "seconds": sum(result.seconds.values()),
+        "steps": dict(result.seconds),
         **result.cost,
     }
 
@@ -187,7 +171,7 @@ class _Port:
             answer = self.session.classify(line.text, watch)
         self.last = watch.seconds
         cost = {name: value - before[name] for name, value in self.session.cost.items()}
-        return [Result(line, answer, number, watch.seconds, cost)]
+        return [Result(line, answer, number, watch.seconds, cost=cost)]
 
     def figures(self, results: Sequence[Result]) -> dict[str, Any]:
         return {**self.session.cost, "profile": self.session.profile()}

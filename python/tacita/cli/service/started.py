@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tacita.cli.options import Line, variables
+from tacita.cli.options import Values, variables
 from tacita.errors import ResourceError
 
 LISTENING = "listening on "
@@ -42,7 +42,7 @@ class Started:
 def started(
     folder: Path,
     *options: str,
-    settings: Line | None = None,
+    settings: Values | None = None,
     log: IO[str] | None = None,
     plain: bool = False,
     descriptors: int | None = None,

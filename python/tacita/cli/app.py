@@ -19,7 +19,7 @@ import typer
 
 from tacita.cli import demo, estimate, plan, steps
 from tacita.cli.ask import accuracy, generate, tasks
-from tacita.cli.console import MESSAGE, err, fail, shown
+from tacita.cli.console import MESSAGE, err, fail, shown, warn
 from tacita.cli.options import place_of
 from tacita.cli.service import keys, serve, token
 from tacita.errors import InputError, KeyBudgetWarning, TacitaError
@@ -91,7 +91,7 @@ def main(arguments: list[str] | None = None, commands: typer.Typer = app) -> int
 
 
 def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
-    err.print(f"[yellow]warning:[/yellow] {shown(str(message), MESSAGE)}", soft_wrap=True)
+    warn(f"{shown(str(message), MESSAGE)}")
 
 
 def _run(arguments: list[str] | None, commands: typer.Typer) -> int:

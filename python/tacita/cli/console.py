@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from tacita.bar import drawn
 from tacita.bar import duration as duration
@@ -38,6 +39,24 @@ class Screen(Console):
 out = Screen(highlight=False, emoji=False)
 err = Screen(stderr=True, highlight=False, emoji=False)
 MESSAGE = 2000  # characters of an error that are shown: paths can be long
+
+
+def say(text: str) -> None:
+    """Writes a line to stdout that is not broken at the screen's width. Foreign text in it is `shown`."""
+    out.print(text, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Writes a warning to stderr, as `say`."""
+    err.print(f"[yellow]warning:[/yellow] {text}", soft_wrap=True)
+
+
+def show_rows(rows: Mapping[str, str]) -> None:
+    """Writes a table of names and values."""
+    table = Table(show_header=False, box=None)
+    for row in rows.items():
+        table.add_row(*row)
+    out.print(table)
 
 
 def fail(error: TacitaError) -> None:

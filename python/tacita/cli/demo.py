@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json as json_module
 import subprocess
 import sys
 import tempfile
@@ -16,9 +17,9 @@ import typer
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.cli.columns import Line
-from tacita.cli.console import INCOMPLETE, UNTRUSTED, duration, out, progress, reporting, shown, size
+from tacita.cli.console import INCOMPLETE, UNTRUSTED, duration, out, progress, reporting, say, shown, size
 from tacita.cli.options import TOKENS_DEFAULT, Json, Values, plan_request, taking
-from tacita.cli.report import Outcome, Result, read_report, run_report, show_results, show_run
+from tacita.cli.report import Outcome, Result, run_report, show_results, show_run
 from tacita.errors import InputError, TacitaError
 from tacita.extras import needing
 from tacita.planning.request import PlanRequest
@@ -35,8 +36,6 @@ SENTENCES = (
     "a film of quiet beauty, and the ending stayed with me for days",
     "two hours of my life that i will never get back",
 )
-PUBLIC = "public"  # what the client gets, inside the demo's folder
-MAKING = ("plan", "publish")  # steps whose arguments are options
 
 
 @taking(
@@ -60,10 +59,10 @@ def demo(
     with tempfile.TemporaryDirectory(prefix="tacita-demo-") as folder:
         steps = _Steps(Path(folder), model, settings.run)
         out.print("[bold]server[/bold] plans, and publishes all but the weights")
-        steps.call("plan", *_planning(request, settings.plan))
-        steps.call("publish", "--planned")
+        steps.call("plan", *steps.model, *_planning(request, settings.plan))
+        steps.call("publish", *steps.model, "--output", steps.public, "--planned")
         out.print("[bold]client[/bold]")
-        steps.call("keygen")
+        steps.call("keygen", *steps.client)
         plan = Plan.load(Workdir(Path(folder)).plan)
         checkpoint = load(model, pooling=plan.model.pooling)
         sentences = enumerate(text or SENTENCES, 1)
@@ -94,11 +93,11 @@ def _planning(request: PlanRequest, plan: PlanOptions) -> list[str]:
 def _classify(steps: _Steps, plan: Plan, model: Checkpoint, sentence: str, number: int) -> Result:
     """One request: its three steps, each in a process of its own."""
     out.print(f'[bold]client[/bold] encrypts "{shown(sentence)}"')
-    taken = {"encrypt": steps.call("encrypt", sentence)["seconds"]["encrypt"]}
+    taken = {"encrypt": steps.call("encrypt", *steps.client, "--", sentence)["seconds"]["encrypt"]}
     out.print("[bold]server[/bold] sees ciphertexts only")
-    taken["evaluate"] = steps.call("evaluate")["seconds"]["evaluate"]
+    taken["evaluate"] = steps.call("evaluate", *steps.server)["seconds"]["evaluate"]
     out.print("[bold]client[/bold] decrypts")
-    report = steps.call("decrypt", accept=(0, INCOMPLETE, UNTRUSTED))
+    report = steps.call("decrypt", *steps.client, accept=(0, INCOMPLETE, UNTRUSTED))
     taken["decrypt"] = report["seconds"]["decrypt"]
     logits, trusted = tuple(report["logits"] or ()), report["trusted"]
     answer = api.Answer(report["label"], logits, tuple(report["warnings"]), trusted=trusted)
@@ -109,47 +108,29 @@ def _classify(steps: _Steps, plan: Plan, model: Checkpoint, sentence: str, numbe
 class _Steps:
     """Runs `tacita STEP` processes on one folder and collects the figures that they report.
 
-    seconds: of each step's first call. sizes: of the files. peaks: largest resident set of each step, GB.
+    model, client, server: options of steps. public: the folder that the client gets. seconds: of each step's
+    first call. sizes: of the files. peaks: largest resident set of each step, GB.
     """
 
     def __init__(self, folder: Path, model: Path, run: RunOptions) -> None:
-        self.folder = folder
-        self.server = ["--model", str(model)]
-        self.public = str(folder / PUBLIC)
-        self.insecure = ["--allow-insecure"] if run.allow_insecure else []
-        self.asked_threads = ["--threads", str(run.threads)] if run.threads else []
-        self.seconds: dict[str, float] = {}
-        self.sizes: dict[str, int] = {}
-        self.peaks: dict[str, float] = {}
+        self.folder, self.public = folder, str(folder / "public")
+        insecure = ["--allow-insecure"] if run.allow_insecure else []
+        self.model = ["--model", str(model)]
+        self.client = ["--public", self.public, *insecure]
+        self.server = [*self.model, *insecure, *(["--threads", str(run.threads)] if run.threads else [])]
+        self.seconds, self.sizes, self.peaks = dict[str, float](), dict[str, int](), dict[str, float]()
         self.threads = 0
 
     def call(self, name: str, *arguments: str, accept: Sequence[int] = (0,)) -> dict[str, Any]:
-        """The report of one step. Raises TacitaError when it fails; its own message is on the screen
+        """Returns the report of one step. Raises TacitaError when it fails; its own message is on the screen
         already."""
-        report = self.folder / f"{name}.report.json"
-        report.unlink(missing_ok=True)
-        options = ["--work", str(self.folder), "--json", str(report), *self._own(name)]
-        command = [sys.executable, "-m", "tacita", name, *options, "--", *arguments]
-        if name in MAKING:
-            command = [sys.executable, "-m", "tacita", name, *options, *arguments]
-        status = subprocess.run(command, check=False).returncode
-        if status not in accept or not report.exists():
+        path = self.folder / f"{name}.report.json"
+        path.unlink(missing_ok=True)
+        options = ["--work", str(self.folder), "--json", str(path), *arguments]
+        status = subprocess.run([sys.executable, "-m", "tacita", name, *options], check=False).returncode
+        if status not in accept or not path.exists():
             raise TacitaError(f"demo: step {name} ended with status {status}", hint="its message is above")
-        return self._collect(name, read_report(report))
-
-    def _own(self, name: str) -> list[str]:
-        """A client's step knows the public folder, a server's the model."""
-        match name:
-            case "plan":
-                return self.server
-            case "publish":
-                return [*self.server, "--output", self.public]
-            case "evaluate":
-                return [*self.server, *self.insecure, *self.asked_threads]
-            case _:
-                return ["--public", self.public, *self.insecure]
-
-    def _collect(self, name: str, report: dict[str, Any]) -> dict[str, Any]:
+        report: dict[str, Any] = json_module.loads(path.read_text())
         self.seconds.setdefault(name, report["seconds"][name])
         self.sizes.update(report.get("bytes", {}))
         self.peaks[name] = max(self.peaks.get(name, 0.0), report["peak_rss_gb"])
@@ -175,7 +156,7 @@ def demo_service(settings: Settings, text: AskedText = None) -> None:
         folder = Path(name)
         with (folder / "log").open("w") as log, started(folder, *options, settings=more, log=log) as server:
             for line in server.said:
-                out.print(line, soft_wrap=True)
+                say(line)
             for scheme, usual in TEXTS.items():
                 _ask(server, scheme, text or usual, folder / scheme, insecure=allow_insecure)
     out.print("the server has ended; its folder and both clients' keys are gone")
@@ -192,4 +173,4 @@ def _ask(server: Started, scheme: str, text: str, data: Path, *, insecure: bool)
             answer, cost = service.classify(text, scheme=scheme), service.last
     took = f"{duration(time.monotonic() - began)} with all that is done once"
     sent = f", {size(cost.sent)} sent, {size(cost.received)} received" if cost else ""
-    out.print(f"{scheme}: {text!r} is {answer.label or answer.summary}; {took}{sent}", soft_wrap=True)
+    say(f"{scheme}: {text!r} is {answer.label or answer.summary}; {took}{sent}")

@@ -7,9 +7,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.table import Table
-
-from tacita.cli.console import duration, out, progress, reporting, several, shown, size
+from tacita.cli.console import duration, progress, reporting, say, several, show_rows, shown, size
 from tacita.cli.making import FILE, LINE, planned, tell_connection
 from tacita.cli.options import Json, load_model, option, plan_request, taking
 from tacita.cli.report import TWO_PARTIES, security_line
@@ -52,12 +50,12 @@ def show_stages(plan: Plan, memory: float = MEMORY_GB) -> None:
         f"{'seconds':>9} {'a text':>9} {'bootstraps':>10} {'switches':>8} {'products':>8} {'memory':>9} "
         f"{'spill':>9}"
     )
-    out.print(f"{'stage':<{width}} {head}", soft_wrap=True)
+    say(f"{'stage':<{width}} {head}")
     for s in stage_estimates(plan, memory):
         counts = f"{s.bootstraps or '':>10} {s.key_switches or '':>8} {s.products or '':>8}"
         places = f"{size(s.bytes):>9} {size(s.spill_bytes) if s.spill_bytes else '':>9}"
         line = f"{shown(s.name):<{width}} {s.seconds:>9.2f} {s.seconds_per_input:>9.4f} {counts} {places}"
-        out.print(line.rstrip(), soft_wrap=True)
+        say(line.rstrip())
 
 
 def show_estimate(
@@ -73,52 +71,45 @@ def show_estimate(
 
 def _show_ciphertexts(plan: Plan, figures: dict[str, Any]) -> None:
     p, memory = plan.prediction, figures["memory_limit_gb"]
-    table = Table(show_header=False, box=None)
-    table.add_row("machine", f"{shown(p.machine)}, {p.threads} threads")
     request = f"{several(plan.batch, 'text')} of up to {plan.tokens} tokens a request"
-    table.add_row("scheme", f"{plan.scheme} in {plan.packing}, {request}")
-    for step in ("keygen", "evaluate"):
-        table.add_row(step, duration(p.seconds[step]))
+    rows = {
+        "machine": f"{shown(p.machine)}, {p.threads} threads",
+        "scheme": f"{plan.scheme} in {plan.packing}, {request}",
+        **{step: duration(p.seconds[step]) for step in ("keygen", "evaluate")},
+    }
     if "touch" in p.seconds:
-        table.add_row("new memory, first request", duration(figures["touch_seconds"]))
-        table.add_row("to disk and back, a request", duration(figures["spill_seconds"]))
+        rows["new memory, first request"] = duration(figures["touch_seconds"])
+        rows["to disk and back, a request"] = duration(figures["spill_seconds"])
     counts = f"{several(figures['inputs'], 'text')} in {several(figures['requests'], 'request')}"
-    texts = f"{counts}, {figures['seconds_per_input']:.2f} s a text"
-    table.add_row("all texts", f"{duration(figures['wall_seconds'])}: {texts}")
-    for name, count in p.bytes.items():
-        table.add_row(shown(name.replace("_", " ")), size(count))
-    table.add_row(
-        "disk for spilled ciphertexts",
-        f"{figures['spill_gb']:.2f} GB at most, within {memory:g} GB of memory",
+    wall, disk = duration(figures["wall_seconds"]), f"{figures['spill_gb']:.2f} GB at most"
+    show_rows(
+        {
+            **rows,
+            "all texts": f"{wall}: {counts}, {figures['seconds_per_input']:.2f} s a text",
+            **{shown(name.replace("_", " ")): size(count) for name, count in p.bytes.items()},
+            "disk for spilled ciphertexts": f"{disk}, within {memory:g} GB of memory",
+            "rotation keys": str(len(plan.rotations)),
+            "bootstraps": str(plan.bootstraps),
+            "error of the logits": f"{p.error}, shown in steps of {plan.logit_step:g}",
+            "security": security_line(parameters(plan)),
+        }
     )
-    table.add_row("rotation keys", str(len(plan.rotations)))
-    table.add_row("bootstraps", str(plan.bootstraps))
-    table.add_row("error of the logits", f"{p.error}, shown in steps of {plan.logit_step:g}")
-    table.add_row("security", security_line(parameters(plan)))
-    out.print(table)
     for line in figures["too_large"]:
-        out.print(f"[yellow]warning:[/yellow] {shown(line)}", soft_wrap=True)
+        say(f"[yellow]warning:[/yellow] {shown(line)}")
 
 
 def _show_two_parties(plan: TwoPartyPlan, figures: dict[str, Any]) -> None:
-    table = Table(show_header=False, box=None)
-    table.add_row(
-        "model",
-        f"{shown(plan.name)}, {several(plan.config.layers, 'layer')}, {plan.tokens} tokens, two parties",
-    )
-    for link, seconds in figures["seconds_per_input"].items():
-        table.add_row(f"a text, {link}", duration(seconds))
+    layers = several(plan.config.layers, "layer")
+    rows = {"model": f"{shown(plan.name)}, {layers}, {plan.tokens} tokens, two parties"}
+    rows |= {f"a text, {link}": duration(each) for link, each in figures["seconds_per_input"].items()}
     if figures["inputs"] > 1:
-        table.add_row(several(figures["inputs"], "text"), duration(figures["wall_seconds"]))
-    table.add_row(
-        "sent, both directions",
-        f"{size(figures['bytes_per_input'])} a text, {size(figures['setup_bytes'])} once",
-    )
-    table.add_row("correlated transfers", f"{figures['transfers_per_input']:,} a text")
-    table.add_row("security", TWO_PARTIES)
-    failure = figures["failure_log2"]
-    table.add_row("wrong by chance", in_words(-math.inf if failure is None else failure))
-    out.print(table)
+        rows[several(figures["inputs"], "text")] = duration(figures["wall_seconds"])
+    failure, once = figures["failure_log2"], size(figures["setup_bytes"])
+    rows["sent, both directions"] = f"{size(figures['bytes_per_input'])} a text, {once} once"
+    rows["correlated transfers"] = f"{figures['transfers_per_input']:,} a text"
+    rows["security"] = TWO_PARTIES
+    rows["wrong by chance"] = in_words(-math.inf if failure is None else failure)
+    show_rows(rows)
 
 
 # The machine's own prices, in a minute. From then on plans and estimates use them.
@@ -145,19 +136,20 @@ def prices(settings: Settings, json: Json = None) -> None:
         measured = measured_prices(info.log_n)
         assert measured is not None  # just written
         _show_prices(measured, table)
-        out.print(f"{describe_prices(measured)}, kept in {shown(str(path))}", soft_wrap=True)
+        say(f"{describe_prices(measured)}, kept in {shown(str(path))}")
 
 
 def _show_prices(prices: Prices, table: dict[str, Any]) -> None:
-    rows = Table(show_header=False, box=None)
-    rows.add_row("machine", f"{shown(prices.machine)}, {prices.threads} threads")
-    rows.add_row("yardstick", f"{prices.yardstick_ms:.3f} ms")
+    rows = {
+        "machine": f"{shown(prices.machine)}, {prices.threads} threads",
+        "yardstick": f"{prices.yardstick_ms:.3f} ms",
+    }
     for name, op in (("rotate", "rotate"), ("product", "mul"), ("rescale", "rescale")):
-        rows.add_row(f"{name} at 12 limbs", f"{1e3 * prices.seconds(op, LEVEL):.2f} ms")
+        rows[f"{name} at 12 limbs"] = f"{1e3 * prices.seconds(op, LEVEL):.2f} ms"
     for kind in ("complex", "real"):
         alone, each = (prices.bootstrap_ms[kind][how] / 1e3 for how in ("alone", "each"))
-        rows.add_row(f"bootstrap, {kind}", f"{alone:.2f} s alone, {each:.2f} s of several")
-    rows.add_row("first touch of memory", f"{table['touch_seconds_per_gb']:.2f} s a GB")
-    rows.add_row("ciphertexts to disk and back", f"{table['spill_seconds_per_gb']:.2f} s a GB")
-    rows.add_row("two parties", f"{prices.pace:.2f} s for one of their estimate")
-    out.print(rows)
+        rows[f"bootstrap, {kind}"] = f"{alone:.2f} s alone, {each:.2f} s of several"
+    rows["first touch of memory"] = f"{table['touch_seconds_per_gb']:.2f} s a GB"
+    rows["ciphertexts to disk and back"] = f"{table['spill_seconds_per_gb']:.2f} s a GB"
+    rows["two parties"] = f"{prices.pace:.2f} s for one of their estimate"
+    show_rows(rows)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tacita import api
 from tacita.api import Choice, Objective, PlanRequest
 from tacita.checkpoint import Checkpoint
-from tacita.cli.console import duration, out, progress, several, shown
+from tacita.cli.console import duration, progress, say, several, shown
 from tacita.planning.calibrate.excesses import FAR, FEW
 from tacita.plans.error import FOLDS, NOT_ESTIMATED, Population
 from tacita.plans.plan import Plan
@@ -35,16 +35,16 @@ def planned(model: Checkpoint, request: PlanRequest) -> AnyPlan:
     with progress("plan") as report:
         choice = api.choose_plan(model, request, progress=report, processes=threads())
     if request.prices:
-        out.print(describe_prices(request.prices), soft_wrap=True)
+        say(describe_prices(request.prices))
     if AUTO in (request.scheme_name, request.packing):
-        out.print(why(choice, "scheme" if request.scheme_name == AUTO else "packing"), soft_wrap=True)
+        say(why(choice, "scheme" if request.scheme_name == AUTO else "packing"))
     return choice.plan
 
 
 def tell_connection(plan: AnyPlan) -> None:
     """Says how to connect, for a plan of a scheme that needs a connection."""
     if scheme_of(plan.scheme).connected:
-        out.print(f"{plan.scheme} {CONNECTED}", soft_wrap=True)
+        say(f"{plan.scheme} {CONNECTED}")
 
 
 def why(choice: Choice, what: str = "scheme") -> str:

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from tacita import api
 from tacita.api import unpublished
 from tacita.checkpoint import Checkpoint
-from tacita.cli.console import duration, out, shown, size
+from tacita.cli.console import duration, say, shown, size
 from tacita.cli.estimate import show_estimate
 from tacita.cli.making import FILE, LINE, planned, population_line, tell_connection
 from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Json, load_model, option, plan_request, taking
@@ -45,29 +45,29 @@ def run(context: typer.Context, settings: Settings, json: Json = None) -> None:
         return
     path = Workdir(settings.run.work or WORK_DEFAULT).plan
     with step("plan", json) as timed:
-        request = replace(plan_request(settings.plan), salt=salt_beside(path))
-        plan = planned(load_model(settings.plan), request)
+        plan, _ = _make(settings, path)
         save(plan, path)
-        timed.fields |= {"plan_hash": plan.hash, "scheme": plan.scheme, **_figures(plan)}
+        timed.fields |= {"plan_hash": plan.hash, "scheme": plan.scheme}
+        if isinstance(plan, Plan):
+            options = [option.name for option in options_of(plan)]
+            population = to_json(plan.population)
+            timed.fields |= {"bootstraps": plan.bootstraps, "population": population, "options": options}
     texts_in = f" for a batch of {plan.batch}" if plan.batch > 1 else ""
     should = f"evaluate should take {duration(plan.predicted_seconds())}{texts_in}"
-    written = f"{shown(str(path))} ({plan.hash[:12]}) in {duration(timed.seconds)}"
-    out.print(f"plan: {written}; {should}", soft_wrap=True)
+    say(f"plan: {shown(str(path))} ({plan.hash[:12]}) in {duration(timed.seconds)}; {should}")
     tell_connection(plan)
     _tell_population(plan)
 
 
-def _figures(plan: AnyPlan) -> dict[str, Any]:
-    """Returns the fields that a report has only for a plan of ciphertexts."""
-    if not isinstance(plan, Plan):
-        return {}
-    options = [option.name for option in options_of(plan)]
-    return {"bootstraps": plan.bootstraps, "population": to_json(plan.population), "options": options}
+def _make(settings: Settings, path: Path) -> tuple[AnyPlan, Checkpoint]:
+    """Makes a plan, with the salt that lies beside its file."""
+    checkpoint = load_model(settings.plan)
+    return planned(checkpoint, replace(plan_request(settings.plan), salt=salt_beside(path))), checkpoint
 
 
 def _tell_population(plan: AnyPlan) -> None:
     for line in population_line(plan) if isinstance(plan, Plan) else ():
-        out.print(line, soft_wrap=True)
+        say(line)
 
 
 @app.command("show")
@@ -78,9 +78,9 @@ def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAU
     shape = f"{plan.tokens} tokens, scheme {plan.scheme}{packed}, {plan.batch} texts a request"
     if isinstance(plan, Plan):
         shape += "".join(f"; {option.describe(plan)}" for option in options_of(plan))
-    out.print(f"plan {plan.hash[:12]}: {shown(plan.name)}, {shape}", soft_wrap=True)
+    say(f"plan {plan.hash[:12]}: {shown(plan.name)}, {shape}")
     for line in _stages(plan) if isinstance(plan, Plan) else ():
-        out.print(line, soft_wrap=True)
+        say(line)
     show_estimate(plan)
     _tell_population(plan)
 
@@ -120,30 +120,19 @@ def publish(
         if planned_before:
             plan, checkpoint, _ = open_plan(settings)
         else:
-            plan, checkpoint = _make(settings, work.plan)
+            if settings.plan.scheme == BUMBLEBEE:
+                raise unpublished(BUMBLEBEE)
+            made, checkpoint = _make(settings, work.plan)
+            if not isinstance(made, Plan):
+                raise unpublished(made.scheme)
+            plan = made
+            save(plan, work.plan)
         whole = api.publish(plan, checkpoint, output)
+        written = sum(path.stat().st_size for path in output.iterdir())
         timed.fields |= {"plan_hash": plan.hash, "public_hash": whole, "scheme": plan.scheme}
-        timed.fields["bytes"] = {"public": sum(path.stat().st_size for path in output.iterdir())}
-    _tell(plan, output, work, whole, timed.seconds)
-
-
-def _make(settings: Settings, path: Path) -> tuple[Plan, Checkpoint]:
-    """Makes a plan that can be published, and writes its file. Raises InputError for one of two parties."""
-    if settings.plan.scheme == BUMBLEBEE:
-        raise unpublished(BUMBLEBEE)
-    checkpoint = load_model(settings.plan)
-    plan = planned(checkpoint, replace(plan_request(settings.plan), salt=salt_beside(path)))
-    if not isinstance(plan, Plan):
-        raise unpublished(plan.scheme)
-    save(plan, path)
-    return plan, checkpoint
-
-
-def _tell(plan: Plan, output: Path, work: Workdir, whole: str, seconds: float) -> None:
-    written = size(sum(path.stat().st_size for path in output.iterdir()))
+        timed.fields["bytes"] = {"public": written}
     what = "plan, tokenizer, embedding" if plan.model.embeddings else "plan"
-    out.print(f"publish: {shown(str(output))} ({what}; {written}) in {duration(seconds)}", soft_wrap=True)
-    out.print(f"sha256 {whole}", soft_wrap=True)
-    out.print(f"for the server alone: {shown(f'{work.plan}, {work.salt}')}", soft_wrap=True)
-    for line in population_line(plan):
-        out.print(line, soft_wrap=True)
+    say(f"publish: {shown(str(output))} ({what}; {size(written)}) in {duration(timed.seconds)}")
+    say(f"sha256 {whole}")
+    say(f"for the server alone: {shown(f'{work.plan}, {work.salt}')}")
+    _tell_population(plan)

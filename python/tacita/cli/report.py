@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,8 +15,19 @@ from rich.table import Table
 
 from tacita.api import Answer
 from tacita.cli.columns import Line
-from tacita.cli.console import INCOMPLETE, UNTRUSTED, duration, err, out, several, shown, size, write_report
-from tacita.errors import FileError
+from tacita.cli.console import (
+    INCOMPLETE,
+    UNTRUSTED,
+    duration,
+    err,
+    out,
+    say,
+    several,
+    show_rows,
+    shown,
+    size,
+    write_report,
+)
 from tacita.plans.plan import Plan
 from tacita.resources import peak_memory_gb
 from tacita.schemes.base import AnyPlan
@@ -175,7 +185,7 @@ def show_results(results: Sequence[Result]) -> None:
     out.print(table)
     for result in results:
         for warning in result.answer.warnings:
-            out.print(f"[yellow]warning:[/yellow] {_short(result)}: {shown(warning)}", soft_wrap=True)
+            say(f"[yellow]warning:[/yellow] {_short(result)}: {shown(warning)}")
 
 
 def show_lines(results: Sequence[Result]) -> None:
@@ -184,9 +194,7 @@ def show_lines(results: Sequence[Result]) -> None:
     for result in results:
         answer = result.answer
         warnings = "".join(f"   [yellow]warning:[/yellow] {shown(warning)}" for warning in answer.warnings)
-        out.print(
-            f"{result.line.number}: {summary_of(answer)}   {numbers(answer.logits)}{warnings}", soft_wrap=True
-        )
+        say(f"{result.line.number}: {summary_of(answer)}   {numbers(answer.logits)}{warnings}")
     if lost := lost_requests(results):
         err.print(
             f"[yellow]{several(lost, 'request')} without an answer to trust:[/yellow] one text far outside "
@@ -206,24 +214,18 @@ def lost_requests(results: Sequence[Result]) -> int:
 
 def show_run(report: Mapping[str, Any]) -> None:
     """Shows time, memory and bytes of a run, and what protected it, if anything did."""
-    table = Table(show_header=False, box=None)
-    for step, seconds in report["seconds"].items():
-        table.add_row(step, duration(seconds))
+    rows = {step: duration(seconds) for step, seconds in report["seconds"].items()}
     if report["encrypted"]:
-        for name, count in report["bytes"].items():
-            table.add_row(name.replace("_", " "), size(count))
+        rows |= {name.replace("_", " "): size(count) for name, count in report["bytes"].items()}
     if report["inputs"] > 1:
-        share = (
-            f"{report['seconds_per_input']:.2f} s a text, {several(report['requests'], 'request')} of up to "
-        )
-        table.add_row(
-            "all texts", f"{duration(report['wall_seconds'])}, {share}{report['texts_per_request']}"
-        )
-    table.add_row("peak memory", f"{report['peak_rss_gb']:.2f} GB")
-    table.add_row("security", security_of(report))
+        requests = f"{several(report['requests'], 'request')} of up to {report['texts_per_request']}"
+        wall, each = duration(report["wall_seconds"]), f"{report['seconds_per_input']:.2f} s a text"
+        rows["all texts"] = f"{wall}, {each}, {requests}"
+    rows["peak memory"] = f"{report['peak_rss_gb']:.2f} GB"
+    rows["security"] = security_of(report)
     if report["encrypted"]:
-        table.add_row("bootstraps", f"{report['bootstraps']} a request, on {report['threads']} threads")
-    out.print(table)
+        rows["bootstraps"] = f"{report['bootstraps']} a request, on {report['threads']} threads"
+    show_rows(rows)
 
 
 def security_of(report: Mapping[str, Any]) -> str:
@@ -239,14 +241,6 @@ def security_line(p: Mapping[str, Any]) -> str:
     """Describes parameters in one line: bits, ring, modulus, secret, failure."""
     ring = f"N = 2^{p['log_n']}, log2 QP = {p['log_qp']:.0f}, {p['secret']}"
     return f"{p['security_bits']} bits ({ring}; failure <= 2^{p['failure_log2']:.0f})"
-
-
-def read_report(path: Path) -> dict[str, Any]:
-    """Reads a JSON report that another step of the same run wrote. Raises FileError."""
-    try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError) as error:
-        raise FileError(f"{path}: not a report ({error})", hint="did the step finish?") from error
 
 
 def _largest(values: Sequence[float], rows: int) -> list[int]:

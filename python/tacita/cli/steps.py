@@ -16,7 +16,7 @@ import typer
 from tacita.api import Server
 from tacita.checkpoint import Checkpoint
 from tacita.cli.columns import Line, checked, in_pairs, read_lines, read_pairs, report_problems
-from tacita.cli.console import INCOMPLETE, MESSAGE, duration, err, out, progress, shown, size
+from tacita.cli.console import INCOMPLETE, MESSAGE, duration, err, progress, say, shown, size, warn
 from tacita.cli.options import (
     PUBLIC_DEFAULT,
     WORK_DEFAULT,
@@ -64,7 +64,7 @@ def keygen(settings: Settings, public: Public = PUBLIC_DEFAULT, json: Json = Non
         timed.fields["bytes"] = {"evaluation_keys": folder.evaluation_keys.stat().st_size}
     written = size(timed.fields["bytes"]["evaluation_keys"])
     made = shown(f"{folder.secret_key}, {folder.evaluation_keys}")
-    out.print(f"keygen: {made} ({written}) in {duration(timed.seconds)}", soft_wrap=True)
+    say(f"keygen: {made} ({written}) in {duration(timed.seconds)}")
 
 
 def _folder(settings: Settings) -> Workdir:
@@ -104,10 +104,7 @@ def encrypt(
             client.encrypt(one, hidden_states=read_states(hidden_states) if hidden_states else None)
         written = folder.request.stat().st_size
         timed.fields["bytes"] = {"request": written}
-    out.print(
-        f"encrypt: {shown(str(folder.request))} ({size(written)}) in {duration(timed.seconds)}",
-        soft_wrap=True,
-    )
+    say(f"encrypt: {shown(str(folder.request))} ({size(written)}) in {duration(timed.seconds)}")
     if spoiled:
         raise typer.Exit(INCOMPLETE)
 
@@ -185,9 +182,9 @@ def _show_answer(answer: Answer, place: str) -> None:
     logits = (
         "" if answer.empty or isinstance(answer, Chosen) else f"   {which}: {numbers(answer.logits, SHOWN)}"
     )
-    out.print(f"{place}{what}: {summary_of(answer)}{logits}", soft_wrap=True)
+    say(f"{place}{what}: {summary_of(answer)}{logits}")
     for warning in answer.warnings:
-        err.print(f"[yellow]warning:[/yellow] {place}{shown(warning)}", soft_wrap=True)
+        warn(f"{place}{shown(warning)}")
 
 
 # `tacita evaluate`: the server's step, from request.ct to response.ct without a secret.
@@ -207,7 +204,7 @@ def evaluate(settings: Settings, resume: Resume = True, json: Json = None) -> No
         server = Server(plan, checkpoint, folder, allow_insecure=run.allow_insecure, **how)
         memory, spilled = server.forecast()
         disk = f", and {size(spilled)} on disk for ciphertexts that do not fit" if spilled else ""
-        out.print(f"evaluate: up to {size(memory)} of memory{disk}", soft_wrap=True)
+        say(f"evaluate: up to {size(memory)} of memory{disk}")
 
         def watch(now: Progress) -> None:
             passed.append(now)
@@ -220,10 +217,7 @@ def evaluate(settings: Settings, resume: Resume = True, json: Json = None) -> No
         timed.fields["predicted_stage_seconds"] = {stage.name: seconds for stage, seconds in predicted}
         # of a resumed run those of its own stages; bootstraps are part of the stage that they precede
         timed.fields["stage_seconds"] = {a.stage: b.seconds - a.seconds for a, b in pairwise(passed)}
-    out.print(
-        f"evaluate: {shown(str(folder.response))} ({size(written)}) in {duration(timed.seconds)}",
-        soft_wrap=True,
-    )
+    say(f"evaluate: {shown(str(folder.response))} ({size(written)}) in {duration(timed.seconds)}")
 
 
 def _notice(line: str) -> None:

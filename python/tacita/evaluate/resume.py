@@ -10,7 +10,6 @@ resumed.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -140,20 +139,6 @@ def find(store: SpillStore, run: Run) -> ResumePoint | None:
     if differing := [f.name for f in fields(Run) if getattr(point.run, f.name) != getattr(run, f.name)]:
         raise FileError(f"{path}: of another {' and '.join(differing)}", hint="")
     return point
-
-
-def earlier_release(folder: Path) -> str | None:
-    """A line about a resume point in `folder`, where earlier releases kept theirs; None when there is
-    none."""
-    try:
-        with os.fdopen(os.open(folder / MANIFEST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            ours = file.read(64).startswith(f'{{"format": "{FORMAT}"'.encode())
-    except OSError:
-        return None
-    line = (
-        f"{folder} holds a resume point of an earlier release, which is not used: delete the folder yourself"
-    )
-    return line if ours else None
 
 
 def restore(be: SpillingBackend, point: ResumePoint) -> Live:

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 MEMORY_GB = 12.0
 SAVE_EVERY = 60.0  # seconds between resume points
 FOLDER = ".tacita-spill"  # of spilled ciphertexts and resume points, in the work folder
-FORMER_FOLDER = "resume"  # theirs in earlier releases
 
 
 @dataclass(frozen=True)
@@ -129,8 +128,6 @@ class Server:
         held = self._keys_of(request)
         need = file_bytes(self.plan)["response"] + spilled + kept_bytes(self.plan)
         require_disk(self.work.path, need, "the response, with ciphertexts spilled on the way,")
-        if line := resume.earlier_release(self.work.path / FORMER_FOLDER):
-            notice(line)
         with (
             kept_rows(self.plan, self.work.path, request) as rows,
             resume.workspace(self.work.path / FOLDER, notice) as store,

@@ -106,13 +106,15 @@ def test_texts_of_one_request_share_its_time(made: Plan) -> None:
 def test_every_sentence_of_the_demo_is_a_request(made: Plan, screen: io.StringIO, monkeypatch: Any) -> None:
     monkeypatch.setattr("tacita.api.reference_logits", lambda *_: (1.0, -2.0))
     steps = SimpleNamespace(
+        client=[],
+        server=[],
         call=lambda name, *_, accept=(0,): {
             "seconds": SECONDS,
             "label": EVIL,
             "logits": [1.0],
             "warnings": [EVIL],
             "trusted": True,
-        }
+        },
     )
     nothing: Any = None
     found: list[Any] = [demo._classify(steps, made, nothing, EVIL, number) for number in (1, 2)]

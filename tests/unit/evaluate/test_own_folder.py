@@ -12,7 +12,7 @@ import pytest
 
 from tacita.errors import FileError, ResourceError
 from tacita.evaluate import resume
-from tacita.evaluate.resume import MANIFEST, earlier_release
+from tacita.evaluate.resume import MANIFEST
 from tacita.evaluate.session import FOLDER
 from tacita.evaluate.spill import SpillStore
 from tacita.evaluate.spill.folder import HEAD, JOURNAL
@@ -48,14 +48,6 @@ def foreign(folder: Path) -> dict[str, str]:
 def test_a_run_leaves_nothing(tmp_path: Path) -> None:
     assert evaluated(tmp_path / FOLDER) == []
     assert tree(tmp_path) == {}
-
-
-def test_a_folder_resume_of_somebody_else_is_none_of_ours(tmp_path: Path) -> None:
-    assert FOLDER != "resume"
-    before = foreign(tmp_path / "resume")
-    assert earlier_release(tmp_path / "resume") is None
-    evaluated(tmp_path / FOLDER)
-    assert tree(tmp_path / "resume") == before
 
 
 def test_a_foreign_folder_of_our_name_is_refused_and_survives(tmp_path: Path) -> None:
@@ -194,20 +186,6 @@ def test_a_folder_that_another_run_removes_meanwhile_is_not_used(
     monkeypatch.setattr("fcntl.flock", lose)
     with pytest.raises(ResourceError, match="removed by another evaluate"):
         SpillStore(tmp_path / FOLDER)
-
-
-def test_the_point_of_an_earlier_release_is_told_and_left(tmp_path: Path) -> None:
-    old = tmp_path / "resume"
-    old.mkdir()
-    (old / MANIFEST).write_text('{"format": "tacita-resume", "version": 1, "sha256": "x"}')
-    before = tree(old)
-    line = earlier_release(old)
-    assert line is not None
-    assert "of an earlier release" in line
-    assert tree(old) == before
-    (old / MANIFEST).write_text('{"format": "other"}')
-    assert earlier_release(old) is None
-    assert earlier_release(tmp_path / "none") is None
 
 
 def test_only_spilled_files_are_read(tmp_path: Path) -> None:

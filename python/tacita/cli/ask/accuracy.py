@@ -16,12 +16,11 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 import typer
-from rich.table import Table
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.columns import Line, admitted, read_labelled
-from tacita.cli.console import INCOMPLETE, duration, out, progress, reporting, several
+from tacita.cli.console import INCOMPLETE, duration, progress, reporting, several, show_rows
 from tacita.cli.making import planned
 from tacita.cli.options import Json, load_model, plan_request, taking
 from tacita.cli.report import security_of
@@ -164,23 +163,23 @@ def _errors(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _show(figures: dict[str, Any]) -> None:
-    table = Table(show_header=False, box=None)
+    rows = dict[str, str]()
     for name in ("accuracy", "reference_accuracy", "agreement"):
         if "accuracy" in figures:
-            table.add_row(name.replace("_", " "), f"{100 * figures[name]:.2f} %")
+            rows[name.replace("_", " ")] = f"{100 * figures[name]:.2f} %"
     for name in ("correlation", "reference_correlation", "correlation_with_reference"):
         if figures.get(name) is not None:
-            table.add_row(name.replace("_", " "), f"{figures[name]:.4f}")
+            rows[name.replace("_", " ")] = f"{figures[name]:.4f}"
     for name in ("max_abs_error", "mean_abs_error"):
-        table.add_row(name.replace("_", " "), f"{figures[name]:.5f}")
+        rows[name.replace("_", " ")] = f"{figures[name]:.5f}"
     warned = f"{figures['sentences']}, {figures['warnings']} with a warning"
     left_out = f", {several(len(figures['rejected']), 'line')} left out" if figures["rejected"] else ""
-    table.add_row("sentences", warned + left_out)
+    rows["sentences"] = warned + left_out
     unseen = "none" if not figures["calibrated_on"] else f"{figures['calibrated_on']} of them, so not unseen"
-    table.add_row("used to calibrate", unseen)
-    table.add_row("time", f"{duration(figures['seconds_per_sentence'])} a sentence")
-    table.add_row("security", security_of(figures))
-    out.print(table)
+    rows["used to calibrate"] = unseen
+    rows["time"] = f"{duration(figures['seconds_per_sentence'])} a sentence"
+    rows["security"] = security_of(figures)
+    show_rows(rows)
 
 
 def _row(plan: AnyPlan, model: Checkpoint, line: Line, answer: api.Answer, seconds: float) -> Row:

@@ -18,7 +18,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli.ask import remote
 from tacita.cli.ask.remote import Question
 from tacita.cli.columns import Line, admitted, in_pairs, read_lines, read_pairs
-from tacita.cli.console import duration, out, progress, reporting, several
+from tacita.cli.console import duration, progress, reporting, say, several
 from tacita.cli.making import planned
 from tacita.cli.options import load_model, plan_request
 from tacita.cli.report import Outcome, Result, run_report, show_lines, show_results, show_run
@@ -95,10 +95,9 @@ def _own_server(plan: TwoPartyPlan, checkpoint: Checkpoint, settings: Settings) 
     """Starts a two-party server on this machine, and yields the settings that ask it."""
     with listening(scheme_of(plan.scheme).server(plan, checkpoint), settings.run.threads) as address:
         target = f"{address.host}:{address.port}"
-        out.print(
+        say(
             f"no --connect: both parties run here; a server of our own listens on {target}, "
-            f"certificate SHA-256 {address.fingerprint}",
-            soft_wrap=True,
+            f"certificate SHA-256 {address.fingerprint}"
         )
         network = settings.network
         own = NetworkOptions(connect=target, fingerprint=address.fingerprint)
@@ -178,7 +177,7 @@ class _Run:
         groups = [[line.text for line in group] for group in self.groups]
         with spreading(self.plan, self.model, place, _where(self.settings), link=self.link) as run:
             first = run.forecast(len(groups))
-            out.print(f"{first.words()}; {duration(first.seconds)} by prediction", soft_wrap=True)
+            say(f"{first.words()}; {duration(first.seconds)} by prediction")
             began, answers = time.monotonic(), run.answers(groups)
             yield lambda texts, title: next(answers)
             measured = time.monotonic() - began
@@ -222,10 +221,9 @@ def _cluster_figures(run: Spread, requests: int, measured: float) -> dict[str, A
     """Shows the time beside the prediction, and returns what the report says of the machines."""
     here, many = (run.forecast(requests, count) for count in (None, MANY))
     on = several(here.evaluators, "evaluator")
-    out.print(
+    say(
         f"on {on}: {duration(measured)} measured, {duration(here.seconds)} predicted; "
-        f"{duration(many.seconds)} predicted on {MANY} such nodes",
-        soft_wrap=True,
+        f"{duration(many.seconds)} predicted on {MANY} such nodes"
     )
     sites = run.nodes.sites
     return {

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from tacita.cli.ask.remote import NETWORK, is_service, open_session, service_of
-from tacita.cli.console import INCOMPLETE, UNTRUSTED, err, out, progress, shown, write_report
+from tacita.cli.console import INCOMPLETE, UNTRUSTED, err, out, progress, say, shown, write_report
 from tacita.cli.options import Json, option, read_texts, taking
 from tacita.cli.service.port import (
     cost_line,
@@ -172,7 +172,7 @@ def _connected(timed: Timed, prompt: str, request: Request, settings: Settings, 
         finally:
             if timed.tokens:
                 write_report(json, timed.report() | session.cost())
-        out.print(f"session: {cost_line(session.cost(), sum(timed.seconds))}", soft_wrap=True)
+        say(f"session: {cost_line(session.cost(), sum(timed.seconds))}")
 
 
 def _require_nothing(settings: Settings) -> None:
@@ -213,7 +213,7 @@ class GenerationSession:
             count = len(ids_of(self.front, prompt, begun=bool(self.plan.begin)))
             slots = padded_slots(self.plan, count, options.max_tokens)
             chance = options.choice.temperature, options.choice.top_k
-            out.print(f"expected: {writing_expectation(self.plan, slots, *chance)}", soft_wrap=True)
+            say(f"expected: {writing_expectation(self.plan, slots, *chance)}")
             first = next(tokens)
         yield first
         yield from tokens

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tacita.cli.columns import Line, admitted
-from tacita.cli.console import duration, err, out, progress, reporting, several, shown, size, write_report
+from tacita.cli.console import duration, progress, reporting, say, several, shown, size, warn, write_report
 from tacita.cli.report import Outcome, Result, brackets, summary_of, text_of
 from tacita.cli.service.port import cost_line, dial_server, open_client, show_profile, watching
 from tacita.client.connect import connect
@@ -109,13 +109,11 @@ def _answer_all(remote: Remote, question: Question, lines: Sequence[Line], resul
 
 def _show(result: Result) -> None:
     answer = result.answer
-    out.print(
-        f"[bold]{summary_of(answer)}[/bold]{brackets(answer)}  {text_of(result.line.text)}", soft_wrap=True
-    )
+    say(f"[bold]{summary_of(answer)}[/bold]{brackets(answer)}  {text_of(result.line.text)}")
     if result.cost:
-        out.print(f"  {cost_line(result.cost, sum(result.seconds.values()))}", soft_wrap=True)
+        say(f"  {cost_line(result.cost, sum(result.seconds.values()))}")
     for warning in answer.warnings:
-        err.print(f"[yellow]warning:[/yellow] {shown(warning)}", soft_wrap=True)
+        warn(f"{shown(warning)}")
 
 
 def _report(remote: Remote, results: Sequence[Result], began: float) -> dict[str, Any]:
@@ -177,7 +175,7 @@ class _Port:
         return {**self.session.cost, "profile": self.session.profile()}
 
     def show_cost(self, figures: Mapping[str, Any]) -> None:
-        out.print(f"session: {cost_line(figures, figures['seconds'])}", soft_wrap=True)
+        say(f"session: {cost_line(figures, figures['seconds'])}")
         if self.profile:
             show_profile(figures["profile"])
 
@@ -280,7 +278,7 @@ class _Service:
         steps = ", ".join(f"{step} {duration(seconds)}" for step, seconds in figures["steps"].items())
         sent, received = size(figures["bytes_sent"]), size(figures["bytes_received"])
         took = f"{duration(figures['seconds'])} ({steps})"
-        out.print(f"all: {took}, {sent} sent, {received} received", soft_wrap=True)
+        say(f"all: {took}, {sent} sent, {received} received")
 
 
 @contextmanager
@@ -293,7 +291,7 @@ def _by_service(question: Question, settings: Settings) -> Iterator[_Service]:
         offer = session.offer
         sent = size(offer.traffic_bytes or offer.request_bytes + offer.response_bytes)
         keys = f", and {size(offer.keys_bytes)} of keys, made and sent once" if offer.keys_bytes else ""
-        out.print(f"expected: {duration(offer.seconds)} and {sent} a request{keys}", soft_wrap=True)
+        say(f"expected: {duration(offer.seconds)} and {sent} a request{keys}")
         yield _Service(service, session, meter.cost)
 
 
@@ -317,9 +315,8 @@ def open_session(
     session = service.open(verbs, model, scheme, meter, texts)
     plan, bits = session.plan, session.offer.security_bits
     secure = f", {bits} bits" if bits else ""
-    out.print(
+    say(
         f"{shown(plan.name)}: {plan.scheme}, {plan.tokens} tokens, {several(plan.batch, 'text')} a request"
-        f"{secure}; plan {plan.hash[:12]}",
-        soft_wrap=True,
+        f"{secure}; plan {plan.hash[:12]}"
     )
     return session

@@ -19,7 +19,7 @@ from rich.table import Table
 from tacita.cli.ask.core import ask, question_of
 from tacita.cli.ask.remote import NETWORK, Question
 from tacita.cli.columns import Line
-from tacita.cli.console import out, several, shown
+from tacita.cli.console import out, say, several, shown
 from tacita.cli.options import Json, Pair, TextFile, option, taking
 from tacita.cli.report import Outcome, text_of
 from tacita.errors import FileError, InputError
@@ -97,7 +97,7 @@ def embed(
         documents = index_of(outcome)
         documents.save(index)
         count = several(len(documents.texts), "document")
-        out.print(f"index: {shown(str(index))}, {count}", soft_wrap=True)
+        say(f"index: {shown(str(index))}, {count}")
     outcome.end()
 
 
@@ -209,7 +209,7 @@ def answer(
         if isinstance(found, Extract):
             span = found.span
             where = f"characters {span.start} to {span.end} of the context"
-            out.print(f"[bold]{shown(span.text)}[/bold]   {where}, score {span.score:.3f}", soft_wrap=True)
+            say(f"[bold]{shown(span.text)}[/bold]   {where}, score {span.score:.3f}")
     outcome.end()
 
 
@@ -251,5 +251,5 @@ def fill(
                 for each in mask.best(top):
                     table.add_row(shown(each.label), f"{each.score:.3f}")
                 out.print(table)
-            out.print(shown(answer.text), soft_wrap=True)
+            say(shown(answer.text))
     outcome.end()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacita.api import DEFAULT_MODEL
 from tacita.checkpoint import Checkpoint
-from tacita.cli.console import duration, out, progress, shown, size
+from tacita.cli.console import duration, out, progress, say, shown, size
 from tacita.cli.options import load_model, plan_request
 from tacita.cli.service.identity import beyond_loopback
 from tacita.cli.service.port import address
@@ -93,24 +93,17 @@ def over_https(settings: Settings, own: Identity | None) -> None:
         limits = replace(_limits(settings), **_callers(settings.service, host, own))
         model = load_model(settings.plan)
         offers = _offers(settings, model)
-        asyncio.run(_serve(offers, model, limits, where, listener, host, own))
 
+        async def serve() -> None:
+            async with machines(where, offers, model, limits.threads, limits.memory) as nodes:
+                from tacita.server.core.service import Service
 
-async def _serve(
-    offers: Offers,
-    model: Checkpoint,
-    limits: Limits,
-    where: Where | None,
-    listener: socket,
-    host: str,
-    own: Identity | None,
-) -> None:
-    async with machines(where, offers, model, limits.threads, limits.memory) as nodes:
-        from tacita.server.core.service import Service
+                await _listen(Service(offers, limits, nodes), listener, own, announce)
 
-        service = Service(offers, limits, nodes)
-        port = listener.getsockname()[1]
-        await _listen(service, listener, own, lambda: _announce(offers, host, port, own))
+        def announce() -> None:
+            _announce(offers, host, listener.getsockname()[1], own)
+
+        asyncio.run(serve())
 
 
 async def _listen(
@@ -203,14 +196,12 @@ def _announce(offers: Offers, host: str, port: int, own: Identity | None) -> Non
             sent = f"{size(offer.traffic_bytes)} a request"
             keys = f", keys {size(offer.keys_bytes)} once" if offer.keys_bytes else ""
             cost = f"{duration(offer.seconds)}, {sent}{keys}"
-            out.print(
-                f"{shown(model.name)} by {offer.scheme}: {cost}, plan {offer.plan[:12]}", soft_wrap=True
-            )
+            say(f"{shown(model.name)} by {offer.scheme}: {cost}, plan {offer.plan[:12]}")
     if own:
         certificate = f"certificate {shown(str(own.certificate))}, SHA-256 {fingerprint(own.certificate)}"
-        out.print(certificate, soft_wrap=True)
+        say(certificate)
     scheme = "https" if own else "http"
-    out.print(f"listening on {scheme}://{shown(host)}:{port}, Ctrl-C ends", soft_wrap=True)
+    say(f"listening on {scheme}://{shown(host)}:{port}, Ctrl-C ends")
     out.file.flush()
 
 
@@ -251,7 +242,7 @@ async def machines(
     await nodes.open()
     try:
         for plan in plans:
-            out.print(_words(plan.scheme, plan, nodes.sites, memory), soft_wrap=True)
+            say(_words(plan.scheme, plan, nodes.sites, memory))
         yield nodes
     finally:
         await nodes.close()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tacita.cli.console import err, shown
+from tacita.cli.console import shown, warn
 from tacita.errors import InputError
 from tacita.two_party.protocol.party import Identity, certificate_problem, new_identity
 
@@ -87,10 +87,9 @@ def _warn_of(own: Identity, name: str) -> None:
     """Warns of a certificate that does not hold under the machine's own name. That is no reason to refuse: a
     container that is made anew has another name each time."""
     if problem := certificate_problem(own.certificate, name):
-        err.print(
-            f"[yellow]warning:[/yellow] clients that dial {shown(name)} would refuse the certificate: "
-            f"{problem} (--name says which names they dial)",
-            soft_wrap=True,
+        warn(
+            f"clients that dial {shown(name)} would refuse the certificate: "
+            f"{problem} (--name says which names they dial)"
         )
 
 

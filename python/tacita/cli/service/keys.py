@@ -12,7 +12,7 @@ import typer
 from rich.table import Column, Table
 
 from tacita.cli.ask.remote import service_of
-from tacita.cli.console import err, out, reporting, shown, size
+from tacita.cli.console import err, out, reporting, say, shown, size
 from tacita.cli.options import Json, option, taking
 from tacita.client.http.trust import address_of
 from tacita.client.store import About, PlanFolder, ServerFolder, Store, data_folder
@@ -76,7 +76,7 @@ def remove(plan: Plan, settings: Settings, connect: Connect = None, data: Data =
     store = Store(data_folder())
     folder, about = _only(plan, [store.server(address)] if address else store.servers)
     folder.remove()
-    out.print(f"removed: keys of {shown(about.model)}, plan {shown(about.plan[:12])}", soft_wrap=True)
+    say(f"removed: keys of {shown(about.model)}, plan {shown(about.plan[:12])}")
     if connect:
         network = settings.network.model_copy(update={"connect": connect})
         _remove_there(settings.model_copy(update={"network": network}), about.key)
@@ -88,7 +88,7 @@ def forget(url: Url) -> None:
     address = address_of(url, allow_insecure=True)
     if not Store(data_folder()).server(address).forget():
         raise InputError(f"{address.url}: no service that was met", hint="tacita keys list")
-    out.print(f"forgotten: the signer of {shown(address.url)}", soft_wrap=True)
+    say(f"forgotten: the signer of {shown(address.url)}")
 
 
 def _rows(server: ServerFolder) -> list[dict[str, Any]]:
@@ -131,62 +131,44 @@ def _remove_there(settings: Settings, key: str) -> None:
 
 def _list_of_clients(data: Path, json: Json) -> None:
     """Shows all clients' keys, those that were used last in front."""
-    ledger = _ledger(data)
-    rows = [(row, _name(ledger, row)) for row in reversed(_key_rows(ledger))]
-    fields = [{**vars(row), "client": name} for row, name in rows]
+    _, rows = _client_keys(data)
+    fields = [{**vars(row), "client": name} for row, name in reversed(rows)]
     with reporting(json, {"folder": str(data), "keys": fields}):
         table = Table("client", "key", "model", "scheme", "size", "last used (UTC)", "")
-        for row, name in rows:
+        for row, name in reversed(rows):
             used = datetime.fromtimestamp(row.used, UTC).strftime("%Y-%m-%d %H:%M")
-            table.add_row(
-                name,
-                row.id[:12],
-                shown(row.model),
-                row.scheme,
-                size(row.received),
-                used,
-                "" if row.complete else f"of {size(row.bytes)}",
-            )
+            whole = "" if row.complete else f"of {size(row.bytes)}"
+            table.add_row(name, row.id[:12], shown(row.model), row.scheme, size(row.received), used, whole)
         out.print(table)
 
 
 def _remove_of_client(data: Path, digits: str) -> None:
     """Removes one client's keys, also beside a server that runs. Raises InputError for digits that name none
     or several, and for keys of a request that is not finished."""
+    ledger, rows = _client_keys(data)
     from tacita.server.store import key_files as files
     from tacita.server.store import requests
     from tacita.server.store.bodies import Layout
 
-    ledger = _ledger(data)
-    matches = [row for row in _key_rows(ledger) if row.id.startswith(digits)]
+    matches = [each for each in rows if each[0].id.startswith(digits)]
     if len(digits) < FEWEST or len(matches) != 1:
         raise InputError(
             f"keys: {len(matches) or 'no'} keys begin with {digits[:64]!r}", hint=f"{FEWEST} digits or more"
         )
-    (row,) = matches
+    ((row, name),) = matches
     if requests.open_of(ledger, row.client, row.id):
         raise InputError(f"keys: a request of {row.id[:12]} is not finished", hint="wait for it")
     asyncio.run(files.remove(row, ledger, Layout(data)))
-    out.print(f"removed: keys {row.id[:12]} of {_name(ledger, row)}", soft_wrap=True)
+    say(f"removed: keys {row.id[:12]} of {name}")
 
 
-def _ledger(data: Path) -> Ledger:
-    """Opens the ledger of a server's data folder. Raises InputError for a folder without one."""
+def _client_keys(data: Path) -> tuple[Ledger, list[tuple[KeyRow, str]]]:
+    """Returns the ledger of a server's data folder, and all keys in it, each with its client's name. Raises
+    InputError for a folder without a ledger."""
     with needing("service", "keys"):
-        from tacita.server.store import Ledger
+        from tacita.server.store import Ledger, keys, tokens
         from tacita.server.store.ledger import NAME
     if not (data / NAME).is_file():
         raise InputError(f"keys: {data} is no server's data folder", hint="as of tacita serve --data")
-    return Ledger(data)
-
-
-def _key_rows(ledger: Ledger) -> list[KeyRow]:
-    from tacita.server.store import keys
-
-    return keys.every(ledger)
-
-
-def _name(ledger: Ledger, row: KeyRow) -> str:
-    from tacita.server.store import tokens
-
-    return tokens.of_id(ledger, row.client).name
+    ledger = Ledger(data)
+    return ledger, [(row, tokens.of_id(ledger, row.client).name) for row in keys.every(ledger)]

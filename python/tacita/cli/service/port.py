@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.table import Table
 
-from tacita.cli.console import duration, out, progress, several, shown, size
+from tacita.cli.console import duration, out, progress, say, several, shown, size
 from tacita.client.store import PublicCache
 from tacita.errors import InputError
 from tacita.plans.commitment import LINKS
@@ -176,10 +176,9 @@ def open_client(party: Party) -> TwoPartyClient:
         client = TwoPartyClient(party, PublicCache(), loaded)
     plan = client.plan
     labels = ", ".join(plan.labels[:8]) or GIVES[kind_of(plan)]
-    out.print(
+    say(
         f"{shown(plan.name)}: {several(plan.layers, 'layer')} of width {plan.hidden}, "
-        f"{plan.tokens} tokens, answers {shown(labels)}; plan {plan.hash[:12]}",
-        soft_wrap=True,
+        f"{plan.tokens} tokens, answers {shown(labels)}; plan {plan.hash[:12]}"
     )
-    out.print(f"expected: {expectation(plan)}", soft_wrap=True)
+    say(f"expected: {expectation(plan)}")
     return client

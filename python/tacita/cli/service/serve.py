@@ -13,7 +13,7 @@ from ssl import SSLContext
 
 from tacita import api
 from tacita.api import DEFAULT_MODEL
-from tacita.cli.console import duration, err, out, progress, several, shown, size
+from tacita.cli.console import duration, out, progress, say, several, shown, size, warn
 from tacita.cli.options import load_model, plan_request, taking
 from tacita.cli.service.https import over_https, require_serving
 from tacita.cli.service.identity import beyond_loopback, identity
@@ -183,36 +183,28 @@ def _announce(
     layers = several(plan.config.layers, "layer")
     out.print(f"{shown(plan.name)}: {layers}, {plan.tokens} tokens, plan {plan.hash[:12]}")
     what = "encrypted embedding" if plan.embedding else "embedding"
-    out.print(f"sent to every new client: sizes, calibrated ranges, tokenizer, {what}", soft_wrap=True)
-    out.print(f"traffic: {expectation(plan.program, plan.pace)}", soft_wrap=True)
-    out.print(
+    say(f"sent to every new client: sizes, calibrated ranges, tokenizer, {what}")
+    say(f"traffic: {expectation(plan.program, plan.pace)}")
+    say(
         f"limits: {several(caps.sessions, 'session')}; {duration(limits.handshake)} to agree and "
         f"{duration(1e6 * limits.loading)} a megabyte of the part, {duration(limits.text)} a text, "
-        f"{duration(limits.idle)} between texts, {size(limits.queue)} unread",
-        soft_wrap=True,
+        f"{duration(limits.idle)} between texts, {size(limits.queue)} unread"
     )
     if own:
-        out.print(
-            f"certificate {shown(str(own.certificate))}, SHA-256 {fingerprint(own.certificate)}",
-            soft_wrap=True,
-        )
-    out.print(f"listening on {shown(host)}:{port}, Ctrl-C ends", soft_wrap=True)
+        say(f"certificate {shown(str(own.certificate))}, SHA-256 {fingerprint(own.certificate)}")
+    say(f"listening on {shown(host)}:{port}, Ctrl-C ends")
     out.file.flush()
 
 
 def _warn(plan: TwoPartyPlan, host: str, client_ca: Path | None) -> None:
     """Warns of options that an operator may not have meant."""
     if beyond_loopback(host) and client_ca is None:
-        err.print(
-            "[yellow]warning:[/yellow] whoever reaches this address is served, and one that deviates from "
-            "the protocol "
-            "learns the weights far faster than answers tell them (--client-ca admits clients that you know)",
-            soft_wrap=True,
+        warn(
+            "whoever reaches this address is served, and one that deviates from the protocol learns the "
+            "weights far faster than answers tell them (--client-ca admits clients that you know)"
         )
     if plan.embedding and plan.numbers > LONGEST_SAFE:
-        err.print(
-            f"[yellow]warning:[/yellow] an answer of {plan.numbers} numbers can carry the hidden "
-            "table's key to "
-            "a client that deviates from the protocol, in one or two texts",
-            soft_wrap=True,
+        warn(
+            f"an answer of {plan.numbers} numbers can carry the hidden table's key to a client "
+            "that deviates from the protocol, in one or two texts"
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 from rich.table import Column, Table
 
-from tacita.cli.console import out, shown
+from tacita.cli.console import out, say, shown
 from tacita.cli.options import option
 from tacita.errors import FileError
 from tacita.extras import needing
@@ -116,11 +116,11 @@ def _ledger(data: Path) -> Ledger:
 def _show(name: str, output: Path | None, make: Callable[[], str]) -> None:
     """Makes a token and writes it to the terminal or to a new file."""
     if output is None:
-        out.print(make(), soft_wrap=True)
+        say(make())
         return
     with _new_file(output) as file:
         file.write(make() + "\n")
-    out.print(f"token of {name} written to {shown(str(output))}", soft_wrap=True)
+    say(f"token of {name} written to {shown(str(output))}")
 
 
 @contextmanager

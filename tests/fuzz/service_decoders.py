@@ -16,7 +16,7 @@ from tacita.plans import files, wire
 from tacita.plans.wire import Keys, KeyState, Models, Offer, Problem, Receipt, State, Status
 from tacita.server import child
 from tacita.server.jobs import messages
-from tacita.server.sessions import control
+from tacita.server.sessions import messages as control
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.program import program as programs
 
@@ -92,7 +92,7 @@ MODULES: dict[str, list[str]] = {
     "problem": ["client/http/channel.py"],
     "http_bodies": ["client/http/channel.py"],
     "receipt": ["plans/wire.py"],
-    "control": ["server/child.py", "server/sessions/control.py", "server/jobs/messages.py"],
+    "control": ["server/child.py", "server/sessions/messages.py", "server/jobs/messages.py"],
     "key_head": ["plans/files.py"],
 }
 

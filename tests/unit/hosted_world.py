@@ -17,7 +17,7 @@ from websockets_world import Known
 from tacita import checkpoint
 from tacita.client.store import PublicCache
 from tacita.planning.request import PlanRequest
-from tacita.server.sessions.spec import Ended, SessionSpec
+from tacita.server.sessions.messages import Ended, SessionSpec
 from tacita.server.sessions.supervisor import Sessions
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.planning import make_two_party_plan
@@ -31,7 +31,7 @@ def make_spec(folder: Path) -> SessionSpec:
     write_folder(make_random_checkpoint(), folder / "model")
     plan = make_two_party_plan(checkpoint.load(folder / "model"), PlanRequest(tokens=16, texts=TEXTS))
     (folder / "plan.json").write_bytes(plan.to_bytes())
-    return SessionSpec("m", folder / "model", folder / "plan.json", 1, 2, plan.hash)
+    return SessionSpec("m", str(folder / "model"), str(folder / "plan.json"), 1, 2, plan.hash)
 
 
 @dataclass

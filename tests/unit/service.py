@@ -21,10 +21,10 @@ from tacita.client.store import PublicCache
 from tacita.planning.request import PlanRequest
 from tacita.server.child import Channel, Child
 from tacita.server.connections import bound_socket, listen
-from tacita.server.sessions import control, supervisor
-from tacita.server.sessions.host import SessionHost
+from tacita.server.sessions import messages, supervisor
 from tacita.server.sessions.listener import AddressClients, SessionLimits, SessionListener, tls_context
-from tacita.server.sessions.spec import Ended, SessionSpec
+from tacita.server.sessions.messages import Ended, SessionSpec
+from tacita.server.sessions.process import SessionHost
 from tacita.server.sessions.supervisor import Sessions
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.limits import limits_of
@@ -61,7 +61,7 @@ def child_of(server: TwoPartyServer, sessions: int) -> Child:
     ours, theirs = socket.socketpair()
 
     def serve() -> None:
-        host = SessionHost(server, sessions, SECONDS, Channel(theirs, control.Order))
+        host = SessionHost(server, sessions, SECONDS, Channel(theirs, messages.Order))
         with theirs:
             host.listen()
             for session in list(host._open.values()):
@@ -70,7 +70,7 @@ def child_of(server: TwoPartyServer, sessions: int) -> Child:
                 time.sleep(0.01)
 
     threading.Thread(target=serve, daemon=True).start()
-    return Child(Thread(), ours, control.Reply)  # type: ignore[arg-type]
+    return Child(Thread(), ours, messages.Reply)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
@@ -153,10 +153,10 @@ def service(
     limits, loop = caps or SessionLimits(), asyncio.new_event_loop()
 
     async def work() -> None:
-        spec = SessionSpec("m", folder, folder, 1, limits.sessions, "0" * 64)
+        spec = SessionSpec("m", str(folder), str(folder), 1, limits.sessions, "0" * 64)
         sessions, clients = Sessions(spec), AddressClients("m", limits, serving.note)
         await sessions.start()
-        port = SessionListener(sessions, limits.pending(10_000), clients.client, SECONDS)
+        port = SessionListener(sessions, limits.pending(10_000), clients, SECONDS)
         with bound_socket("127.0.0.1", 0) as bound:
             acceptor = port.acceptor(bound, tls_context(identity, client_ca) if identity else None)
             listen(bound)

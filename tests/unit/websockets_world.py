@@ -17,8 +17,9 @@ from websockets.sync.client import ClientConnection, connect
 
 from tacita.client.http.websocket import dial
 from tacita.plans.wire import FRAME_BYTES
-from tacita.server.sessions.route import UVICORN, DeniedError, router
-from tacita.server.sessions.spec import Client, Ended, Used
+from tacita.server.http.problems import Fault
+from tacita.server.http.two_party import UVICORN, router
+from tacita.server.sessions.messages import Client, Ended, Used
 from tacita.two_party.protocol.party import Identity, Party
 from tacita.two_party.protocol.refusal import Refusal
 
@@ -65,10 +66,10 @@ class Known:
 
 async def permitted(websocket: WebSocket, model: str) -> Known:
     if websocket.headers.get("authorization") != f"Bearer {TOKEN}":
-        raise DeniedError(401, "no such token", hint="tacita token", headers={"WWW-Authenticate": "Bearer"})
+        raise Fault(401, "no-token", "no such token", "tacita token", {"WWW-Authenticate": "Bearer"})
     if model in DENIED:
         headers = {"Retry-After": "7"} if model == "often" else {}
-        raise DeniedError(DENIED[model], f"not {model}", hint="\x1b[31mred", code="no", headers=headers)
+        raise Fault(DENIED[model], "no", f"not {model}", "\x1b[31mred", headers)
     return Known("alice")
 
 

@@ -68,8 +68,8 @@ def limits_of(plan: TwoPartyPlan, *, bits_per_second: float, crowding: float = 1
 
 class Admission:
     """What a server of two parties asks about one session. This one admits everything; a service's admits by
-    quotas and places (`server.sessions.host`). client: whose session it is. texts: that were admitted, also
-    one that was broken off; tokens: of texts that are written."""
+    quotas and places (`server.sessions.process`). client: whose session it is. texts: that were admitted,
+    also one that was broken off; tokens: of texts that are written."""
 
     def __init__(self, client: str = "") -> None:
         self.client, self.texts, self.tokens = client, 0, 0

@@ -13,9 +13,9 @@ import pytest
 
 from tacita.server import connections, logs
 from tacita.server.connections import Acceptor, PendingConnections, network
-from tacita.server.sessions.host import Places
 from tacita.server.sessions.listener import AddressClient, AddressClients, SessionLimits
-from tacita.server.sessions.spec import Ended, Used
+from tacita.server.sessions.messages import Ended, Used
+from tacita.server.sessions.process import Places
 from tacita.two_party.protocol.refusal import Reason, Refusal
 
 HERE, THERE = "127.0.0.1", "192.0.2.1"

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from tacita.errors import FileError, InputError, ResourceError
 from tacita.plans.wire import State
-from tacita.server.sessions.spec import Used
+from tacita.server.sessions.messages import Used
 from tacita.server.store import Ledger, keys, requests, tokens, usage
 from tacita.server.store import ledger as reserve
 from tacita.server.store.ledger import NAME

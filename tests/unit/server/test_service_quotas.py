@@ -14,7 +14,7 @@ from service_world import ASKED, KEY, World, plan, request_bytes, sha256, world
 from tacita.plans import wire
 from tacita.plans.wire import State
 from tacita.server.core import service as core
-from tacita.server.sessions.spec import Used
+from tacita.server.sessions.messages import Used
 from tacita.server.store import tokens, usage
 from tacita.server.store.tables import Quota
 

@@ -10,8 +10,8 @@ import pytest
 from hosted_world import SECONDS, asked, make_spec, run, running
 
 from tacita.errors import RefusedError
-from tacita.server.sessions.host import SHARE
-from tacita.server.sessions.spec import SessionSpec
+from tacita.server.sessions.messages import SessionSpec
+from tacita.server.sessions.process import SHARE
 from tacita.two_party.protocol.refusal import Reason
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

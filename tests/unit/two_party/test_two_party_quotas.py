@@ -21,7 +21,7 @@ from tacita.errors import GoneError, RefusedError
 from tacita.server.core.accounts import Account
 from tacita.server.core.jobs import Jobs
 from tacita.server.metrics import Metrics
-from tacita.server.sessions.spec import SessionSpec, Used
+from tacita.server.sessions.messages import SessionSpec, Used
 from tacita.server.sessions.supervisor import Sessions
 from tacita.server.store import Ledger, tokens, usage
 from tacita.server.store.tables import Quota, Who
@@ -40,7 +40,7 @@ METRICS, HOUR = Metrics(), 3600.0
 
 CLASSIFIER = make_server()
 WRITER = TwoPartyServer(plan_of(MODELS["two"]), MODELS["two"])
-SPEC = SessionSpec("m", Path("model"), Path("plan"), 1, 5, "0" * 64)
+SPEC = SessionSpec("m", "model", "plan", 1, 5, "0" * 64)
 
 
 @dataclass

@@ -20,9 +20,8 @@ from websockets_world import SECONDS, World, world
 from tacita.client.store import PublicCache
 from tacita.errors import GoneError
 from tacita.plans.wire import FRAME_BYTES
-from tacita.server.sessions import route
-from tacita.server.sessions.relay import relay
-from tacita.server.sessions.route import WebSocketConnection
+from tacita.server.http import two_party
+from tacita.server.http.two_party import relay
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.protocol.party import new_identity, over_socket
 from tacita.two_party.server import Served, TwoPartyServer
@@ -148,7 +147,7 @@ def test_it_arrives_at_a_client_that_goes_on_sending() -> None:
     theirs.sendall(b"no" * 50_000)
     theirs.close()
     slow = Slow(left=10)
-    asyncio.run(asyncio.wait_for(relay(WebSocketConnection(slow), ours, SECONDS), SECONDS))
+    asyncio.run(asyncio.wait_for(relay(slow, ours, SECONDS), SECONDS))
     assert slow.said == b"no" * 50_000 and slow.code == 1000 and ours.fileno() == -1
 
 
@@ -243,7 +242,7 @@ def test_a_connection_that_the_application_is_through_with_is_not_kept() -> None
 
     async def work() -> bool:
         loop = asyncio.get_running_loop()
-        connection = object.__new__(route.BoundedWebSocket)
+        connection = object.__new__(two_party.BoundedWebSocket)
         connection.tasks, connection.loop = set(), loop
         connection.close_timeout, connection.transport = 0.0, Stuck()
         task = loop.create_task(asyncio.sleep(0))
@@ -271,7 +270,7 @@ def test_a_session_that_reads_nothing_holds_the_client_back(plain: World) -> Non
 def test_pings_that_nobody_reads_the_answers_of_are_answered_for_a_while_only(
     plain: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(route, "MOST_UNREAD", 64 << 10)
+    monkeypatch.setattr(two_party, "MOST_UNREAD", 64 << 10)
     with plain.silent() as raw:
         end = plain.end()
         pings = (b"\x89\xfd" + bytes(4) + bytes(125)) * 100

@@ -26,7 +26,7 @@ from tacita.schemes.registry import scheme_of
 from tacita.server import logs
 from tacita.server.connections import bound_socket, listen
 from tacita.server.sessions.listener import AddressClients, SessionLimits, SessionListener, tls_context
-from tacita.server.sessions.spec import Ended, SessionSpec
+from tacita.server.sessions.messages import Ended, SessionSpec
 from tacita.server.sessions.supervisor import Sessions
 from tacita.settings import Settings, TwoPartyOptions
 from tacita.two_party.limits import LONGEST_SAFE, Limits, limits_of
@@ -110,15 +110,15 @@ def _spec(settings: Settings, plan: TwoPartyPlan, path: Path, sessions: int) -> 
     model, party = settings.plan, settings.two_party
     return SessionSpec(
         plan.name,
-        model.model or DEFAULT_MODEL,
-        path,
+        str(model.model or DEFAULT_MODEL),
+        str(path),
         settings.run.threads,
         sessions,
         plan.hash,
         bits_per_second=1e6 * party.bandwidth,
         silence=settings.service.timeout,
         pooling=model.pooling,
-        documents=model.documents,
+        documents=None if model.documents is None else str(model.documents),
         texts_of_a_key=party.max_texts_per_key,
     )
 
@@ -143,7 +143,7 @@ async def _serve(
 
     await sessions.start()
     clients = AddressClients(spec.model, caps, on_end)
-    port = SessionListener(sessions, caps.pending(raise_descriptors()), clients.client, spec.silence)
+    port = SessionListener(sessions, caps.pending(raise_descriptors()), clients, spec.silence)
     acceptor = port.acceptor(listener, tls)
     try:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)

@@ -19,7 +19,7 @@ from tacita.errors import FileError
 from tacita.extras import needing
 
 if TYPE_CHECKING:
-    from tacita.server.sessions.spec import Used
+    from tacita.server.sessions.messages import Used
     from tacita.server.store import Ledger
     from tacita.server.store.tables import Who
 

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from tacita.errors import RefusedError, ResourceError
 from tacita.server import logs
 from tacita.server.core.jobs import Jobs
-from tacita.server.sessions.spec import Ended, Used
+from tacita.server.sessions.messages import Ended, Used
 from tacita.server.store import Ledger, tokens, usage
 from tacita.server.store.tables import Quota, Who
 from tacita.two_party.protocol.refusal import Reason, Refusal
 
 
 class Account:
-    """The quota of one session's client: a `sessions.spec.Client`. who: as the ledger knew the client when it
-    came. A text counts for the day on which it was admitted."""
+    """The quota of one session's client: a `sessions.messages.Client`. who: as the ledger knew the client
+    when it came. A text counts for the day on which it was admitted."""
 
     def __init__(self, jobs: Jobs, who: Who, model: str) -> None:
         self._jobs, self._ledger, self._who, self._model = jobs, jobs.ledger, who, model

@@ -35,7 +35,7 @@ from tacita.server.jobs.messages import (
 )
 from tacita.server.jobs.pool import Event, Job, WorkerPool
 from tacita.server.metrics import Metrics
-from tacita.server.sessions.spec import Used
+from tacita.server.sessions.messages import Used
 from tacita.server.store import Ledger, requests, tokens, usage
 from tacita.server.store import keys as ledger_keys
 from tacita.server.store.bodies import Layout, whole

@@ -25,7 +25,7 @@ from tacita.schemes import base
 from tacita.schemes.base import AnyPlan, Report
 from tacita.schemes.registry import scheme_of
 from tacita.server.jobs.messages import WorkerSpec
-from tacita.server.sessions.spec import SessionSpec
+from tacita.server.sessions.messages import SessionSpec
 from tacita.texts.task import NEXT
 from tacita.two_party.plan.generation_cost import GenerationCost
 from tacita.two_party.plan.plan import TwoPartyPlan
@@ -77,7 +77,7 @@ class Offered:
     def session_spec(self, model: str, threads: int, sessions: int) -> SessionSpec:
         """Returns what the process of this plan's sessions serves."""
         plan = Workdir(self.folder).plan
-        return SessionSpec(model, self.source, plan, threads, sessions, self.plan.hash)
+        return SessionSpec(model, str(self.source), str(plan), threads, sessions, self.plan.hash)
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,11 @@ from tacita.server.http import description, problems
 from tacita.server.http.auth import Headers, caller, require_quota
 from tacita.server.http.description import router as docs_page
 from tacita.server.http.page import router as page
-from tacita.server.http.problems import Fault, fault_of, not_found
+from tacita.server.http.problems import fault_of, not_found
 from tacita.server.http.routes import keys, models, operating, requests
 from tacita.server.http.strict import Origins
-from tacita.server.sessions.route import DeniedError
-from tacita.server.sessions.route import router as route
-from tacita.server.sessions.spec import Client
-from tacita.server.store.tables import Who
+from tacita.server.http.two_party import router
+from tacita.server.sessions.messages import Client
 from tacita.version import __version__
 
 
@@ -37,7 +35,7 @@ def app_of(service: Service) -> FastAPI:
     app.add_middleware(Origins, settings.origins, settings.hosts)
     app.add_middleware(Headers, lasting=settings.lasting)
     app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.proxies))
-    for router in (
+    for routes in (
         models.router,
         keys.router,
         requests.router,
@@ -46,7 +44,7 @@ def app_of(service: Service) -> FastAPI:
         two_party(service),
         page,  # the last: it knows files by name alone
     ):
-        app.include_router(router)
+        app.include_router(routes)
     description.install(app)
     return app
 
@@ -55,29 +53,17 @@ def two_party(service: Service) -> APIRouter:
     """Returns the router of `WS /v1/two-party?model=M`."""
 
     async def permitted(websocket: WebSocket, model: str) -> Account:
+        who = await caller(websocket)
         try:
-            who = await _who(service, websocket, model)
-            return Account(service.jobs, who, model)
-        except Fault as fault:
-            headers = dict(fault.headers)
-            raise DeniedError(
-                fault.status, fault.detail, hint=fault.hint, code=fault.code, headers=headers
-            ) from None
+            service.require_open()
+        except TacitaError as error:
+            raise fault_of(error) from None
+        if model not in service.sessions:
+            raise not_found("model with a two-party socket")
+        require_quota(service, who)
+        return Account(service.jobs, who, model)
 
     async def open_session(model: str, client: Client) -> socket.socket:
         return await service.sessions[model].open(client)
 
-    return route(open_session, permitted)
-
-
-async def _who(service: Service, websocket: WebSocket, model: str) -> Who:
-    """Returns the client. Raises Fault."""
-    who = await caller(websocket)
-    try:
-        service.require_open()
-    except TacitaError as error:
-        raise fault_of(error) from None
-    if model not in service.sessions:
-        raise not_found("model with a two-party socket")
-    require_quota(service, who)
-    return who
+    return router(open_session, permitted)

@@ -21,7 +21,7 @@ from tacita.server.connections import network
 from tacita.server.core.accounts import STRANGER
 from tacita.server.core.service import Service
 from tacita.server.http.problems import Fault
-from tacita.server.sessions.spec import Used
+from tacita.server.sessions.messages import Used
 from tacita.server.store import tokens, usage
 from tacita.server.store.tables import Who
 

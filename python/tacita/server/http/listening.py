@@ -24,7 +24,7 @@ from tacita.errors import InputError
 from tacita.server import logs
 from tacita.server.connections import HANDSHAKE_SECONDS, Acceptor, Connection, PendingConnections
 from tacita.server.http.strict import StrictConnection
-from tacita.server.sessions.route import UVICORN
+from tacita.server.http.two_party import UVICORN
 from tacita.server.store.bodies import MinRate
 from tacita.two_party.protocol.party import Identity
 

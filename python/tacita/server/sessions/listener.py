@@ -14,9 +14,9 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tacita.errors import InputError, RefusedError
 from tacita.server import logs
@@ -28,12 +28,14 @@ from tacita.server.connections import (
     network,
     pending_of,
 )
-from tacita.server.sessions.relay import CHUNK, Code, relay
-from tacita.server.sessions.spec import Client, Ended, Used
+from tacita.server.sessions.messages import Ended, Used
 from tacita.server.sessions.supervisor import Sessions
 from tacita.two_party.protocol.party import TIMEOUT, Identity
 from tacita.two_party.protocol.refusal import Reason, Refusal
 
+CHUNK = (
+    256 << 10
+)  # bytes that are taken from a socket at once, and wait here at most; the socket holds as many
 LOOPBACK = ("127.0.0.1", "::1")
 
 
@@ -78,7 +80,7 @@ class AddressClients:
 
 
 class AddressClient:
-    """The client of one session, as `spec.Client`. Its sessions share the places of its address."""
+    """The client of one session, as `messages.Client`. Its sessions share the places of its address."""
 
     def __init__(self, clients: AddressClients, address: str, certificate: str | None) -> None:
         self._clients, self.name, self._known_by = clients, address, certificate or address
@@ -139,71 +141,131 @@ def tls_context(identity: Identity, client_ca: Path | None) -> ssl.SSLContext:
     return context
 
 
-class StreamConnection:
-    """A TLS or TCP connection, as a `relay.ByteStream`."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    async def receive(self) -> bytes | Code:
-        """Returns the next bytes; None when the client is gone."""
-        try:
-            return await self._reader.read(CHUNK) or None
-        except OSError:
-            return None
-
-    async def send(self, data: bytes) -> bool:
-        """Sends bytes. Returns False for a client that is gone."""
-        try:
-            self._writer.write(data)
-            await self._writer.drain()
-        except OSError:
-            return False
-        return True
-
-    async def close(self, code: int) -> None:
-        """Waits until the client has what was sent, and hangs up."""
-        with suppress(OSError):
-            self._writer.close()
-            await self._writer.wait_closed()
-
-
 class SessionListener:
-    """Accepts clients for the sessions of one model. pending: its connections. client_of: who comes, by
-    address and certificate. patience: seconds that a client may take to read what is sent at once."""
+    """Accepts clients for the sessions of one model. pending: its connections. patience: seconds that a
+    client may take to read what is sent at once."""
 
     def __init__(
         self,
         sessions: Sessions,
         pending: PendingConnections,
-        client_of: Callable[[str, str | None], Client],
+        clients: AddressClients,
         patience: float = TIMEOUT,
     ) -> None:
-        self._sessions, self._pending, self._client_of = sessions, pending, client_of
-        self._patience = patience
+        self.sessions, self.clients, self.patience = sessions, clients, patience
+        self._pending = pending
 
     def acceptor(self, listener: socket.socket, tls: ssl.SSLContext | None) -> Acceptor:
         """Returns what accepts from a bound socket. tls: None for plain TCP."""
-        return Acceptor(listener, self._pending, tls, self._protocol)
+        return Acceptor(listener, self._pending, tls, lambda connection: Relay(self, connection))
 
-    def _protocol(self, connection: Connection) -> asyncio.BaseProtocol:
-        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            connection.hold(busy=True)  # it waits in the process from now on
-            try:
-                await self._serve(connection, reader, writer)
-            finally:
-                writer.transport.abort()
 
-        return asyncio.StreamReaderProtocol(asyncio.StreamReader(CHUNK), connected)
+class Relay(asyncio.BufferedProtocol):
+    """A client's connection and the socket of its session. Bytes go over as they come, in both directions at
+    the same time: what waits here is a chunk each way, and whoever is slower holds the other back, as TCP
+    would. The channel's frames, limits and errors are the session's own; nothing is looked into.
 
-    async def _serve(
-        self, connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        tls = writer.get_extra_info("ssl_object")
+    All is done in the loop's callbacks: tasks and streams would cost a round trip several wake-ups and every
+    byte two copies more.
+    """
+
+    _transport: asyncio.Transport
+    _session: socket.socket | None = None
+
+    def __init__(self, listener: SessionListener, connection: Connection) -> None:
+        self._listener, self._connection = listener, connection
+        self._loop = asyncio.get_running_loop()
+        self._late: asyncio.TimerHandle | None = None  # hangs up on a client that does not read
+
+    def connection_made(self, transport: Any) -> None:
+        """Opens the session. What the client sends meanwhile waits in its socket."""
+        self._transport, self._buffer = transport, memoryview(bytearray(CHUNK))
+        self._unsent = self._buffer[:0]  # what the session's socket has not taken
+        self._connection.hold(busy=True)  # it waits in the process from now on
+        transport.pause_reading()
+        self._opening = self._loop.create_task(self._open())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends the session with the connection."""
+        self._opening.cancel()
+        self._may_read()
+        if self._session is not None:
+            self._loop.remove_reader(self._session)
+            self._loop.remove_writer(self._session)
+            self._session.close()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Returns where the client's next bytes go: none come before all of the last have been sent."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Sends the session what came, and the rest once it reads on."""
+        self._unsent = self._buffer[:nbytes]
+        self._send()
+        if self._unsent and self._session is not None:
+            self._transport.pause_reading()
+            self._loop.add_writer(self._session, self._send_rest)
+
+    def pause_writing(self) -> None:
+        """Takes no more from the session; the client has to read what is there in time."""
+        assert self._session is not None  # from which all comes that is written
+        self._loop.remove_reader(self._session)
+        self._must_read()
+
+    def resume_writing(self) -> None:
+        """Takes more from the session."""
+        if self._session is not None and not self._transport.is_closing():
+            self._may_read()
+            self._loop.add_reader(self._session, self._receive)
+
+    async def _open(self) -> None:
+        tls = self._transport.get_extra_info("ssl_object")
         certificate = tls and tls.getpeercert(binary_form=True)
         known_by = hashlib.sha256(certificate).hexdigest() if certificate else None
+        client = self._listener.clients.client(self._connection.address, known_by)
         try:
-            session = await self._sessions.open(self._client_of(connection.address, known_by))
+            self._session = await self._listener.sessions.open(client)
         except RefusedError:  # the process is being started, or ends
+            self._transport.abort()
             return
-        await relay(StreamConnection(reader, writer), session, self._patience)
+        self._loop.add_reader(self._session, self._receive)
+        self._transport.resume_reading()
+
+    def _send(self) -> None:
+        assert self._session is not None  # nothing is read before
+        try:
+            self._unsent = self._unsent[self._session.send(self._unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:  # the session is over; what it said last is on its way down, and ends this
+            self._unsent = self._buffer[:0]
+
+    def _send_rest(self) -> None:
+        self._send()
+        if not self._unsent and self._session is not None:
+            self._loop.remove_writer(self._session)
+            self._transport.resume_reading()
+
+    def _receive(self) -> None:
+        """Takes what the session said over to the client. At its end, hangs up once the client has it all."""
+        assert self._session is not None
+        try:
+            data = self._session.recv(CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._transport.write(data)
+            return
+        self._loop.remove_reader(self._session)
+        self._transport.close()
+        self._must_read()
+
+    def _must_read(self) -> None:
+        self._may_read()
+        self._late = self._loop.call_later(self._listener.patience, self._transport.abort)
+
+    def _may_read(self) -> None:
+        if self._late is not None:
+            self._late.cancel()

@@ -11,13 +11,27 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from tacita.errors import PeerError, RefusedError
 from tacita.server import child
 from tacita.server.child import Child, Message, Supervisor
 from tacita.server.confined import command, environment
-from tacita.server.sessions.control import Answered, Close, Finished, Open, Reply, Setup, SoFar, Wanted
-from tacita.server.sessions.spec import CRASHED, STOPPED, Client, Ended, SessionSpec, Used
+from tacita.server.sessions.messages import (
+    CRASHED,
+    STOPPED,
+    Answered,
+    Client,
+    Close,
+    Ended,
+    Finished,
+    Open,
+    Reply,
+    SessionSpec,
+    SoFar,
+    Used,
+    Wanted,
+)
 from tacita.two_party.protocol.handshake import GRANTED
 
 MODULE = "tacita.server.sessions.process"
@@ -51,25 +65,13 @@ class _Running:
 def command_of(spec: SessionSpec) -> Sequence[str]:
     """Returns the command of a process that opens model, plan and documents and no other file of the data
     folder."""
-    reads = filter(None, (spec.folder, spec.plan, spec.documents))
-    return command(MODULE, hidden=spec.plan.parent, reads=reads)
+    reads = [Path(path) for path in (spec.folder, spec.plan, spec.documents) if path]
+    return command(MODULE, hidden=Path(spec.plan).parent, reads=reads)
 
 
 async def start_process(spec: SessionSpec) -> Child:
     """Starts a process that loads the model, as `child.start` does."""
-    setup = Setup(
-        folder=str(spec.folder),
-        plan=str(spec.plan),
-        sha256=spec.sha256,
-        threads=spec.threads,
-        sessions=spec.sessions,
-        bits_per_second=spec.bits_per_second,
-        silence=spec.silence,
-        pooling=spec.pooling,
-        documents=None if spec.documents is None else str(spec.documents),
-        texts_of_a_key=spec.texts_of_a_key,
-    )
-    return await child.start(_name(spec), command_of(spec), setup, Reply, environment())
+    return await child.start(_name(spec), command_of(spec), spec, Reply, environment())
 
 
 def _name(spec: SessionSpec) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import func, select
 from sqlalchemy.dialects.sqlite import insert
 
-from tacita.server.sessions.spec import Used
+from tacita.server.sessions.messages import Used
 from tacita.server.store.ledger import Ledger
 from tacita.server.store.tables import Who, usage
 

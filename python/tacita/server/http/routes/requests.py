@@ -27,7 +27,7 @@ from tacita.server.http.routes.common import (
     offered,
     sha256_of,
 )
-from tacita.server.sessions.spec import Used
+from tacita.server.sessions.messages import Used
 from tacita.server.store import bodies as files
 from tacita.server.store import keys, requests
 from tacita.server.store.tables import RequestRow, Who

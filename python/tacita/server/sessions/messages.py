@@ -1,22 +1,29 @@
-"""What a process of sessions serves, for whom, and what is told of each session that is over."""
+"""What a service and its processes of two-party sessions tell each other (see `server.child`): what a process
+serves, for whom, and what each session used.
+
+to the process:  SessionSpec, once; then Open, with a socket, and Close, of a session that must end
+from it:         Wanted before each text of a session, which Answered answers; SoFar after each token and
+                 text, at last Finished
+"""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
+from tacita.server.child import Message
 from tacita.two_party.protocol.refusal import Refusal
 from tacita.two_party.server import BITS_PER_SECOND
 
 SILENCE = 120.0
 CRASHED, STOPPED = "crashed", "stopped"  # endings beside those of `two_party.server.Served`
+MOST_NAME, MOST_ENDING = 200, 40  # characters of a client's name, and of how a session ended
 
 
 @dataclass(frozen=True)
-class SessionSpec:
+class SessionSpec(Message):
     """One model by the two-party protocol.
 
     model: its name at the service. folder: of the model, as `checkpoint.load` takes it. plan: a file with
@@ -28,17 +35,103 @@ class SessionSpec:
     for any number.
     """
 
+    tag: ClassVar[str] = "serve"
     model: str
-    folder: Path
-    plan: Path
+    folder: str
+    plan: str
     threads: int
     sessions: int
     sha256: str
     bits_per_second: float = BITS_PER_SECOND
     silence: float = SILENCE
     pooling: str | None = None
-    documents: Path | None = None
+    documents: str | None = None
     texts_of_a_key: int | None = None
+
+
+@dataclass(frozen=True)
+class Open(Message):
+    """Begins a session on the socket that comes with this. client: sessions of one name share so many
+    places."""
+
+    tag: ClassVar[str] = "open"
+    id: int
+    client: str
+    places: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.client) > MOST_NAME:
+            raise ValueError("the client's name is too long")
+
+
+@dataclass(frozen=True)
+class Wanted(Message):
+    """Asks for a client's text, or for the public part (texts 0), which will take so much: tokens at most,
+    where it is written; bytes in both directions and seconds as planned. `Answered` says whether it is
+    admitted."""
+
+    tag: ClassVar[str] = "wanted"
+    id: int
+    texts: int
+    tokens: int
+    bytes: int
+    seconds: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.texts > 1:
+            raise ValueError("more than one text at a time")
+
+
+@dataclass(frozen=True)
+class Answered(Message):
+    """What the client is told: a refusal's reason and number, or 0 and 0."""
+
+    tag: ClassVar[str] = "answered"
+    id: int
+    reason: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Close(Message):
+    """Ends the session now."""
+
+    tag: ClassVar[str] = "close"
+    id: int
+
+
+@dataclass(frozen=True)
+class SoFar(Message):
+    """What a session used up to now: sent before each token and after each text, since the process may not
+    live to send it later, and before its end. texts: that were admitted. over: whether none is under way."""
+
+    tag: ClassVar[str] = "so far"
+    id: int
+    texts: int = 0
+    tokens: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    over: bool = False
+
+
+@dataclass(frozen=True)
+class Finished(Message):
+    """Says that a session is over."""
+
+    tag: ClassVar[str] = "finished"
+    id: int
+    ending: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.ending) > MOST_ENDING:
+            raise ValueError("the ending is too long")
+
+
+Order = SessionSpec | Open | Answered | Close
+Reply = Wanted | SoFar | Finished
 
 
 @dataclass(frozen=True)

@@ -150,9 +150,10 @@ def service(
 ) -> Iterator[Service]:
     """The two-party port of a server, in a thread with an event loop of its own."""
     serving, ready, over = Service(identity, folder), threading.Event(), asyncio.Event()
-    limits, loop = caps or SessionLimits(), asyncio.new_event_loop()
+    limits, loops = caps or SessionLimits(), list[asyncio.AbstractEventLoop]()
 
     async def work() -> None:
+        loops.append(asyncio.get_running_loop())
         spec = SessionSpec("m", str(folder), str(folder), 1, limits.sessions, "0" * 64)
         sessions, clients = Sessions(spec), AddressClients("m", limits, serving.note)
         await sessions.start()
@@ -169,12 +170,11 @@ def service(
         await sessions.stop()
 
     with hosting(server):
-        thread = threading.Thread(target=loop.run_until_complete, args=(work(),))
+        thread = threading.Thread(target=asyncio.run, args=(work(),))
         thread.start()
         try:
             assert ready.wait(SECONDS)
             yield serving
         finally:
-            loop.call_soon_threadsafe(over.set)
+            loops[0].call_soon_threadsafe(over.set)
             thread.join()
-            loop.close()

@@ -183,16 +183,12 @@ class Relay(asyncio.BufferedProtocol):
         self._unsent = self._buffer[:0]  # what the session's socket has not taken
         self._connection.hold(busy=True)  # it waits in the process from now on
         transport.pause_reading()
-        self._opening = self._loop.create_task(self._open())
+        self._task = self._loop.create_task(self._serve())
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the session with the connection."""
-        self._opening.cancel()
-        self._may_read()
-        if self._session is not None:
-            self._loop.remove_reader(self._session)
-            self._loop.remove_writer(self._session)
-            self._session.close()
+        self._task.cancel()
+        self._end()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Returns where the client's next bytes go: none come before all of the last have been sent."""
@@ -218,21 +214,34 @@ class Relay(asyncio.BufferedProtocol):
             self._may_read()
             self._loop.add_reader(self._session, self._receive)
 
-    async def _open(self) -> None:
+    async def _serve(self) -> None:
+        """Opens the session, and waits until one of the two, or the program, ends."""
         tls = self._transport.get_extra_info("ssl_object")
         certificate = tls and tls.getpeercert(binary_form=True)
         known_by = hashlib.sha256(certificate).hexdigest() if certificate else None
         client = self._listener.clients.client(self._connection.address, known_by)
         try:
             self._session = await self._listener.sessions.open(client)
+            self._loop.add_reader(self._session, self._receive)
+            self._transport.resume_reading()
+            await self._loop.create_future()
         except RefusedError:  # the process is being started, or ends
-            self._transport.abort()
             return
-        self._loop.add_reader(self._session, self._receive)
-        self._transport.resume_reading()
+        finally:
+            self._transport.abort()
+            self._end()
+
+    def _end(self) -> None:
+        self._may_read()
+        if self._session is not None:
+            self._loop.remove_reader(self._session)
+            self._loop.remove_writer(self._session)
+            self._session.close()
+            self._session = None
 
     def _send(self) -> None:
-        assert self._session is not None  # nothing is read before
+        if self._session is None:  # its end and these bytes came at once
+            return
         try:
             self._unsent = self._unsent[self._session.send(self._unsent) :]
         except BlockingIOError:

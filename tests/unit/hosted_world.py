@@ -31,7 +31,7 @@ def make_spec(folder: Path) -> SessionSpec:
     write_folder(make_random_checkpoint(), folder / "model")
     plan = make_two_party_plan(checkpoint.load(folder / "model"), PlanRequest(tokens=16, texts=TEXTS))
     (folder / "plan.json").write_bytes(plan.to_bytes())
-    return SessionSpec("m", str(folder / "model"), str(folder / "plan.json"), 1, 2, plan.hash)
+    return SessionSpec("m", folder / "model", folder / "plan.json", 1, 2, plan.hash)
 
 
 @dataclass

@@ -154,7 +154,7 @@ def service(
 
     async def work() -> None:
         loops.append(asyncio.get_running_loop())
-        spec = SessionSpec("m", str(folder), str(folder), 1, limits.sessions, "0" * 64)
+        spec = SessionSpec("m", folder, folder, 1, limits.sessions, "0" * 64)
         sessions, clients = Sessions(spec), AddressClients("m", limits, serving.note)
         await sessions.start()
         port = SessionListener(sessions, limits.pending(10_000), clients, SECONDS)

@@ -119,8 +119,8 @@ def test_draining_without_sessions_does_not_wait(spec: SessionSpec) -> None:
     ("changes", "told"),
     [
         ({"sha256": "0" * 64}, "not 000000000000"),
-        ({"plan": "/nowhere/plan.json"}, "cannot be read"),
-        ({"folder": "/nowhere"}, "nowhere"),
+        ({"plan": Path("/nowhere/plan.json")}, "cannot be read"),
+        ({"folder": Path("/nowhere")}, "nowhere"),
     ],
 )
 def test_a_lane_that_cannot_be_served_says_why(spec: SessionSpec, changes: dict[str, Any], told: str) -> None:
@@ -175,6 +175,7 @@ async def serving(sessions: Sessions, book: Book) -> AsyncIterator[Callable[[], 
 
 PARENT = """
 import asyncio, json, sys
+from pathlib import Path
 from types import SimpleNamespace
 from tacita.server.sessions.messages import SessionSpec
 from tacita.server.http.two_party import UVICORN, router
@@ -182,7 +183,7 @@ from tacita.server.sessions.supervisor import Sessions
 
 async def main():
     said = json.loads(sys.argv[1])
-    spec = SessionSpec("m", said["folder"], said["plan"], 1, 2, said["sha256"])
+    spec = SessionSpec("m", Path(said["folder"]), Path(said["plan"]), 1, 2, said["sha256"])
     sessions = Sessions(spec)
     await sessions.start()
     await sessions.open(SimpleNamespace(name="alice", places=lambda sessions: 1))
@@ -194,7 +195,7 @@ asyncio.run(main())
 
 
 def test_no_orphan_is_left_of_a_parent_that_is_killed(spec: SessionSpec) -> None:
-    said = json.dumps({"folder": spec.folder, "plan": spec.plan, "sha256": spec.sha256})
+    said = json.dumps({"folder": str(spec.folder), "plan": str(spec.plan), "sha256": spec.sha256})
     assert ended_with_its_parent([sys.executable, "-c", PARENT, said])
 
 

@@ -40,7 +40,7 @@ METRICS, HOUR = Metrics(), 3600.0
 
 CLASSIFIER = make_server()
 WRITER = TwoPartyServer(plan_of(MODELS["two"]), MODELS["two"])
-SPEC = SessionSpec("m", "model", "plan", 1, 5, "0" * 64)
+SPEC = SessionSpec("m", Path("model"), Path("plan"), 1, 5, "0" * 64)
 
 
 @dataclass

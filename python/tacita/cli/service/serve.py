@@ -110,15 +110,15 @@ def _spec(settings: Settings, plan: TwoPartyPlan, path: Path, sessions: int) -> 
     model, party = settings.plan, settings.two_party
     return SessionSpec(
         plan.name,
-        str(model.model or DEFAULT_MODEL),
-        str(path),
+        Path(model.model or DEFAULT_MODEL),
+        path,
         settings.run.threads,
         sessions,
         plan.hash,
         bits_per_second=1e6 * party.bandwidth,
         silence=settings.service.timeout,
         pooling=model.pooling,
-        documents=None if model.documents is None else str(model.documents),
+        documents=model.documents,
         texts_of_a_key=party.max_texts_per_key,
     )
 

@@ -77,7 +77,7 @@ class Offered:
     def session_spec(self, model: str, threads: int, sessions: int) -> SessionSpec:
         """Returns what the process of this plan's sessions serves."""
         plan = Workdir(self.folder).plan
-        return SessionSpec(model, str(self.source), str(plan), threads, sessions, self.plan.hash)
+        return SessionSpec(model, self.source, plan, threads, sessions, self.plan.hash)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from tacita.server.child import Message
@@ -37,15 +38,15 @@ class SessionSpec(Message):
 
     tag: ClassVar[str] = "serve"
     model: str
-    folder: str
-    plan: str
+    folder: Path
+    plan: Path
     threads: int
     sessions: int
     sha256: str
     bits_per_second: float = BITS_PER_SECOND
     silence: float = SILENCE
     pooling: str | None = None
-    documents: str | None = None
+    documents: Path | None = None
     texts_of_a_key: int | None = None
 
 

@@ -20,7 +20,6 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 
 from tacita import checkpoint
 from tacita.checkpoint.load import with_documents
@@ -246,7 +245,7 @@ class SessionHost:
 def server_of(spec: SessionSpec, cores: int) -> TwoPartyServer:
     """Returns the model ready to serve, with the limits of so many sessions on so many cores. Raises
     FileError, also for another plan than the service has, CheckpointError, PlanError."""
-    plan = parse_plan(read_capped(Path(spec.plan)).encode())
+    plan = parse_plan(read_capped(spec.plan).encode())
     if plan.hash != spec.sha256:
         raise FileError(
             f"{spec.plan}: plan {plan.hash[:12]}, not {spec.sha256[:12]}",
@@ -254,7 +253,7 @@ def server_of(spec: SessionSpec, cores: int) -> TwoPartyServer:
         )
     model = checkpoint.load(spec.folder, pooling=spec.pooling)
     if spec.documents is not None:
-        model = with_documents(model, Index.load(Path(spec.documents)))
+        model = with_documents(model, Index.load(spec.documents))
     limits = limits_of(plan, bits_per_second=spec.bits_per_second, crowding=spec.sessions / cores)
     texts = texts_of_a_key(plan.numbers) if spec.texts_of_a_key is None else spec.texts_of_a_key or None
     return TwoPartyServer(plan, model, limits, texts if plan.embedding else None)

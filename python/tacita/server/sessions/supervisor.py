@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from tacita.errors import PeerError, RefusedError
 from tacita.server import child
@@ -65,8 +64,8 @@ class _Running:
 def command_of(spec: SessionSpec) -> Sequence[str]:
     """Returns the command of a process that opens model, plan and documents and no other file of the data
     folder."""
-    reads = [Path(path) for path in (spec.folder, spec.plan, spec.documents) if path]
-    return command(MODULE, hidden=Path(spec.plan).parent, reads=reads)
+    reads = filter(None, (spec.folder, spec.plan, spec.documents))
+    return command(MODULE, hidden=spec.plan.parent, reads=reads)
 
 
 async def start_process(spec: SessionSpec) -> Child:

@@ -28,7 +28,7 @@ from weights import TORCH_FILE, torch_pickle
 from tacita.api import plan as make_plan
 from tacita.errors import PeerError
 from tacita.evaluate import resume
-from tacita.planning.check_circuit import require_circuit
+from tacita.planning.circuit import require_circuit
 from tacita.planning.request import PlanRequest
 from tacita.plans import envelope, public_folder
 from tacita.plans.json_fields import canonical

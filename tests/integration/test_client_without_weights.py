@@ -50,7 +50,7 @@ else:
 assert not [path for path in opened if path.endswith("model.safetensors")], opened
 forbidden = ("tacita.models", "tacita.blocks", "tacita.approx", "tacita.checkpoint", "tacita.evaluate")
 assert not [name for name in sys.modules if name.startswith(forbidden)], sorted(sys.modules)
-endings = (".parts", ".lowering", ".attention", ".check_circuit")
+endings = (".parts", ".lowering", ".attention", ".planning.circuit")
 assert not [name for name in sys.modules if name.endswith(endings)]
 """
 

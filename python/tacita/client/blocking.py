@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
-from tacita.client.cost import Cost, Meter
+from tacita.client.calls import Cost, LoopThread, Meter
 from tacita.client.service import AsyncService, Session, Texts, Verb
-from tacita.client.threads import LoopThread
 from tacita.plans.wire import Models
 from tacita.texts.answer import Answer
 from tacita.texts.embed import Text

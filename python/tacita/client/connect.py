@@ -13,9 +13,9 @@ from tacita.extras import needing
 
 if TYPE_CHECKING:
     from tacita.client.blocking import Service
+    from tacita.client.calls import Report
     from tacita.client.http.channel import RetryPolicy
     from tacita.client.service import AsyncService
-    from tacita.client.threads import Report
 
 TIMEOUT = 120.0
 
@@ -62,7 +62,7 @@ def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
     insecure = bool(keywords.get("allow_insecure", False))
     address = address_of(url, allow_insecure=insecure)
     with needing("client", "connect"):
-        from tacita.client.cost import Meter
+        from tacita.client.calls import Meter
         from tacita.client.http.channel import Channel, RetryPolicy, client_of
         from tacita.client.http.trust import context_of
         from tacita.client.service import AsyncService, Options

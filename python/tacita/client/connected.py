@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tacita.client.cost import Meter
+from tacita.client.calls import Meter, Report, in_thread
 from tacita.client.store import PublicCache
-from tacita.client.threads import Report, in_thread
 from tacita.errors import GoneError, InputError, PeerError, RefusedError
 from tacita.plans.answers import Answer
 from tacita.plans.wire import Offer

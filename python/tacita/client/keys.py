@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from tacita.client.calls import Report, in_thread
 from tacita.client.http.channel import Channel, Reply
 from tacita.client.session import Client, load_secret
 from tacita.client.store import About, PlanFolder, private
-from tacita.client.threads import Report, in_thread
 from tacita.errors import PeerError
 from tacita.plans.files import sha256_of
 from tacita.plans.json_fields import printable

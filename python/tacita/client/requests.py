@@ -17,13 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from tacita.client.cost import Meter
+from tacita.client.calls import Meter, Report, in_thread
 from tacita.client.http.channel import KEY, Channel, Reply, server_failure
 from tacita.client.http.events import download, wait_until_final
 from tacita.client.keys import Owner, ready
 from tacita.client.session import Client, embedded
 from tacita.client.store import RequestFolder
-from tacita.client.threads import Report, in_thread
 from tacita.errors import FileError, InputError, PeerError, RefusedError, TacitaError
 from tacita.plans import wire
 from tacita.plans.answers import Answer

@@ -15,13 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, overload
 from urllib.parse import quote
 
-from tacita.client.cost import Cost, Meter
+from tacita.client.calls import Cost, Meter, Report, in_thread
 from tacita.client.http.channel import Channel
 from tacita.client.keys import Owner
 from tacita.client.requests import Ciphertexts, fetch_public
 from tacita.client.session import Client
 from tacita.client.store import Store
-from tacita.client.threads import Report, in_thread
 from tacita.errors import InputError, PeerError
 from tacita.plans import engine
 from tacita.plans.scheme import AUTO, BUMBLEBEE

@@ -1,34 +1,42 @@
-"""Approximations and a shape -> circuit, and plan + model -> the same circuit again. Both parties go through
-here.
-"""
+"""Approximations and a shape -> circuit, and plan + model -> the same circuit again, of a plan whose numbers
+are within limits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from tacita.approx.fit import FitError
+from tacita.approx.fit import FitError, Interval
+from tacita.approx.poly import is_constant
+from tacita.approx.softmax import RowEstimate
+from tacita.approx.spec import Spec, free_depth
+from tacita.blocks.base import Attention, FeedForward
+from tacita.blocks.shapes import Node, function_of
 from tacita.checkpoint import Checkpoint
-from tacita.errors import PlanError, ShapeError
-from tacita.layouts.registry import Shape
-from tacita.models.registry import family_of
+from tacita.errors import PlanError, ShapeError, TacitaError
+from tacita.layouts.registry import RULES, Shape
+from tacita.limits import Rules, limits_of, require, try_make
+from tacita.models.registry import FAMILIES, Config, family_of, nodes, outline, unknown_option
+from tacita.models.shared.config import LATEST
 from tacita.packings.base import Circuit
-from tacita.packings.lowering import build, in_slots
-from tacita.packings.specs import CircuitSpecs
-from tacita.planning.calibrate.calibration import Calibration
+from tacita.packings.lowering import build, in_slots, inputs_of_sums
+from tacita.packings.specs import FUNCTION, AttentionSpecs, CircuitSpecs, approximated
+from tacita.planning.calibrate.calibration import MOST, ROUNDS, AttentionCalibration, Calibration
 from tacita.planning.calibrate.temper import tempered
-from tacita.planning.check_circuit import require_circuit
+from tacita.planning.options import OPTIONS
 from tacita.planning.place.circuit import refreshed_nodes, require_agreement
 from tacita.plans.commitment import SALT_FILE, commit
-from tacita.plans.json_fields import printable
-from tacita.plans.plan import ModelInfo, ParameterInfo, Plan
+from tacita.plans.json_fields import from_json, printable
+from tacita.plans.plan import REMAKE, ModelInfo, ParameterInfo, Plan
 from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import shape_of
 from tacita.resources import trim
 from tacita.texts.embedding import FrontConfig
+from tacita.texts.task import NEXT
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,7 @@ def _built(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Built:
 
 def circuit_of(plan: Plan, model: Checkpoint, *, texts: int | None = None) -> Circuit:
     """The circuit that the plan was made for; kept for the next call. Raises PlanError for another model or
-    another circuit than the plan lists, FileError for a circuit outside the limits of `check_circuit`.
+    another circuit than the plan lists, FileError for a circuit outside their limits.
 
     texts: for interpreters in the clear, the same circuit with no more sequences than hold so many.
     """
@@ -162,3 +170,180 @@ def _circuit(source: _CircuitSource) -> Circuit:
         ) from error
     trim()  # a server measures what is taken next, and keys come after it
     return circuit
+
+
+# What a circuit is built from, typed and within limits: calibrated intervals and approximations.
+#
+# The server's, who builds it. A client takes nothing from this part and checks the others (`plans.check`).
+
+MOST_ITEMS = 4096  # coefficients of a series; the fits take up to 512
+SERIES = ("coefficients", "cosines", "sines")
+MOST_STEPS = 64  # of an iteration; the fits take up to 12
+# by data that are of no type, as an approximation's own fields may be
+MISTYPED = (AttributeError, KeyError, TypeError, ValueError)
+CALIBRATED = ("calibration", "specs")
+
+
+def require_circuit(plan: Plan, where: str = "plan") -> None:
+    """Raises FileError naming the first field outside its limits. Cost: milliseconds; builds no circuit."""
+    require(_rules(plan), where, hint=REMAKE)
+
+
+def _rules(plan: Plan) -> Rules:
+    """Yields the rules of the model's names and of `Plan.circuit`; later rules rely on earlier ones."""
+    yield "architecture", plan.model.architecture in FAMILIES
+    unknown = unknown_option(plan.model.architecture, plan.model)
+    yield unknown or "options", unknown is None
+    yield "rows in reverse", (plan.model.task == NEXT) == (plan.model.pooling == LATEST)
+    yield "fields of the circuit", set(plan.circuit) == set(CALIBRATED)
+    calibration = try_make(lambda: Calibration.from_dict(plan.circuit["calibration"]), TacitaError)
+    yield "fields of the calibration", calibration is not None
+    specs = try_make(lambda: CircuitSpecs.from_json(plan.circuit["specs"]), TacitaError, *MISTYPED)
+    yield "fields of the approximations", specs is not None
+    if calibration and specs:
+        yield from limits_of(calibration)
+        config = _config(plan.model)
+        model = nodes(config)
+        yield "nodes with bounds of the inputs", calibration.inputs.keys() == inputs_of_sums(config).keys()
+        yield from _calibration_rules(calibration, model, plan)
+        yield from _specs_rules(specs, calibration, model, plan)
+
+
+def _config(model: ModelInfo) -> Config:
+    """Returns a configuration with the nodes that calibration and approximations must have."""
+    fields = ("layers", "hidden", "heads", "intermediate", "activation", "pooling", "labels", "task")
+    return outline(model.architecture, **{name: getattr(model, name) for name in fields})
+
+
+def _calibration_rules(calibration: Calibration, model: Mapping[str, Node], plan: Plan) -> Rules:
+    yield "calibrated model", calibration.sha256 == plan.model.commitment
+    yield "calibrated nodes", _kinds(calibration.nodes) == approximated(model)
+    yield "bounds of gates", _gated(calibration.nodes) == _gates(model)
+    attending = [one for one in calibration.nodes.values() if isinstance(one, AttentionCalibration)]
+    yield "intervals of means", all(len(one.means) == len(ROUNDS) for one in attending)
+    attentions = {name: node for name, node in model.items() if isinstance(node, Attention)}
+    yield "temperatures", _temperatures(calibration.temperatures, attentions)
+    estimated = calibration.row_estimates
+    yield "row estimates", estimated.keys() <= attentions.keys()
+    yield "row estimates", all(_estimates(rows, attentions[name]) for name, rows in estimated.items())
+    takes = RULES[plan.packing].takes
+    yield "row estimates of this packing", all(takes(linear=rows.is_linear) for rows in estimated.values())
+
+
+def _gates(model: Mapping[str, Node]) -> dict[str, int]:
+    """Functions and how many bounds a gate adds to them."""
+    functions = {name: node for name, node in model.items() if function_of(node)}
+    return {n: 2 if isinstance(node, FeedForward) and node.gate else 0 for n, node in functions.items()}
+
+
+def _gated(specs: Mapping[str, Any]) -> dict[str, int]:
+    """Counts the gates' bounds as `_gates` does, in a calibration or in approximations."""
+    functions = {name: node for name, node in specs.items() if node.tag == FUNCTION}
+    return {name: bool(n.factor) + bool(n.product) for name, n in functions.items()}
+
+
+def _kinds(specs: Mapping[str, Any]) -> dict[str, str]:
+    return {name: node.tag for name, node in specs.items()}
+
+
+def _temperatures(temperatures: Mapping[str, tuple[float, ...]], attentions: Mapping[str, Attention]) -> bool:
+    heads = {name: attention.heads for name, attention in attentions.items()}
+    return {name: len(betas) for name, betas in temperatures.items()} == heads
+
+
+def _estimates(rows: RowEstimate, attention: Attention) -> bool:
+    vectors = (*rows.linear, *rows.quadratic)
+    right = len(rows.linear) == len(rows.quadratic) == len(rows.constant) == attention.heads
+    sized = all(len(vector) == attention.head_size for vector in vectors)
+    return right and sized and all(abs(v) <= MOST for vector in (*vectors, rows.constant) for v in vector)
+
+
+def _specs_rules(
+    specs: CircuitSpecs, calibration: Calibration, model: Mapping[str, Node], plan: Plan
+) -> Rules:
+    yield "approximated nodes", _kinds(specs.nodes) == approximated(model)
+    yield "bounds of gates", _gated(specs.nodes) == _gates(model)
+    yield "bound of the request", specs.entry == calibration.entry
+    yield "bound of the answer", specs.answer == calibration.answer
+    yield "bounds of the inputs", specs.inputs == calibration.inputs
+    attentions = {name: node for name, node in specs.nodes.items() if isinstance(node, AttentionSpecs)}
+    estimated = {name: node.rows for name, node in attentions.items() if node.rows}
+    yield "row estimates", estimated == calibration.row_estimates
+    two_phases = {name for name, node in attentions.items() if node.first}
+    yield (
+        "phases of softmax",
+        not two_phases or (RULES[plan.packing].two_phases and two_phases == set(attentions)),
+    )
+    for name, own in attentions.items():
+        stored = {own.first is None, own.room is None, own.steepest is None}
+        yield f"{name}: what two phases are stored over", len(stored) == 1 and (own.room or 1.0) >= 1.0
+    for name, node in specs.nodes.items():
+        for what, value in vars(node).items():
+            if isinstance(value, Spec):
+                above = 0.0 if what in ("first", "inverse", "rsqrt") and not is_constant(value) else -MOST
+                yield (
+                    f"{name}: approximation of {what}",
+                    _approximation(value, plan.parameters.max_level, above),
+                )
+            elif isinstance(value, float):
+                yield f"{name}: bound of {what}", 0.0 < value <= MOST
+    for what, value in vars(specs.comparison).items() if specs.comparison else ():
+        if isinstance(value, Spec):
+            yield f"comparison: approximation of {what}", _approximation(value, plan.parameters.max_level)
+    for option in OPTIONS:
+        yield from option.check_circuit(specs, plan)
+
+
+def _approximation(spec: Spec, levels: int, above: float = -2.0 * MOST) -> bool:
+    """Whether every field has its type and its limit, and the whole fits into the chain's levels."""
+
+    def good() -> bool:
+        typed = from_json(type(spec), _without_kind(spec.to_dict()))
+        inside = _domains(spec, above) and _limited(spec.to_dict())
+        return bool(typed == spec and inside and free_depth(spec) <= levels)
+
+    return try_make(good, TacitaError, ArithmeticError, KeyError, TypeError, ValueError) or False
+
+
+def _domains(spec: Spec, above: float) -> bool:
+    """Whether the intervals of the approximation, and of those that it starts from, are within limits."""
+    inner = [value for value in vars(spec).values() if isinstance(value, Spec)]
+    own = _interval(spec.interval, above) and _interval(spec.domain, above)
+    return own and all(_domains(start, above) for start in inner)
+
+
+def _limited(data: Mapping[str, Any]) -> bool:
+    """Whether lengths and magnitudes are within their limits. Iterations take a level a step, series one a
+    doubling of their coefficients."""
+    return all(_limited_field(name, value) for name, value in data.items())
+
+
+def _limited_field(name: str, value: Any) -> bool:
+    match value:
+        case Mapping():
+            return _limited(value)
+        case list() if name in SERIES:
+            return 1 <= len(value) <= MOST_ITEMS and _small(value)
+        case list():
+            return len(value) <= MOST_STEPS and _small(value)
+        case int():  # squarings, extensions
+            return value >= 0
+        case _:
+            return isinstance(value, str) or _small(value)
+
+
+def _small(value: Any) -> bool:
+    return all(map(_small, value)) if isinstance(value, list) else bool(abs(value) <= MOST)
+
+
+def _without_kind(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Drops the "kind" entries: `from_json` knows the type from the field."""
+    plain = {name: value for name, value in data.items() if name != "kind"}
+    return {
+        name: _without_kind(value) if isinstance(value, Mapping) else value for name, value in plain.items()
+    }
+
+
+def _interval(interval: Interval, above: float = -2.0 * MOST) -> bool:
+    low, high = interval
+    return above < low < high <= MOST

@@ -1,10 +1,10 @@
 """What a party accepts of a plan file that the other one wrote: every number within its limits, before
 anything acts on one.
 
-`check` needs the file alone, and is all that a client can check. What a circuit is built from is checked by
-`check_circuit`, and what follows from the weights when the model is at hand: `circuit.require_model` (sizes,
-labels) and `place.circuit.require_agreement` (layouts, stages, tensors, bootstraps, exactly the rotation keys
-that the circuit takes).
+`check` needs the file alone, and is all that a client can check. `planning.circuit` checks what a circuit is
+built from (`require_circuit`) and, when the model is at hand, what follows from its weights: `require_model`
+(sizes, labels) and `place.circuit.require_agreement` (layouts, stages, tensors, bootstraps, exactly the
+rotation keys that the circuit takes).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError
 from tacita.models.nanoguard import NanoGuardConfig, ResidualScales
 from tacita.models.registry import tensor_shapes
-from tacita.planning.check_circuit import require_circuit
+from tacita.planning.circuit import require_circuit
 
 PATTERN = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]"

@@ -13,7 +13,7 @@ from tacita import api
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference
 from tacita.models import registry
-from tacita.planning.check_circuit import require_circuit
+from tacita.planning.circuit import require_circuit
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good and a fine film too", "bad"]
 TOKENS = 16

@@ -14,8 +14,8 @@ from fake_api import fake_service
 from fake_service import PRESET, SECONDS, TEXTS, Fake, Fault, connected, expected, patient
 
 from tacita.client import keys, session
+from tacita.client.calls import LoopThread, in_thread
 from tacita.client.store import PlanFolder
-from tacita.client.threads import LoopThread, in_thread
 from tacita.errors import GoneError, PeerError, RefusedError, TacitaError
 from tacita.plans.wire import CHUNK_BYTES
 from tacita.progress import Progress

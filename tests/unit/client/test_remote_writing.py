@@ -12,9 +12,8 @@ from test_decoder_folders import LLAMA, WORDS, written
 from tiny_decoders import llama
 
 import tacita
+from tacita.client.calls import Meter, in_thread
 from tacita.client.connected import Connected
-from tacita.client.cost import Meter
-from tacita.client.threads import in_thread
 from tacita.errors import InputError
 from tacita.plans.wire import Offer
 from tacita.progress import Progress

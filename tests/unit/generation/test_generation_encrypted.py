@@ -26,7 +26,7 @@ from tacita.errors import CheckpointError, FileError, InputError, PlanError
 from tacita.layouts.vector import blocks_of
 from tacita.packings.lowering import in_slots
 from tacita.packings.weights import Positional
-from tacita.planning.check_circuit import require_circuit
+from tacita.planning.circuit import require_circuit
 from tacita.plans.plan import Plan, parse
 from tacita.texts.embed import tokenize
 from tacita.texts.generation import Token

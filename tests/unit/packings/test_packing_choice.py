@@ -16,8 +16,7 @@ from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.cli.making import why
 from tacita.errors import FileError, InputError, PlanError
-from tacita.planning.check_circuit import require_circuit
-from tacita.planning.circuit import circuit_of
+from tacita.planning.circuit import circuit_of, require_circuit
 from tacita.plans.plan import Plan, parse
 from tacita.plans.public_folder import open_public
 from tacita.plans.scheme import packings_of, shape_of

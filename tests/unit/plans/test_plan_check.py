@@ -26,8 +26,7 @@ from plans import altered, model, real_plan, rehashed
 from tacita import resources
 from tacita.client.session import Client
 from tacita.errors import FileError, PlanError, ResourceError
-from tacita.planning.check_circuit import require_circuit
-from tacita.planning.circuit import circuit_of, require_model
+from tacita.planning.circuit import circuit_of, require_circuit, require_model
 from tacita.plans.plan import Plan, parse
 from tacita.plans.prices.predict import file_bytes
 from tacita.plans.public_folder import public_of

@@ -18,7 +18,7 @@ from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.cli import main
 from tacita.errors import FileError, InputError, PlanError
 from tacita.generation.request import Request
-from tacita.planning.check_circuit import require_circuit
+from tacita.planning.circuit import require_circuit
 from tacita.planning.request import PlanRequest
 from tacita.plans.check import check
 from tacita.plans.options import CHOSEN

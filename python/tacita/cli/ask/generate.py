@@ -22,8 +22,8 @@ from tacita.cli.service.port import (
     watching,
     writing_expectation,
 )
+from tacita.client.calls import Meter
 from tacita.client.connected import RenewableSession
-from tacita.client.cost import Meter
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.generation.encrypted import Shown

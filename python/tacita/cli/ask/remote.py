@@ -15,9 +15,9 @@ from tacita.cli.columns import Line, admitted
 from tacita.cli.console import duration, progress, reporting, say, several, shown, size, warn, write_report
 from tacita.cli.report import Outcome, Result, brackets, summary_of, text_of
 from tacita.cli.service.port import cost_line, dial_server, open_client, show_profile, watching
+from tacita.client.calls import Cost, Meter
 from tacita.client.connect import connect
 from tacita.client.connected import RenewableSession
-from tacita.client.cost import Cost, Meter
 from tacita.client.http.trust import is_url
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError, TacitaError

@@ -24,7 +24,7 @@ from typing import TypeVar
 import httpx2
 from pydantic import ValidationError
 
-from tacita.client.cost import Meter
+from tacita.client.calls import Meter
 from tacita.client.http.trust import Address
 from tacita.errors import FileError, InputError, LateError, PeerError, RefusedError, TacitaError
 from tacita.plans.wire import API, TOKEN, Problem, Wire

@@ -258,49 +258,40 @@ def hidden_embedding(
 ) -> tuple[EmbeddingBounds, dict[str, NormBounds], list[Sample]]:
     """Bounds of the tables, of each norm after them by its node, and (hidden states, mask) of the first
     `MOST_SAMPLES` texts with padding."""
-    words, walk = checkpoint.tensors[WORDS], _EmbeddingStage(checkpoint)
+    words, seen = checkpoint.tensors[WORDS], _Seen(list)
     rows = [padded_words(checkpoint, text, tokens) for text in texts[:MOST_SAMPLES]]
-    samples = [(walk.hidden(words[ids]), mask) for ids, mask in rows]
-    nodes = shapes(checkpoint.config, tokens, hidden_embedding=True).nodes
-    norms = {name: walk.bounds(name, node, margin) for name, node in nodes.items() if name in walk.norms}
-    entry = float(np.abs(words).max()) + _EmbeddingStage(checkpoint).largest(
-        np.zeros((tokens, words.shape[1]))
-    )
+    samples = [(_embedded(checkpoint, words[ids], seen), mask) for ids, mask in rows]
+    steps = shapes(checkpoint.config, tokens, hidden_embedding=True).nodes.items()
+    norms = {
+        name: _norm_bounds(checkpoint, name, node, seen, margin)
+        for name, node in steps
+        if isinstance(node, Norm) and f"{name}.sum" in seen
+    }
+    sums = _Seen(list)  # of positions alone; the first is before the first norm
+    hidden = _embedded(checkpoint, np.zeros((tokens, words.shape[1])), sums)
+    first = next((values[0] for name, values in sums.items() if name.endswith(".sum")), hidden)
+    entry = float(np.abs(words).max()) + float(np.abs(first).max())
     return EmbeddingBounds(power_above(np.array(entry))), norms, samples
 
 
-class _EmbeddingStage:
-    """The part of a model before its hidden states, walked in floats; it remembers what its norms saw."""
+_Seen = defaultdict[str, list[Array]]  # what the nodes before the hidden states recorded
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self._config, self._weights = checkpoint.config, Weights(checkpoint.tensors)
-        self._seen: dict[str, list[Array]] = defaultdict(list)
 
-    @property
-    def norms(self) -> list[str]:
-        """The nodes of the norms that were recorded."""
-        return [name.removesuffix(".sum") for name in self._seen if name.endswith(".sum")]
+def _embedded(checkpoint: Checkpoint, words: Array, seen: _Seen) -> Array:
+    """Rows of the word table (tokens, hidden) -> hidden states, in floats."""
+    weights = Weights(checkpoint.tensors)
+    ops = FloatTensors(weights, np.ones(len(words)), lambda name, x: seen[name].append(x))
+    blocks = TensorBlocks(ops)
+    return np.asarray(blocks.answer(front(blocks, checkpoint.config, words)))
 
-    def hidden(self, words: Array) -> Array:
-        """Rows of the word table (tokens, hidden) -> hidden states."""
-        ops = FloatTensors(self._weights, np.ones(len(words)), lambda name, x: self._seen[name].append(x))
-        blocks = TensorBlocks(ops)
-        return np.asarray(blocks.answer(front(blocks, self._config, words)))
 
-    def largest(self, words: Array) -> float:
-        """The largest magnitude of the sum before the first norm, or of the result where there is none."""
-        hidden = self.hidden(words)
-        sums = self._seen[f"{self.norms[0]}.sum"] if self.norms else [hidden]
-        return float(np.abs(sums[0]).max())
-
-    def bounds(self, name: str, norm: object, margin: float) -> NormBounds:
-        """Returns the public bounds of a norm: those of its recorded values, widened."""
-        assert isinstance(norm, Norm)  # or it would have recorded no sum
-        wider = 1.0 + 4.0 * margin
-        centred, variance = (np.stack(self._seen[f"{name}.{part}"]) for part in ("centred", "variance"))
-        interval = round_outward((float(variance.min()) / wider, float(variance.max()) * wider))
-        gamma, _ = self._weights.norm(norm)
-        return NormBounds(up(float(np.abs(centred).max()) * wider), interval, power_above(gamma))
+def _norm_bounds(checkpoint: Checkpoint, name: str, norm: Norm, seen: _Seen, margin: float) -> NormBounds:
+    """Returns the public bounds of a norm: those of its recorded values, widened."""
+    wider = 1.0 + 4.0 * margin
+    centred, variance = (np.stack(seen[f"{name}.{part}"]) for part in ("centred", "variance"))
+    interval = round_outward((float(variance.min()) / wider, float(variance.max()) * wider))
+    gamma, _ = Weights(checkpoint.tensors).norm(norm)
+    return NormBounds(up(float(np.abs(centred).max()) * wider), interval, power_above(gamma))
 
 
 def power_above(values: Array) -> float:

@@ -24,8 +24,8 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from tacita.checkpoint import Checkpoint
+from tacita.client.calls import LoopThread
 from tacita.client.session import Client
-from tacita.client.threads import LoopThread
 from tacita.errors import InputError, PeerError, TacitaError
 from tacita.plans import engine, envelope
 from tacita.plans.answers import Answer

@@ -1,12 +1,22 @@
-"""Connects threads with an event loop: long computations run in a thread and leave the loop free; calls
-without `await` run on a loop of their own."""
+"""What every call of a service needs: a thread for long computations, which leaves the event loop free; a
+loop of its own where there is no `await`; a meter of its cost.
+
+>>> meter = Meter(iter([0.0, 2.5]).__next__)
+>>> with meter.step("encrypt"):
+...     meter.sent += 100
+>>> meter.cost
+Cost(seconds={'encrypt': 2.5}, sent=100, received=0)
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tacita.errors import InputError
@@ -126,3 +136,37 @@ async def _following(items: AsyncGenerator[T, None]) -> T | None:
 
 async def _ended(items: AsyncGenerator[Any, None]) -> None:
     await items.aclose()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a call. seconds: by step, in the order in which they began. sent, received: bytes of
+    bodies, without headers and TLS."""
+
+    seconds: Mapping[str, float]
+    sent: int
+    received: int
+
+
+@dataclass
+class Meter:
+    """Counts seconds and bytes during a call. clock: seconds."""
+
+    clock: Callable[[], float] = time.monotonic
+    seconds: dict[str, float] = field(default_factory=dict)
+    sent: int = 0
+    received: int = 0
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measures the seconds of a step; another step of the same name adds to them."""
+        began = self.clock()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + self.clock() - began
+
+    @property
+    def cost(self) -> Cost:
+        """The cost so far."""
+        return Cost(dict(self.seconds), self.sent, self.received)

@@ -212,8 +212,8 @@ def classify_locally(
     the steps.
     """
     samples = [embedded(plan, model, text, hidden_states)]
-    (answer,) = _locally(plan, model, samples, backend, seed, progress)
-    return _in_the_clear(understood(plan, answer, model, text), backend)
+    (answer,) = _in_the_clear(plan, model, [text], samples, backend, seed, progress)
+    return answer
 
 
 def classify_batch_locally(
@@ -234,19 +234,19 @@ def classify_batch_locally(
         raise InputError(
             f"classify: {len(samples)} texts, a batch holds 1 to {plan.batch}", hint="split them"
         )
-    answers = _locally(plan, model, samples, backend, seed, progress)
     sources = [*texts, *[None] * len(hidden_states)]
-    return [
-        _in_the_clear(understood(plan, answer, model, text), backend)
-        for answer, text in zip(answers, sources, strict=True)
-    ]
+    return _in_the_clear(plan, model, sources, samples, backend, seed, progress)
 
 
-def _in_the_clear(answer: Answer, backend: str) -> Answer:
-    return replace(answer, privacy=f"none: {backend} encrypts nothing")
-
-
-def _locally(
-    plan: AnyPlan, model: Checkpoint, samples: Sequence[Sample], backend: str, seed: int, progress: Report
+def _in_the_clear(
+    plan: AnyPlan,
+    model: Checkpoint,
+    texts: Sequence[Text | None],
+    samples: Sequence[Sample],
+    backend: str,
+    seed: int,
+    progress: Report,
 ) -> list[Answer]:
-    return scheme_of(plan.scheme).in_the_clear(plan, model, samples, backend, seed, progress)
+    answers = scheme_of(plan.scheme).in_the_clear(plan, model, samples, backend, seed, progress)
+    read = [understood(plan, answer, model, text) for answer, text in zip(answers, texts, strict=True)]
+    return [replace(answer, privacy=f"none: {backend} encrypts nothing") for answer in read]

@@ -1,19 +1,4 @@
-"""The exception tree of the package; every message names the operation, the clashing values and a hint.
-
-TacitaError
-├── InputError        text, hidden states or an option that the plan does not admit
-├── CheckpointError   a model folder that is incomplete, misshapen, not finite or not supported
-├── PlanError         no placement exists, or a plan that does not fit the model, the file or the machine
-│   └── ResourceError too little memory or disk: foreseen before a run, or the disk filling up during one
-├── FileError         a file that is damaged, of another version, of other parameters or of another key
-├── PeerError         the other party of a connection: absent, not trusted, or not speaking our protocol
-│   ├── LateError     it was silent for too long, or took longer than it may in all
-│   ├── GoneError     it closed the connection
-│   └── RefusedError  the server said no: it is full, or this client had its texts
-├── LevelError        an operation needs more levels than its operands have left
-├── KeyMissingError   an operation needs a rotation key that the plan did not list
-└── ShapeError        operands whose shapes, periods or counts do not fit
-"""
+"""The exception tree of the package; every message names the operation, the clashing values and a hint."""
 
 from __future__ import annotations
 

@@ -124,7 +124,6 @@ def _images(answer: Answer, *, top_k: int | None = 5) -> list[Row]:
 
 
 def _name(given: Any) -> Text:
-    """Reads the name of an image's file. Raises InputError for anything else."""
     if isinstance(given, str | Path):
         return str(given)
     raise InputError(f"pipeline: an input of type {type(given).__name__}", hint="the name of an image's file")

@@ -84,7 +84,6 @@ def demo(
 
 
 def _planning(request: PlanRequest, plan: PlanOptions) -> list[str]:
-    """Returns the options of `tacita plan`."""
     options = ["--scheme", request.scheme_name, "--tokens", str(request.tokens), "--preset", request.preset]
     options += ["--pooling", plan.pooling] if plan.pooling else []
     return options + (["--packing", request.packing] if request.packing else [])

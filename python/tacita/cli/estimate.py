@@ -1,32 +1,47 @@
 """`tacita estimate` shows time, memory, bytes, error and security of a plan, stage by stage, without running
-it; `tacita prices` measures what operations cost on this machine."""
+it; `tacita prices` measures what operations cost on this machine. How other commands make plans, too."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from tacita import api
+from tacita.api import Choice, Objective, PlanRequest
+from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, progress, reporting, say, several, show_rows, shown, size
-from tacita.cli.making import FILE, LINE, planned, tell_connection
 from tacita.cli.options import Json, load_model, option, plan_request, taking
 from tacita.cli.report import TWO_PARTIES, security_line
 from tacita.errors import PlanError
 from tacita.evaluate.session import MEMORY_GB
+from tacita.planning.calibrate.excesses import FAR, FEW
 from tacita.plans import engine as door
 from tacita.plans.commitment import LinkSpeed
+from tacita.plans.error import FOLDS, NOT_ESTIMATED, Population
 from tacita.plans.plan import Plan
 from tacita.plans.presets import can_bootstrap
 from tacita.plans.prices.cost import Prices
+from tacita.plans.scheme import AUTO
+from tacita.resources import threads
 from tacita.schemes.base import AnyPlan, load
+from tacita.schemes.choose import UNWEIGHED, Option
 from tacita.schemes.ciphertexts import parameters, stage_estimates
 from tacita.schemes.measure import measure_prices
-from tacita.schemes.prices import describe_prices, keep, measured_prices
+from tacita.schemes.prices import describe_prices, keep, measured_prices, prices_here
 from tacita.schemes.registry import scheme_of
 from tacita.settings import Settings
 from tacita.two_party.plan.correlations import in_words
 from tacita.two_party.plan.plan import TwoPartyPlan
 
+LINE = (
+    *("model", "pooling", "documents", "scheme", "packing", "inputs", "objective"),
+    *("tokens", "preset", "functions", "texts", "begin", "reveal", "link"),
+)  # what a command that plans has on its line, and FILE what a file gives it
+FILE = ("prices", "gap")
+CONNECTED = "needs a connection: `tacita serve` answers, `tacita classify --connect HOST:PORT` asks"
 PlanFile = Annotated[Path | None, option("--plan", help="An existing plan; without it one is made.")]
 
 
@@ -153,3 +168,92 @@ def _show_prices(prices: Prices, table: dict[str, Any]) -> None:
     rows["ciphertexts to disk and back"] = f"{table['spill_seconds_per_gb']:.2f} s a GB"
     rows["two parties"] = f"{prices.pace:.2f} s for one of their estimate"
     show_rows(rows)
+
+
+# Plans with a progress bar, and one line that says why this scheme was chosen.
+
+
+def planned(model: Checkpoint, request: PlanRequest) -> AnyPlan:
+    """Makes a plan by this machine's prices unless others are wished, and says which; and in one line why,
+    when the scheme or its packing was ours to choose. Raises what `choose_plan` raises, FileError for damaged
+    prices."""
+    request = replace(request, prices=request.prices or prices_here(request.preset))
+    with progress("plan") as report:
+        choice = api.choose_plan(model, request, progress=report, processes=threads())
+    if request.prices:
+        say(describe_prices(request.prices))
+    if AUTO in (request.scheme_name, request.packing):
+        say(why(choice, "scheme" if request.scheme_name == AUTO else "packing"))
+    return choice.plan
+
+
+def tell_connection(plan: AnyPlan) -> None:
+    """Says how to connect, for a plan of a scheme that needs a connection."""
+    if scheme_of(plan.scheme).connected:
+        say(f"{plan.scheme} {CONNECTED}")
+
+
+def why(choice: Choice, what: str = "scheme") -> str:
+    """Explains a choice in a line, as
+    "scheme auto: arion (4 texts: arion 12 s in 1 request; thor 2 min 28 s in 4 requests; by throughput)".
+
+    what: was to be chosen.
+    """
+    first, *others = choice.options
+    texts = several(first.inputs, "text")
+    numbers = "; ".join(_option_cost(option, choice.objective) for option in (first, *others))
+    return f"{what} auto: {first.name} ({texts}: {numbers}; by {choice.objective.value})"
+
+
+def _option_cost(option: Option, objective: Objective) -> str:
+    if option.refused == UNWEIGHED:
+        return f"{option.scheme}: {UNWEIGHED}"
+    if option.plan is None:
+        return f"{option.name} not possible: {shown(str(option.refused))}"
+    until = (
+        "until the first answer"
+        if objective is Objective.latency
+        else f"in {several(option.requests, 'request')}"
+    )
+    return f"{option.name} {duration(option.seconds(objective))} {until}"
+
+
+# What a plan says of texts outside its intervals, in words.
+
+MADE_BY = {
+    "held out": "held out (every fifth line)",
+    FOLDS: "tested by folds (each fifth against the other four)",
+}
+
+
+def population_line(plan: Plan) -> Iterator[str]:
+    """Yields a line about texts outside the intervals, and one about what they do to others in the same
+    request."""
+    population = plan.population
+    if population.method == NOT_ESTIMATED:
+        yield (
+            f"texts outside the intervals: not estimated: too few texts (under {FEW}); give more with --texts"
+        )
+    else:
+        yield (
+            f"texts outside the intervals: {population.outside} of {population.texts} "
+            f"{MADE_BY[population.method]}: {_rates(population.per_text, population.per_text_bound)} of "
+            "texts; their own answers may be off"
+        )
+    if plan.batch > 1:
+        yield _others(plan, population)
+
+
+def _others(plan: Plan, population: Population) -> str:
+    where = f"a text further than {FAR:g} half-widths out can spoil every answer of its request"
+    if population.method == NOT_ESTIMATED:
+        return f"requests: {where}; how often is not known"
+    rates = _rates(population.per_request, population.per_request_bound)
+    return (
+        f"requests of {plan.batch} texts: {where}; {population.far} texts did, which makes {rates} of full "
+        "requests"
+    )
+
+
+def _rates(expected: float, bound: float) -> str:
+    return f"{100 * expected:.2g} %, at most {100 * bound:.2g} % (95 % confidence),"

@@ -30,7 +30,7 @@ from pydantic_settings import SettingsConfigDict
 from tacita.api import DEFAULT_MODEL
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.load import with_documents
-from tacita.cli.columns import texts_of
+from tacita.cli.columns import read_lines, texts_of
 from tacita.cli.console import err, shown
 from tacita.errors import FileError, InputError
 from tacita.planning.options import LOGITS
@@ -181,18 +181,17 @@ def load_model(plan: PlanOptions, pooling: str | None = None, *, embeddings: boo
 
 def read_texts(path: Path | None) -> Sequence[Text] | None:
     """Reads the non-empty lines of a file of sentences, or the texts or pairs of a .tsv file that its header
-    names (`columns`). Returns None without a file. Raises InputError."""
+    names (`columns`). Returns None without a file. Raises InputError, also for a line that is not UTF-8."""
     if path is None:
         return None
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as text ({error})", hint="one sentence per line") from error
-    lines = [line.strip() for line in lines if line.strip()]
-    texts: Sequence[Text] = texts_of(lines) if lines and path.suffix == ".tsv" else lines
-    if not texts:
+    lines = read_lines(path)
+    if bad := next((line for line in lines if line.problem), None):
+        raise InputError(f"{path}:{bad.number}: {bad.problem}", hint="one sentence per line")
+    texts = [str(line.text) for line in lines]
+    texts_or_pairs: Sequence[Text] = texts_of(texts) if path.suffix == ".tsv" else texts
+    if not texts_or_pairs:
         raise InputError(f"{path}: holds no text", hint="one sentence per line")
-    return texts
+    return texts_or_pairs
 
 
 def read_prices(path: Path | None) -> cost.Prices | None:

@@ -14,8 +14,7 @@ from tacita import api
 from tacita.api import unpublished
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, say, shown, size
-from tacita.cli.estimate import show_estimate
-from tacita.cli.making import FILE, LINE, planned, population_line, tell_connection
+from tacita.cli.estimate import FILE, LINE, planned, population_line, show_estimate, tell_connection
 from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Json, load_model, option, plan_request, taking
 from tacita.cli.report import step
 from tacita.cli.steps import open_plan

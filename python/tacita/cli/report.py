@@ -244,7 +244,6 @@ def security_line(p: Mapping[str, Any]) -> str:
 
 
 def _largest(values: Sequence[float], rows: int) -> list[int]:
-    """Returns the place of the largest value in each row."""
     places: list[int] = np.reshape(values, (rows, -1)).argmax(axis=1).tolist()
     return places
 

@@ -170,7 +170,6 @@ def decrypt(
 
 
 def _texts(client: Client, texts: Sequence[str], file: Path | None, *, pair: bool) -> list[Text]:
-    """The texts that were encrypted, as `tacita encrypt` took them."""
     if file is not None:
         return [line.text for line in fitting(client, file, pair=pair) if not line.problem]
     one = one_text(texts, pair=pair)

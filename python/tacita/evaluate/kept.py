@@ -128,7 +128,6 @@ def forget(work: Path) -> None:
 
 
 def _require_next(plan: Plan, request: Path, digest: str, text: Text | None) -> None:
-    """Raises FileError unless the request follows the last one of the text."""
     after, key = envelope.after_of(request), envelope.key_of(request, "request")
     if text is None:
         if after:

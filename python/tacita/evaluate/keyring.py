@@ -106,7 +106,6 @@ def predicted_spill(plan: Plan, budget: int) -> int:
 
 
 def _working(plan: Plan) -> int:
-    """Bytes of ciphertexts alive at the peak."""
     return max(plan.prediction.stage_bytes, default=0)
 
 

@@ -178,7 +178,6 @@ class Server:
         progress: Callable[[Progress], None],
         notice: Callable[[str], None],
     ) -> Live:
-        """The tensors after the last stage, from a resume point or from the request."""
         run = Run(self.plan.hash, key, digest_of(request), __version__)
         live, begin, complex_names = self._start(be, request, rows, run, notice)
         stages = self._circuit.stages
@@ -205,7 +204,6 @@ class Server:
         run: Run,
         notice: Callable[[str], None],
     ) -> tuple[Live, int, frozenset[str]]:
-        """(live tensors, stages finished, complex names)."""
         try:
             point = resume.find(be.pool.store, run) if self.resume else None
             if point is not None:

@@ -76,7 +76,6 @@ def pixels(image: Image, config: ImageConfig) -> Array:
 
 
 def _scaled_size(size: tuple[int, int], shortest: int) -> tuple[int, int]:
-    """Computes width and height with this shorter side."""
     short, long = sorted(size)
     longer = int(shortest * long / short)
     return (shortest, longer) if size[0] <= size[1] else (longer, shortest)

@@ -22,7 +22,7 @@ from tacita.cli import plan as plan_command
 from tacita.cli.ask import accuracy, remote
 from tacita.cli.columns import Line
 from tacita.cli.console import Screen, reporting
-from tacita.cli.making import why
+from tacita.cli.estimate import why
 from tacita.cli.report import (
     Result,
     numbers,

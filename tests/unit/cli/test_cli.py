@@ -130,7 +130,7 @@ def test_accuracy_on_a_labelled_file(texts: Path, tmp_path: Path) -> None:
         (["classify", "fine", "--preset", "n99"], "no preset 'n99'"),
         (["classify", "fine", "--model", "/nowhere"], "not a folder"),
         (["classify", "fine", "--backend", "plain", "--tokens", "24"], "does not admit 24 tokens"),
-        (["classify", "fine", "--texts", "/nowhere.txt"], "cannot be read as text"),
+        (["classify", "fine", "--texts", "/nowhere.txt"], "cannot be read"),
         (["keygen", "--public", "/nowhere"], "make it with `tacita publish`"),
         (["evaluate", "--work", "/nowhere"], "make it with `tacita plan`"),
         (["accuracy", "--data", "/nowhere.tsv"], "cannot be read"),

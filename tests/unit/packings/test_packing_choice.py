@@ -14,7 +14,7 @@ from test_cli import run
 
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
-from tacita.cli.making import why
+from tacita.cli.estimate import why
 from tacita.errors import FileError, InputError, PlanError
 from tacita.planning.circuit import circuit_of, require_circuit
 from tacita.plans.plan import Plan, parse

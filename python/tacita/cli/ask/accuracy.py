@@ -21,7 +21,7 @@ from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.columns import Line, admitted, read_labelled
 from tacita.cli.console import INCOMPLETE, duration, progress, reporting, several, show_rows
-from tacita.cli.making import planned
+from tacita.cli.estimate import planned
 from tacita.cli.options import Json, load_model, plan_request, taking
 from tacita.cli.report import security_of
 from tacita.errors import InputError
@@ -147,7 +147,6 @@ def regression(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _correlation(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float | None:
-    """Returns Pearson's correlation, None where one of both does not vary."""
     return float(np.corrcoef(x, y)[0, 1]) if np.ptp(x) > 0.0 and np.ptp(y) > 0.0 else None
 
 
@@ -191,7 +190,6 @@ def _row(plan: AnyPlan, model: Checkpoint, line: Line, answer: api.Answer, secon
 def _privately(
     plan: AnyPlan, model: Checkpoint, lines: Sequence[Line], place: Place
 ) -> Iterator[Iterator[Row]]:
-    """Yields rows by one text a request, with both sides on this machine."""
     with scheme_of(plan.scheme).private(plan, model, place) as private:
 
         def row(line: Line) -> Row:

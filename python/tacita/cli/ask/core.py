@@ -19,7 +19,7 @@ from tacita.cli.ask import remote
 from tacita.cli.ask.remote import Question
 from tacita.cli.columns import Line, admitted, in_pairs, read_lines, read_pairs
 from tacita.cli.console import duration, progress, reporting, say, several
-from tacita.cli.making import planned
+from tacita.cli.estimate import planned
 from tacita.cli.options import load_model, plan_request
 from tacita.cli.report import Outcome, Result, run_report, show_lines, show_results, show_run
 from tacita.errors import InputError
@@ -190,7 +190,6 @@ class _Run:
 
 
 def _sizes(files: Workdir) -> dict[str, int]:
-    """Returns the bytes of the files that pass between the parties; 0 where none was made."""
     paths = {"evaluation_keys": files.evaluation_keys, "request": files.request, "response": files.response}
     return {name: path.stat().st_size if path.exists() else 0 for name, path in paths.items()}
 

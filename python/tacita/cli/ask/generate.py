@@ -221,7 +221,6 @@ class GenerationSession:
 
 @contextmanager
 def _over_a_port(settings: Settings) -> Iterator[GenerationSession]:
-    """Opens a session with a server by its port. Raises InputError, PeerError, RefusedError."""
     session = RenewableSession(lambda: dial_server(settings), open_client)
     try:
         yield GenerationSession(session.plan, session.part.front, session.generate, lambda: session.cost)
@@ -231,7 +230,6 @@ def _over_a_port(settings: Settings) -> Iterator[GenerationSession]:
 
 @contextmanager
 def _by_a_service(settings: Settings) -> Iterator[GenerationSession]:
-    """Opens a session with a service. Raises InputError, PeerError, RefusedError."""
     model = settings.plan.model
     with service_of(settings) as service:
         meter = Meter()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tacita.cli.columns import Line, admitted
 from tacita.cli.console import duration, progress, reporting, say, several, shown, size, warn, write_report
@@ -59,19 +59,6 @@ class Question:
         return answer.anyway if self.show_anyway else answer
 
 
-class Remote(Protocol):
-    """A session with one plan of a server. answer: answers the lines of one request. figures: what the
-    report says of the session so far. show_cost: shows what all cost."""
-
-    @property
-    def plan(self) -> PlanHeader: ...
-    @property
-    def front(self) -> Embedder: ...
-    def answer(self, lines: Sequence[Line], number: int, title: str) -> list[Result]: ...
-    def figures(self, results: Sequence[Result]) -> dict[str, Any]: ...
-    def show_cost(self, figures: Mapping[str, Any]) -> None: ...
-
-
 def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     """Asks every text of the server that the settings name and shows what it cost. When the session breaks,
     the answers that came are reported before the error goes on. Raises InputError for a model of another
@@ -97,7 +84,6 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
 
 
 def _answer_all(remote: Remote, question: Question, lines: Sequence[Line], results: list[Result]) -> None:
-    """Asks as many texts a request as the plan holds, and adds each answer to the results."""
     batch = remote.plan.batch
     groups = [lines[at : at + batch] for at in range(0, len(lines), batch)]
     for number, group in enumerate(groups, 1):
@@ -117,7 +103,6 @@ def _show(result: Result) -> None:
 
 
 def _report(remote: Remote, results: Sequence[Result], began: float) -> dict[str, Any]:
-    """Returns the figures of `--json`: of the session, and of each answer."""
     plan = remote.plan
     return {
         "scheme": plan.scheme,
@@ -146,11 +131,14 @@ def _row(result: Result) -> dict[str, Any]:
     }
 
 
-# A two-party server, by its port
+# Sessions with one plan of a server. answer: answers the lines of one request. figures: what the report says
+# of the session so far. show_cost: shows what all cost.
 
 
 @dataclass
 class _Port:
+    """A two-party server, by its port."""
+
     session: RenewableSession
     profile: bool
     last: Mapping[str, float] = field(default_factory=dict)  # seconds of the last text, by step
@@ -279,6 +267,9 @@ class _Service:
         sent, received = size(figures["bytes_sent"]), size(figures["bytes_received"])
         took = f"{duration(figures['seconds'])} ({steps})"
         say(f"all: {took}, {sent} sent, {received} received")
+
+
+Remote: TypeAlias = _Port | _Service
 
 
 @contextmanager

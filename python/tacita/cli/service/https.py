@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from tacita.api import DEFAULT_MODEL
 from tacita.checkpoint import Checkpoint
-from tacita.cli.console import duration, out, progress, say, shown, size
+from tacita.cli.console import duration, progress, say, shown, size
 from tacita.cli.options import load_model, plan_request
-from tacita.cli.service.identity import beyond_loopback
+from tacita.cli.service.identity import beyond_loopback, show_listening
 from tacita.cli.service.port import address
 from tacita.errors import InputError
 from tacita.extras import needing
@@ -24,7 +24,7 @@ from tacita.server import logs
 from tacita.server.connections import bound_socket, listen, pending_of
 from tacita.server.machines.cluster import Where, where_of
 from tacita.settings import ServiceOptions, Settings
-from tacita.two_party.protocol.party import Identity, fingerprint
+from tacita.two_party.protocol.party import Identity
 
 if TYPE_CHECKING:
     from tacita.server.core.offers import Offers
@@ -85,7 +85,11 @@ def over_https(settings: Settings, own: Identity | None) -> None:
     ray = settings.ray
     where = where_of(ray.address, ray.nodes, ray.cores) if ray.address else None
     if where is not None:
-        require_machines(where, settings.service.schemes, BUMBLEBEE)
+        if set(settings.service.schemes) == {BUMBLEBEE}:
+            raise InputError(
+                f"--ray: {BUMBLEBEE} answers over a connection, on this machine", hint="--schemes thor, too"
+            )
+        require_reachable(where)
     with needing("service", "serve"):
         from tacita.server.http import strict  # noqa: F401 - the first that needs it
     logs.start()
@@ -177,7 +181,6 @@ def _limits(settings: Settings) -> Limits:
 
 
 def _callers(service: ServiceOptions, host: str, own: Identity | None) -> dict[str, Any]:
-    """Returns the limits that say whose pages may call, and by which names. Raises InputError."""
     from tacita.server.http.listening import is_self_signed
     from tacita.server.http.strict import hosts_of, origin_of
 
@@ -197,27 +200,12 @@ def _announce(offers: Offers, host: str, port: int, own: Identity | None) -> Non
             keys = f", keys {size(offer.keys_bytes)} once" if offer.keys_bytes else ""
             cost = f"{duration(offer.seconds)}, {sent}{keys}"
             say(f"{shown(model.name)} by {offer.scheme}: {cost}, plan {offer.plan[:12]}")
-    if own:
-        certificate = f"certificate {shown(str(own.certificate))}, SHA-256 {fingerprint(own.certificate)}"
-        say(certificate)
-    scheme = "https" if own else "http"
-    say(f"listening on {scheme}://{shown(host)}:{port}, Ctrl-C ends")
-    out.file.flush()
+    show_listening(f"{'https' if own else 'http'}://", host, port, own)
 
 
 # The machines of a Ray cluster that evaluate (`[ray]`), and what they will do in an hour.
 
 HOUR = 3600.0
-
-
-def require_machines(where: Where, schemes: Sequence[str], connected: str) -> None:
-    """Checks the machines before plans are made. Raises InputError where no scheme could use them and without
-    Ray, PeerError where nobody listens."""
-    if all(scheme == connected for scheme in schemes):
-        raise InputError(
-            f"--ray: {connected} answers over a connection, on this machine", hint="--schemes thor, too"
-        )
-    require_reachable(where)
 
 
 @asynccontextmanager
@@ -249,7 +237,6 @@ async def machines(
 
 
 def _words(scheme: str, plan: object, sites: Sequence[Site], memory: float) -> str:
-    """Describes what the machines do for one scheme."""
     if not isinstance(plan, Plan):
         return f"{shown(scheme)}: on this machine, since it answers over a connection"
     each = costs_of(plan, 0, min(site.cores for site in sites), memory).each

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tacita.cli.console import shown, warn
+from tacita.cli.console import out, say, shown, warn
 from tacita.errors import InputError
-from tacita.two_party.protocol.party import Identity, certificate_problem, new_identity
+from tacita.two_party.protocol.party import Identity, certificate_problem, fingerprint, new_identity
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 ELSEWHERE = (
@@ -50,6 +50,14 @@ def certificate_names(host: str, names: Sequence[str]) -> list[str]:
     on or, where that is every address, the machine's names and addresses; and the loopback's."""
     mine = _machine() if everywhere(host) else [host]
     return list(dict.fromkeys([*names, *mine, *LOCAL]))
+
+
+def show_listening(scheme: str, host: str, port: int, own: Identity | None) -> None:
+    """Says where a server listens, and by which certificate clients know it. scheme: in front of the host."""
+    if own:
+        say(f"certificate {shown(str(own.certificate))}, SHA-256 {fingerprint(own.certificate)}")
+    say(f"listening on {scheme}{shown(host)}:{port}, Ctrl-C ends")
+    out.file.flush()
 
 
 def everywhere(host: str) -> bool:
@@ -110,7 +118,6 @@ def _addresses() -> list[str]:
 
 
 def _is_name(text: str) -> bool:
-    """Tells whether a text has the form of a host name."""
     labels = text.split(".")
     return all(
         0 < len(label) < 64 and label.isascii() and label.replace("-", "a").isalnum() for label in labels

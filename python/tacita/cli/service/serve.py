@@ -16,7 +16,7 @@ from tacita.api import DEFAULT_MODEL
 from tacita.cli.console import duration, out, progress, say, several, shown, size, warn
 from tacita.cli.options import load_model, plan_request, taking
 from tacita.cli.service.https import over_https, require_serving
-from tacita.cli.service.identity import beyond_loopback, identity
+from tacita.cli.service.identity import beyond_loopback, identity, show_listening
 from tacita.cli.service.port import address, expectation, identity_of
 from tacita.errors import InputError
 from tacita.plans.commitment import LinkSpeed
@@ -31,7 +31,7 @@ from tacita.server.sessions.supervisor import Sessions
 from tacita.settings import Settings, TwoPartyOptions
 from tacita.two_party.limits import LONGEST_SAFE, Limits, limits_of
 from tacita.two_party.plan.plan import TwoPartyPlan
-from tacita.two_party.protocol.party import Identity, fingerprint, share_threads
+from tacita.two_party.protocol.party import Identity, share_threads
 
 LINE = {
     "plan": ("model", "scheme", "tokens", "texts"),
@@ -90,7 +90,6 @@ def run(settings: Settings) -> None:
 
 
 def _plan(settings: Settings) -> TwoPartyPlan:
-    """Makes the plan. Raises what planning raises."""
     party = settings.two_party
     request = replace(
         plan_request(settings.plan),
@@ -106,7 +105,6 @@ def _plan(settings: Settings) -> TwoPartyPlan:
 
 
 def _spec(settings: Settings, plan: TwoPartyPlan, path: Path, sessions: int) -> SessionSpec:
-    """Returns what the process of the sessions serves. path: of the plan."""
     model, party = settings.plan, settings.two_party
     return SessionSpec(
         plan.name,
@@ -159,7 +157,6 @@ async def _serve(
 
 
 def _require_connected(scheme: str) -> None:
-    """Raises InputError for a scheme whose server answers files."""
     if not scheme_of(scheme).connected:
         raise InputError(
             f"serve: a server of {scheme} waits for no connection, it answers files",
@@ -190,14 +187,10 @@ def _announce(
         f"{duration(1e6 * limits.loading)} a megabyte of the part, {duration(limits.text)} a text, "
         f"{duration(limits.idle)} between texts, {size(limits.queue)} unread"
     )
-    if own:
-        say(f"certificate {shown(str(own.certificate))}, SHA-256 {fingerprint(own.certificate)}")
-    say(f"listening on {shown(host)}:{port}, Ctrl-C ends")
-    out.file.flush()
+    show_listening("", host, port, own)
 
 
 def _warn(plan: TwoPartyPlan, host: str, client_ca: Path | None) -> None:
-    """Warns of options that an operator may not have meant."""
     if beyond_loopback(host) and client_ca is None:
         warn(
             "whoever reaches this address is served, and one that deviates from the protocol learns the "

@@ -114,7 +114,6 @@ def _ledger(data: Path) -> Ledger:
 
 
 def _show(name: str, output: Path | None, make: Callable[[], str]) -> None:
-    """Makes a token and writes it to the terminal or to a new file."""
     if output is None:
         say(make())
         return
@@ -157,7 +156,6 @@ def _cells(who: Who, used: Used) -> list[str]:
 
 
 def _of(used: float, most: float | None) -> str:
-    """Writes used and allowed, in whole numbers."""
     return f"{used:.0f}/{'any' if most is None else f'{most:.0f}'}"
 
 

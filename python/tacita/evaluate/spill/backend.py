@@ -166,7 +166,6 @@ class SpillingBackend:
 
 
 def _handles(argument: Any) -> Iterator[Handle]:
-    """All handles in an argument."""
     if isinstance(argument, Handle):
         yield argument
     elif isinstance(argument, list | tuple):
@@ -175,7 +174,6 @@ def _handles(argument: Any) -> Iterator[Handle]:
 
 
 def _values(argument: Any) -> Any:
-    """The argument with the inner backend's ciphertexts in place of handles."""
     if isinstance(argument, Handle):
         return argument.entry.value
     if isinstance(argument, list | tuple):

@@ -143,7 +143,6 @@ class OwnFolder:
 
 
 def _open_folder(path: Path) -> int:
-    """A descriptor of the folder, made if there is none."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):

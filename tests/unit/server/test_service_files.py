@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import io
-import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,9 @@ from typing import Any
 import pytest
 
 from tacita.errors import FileError, InputError, LateError, ResourceError
-from tacita.server.store import Ledger, key_files, tokens
-from tacita.server.store import keys as ledger_keys
+from tacita.server.store import Ledger, keys, tokens
 from tacita.server.store.bodies import AT_ONCE, Layout, MinRate, part, receive, whole
-from tacita.server.store.key_files import Piece
+from tacita.server.store.keys import Piece
 from tacita.server.store.tables import KeyRow, Quota
 
 ID = "a" * 32
@@ -40,38 +37,37 @@ async def silence(first: bytes) -> AsyncIterator[bytes]:
     await asyncio.Event().wait()
 
 
-def received(*parts: bytes, count: int, min_rate: MinRate = MIN_RATE) -> tuple[bytes, str]:
-    file = io.BytesIO()
-    found = asyncio.run(receive(pieces(*parts), file, count, min_rate))
-    assert found.count == count
-    return file.getvalue(), found.sha256
+def received(path: Path, *parts: bytes, count: int, min_rate: MinRate = MIN_RATE) -> bytes:
+    asyncio.run(receive(pieces(*parts), path, 0, count, sha256(b"".join(parts)), min_rate))
+    return path.read_bytes()
 
 
-def test_a_body_is_written_and_hashed() -> None:
-    assert received(b"ab", b"", b"c", count=3) == (b"abc", sha256(b"abc"))
+def test_a_body_is_written(tmp_path: Path) -> None:
+    assert received(tmp_path / "body", b"ab", b"", b"c", count=3) == b"abc"
+    assert (tmp_path / "body").stat().st_mode & 0o077 == 0
 
 
-def test_bytes_are_written_beside_the_event_loop() -> None:
-    threads = set[int]()
+def test_bytes_are_written_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, thread = set[str](), asyncio.to_thread
 
-    class File(io.BytesIO):
-        def write(self, data: Any) -> int:
-            threads.add(threading.get_ident())
-            return super().write(data)
+    async def noted(work: Callable[..., Any], *arguments: Any) -> Any:
+        threads.add(work.__name__)
+        return await thread(work, *arguments)
 
-    asyncio.run(receive(pieces(bytes(AT_ONCE), b"rest"), File(), AT_ONCE + 4, MIN_RATE))
-    assert threads and threading.get_ident() not in threads
+    monkeypatch.setattr(asyncio, "to_thread", noted)
+    received(tmp_path / "body", bytes(AT_ONCE), b"rest", count=AT_ONCE + 4)
+    assert threads == {"write", "fsync"}
 
 
 @pytest.mark.parametrize(("count", "what"), [(2, "more than the 2"), (4, "3 bytes, 4 were announced")])
-def test_a_body_of_another_size_is_refused(count: int, what: str) -> None:
+def test_a_body_of_another_size_is_refused(tmp_path: Path, count: int, what: str) -> None:
     with pytest.raises(InputError, match=what):
-        received(b"ab", b"c", count=count)
+        received(tmp_path / "body", b"ab", b"c", count=count)
 
 
-def test_a_sender_that_falls_silent_is_given_up() -> None:
+def test_a_sender_that_falls_silent_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(LateError):
-        asyncio.run(receive(silence(b"ab"), io.BytesIO(), 4, MinRate(0.0, 1e3)))
+        asyncio.run(receive(silence(b"ab"), tmp_path / "body", 0, 4, "", MinRate(0.0, 1e3)))
 
 
 def test_a_body_may_take_what_its_size_needs() -> None:
@@ -93,7 +89,7 @@ def row(ledger: Ledger) -> KeyRow:
     who = tokens.client_of(ledger, tokens.add(ledger, "clinic", Quota()))
     assert who is not None
     found = KeyRow(who.id, ID, "m", "thor", "b" * 64, len(CONTENT), 0, sha256(CONTENT), False, 1.0)
-    ledger_keys.put(ledger, found)
+    keys.put(ledger, found)
     return found
 
 
@@ -104,7 +100,7 @@ def accepted(_: Path) -> None:
 def sent(row: KeyRow, data: bytes, ledger: Ledger, layout: Layout, *, said: bytes | None = None) -> KeyRow:
     """A piece where the upload stands. said: what its checksum is of."""
     piece = Piece(row.received, len(data), sha256(data if said is None else said))
-    return asyncio.run(key_files.take(row, piece, pieces(data), ledger, layout, MIN_RATE, accepted))
+    return asyncio.run(keys.take(row, piece, pieces(data), ledger, layout, MIN_RATE, accepted))
 
 
 def test_pieces_make_the_whole(row: KeyRow, ledger: Ledger, layout: Layout) -> None:
@@ -112,7 +108,7 @@ def test_pieces_make_the_whole(row: KeyRow, ledger: Ledger, layout: Layout) -> N
     assert (half.received, half.complete) == (5000, False)
     assert not whole(layout.keys(row.client, ID)).exists()
     done = sent(half, CONTENT[5000:], ledger, layout)
-    assert done.complete and ledger_keys.get(ledger, row.client, ID) == done
+    assert done.complete and keys.get(ledger, row.client, ID) == done
     path = whole(layout.keys(row.client, ID))
     assert path.read_bytes() == CONTENT and path.stat().st_mode & 0o077 == 0
     assert not part(path.parent).exists()
@@ -122,23 +118,23 @@ def test_a_piece_that_breaks_off_is_sent_again(row: KeyRow, ledger: Ledger, layo
     half = sent(row, CONTENT[:5000], ledger, layout)
     piece = Piece(5000, len(CONTENT) - 5000, sha256(CONTENT[5000:]))
     with pytest.raises(InputError, match="announced"):
-        asyncio.run(key_files.take(half, piece, pieces(b"x" * 100), ledger, layout, MIN_RATE, accepted))
-    assert ledger_keys.get(ledger, row.client, ID) == half
+        asyncio.run(keys.take(half, piece, pieces(b"x" * 100), ledger, layout, MIN_RATE, accepted))
+    assert keys.get(ledger, row.client, ID) == half
     assert sent(half, CONTENT[5000:], ledger, layout).complete
     assert whole(layout.keys(row.client, ID)).read_bytes() == CONTENT
 
 
 def test_a_damaged_piece_does_not_count(row: KeyRow, ledger: Ledger, layout: Layout) -> None:
-    with pytest.raises(FileError, match="piece's checksum"):
+    with pytest.raises(FileError, match="body: its checksum"):
         sent(row, CONTENT[:5000], ledger, layout, said=b"other")
-    assert ledger_keys.get(ledger, row.client, ID) == row
+    assert keys.get(ledger, row.client, ID) == row
 
 
 def test_a_whole_of_another_checksum_begins_again(row: KeyRow, ledger: Ledger, layout: Layout) -> None:
     half = sent(row, b"x" * 5000, ledger, layout)
     with pytest.raises(FileError, match="whole file's checksum"):
         sent(half, CONTENT[5000:], ledger, layout)
-    found = ledger_keys.get(ledger, row.client, ID)
+    found = keys.get(ledger, row.client, ID)
     assert found is not None and (found.received, found.complete, found.sha256) == (0, False, "")
     assert sent(replace(found, sha256=row.sha256), CONTENT, ledger, layout).complete
 

@@ -146,8 +146,7 @@ def _remove_of_client(data: Path, digits: str) -> None:
     """Removes one client's keys, also beside a server that runs. Raises InputError for digits that name none
     or several, and for keys of a request that is not finished."""
     ledger, rows = _client_keys(data)
-    from tacita.server.store import key_files as files
-    from tacita.server.store import requests
+    from tacita.server.store import keys, requests
     from tacita.server.store.bodies import Layout
 
     matches = [each for each in rows if each[0].id.startswith(digits)]
@@ -158,7 +157,7 @@ def _remove_of_client(data: Path, digits: str) -> None:
     ((row, name),) = matches
     if requests.open_of(ledger, row.client, row.id):
         raise InputError(f"keys: a request of {row.id[:12]} is not finished", hint="wait for it")
-    asyncio.run(files.remove(row, ledger, Layout(data)))
+    asyncio.run(keys.remove(row, ledger, Layout(data)))
     say(f"removed: keys {row.id[:12]} of {name}")
 
 

@@ -16,7 +16,6 @@ from tacita.plans.files import Workdir
 from tacita.server.core.jobs import Jobs
 from tacita.server.core.settings import DAY, HOUR, Settings
 from tacita.server.store import Ledger, keys, requests, tokens
-from tacita.server.store import key_files as files
 from tacita.server.store import ledger as reserve
 from tacita.server.store.bodies import Layout
 from tacita.server.store.tables import KeyRow
@@ -49,7 +48,7 @@ class Sweep:
         visitors = keys.addresses(self.ledger)
         for row in self._removable(keys.every(self.ledger)):
             if row.client in gone or self._over(row, visitor=row.client in visitors):
-                await files.remove(row, self.ledger, self.layout)
+                await keys.remove(row, self.ledger, self.layout)
         tokens.drop_visitors(self.ledger)
         if self.layout.has_room(reserve.BYTES):
             reserve.hold(self.layout.root)
@@ -64,7 +63,7 @@ class Sweep:
         for row in self._in_order(visitors_only=visitor):
             if self._fits(new):
                 return
-            await files.remove(row, self.ledger, self.layout)
+            await keys.remove(row, self.ledger, self.layout)
         if not self._fits(new):
             raise ResourceError(f"the server has no room for keys of {new.bytes} bytes", hint="try later")
 
@@ -93,4 +92,4 @@ class Sweep:
     def _over(self, row: KeyRow, *, visitor: bool) -> bool:
         idle = self.ledger.clock() - row.used
         most = VISITING if visitor else self.settings.keep_keys if row.complete else STALLED
-        return idle > most or (row.received > 0 and not files.there(row, self.layout))
+        return idle > most or (row.received > 0 and not keys.there(row, self.layout))

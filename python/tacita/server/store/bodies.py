@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tacita.errors import FileError, InputError, LateError, ResourceError
-from tacita.plans import envelope
-from tacita.plans.files import Workdir
 
 AT_ONCE = 1 << 20  # bytes that wait in memory until a thread hashes and writes them
 
@@ -37,19 +35,24 @@ class MinRate:
         return self.patience + count / self.least_rate
 
 
-@dataclass(frozen=True)
-class Received:
-    """A body that has been written. count: bytes. sha256: of them, hex."""
+async def receive(
+    body: AsyncIterator[bytes], path: Path, begin: int, count: int, sha256: str, min_rate: MinRate
+) -> None:
+    """Writes a body of exactly `count` bytes to a file of mode 0600, from `begin` on, and onto the disk.
 
-    count: int
-    sha256: str
-
-
-async def receive(body: AsyncIterator[bytes], file: BinaryIO, count: int, min_rate: MinRate) -> Received:
-    """Writes a body of exactly `count` bytes to the file, from where it stands.
-
-    Raises InputError for one that is longer or shorter, LateError for one that is too slow.
+    Raises FileError for a wrong checksum, InputError for a body that is longer or shorter, LateError for one
+    that is too slow.
     """
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+        file.seek(begin)
+        if await _write(body, file, count, min_rate) != sha256:
+            raise FileError("body: its checksum does not match", hint="send it again")
+        file.flush()
+        await asyncio.to_thread(os.fsync, file.fileno())
+
+
+async def _write(body: AsyncIterator[bytes], file: BinaryIO, count: int, min_rate: MinRate) -> str:
+    """Returns the hash of what was written."""
     digest, done, end = hashlib.sha256(), 0, time.monotonic() + min_rate.whole(count)
     waiting = bytearray()
 
@@ -68,7 +71,7 @@ async def receive(body: AsyncIterator[bytes], file: BinaryIO, count: int, min_ra
     await asyncio.to_thread(write)
     if done < count:
         raise InputError(f"body: {done} bytes, {count} were announced", hint="send all of them")
-    return Received(done, digest.hexdigest())
+    return digest.hexdigest()
 
 
 async def _with_timeout(body: AsyncIterator[bytes], min_rate: MinRate, end: float) -> AsyncIterator[bytes]:
@@ -164,38 +167,3 @@ def _hex(name: str) -> str:
 
 def _folders(path: Path) -> list[Path]:
     return [each for each in path.iterdir() if each.is_dir()] if path.is_dir() else []
-
-
-# A request as it comes: into a folder of its own, checked as far as it can be without the engine.
-
-
-async def take(
-    id: str, key: str, count: int, sha256: str, body: AsyncIterator[bytes], layout: Layout, min_rate: MinRate
-) -> Path:
-    """Writes a request into a work folder, which is returned; nothing stays where it raises.
-
-    Raises FileError for a wrong checksum, or another key than `key` in its header, ResourceError for want
-    of disk, and what `receive` raises.
-    """
-    layout.require_room(count)
-    folder = layout.request(id)
-    folder.mkdir(mode=0o700, parents=True)
-    try:
-        await _write_request(Workdir(folder).request, key, count, sha256, body, min_rate)
-    except BaseException:
-        layout.drop_request(id)
-        raise
-    return folder
-
-
-async def _write_request(
-    path: Path, key: str, count: int, sha256: str, body: AsyncIterator[bytes], min_rate: MinRate
-) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        received = await receive(body, file, count, min_rate)
-        file.flush()
-        await asyncio.to_thread(os.fsync, file.fileno())
-    if received.sha256 != sha256:
-        raise FileError("request: its checksum does not match", hint="send it again")
-    if envelope.key_of(path, "request") != key:
-        raise FileError("request: made with other keys than it names", hint="name those it was made with")

@@ -1,77 +1,135 @@
-"""Uploads of evaluation keys in the ledger: how far each has come."""
+"""Evaluation keys: how far each upload has come, in the ledger, and their files as they come, piece by piece
+into one file, each piece written down once it is whole.
+
+A piece counts when its checksum is right and it is on the disk; a piece that breaks off leaves bytes behind
+the count, which the next one overwrites. So an upload goes on after a lost connection, and after kill -9.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
-from sqlalchemy import Row, delete, func, select, update
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import ColumnElement, delete, select, update
 
+from tacita.errors import FileError
+from tacita.plans.files import sha256_of
+from tacita.server.store.bodies import Layout, MinRate, part, receive, whole
 from tacita.server.store.ledger import Ledger
-from tacita.server.store.tables import KeyRow, clients, keys
+from tacita.server.store.tables import KeyRow, Who
 
 
 def get(ledger: Ledger, client: str, id: str) -> KeyRow | None:
     """Returns a client's keys of this id."""
-    with ledger.look() as db:
-        row = db.execute(select(keys).where(keys.c.client == client, keys.c.id == id)).one_or_none()
-    return None if row is None else _key(row)
+    return ledger.one(select(KeyRow).where(_named(client, id)))
 
 
 def of_client(ledger: Ledger, client: str) -> list[KeyRow]:
     """Returns all keys of a client, the latest used first."""
-    wanted = select(keys).where(keys.c.client == client).order_by(keys.c.used.desc())
-    with ledger.look() as db:
-        return [_key(row) for row in db.execute(wanted)]
-
-
-def put(ledger: Ledger, row: KeyRow) -> None:
-    """Writes a row, or replaces the one of the same client and id."""
-    values = {**vars(row), "complete": int(row.complete)}
-    changed = {name: value for name, value in values.items() if name not in ("client", "id")}
-    with ledger.change() as db:
-        db.execute(insert(keys).values(**values).on_conflict_do_update(["client", "id"], set_=changed))
-
-
-def touch(ledger: Ledger, client: str, id: str) -> None:
-    """Records that keys were used now."""
-    named = (keys.c.client == client) & (keys.c.id == id)
-    with ledger.change() as db:
-        db.execute(update(keys).where(named).values(used=ledger.clock()))
-
-
-def drop(ledger: Ledger, client: str, id: str) -> bool:
-    """Removes the row of keys. Returns whether there was one."""
-    named = (keys.c.client == client) & (keys.c.id == id)
-    with ledger.change() as db:
-        return bool(db.execute(delete(keys).where(named)).rowcount)
+    return ledger.all(select(KeyRow).where(KeyRow.client == client).order_by(KeyRow.used.desc()))
 
 
 def every(ledger: Ledger) -> list[KeyRow]:
     """Returns all clients' keys, those that were used longest ago first."""
-    with ledger.look() as db:
-        return [_key(row) for row in db.execute(select(keys).order_by(keys.c.used))]
-
-
-def addresses(ledger: Ledger) -> dict[str, str]:
-    """Returns the address of each visitor that has keys, by the visitor's id."""
-    wanted = select(clients.c.id, clients.c.address).join(keys, keys.c.client == clients.c.id)
-    with ledger.look() as db:
-        return {row.id: row.address for row in db.execute(wanted.where(clients.c.address.is_not(None)))}
-
-
-def everywhere(ledger: Ledger) -> list[tuple[str, str]]:
-    """Returns (client, id) of all keys."""
-    with ledger.look() as db:
-        return [(row.client, row.id) for row in db.execute(select(keys.c.client, keys.c.id))]
+    return ledger.all(select(KeyRow).order_by(KeyRow.used))
 
 
 def count(ledger: Ledger) -> int:
     """Returns the number of complete keys."""
-    with ledger.look() as db:
-        wanted = select(func.count()).select_from(keys).where(keys.c.complete == 1)
-        return int(db.execute(wanted).scalar_one())
+    return ledger.count(KeyRow.complete.is_(True))
 
 
-def _key(row: Row[Any]) -> KeyRow:
-    return KeyRow(**{**row._mapping, "complete": bool(row.complete)})
+def addresses(ledger: Ledger) -> dict[str, str]:
+    """Returns the address of each visitor that has keys, by the visitor's id."""
+    held = Who.id.in_(select(KeyRow.client))
+    visitors = ledger.all(select(Who).where(held, Who.address.is_not(None)))
+    return {who.id: who.address for who in visitors if who.address is not None}
+
+
+def put(ledger: Ledger, row: KeyRow) -> None:
+    """Writes a row, or replaces the one of the same client and id."""
+    with ledger.change() as session:
+        session.merge(row)
+
+
+def touch(ledger: Ledger, client: str, id: str) -> None:
+    """Records that keys were used now."""
+    ledger.run(update(KeyRow).where(_named(client, id)).values(used=ledger.clock()))
+
+
+def drop(ledger: Ledger, client: str, id: str) -> bool:
+    """Removes the row of keys. Returns whether there was one."""
+    return bool(ledger.run(delete(KeyRow).where(_named(client, id))))
+
+
+def _named(client: str, id: str) -> ColumnElement[bool]:
+    return (KeyRow.client == client) & (KeyRow.id == id)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of a file of keys. begin: in the file. count: bytes. sha256: of them, hex."""
+
+    begin: int
+    count: int
+    sha256: str
+
+
+async def take(
+    row: KeyRow,
+    piece: Piece,
+    body: AsyncIterator[bytes],
+    ledger: Ledger,
+    layout: Layout,
+    min_rate: MinRate,
+    check: Callable[[Path], None],
+) -> KeyRow:
+    """Adds a piece that begins where the last ended; returns what the ledger says from now on. check: called
+    in a thread with the whole file; raises FileError for one that is none of keys.
+
+    Raises FileError for a wrong checksum, of the piece or at the end of the whole, and what `check` raises
+    (the upload then begins again), ResourceError for want of disk, and what `receive` raises.
+    """
+    folder = layout.keys(row.client, row.id)
+    layout.require_room(row.bytes - row.received)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    await receive(body, part(folder), piece.begin, piece.count, piece.sha256, min_rate)
+    row = replace(row, received=piece.begin + piece.count, used=ledger.clock())
+    if row.received == row.bytes:
+        row = await _complete(row, folder, ledger, check)
+    put(ledger, row)
+    return row
+
+
+async def remove(row: KeyRow, ledger: Ledger, layout: Layout) -> None:
+    """Removes keys or what has come of them, the files first."""
+    await asyncio.to_thread(layout.drop_keys, row.client, row.id)
+    ledger.insist(partial(drop, ledger, row.client, row.id))
+
+
+def there(row: KeyRow, layout: Layout) -> bool:
+    """Returns whether the keys' file is there, whole or in part."""
+    folder = layout.keys(row.client, row.id)
+    return whole(folder).exists() or part(folder).exists()
+
+
+async def _complete(row: KeyRow, folder: Path, ledger: Ledger, check: Callable[[Path], None]) -> KeyRow:
+    """Hashes a file of keys once more, as it lies on the disk, and checks it: all of it has come."""
+    try:
+        if await asyncio.to_thread(_hash_whole, part(folder), row.bytes) != row.sha256:
+            raise FileError("keys: the whole file's checksum does not match", hint="upload them again")
+        await asyncio.to_thread(check, part(folder))
+    except FileError:
+        put(ledger, replace(row, received=0, sha256=""))
+        raise
+    part(folder).replace(whole(folder))
+    return replace(row, complete=True)
+
+
+def _hash_whole(path: Path, count: int) -> str:
+    os.truncate(path, count)
+    return sha256_of(path)

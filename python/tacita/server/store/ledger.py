@@ -10,11 +10,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Executable,
+    Select,
+    create_engine,
+    event,
+    func,
+    select,
+)
 from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.orm import Session
 
 from tacita.errors import FileError, ResourceError
-from tacita.server.store.tables import VERSION, metadata
+from tacita.server.store.tables import VERSION, Row
 
 RESERVE, BYTES = "reserve", 16 << 20
 
@@ -71,17 +82,33 @@ class Ledger:
             ) from error
 
     @contextmanager
-    def change(self) -> Iterator[Connection]:
+    def change(self) -> Iterator[Session]:
         """Opens a transaction: all of it, or nothing where the block raises. Raises ResourceError when the
         disk is full; the reserve has then been given up, see `insist`."""
-        with self._translate_errors(), self._engine.begin() as connection:
-            yield connection
+        with (
+            self._translate_errors(),
+            Session(self._engine, expire_on_commit=False) as session,
+            session.begin(),
+        ):
+            yield session
 
-    @contextmanager
-    def look(self) -> Iterator[Connection]:
-        """Opens a connection for reading."""
-        with self._translate_errors(), self._engine.connect() as connection:
-            yield connection
+    def run(self, *statements: Executable) -> int:
+        """Executes statements in one transaction, as `change`. Returns how many rows the last one changed."""
+        with self._translate_errors(), self._engine.begin() as connection:
+            return int([connection.execute(statement) for statement in statements][-1].rowcount)
+
+    def all(self, wanted: Select[T]) -> list[T]:
+        """Returns what is selected: rows, or one column of them."""
+        with self._translate_errors(), Session(self._engine) as session:
+            return list(session.scalars(wanted))
+
+    def one(self, wanted: Select[T]) -> T | None:
+        """Returns the only row that is selected, or None."""
+        return next(iter(self.all(wanted)), None)
+
+    def count(self, *conditions: ColumnElement[bool]) -> int:
+        """Returns how many rows of one table meet the conditions."""
+        return self.all(select(func.count()).where(*conditions))[0]
 
     def insist(self, change: Callable[[], T]) -> T:
         """Returns what `change` returns, and calls it a second time where the disk was full: for what must be
@@ -124,14 +151,14 @@ def _prepare(engine: Engine) -> None:
         version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
         if not 0 <= version <= VERSION:
             raise FileError(f"version {version}, this release has {VERSION}", hint="")
-        metadata.create_all(connection)
+        Row.metadata.create_all(connection)
         _add_columns(connection)
         connection.exec_driver_sql(f"PRAGMA user_version={VERSION}")
 
 
 def _add_columns(connection: Connection) -> None:
     """Adds the columns that tables of an earlier release lack: versions differ in nothing else."""
-    for table in metadata.tables.values():
+    for table in Row.metadata.tables.values():
         rows = connection.exec_driver_sql(f"PRAGMA table_info({table.name})")
         there = {row[1] for row in rows}
         for column in (column for column in table.columns if column.name not in there):

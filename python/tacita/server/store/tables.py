@@ -1,23 +1,18 @@
-"""The rows of the ledger as the rest of the service sees them."""
+"""The rows of the ledger, each the declaration of its table. Times are Unix seconds, sizes bytes, hashes
+sha256 in hex; nothing here is a text, a key or a ciphertext: those are files, and the texts never come."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from sqlalchemy import (
-    CheckConstraint,
-    Column,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    UniqueConstraint,
-)
+from sqlalchemy import CheckConstraint, Enum, ForeignKey, Index, String, UniqueConstraint, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, composite
+from sqlalchemy.orm import mapped_column as column
 
 from tacita.plans.wire import State
+
+VERSION = 2  # PRAGMA user_version of the file
+ID, NAME, MODEL, SCHEME, HASH = String(32), String(64), String(200), String(32), String(64)
 
 
 @dataclass(frozen=True)
@@ -33,19 +28,31 @@ class Quota:
     tokens: int | None = None
 
 
-@dataclass(frozen=True)
-class Who:
-    """A client. operator: may read the metrics. address: network of a visitor, see `core.accounts`; None for
-    a client that an operator named."""
+class Row(MappedAsDataclass, DeclarativeBase):
+    """A row of the ledger."""
 
-    id: str
-    name: str
-    quota: Quota
-    operator: bool = False
-    made: float = 0.0
-    revoked: float | None = None
-    expires: float | None = None
-    address: str | None = None
+
+class Who(Row):
+    """A client. operator: may read the metrics. address: network of a visitor, see `core.accounts`; None for
+    a client that an operator named. token: hash of it; former: of the one before the last rotation."""
+
+    __tablename__ = "clients"
+    # A name belongs to one client that is not revoked.
+    __table_args__ = (Index("one_name", "name", unique=True, sqlite_where=text("revoked IS NULL")),)
+
+    id: Mapped[str] = column(ID, primary_key=True)
+    name: Mapped[str] = column(NAME)
+    quota: Mapped[Quota] = composite(
+        *map(column, ("texts", "bytes", "seconds", "keys", "per_minute", "tokens"))
+    )
+    operator: Mapped[bool] = column(default=False)
+    made: Mapped[float] = column(default=0.0)
+    revoked: Mapped[float | None] = column(default=None)
+    expires: Mapped[float | None] = column(default=None)
+    address: Mapped[str | None] = column(NAME, default=None)
+    token: Mapped[str] = column(HASH, unique=True, default="", repr=False, compare=False)
+    former: Mapped[str | None] = column(HASH, default=None, repr=False, compare=False)
+    former_until: Mapped[float | None] = column(default=None, compare=False)
 
     @property
     def group(self) -> str:
@@ -57,123 +64,58 @@ class Who:
         return self.revoked is not None or (self.expires is not None and self.expires <= now)
 
 
-@dataclass(frozen=True)
-class KeyRow:
+class KeyRow(Row):
     """A client's evaluation keys, or what has come of them."""
 
-    client: str
-    id: str
-    model: str
-    scheme: str
-    plan: str
-    bytes: int
-    received: int
-    sha256: str
-    complete: bool
-    used: float
+    __tablename__ = "keys"
+    __table_args__ = (CheckConstraint("received >= 0 AND received <= bytes"),)
+
+    client: Mapped[str] = column(ForeignKey(Who.id), primary_key=True)
+    id: Mapped[str] = column(ID, primary_key=True)
+    model: Mapped[str] = column(MODEL)
+    scheme: Mapped[str] = column(SCHEME)
+    plan: Mapped[str] = column(HASH)
+    bytes: Mapped[int]
+    received: Mapped[int]
+    sha256: Mapped[str] = column(HASH)
+    complete: Mapped[bool]
+    used: Mapped[float]
 
 
-@dataclass(frozen=True)
-class RequestRow:
-    """A request, from when all of it had come."""
+class RequestRow(Row):
+    """A request, from when all of it had come. again: its idempotency key. response: hash of it. problem:
+    JSON of `wire.Problem`."""
 
-    id: str
-    client: str
-    model: str
-    scheme: str
-    plan: str
-    key: str
-    sha256: str
-    state: State
-    came: float
-    again: str | None = None
-    deadline: float | None = None
-    ended: float | None = None
-    seconds: float | None = None
-    response: str | None = None
-    response_bytes: int | None = None
-    signature: str | None = None
-    problem: str | None = field(default=None, repr=False)
+    __tablename__ = "requests"
+    __table_args__ = (UniqueConstraint("client", "again"), Index("by_state", "state", "came"))
+
+    id: Mapped[str] = column(ID, primary_key=True)
+    client: Mapped[str] = column(ForeignKey(Who.id))
+    model: Mapped[str] = column(MODEL)
+    scheme: Mapped[str] = column(SCHEME)
+    plan: Mapped[str] = column(HASH)
+    key: Mapped[str] = column(ID)
+    sha256: Mapped[str] = column(HASH)
+    state: Mapped[State] = column(Enum(State, native_enum=False, length=16))
+    came: Mapped[float]
+    again: Mapped[str | None] = column(String(64), default=None)
+    deadline: Mapped[float | None] = column(default=None)
+    ended: Mapped[float | None] = column(default=None)
+    seconds: Mapped[float | None] = column(default=None)
+    response: Mapped[str | None] = column(HASH, default=None)
+    response_bytes: Mapped[int | None] = column(default=None)
+    signature: Mapped[str | None] = column(String(128), default=None)
+    problem: Mapped[str | None] = column(String(8000), default=None, repr=False)
 
 
-# The tables of the ledger. Times are Unix seconds, sizes bytes, hashes sha256 in hex; nothing here is a
-# text, a key or a ciphertext: those are files, and the texts never come.
+class Usage(Row):
+    """What a client used on a day. day: days since 1970."""
 
-VERSION = 2  # PRAGMA user_version of the file
+    __tablename__ = "usage"
 
-metadata = MetaData()
-
-clients = Table(
-    "clients",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("name", String(64), nullable=False),
-    Column("token", String(64), nullable=False, unique=True),  # sha256 of it
-    Column("former", String(64)),  # sha256 of the one before the last rotation
-    Column("former_until", Float),
-    Column("expires", Float),  # after it no token is known; None: never
-    Column("address", String(64)),  # network of a visitor; None: a client that an operator named
-    Column("made", Float, nullable=False),
-    Column("revoked", Float),
-    Column("operator", Integer, nullable=False),  # 1: may read /metrics
-    Column("texts", Integer),  # a day; None: any number
-    Column("bytes", Integer),  # a day, both directions
-    Column("seconds", Float),  # a day, of evaluation
-    Column("keys", Integer),  # at the same time
-    Column("per_minute", Integer),  # calls
-    Column("tokens", Integer),  # a day, of texts that are written
-)
-
-# A name belongs to one client that is not revoked.
-Index("one_name", clients.c.name, unique=True, sqlite_where=clients.c.revoked.is_(None))
-
-keys = Table(
-    "keys",
-    metadata,
-    Column("client", ForeignKey("clients.id"), primary_key=True),
-    Column("id", String(32), primary_key=True),
-    Column("model", String(200), nullable=False),
-    Column("scheme", String(32), nullable=False),
-    Column("plan", String(64), nullable=False),
-    Column("bytes", Integer, nullable=False),
-    Column("received", Integer, nullable=False),
-    Column("sha256", String(64), nullable=False),
-    Column("complete", Integer, nullable=False),
-    Column("used", Float, nullable=False),
-    CheckConstraint("received >= 0 AND received <= bytes"),
-)
-
-requests = Table(
-    "requests",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("client", ForeignKey("clients.id"), nullable=False),
-    Column("again", String(64)),  # its idempotency key
-    Column("model", String(200), nullable=False),
-    Column("scheme", String(32), nullable=False),
-    Column("plan", String(64), nullable=False),
-    Column("key", String(32), nullable=False),
-    Column("sha256", String(64), nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("came", Float, nullable=False),
-    Column("deadline", Float),
-    Column("ended", Float),
-    Column("seconds", Float),
-    Column("response", String(64)),  # sha256 of it
-    Column("response_bytes", Integer),
-    Column("signature", String(128)),
-    Column("problem", String(8000)),  # JSON of wire.Problem
-    UniqueConstraint("client", "again"),
-    Index("by_state", "state", "came"),
-)
-
-usage = Table(
-    "usage",
-    metadata,
-    Column("client", ForeignKey("clients.id"), primary_key=True),
-    Column("day", Integer, primary_key=True),  # days since 1970
-    Column("texts", Integer, nullable=False),
-    Column("tokens", Integer, nullable=False),
-    Column("bytes", Integer, nullable=False),
-    Column("seconds", Float, nullable=False),
-)
+    client: Mapped[str] = column(ForeignKey(Who.id), primary_key=True)
+    day: Mapped[int] = column(primary_key=True)
+    texts: Mapped[int]
+    tokens: Mapped[int]
+    bytes: Mapped[int]
+    seconds: Mapped[float]

@@ -9,12 +9,12 @@ import re
 import secrets
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, or_, select, update
+from sqlalchemy import delete, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tacita.errors import InputError
 from tacita.server.store.ledger import Ledger
-from tacita.server.store.tables import Quota, Who, clients, usage
+from tacita.server.store.tables import Quota, Usage, Who
 
 PREFIX = "tacita_"
 TOKEN = re.compile(r"tacita_[A-Za-z0-9_-]{43}")
@@ -38,7 +38,7 @@ def add(
     token = new()
     expires = None if seconds is None else ledger.clock() + seconds
     try:
-        _insert(ledger, name, token, quota, operator=int(operator), expires=expires)
+        _add(ledger, name, token, quota, operator=operator, expires=expires)
     except IntegrityError:
         raise InputError(
             f"token: {name} has one", hint=f"tacita token rotate {name}, or another name"
@@ -57,10 +57,8 @@ def rotate(ledger: Ledger, name: str, overlap: float, seconds: float | None = No
     if seconds is None and who.expires is not None and who.expires <= now:
         raise InputError(f"token: {name} has expired", hint="--days says for how long the new one is valid")
     expires = who.expires if seconds is None else now + seconds
-    before = {"former": clients.c.token, "former_until": now + overlap}
-    changed = update(clients).where(clients.c.id == who.id)
-    with ledger.change() as db:
-        db.execute(changed.values(token=hashed(token), expires=expires, **before))
+    before = {"former": Who.token, "former_until": now + overlap}
+    ledger.run(update(Who).where(Who.id == who.id).values(token=hashed(token), expires=expires, **before))
     return token
 
 
@@ -69,67 +67,51 @@ def client_of(ledger: Ledger, token: str) -> Who | None:
     if not TOKEN.fullmatch(token):
         return None
     hash, now = hashed(token), ledger.clock()
-    named = or_(clients.c.token == hash, (clients.c.former == hash) & (clients.c.former_until > now))
-    valid = or_(clients.c.expires.is_(None), clients.c.expires > now)
-    wanted = select(clients).where(named, valid, clients.c.revoked.is_(None))
-    with ledger.look() as db:
-        row = db.execute(wanted).one_or_none()
-    return None if row is None else _who(row)
+    named = or_(Who.token == hash, (Who.former == hash) & (Who.former_until > now))
+    valid = or_(Who.expires.is_(None), Who.expires > now)
+    return ledger.one(select(Who).where(named, valid, Who.revoked.is_(None)))
 
 
 def visit(ledger: Ledger, token: str, address: str, quota: Quota) -> Who:
     """Adds a visitor with this token, for a day, and returns it."""
     expires = ledger.clock() + MOST_SECONDS
-    _insert(ledger, f"visitor-{secrets.token_hex(16)}", token, quota, expires=expires, address=address)
-    who = client_of(ledger, token)
-    assert who is not None
-    return who
+    return _add(ledger, f"visitor-{secrets.token_hex(16)}", token, quota, expires=expires, address=address)
 
 
 def visitors(ledger: Ledger, address: str) -> int:
     """Returns the number of visitors that came from an address within a day."""
-    came = clients.c.made > ledger.clock() - MOST_SECONDS
-    wanted = select(func.count()).select_from(clients).where(clients.c.address == address, came)
-    with ledger.look() as db:
-        return int(db.execute(wanted).scalar_one())
+    return ledger.count(Who.address == address, Who.made > ledger.clock() - MOST_SECONDS)
 
 
 def drop_visitors(ledger: Ledger) -> None:
     """Forgets visitors a day after they expired, when nothing of theirs is left to be charged."""
     before = ledger.clock() - MOST_SECONDS
-    old = select(clients.c.id).where(clients.c.address.is_not(None), clients.c.expires < before)
-    with ledger.change() as db:
-        db.execute(delete(usage).where(usage.c.client.in_(old)))
-        db.execute(delete(clients).where(clients.c.id.in_(old)))
+    old = select(Who.id).where(Who.address.is_not(None), Who.expires < before)
+    ledger.run(delete(Usage).where(Usage.client.in_(old)), delete(Who).where(Who.id.in_(old)))
 
 
 def gone(ledger: Ledger) -> set[str]:
     """Returns the ids of clients of which nothing is to stay: revoked, or visitors that have expired."""
-    over = clients.c.address.is_not(None) & (clients.c.expires <= ledger.clock())
-    ended = or_(clients.c.revoked.is_not(None), over, clients.c.name == RESERVED)
-    with ledger.look() as db:
-        return {row.id for row in db.execute(select(clients.c.id).where(ended))}
+    over = Who.address.is_not(None) & (Who.expires <= ledger.clock())
+    return set(ledger.all(select(Who.id).where(or_(Who.revoked.is_not(None), over, Who.name == RESERVED))))
 
 
 def of_id(ledger: Ledger, id: str) -> Who:
     """Returns the client of an id that the ledger gave out."""
-    with ledger.look() as db:
-        return _who(db.execute(select(clients).where(clients.c.id == id)).one())
+    (who,) = ledger.all(select(Who).where(Who.id == id))
+    return who
 
 
 def everyone(ledger: Ledger) -> list[Who]:
     """Returns all clients that an operator ever named, the oldest first."""
-    named = select(clients).where(clients.c.address.is_(None)).order_by(clients.c.made)
-    with ledger.look() as db:
-        return [_who(row) for row in db.execute(named)]
+    return ledger.all(select(Who).where(Who.address.is_(None)).order_by(Who.made))
 
 
 def revoke(ledger: Ledger, name: str) -> None:
     """Revokes a client and its token from the next call on. Raises InputError for an unknown name."""
-    named = (clients.c.name == name) & clients.c.revoked.is_(None)
-    with ledger.change() as db:
-        if not db.execute(update(clients).where(named).values(revoked=ledger.clock())).rowcount:
-            raise _unknown(name)
+    named = (Who.name == name) & Who.revoked.is_(None)
+    if not ledger.run(update(Who).where(named).values(revoked=ledger.clock())):
+        raise _unknown(name)
 
 
 def hashed(token: str) -> str:
@@ -141,13 +123,8 @@ def _unknown(name: str) -> InputError:
     return InputError(f"token: no client is called {name!r:.80}", hint="tacita token list")
 
 
-def _insert(ledger: Ledger, name: str, token: str, quota: Quota, **columns: Any) -> None:
-    row = {"id": secrets.token_hex(16), "name": name, "token": hashed(token), "made": ledger.clock()}
-    with ledger.change() as db:
-        db.execute(insert(clients).values(**{"operator": 0, **row, **columns}, **vars(quota)))
-
-
-def _who(row: Row[Any]) -> Who:
-    quota = Quota(row.texts, row.bytes, row.seconds, row.keys, row.per_minute, row.tokens)
-    dates = row.made, row.revoked, row.expires, row.address
-    return Who(row.id, row.name, quota, bool(row.operator), *dates)
+def _add(ledger: Ledger, name: str, token: str, quota: Quota, **columns: Any) -> Who:
+    who = Who(secrets.token_hex(16), name, quota, made=ledger.clock(), token=hashed(token), **columns)
+    with ledger.change() as session:
+        session.add(who)
+    return who

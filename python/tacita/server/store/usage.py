@@ -11,7 +11,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from tacita.server.sessions.messages import Used
 from tacita.server.store.ledger import Ledger
-from tacita.server.store.tables import Who, usage
+from tacita.server.store.tables import Usage, Who
 
 DAY = 86400
 
@@ -30,19 +30,16 @@ def charge(
     back, down to nothing."""
     added = {"texts": texts, "tokens": tokens, "bytes": bytes, "seconds": seconds}
     day = int((ledger.clock() if at is None else at) // DAY)
-    row = insert(usage).values(client=client, day=day, **{name: max(0, n) for name, n in added.items()})
-    sums = {name: func.max(0, usage.c[name] + value) for name, value in added.items()}
-    with ledger.change() as db:
-        db.execute(row.on_conflict_do_update(["client", "day"], set_=sums))
+    row = insert(Usage).values(client=client, day=day, **{name: max(0, n) for name, n in added.items()})
+    sums = {name: func.max(0, getattr(Usage, name) + value) for name, value in added.items()}
+    ledger.run(row.on_conflict_do_update(["client", "day"], set_=sums))
 
 
 def today(ledger: Ledger, client: str, at: float | None = None) -> Used:
     """Returns what a client used since midnight, or on the day of `at`."""
     day = int((ledger.clock() if at is None else at) // DAY)
-    named = (usage.c.client == client) & (usage.c.day == day)
-    with ledger.look() as db:
-        row = db.execute(select(*(usage.c[name] for name in vars(Used()))).where(named)).one_or_none()
-    return Used() if row is None else Used(*row)
+    row = ledger.one(select(Usage).where(Usage.client == client, Usage.day == day))
+    return Used() if row is None else Used(row.texts, row.tokens, row.bytes, row.seconds)
 
 
 def exceeded(ledger: Ledger, who: Who) -> str | None:

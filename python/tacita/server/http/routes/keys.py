@@ -27,7 +27,6 @@ from tacita.server.http.routes.common import (
     sha256_of,
 )
 from tacita.server.sessions.messages import Used
-from tacita.server.store import key_files as files
 from tacita.server.store import keys, requests
 from tacita.server.store.tables import KeyRow, Who
 
@@ -71,7 +70,7 @@ async def put(
         keys.put(service.ledger, row)
         checked = partial(key_file.require_keys_of, key_id=id)
         held = service.ledger, service.layout
-        row = await files.take(row, piece, body(request), *held, min_rate(service), checked)
+        row = await keys.take(row, piece, body(request), *held, min_rate(service), checked)
     service.metrics.carried("keys", "in", piece.count)
     service.jobs.charge(who.id, Used(bytes=piece.count))
     response.status_code = 201 if row.complete else 200
@@ -84,10 +83,10 @@ async def delete(service: At, who: Caller, id: Id) -> None:
     if requests.open_of(service.ledger, who.id, id):
         raise Fault(409, "in-use", "a request of these keys is not finished", "delete it first")
     with _alone(service, who, id):
-        await files.remove(row, service.ledger, service.layout)
+        await keys.remove(row, service.ledger, service.layout)
 
 
-def _piece(request: Request, offer: Offered) -> tuple[files.Piece, int]:
+def _piece(request: Request, offer: Offered) -> tuple[keys.Piece, int]:
     """Returns the piece that comes, and the size of the whole. Raises Fault."""
     count = length(request, MOST_CHUNK_BYTES)
     match = RANGE.fullmatch(request.headers.get("content-range", ""))
@@ -99,7 +98,7 @@ def _piece(request: Request, offer: Offered) -> tuple[files.Piece, int]:
     if total != (wanted := offer.offer.keys_bytes):  # of every client: `plans.prices.predict`
         detail = f"keys of {total} bytes, this plan's have {wanted}"
         raise Fault(422, "bad-file", detail, "make them anew with this plan")
-    return files.Piece(first, count, sha256_of(request.headers)), total
+    return keys.Piece(first, count, sha256_of(request.headers)), total
 
 
 def _upload_row(

@@ -28,7 +28,6 @@ from tacita.server.http.routes.common import (
     sha256_of,
 )
 from tacita.server.sessions.messages import Used
-from tacita.server.store import bodies as files
 from tacita.server.store import keys, requests
 from tacita.server.store.tables import RequestRow, Who
 
@@ -64,7 +63,7 @@ async def post(
     row = RequestRow(*named, State.waiting, now, again, end)
     reserve_quota(service, who, service.jobs.reserved(row) + Used(bytes=count))
     try:
-        await files.take(id, key, count, sha256, body(request), service.layout, min_rate(service))
+        await requests.take(id, key, count, sha256, body(request), service.layout, min_rate(service))
         accepted = _accept(service, row)
     except BaseException:
         service.jobs.settle(row, Used())

@@ -34,7 +34,7 @@ LINES = {
     "planning": 3887,
     "plans": 3111,
     "schemes": 1470,
-    "server": 8042,
+    "server": 7921,
     "slots": 2510,
     "texts": 1749,
     "two_party": 5266,

@@ -21,14 +21,11 @@ from tacita.plans.answers import Answer
 from tacita.plans.wire import Offer
 from tacita.progress import Progress
 from tacita.texts.embed import Text
-from tacita.texts.embedding import Embedder
 from tacita.texts.generation import TextOptions, Token
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.client import connected as generation
-from tacita.two_party.program.program import Program
 from tacita.two_party.program.run import Watch
 from tacita.two_party.protocol.party import Party
-from tacita.two_party.protocol.public_part import PublicPart
 from tacita.two_party.protocol.refusal import Reason
 
 T = TypeVar("T")
@@ -56,25 +53,11 @@ class Connected:
     """
 
     def __init__(self, dial: Dial, offer: Offer, cache: Path) -> None:
-        self._dial, self._offer, self._cache = dial, offer, PublicCache(cache)
-        self._turn = asyncio.Lock()
+        self._dial, self._cache = dial, PublicCache(cache)
+        self._turn, self.offer = asyncio.Lock(), offer
         first = self._new()
-        self.part, self._all, self._resting = first.part, {first}, [first]
-
-    @property
-    def plan(self) -> Program:
-        """The plan that both sides agreed on."""
-        return self.part.plan
-
-    @property
-    def offer(self) -> Offer:
-        """The server's offer of this plan."""
-        return self._offer
-
-    @property
-    def front(self) -> Embedder:
-        """The tokenizer, and the embedding where it is published."""
-        return self.part.front
+        self._all, self._resting = {first}, [first]
+        self.plan, self.front = first.part.plan, first.part.front
 
     async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
         """Answers the texts one after the other. Raises InputError, RefusedError, PeerError."""
@@ -148,9 +131,9 @@ class Connected:
     def _handshake(self, party: Party) -> TwoPartyClient:
         """Returns a client after the handshake. Raises PeerError where its plan is not what was offered."""
         client = TwoPartyClient(party, self._cache)
-        if client.plan.hash != self._offer.plan:
+        if client.plan.hash != self.offer.plan:
             raise PeerError(
-                f"plan {client.plan.hash[:12]}, offered was {self._offer.plan[:12]}",
+                f"plan {client.plan.hash[:12]}, offered was {self.offer.plan[:12]}",
                 hint="the server serves another plan now: connect again",
             )
         return client
@@ -165,7 +148,8 @@ TRIES = 3  # connections for one text: others may use a new key up first
 
 class RenewableSession:
     """A two-party session that connects again when it has to. connect: dials. handshake: agrees over that
-    connection and returns its client. Methods raise what these raise."""
+    connection and returns its client. Methods raise what these raise. part: the public part of the server's
+    model. plan: that both sides agreed on."""
 
     def __init__(self, connect: Callable[[], Party], handshake: Callable[[Party], TwoPartyClient]) -> None:
         self._connect, self._handshake = connect, handshake
@@ -173,18 +157,9 @@ class RenewableSession:
         self._operations: list[Mapping[str, Any]] = []
         self._client: TwoPartyClient | None = None
         self._rested = self._closed = False  # rested: the connection has answered before
-        self._part: PublicPart | None = None
-        self._part = self.client.part
-
-    @property
-    def part(self) -> PublicPart:
-        """The public part of the server's model."""
-        return self._part or self.client.part
-
-    @property
-    def plan(self) -> Program:
-        """The plan that both sides agreed on, the same over all connections."""
-        return self.part.plan
+        self._agreed = ""  # hash of the plan, the same over all connections
+        self.part = self.client.part
+        self.plan, self._agreed = self.part.plan, self.part.plan.hash
 
     @property
     def client(self) -> TwoPartyClient:
@@ -272,7 +247,7 @@ class RenewableSession:
         party = self._connect()
         try:
             client = self._handshake(party)
-            if self._part and client.plan.hash != self._part.plan.hash:
+            if self._agreed not in ("", client.plan.hash):
                 raise PeerError("the server serves another plan now", hint="start again")
         except BaseException:
             party.close()

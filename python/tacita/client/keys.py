@@ -23,7 +23,7 @@ from tacita.client.store import About, PlanFolder, private
 from tacita.errors import PeerError
 from tacita.plans.files import sha256_of
 from tacita.plans.json_fields import printable
-from tacita.plans.prices.predict import file_bytes
+from tacita.plans.prices.formulas import file_bytes
 from tacita.plans.wire import CHUNK_BYTES, PLAN, SHA256, WHOLE_SHA256, KeyState, Offer
 from tacita.progress import Progress
 

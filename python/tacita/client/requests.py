@@ -28,13 +28,11 @@ from tacita.plans import wire
 from tacita.plans.answers import Answer
 from tacita.plans.envelope import most_bytes
 from tacita.plans.files import sha256_of
-from tacita.plans.plan import Plan
 from tacita.plans.public_folder import CAPS, MANIFEST, MAX_MANIFEST_BYTES, Public, open_public, parse_manifest
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.plans.wire import PLAN, SHA256, Offer, State, Status
 from tacita.progress import Progress
 from tacita.texts.embed import Text
-from tacita.texts.embedding import Embedder
 from tacita.texts.generation import TextOptions, Token
 
 MISSING = (404, 409, 410, 412)  # of a POST: the server may have lost the key since it was last asked
@@ -42,27 +40,15 @@ CANCELLING = 5.0  # seconds that a cancellation may take
 
 
 class Ciphertexts:
-    """A session that answers by requests of one CKKS plan. signer: the server's key, for receipts."""
+    """A session that answers by requests of one CKKS plan. signer: the server's key, for receipts. offer: the
+    server's of this plan. front: the tokenizer and the embedding; None where the model starts from hidden
+    states."""
 
     def __init__(self, owner: Owner, signer: str) -> None:
         self._owner, self._signer = owner, signer
+        self.plan, self.offer, self.front = owner.client.plan, owner.offer, owner.client.public.front
         self._keys = asyncio.Lock()
         self._key = ""
-
-    @property
-    def plan(self) -> Plan:
-        """The plan that both sides agreed on."""
-        return self._owner.client.plan
-
-    @property
-    def offer(self) -> Offer:
-        """The server's offer of this plan."""
-        return self._owner.offer
-
-    @property
-    def front(self) -> Embedder | None:
-        """The tokenizer and the embedding; None where the model starts from hidden states."""
-        return self._owner.client.public.front
 
     def generate(
         self, prompt: str, options: TextOptions, meter: Meter, report: Report

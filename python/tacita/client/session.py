@@ -23,7 +23,7 @@ from tacita.plans.answers import Answer, judge, understood
 from tacita.plans.files import Workdir, replacing, require
 from tacita.plans.plan import Plan
 from tacita.plans.presets import budget_warning
-from tacita.plans.prices.predict import file_bytes
+from tacita.plans.prices.formulas import file_bytes
 from tacita.plans.public_folder import Public, open_public
 from tacita.plans.scheme import PlanHeader
 from tacita.progress import Progress

@@ -24,8 +24,7 @@ from tacita.evaluate.spill import store as manifest
 from tacita.plans import engine, envelope
 from tacita.plans.files import digest_of
 from tacita.plans.plan import Plan, TensorInfo
-from tacita.plans.prices.formulas import prices_of
-from tacita.plans.prices.predict import ciphertext_bytes
+from tacita.plans.prices.formulas import ciphertext_bytes, prices_of
 from tacita.slots.stage import Live
 
 FOLDER = ".tacita-rows"  # in the work folder

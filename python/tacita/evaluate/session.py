@@ -36,7 +36,7 @@ from tacita.planning.circuit import circuit_of, require_model
 from tacita.plans import engine, envelope
 from tacita.plans.files import Workdir, digest_of, require
 from tacita.plans.plan import Plan, TensorInfo
-from tacita.plans.prices.predict import file_bytes
+from tacita.plans.prices.formulas import file_bytes
 from tacita.progress import Progress
 from tacita.resources import GB, require_disk
 from tacita.resources import threads as all_threads

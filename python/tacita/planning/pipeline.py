@@ -31,8 +31,7 @@ from tacita.planning.survey import Subject, phase_label
 from tacita.planning.trial import Trial, stated_error, try_circuit
 from tacita.plans.commitment import commit
 from tacita.plans.plan import ParameterInfo, Plan, Prediction, TensorInfo, parse
-from tacita.plans.prices import predict
-from tacita.plans.prices.formulas import prices_of
+from tacita.plans.prices.formulas import prices_of, run_bytes, run_seconds
 from tacita.plans.scheme import first_shape
 
 RESPONSE_LEVEL = 0  # the lowest level is the smallest file
@@ -129,13 +128,13 @@ def _prediction(
     info, prices, working = placed.parameters, placed.prices, max(placed.stage_bytes)
     coefficients = any("coefficient_product" in stage.counts for stage in placed.stages)
     multiplied = tokens if coefficients else None
-    sizes = predict.run_bytes(info, placed.rotations, request, response, working, prices, multiplied)
+    sizes = run_bytes(info, placed.rotations, request, response, working, prices, multiplied)
     keys, evaluate = sizes["evaluation_keys"], placed.placement.seconds
     return Prediction(
         machine=prices.named,
         threads=prices.threads,
         stage_seconds=tuple(prices.scale * (s.seconds + s.bootstrap_seconds) for s in placed.placement.steps),
-        seconds=predict.run_seconds(keys, evaluate, working, prices),
+        seconds=run_seconds(keys, evaluate, working, prices),
         bytes=sizes,
         stage_bytes=placed.stage_bytes,
     )

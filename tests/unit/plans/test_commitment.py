@@ -19,7 +19,7 @@ from tacita.planning.circuit import circuit_of
 from tacita.plans import commitment
 from tacita.plans.plan import Plan, parse
 from tacita.plans.presets import PRESETS
-from tacita.plans.prices.predict import evaluation_key_bytes, file_bytes, key_file_bytes
+from tacita.plans.prices.formulas import evaluation_key_bytes, file_bytes, key_file_bytes
 from tacita.plans.public_folder import public_of
 from tacita.schemes.base import save
 from tacita.slots.conformance import COEFFICIENT_TOKENS

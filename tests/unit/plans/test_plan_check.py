@@ -28,7 +28,7 @@ from tacita.client.session import Client
 from tacita.errors import FileError, PlanError, ResourceError
 from tacita.planning.circuit import circuit_of, require_circuit, require_model
 from tacita.plans.plan import Plan, parse
-from tacita.plans.prices.predict import file_bytes
+from tacita.plans.prices.formulas import file_bytes
 from tacita.plans.public_folder import public_of
 
 SCHEMES = ("thor", "arion")

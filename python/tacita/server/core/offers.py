@@ -188,7 +188,7 @@ def _token_cost(plan: TwoPartyPlan) -> dict[str, Any]:
 
 
 def _file_bytes(plan: Plan) -> dict[str, int]:
-    from tacita.plans.prices.predict import file_bytes
+    from tacita.plans.prices.formulas import file_bytes
 
     sizes = file_bytes(plan)
     return {"keys": sizes["evaluation_keys"], "request": sizes["request"], "response": sizes["response"]}

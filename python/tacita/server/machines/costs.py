@@ -24,7 +24,7 @@ from typing import Any
 from tacita.evaluate.session import MEMORY_GB
 from tacita.plans.commitment import LINKS, LinkSpeed
 from tacita.plans.plan import Plan
-from tacita.plans.prices.predict import file_bytes
+from tacita.plans.prices.formulas import file_bytes
 from tacita.progress import Progress
 from tacita.resources import GB
 from tacita.schemes.ciphertexts import stage_estimates

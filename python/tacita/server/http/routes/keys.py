@@ -95,7 +95,7 @@ def _piece(request: Request, offer: Offered) -> tuple[keys.Piece, int]:
     first, last, total = (int(each) for each in match.groups())
     if last - first + 1 != count or not count or last >= total:
         raise Fault(400, "bad-call", f"{count} bytes are not those from {first} to {last} of {total}", "")
-    if total != (wanted := offer.offer.keys_bytes):  # of every client: `plans.prices.predict`
+    if total != (wanted := offer.offer.keys_bytes):  # of every client: `plans.prices.formulas`
         detail = f"keys of {total} bytes, this plan's have {wanted}"
         raise Fault(422, "bad-file", detail, "make them anew with this plan")
     return keys.Piece(first, count, sha256_of(request.headers)), total

@@ -11,7 +11,7 @@ import numpy as np
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.shapes import Shapes
-from tacita.blocks.tensor_blocks import TensorBlocks
+from tacita.blocks.tensors import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.layouts.registry import Shape
 from tacita.packings.conformance import Case, check

@@ -13,7 +13,7 @@ from test_circuit_ckks import PRESET, TOKENS, engine
 
 from tacita.checkpoint import from_tensors
 from tacita.checkpoint.reference import reference
-from tacita.models.shared.retrained import Retrained
+from tacita.models.retrained import Retrained
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import fit_circuit
 

@@ -12,8 +12,8 @@ from random_checkpoint import make_tokenizer
 from tacita.blocks.base import EVERYWHERE, Attention, Dense, FeedForward, Norm, Positions, Rotary
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.models import registry
-from tacita.models.shared.config import EncoderConfig, Names
-from tacita.models.shared.layers import Family
+from tacita.models.config import EncoderConfig, Names
+from tacita.models.layers import Family
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm, Positions
-from tacita.models.shared.config import EncoderConfig, Names
-from tacita.models.shared.layers import Family
+from tacita.models.config import EncoderConfig, Names
+from tacita.models.layers import Family
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,12 +20,11 @@ from tacita.approx.activations import gelu as gelu_series
 from tacita.approx.exp import power_spec
 from tacita.approx.fit import Array, Interval
 from tacita.approx.inverse import ROUNDING
-from tacita.approx.poly import ChebyshevSpec, chebyshev_spec, series_multiplications
+from tacita.approx.poly import ChebyshevSpec, chebyshev_spec
 from tacita.approx.rsqrt import measured_newton
 from tacita.approx.spec import MARGIN, Spec, first
-
-if TYPE_CHECKING:
-    from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct
+from tacita.slots.counts import series_multiplications
 
 # 1/x from a short Chebyshev series and Goldschmidt steps: ARION's inverse (Algorithm 6, step 2), refitted.
 #

@@ -27,7 +27,8 @@ from tacita.approx.fit import Array, FitError
 from tacita.approx.fourier import FourierSpec
 from tacita.approx.poly import ChebyshevSpec
 from tacita.approx.spec import Spec, from_dict
-from tacita.slots.bootstraps import PHASE, harmonics_depth
+from tacita.slots.bootstraps import PHASE
+from tacita.slots.counts import series_depth
 
 HARMONICS = tuple(2**levels - 1 for levels in range(4, 10))
 DEGREES = (3, 5, 7, 9, 11, 13, 15, 19, 23, 31)
@@ -93,7 +94,7 @@ def fit(gap: float, error: float) -> Comparison:
 
 def levels(comparison: Comparison) -> int:
     """Counts the levels of the refresh and of what follows it, from one level above a fresh ciphertext."""
-    return harmonics_depth(len(comparison.step.sines) - 1) + comparison.sharpen.depth(
+    return series_depth(len(comparison.step.sines) - 1) + comparison.sharpen.depth(
         comparison.sharpen.free_scale()
     )
 

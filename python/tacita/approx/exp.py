@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,9 +19,8 @@ from tacita.approx import fit as fitting
 from tacita.approx import poly
 from tacita.approx.fit import Array, Interval
 from tacita.approx.spec import MARGIN, Spec, cheapest, map_levels, normalise
-
-if TYPE_CHECKING:
-    from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct
+from tacita.slots.counts import series_depth, series_multiplications
 
 SQUARINGS = (0, 1, 2, 3, 4)
 FLOOR = 2.0**-30  # that a product of ciphertexts may add to every slot: n16 adds 2^-34 (`slots.noise`)
@@ -41,11 +39,11 @@ class PowerSpec(Spec):
     coefficients: tuple[float, ...]
 
     def depth(self, input_scale: float = 1.0) -> int:
-        series = poly.series_depth(len(self.coefficients) - 1)
+        series = series_depth(len(self.coefficients) - 1)
         return series + self.squarings + map_levels(self.domain, input_scale)
 
     def multiplications(self) -> int:
-        return poly.series_multiplications(len(self.coefficients) - 1) + self.squarings
+        return series_multiplications(len(self.coefficients) - 1) + self.squarings
 
     def numpy(self, x: Array) -> Array:
         base = fitting.evaluate_series(np.array(self.coefficients), fitting.to_unit(x, self.domain))
@@ -92,7 +90,7 @@ def noise(spec: PowerSpec, value: float) -> float:
     """Estimates the standard deviation of what ciphertexts give where exp is `value`: of the series, whose
     large coefficients take theirs along, through the squarings, and of the last of these."""
     top = 1.0 + max(map(abs, spec.coefficients))
-    series = FLOOR * top * math.sqrt(1 + poly.series_multiplications(len(spec.coefficients) - 1))
+    series = FLOOR * top * math.sqrt(1 + series_multiplications(len(spec.coefficients) - 1))
     if not spec.squarings:
         return series
     power = 2.0**spec.squarings

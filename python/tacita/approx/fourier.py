@@ -22,18 +22,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacita.approx import fit as fitting
 from tacita.approx.fit import Array, FitError, Function, Interval
-from tacita.approx.poly import least_degree, series_multiplications
+from tacita.approx.poly import least_degree
 from tacita.approx.spec import Spec, map_levels, normalise
-from tacita.slots.bootstraps import PHASE, evaluate_harmonics, harmonics_depth
-
-if TYPE_CHECKING:
-    from tacita.slots.base import Backend, Ct, Kind
+from tacita.slots.base import Backend, Ct, Kind
+from tacita.slots.bootstraps import PHASE, evaluate_harmonics
+from tacita.slots.counts import series_depth, series_multiplications
 
 RIDGE = 1e-6
 EDGE = 1.0 / 128.0  # of [-1, 1]: what the fit covers beyond it, for inputs that noise moves
@@ -66,7 +64,7 @@ class FourierSpec(Spec):
 
     def depth(self, input_scale: float = 1.0) -> int:
         """Levels of the result below a fresh ciphertext, wherever the input was, and of the affine map."""
-        return harmonics_depth(len(self.cosines) - 1) - 1 + map_levels(self.domain, input_scale)
+        return series_depth(len(self.cosines) - 1) - 1 + map_levels(self.domain, input_scale)
 
     def multiplications(self) -> int:
         return series_multiplications(len(self.cosines) - 1)

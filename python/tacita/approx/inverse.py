@@ -15,16 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacita.approx import fit as fitting
 from tacita.approx.fit import Array, Interval
 from tacita.approx.spec import MARGIN, MAX_INT, Spec, first, scale_by
-
-if TYPE_CHECKING:
-    from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct
 
 HEADROOM = 1.25  # a stored operand may exceed 1 by this much: squares keep the running constant near 1
 ROUNDING = 4e-15  # no error below what float64 shows is stated

@@ -10,22 +10,19 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacita.approx import exp as ours
 from tacita.approx import fit as fitting
 from tacita.approx import inverse as goldschmidt
-from tacita.approx import poly
 from tacita.approx.activations import gelu as gelu_series
 from tacita.approx.exp import PowerSpec
 from tacita.approx.fit import Array, Interval
 from tacita.approx.rsqrt import NewtonSpec, measured_newton, newton_spec
 from tacita.approx.spec import MARGIN, Spec, first, half_width, map_levels, normalise, unreachable
-
-if TYPE_CHECKING:
-    from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct
+from tacita.slots.counts import series_depth, series_multiplications
 
 inverse = goldschmidt.fit
 
@@ -176,11 +173,11 @@ class ExtendedGeluSpec(Spec):
     coefficients: tuple[float, ...]
 
     def depth(self, input_scale: float = 1.0) -> int:
-        series = poly.series_depth(len(self.coefficients) - 1)
+        series = series_depth(len(self.coefficients) - 1)
         return 2 * self.extensions + series + 1 + map_levels(self.domain, input_scale)
 
     def multiplications(self) -> int:
-        return 2 * self.extensions + poly.series_multiplications(len(self.coefficients) - 1) + 1
+        return 2 * self.extensions + series_multiplications(len(self.coefficients) - 1) + 1
 
     def numpy(self, x: Array) -> Array:
         w = fitting.to_unit(x, self.domain)
@@ -228,9 +225,7 @@ def extended_spec(
 def _forms(max_depth: int) -> list[tuple[int, int]]:
     """Lists (extensions, levels of the polynomial) by depth, then by products."""
     every = [(e, n) for e in range(MOST + 1) for n in LEVELS if 2 * e + n + 1 <= max_depth]
-    return sorted(
-        every, key=lambda f: (2 * f[0] + f[1], 2 * f[0] + poly.series_multiplications(2 ** f[1] - 1))
-    )
+    return sorted(every, key=lambda f: (2 * f[0] + f[1], 2 * f[0] + series_multiplications(2 ** f[1] - 1)))
 
 
 def _specs(interval: Interval, extensions: int, levels: int) -> Iterator[ExtendedGeluSpec]:

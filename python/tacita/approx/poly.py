@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacita.approx import fit as fitting
 from tacita.approx.fit import Array, FitError, Function, Interval
 from tacita.approx.spec import MARGIN, S, Spec, half_width, map_levels, normalise, unreachable
-from tacita.slots.counts import poly_relinearisations
-
-if TYPE_CHECKING:
-    from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct
+from tacita.slots.counts import series_depth, series_multiplications
 
 
 @dataclass(frozen=True)
@@ -77,17 +74,6 @@ def second_chebyshev(be: Backend, u: Ct) -> Ct:
     """Computes T_2(u) = 2u^2 - 1: one square, one level."""
     square = be.square(u)
     return be.add_const(be.add(square, square), -1.0)
-
-
-def series_depth(degree: int) -> int:
-    """Returns ceil(log2(degree + 1)), at least 1."""
-    return max(1, degree.bit_length())
-
-
-def series_multiplications(degree: int) -> int:
-    """Counts the relinearised products that `Backend.poly` takes for a series of this degree; products that
-    are added up first count once."""
-    return poly_relinearisations(degree)
 
 
 def chebyshev_spec(

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,9 +23,7 @@ from tacita.approx.fit import Array, Interval
 from tacita.approx.inverse import ROUNDING
 from tacita.approx.poly import ChebyshevSpec, chebyshev_spec
 from tacita.approx.spec import MARGIN, Spec, cheapest
-
-if TYPE_CHECKING:
-    from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct
 
 MAX_SERIES_DEPTH = 8
 MAX_DEPTH = (

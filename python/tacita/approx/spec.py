@@ -17,14 +17,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from tacita.approx.fit import Array, FitError, Interval
-
-if TYPE_CHECKING:
-    from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct
 
 MARGIN = 0.05  # share by which `domain` exceeds `interval` on each side
 MAX_INT = 1 << 20  # largest |k| that Backend.mul_int accepts
@@ -149,10 +147,10 @@ def map_levels(domain: Interval, input_scale: float) -> int:
 def cheapest(function: str, specs: Iterable[Spec], interval: Interval, error: float, max_depth: int) -> Spec:
     """Chooses among the specs with at most `error`: least depth, then fewest multiplications. Raises FitError
     with the least error of all when there is none."""
-    made = list(specs)
-    enough = [spec for spec in made if spec.error <= error]
+    candidates = list(specs)
+    enough = [spec for spec in candidates if spec.error <= error]
     if not enough:
-        raise unreachable(function, interval, error, min(spec.error for spec in made), max_depth)
+        raise unreachable(function, interval, error, min(spec.error for spec in candidates), max_depth)
     return min(enough, key=lambda spec: (free_depth(spec), spec.multiplications(), spec.error))
 
 

@@ -34,7 +34,7 @@ from tacita.blocks.base import (
 from tacita.blocks.floats import FloatTensors, See, record_nothing
 from tacita.blocks.shapes import CAUSAL as AHEAD
 from tacita.blocks.shapes import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED, Shapes
-from tacita.blocks.tensor_blocks import TensorBlocks
+from tacita.blocks.tensors import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 

@@ -77,17 +77,8 @@ class FloatTensors:
     def positions(self, x: Array, p: Positions) -> Array:
         return x + self._weights.positions(p, x.shape[-2], self._keeper.first)
 
-    def columns(self, x: Array, widths: tuple[int, ...]) -> tuple[Array, ...]:
-        return tensors.columns(x, widths)
-
-    def rows(self, x: Array, count: int) -> Array:
-        return tensors.rows(x, count)
-
-    def heads(self, x: Array, count: int) -> Array:
-        return tensors.heads(x, count)
-
-    def merge(self, x: Array) -> Array:
-        return tensors.merge(x)
+    columns, rows = staticmethod(tensors.columns), staticmethod(tensors.rows)
+    heads, merge = staticmethod(tensors.heads), staticmethod(tensors.merge)
 
     def scores(self, queries: Array, keys: Array, name: str) -> Array:
         stacked = tensors.regrouped(queries, keys.shape[-3]) @ np.swapaxes(keys, -1, -2)

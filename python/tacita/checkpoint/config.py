@@ -15,10 +15,10 @@ from typing import Any
 from tacita.checkpoint.gguf import fields_of, gguf_of
 from tacita.checkpoint.texts import MODULES, Sentences, read_sentences
 from tacita.errors import CheckpointError
+from tacita.models.config import EVERY_TOKEN, LAST, LATEST
+from tacita.models.fields import Fields, read_json
+from tacita.models.layers import CLASS, MODEL, Family
 from tacita.models.registry import FAMILIES, Config, named
-from tacita.models.shared.config import EVERY_TOKEN, LAST, LATEST
-from tacita.models.shared.fields import Fields, read_json
-from tacita.models.shared.layers import CLASS, MODEL, Family
 from tacita.texts.embedding import MAX_CLASSES
 from tacita.texts.task import NEXT, SINGLE_LABEL, SPAN, TEXT, TOKENS, WORDS
 

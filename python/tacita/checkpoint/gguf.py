@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tacita.errors import CheckpointError
 from tacita.extras import how_to_install
-from tacita.models.shared.fields import MAX_WEIGHT_BYTES, Fields, check_size
+from tacita.models.fields import MAX_WEIGHT_BYTES, Fields, check_size
 from tacita.texts.embedding import MAX_VOCAB
 
 MAGIC, VERSIONS = b"GGUF", (2, 3)
@@ -166,10 +166,6 @@ class GgufFile:
     """A GGUF file as `weights.Stored`."""
 
     path: Path
-
-    @property
-    def where(self) -> str:
-        return str(self.path)
 
     @property
     def names(self) -> Collection[str]:

@@ -22,7 +22,7 @@ from tacita.data import shipped
 from tacita.errors import CheckpointError, InputError
 from tacita.extras import omitted
 from tacita.models.registry import FAMILIES, Config, check, family_of, tensor_shapes
-from tacita.models.shared.retrained import ORDINARY
+from tacita.models.retrained import ORDINARY
 from tacita.texts.embedding import MAX_CLASSES, MAX_POSITIONS, check_tensors
 from tacita.texts.task import SEARCH, require_kind
 from tacita.texts.vectors import LEAST_LENGTH, Index
@@ -69,7 +69,7 @@ def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = T
     names = FAMILIES[family_of(config)].names(config)
     tensors = read_tensors(stored, names, tensor_shapes(config), longer=longer)
     tokenizer = read_tokenizer(path, config.vocab) if embeddings and config.image is None else None
-    checkpoint = from_tensors(config, tensors, tokenizer, name=path.resolve().name, where=stored.where)
+    checkpoint = from_tensors(config, tensors, tokenizer, name=path.resolve().name, where=str(stored.path))
     return replace(checkpoint, texts=own_texts(path)) if path.is_dir() else checkpoint
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.blocks.floats import FloatTensors, See, record_nothing
-from tacita.blocks.tensor_blocks import TensorBlocks
+from tacita.blocks.tensors import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.errors import InputError
 from tacita.models.registry import Config, forward

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tacita.errors import CheckpointError, InputError
-from tacita.models.shared.fields import read_json, read_objects
+from tacita.models.fields import read_json, read_objects
 
 MODULES = "modules.json"
 PACKAGE = "sentence_transformers"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacita.checkpoint.gguf import Header, gguf_of
 from tacita.errors import CheckpointError
-from tacita.models.shared.fields import Fields, check_size, read_json
+from tacita.models.fields import Fields, check_size, read_json
 from tacita.texts.embed import MAX_TOKENIZER_BYTES, parse_tokenizer
 from tacita.texts.embedding import MAX_VOCAB
 
@@ -37,7 +37,7 @@ def read_tokenizer(folder: Path, vocab: int) -> Tokenizer:
     folder = file.path.parent if file else folder
     whole = folder / "tokenizer.json"
     if file and not whole.is_file():
-        return parse_tokenizer(tokenizer_of(file.header).to_str(), vocab, file.where)
+        return parse_tokenizer(tokenizer_of(file.header).to_str(), vocab, str(file.path))
     if not whole.is_file() and (folder / "vocab.txt").is_file():
         return parse_tokenizer(_word_pieces(folder).to_str(), vocab, str(folder / "vocab.txt"))
     if not whole.is_file() and (folder / "merges.txt").is_file():

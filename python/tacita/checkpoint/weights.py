@@ -2,7 +2,7 @@
 
 `model.safetensors`, the same in shards, or `pytorch_model.bin`, in this order (`checkpoint`).
 Names of tensors are known before one is read; a family says what its are called in files
-(`models.shared.config`). Shapes and finite values are checked by `texts.embedding`.
+(`models.config`). Shapes and finite values are checked by `texts.embedding`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 from tacita.checkpoint.gguf import gguf_of
 from tacita.checkpoint.pickles import Described, described
 from tacita.errors import CheckpointError
-from tacita.models.shared.config import Names
-from tacita.models.shared.fields import MAX_WEIGHT_BYTES, check_size, read_json
+from tacita.models.config import Names
+from tacita.models.fields import MAX_WEIGHT_BYTES, check_size, read_json
 from tacita.texts.embedding import POSITIONS, Array, decode, parse_raw
 
 
@@ -31,8 +31,8 @@ class Stored(Protocol):
     """A file of tensors, or several."""
 
     @property
-    def where(self) -> str:
-        """Names the file in error messages."""
+    def path(self) -> Path:
+        """The file, or the index of several."""
 
     @property
     def names(self) -> Collection[str]:
@@ -65,12 +65,12 @@ def read_tensors(
     spellings = {name: names.find(name, stored.names) for name in shapes}
     if missing := [name for name, spelled in spellings.items() if spelled is None]:
         raise CheckpointError(
-            f"{stored.where}: {len(missing)} tensors missing, first {missing[0]}",
+            f"{stored.path}: {len(missing)} tensors missing, first {missing[0]}",
             hint=_missing_hint(stored.names),
         )
     spelled = {name: str(theirs) for name, theirs in spellings.items()}
     raw = stored.read(spelled.values())
-    decoded = {theirs: decode(stored.where, name, raw[theirs]) for name, theirs in spelled.items()}
+    decoded = {theirs: decode(str(stored.path), name, raw[theirs]) for name, theirs in spelled.items()}
     tensors = {name: decoded[theirs] for name, theirs in spelled.items()}
     if names.square_after is not None and POSITIONS in tensors:
         tensors[POSITIONS] = for_size(tensors[POSITIONS], names.square_after, shapes[POSITIONS][0])
@@ -101,10 +101,6 @@ class SafetensorsFile:
     """A safetensors file as `weights.Stored`."""
 
     path: Path
-
-    @property
-    def where(self) -> str:
-        return str(self.path)
 
     @cached_property
     def names(self) -> Collection[str]:
@@ -161,10 +157,6 @@ class TorchFile:
     """A file of `torch.save` as `weights.Stored`."""
 
     path: Path
-
-    @property
-    def where(self) -> str:
-        return str(self.path)
 
     @property
     def names(self) -> Collection[str]:
@@ -236,10 +228,6 @@ class Shards:
     path: Path
 
     @property
-    def where(self) -> str:
-        return str(self.path)
-
-    @property
     def names(self) -> Collection[str]:
         """Returns the names that the index lists."""
         return self._files.keys()
@@ -253,7 +241,7 @@ class Shards:
             shard = KINDS[Path(file).suffix](self.path.parent / file)
             if absent := sorted(set(here) - set(shard.names)):
                 raise CheckpointError(
-                    f"{shard.where}: tensor {absent[0]} is missing", hint=f"{self.path.name} says it is there"
+                    f"{shard.path}: tensor {absent[0]} is missing", hint=f"{self.path.name} says it is there"
                 )
             tensors |= shard.read(here)
         return tensors

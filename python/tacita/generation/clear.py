@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.sequence import Past
-from tacita.blocks.tensor_blocks import TensorBlocks
+from tacita.blocks.tensors import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.models.registry import forward

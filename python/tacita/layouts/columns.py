@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from tacita.layouts.arrays import refuse
 from tacita.layouts.numbered import joined, repeated
+from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.runs import HIDDEN, MASK, Request, Response, Runs, Tensor
 from tacita.slots.base import MAX_PERIOD, Backend, Ct
 
@@ -205,11 +206,7 @@ def lane_total(be: Backend, x: Ct, lanes: int) -> Ct:
 
 def token_total(be: Backend, x: Ct, shape: BatchShape) -> Ct:
     """The sum over tokens, in every token. log2(tokens) rotations, no level."""
-    reach = shape.tokens // 2
-    while reach:
-        x = be.add(x, be.rotate(x, reach * shape.step))
-        reach //= 2
-    return x
+    return rotate_sum(be, x, shape.tokens, shape.step)
 
 
 # What the client encrypts for a batch: columns of hidden states, and 1/length at the real tokens.

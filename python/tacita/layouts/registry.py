@@ -21,24 +21,23 @@ QUADRATIC: Estimates = "quadratic"
 
 @dataclass(frozen=True)
 class Rules:
-    """What may be asked of a packing.
+    """What may be asked of a packing, by default of one for a single text.
 
+    check(slots, tokens, lanes) raises ShapeError; texts(slots, tokens, lanes) is the size of a request.
     rotations: ways to rotate in attention. lanes: to choose from, the most first. row_estimates: what
-    attention may take from the scores of each row. two_phases: whether it may find softmax in
-    two (`approx.softmax`). refreshes: whether a function may be computed by a bootstrap
-    (`approx.fourier`). steps: whether a text may be asked row by row (`rows.lowering`).
-    check(slots, tokens, lanes) raises ShapeError;
-    texts(slots, tokens, lanes) is the size of a request.
+    attention may take from the scores of each row. two_phases: whether it may find softmax in two
+    (`approx.softmax`). refreshes: whether a function may be computed by a bootstrap (`approx.fourier`).
+    steps: whether a text may be asked row by row (`rows.lowering`).
     """
 
-    rotations: tuple[str, ...]
-    lanes: tuple[int, ...]
-    row_estimates: Estimates
-    two_phases: bool
-    refreshes: bool
-    steps: bool
     check: Callable[[int, int, int], object]
-    texts: Callable[[int, int, int], int]
+    texts: Callable[[int, int, int], int] = lambda slots, tokens, lanes: 1
+    rotations: tuple[str, ...] = ("hoisted",)
+    lanes: tuple[int, ...] = (1,)
+    row_estimates: Estimates = LINEAR
+    two_phases: bool = False
+    refreshes: bool = True
+    steps: bool = False
 
     def takes(self, *, linear: bool) -> bool:
         """Whether attention may take an estimate with a linear part alone, or with a quadratic one."""
@@ -46,45 +45,19 @@ class Rules:
 
 
 RULES: Mapping[str, Rules] = {
-    "rows": Rules(
-        rotations=("hoisted",),
-        lanes=(1,),
-        row_estimates=LINEAR,
-        two_phases=False,
-        refreshes=True,
-        steps=True,
-        check=lambda slots, tokens, lanes: RowsShape(slots, tokens),
-        texts=lambda slots, tokens, lanes: 1,
-    ),
-    "coefficients": Rules(
-        rotations=("hoisted",),
-        lanes=(1,),
-        row_estimates=LINEAR,
-        two_phases=False,
-        refreshes=True,
-        steps=False,
-        check=lambda slots, tokens, lanes: Transposition(RowsShape(slots, tokens)),
-        texts=lambda slots, tokens, lanes: 1,
-    ),
+    "rows": Rules(lambda slots, tokens, lanes: RowsShape(slots, tokens), steps=True),
+    "coefficients": Rules(lambda slots, tokens, lanes: Transposition(RowsShape(slots, tokens))),
     "multidiagonal": Rules(
-        rotations=("hoisted",),
-        lanes=(1,),
-        row_estimates=LINEAR,
+        lambda slots, tokens, lanes: MultiDiagonal(slots, 1, tokens, 1),  # heads are not known here
         two_phases=True,
-        refreshes=True,
-        steps=False,
-        check=lambda slots, tokens, lanes: MultiDiagonal(slots, 1, tokens, 1),  # heads are not known here
-        texts=lambda slots, tokens, lanes: 1,
     ),
     "columns": Rules(
-        rotations=ROTATIONS,
+        BatchShape,
+        lambda slots, tokens, lanes: slots // (tokens * lanes),
+        ROTATIONS,
         lanes=(4, 2, 1),
         row_estimates=QUADRATIC,
-        two_phases=False,
         refreshes=False,
-        steps=False,
-        check=BatchShape,
-        texts=lambda slots, tokens, lanes: slots // (tokens * lanes),
     ),
 }
 

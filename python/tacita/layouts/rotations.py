@@ -108,29 +108,22 @@ class RealMap:
 
     def apply(self, be: Backend, xs: Sequence[Ct]) -> list[Ct]:
         """Real ciphertexts -> real ciphertexts."""
+        if not self.shift and not self.pairs:
+            return be.linear(xs, self.plan)
         if self.shift:
             xs = [be.add(xs[0], be.mul_i(be.rotate(xs[0], self.shift)))]
-        elif self.pairs:
-            joined = [
-                be.add(a, be.mul_i(b)) for a, b in zip(xs[: self.pairs], xs[self.pairs :], strict=False)
-            ]
-            xs = [*joined, *xs[2 * self.pairs :]]
         else:
-            return be.linear(xs, self.plan)
-        return [be.add(y, be.conjugate(y)) for y in be.linear(xs, self.plan)]
+            firsts, seconds, rest = xs[: self.pairs], xs[self.pairs :], xs[2 * self.pairs :]
+            xs = [*(be.add(a, be.mul_i(b)) for a, b in zip(firsts, seconds, strict=False)), *rest]
+        return [doubled_real(be, y) for y in be.linear(xs, self.plan)]
 
 
 @lru_cache(maxsize=KEPT)
 def _cheapest(places: bytes, filled: bytes, n_inputs: int, n_outputs: int) -> tuple[int, int]:
     """(pairs, shift) of least cost for rows that are zero or not; layers of a model have the same ones."""
     outline = Diagonals.outlined(np.frombuffer(places, np.int64).reshape(-1, 3), np.frombuffer(filled, bool))
-    costs = [form.cost for form in _forms(outline, n_inputs, n_outputs)]
-    return _kinds(outline, n_inputs)[costs.index(min(costs))]
-
-
-def _forms(diagonals: Diagonals | ByPlace, n_inputs: int, n_outputs: int) -> Iterator[RealMap]:
-    table = Diagonals.of(diagonals)
-    return (_form(table, kind, n_inputs, n_outputs) for kind in _kinds(table, n_inputs))
+    costs = {kind: _form(outline, kind, n_inputs, n_outputs).cost for kind in _kinds(outline, n_inputs)}
+    return min(costs, key=lambda kind: costs[kind])
 
 
 def _kinds(diagonals: Diagonals, n_inputs: int) -> list[tuple[int, int]]:

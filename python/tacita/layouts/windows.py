@@ -51,17 +51,13 @@ class HeadWindow:
     @property
     def shared(self) -> bool:
         """Whether unnormalised context and row sums fit one real ciphertext, [context | sums]."""
-        return self.sum_offset + self.real_block <= self.shape.window
-
-    @property
-    def real_block(self) -> int:
-        """Positions of all heads at full width."""
-        return self.width * ceil_power(len(self.heads))
+        return 2 * self.sum_offset <= self.shape.window
 
     @property
     def sum_offset(self) -> int:
-        """Where row sums begin when they share a ciphertext with the context."""
-        return self.real_block
+        """Positions of all heads at full width: where row sums begin when they share a ciphertext with the
+        context."""
+        return self.width * ceil_power(len(self.heads))
 
     @cached_property
     def groups(self) -> Array:

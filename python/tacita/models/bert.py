@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm, Powers, Softmax
-from tacita.models.shared import layers
-from tacita.models.shared.config import KNOWN, EncoderConfig, Names, check_task, tied
-from tacita.models.shared.layers import Family, Layer, Step, architectures, forward_of
-from tacita.models.shared.retrained import ORDINARY, Retrained, read_retrained
+from tacita.models import layers
+from tacita.models.config import KNOWN, EncoderConfig, Names, check_task, tied
+from tacita.models.fields import Fields
+from tacita.models.layers import Family, Layer, Step, architectures, forward_of
+from tacita.models.retrained import ORDINARY, Retrained, read_retrained
 from tacita.texts.embedding import WORDS as WORD_TABLE
 from tacita.texts.task import WORDS
-
-if TYPE_CHECKING:
-    from tacita.models.shared.fields import Fields
 
 SOFTMAX = Softmax()
 OPTIONS = {"activation": KNOWN, "pooling": layers.ALL}

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tacita.blocks.base import CAUSAL, Attention, Dense, FeedForward, Norm, Rotary
 from tacita.errors import CheckpointError
 from tacita.extras import AT_DEFAULT
-from tacita.models.shared.config import KNOWN, EncoderConfig, Names, check_task
-from tacita.models.shared.layers import DECODER, Family, Layer, Step, forward_of
+from tacita.models.config import KNOWN, EncoderConfig, Names, check_task
+from tacita.models.fields import Fields
+from tacita.models.layers import DECODER, Family, Layer, Step, forward_of
 from tacita.texts.embedding import MAX_VOCAB, POSITIONS, WORDS
 from tacita.texts.task import NEXT
-
-if TYPE_CHECKING:
-    from tacita.models.shared.fields import Fields
 
 OPTIONS = {"activation": KNOWN, "pooling": DECODER}
 MOST_ENDS = 16

@@ -5,17 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tacita.blocks.base import EVERYWHERE, Attention, Dense, FeedForward, Norm, Rotary
 from tacita.extras import AT_DEFAULT
-from tacita.models.shared.config import KNOWN, EncoderConfig, Names
-from tacita.models.shared.layers import WITHOUT_POOLER, Family, Layer, Step, architectures, forward_of
+from tacita.models.config import KNOWN, EncoderConfig, Names
+from tacita.models.fields import Fields
+from tacita.models.layers import WITHOUT_POOLER, Family, Layer, Step, architectures, forward_of
 from tacita.texts.embedding import WORDS as WORD_TABLE
 from tacita.texts.task import WORDS
-
-if TYPE_CHECKING:
-    from tacita.models.shared.fields import Fields
 
 PARTS = {WORD_TABLE: "embeddings.tok_embeddings.weight", "embeddings.LayerNorm": "embeddings.norm"}
 MOST_BASE = 1e9

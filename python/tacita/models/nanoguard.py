@@ -21,18 +21,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Rotary, T
 from tacita.errors import CheckpointError
 from tacita.extras import AT_DEFAULT
-from tacita.models.shared.config import EncoderConfig, Names, check_task
-from tacita.models.shared.layers import CLASS, Family
+from tacita.models.config import EncoderConfig, Names, check_task
+from tacita.models.fields import Fields
+from tacita.models.layers import CLASS, Family
 from tacita.texts.embedding import WORDS
 from tacita.texts.task import TEXT
-
-if TYPE_CHECKING:
-    from tacita.models.shared.fields import Fields
 
 A = TypeVar("A")  # an interpreter's answer
 SINGLE, CLASSIFIER_EPSILON, BASE, MOST_BASE = 2.0**-23, 1e-5, 10000.0, 1e9

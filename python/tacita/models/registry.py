@@ -15,8 +15,8 @@ from tacita.blocks.base import Attention, Blocks, T
 from tacita.blocks.shapes import Node, Shapes
 from tacita.errors import CheckpointError
 from tacita.models import bert, decoders, modernbert, nanoguard, variants, vit
-from tacita.models.shared.config import EncoderConfig
-from tacita.models.shared.layers import MODEL, Family
+from tacita.models.config import EncoderConfig
+from tacita.models.layers import MODEL, Family
 from tacita.texts.embedding import table_shapes
 
 A = TypeVar("A")  # an interpreter's answer

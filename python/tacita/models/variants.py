@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tacita.blocks.base import Dense, Relative
+from tacita.models import layers
 from tacita.models.bert import OPTIONS, bert_layer, bert_sizes, layer_prefix
-from tacita.models.shared import layers
-from tacita.models.shared.config import EncoderConfig, Names, tied
-from tacita.models.shared.layers import (
+from tacita.models.config import EncoderConfig, Names, tied
+from tacita.models.fields import Fields
+from tacita.models.layers import (
     MODEL,
     WITHOUT_POOLER,
     Family,
@@ -25,9 +26,6 @@ from tacita.models.shared.layers import (
 from tacita.texts.embedding import MAX_HIDDEN
 from tacita.texts.embedding import WORDS as WORD_TABLE
 from tacita.texts.task import TEXT, WORDS
-
-if TYPE_CHECKING:
-    from tacita.models.shared.fields import Fields
 
 NO_POOLER = OPTIONS | {"pooling": WITHOUT_POOLER}
 

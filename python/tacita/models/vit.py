@@ -4,13 +4,14 @@ feature after each block (layer scale). The client maps patches to tokens (`text
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm
 from tacita.errors import CheckpointError, PlanError
 from tacita.extras import AT_DEFAULT
-from tacita.models.shared.config import KNOWN, EncoderConfig, Names, check_task
-from tacita.models.shared.layers import (
+from tacita.models.config import KNOWN, EncoderConfig, Names, check_task
+from tacita.models.fields import Fields, read_image
+from tacita.models.layers import (
     CLASS,
     MODEL,
     POOLINGS,
@@ -21,9 +22,6 @@ from tacita.models.shared.layers import (
 )
 from tacita.texts.embedding import FIRST, MAX_POSITIONS, PATCHES, POSITIONS
 from tacita.texts.task import TEXT
-
-if TYPE_CHECKING:
-    from tacita.models.shared.fields import Fields
 
 MODEL_TYPES = ("vit", "deit", "dinov2")
 SCALED = {POSITIONS: POSITIONS.removesuffix(".weight")}
@@ -51,7 +49,7 @@ def read(f: Fields, **answer: Any) -> ViTConfig:
     scaled = kind == "dinov2"
     for name, value in (("num_channels", 3), ("use_swiglu_ffn", False), ("pooler_act", "tanh")):
         f.only(name, value)
-    image = f.image(extra=2 if kind == "deit" else 1, any_size=scaled)
+    image = read_image(f, extra=2 if kind == "deit" else 1, any_size=scaled)
     wide = None if scaled else "intermediate_size"
     sizes = f.sizes(intermediate=wide, vocab=None, positions=None)
     if scaled:

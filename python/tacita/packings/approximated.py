@@ -20,7 +20,7 @@ from tacita.approx.spec import Spec
 from tacita.blocks import sequence
 from tacita.blocks.base import EVERYWHERE, Norm, Powers, Reach
 from tacita.blocks.floats import Array, FloatTensors
-from tacita.blocks.tensor_blocks import TensorBlocks
+from tacita.blocks.tensors import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.models.registry import forward

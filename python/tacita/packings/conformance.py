@@ -26,7 +26,7 @@ from tacita.blocks.base import Attention, FeedForward, Norm, Powers
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.graph import Graph, record
 from tacita.blocks.shapes import Function, Shapes
-from tacita.blocks.tensor_blocks import TensorBlocks
+from tacita.blocks.tensors import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.layouts.runs import Sample
 from tacita.packings.base import Array, Circuit

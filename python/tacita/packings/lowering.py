@@ -31,8 +31,8 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.errors import PlanError
 from tacita.layouts.registry import Shape
+from tacita.models.config import LATEST
 from tacita.models.registry import Config, forward, nodes
-from tacita.models.shared.config import LATEST
 from tacita.packings.base import Block, Circuit, Readers, Target, Tensor, refuse_node, stages_of
 from tacita.packings.coefficients import CoefficientLowering
 from tacita.packings.columns.lowering import ColumnLowering

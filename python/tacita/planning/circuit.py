@@ -20,8 +20,8 @@ from tacita.checkpoint import Checkpoint
 from tacita.errors import PlanError, ShapeError, TacitaError
 from tacita.layouts.registry import RULES, Shape
 from tacita.limits import Rules, limits_of, require, try_make
+from tacita.models.config import LATEST
 from tacita.models.registry import FAMILIES, Config, family_of, nodes, outline, unknown_option
-from tacita.models.shared.config import LATEST
 from tacita.packings.base import Circuit
 from tacita.packings.lowering import build, in_slots, inputs_of_sums
 from tacita.packings.specs import FUNCTION, AttentionSpecs, CircuitSpecs, approximated

@@ -58,7 +58,7 @@ class ModelInfo:
     commitment: salted hash of its weights and configuration, hex (see `plans.commitment`). embeddings: how a
     client embeds a text; None for a model that starts from hidden states.
     normalise: whether the client divides the decrypted answer by its length. task, problem: see
-    `models.shared.config`.
+    `models.config`.
     """
 
     name: str

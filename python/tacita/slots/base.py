@@ -47,82 +47,63 @@ class Backend(Protocol):
     @property
     def slots(self) -> int:
         """The length of every slot vector (a power of two)."""
-        ...
 
     @property
     def max_level(self) -> int:
         """The level of a fresh or a bootstrapped ciphertext."""
-        ...
 
     def level(self, ct: Ct) -> int:
         """Returns the number of rescalings left."""
-        ...
 
     def add(self, a: Ct, b: Ct) -> Ct:
         """Returns a + b at min(level); no level used."""
-        ...
 
     def sub(self, a: Ct, b: Ct) -> Ct:
         """Returns a - b at min(level); no level used."""
-        ...
 
     def neg(self, a: Ct) -> Ct:
         """Returns -a; no level used."""
-        ...
 
     def add_const(self, a: Ct, c: complex) -> Ct:
         """Returns a + c in every slot; no level used."""
-        ...
 
     def add_vector(self, a: Ct, v: Vector) -> Ct:
         """Returns a + periodic v; no level used. Errors: ShapeError when the period does not divide
         `slots`."""
-        ...
 
     def mul(self, a: Ct, b: Ct) -> Ct:
         """Returns a * b, relinearised and rescaled: min(level) - 1."""
-        ...
 
     def square(self, a: Ct) -> Ct:
         """Returns a * a: level - 1."""
-        ...
 
     def dot(self, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
         """Returns sum_i xs[i] * ys[i] with one relinearisation and one rescaling: min(level) - 1."""
-        ...
 
     def mul_const(self, a: Ct, c: complex) -> Ct:
         """Returns a * c: level - 1."""
-        ...
 
     def mul_int(self, a: Ct, k: int) -> Ct:
         """Returns a * k exactly, |k| <= 2^20; no level used, log2|k| bits of headroom, k times the noise."""
-        ...
 
     def mul_i(self, a: Ct) -> Ct:
         """Returns a times the imaginary unit; free."""
-        ...
 
     def mul_vector(self, a: Ct, v: Vector) -> Ct:
         """Returns a * periodic v: level - 1."""
-        ...
 
     def conjugate(self, a: Ct) -> Ct:
         """Returns the complex conjugate of every slot; no level, one key switch."""
-        ...
 
     def rotate(self, a: Ct, k: int) -> Ct:
         """Rotates to the left: out[j] = a[j + k mod slots], k of either sign; no level, one key switch (none
         for k = 0)."""
-        ...
 
     def rotate_many(self, a: Ct, ks: Sequence[int]) -> list[Ct]:
         """Returns [rotate(a, k) for k in ks], decomposing a once."""
-        ...
 
     def linear(self, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
         """Applies the general slot-linear map of the plan: min(level) - 1. Cost: see LinearPlan."""
-        ...
 
     def matmul(self, xs: Sequence[Ct], weights: Vector, bias: Vector | None = None) -> list[Ct]:
         """Computes out[o] = bias[o] + sum_i weights[o, i] * xs[i]: a matrix product over ciphertexts.
@@ -133,7 +114,6 @@ class Backend(Protocol):
         per residue and weight, one rescaling per output, no key switch. Errors: ShapeError for shapes that do
         not fit together.
         """
-        ...
 
     def products(
         self, left: Sequence[Sequence[Ct]], right: Sequence[Sequence[Ct]], onto: Products | None = None
@@ -145,26 +125,21 @@ class Backend(Protocol):
         must be at its level or above. Cost: count * rows * columns tensor products. Errors: ShapeError for
         ragged operands.
         """
-        ...
 
     def relinearise(self, products: Products) -> list[list[Ct]]:
         """Returns [rows][columns] ciphertexts, relinearised and rescaled: level - 1. Takes the accumulators
         over."""
-        ...
 
     def poly(self, a: Ct, coeffs: Vector) -> Ct:
         """Computes sum_k coeffs[k] T_k(a) for slots in [-1, 1]: ceil(log2(d + 1)) levels for degree d >=
         1."""
-        ...
 
     def drop_to(self, a: Ct, level: int) -> Ct:
         """Returns a at a level not above its own; free. Lower levels make every later operation cheaper."""
-        ...
 
     def bootstrap(self, cts: Sequence[Ct], kinds: Sequence[Kind]) -> list[Ct]:
         """Returns every ciphertext at max_level; its parts must lie in [-1, 1]. "complex" costs about twice
         "real"."""
-        ...
 
     def bootstrap_through(self, cts: Sequence[Ct], kinds: Sequence[Kind], harmonics: Vector) -> list[Ct]:
         """Computes f(w) of every slot w, f(Re w) + i f(Im w) for "complex", where f(w) = Re sum_k
@@ -175,7 +150,6 @@ class Backend(Protocol):
         degree n. Errors: ShapeError for coefficients that are not finite or end in zero, LevelError for too
         many.
         """
-        ...
 
     def coefficient_product(
         self,
@@ -193,8 +167,6 @@ class Backend(Protocol):
         ShapeError for another number of ciphertexts, LevelError below level 1, and those of
         `bootstrap_through`.
         """
-        ...
 
     def stage(self, name: str) -> AbstractContextManager[None]:
         """Labels everything inside for counts and progress."""
-        ...

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tacita.errors import LevelError, ShapeError
 from tacita.slots.base import Kind, Vector
-from tacita.slots.counts import poly_counts
+from tacita.slots.counts import series_depth
 
 # Trigonometric polynomials of slots, by which a bootstrap can end: f(w) = Re sum_k c_k exp(i k PHASE w).
 #
@@ -32,37 +32,22 @@ PHASE = 2.166006510901662  # of the preset n16, as in crates/ckks/src/bootstrap/
 OF_Z = 1.0 / 29.6
 
 
-def check_harmonics(harmonics: Vector) -> None:
-    """Raises ShapeError unless these are c_0 ... c_n, all finite, n at least 1 and c_n not zero."""
+def level_after(harmonics: Vector, max_level: int) -> int:
+    """Returns the level of the results of c_0 ... c_n. Raises ShapeError unless all are finite, n is at least
+    1 and c_n is not zero, LevelError for too many."""
     shaped = harmonics.ndim == 1 and len(harmonics) >= 2
     if not shaped or not np.all(np.isfinite(harmonics)) or harmonics[-1] == 0:
         raise ShapeError(
             f"bootstrap_through: harmonics of shape {harmonics.shape}",
             hint="give at least two finite coefficients, the last one not zero",
         )
-
-
-def harmonics_depth(degree: int) -> int:
-    """Counts the levels from z, which is one above the top, to the result: ceil(log2(degree + 1))."""
-    return degree.bit_length()
-
-
-def level_after(harmonics: Vector, max_level: int) -> int:
-    """Returns the level of the results. Raises ShapeError for no harmonics, LevelError for too many."""
-    check_harmonics(harmonics)
-    level = max_level + 1 - harmonics_depth(len(harmonics) - 1)
+    level = max_level + 1 - series_depth(len(harmonics) - 1)
     if level < 0:
         raise LevelError(
             f"bootstrap_through: {len(harmonics) - 1} harmonics, {max_level} levels",
             hint="take fewer of them",
         )
     return level
-
-
-def harmonics_counts(degree: int, max_level: int) -> dict[tuple[str, int], int]:
-    """Counts, for one part, how often each (operation, level of its operands) comes: as for a series of the
-    same degree in z."""
-    return {(op, max_level + 1 - below): n for (op, below), n in poly_counts(degree).items()}
 
 
 def apply_harmonics(values: Vector, kind: Kind, harmonics: Vector) -> Vector:
@@ -209,4 +194,4 @@ def product_level(harmonics: Vector | None, level: int | None, max_level: int) -
 def refresh_level(harmonics: Vector | None, level: int) -> int:
     """Returns the level at which a refresh ends before it goes through the function, whose results are at
     `level`; its price depends on it."""
-    return level if harmonics is None else level + harmonics_depth(len(harmonics) - 1) - 1
+    return level if harmonics is None else level + series_depth(len(harmonics) - 1) - 1

@@ -104,6 +104,13 @@ def _power_depth(n: int) -> int:
     return (n - 1).bit_length() if n > 1 else 0
 
 
-def poly_relinearisations(degree: int) -> int:
-    """Counts the relinearisations of a series: what it costs beside little else."""
+def series_multiplications(degree: int) -> int:
+    """Counts the relinearisations of a series of this degree, what it costs beside little else: products that
+    are added up first count once."""
     return sum(n for (op, _), n in poly_counts(degree).items() if op == "mul")
+
+
+def series_depth(degree: int) -> int:
+    """Returns ceil(log2(degree + 1)), at least 1: the levels of a series, or from z, which is one above
+    the top, to the sum of harmonics."""
+    return max(1, degree.bit_length())

@@ -24,11 +24,6 @@ def codes(table: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return result
 
 
-def distinct(places: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Returns (rows where each place stands first, in their order; for each row, which of these it is)."""
-    return first_uses(codes(places))
-
-
 def first_uses(codes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Returns (where each code stands first, in their order; for each code, which of these it is)."""
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
@@ -53,17 +48,14 @@ class Part(Protocol):
     @property
     def filled(self) -> Flags:
         """Which rows are not zero."""
-        ...
 
     @property
     def real(self) -> bool:
         """Whether no number has an imaginary part."""
-        ...
 
     @property
     def vectors(self) -> Table:
         """The vectors [rows, period], real or complex."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +177,7 @@ class Halves:
     def of(source: Diagonals, places: Numbers, imaginary: Flags) -> Halves:
         """Builds a table of halves. places: of the source's rows here, where two that meet, a real and an
         imaginary one, are added."""
-        first, where = distinct(places)
+        first, where = first_uses(codes(places))
         return Halves(places[first], source, where, imaginary)
 
     def __len__(self) -> int:

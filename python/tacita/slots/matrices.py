@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,6 @@ from tacita.slots.base import MAX_PERIOD, LevelError
 
 Values = npt.NDArray[Any]
 CHUNK = 1 << 22  # numbers that a step of `periodic_matmul` stacks
-
-
-class HasLevel(Protocol):
-    """The part of a backend that `lowest` needs."""
-
-    def level(self, ct: Any) -> int: ...
 
 
 def check_matmul(inputs: int, weights: Values, bias: Values | None) -> None:
@@ -62,11 +56,9 @@ def check_products(
     return shape
 
 
-def lowest(
-    be: HasLevel, left: Sequence[Sequence[Any]], right: Sequence[Sequence[Any]], onto: int | None
-) -> int:
+def lowest(left: Sequence[Sequence[Any]], right: Sequence[Sequence[Any]], onto: int | None) -> int:
     """The level of the products. Raises LevelError for operands below the accumulators."""
-    level = min(be.level(ct) for side in (left, right) for cts in side for ct in cts)
+    level = min(ct.level for side in (left, right) for cts in side for ct in cts)
     if onto is not None and level < onto:
         raise LevelError(
             f"products at level {level} onto level {onto}", hint="lower the first operands as well"

@@ -183,7 +183,7 @@ class PlainBackend:
         onto: PlainProducts | None = None,
     ) -> PlainProducts:
         check_products(left, right, None if onto is None else onto.values.shape[:2])
-        level = lowest(self, left, right, None if onto is None else onto.level)
+        level = lowest(left, right, None if onto is None else onto.level)
         values = sum_of_products(
             [[x.values for x in xs] for xs in left], [[y.values for y in ys] for ys in right]
         )

@@ -25,14 +25,12 @@ from tacita.slots.bootstraps import (
     PHASE,
     CoefficientMatrix,
     check_product,
-    harmonics_counts,
-    harmonics_depth,
     level_after,
     product_level,
     refresh_level,
     slope,
 )
-from tacita.slots.counts import linear_counts, poly_counts
+from tacita.slots.counts import linear_counts, poly_counts, series_depth
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import check_matmul, check_products, lowest
 from tacita.slots.noise import Draws, NoiseModel, combined, row_length, series_slope
@@ -193,7 +191,9 @@ class SimBackend:
         self._use(steps, a.level)
         self._count("hoist", a.level)
         self._count("rotate_shared", a.level, len(steps))
-        return [self._rotate_hoisted(a, k) for k in ks]
+        fresh = self.model.key_switch
+        turned = (self._out(a.level, a.noise, fresh, self._run("rotate", a, k)) for k in steps)
+        return [next(turned) if k % self.slots else a for k in ks]
 
     def linear(self, xs: Sequence[SimCt], plan: LinearPlan) -> list[SimCt]:
         plan.check_inputs(len(xs))
@@ -207,7 +207,7 @@ class SimBackend:
             self._use([plan.post], level)
             self._count("rotate", level, plan.n_outputs)
         fresh = combined(self.model.rescale, self.model.key_switch * sqrt(max(1, plan.giant_rotations)))
-        plains = self._plain.linear(_plains(xs), plan) if self.values else [None] * plan.n_outputs
+        plains = self._run_many("linear", plan.n_outputs, xs, plan)
         grown = _linear_noise(xs, plan)
         return [self._out(level, g, fresh, p) for g, p in zip(grown, plains, strict=True)]
 
@@ -219,7 +219,7 @@ class SimBackend:
         self._count("matmul", entry, weights.size)
         self._count("rescale", entry, len(weights))
         power = np.mean(np.abs(weights) ** 2, axis=2) @ np.array([x.noise**2 for x in xs])
-        plains = self._plain.matmul(_plains(xs), weights, bias) if self.values else [None] * len(weights)
+        plains = self._run_many("matmul", len(weights), xs, weights, bias)
         fresh = self.model.rescale
         return [self._out(level, sqrt(float(g)), fresh, p) for g, p in zip(power, plains, strict=True)]
 
@@ -230,7 +230,7 @@ class SimBackend:
         onto: SimProducts | None = None,
     ) -> SimProducts:
         rows, columns = check_products(left, right, None if onto is None else (onto.rows, onto.columns))
-        level = lowest(self, left, right, None if onto is None else onto.level)
+        level = lowest(left, right, None if onto is None else onto.level)
         self._count("outer", level, len(left) * rows * columns)
         grown = sum(_mean_noise(cts) for side in (left, right) for cts in side)
         plain = None
@@ -272,7 +272,7 @@ class SimBackend:
         check_kinds(len(cts), kinds)
         for ct, kind in zip(cts, kinds, strict=True):
             self._count("bootstrap" if kind == "complex" else "bootstrap_real", ct.level)
-        plains = self._plain.bootstrap(_plains(cts), kinds) if self.values else [None] * len(cts)
+        plains = self._run_many("bootstrap", len(cts), cts, kinds)
         fresh = self.model.bootstrap
         pairs = zip(cts, plains, strict=True)
         return [self._out(self.max_level, ct.noise, fresh, p, refresh=True) for ct, p in pairs]
@@ -285,9 +285,7 @@ class SimBackend:
         for ct, kind in zip(cts, kinds, strict=True):
             self._count("bootstrap_through" if kind == "complex" else "bootstrap_through_real", ct.level)
             self._count_harmonics(len(harmonics) - 1, 2 if kind == "complex" else 1, self.max_level)
-        plains: Sequence[PlainCt | None] = [None] * len(cts)
-        if self.values:
-            plains = self._plain.bootstrap_through(_plains(cts), kinds, harmonics)
+        plains = self._run_many("bootstrap_through", len(cts), cts, kinds, harmonics)
         fresh = combined(grown * OF_Z * self.model.bootstrap, self._product_noise)
         pairs = zip(cts, plains, strict=True)
         return [self._out(level, PHASE * grown * c.noise, fresh, p, refresh=True) for c, p in pairs]
@@ -302,9 +300,7 @@ class SimBackend:
         check_product(len(xs), self.slots, matrix)
         spend("coefficient_product", min(x.level for x in xs), INPUT_LEVEL)
         reached, number = product_level(harmonics, level, self.max_level), matrix.outputs(self.slots).count
-        plains: Sequence[PlainCt | None] = [None] * number
-        if self.values:
-            plains = self._plain.coefficient_product(_plains(xs), matrix, harmonics, level)
+        plains = self._run_many("coefficient_product", number, xs, matrix, harmonics, level)
         self._count("to_coefficients", INPUT_LEVEL, len(xs))
         self._count("coefficient_product", INPUT_LEVEL, matrix.products(self.slots))
         before = refresh_level(harmonics, reached)
@@ -318,10 +314,10 @@ class SimBackend:
         return [self._out(reached, grown, fresh, p, refresh=True) for p in plains]
 
     def _count_harmonics(self, degree: int, parts: int, top: int) -> None:
-        """Counts the operations of a series in z. top: one below the level of z."""
-        for (op, level), n in harmonics_counts(degree, top).items():
-            self._count(op, level, n * parts)
-        self._count("mul_plain", top + 1 - harmonics_depth(degree), (degree + 1) * parts)
+        """Counts the operations of a series of the same degree in z. top: one below the level of z."""
+        for (op, below), n in poly_counts(degree).items():
+            self._count(op, top + 1 - below, n * parts)
+        self._count("mul_plain", top + 1 - series_depth(degree), (degree + 1) * parts)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -345,11 +341,6 @@ class SimBackend:
             self.rotation_levels[step] = max(level, self.rotation_levels.get(step, 0))
             self.used[self._stage, level].add(step)
 
-    def _rotate_hoisted(self, a: SimCt, k: int) -> SimCt:
-        if k % self.slots == 0:
-            return a
-        return self._out(a.level, a.noise, self.model.key_switch, self._run("rotate", a, k))
-
     def _sum(self, op: str, a: SimCt, b: SimCt) -> SimCt:
         level = min(a.level, b.level)
         self._count("add", level)
@@ -364,6 +355,10 @@ class SimBackend:
             return None
         result: PlainCt = getattr(self._plain, op)(*(a.plain if isinstance(a, SimCt) else a for a in args))
         return result
+
+    def _run_many(self, op: str, count: int, cts: Sequence[SimCt], *args: Any) -> list[PlainCt | None]:
+        """The same of an operation on several ciphertexts that gives `count`."""
+        return list(getattr(self._plain, op)(_plains(cts), *args)) if self.values else [None] * count
 
     def _out(
         self, level: int, grown: float, fresh: float, plain: PlainCt | None, *, refresh: bool = False

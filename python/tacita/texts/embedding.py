@@ -111,7 +111,7 @@ class FrontConfig:
     first_token: whether the answer is read from [CLS], which the tokenizer must add. last_token: whether it
     is read from the last token, so that padding stands before a text. backwards: whether the client reverses
     the rows of a text, behind which padding then stands (`blocks.sequence`). The others are those of
-    `models.shared.config`."""
+    `models.config`."""
 
     vocab: Annotated[int, Range(1, MAX_VOCAB, "vocabulary")]
     positions: Annotated[int, Range(1, MAX_POSITIONS)]

@@ -20,7 +20,7 @@ from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError, InputError, PlanError
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import Shape
-from tacita.models.shared.retrained import Retrained
+from tacita.models.retrained import Retrained
 from tacita.packings.lowering import build
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibrate import Calibration, calibrate

@@ -15,7 +15,7 @@ from eager import SIMULATED, Known, SharedTensors, cost, counting
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.conformance import CASES, FEATURES, TOKENS, Case, Task, check, task_of
 from tacita.blocks.shapes import Function, Shapes
-from tacita.blocks.tensor_blocks import TensorBlocks
+from tacita.blocks.tensors import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError, ShapeError
 from tacita.two_party.arithmetic.base import AttentionBounds, Bounds, Formats, NormBounds

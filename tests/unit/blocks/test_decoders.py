@@ -11,7 +11,7 @@ from tiny_decoders import gpt2, hidden_of, llama, logits
 
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.sequence import Past
-from tacita.blocks.tensor_blocks import TensorBlocks
+from tacita.blocks.tensors import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, pad_hidden
 from tacita.checkpoint.reference import reference

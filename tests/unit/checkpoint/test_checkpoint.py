@@ -12,8 +12,8 @@ from safetensors.numpy import load_file, save_file
 from tacita.checkpoint import embed, load, pad_hidden, weights
 from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError, InputError
+from tacita.models import fields as files_module
 from tacita.models.registry import tensor_shapes
-from tacita.models.shared import fields as files_module
 from tacita.texts.embed import tokenize
 
 

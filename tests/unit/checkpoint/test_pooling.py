@@ -21,8 +21,8 @@ from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.reference import reference
 from tacita.cli.app import main
 from tacita.errors import CheckpointError, FileError
+from tacita.models.layers import POOLINGS
 from tacita.models.registry import shapes
-from tacita.models.shared.layers import POOLINGS
 from tacita.planning.request import PlanRequest
 from tacita.plans.answers import judge, rounded, rounding_step
 from tacita.plans.plan import Plan

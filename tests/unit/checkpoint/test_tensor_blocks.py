@@ -10,7 +10,7 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita.blocks.floats import FloatTensors
-from tacita.blocks.tensor_blocks import TensorBlocks
+from tacita.blocks.tensors import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference

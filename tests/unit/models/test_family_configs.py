@@ -172,7 +172,7 @@ def test_every_family_has_an_outline_for_its_plans() -> None:
 def test_a_hidden_embedding_walks_positions_norm_and_projection(tmp_path: Path) -> None:
     """What a server does with rows of its table of words equals what a client does with all tables."""
     from tacita.blocks.floats import FloatTensors
-    from tacita.blocks.tensor_blocks import TensorBlocks
+    from tacita.blocks.tensors import TensorBlocks
     from tacita.blocks.weights import Weights
     from tacita.texts.embedding import WORDS
 

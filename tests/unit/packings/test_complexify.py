@@ -4,7 +4,8 @@ form."""
 import numpy as np
 import pytest
 
-from tacita.layouts.rotations import RealMap, _forms
+from tacita.layouts.rotations import RealMap, _form, _kinds
+from tacita.slots.diagonals import Diagonals
 from tacita.slots.plain import PlainBackend
 
 BE = PlainBackend(64)
@@ -27,13 +28,14 @@ def exact(table, xs, outputs):
 def test_every_form_gives_the_same_map(inputs, outputs, rotations):
     table = diagonals(inputs, outputs, rotations)
     xs = np.random.default_rng(1).normal(size=(inputs, 64))
-    for form in _forms(table, inputs, outputs):
+    rows = Diagonals.of(table)
+    for form in (_form(rows, kind, inputs, outputs) for kind in _kinds(rows, inputs)):
         got = [BE.decrypt(ct) for ct in form.apply(BE, [BE.encrypt(x) for x in xs])]
         assert np.allclose(got, exact(table, xs, outputs))
 
 
 def test_a_dense_map_takes_half_the_products():
-    plain, *_ = _forms(diagonals(2, 1, range(16)), 2, 1)
+    plain = _form(Diagonals.of(diagonals(2, 1, range(16))), (0, 0), 2, 1)
     best = RealMap.build(diagonals(2, 1, range(16)), n_inputs=2, n_outputs=1)
     assert len(best.plan.terms) * 2 == len(plain.plan.terms)
 

@@ -120,7 +120,7 @@ def tolerance(case: Case) -> float:
 
 
 def test_powers_with_a_limited_reach_are_refused_by_name() -> None:
-    """Their meaning has no reach (`blocks.tensor_blocks`)."""
+    """Their meaning has no reach (`blocks.tensors`)."""
     (case,) = (case for case in CASES if case.name == "powers")
     attention = Little(16, 2, weights=Powers(3, 4.0, 150.0), placed={"reach": (3, 2)})
     forward = partial(norms_before, m=attention, rows=None, head="mean classify")

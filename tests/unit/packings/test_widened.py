@@ -12,7 +12,7 @@ from tacita import api
 from tacita.blocks.base import Dense, Norm
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.graph import Graph, record, widened
-from tacita.blocks.tensor_blocks import TensorBlocks
+from tacita.blocks.tensors import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import from_tensors
 from tacita.models.registry import tensor_shapes

@@ -21,8 +21,8 @@ from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError, PlanError
 from tacita.layouts.registry import QUADRATIC
 from tacita.models import registry
-from tacita.models.shared.config import Names
-from tacita.models.shared.layers import Family
+from tacita.models.config import Names
+from tacita.models.layers import Family
 from tacita.packings.lowering import check_specs
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NormSpecs, approximated
 from tacita.planning.calibrate.calibrate import CalibrationOptions as Options

@@ -25,7 +25,7 @@ from tacita.checkpoint.weights import read_tensors
 from tacita.errors import CheckpointError, FileError, InputError, PlanError, ShapeError
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import Shape
-from tacita.models.shared.config import Names
+from tacita.models.config import Names
 from tacita.planning.request import PlanRequest, objective_of
 from tacita.planning.survey import phases_of
 from tacita.plans import envelope

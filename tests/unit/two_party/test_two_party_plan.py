@@ -17,7 +17,7 @@ from tacita.checkpoint.reference import reference
 from tacita.checkpoint.texts import load_texts
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import CheckpointError, FileError, PlanError, ShapeError
-from tacita.models.shared.retrained import Retrained
+from tacita.models.retrained import Retrained
 from tacita.planning.request import PlanRequest
 from tacita.plans.json_fields import canonical
 from tacita.schemes.base import silent

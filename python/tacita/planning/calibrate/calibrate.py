@@ -27,7 +27,7 @@ from tacita.approx.functions import WEIGHTED
 from tacita.blocks.base import Norm
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.shapes import function_of
-from tacita.blocks.tensor_blocks import TensorBlocks
+from tacita.blocks.tensors import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.texts import load_texts as load_texts

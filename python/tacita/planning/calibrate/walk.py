@@ -30,7 +30,7 @@ from safetensors.numpy import load_file, save_file
 from tacita.blocks.floats import FloatTensors, See
 from tacita.blocks.sequence import Past
 from tacita.blocks.shapes import CAUSAL, REACH, RELATIVE, ROTARY, options
-from tacita.blocks.tensor_blocks import TensorBlocks
+from tacita.blocks.tensors import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference

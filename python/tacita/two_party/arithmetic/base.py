@@ -1,7 +1,7 @@
 """What both parties know: formats of fixed-point numbers, bounds of values, and the rings that follow from
 them.
 
-The same model (`blocks.tensor_blocks`) runs on floats, which define its meaning, and on `program.recorder`,
+The same model (`blocks.tensors`) runs on floats, which define its meaning, and on `program.recorder`,
 which writes down its steps; both parties run these on shares, and `program.simulation` on integers, which
 define the accuracy. Everything in this file is public.
 """

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
-from tacita.blocks.tensor_blocks import TensorBlocks
-from tacita.blocks.tensors import Operations, T, W
+from tacita.blocks.tensors import Operations, T, TensorBlocks, W
 from tacita.errors import PlanError
 from tacita.extras import AT_DEFAULT
 from tacita.limits import Above, OneOf, Range, Size

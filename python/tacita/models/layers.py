@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Positions, T
 from tacita.blocks.sequence import latest
 from tacita.errors import PlanError
-from tacita.models.shared.config import EVERY_TOKEN, LAST, LATEST, EncoderConfig, Names, check_task
+from tacita.models.config import EVERY_TOKEN, LAST, LATEST, EncoderConfig, Names, check_task
 from tacita.texts.embedding import POSITIONS, PROJECTION
 from tacita.texts.task import SPAN, TOKENS, WORDS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tacita.errors import CheckpointError
-from tacita.models.shared.config import BY_NAME
+from tacita.models.config import BY_NAME
 from tacita.texts.embedding import (
     MAX_CLASSES,
     MAX_HIDDEN,
@@ -96,21 +96,21 @@ class Fields:
         """Returns an integer from `least` to `top`."""
         value = self.data.get(field, default)
         if type(value) is not int or not least <= value <= top:
-            raise self.refused(field, f"it must be an integer from {least} to {top}")
+            self.refuse(field, f"it must be an integer from {least} to {top}")
         return value
 
     def number(self, field: str, default: float, low: float, high: float) -> float:
         """Returns a number from `low` to `high`, as a float."""
         value = self.data.get(field, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise self.refused(field, f"it must be a number from {low:g} to {high:g}")
+            self.refuse(field, f"it must be a number from {low:g} to {high:g}")
         return float(value)
 
     def flag(self, field: str, default: bool) -> bool:
         """Returns true or false."""
         value = self.data.get(field, default)
         if not isinstance(value, bool):
-            raise self.refused(field, "it must be true or false")
+            self.refuse(field, "it must be true or false")
         return value
 
     def name(self, field: str, known: Collection[str], default: str) -> str:
@@ -119,14 +119,14 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, str) or value not in known:
-            raise self.refused(field, f"supported: {', '.join(known)}")
+            self.refuse(field, f"supported: {', '.join(known)}")
         return value
 
     def only(self, field: str, value: Any) -> None:
         """Refuses every value but one, which an absent field or null stands for."""
         actual = self.data.get(field)
         if actual is not None and (type(actual) is not type(value) or actual != value):
-            raise self.refused(field, f"only {value!r} is supported")
+            self.refuse(field, f"only {value!r} is supported")
 
     def sizes(
         self,
@@ -197,7 +197,7 @@ class Fields:
         """The object that a field holds; None where it is absent or null."""
         value = self.data.get(field)
         if value is not None and not isinstance(value, dict):
-            raise self.refused(field, "it must be an object")
+            self.refuse(field, "it must be an object")
         return None if value is None else Fields(self.path, value)
 
     def numbers(self, field: str, default: tuple[float, ...], low: float, high: float) -> tuple[float, ...]:
@@ -206,7 +206,7 @@ class Fields:
         if values is None:
             return default
         if not isinstance(values, list) or len(values) != len(default):
-            raise self.refused(field, f"it must hold {len(default)} numbers")
+            self.refuse(field, f"it must hold {len(default)} numbers")
         each = [Fields(self.path, {field: value}) for value in values]
         return tuple(of.number(field, 0.0, low, high) for of in each)
 
@@ -215,17 +215,9 @@ class Fields:
         path = self.path.parent / name
         return Fields(path, read_json(path)) if path.is_file() else None
 
-    def image(self, extra: int, *, any_size: bool = False) -> ImageConfig:
-        """Reads the sizes and the preprocessing of a model of images; see `read_image`."""
-        return read_image(self, extra, any_size=any_size)
-
     def refuse(self, field: str, hint: str) -> NoReturn:
-        """Raises `refused`."""
-        raise self.refused(field, hint)
-
-    def refused(self, field: str, hint: str) -> CheckpointError:
-        """Returns the error that names a field and its value."""
-        return CheckpointError(f"{self.path}: {field} is {self.data.get(field)!r:.200}", hint=hint)
+        """Raises the error that names a field and its value."""
+        raise CheckpointError(f"{self.path}: {field} is {self.data.get(field)!r:.200}", hint=hint)
 
 
 # preprocessor_config.json -> what a client makes of an image before the model sees it.
@@ -240,7 +232,7 @@ def read_image(f: Fields, extra: int, *, any_size: bool = False) -> ImageConfig:
     Without the other file, ViT's own defaults. Raises CheckpointError naming file and field."""
     size, patch = f.integer("image_size", MAX_PIXELS), f.integer("patch_size", MAX_PIXELS)
     if size % patch:
-        raise f.refused("image_size", f"it must be a multiple of patch_size, {patch}")
+        f.refuse("image_size", f"it must be a multiple of patch_size, {patch}")
     image = ImageConfig(size, patch, extra)
     other = f.beside(NAME)
     if other is None:
@@ -253,7 +245,7 @@ def _with_prepared_size(f: Fields, image: ImageConfig) -> ImageConfig:
     field = "crop_size" if f.flag("do_center_crop", False) else "size"
     size = _side(f, field, image.size)
     if size % image.patch:
-        raise f.refused(field, f"it must be a multiple of patch_size, {image.patch}")
+        f.refuse(field, f"it must be a multiple of patch_size, {image.patch}")
     return replace(image, size=size)
 
 
@@ -262,16 +254,16 @@ def _read_preparation(f: Fields, image: ImageConfig) -> ImageConfig:
     for name in ("do_resize", "do_rescale", "do_normalize"):
         f.only(name, True)
     if not abs(f.number("rescale_factor", 1 / 255, 0.0, 1.0) - 1 / 255) < 1e-9:
-        raise f.refused("rescale_factor", "only 1/255 is supported")
+        f.refuse("rescale_factor", "only 1/255 is supported")
     shortest = 0
     if f.flag("do_center_crop", False):
         shortest = _side(f, "size", image.size)
         if shortest < image.size:
-            raise f.refused("size", f"it must be at least what is cut out, {image.size} pixels")
+            f.refuse("size", f"it must be at least what is cut out, {image.size} pixels")
         if _side(f, "crop_size", image.size) != image.size:
-            raise f.refused("crop_size", f"the model takes {image.size} pixels")
+            f.refuse("crop_size", f"the model takes {image.size} pixels")
     elif _side(f, "size", image.size) != image.size:
-        raise f.refused("size", f"the model takes {image.size} pixels")
+        f.refuse("size", f"the model takes {image.size} pixels")
     number = f.integer("resample", 3, default=2, least=2)
     means = f.numbers("image_mean", image.mean, -10.0, 10.0)
     spreads = f.numbers("image_std", image.spread, 1e-3, 10.0)
@@ -287,5 +279,5 @@ def _side(f: Fields, field: str, default: int) -> int:
         return of.integer("shortest_edge", MAX_PIXELS)
     height, width = of.integer("height", MAX_PIXELS), of.integer("width", MAX_PIXELS)
     if height != width:
-        raise f.refused(field, "only squares are supported")
+        f.refuse(field, "only squares are supported")
     return height

@@ -12,12 +12,9 @@ D per token position; here one serves all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tacita.errors import CheckpointError
-
-if TYPE_CHECKING:
-    from tacita.models.shared.fields import Fields
+from tacita.models.fields import Fields
 
 ATTENTIONS = ("softmax", "bpmax")
 NORMS = ("layer", "batch")

@@ -1,1 +1,0 @@
-"""What several model families share: configurations, layers, readers of fields."""

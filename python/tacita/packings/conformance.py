@@ -12,8 +12,9 @@ is counted by `counts`, for snapshots beside the papers' formulas.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from tacita.approx import exp, inverse, poly, rsqrt, softmax
 from tacita.approx.activations import gelu, gelu_tanh, relu, relu_squared, silu, tanh
 from tacita.approx.spec import Spec
 from tacita.blocks import sequence
-from tacita.blocks.base import Attention, FeedForward, Norm, Powers
+from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Powers, Relative, Rotary, Softmax
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.graph import Graph, record
 from tacita.blocks.shapes import Function, Shapes
@@ -30,22 +31,14 @@ from tacita.blocks.tensors import TensorBlocks
 from tacita.blocks.weights import Weights
 from tacita.layouts.runs import Sample
 from tacita.packings.base import Array, Circuit
-from tacita.packings.conformance_cases import CASES as CASES
-from tacita.packings.conformance_cases import Case as Case
 from tacita.packings.lowering import lower
 from tacita.packings.shared.lowering import Lowering
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
 
 Build = Callable[[Graph, Weights, CircuitSpecs], Lowering]
-FITS: dict[str, Any] = {
-    "gelu": gelu,
-    "gelu_tanh": gelu_tanh,
-    "relu": relu,
-    "relu2": relu_squared,
-    "silu": silu,
-    "tanh": tanh,
-}
+FITS: dict[str, Any] = {f.name: f for f in (gelu, gelu_tanh, relu, relu_squared, silu, tanh)}
 ERROR = 1e-4  # of the fitted approximations
+GATE = ("factor", "product")  # what is recorded of a gated feed-forward
 COARSE = {"relu": 0.02, "relu2": 1e-3}  # of those whose kinks cost levels
 
 
@@ -75,10 +68,8 @@ def world_of(case: Case, tokens: int, texts: int = 1, seed: int = 0) -> World:
     walk, rng = Shapes(), np.random.default_rng(seed)
     case.forward(walk, (tokens, case.features))
     tensors = {name: rng.normal(0.0, 1.0 / np.sqrt(shape[-1]), shape) for name, shape in walk.tensors.items()}
-    for node in walk.nodes.values():
-        for norm in (node,) if isinstance(node, Norm) else ():
-            if norm.gamma:
-                tensors[f"{norm.name}.weight"] = rng.normal(1.0, 0.1, norm.size)
+    for norm in (node for node in walk.nodes.values() if isinstance(node, Norm) and node.gamma):
+        tensors[f"{norm.name}.weight"] = rng.normal(1.0, 0.1, norm.size)
     samples = []
     for text in range(texts):
         real = tokens - (text * tokens) // (2 * texts) - (1 if texts == 1 else 0)
@@ -104,9 +95,11 @@ def specs_of(world: World, *, two_phases: bool = False) -> CircuitSpecs:
             nodes[name] = _norm(name, node, traces)
         elif isinstance(node, FeedForward | Function):
             kind = node.function if isinstance(node, FeedForward) else node.kind
-            fitted = _function(kind, _signed([t[f"{name}.argument"] for t in traces]))
-            nodes[name] = FunctionSpecs(fitted, None, *_gate(name, traces))
-    inputs = {step.name: _bound(_of(traces, step.name)) for step in world.graph.readers_of_sums()}
+            interval = _signed(_of(traces, name, "argument"))
+            gate = [_bound(_of(traces, name, key)) for key in GATE if f"{name}.{key}" in traces[0]]
+            nodes[name] = FunctionSpecs(FITS[kind].fit(interval, COARSE.get(kind, ERROR)), None, *gate)
+    readers = world.graph.readers_of_sums()
+    inputs = {step.name: _bound(_of(traces, step.name, "sum", "input")) for step in readers}
     entry = _bound([hidden for hidden, _ in world.samples])
     return CircuitSpecs(nodes, entry, 2.0 * _bound(answers), inputs)
 
@@ -164,32 +157,26 @@ def counts(case: Case, build: Build, be: Any, tokens: int, *, two_phases: bool =
     return totals
 
 
-def _of(traces: Sequence[dict[str, Array]], name: str) -> list[Array]:
-    """What went into a node, of the nodes that may read a stored sum."""
-    keys = [f"{name}.{key}" for key in ("sum", "input")]
-    return [trace[key] for trace in traces for key in keys if key in trace]
+def _of(traces: Sequence[dict[str, Array]], name: str, *keys: str) -> list[Array]:
+    """What was recorded of a node, of the keys that it has."""
+    return [trace[f"{name}.{key}"] for trace in traces for key in keys if f"{name}.{key}" in trace]
 
 
 def _attention(
     name: str, node: Attention, traces: Sequence[dict[str, Array]], masks: Sequence[Array], two_phases: bool
 ) -> AttentionSpecs:
-    scores = [trace[f"{name}.scores"] for trace in traces]
-    low, high = _signed(scores)
-    attended = _bound([trace[f"{name}.context"] for trace in traces])
+    scores, contexts = _of(traces, name, "scores"), _of(traces, name, "context")
+    (low, high), attended = _signed(scores), _bound(contexts)
     if isinstance(node.weights, Powers):
         p = node.weights
         powers, even = poly.power_weights((low, high), p.offset, p.power, p.denominator)
         return AttentionSpecs(powers, even, attended / even.value, attended)
     if two_phases:
-        return _two_phases(
-            (low, high),
-            scores,
-            [sequence.reach_mask(scores[0].shape[1:], node.reach) * m for m in masks],
-            attended,
-        )
-    logs = [trace[f"{name}.log_sum_exp"] for trace in traces]
+        keys = [sequence.reach_mask(scores[0].shape[1:], node.reach) * mask for mask in masks]
+        return _two_phases((low, high), scores, keys, attended)
+    logs = _of(traces, name, "log_sum_exp")
     means = [np.exp(log - high) / mask.sum() for log, mask in zip(logs, masks, strict=True)]
-    mixed = [_unnormalised(trace[f"{name}.context"], mean) for trace, mean in zip(traces, means, strict=True)]
+    mixed = [_unnormalised(context, mean) for context, mean in zip(contexts, means, strict=True)]
     span = min(float(m[m > 1e-300].min()) for m in means) / 1.5, max(float(m.max()) for m in means) * 1.5
     return AttentionSpecs(
         exp=exp.fit((low, high), ERROR * span[0], shift=high),
@@ -218,24 +205,13 @@ def _unnormalised(context: Array, means: Array) -> Array:
 
 
 def _norm(name: str, node: Norm, traces: Sequence[dict[str, Array]]) -> NormSpecs:
-    variance = np.concatenate([trace[f"{name}.variance"].ravel() for trace in traces])
+    variance = np.concatenate([values.ravel() for values in _of(traces, name, "variance")])
     span = float(variance.min()) / 1.5, float(variance.max()) * 1.5
     spec: Spec = rsqrt.fit(span, ERROR)
     if node.deviation is not None:
         spec = poly.constant_spec("rsqrt", span, 1.0 / node.deviation)
-    centred, result = (_bound([trace[f"{name}.{key}"] for trace in traces]) for key in ("centred", "result"))
+    centred, result = (_bound(_of(traces, name, key)) for key in ("centred", "result"))
     return NormSpecs(spec, centred, result)
-
-
-def _gate(name: str, traces: Sequence[dict[str, Array]]) -> list[float]:
-    """Bounds of a gated feed-forward's factor and product; none of another node."""
-    keys = [key for key in (f"{name}.factor", f"{name}.product") if key in traces[0]]
-    return [_bound([trace[key] for trace in traces]) for key in keys]
-
-
-def _function(kind: str, interval: tuple[float, float]) -> Spec:
-    spec: Spec = FITS[kind].fit(interval, COARSE.get(kind, ERROR))
-    return spec
 
 
 def _signed(values: Sequence[Array]) -> tuple[float, float]:
@@ -245,3 +221,177 @@ def _signed(values: Sequence[Array]) -> tuple[float, float]:
 
 def _bound(values: Sequence[Array]) -> float:
     return 1.25 * max(float(np.abs(v).max()) for v in values)
+
+
+# The little models: one layer in every place that a packing must know, with every option of its blocks.
+
+Forward = Callable[[Blocks[Any, Any], Any], Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One little model of the suite. forward: of a model on hidden states. features, heads: its sizes; every
+    head has features / heads.
+
+    unchecked: whether its answer has no norm check.
+    """
+
+    name: str
+    forward: Forward
+    features: int = 16
+    heads: int = 2
+    unchecked: bool = False
+
+
+@dataclass(frozen=True)
+class Little:
+    """The declarations of a model of one layer."""
+
+    features: int
+    heads: int
+    function: str = "gelu"
+    weights: Softmax | Powers = field(default_factory=Softmax)
+    deviation: float | None = None
+    pooling: str = "tanh"
+    normal: Mapping[str, Any] = field(default_factory=dict)
+    gated: bool = False
+    placed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def attention(self) -> Attention:
+        query, key, value, output = (self.dense(name) for name in "qkvo")
+        return Attention(self.heads, query, key, value, output, self.weights, **self.placed)
+
+    @property
+    def feed_forward(self) -> FeedForward:
+        wide = 2 * self.features
+        up, down = self.dense("up", wide), Dense("down", wide, self.features)
+        gate = Dense("gate", self.features, wide, bias=False) if self.gated else None
+        return FeedForward(up, self.function, down, gate)
+
+    def norm(self, name: str) -> Norm:
+        return Norm(name, self.features, 1e-5, self.deviation, **self.normal)
+
+    def dense(self, name: str, outputs: int = 0) -> Dense:
+        return Dense(name, self.features, outputs or self.features)
+
+
+def _after(b: Blocks[Any, Any], x: Any, *, m: Little, rows: int | None, head: str) -> Any:
+    """Norms after the blocks."""
+    y = b.norm(b.add(b.take(x, rows), b.attention(x, m.attention, "attention", rows)), m.norm("ln1"), "norm1")
+    x = b.norm(b.add(y, b.feed_forward(y, m.feed_forward, "feed_forward")), m.norm("ln2"), "norm2")
+    return _headed(b, x, m, head)
+
+
+def norms_before(
+    b: Blocks[Any, Any], x: Any, *, m: Little, rows: int | None, head: str, final: bool = False
+) -> Any:
+    """Norms before the blocks; final: and one at the end."""
+    mixed = b.attention(b.norm(x, m.norm("ln1"), "norm1"), m.attention, "attention", rows)
+    y = b.add(b.take(x, rows), mixed)
+    x = b.add(y, b.feed_forward(b.norm(y, m.norm("ln2"), "norm2"), m.feed_forward, "feed_forward"))
+    return _headed(b, b.norm(x, m.norm("ln3"), "norm3") if final else x, m, head)
+
+
+def _input_again(b: Blocks[Any, Any], x: Any, *, m: Little, rows: int | None, head: str) -> Any:
+    """Norms before the blocks, and the input added to what the last block adds to; then the mean's norm."""
+    y = b.add(x, b.attention(b.norm(x, m.norm("ln1"), "norm1"), m.attention, "attention", rows))
+    total = b.add(y, x, -1.7)
+    x = b.add(total, b.feed_forward(b.norm(y, m.norm("ln2"), "norm2"), m.feed_forward, "feed_forward"))
+    pooled = b.mean(b.norm(x, m.norm("ln3"), "norm3"), "mean")
+    return _headed(b, b.norm(pooled, Norm("ln5", m.features, 1e-5), "norm5"), m, head)
+
+
+def _headed(b: Blocks[Any, Any], x: Any, m: Little, head: str) -> Any:
+    """Adds the model's head. head: words that name what follows: pool or mean, mask (as language models have
+    it), classify."""
+    if "pool" in head:
+        x = b.function(b.linear(b.take(x, 1), m.dense("pooler"), "pooler"), m.pooling, "pooler.tanh")
+    elif "mean" in head:
+        x = b.mean(x, "mean")
+    elif "mask" in head:
+        mapped = b.linear(x, m.dense("transform"), "transform")
+        x = b.norm(b.function(mapped, m.function, "active"), m.norm("ln4"), "norm4")
+    return b.answer(b.linear(x, m.dense("classifier", 3), "classifier") if "classify" in head else x)
+
+
+def _case(name: str, forward: Callable[..., Any], m: Little, **how: Any) -> Case:
+    return Case(name, partial(forward, m=m, **how), m.features, m.heads, unchecked=m.deviation is not None)
+
+
+RMS: dict[str, Any] = {"centred": False, "beta": False}
+BARE: dict[str, Any] = {"gamma": False, "beta": False, "scale": 0.5}
+NORMS = tuple(Norm(name, 8, 1e-5, centred=False, beta=False) for name in ("qn", "kn"))
+LAYERNORMS = tuple(replace(norm, centred=True, beta=True) for norm in NORMS)
+PLACED: dict[str, dict[str, Any]] = {
+    "rotary": {"rotary": Rotary(100.0)},
+    "rotary, odd": {"rotary": Rotary(100.0)},
+    "relative": {"relative": Relative("table", 8, 4)},
+    "reach": {"reach": (3, 2)},
+    "normed": {"normed": NORMS},
+    "normed, rotary": {"normed": NORMS, "rotary": Rotary(50.0)},
+    "layer norms, rotary": {"normed": LAYERNORMS, "rotary": Rotary(50.0)},
+    "positions": {"rotary": Rotary(50.0), "relative": Relative("table", 8, 6), "reach": (9, None)},
+}
+NEW_POSITIONS: dict[str, Any] = {"rotary": Rotary(100.0), "reach": (3, 2), "normed": NORMS}
+NEWER = Little(16, 2, "silu", normal=RMS, gated=True, placed=NEW_POSITIONS)
+EVEN, ODD, POOLED = Little(16, 2), Little(24, 3), "pool classify"
+CASES: tuple[Case, ...] = (
+    _case("norms after, first row, pooled, classified", _after, EVEN, rows=1, head="pool classify"),
+    _case("norms after, first row", _after, EVEN, rows=1, head=""),
+    _case("norms after, first row, classified", _after, ODD, rows=1, head="classify"),
+    _case("norms after, averaged", _after, EVEN, rows=None, head="mean"),
+    _case("norms after, averaged, classified", _after, ODD, rows=None, head="mean classify"),
+    _case("relu", _after, replace(EVEN, function="relu"), rows=1, head="classify"),
+    *(
+        _case(f"root mean squares, {name}", forward, replace(EVEN, normal=RMS), rows=rows, head=head)
+        for name, forward, rows, head in (
+            ("after, first row", _after, 1, "classify"),
+            ("after, averaged", _after, None, "mean classify"),
+            ("before, first row", norms_before, 1, "classify"),
+            ("before, averaged", norms_before, None, "mean classify"),
+        )
+    ),
+    _case("no weights", norms_before, replace(ODD, normal=BARE), rows=1, head="classify", final=True),
+    *(
+        _case(f"every token, {name}", forward, m, rows=None, head=head, **how)
+        for name, forward, m, head, how in (
+            ("norms after, classified", _after, EVEN, "classify", {}),
+            ("norms before, as it is", norms_before, EVEN, "", {"final": True}),
+            ("norms before, words", norms_before, ODD, "mask classify", {"final": True}),
+        )
+    ),
+    _case("norms before, first row, masked", norms_before, ODD, rows=1, head="mask classify", final=True),
+    *(
+        _case(f"{name}, {rows or 'all'}", norms_before, replace(m, placed=placed), rows=rows, head=head)
+        for m, (name, placed) in zip((EVEN, ODD, EVEN, ODD, EVEN, ODD, ODD, ODD), PLACED.items(), strict=True)
+        for rows, head in ((1, "classify"), (None, "mean classify"))
+    ),
+    *(
+        _case(f"newer, {rows or 'every token'}", norms_before, NEWER, rows=rows, head="classify", final=True)
+        for rows in (1, None)
+    ),
+    *(
+        _case(f"gate, {m.function}, {head}", norms_before, replace(m, gated=True), rows=rows, head=head)
+        for m, rows, head in (
+            (replace(EVEN, function="silu"), 1, "classify"),
+            (replace(ODD, function="silu"), None, "mean classify"),
+            (EVEN, None, "mean"),
+        )
+    ),
+    *(
+        _case(f"functions, {kind}", _after, replace(EVEN, function=kind, pooling=kind), rows=1, head=POOLED)
+        for kind in ("gelu_tanh", "silu", "relu2")
+    ),
+    *(
+        _case(f"input added again, mean normalised, {head}", _input_again, m, rows=None, head=head)
+        for m, head in ((replace(EVEN, normal=RMS), "classify"), (ODD, "classify"), (EVEN, ""))
+    ),
+    _case("powers", _after, replace(EVEN, weights=Powers(3, 4.0, 150.0)), rows=None, head="mean classify"),
+    _case("stored deviations", _after, replace(EVEN, deviation=1.7), rows=1, head="classify"),
+    _case("norms before, averaged, classified", norms_before, EVEN, rows=None, head="mean classify"),
+    _case("norms before, averaged", norms_before, ODD, rows=None, head="mean"),
+    _case("norms before, first row, classified", norms_before, EVEN, rows=1, head="classify"),
+    _case("norms before and at the end, averaged", norms_before, EVEN, rows=None, head="mean", final=True),
+    _case("norms before and at the end, first row", norms_before, ODD, rows=1, head="classify", final=True),
+)

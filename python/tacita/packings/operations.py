@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from tacita.approx.spec import Spec
@@ -17,7 +17,6 @@ from tacita.slots.base import Backend, Ct
 
 CHECK, ANSWER = "check", "answer"
 Cts = tuple[Ct, ...]
-Of = Callable[[Backend, Cts], Cts]  # a tensor of a tensor
 Check = Callable[[Backend, Ct, Ct], Ct]  # of a variance and its root: see `norm_check`
 
 
@@ -61,29 +60,6 @@ def exponentials(
         return tuple(be.mul_vector(ct, v) for ct, v in zip(exps, visible, strict=True))
 
     return Operation.of(f"{name}.exp", (f"{name}.scores",), f"{name}.exponentials", run)
-
-
-@dataclass(frozen=True)
-class Selected:
-    """The first row of what an attention of one query reads. first, back: its tensors of x and of the
-    residual; one tensor where these are one."""
-
-    operation: Operation
-    first: str
-    back: str
-
-
-def selected(name: str, x: str, residual: str, of_x: Of, of_residual: Of) -> Selected:
-    """Selects the first row. x, residual: live tensors. of_x, of_residual: a tensor -> its first row."""
-    first = f"{name}.first"
-    back = first if residual == x else f"{name}.residual"
-
-    def run(be: Backend, queried: Cts, added: Cts) -> tuple[Cts, ...]:
-        row = of_x(be, queried)
-        return (row,) if back == first else (row, of_residual(be, added))
-
-    writes = (first,) if back == first else (first, back)
-    return Selected(Operation.of(f"{name}.select", (x, residual), writes, run), first, back)
 
 
 def norm_operations(norm: Norm, name: str, check: Check | None = None, mask: str = "") -> list[Operation]:

@@ -135,7 +135,7 @@ class CircuitSpecs:
     its readers.
 
     comparison: of two logits, as half their difference over `answer`, where the client gets the likeliest
-    word alone (`packings.shared.choice`). None, and absent from the data, where it gets the logits.
+    word alone (`packings.shared.answer`). None, and absent from the data, where it gets the logits.
     """
 
     nodes: Mapping[str, NodeSpecs]

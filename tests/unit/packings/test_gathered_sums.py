@@ -8,7 +8,7 @@ import pytest
 from tacita.layouts.rows import RowsShape
 from tacita.layouts.windows import head_windows
 from tacita.packings.rows.division import Gathered
-from tacita.packings.rows.maps import unfold_plan
+from tacita.packings.rows.linear import unfold_plan
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 

@@ -16,8 +16,7 @@ from tacita.errors import PlanError, ShapeError
 from tacita.layouts.coefficients import Transposition
 from tacita.layouts.registry import Shape
 from tacita.layouts.rows import RowsShape
-from tacita.packings.conformance import CASES, Case, check, circuit_of, world_of
-from tacita.packings.conformance_cases import Little, norms_before
+from tacita.packings.conformance import CASES, Case, Little, check, circuit_of, norms_before, world_of
 from tacita.packings.lowering import lowering_of
 from tacita.packings.specs import CircuitSpecs, FunctionSpecs
 from tacita.slots.plain import PlainBackend

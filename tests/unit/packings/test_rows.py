@@ -7,8 +7,15 @@ from tacita.errors import ShapeError
 from tacita.layouts.rotations import rotate_range
 from tacita.layouts.rows import FeatureLayout, RowsShape, linear_diagonals, restore_copies
 from tacita.layouts.windows import head_windows, mask_numbers, pack_masks
-from tacita.packings.rows.linear import Affine, residual
-from tacita.packings.rows.maps import folded_layout, pack_plan, repeat_copies, unpack_anchors, unpack_plan
+from tacita.packings.rows.linear import (
+    Affine,
+    folded_layout,
+    pack_plan,
+    repeat_copies,
+    residual,
+    unpack_anchors,
+    unpack_plan,
+)
 from tacita.slots.linear import LinearPlan
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend

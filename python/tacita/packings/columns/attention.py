@@ -27,7 +27,6 @@ import numpy as np
 from tacita.layouts.arrays import ceil_power
 from tacita.layouts.columns import Array, Columns, IntArray, shifted
 from tacita.layouts.rotations import doubled_parts, doubled_real, joined
-from tacita.packings.columns.cells import RowSquares
 from tacita.packings.columns.linear import ColumnMap, Cts, dot
 from tacita.packings.encoding import Argument, apply_unit, output_bound
 from tacita.packings.weights import AttentionPlan, Positional, Side
@@ -56,6 +55,37 @@ class Split:
     def single(tokens: int) -> Split:
         """One rotation of K per diagonal (MOAI)."""
         return Split(tokens, 1)
+
+
+# The quadratic part of a row estimate (`approx.softmax`) in columns: one column and one square a head,
+# at the level of the scores.
+
+
+@dataclass(frozen=True, eq=False)
+class RowSquares:
+    """((v . q)^2 + c) * scale of a layer, in columns: one for each group of heads. constants: (groups,
+    lanes)."""
+
+    roots: ColumnMap
+    constants: Array
+
+    @staticmethod
+    def build(plan: AttentionPlan, columns: Columns) -> RowSquares | None:
+        """Builds the maps; None without row estimates. columns: of x."""
+        rows, (weight, shift), scale = plan.specs.rows, plan.dense[0], plan.specs.score_scale
+        if rows is None:
+            return None
+        factor = np.sqrt(scale * len(rows.constant) / len(shift))
+        matrix, bias = rows.roots(*plan.entry.fold(weight * factor, shift * factor))
+        heads = Columns(columns.shape, np.arange(len(rows.constant)).reshape(-1, columns.shape.lanes))
+        roots = ColumnMap.build([(matrix, columns)], bias, heads)
+        return RowSquares(roots, np.array(rows.constant)[heads.index] * scale)
+
+    def apply(self, be: Backend, inputs: Sequence[Ct], group: int) -> Ct:
+        """Computes the estimate of a group's rows. inputs: x, shifted (`layout.shifted`). Two levels below,
+        like the scores."""
+        root = self.roots.outputs(be, inputs, group, group + 1)[0]
+        return be.add_vector(be.square(root), self.constants[group])
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,7 @@ from tacita.packings.base import Block, Form, Operation, Readers, Target, Tensor
 from tacita.packings.columns.attention import BatchAttention, Split
 from tacita.packings.columns.cells import (
     BatchAnswering,
+    BatchFirstToken,
     CellNorm,
     MeanAnswering,
     cell_answering,
@@ -34,10 +35,9 @@ from tacita.packings.columns.cells import (
     mean_cells,
     token_answering,
 )
-from tacita.packings.columns.first_token import BatchFirstToken
 from tacita.packings.columns.linear import BatchForward, BatchNorm, Cts, linear_of
 from tacita.packings.encoding import Encoding, WeightBias
-from tacita.packings.operations import exponentials, selected
+from tacita.packings.operations import exponentials
 from tacita.packings.shared.lowering import Lowering
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan
@@ -137,18 +137,15 @@ class ColumnLowering(Lowering):
     def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         """One query for each sequence; the result is in cells."""
         name, x, attention = block.name, block.x.live, BatchFirstToken(plan, self._columns)
-        parts = ("scores", "exponentials", "weighed", "sums", "weights")
-        scores, exps, weighed, sums, shares = (f"{name}.{part}" for part in parts)
-        chosen = selected(name, x, block.residual.live, attention.select, attention.select)
-        normed, roots = plan.roots(name, (x, chosen.first), attention.squares)
+        parts = ("exponentials", "weighed", "sums", "weights")
+        exps, weighed, sums, shares = (f"{name}.{part}" for part in parts)
+        operations, back = attention.begin(name, x, block.residual.live)
         return [
-            chosen.operation,
-            *normed,
-            Operation.of(f"{name}.scores", (x, chosen.first, *roots), scores, attention.scores),
+            *operations,
             exponentials(name, plan.specs.exp, attention.visible),
             Operation.of(f"{name}.weigh", (exps, MASK), (weighed, sums), attention.weigh),
             Operation.of(f"{name}.attend", (weighed, sums), shares, attention.attend),
-            Operation.of(f"{name}.project", (x, chosen.back, shares), target.live, attention.project),
+            Operation.of(f"{name}.project", (x, back, shares), target.live, attention.project),
         ]
 
     def _feed_forward(self, block: Block, f: FeedForward, target: Target) -> list[Operation]:

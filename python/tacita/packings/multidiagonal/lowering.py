@@ -32,7 +32,7 @@ from tacita.packings.multidiagonal.attention import (
     variance,
 )
 from tacita.packings.multidiagonal.linear import Affine, linear_of, over_heads, totals
-from tacita.packings.operations import Answering, exponentials, selected
+from tacita.packings.operations import Answering, exponentials
 from tacita.packings.shared.first_token import TextQuery
 from tacita.packings.shared.linear import TextNorm
 from tacita.packings.shared.lowering import NormFields, OneTextLowering
@@ -47,11 +47,6 @@ Cts = tuple[Ct, ...]
 # The query is a map from the vector of token 0 to the layout of all tokens, so every token meets it: scores
 # are sums over the features of a head, a single ciphertext. The mix is not summed over tokens by rotations: a
 # map from the layout to a vector adds up all places that hold a feature, and that is the projection.
-
-
-def selection(layout: Features) -> CyclicMap:
-    """Token 0 as a vector. One level."""
-    return _same(layout, layout.first)
 
 
 def _same(layout: Features, places: Sequence[Array]) -> CyclicMap:
@@ -76,6 +71,10 @@ class FirstTokenAttention(TextQuery):
             attended=1.0 / (bound * output_bound(plan.specs.inverse)),
         )
         self._layout = layout
+
+    def select(self, be: Backend, x: Cts) -> Cts:
+        """Token 0 as a vector. One level."""
+        return _same(self._layout, self._layout.first).apply(be, x)
 
     @property
     def _token_of_slot(self) -> IntArray:
@@ -214,17 +213,12 @@ class DiagonalLowering(OneTextLowering[Features]):
 
     def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, attention = block.name, block.x.live, FirstTokenAttention(plan, self._layout)
-        parts = ("scores", "sums", "inverse")
-        scores, sums, inverse = (f"{name}.{part}" for part in parts)
+        sums, inverse = f"{name}.sums", f"{name}.inverse"
         phase, divisors = first_phase(name, plan.specs, attention.sums, MASK, slice(1)), attention.sums()
-        select = selection(self._layout).apply
-        chosen = selected(name, x, block.residual.live, select, select)
-        reads = (x, phase.result, inverse, chosen.back, MASK)
-        normed, roots = plan.roots(name, (x, chosen.first), attention.squares)
+        operations, back = attention.begin(name, x, block.residual.live)
+        reads = (x, phase.result, inverse, back, MASK)
         return [
-            chosen.operation,
-            *normed,
-            Operation.of(f"{name}.scores", (x, chosen.first, *roots), scores, attention.scores),
+            *operations,
             exponentials(name, plan.specs.exp, attention.visible),
             *phase.operations,
             Operation.of(f"{name}.sums", (phase.result, MASK), sums, attention.add_up),

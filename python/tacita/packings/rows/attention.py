@@ -18,8 +18,8 @@ from tacita.layouts.rows import FeatureLayout, linear_diagonals
 from tacita.layouts.windows import HeadWindow, mask_numbers, placed
 from tacita.packings.encoding import Argument, divide, divide_factor, stored_bound
 from tacita.packings.rows.division import Early, Gathered
-from tacita.packings.rows.linear import Affine, linear_of
-from tacita.packings.rows.maps import (
+from tacita.packings.rows.linear import (
+    Affine,
     context_layout,
     fold_copies,
     fold_heads,
@@ -27,6 +27,7 @@ from tacita.packings.rows.maps import (
     folded_maps,
     folded_variances,
     folded_vectors,
+    linear_of,
     pack_plan,
     repeat_copies,
     unfold_plan,

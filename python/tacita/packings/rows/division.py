@@ -4,7 +4,7 @@ first iterations of the division before it; and where exponentials are computed 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -212,39 +212,17 @@ def _squarings(exp: Spec, inverse: GoldschmidtSpec) -> int:
     return exp.squarings if power * REFRESHED <= NOISY * smallest else 0
 
 
-@dataclass(frozen=True)
-class Exponentials:
-    """How an attention's exponentials are computed. name: of the attention. operation: what computes them, or
-    their roots, from the scores."""
-
-    name: str
-    operation: Operation
-    early: Early | None
-
-    @staticmethod
-    def of(name: str, spec: Spec, early: Early | None, visible: Sequence[Array] | None) -> Exponentials:
-        """Plans an attention's exponentials, in a stage of their own or within the one that mixes. spec,
-        visible: as of `operations.exponentials`."""
-        if early is None:
-            return Exponentials(name, exponentials(name, spec, visible), None)
-        lift = 1.0 if early.squarings else early.lift
-        return Exponentials(name, exponentials(name, early.root(spec), visible, lift), early)
-
-    @property
-    def stages(self) -> list[Operation]:
-        """The operation, unless the stage that mixes does it."""
-        return [] if self._within else [self.operation]
-
-    @property
-    def read(self) -> str:
-        """The tensor that the stage that mixes reads."""
-        return f"{self.name}.scores" if self._within else f"{self.name}.exponentials"
-
-    def evaluate(self, be: Backend, live: Live) -> tuple[Ct, ...]:
-        """Exponentials as they are mixed, from the tensor that `read` names."""
-        ready = (self.operation.run(be, live) if self._within else live)[f"{self.name}.exponentials"]
-        return self.early.squared(be, ready) if self.early else ready
-
-    @property
-    def _within(self) -> bool:
-        return self.early is not None and not self.early.squarings
+def mixed_exponentials(
+    name: str, spec: Spec, early: Early | None, visible: Sequence[Array] | None
+) -> tuple[list[Operation], str, Callable[[Backend, Live], tuple[Ct, ...]]]:
+    """How an attention's exponentials are computed: (stages of their own, the tensor that the stage that
+    mixes reads, live tensors -> exponentials as they are mixed). name: of the attention. spec, visible: as of
+    `operations.exponentials`."""
+    result = f"{name}.exponentials"
+    if early is None:
+        return [exponentials(name, spec, visible)], result, lambda be, live: live[result]
+    lift = 1.0 if early.squarings else early.lift
+    operation = exponentials(name, early.root(spec), visible, lift)
+    if early.squarings:
+        return [operation], result, lambda be, live: early.squared(be, live[result])
+    return [], f"{name}.scores", lambda be, live: early.squared(be, operation.run(be, live)[result])

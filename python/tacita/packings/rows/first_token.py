@@ -21,8 +21,7 @@ from tacita.layouts.windows import HeadWindow
 from tacita.packings.encoding import Argument, divide, divide_factor
 from tacita.packings.rows.attention import context_scale
 from tacita.packings.rows.division import Early, Gathered
-from tacita.packings.rows.linear import Affine
-from tacita.packings.rows.maps import context_layout, head_sums
+from tacita.packings.rows.linear import Affine, context_layout, head_sums
 from tacita.packings.shared.first_token import TextQuery
 from tacita.packings.weights import AttentionPlan, Side
 from tacita.slots.base import Backend, Ct
@@ -70,10 +69,14 @@ class FirstTokenAttention(TextQuery):
     def select(self, be: Backend, x: Cts) -> Cts:
         """Takes the first token of x as a vector. One level."""
         if not self.packed_first:
-            return (select_token(be, x, self.layout, self.vector),)
+            return self.select_residual(be, x)
         block = self.layout.blocks[0]
         second = be.mul_vector(x[0], np.where(carried_index(self.layout) >= 0, 1.0, 0.0))
         return (rotate_sum(be, second, self.layout.shape.window // block, block),)
+
+    def select_residual(self, be: Backend, x: Cts) -> Cts:
+        """Takes the first token of x, which has copies, as a vector. One level."""
+        return (select_token(be, x, self.layout, self.vector),)
 
     def _query_source(self, x: Cts, first: Cts) -> Cts:
         return x if self.packed_first else first

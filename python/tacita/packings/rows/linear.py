@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from tacita.layouts.arrays import Array, Diagonal
+from tacita.layouts.arrays import Array, Diagonal, ceil_power
 from tacita.layouts.rotations import RealMap, rotate_sum, spread
 from tacita.layouts.rows import FeatureLayout, linear_diagonals, restore_copies
-from tacita.layouts.vector import AnswerBlocks
-from tacita.packings.shared.answer import Answering, answer_features, answer_logits, block
+from tacita.layouts.windows import HeadWindow
+from tacita.packings.encoding import WeightBias
 from tacita.packings.shared.linear import Linear, TextNorm, affine
+from tacita.packings.weights import Side
 from tacita.slots.base import Backend, Ct
 from tacita.slots.diagonals import Diagonals
+from tacita.slots.linear import LinearPlan
 
 Pair = tuple[Array, Array]  # weight and bias
 
@@ -140,10 +143,6 @@ def _at_first(v: Array, tokens: int) -> Array:
     return np.concatenate([v, np.zeros((tokens - 1) * v.size)])
 
 
-# From the hidden states of rows to the ciphertexts of the answer, laid out in blocks (`layouts.vector`): the
-# mean over tokens, and what is made of it.
-
-
 def mean(be: Backend, x: Cts, weights: Ct, layout: FeatureLayout) -> Cts:
     """Weighted sum over tokens, in every token. weights: encrypted mask / length, the same at all positions.
     One level, log2(tokens) rotations a ciphertext."""
@@ -151,29 +150,207 @@ def mean(be: Backend, x: Cts, weights: Ct, layout: FeatureLayout) -> Cts:
     return tuple(rotate_sum(be, be.mul(ct, weights), shape.tokens, shape.window) for ct in x)
 
 
-def row_logits(weight: Array, bias: Array, layout: FeatureLayout, entry: float, bound: float) -> Answering:
-    """Makes the logits of row 0. weight (classes, hidden). entry: bound of the pooled vector at token 0;
-    bound: of the logits. Two levels.
+# Attention on rows: how heads, shifts and scores share a window, and the slot-linear maps between these
+# layouts.
+#
+# Q, K and V of a head are folded to half their width: complex entry e of a head is Q[e] + i Q[e + half] (K
+# conjugated), so that Re(sum_e Q'_e K'_e) is the whole inner product. A window holds `copies` copies of its
+# heads; copy c of K is shifted by c*R tokens, so one product serves `copies` shifts r + c*R of keys against
+# queries and R = tokens/copies products serve all. Scores of shift r land at position r of their group (mod
+# half), hence one real ciphertext holds `half` products' worth of scores, and exactly tokens^2 * heads /
+# slots ciphertexts hold all when heads fill windows.
+#
+# (THOR's complexification folds two shifts into one product; folding the head's width instead halves the
+# number of positions to sum over, which is what the rotations of `pack` and `unpack` are proportional to.)
 
-    Token t holds the products of row t, then row t again; a sum over positions leaves logit t at position 0.
-    Raises ShapeError for more classes than tokens hold twice.
+
+KEPT = 32  # plans of windows: the same in all layers
+
+
+def folded_layout(windows: tuple[HeadWindow, ...]) -> FeatureLayout:
+    """Complex features head*half + e of Q, K, V, one ciphertext per window, first copy only."""
+    half = windows[0].half
+    rows = [np.concatenate([np.arange(h * half, (h + 1) * half) for h in w.heads]) for w in windows]
+    return FeatureLayout.of(windows[0].shape, rows, copied=False)
+
+
+def context_layout(windows: tuple[HeadWindow, ...], head_size: int) -> FeatureLayout:
+    """Real features head*head_size + e of the context, padded heads with gaps, first copy only."""
+    width = windows[0].width
+    e = np.arange(width)
+    rows = [
+        np.concatenate([np.where(e < head_size, h * head_size + e, -1) for h in w.heads]) for w in windows
+    ]
+    return FeatureLayout.of(windows[0].shape, rows, copied=False)
+
+
+def fold_heads(
+    per_feature: Array, heads: int, width: int, *, conjugate: bool = False, halves: bool = False
+) -> Array:
+    """(heads*head_size, ...) -> complex (heads*width/2, ...): entry e of a head plus i times entry e +
+    width/2; or plus i times entry e + head_size/2, with halves: those that turn together."""
+    size = per_feature.shape[0] // heads
+    padded = np.zeros((heads, width, *per_feature.shape[1:]))
+    by_head = per_feature.reshape(heads, size, *per_feature.shape[1:])
+    if halves:
+        padded[:, : size // 2], padded[:, width // 2 : (width + size) // 2] = np.split(by_head, 2, axis=1)
+    else:
+        padded[:, :size] = by_head
+    low, high = padded[:, : width // 2], padded[:, width // 2 :]
+    folded: Array = (low - 1j * high) if conjugate else (low + 1j * high)
+    return folded.reshape(-1, *per_feature.shape[1:])
+
+
+def repeat_copies(be: Backend, ct: Ct, window: HeadWindow, tokens: int = 0) -> Ct:
+    """First copy only -> copy c holds token i + c*tokens. log2(copies) rotations, no level."""
+    step = tokens * window.shape.window - window.block
+    doublings = window.copies.bit_length() - 1
+    for bit in range(doublings):
+        ct = be.add(ct, be.rotate(ct, step << bit))
+    return ct
+
+
+@lru_cache(maxsize=KEPT)
+def pack_plan(window: HeadWindow) -> LinearPlan:
+    """R products -> score ciphertexts: sums each group of product r into position r mod half. Complex; one
+    level.
+
+    Terms R*half, rotations at most 2*half - 2 an output by Horner's rule with one key.
     """
-    shape = layout.shape
     diagonals: Diagonal = {}
-    for i in range(layout.count):
-        for t, row in enumerate(np.vstack([weight, weight]) * (entry / bound)):
-            at = np.where(layout.home[i] >= 0, row[layout.home[i]], 0.0)
-            diagonals[0, i, -t * shape.window] = block(at, t, shape.slots)
-    blocks = AnswerBlocks(shape.slots, shape.window, len(bias), True, bound)
-    return answer_logits(blocks, diagonals, layout.count, bias)
+    hot = [np.where(window.groups & (window.within == t), 1.0, 0.0) for t in range(window.half)]
+    for r in range(window.shifts):
+        j, t = divmod(r, window.half)
+        for e in range(window.half):
+            diagonals[j, r, e - t] = hot[t]
+    return LinearPlan.from_diagonals(diagonals, n_inputs=window.shifts, n_outputs=window.score_cts)
 
 
-def row_features(layout: FeatureLayout, entry: float) -> Answering:
-    """The pooled vector itself, at tokens 0 and 1; the check at token 2. entry: its bound. One level."""
-    shape = layout.shape
+def unpack_step(window: HeadWindow) -> int:
+    """Distance of the anchors of `unpack`: about the square root of the 2*half rotations it covers."""
+    return min(window.half, ceil_power(max(1, int(np.sqrt(2 * window.half)))))
+
+
+def unpack_anchors(be: Backend, ct: Ct, window: HeadWindow) -> list[Ct]:
+    """rotate(ct, a*step) for every anchor a, chained with the two keys +-step: from -half to half - step."""
+    step = unpack_step(window)
+    up: list[Ct] = [ct]
+    down: list[Ct] = []
+    for _ in range(window.half // step - 1):
+        up.append(be.rotate(up[-1], step))
+    for _ in range(window.half // step):
+        down.append(be.rotate((down or [ct])[-1], -step))
+    return down[::-1] + up
+
+
+@lru_cache(maxsize=KEPT)
+def unpack_plan(window: HeadWindow) -> LinearPlan:
+    """Anchors of all score ciphertexts -> R ciphertexts that hold score r in every position of its group; one
+    level."""
+    step = unpack_step(window)
+    anchors = 2 * window.half // step
+    hot = [np.where(window.groups & (window.within == e), 1.0, 0.0) for e in range(window.half)]
     diagonals: Diagonal = {}
-    for i in range(layout.count):
-        inside = np.where(layout.home[i] >= 0, 1.0, 0.0)
-        diagonals[i, i, 0] = block(inside, 0, shape.slots)
-        diagonals[i, i, -shape.window] = block(inside, 1, shape.slots)
-    return answer_features(AnswerBlocks(shape.slots, shape.window, layout.size, False, entry), diagonals)
+    for r in range(window.shifts):
+        j, t = divmod(r, window.half)
+        for e in range(window.half):
+            a, b = divmod(t - e, step)
+            diagonals[r, j * anchors + a + anchors // 2, b] = hot[e]
+    return LinearPlan.from_diagonals(
+        diagonals, n_inputs=anchors * window.score_cts, n_outputs=window.shifts, split="baby"
+    )
+
+
+def fold_copies(be: Backend, ct: Ct, window: HeadWindow) -> Ct:
+    """Sum over the copies, right at the first copy. log2(copies) rotations, no level."""
+    return rotate_sum(be, ct, window.copies, window.block)
+
+
+def unfold_plan(
+    window: HeadWindow, context: float, sums: float, places: Array | None = None, twice: float = 0.0
+) -> LinearPlan:
+    """(real part, imaginary part, row sums) of the first folded copy -> context at full width, and row sums.
+
+    One output [context | sums] when they share a ciphertext (then the sums come in rotated to sum_offset),
+    else two.
+    context, sums: factors. places: bool [window], where row sums are kept (default: wherever they come to
+    be). twice: factor of the row sums in one more output, which has them at the places of all others; where
+    they share one, it takes the sums once more, not rotated. One level; rotations: heads + 1 steps of `half`
+    an output.
+    """
+    diagonals: Diagonal = {}
+    p = np.arange(window.shape.window)
+    offset = window.sum_offset if window.shared else 0
+    for h in range(len(window.heads)):
+        for part in (0, 1):
+            base = h * window.width + part * window.half
+            k = -(h + part) * window.half
+            at = np.where((p >= base) & (p < base + window.half), 1.0, 0.0)
+            _accumulate(diagonals, (0, part, k), context * at)
+            sums_at = np.roll(at, offset) if places is None else at * places
+            if sums_at.any():
+                _accumulate(diagonals, (0 if window.shared else 1, 2, k), sums * sums_at)
+            if twice and window.shared:
+                _accumulate(diagonals, (1, 2, k), twice * np.roll(at, offset))
+                _accumulate(diagonals, (1, 3, k), twice * at)
+            elif twice:
+                _accumulate(diagonals, (2, 2, k), twice * at)
+    inputs, outputs = (4 if twice and window.shared else 3), (1 if window.shared else 2) + bool(twice)
+    return LinearPlan.from_diagonals(diagonals, n_inputs=inputs, n_outputs=outputs, split="giant")
+
+
+def _accumulate(diagonals: Diagonal, key: tuple[int, int, int], v: Array) -> None:
+    diagonals[key] = diagonals[key] + v if key in diagonals else v
+
+
+# Queries and keys of folded heads, and their norms head by head.
+
+
+def folded_maps(
+    sides: Sequence[WeightBias],
+    layout: FeatureLayout,
+    windows: tuple[HeadWindow, ...],
+    *,
+    halves: bool,
+) -> tuple[LinearPlan, tuple[Array, ...]]:
+    """One plan for folded Q and conjugated folded K, which share the rotations of x, and their biases. sides:
+    maps of stored x. halves: as of `fold_heads`."""
+    folded, parts = folded_layout(windows), list[Diagonals]()
+    for n, (weight, _) in enumerate(sides):
+        matrix = _folded(weight, windows, conjugate=n == 1, halves=halves)
+        parts.append(linear_diagonals(matrix, layout, folded, n * len(windows)))
+    diagonals = Diagonals.joined(parts)
+    plan = LinearPlan.from_diagonals(diagonals, n_inputs=layout.count, n_outputs=2 * len(windows))
+    return plan, folded_vectors([bias for _, bias in sides], windows, halves=halves)
+
+
+def folded_vectors(
+    sides: Sequence[Array], windows: tuple[HeadWindow, ...], *, halves: bool
+) -> tuple[Array, ...]:
+    """What is added to folded queries and conjugated folded keys, by feature of all heads."""
+    folded = folded_layout(windows)
+    both = (_folded(side, windows, conjugate=n == 1, halves=halves) for n, side in enumerate(sides))
+    return tuple(v for side in both for v in folded.vectors(side))
+
+
+def _folded(side: Array, windows: tuple[HeadWindow, ...], *, conjugate: bool, halves: bool) -> Array:
+    heads = sum(len(w.heads) for w in windows)
+    return fold_heads(side, heads, windows[0].width, conjugate=conjugate, halves=halves)
+
+
+def folded_variances(
+    be: Backend, side: Side, squares: Sequence[Ct], windows: tuple[HeadWindow, ...]
+) -> tuple[Ct, ...]:
+    """Variances of folded queries or keys in every position of a folded head, stored for their rsqrt: a
+    ciphertext a window. squares: results of the side's `squared` map. 2 levels."""
+    products = (be.mul(ct, be.conjugate(ct)) for ct in squares)  # squares of both parts
+    inside = (np.arange(w.shape.window) < w.half * len(w.heads) for w in windows)
+    each = zip(windows, products, inside, strict=True)
+    return tuple(head_sums(be, ct, at, w.half, side.offset) for w, ct, at in each)
+
+
+def head_sums(be: Backend, ct: Ct, inside: Array, width: int, offset: float) -> Ct:
+    """Sums over each head's `width` positions, in all of them, plus an offset; zero outside. One level."""
+    starts = np.where(inside & (np.arange(inside.size) % width == 0), 1.0, 0.0)
+    totals = be.mul_vector(rotate_sum(be, ct, width), starts)
+    return be.add_vector(spread(be, totals, width), np.where(inside, offset, 0.0))

@@ -21,11 +21,12 @@ from tacita.layouts.runs import HIDDEN, MASK, Request
 from tacita.layouts.windows import head_windows, pack_masks
 from tacita.packings.base import Block, Form, Kept, Operation, Target, Tensor, attentions, heads_of
 from tacita.packings.encoding import Encoding, WeightBias
-from tacita.packings.operations import Answering, selected
+from tacita.packings.operations import Answering
 from tacita.packings.rows.attention import Attention
-from tacita.packings.rows.division import Exponentials
+from tacita.packings.rows.division import mixed_exponentials
 from tacita.packings.rows.first_token import FirstTokenAttention, select_token
-from tacita.packings.rows.linear import Norm, linear_of, mean, row_features, row_logits
+from tacita.packings.rows.linear import Norm, linear_of, mean
+from tacita.packings.shared.answer import block_answering
 from tacita.packings.shared.lowering import NormFields, OneTextLowering
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan
@@ -93,10 +94,10 @@ class RowLowering(OneTextLowering[FeatureLayout]):
         def average(be: Backend, cts: Cts, weights: Cts) -> Cts:
             return mean(be, cts, weights[0], self._layout)
 
-        operation, bound = Operation.of(name, (x.live, MEAN), name, average), x.form.encoding.bound
-        if dense is None:
-            return operation, row_features(self._layout, bound)
-        return operation, row_logits(*dense, self._layout, bound, self._specs.answer)
+        layout, bounds = self._layout, (x.form.encoding.bound, self._specs.answer)
+        sizes = self._slots, layout.shape.window, layout.size
+        answering = block_answering(dense, list(layout.home), sizes, bounds, repeated=False)
+        return Operation.of(name, (x.live, MEAN), name, average), answering
 
     def _averaged(self, x: Tensor, name: str) -> Operation:
         """Two levels: it is in every token, of which one is taken."""
@@ -112,10 +113,10 @@ class RowLowering(OneTextLowering[FeatureLayout]):
         attention = Attention(plan, self._layout, self._windows)
         scores, context, sums = (f"{name}.{part}" for part in ("scores", "context", "sums"))
 
-        exponential = Exponentials.of(name, plan.specs.exp, attention.early, attention.visible)
+        stages, read, evaluate = mixed_exponentials(name, plan.specs.exp, attention.early, attention.visible)
 
         def mix(be: Backend, live: Live) -> Live:
-            mixed, apart = attention.mix(be, live[x], exponential.evaluate(be, live), live[MASK])
+            mixed, apart = attention.mix(be, live[x], evaluate(be, live), live[MASK])
             return {context: mixed} | ({sums: apart} if apart else {})
 
         def project(be: Backend, live: Live) -> Live:
@@ -126,36 +127,47 @@ class RowLowering(OneTextLowering[FeatureLayout]):
         return [
             *normed,
             Operation.of(f"{name}.scores", (x, *roots), scores, attention.scores),
-            *exponential.stages,
-            Operation(f"{name}.mix", (x, exponential.read), mix),
+            *stages,
+            Operation(f"{name}.mix", (x, read), mix),
             Operation(f"{name}.project", (residual, context, sums), project),
         ]
 
     def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
-        name, x, packed = block.name, block.x.live, block.x.form.packed_first
+        packed = block.x.form.packed_first
         attention = FirstTokenAttention(plan, self._layout, self._windows, packed_first=packed)
-        parts = ("scores", "context", "sums", "attended")
-        scores, context, sums, attended = (f"{name}.{part}" for part in parts)
-        exponential = Exponentials.of(name, plan.specs.exp, attention.early, attention.visible)
+        operations, back = attention.begin(block.name, block.x.live, block.residual.live)
+        return [*operations, *self._attended(block, target, attention, back)]
+
+    def _attended(
+        self,
+        block: Block,
+        target: Target,
+        attention: FirstTokenAttention,
+        back: str,
+        cache: Kept | None = None,
+    ) -> list[Operation]:
+        """What follows the scores of one query. back: the tensor of the residual's first token. cache: of the
+        rows that are read in place of the block's input."""
+        name, x, plan = block.name, block.x.live, attention.plan
+        context, sums, attended = (f"{name}.{part}" for part in ("context", "sums", "attended"))
+        stages, read, evaluate = mixed_exponentials(name, plan.specs.exp, attention.early, attention.visible)
 
         def mix(be: Backend, live: Live) -> Live:
-            results = attention.mix(be, live[x], exponential.evaluate(be, live), live[MASK])
-            return dict(zip((context, sums), results, strict=True))
+            rows = self._later(be, live, cache, x) if cache else live[x]
+            results = attention.mix(be, rows, evaluate(be, live), live[MASK])
+            left = {cache.after: _higher(be, rows, live[cache.after])} if cache else {}
+            return {context: results[0], sums: results[1], **left}
 
-        def select(be: Backend, cts: Cts) -> Cts:
-            return (select_token(be, cts, self._layout, self._vector),)
-
-        chosen = selected(name, x, block.residual.live, attention.select, select)
-        normed, roots = plan.roots(name, (x, chosen.first), attention.squares)
+        reads = (x, cache.before, read) if cache else (x, read)
         return [
-            chosen.operation,
-            *normed,
-            Operation.of(f"{name}.scores", (x, chosen.first, *roots), scores, attention.scores),
-            *exponential.stages,
-            Operation(f"{name}.mix", (x, exponential.read), mix),
+            *stages,
+            Operation(f"{name}.mix", reads, mix),
             Operation.of(f"{name}.attend", (context, sums), attended, attention.attend),
-            Operation.of(f"{name}.project", (chosen.back, attended), target.live, attention.project),
+            Operation.of(f"{name}.project", (back, attended), target.live, attention.project),
         ]
+
+    def _later(self, be: Backend, live: Live, cache: Kept, x: str) -> Cts:
+        return later(be, live[cache.before], live[x][0], self._layout, self._slots)
 
     def _packed_entry(self) -> bool:
         """Whether nobody but an attention of one query reads the input, and a window has room for its
@@ -211,31 +223,15 @@ class StepLowering(RowLowering):
 
     def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x = block.name, block.x.live
-        cache = kept_of(name, self._layout.count)
+        cache, scores = kept_of(name, self._layout.count), f"{name}.scores"
         attention = FirstTokenAttention(plan, self._layout, self._windows)
-        parts = ("scores", "context", "sums", "attended")
-        scores, context, sums, attended = (f"{name}.{part}" for part in parts)
-        exponential = Exponentials.of(name, plan.specs.exp, attention.early, attention.visible)
 
         def score(be: Backend, live: Live) -> Live:
             rows = self._later(be, live, cache, x)
             return {scores: attention.scores(be, rows, live[x]), cache.after: rows}
 
-        def mix(be: Backend, live: Live) -> Live:
-            rows = self._later(be, live, cache, x)
-            results = attention.mix(be, rows, exponential.evaluate(be, live), live[MASK])
-            return {context: results[0], sums: results[1], cache.after: _higher(be, rows, live[cache.after])}
-
-        return [
-            Operation(f"{name}.scores", (x, cache.before), score),
-            *exponential.stages,
-            Operation(f"{name}.mix", (x, cache.before, exponential.read), mix),
-            Operation.of(f"{name}.attend", (context, sums), attended, attention.attend),
-            Operation.of(f"{name}.project", (block.residual.live, attended), target.live, attention.project),
-        ]
-
-    def _later(self, be: Backend, live: Live, kept: Kept, x: str) -> Cts:
-        return later(be, live[kept.before], live[x][0], self._layout, self._slots)
+        further = self._attended(block, target, attention, block.residual.live, cache)
+        return [Operation(scores, (x, cache.before), score), *further]
 
 
 def kept_of(node: str, count: int) -> Kept:

@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacita.layouts.arrays import Array, Diagonal, refuse
+from tacita.approx.comparison import Comparison, smooth_spec
+from tacita.layouts.arrays import Array, Diagonal, IntArray, ceil_power, is_power, refuse
 from tacita.layouts.numbered import runs_of
 from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.runs import Response, Runs
 from tacita.layouts.vector import AnswerBlocks, VectorLayout, blocks_of
-from tacita.packings.encoding import WeightBias
+from tacita.packings.base import Operation
+from tacita.packings.encoding import WeightBias, apply
+from tacita.packings.operations import ANSWER, CHECK
 from tacita.packings.shared.linear import Cts, Linear, Map
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
@@ -52,83 +57,88 @@ class Answering:
 
 
 def vector_answering(dense: WeightBias | None, layout: VectorLayout, entry: float, bound: float) -> Answering:
-    """The answer of a vector: its features, or the logits of a dense map. entry, bound: bounds of the vector
-    and of the logits."""
-    if dense is None:
-        return vector_features(layout, entry)
-    return vector_logits(*dense, layout, entry, bound)
+    """The answer of a vector: its features, or the logits of a dense map, of which more than periods hold
+    twice are `wide_logits`. entry, bound: bounds of the vector and of the logits."""
+    if dense and not blocks_of(layout.slots, layout.period, len(dense[1]), dense=True)[1]:
+        return wide_logits(*dense, layout, entry, bound)
+    sizes = layout.slots, layout.period, layout.size
+    return block_answering(dense, [layout.index], sizes, (entry, bound), repeated=True)
 
 
-def vector_logits(weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float) -> Answering:
-    """The answer of a dense map of the vector. weight (classes, hidden). entry: bound of the vector; bound:
-    of the logits. Two levels.
+def block_answering(
+    dense: WeightBias | None,
+    places: Sequence[IntArray],
+    sizes: tuple[int, int, int],
+    bounds: tuple[float, float],
+    *,
+    repeated: bool,
+) -> Answering:
+    """The answer of features in block 0, or in every block if repeated: the features twice and the check
+    behind them (one level), or the logits of a dense map, weight (classes, hidden) and bias (two levels).
 
-    Period t holds the products of row t, then row t again; a sum over a period leaves logit t at its first
-    slot. More classes than periods hold twice are `wide_logits`.
+    places: of each ciphertext the feature at each slot of a block, or -1. sizes: slots, of a block, features.
+    bounds: of the features, and of the logits.
+
+    Block t holds the products of row t, then row t again; a sum over a block leaves logit t at its first
+    slot. Raises ShapeError for more classes than blocks hold twice.
     """
-    _, apart = blocks_of(layout.slots, layout.period, len(bias), dense=True)
-    if not apart:
-        return wide_logits(weight, bias, layout, entry, bound)
-    rows = np.vstack([weight, weight]) * (entry / bound)
-    rest = np.zeros(layout.slots - rows.shape[0] * layout.period)
-    flat = np.concatenate([*(layout.vector(row) for row in rows), rest])
-    blocks = AnswerBlocks(layout.slots, layout.period, len(bias), True, bound)
-    return answer_logits(blocks, {(0, 0, 0): flat}, 1, bias)
+    (slots, width, size), (entry, bound), inputs = sizes, bounds, len(places)
+    diagonals: Diagonal = {}
+
+    def put(values: Array, number: int, key: tuple[int, int]) -> None:
+        at = *key, 0 if repeated else -number * width
+        diagonals[at] = diagonals.get(at, 0.0) + block(values, number, slots)
+
+    if dense is None:
+        for i, features in enumerate(places):
+            for number in (0, 1):
+                put(np.where(features >= 0, 1.0, 0.0), number, (i, i))
+        plan = LinearPlan.from_diagonals(diagonals, n_inputs=inputs, n_outputs=inputs, split="baby")
+        return Answering(AnswerBlocks(slots, width, size, False, entry), plan, 1, (), ())
+    weight, bias = dense
+    blocks = AnswerBlocks(slots, width, len(bias), True, bound)
+    for i, features in enumerate(places):
+        for number, row in enumerate(np.vstack([weight, weight]) * (entry / bound)):
+            put(np.where(features >= 0, row[features], 0.0), number, (0, i))
+    plan = LinearPlan.from_diagonals(diagonals, n_inputs=inputs, n_outputs=1, split="giant")
+    keep, offset = np.zeros((2, slots))
+    at = np.arange(2 * len(bias)) * width
+    keep[at], offset[at] = 1.0, np.tile(bias, 2) / bound
+    return Answering(blocks, plan, width, (keep,), (offset,))
 
 
 def wide_logits(weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float) -> Answering:
     """The logits of many classes, side by side: as many diagonals a ciphertext as the vector's period has
-    slots. Arguments: as of `vector_logits`. Two levels: the first leaves the logits in every block, which
+    slots. Arguments: as of `vector_answering`. Two levels: the first leaves the logits in every block, which
     makes its diagonals as short as a block, the second cuts two. Raises ShapeError for a vector that is too
     long."""
     width, _ = blocks_of(layout.slots, layout.period, len(bias), dense=True)
     answer = AnswerBlocks(layout.slots, width, len(bias), False, bound)
     if width < layout.period:
         raise refuse("vector", f"{len(bias)} numbers of {layout.size} features", "use a larger ring")
-    short = answer.count * width - len(bias)
-    rows = np.pad(weight * (entry / bound), ((0, short), (0, layout.period - layout.size)))
-    blocks = rows.reshape(answer.count, width, layout.period)
-    plans = {(ct, 0, k): row for ct, part in enumerate(blocks) for k, row in turned(part)}
-    shift = np.pad(bias / bound, (0, short)).reshape(answer.count, width)
+    plan = side_by_side(weight * (entry / bound), layout, answer.count, width)
+    shift = np.pad(bias / bound, (0, answer.count * width - len(bias))).reshape(answer.count, width)
     there = (np.arange(answer.count * width) < len(bias)).reshape(shift.shape)
-    plan = LinearPlan.from_diagonals(plans, n_inputs=1, n_outputs=answer.count)
     cuts, added = (tuple(twice(part, layout.slots) for part in each) for each in (there, shift))
     return Answering(answer, plan, 1, cuts, added)
 
 
-def turned(rows: Array) -> Iterator[tuple[int, Array]]:
-    """(rotation, diagonal) of the products of a vector with these rows (width, period), in every block."""
-    slot, period = np.arange(len(rows)), rows.shape[1]
-    for step in range(period):
-        yield step, rows[slot, (slot + step) % period]
+def side_by_side(weight: Array, layout: VectorLayout, count: int, width: int) -> LinearPlan:
+    """The products of a vector with the rows of a weight (outputs, size), one in each slot of a block of this
+    width, in every block of so many ciphertexts. One level; a rotation for each slot of a period."""
+    slot, period = np.arange(width), layout.period
+    rows = np.pad(weight, ((0, count * width - len(weight)), (0, period - layout.size)))
+    diagonals = {
+        (ct, 0, step): part[slot, (slot + step) % period]
+        for ct, part in enumerate(rows.reshape(count, width, period))
+        for step in range(period)
+    }
+    return LinearPlan.from_diagonals(diagonals, n_inputs=1, n_outputs=count)
 
 
 def twice(values: Array, slots: int) -> Array:
     """Repeats the values in the first two blocks of the slots; zero behind them."""
     return np.concatenate([values, values, np.zeros(slots - 2 * len(values))])
-
-
-def vector_features(layout: VectorLayout, entry: float) -> Answering:
-    """The vector itself, at periods 0 and 1; the check at period 2. entry: its bound. One level."""
-    inside = layout.vector(np.ones(layout.size))
-    answer = AnswerBlocks(layout.slots, layout.period, layout.size, False, entry)
-    both = block(inside, 0, layout.slots) + block(inside, 1, layout.slots)
-    return answer_features(answer, {(0, 0, 0): both})
-
-
-def answer_logits(blocks: AnswerBlocks, diagonals: Diagonal, inputs: int, bias: Array) -> Answering:
-    """The diagonals leave products in blocks, whose sums are the logits."""
-    plan = LinearPlan.from_diagonals(diagonals, n_inputs=inputs, n_outputs=1, split="giant")
-    keep, offset = np.zeros((2, blocks.slots))
-    at = np.arange(2 * blocks.size) * blocks.width
-    keep[at], offset[at] = 1.0, np.tile(bias, 2) / blocks.bound
-    return Answering(blocks, plan, blocks.width, (keep,), (offset,))
-
-
-def answer_features(blocks: AnswerBlocks, diagonals: Diagonal) -> Answering:
-    """Ciphertexts in, as many out."""
-    plan = LinearPlan.from_diagonals(diagonals, n_inputs=blocks.count, n_outputs=blocks.count, split="baby")
-    return Answering(blocks, plan, 1, (), ())
 
 
 def block(v: Array, number: int, slots: int) -> Array:
@@ -190,3 +200,200 @@ def token_response(layout: Any, slots: int, tokens: int, size: int, bound: float
     zeros = ((0, 0, layout.count * slots, 1, 0),)
     norms = places(1.0 * first, none, none)
     return Response(slots, layout.count, 1, tokens, size, bound, once, again, norms, zeros)
+
+
+# The likeliest word of a vocabulary and nothing else: logits -> 1 at the largest, 0 at all others.
+#
+#     choice.logits        of the vector, side by side, repeated over all slots        1 level
+#     choice.meet0         half the differences of numbers that meet (`tournament`)    1
+#     choice.compare0      a refresh through a step: about 1 or -1                     to the top, less 3 to 8
+#     choice.sharpen0      1 or 0, to the stated error                                 2 to 5
+#     choice.win0          1 where a number beats its group                            log2(ways)
+#     choice.keep0         the winners                                                 1
+#     choice.meet1 ...     the next round, until one is left
+#     choice.join1         the product of the rounds so far                            1
+#     answer               smoothed, so that it is 0 or 1 to the noise                 4
+#
+# The client gets a one-hot vector where the two largest logits are the stated gap apart. Nearer ones share:
+# the two words have numbers between 0 and 1, which say that much about their distance, and of no other word.
+#
+# Which of many numbers in slots is the largest: a tournament in rounds, each of many ways at once.
+#
+# The numbers of a round lie side by side and repeat over all slots, so a slot vector holds as many copies of
+# them as fit, and in each copy every number meets another one:
+#
+#     32,768 slots, 2,048 numbers in 16 copies: number t meets t + 128 k in copy k: groups of 16
+#                the 128 winners in 256 copies: number t meets t + k in copy k: one group of 128
+#
+# A round is one comparison of all slots (`approx.comparison`), a product over the copies, which is 1 where a
+# number beats all of its group, and a sum over the group of what this keeps: the winners, side by side, each
+# slot of every copy again. No masks: what repeats is summed and multiplied by cyclic rotations. At the end
+# the products of all rounds multiplied are 1 at the largest number and 0 elsewhere.
+#
+# A tournament of pairs takes a comparison for each doubling, eleven for 2,048; this one takes two.
+
+Flags = NDArray[np.bool_]
+WON = 0.5  # a difference, as a share of their range, that every comparison tells
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round of the tournament: `size` numbers, repeated with this period; each meets `ways` - 1 others,
+    at distances of a stride.
+
+    absent: (size,) where there is no number: stored as -1, it loses against each that is there, and of two
+    absent ones the later loses.
+    """
+
+    size: int
+    ways: int
+    absent: Flags
+
+    @property
+    def stride(self) -> int:
+        """The distance between the numbers of a group, which is also the number of groups."""
+        return self.size // self.ways
+
+    @cached_property
+    def meeting(self) -> LinearPlan:
+        """Plans half the difference of each number and the one that it meets; none of a number with itself.
+        One level."""
+        diagonals = {(0, 0, k * self.stride): self._copy(k) * -0.5 for k in range(1, self.ways)}
+        own = 0.5 * (1.0 - self._copy(0))
+        return LinearPlan.from_diagonals({(0, 0, 0): own, **diagonals}, n_inputs=1, n_outputs=1)
+
+    @cached_property
+    def defaults(self) -> Array:
+        """What is added to the differences: who wins where no comparison decides."""
+        first = np.arange(self.size)
+        parts = [np.full(self.size, WON)]
+        for k in range(1, self.ways):
+            other = (first + k * self.stride) % self.size
+            both = self.absent & self.absent[other]
+            parts.append(np.where(both, np.where(first < other, WON, -WON), 0.0))
+        return np.concatenate(parts)
+
+    def _copy(self, number: int) -> Array:
+        """1 in one of the copies that a period of differences has, 0 in the others."""
+        return np.repeat(np.arange(self.ways) == number, self.size).astype(np.float64)
+
+    def meet(self, be: Backend, numbers: Ct) -> Ct:
+        """Maps numbers in [-1, 1] to their differences, halved. One level."""
+        return be.add_vector(be.linear([numbers], self.meeting)[0], self.defaults)
+
+    def win(self, be: Backend, larger: Ct) -> Ct:
+        """1 where the number in this slot is larger than the one that it meets -> in all copies 1 where it is
+        larger than all of them. log2(ways) levels and products."""
+        step = self.size
+        while step < self.size * self.ways:
+            larger = be.mul(larger, be.rotate(larger, step))
+            step *= 2
+        return larger
+
+    def keep(self, be: Backend, numbers: Ct, won: Ct) -> Ct:
+        """The winner of each group, where its first number was and in every group's copy. One level."""
+        return rotate_sum(be, be.mul(numbers, won), self.ways, self.stride)
+
+
+def rounds_of(slots: int, size: int, count: int, most: int = 0) -> tuple[Round, ...]:
+    """Rounds for `count` numbers in blocks of `size`; both rounds and groups are as few as slots admit. most:
+    numbers in a group, 0 for what fits. Raises ShapeError where two copies do not fit."""
+    if not is_power(size) or 2 * size > slots:
+        raise refuse("vector", f"the largest of {size} numbers in {slots} slots", "use a larger ring")
+    rounds, absent = list[Round](), np.arange(size) >= count
+    while size > 1:
+        now = Round(size, min(size, slots // size, most or size), absent)
+        size, absent = now.stride, np.asarray(absent.reshape(now.ways, now.stride).all(axis=0))
+        rounds.append(now)
+    return tuple(rounds)
+
+
+NUMBERS, WINNERS = "choice.numbers", "choice.won"
+LOGITS = f"{NUMBERS}0"
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The tournament of a vocabulary. plan, bias: of the logits, divided by their bound, -1 where there is no
+    word."""
+
+    blocks: AnswerBlocks
+    plan: LinearPlan
+    bias: Array
+    rounds: tuple[Round, ...]
+    comparison: Comparison
+
+    @staticmethod
+    def build(
+        dense: tuple[Array, Array],
+        layout: VectorLayout,
+        bounds: tuple[float, float],
+        comparison: Comparison,
+        most: int = 0,
+    ) -> Choice:
+        """Builds the map to logits and the rounds. dense: weight (words, hidden) and bias. bounds: of the
+        vector, of the logits. most: as of `rounds_of`. Raises ShapeError for a vocabulary that does not fit
+        three times into the slots."""
+        (weight, bias), (entry, bound) = dense, bounds
+        width = ceil_power(max(len(bias), layout.period))
+        blocks = AnswerBlocks(layout.slots, width, len(bias), False, 1.0)
+        plan = side_by_side(weight * (entry / bound), layout, 1, width)
+        added = np.pad(bias / bound, (0, width - len(bias)), constant_values=-1.0)
+        rounds = rounds_of(layout.slots, width, len(bias), most)
+        return Choice(blocks, plan, added, rounds, comparison)
+
+    @property
+    def response(self) -> Response:
+        """The layout of the response."""
+        return self.blocks.response
+
+    def operations(self, pooled: str) -> list[Operation]:
+        """The operations of the choice, the last of which writes the response. pooled: the vector's
+        tensor."""
+        stages, joined = [Operation.single("choice.logits", (pooled,), LOGITS, self._logits)], f"{WINNERS}0"
+        for number in range(len(self.rounds)):
+            stages += self._round(number)
+            if number:
+                before, joined = joined, f"choice.joined{number}"
+                reads = before, f"{WINNERS}{number}"
+                stages.append(Operation.single(f"choice.join{number}", reads, joined, _product))
+        return [*stages, Operation.single(ANSWER, (joined, CHECK), ANSWER, self._answer)]
+
+    def _round(self, number: int) -> list[Operation]:
+        now = self.rounds[number]
+        names = (f"choice.{part}{number}" for part in ("numbers", "differences", "signs", "larger"))
+        numbers, differences, signs, larger = names
+        stages = [
+            Operation.single(f"choice.meet{number}", (numbers,), differences, now.meet),
+            self._compared(f"choice.compare{number}", differences, signs),
+            Operation.single(f"choice.sharpen{number}", (signs,), larger, self._sharpened),
+            Operation.single(f"choice.win{number}", (larger,), f"{WINNERS}{number}", now.win),
+        ]
+        if now.stride > 1:
+            reads, winners = (numbers, f"{WINNERS}{number}"), f"{NUMBERS}{number + 1}"
+            stages.append(Operation.single(f"choice.keep{number}", reads, winners, now.keep))
+        return stages
+
+    def _logits(self, be: Backend, pooled: Ct) -> Ct:
+        return be.add_vector(be.linear([pooled], self.plan)[0], self.bias)
+
+    def _compared(self, name: str, differences: str, signs: str) -> Operation:
+        step, scale = self.comparison.step, self.comparison.sharpen.free_scale()
+
+        def run(be: Backend, ct: Ct) -> Ct:
+            return apply(be, ct, step, scale)
+
+        return replace(Operation.single(name, (differences,), signs, run), refreshes=True)
+
+    def _sharpened(self, be: Backend, signs: Ct) -> Ct:
+        return apply(be, signs, self.comparison.sharpen)
+
+    def _answer(self, be: Backend, joined: Ct, check: Ct) -> Ct:
+        smoothed = apply(be, joined, smooth_spec())
+        there = np.pad(np.ones(self.blocks.size), (0, self.blocks.width - self.blocks.size))
+        chosen = be.mul_vector(smoothed, twice(there, self.blocks.slots))
+        return be.add(chosen, be.rotate(check, -self.blocks.norm))
+
+
+def _product(be: Backend, a: Ct, b: Ct) -> Ct:
+    return be.mul(a, b)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tacita.layouts.arrays import Array, IntArray
 from tacita.layouts.vector import CyclicMap, VectorLayout
+from tacita.packings.base import Operation
 from tacita.packings.encoding import WeightBias
 from tacita.packings.shared.linear import Cts, Map, vector_linear
 from tacita.packings.weights import AttentionPlan, RotaryAngles, Side, crossed, normalised, turned
@@ -27,6 +28,37 @@ class OneQuery(ABC):
     query: Map
     key: Map
     value: Map
+
+    @abstractmethod
+    def select(self, be: Backend, x: Cts) -> Cts:
+        """The first token of x in the layout in which the query is read. One level."""
+
+    def select_residual(self, be: Backend, x: Cts) -> Cts:
+        """The first token of the residual in the layout of the result. One level."""
+        return self.select(be, x)
+
+    def begin(self, name: str, x: str, residual: str) -> tuple[list[Operation], str]:
+        """Selects the first token and leaves its scores: (operations, the tensor of the residual's first
+        token). x, residual: live tensors."""
+        first = f"{name}.first"
+        back = first if residual == x else f"{name}.residual"
+
+        def select(be: Backend, queried: Cts, added: Cts) -> tuple[Cts, ...]:
+            row = self.select(be, queried)
+            return (row,) if back == first else (row, self.select_residual(be, added))
+
+        writes = (first,) if back == first else (first, back)
+        normed, roots = self.plan.roots(name, (x, first), self.squares)
+        operations = [
+            Operation.of(f"{name}.select", (x, residual), writes, select),
+            *normed,
+            Operation.of(f"{name}.scores", (x, first, *roots), f"{name}.scores", self.scores),
+        ]
+        return operations, back
+
+    @abstractmethod
+    def squares(self, be: Backend, x: Cts, first: Cts) -> tuple[Cts, Cts]:
+        """Variances of the query, for every key, and of the keys, where they are normalised."""
 
     @abstractmethod
     def _normalised(self, be: Backend, queries: Cts, keys: Cts, roots: Sequence[Cts]) -> tuple[Cts, Cts]:

@@ -19,7 +19,6 @@ from bench import options
 from bench.options import PRESET_DEFAULT, Preset, Tokens, emit
 from bench.runs.harness import Group, Machine, Ran, figures, quality, requests, unrounded
 from bench.runs.stages import stage_rows
-from tacita.api import describe
 from tacita.checkpoint import Checkpoint, from_tensors, pad_hidden
 from tacita.checkpoint.reference import reference
 from tacita.cli.options import TOKENS_DEFAULT, Json, option
@@ -30,6 +29,7 @@ from tacita.planning.calibrate.excesses import excesses, largest
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.calibrate.walk import walk
 from tacita.planning.request import PlanRequest
+from tacita.plans.engine import describe
 from tacita.plans.plan import Plan
 from tacita.plans.prices.cost import Prices
 from tacita.plans.prices.formulas import formula_prices

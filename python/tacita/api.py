@@ -42,8 +42,7 @@ from tacita.planning.calibrate.calibrate import Sample
 from tacita.planning.circuit import require_model
 from tacita.planning.request import Fields, Objective, PlanRequest, require_fields
 from tacita.plans.answers import understood
-from tacita.plans.plan import ParameterInfo, Plan
-from tacita.plans.presets import candidates
+from tacita.plans.plan import Plan
 from tacita.plans.public_folder import Public, open_public, public_of, write_public
 from tacita.schemes.base import AnyPlan, Report, silent
 from tacita.schemes.choose import Choice
@@ -178,12 +177,6 @@ def unpublished(scheme: str) -> InputError:
         f"publish: {scheme} answers over a connection, and its server sends clients the public part itself",
         hint="tacita serve, and tacita classify --connect",
     )
-
-
-def describe(preset: str) -> ParameterInfo:
-    """Returns a preset's figures, from the table that the tests hold equal to the engine. Raises InputError
-    for an unknown name."""
-    return candidates(preset)[0]
 
 
 def reference_logits(

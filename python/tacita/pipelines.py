@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -119,10 +120,6 @@ def _labels(answer: Answer, *, top_k: int | None = 1) -> list[Row]:
     return [score.to_json() for score in answer.scores[:top_k]]
 
 
-def _images(answer: Answer, *, top_k: int | None = 5) -> list[Row]:
-    return _labels(answer, top_k=top_k)
-
-
 def _name(given: Any) -> Text:
     if isinstance(given, str | Path):
         return str(given)
@@ -173,7 +170,7 @@ TASKS = {
     "text-classification": _Task("classify", _labels, _text, joined=True),
     "token-classification": _Task("tag", _entities, _text),
     "question-answering": _Task("answer", _span, _question, ("question", "context")),
-    "image-classification": _Task("classify", _images, _name),
+    "image-classification": _Task("classify", partial(_labels, top_k=5), _name),
     "feature-extraction": _Task("embed", _vector, _text),
     "fill-mask": _Task("fill", _words, _text),
 }

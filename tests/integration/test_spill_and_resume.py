@@ -198,24 +198,13 @@ def test_a_full_disk_ends_the_run_and_leaves_the_point(
     assert response(killed) == response(finished)
 
 
-def test_a_folder_resume_of_the_user_survives_and_an_old_point_is_told(
-    finished: Path, tmp_path: Path
-) -> None:
+def test_a_folder_resume_of_the_user_survives(finished: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     shutil.copytree(finished, work)
-    (work / "resume" / "drafts").mkdir(parents=True)
-    files = {
-        "cv.txt": "mine",
-        "drafts/cv.txt": "mine",
-        "resume.json": '{"format": "tacita-resume", "version": 1}',
-    }
-    for name, text in files.items():
-        (work / "resume" / name).write_text(text)
-    told: list[str] = []
-    server(work).evaluate(notice=told.append)
-    assert {name: (work / "resume" / name).read_text() for name in files} == files
-    assert len(told) == 1
-    assert told[0].endswith("of an earlier release, which is not used: delete the folder yourself")
+    (work / "resume").mkdir()
+    (work / "resume" / "cv.txt").write_text("mine")
+    server(work).evaluate()
+    assert (work / "resume" / "cv.txt").read_text() == "mine"
     assert response(work) == response(finished)
 
 

@@ -186,12 +186,10 @@ def admitted(
     return good, bad
 
 
-def report_problems(path: Path, lines: Sequence[Line]) -> bool:
-    """Names each line that cannot be classified on stderr, and tells whether there was one."""
-    bad = [line for line in lines if line.problem]
-    for line in bad:
+def report_problems(path: Path, lines: Sequence[Line]) -> None:
+    """Names lines that cannot be classified on stderr."""
+    for line in lines:
         err.print(f"[red]{shown(str(path))}:{line.number}:[/red] {shown(line.problem)}", soft_wrap=True)
-    return bool(bad)
 
 
 def _read(path: Path) -> bytes:

@@ -15,7 +15,7 @@ import typer
 
 from tacita.api import Server
 from tacita.checkpoint import Checkpoint
-from tacita.cli.columns import Line, checked, in_pairs, read_lines, read_pairs, report_problems
+from tacita.cli.columns import Line, admitted, checked, in_pairs, read_lines, read_pairs
 from tacita.cli.console import INCOMPLETE, MESSAGE, duration, err, progress, say, shown, size, warn
 from tacita.cli.options import (
     PUBLIC_DEFAULT,
@@ -37,6 +37,7 @@ from tacita.plans.plan import Plan
 from tacita.progress import Progress
 from tacita.settings import Settings
 from tacita.texts.embed import Text
+from tacita.texts.embedding import Embedder
 from tacita.texts.generation import Chosen
 
 SHOWN = 16  # numbers of an answer
@@ -90,22 +91,20 @@ def encrypt(
         raise InputError(
             "encrypt: give a text, a --file of texts or --hidden-states", hint="exactly one of the three"
         )
-    spoiled = False
+    bad: list[Line] = []
     with step("encrypt", json) as timed:
         folder = _folder(settings)
         client = Client(public, folder, allow_insecure=settings.run.allow_insecure)
         if file is not None:
-            lines = fitting(client, file, pair=pair)
-            spoiled = report_problems(file, lines)
-            numbers = [line.number for line in lines if not line.problem]
-            client.encrypt_batch([line.text for line in lines if not line.problem])
-            timed.fields["lines"] = numbers
+            good, bad = admitted(_front(client), client.plan.tokens, _read(file, pair=pair), file)
+            client.encrypt_batch([line.text for line in good])
+            timed.fields["lines"] = [line.number for line in good]
         else:
             client.encrypt(one, hidden_states=read_states(hidden_states) if hidden_states else None)
         written = folder.request.stat().st_size
         timed.fields["bytes"] = {"request": written}
     say(f"encrypt: {shown(str(folder.request))} ({size(written)}) in {duration(timed.seconds)}")
-    if spoiled:
+    if bad:
         raise typer.Exit(INCOMPLETE)
 
 
@@ -117,15 +116,17 @@ def one_text(texts: Sequence[str], *, pair: bool) -> Text | None:
     return pairs[0] if pairs else None
 
 
-def fitting(client: Client, file: Path, *, pair: bool) -> list[Line]:
-    """The lines of a file, those that cannot be encrypted with a problem. Raises InputError for a model
-    without a tokenizer."""
-    front = client.public.front
-    if front is None:
+def _read(file: Path, *, pair: bool) -> list[Line]:
+    return read_pairs(file) if pair else read_lines(file)
+
+
+def _front(client: Client) -> Embedder:
+    """Returns the embedding of the client's model. Raises InputError for a model without a tokenizer."""
+    if client.public.front is None:
         raise InputError(
             "encrypt: the model starts from hidden states", hint="pass --hidden-states in place of --file"
         )
-    return checked(front, read_pairs(file) if pair else read_lines(file), client.plan.tokens)
+    return client.public.front
 
 
 def read_states(path: Path) -> npt.NDArray[np.float64]:
@@ -171,7 +172,8 @@ def decrypt(
 
 def _texts(client: Client, texts: Sequence[str], file: Path | None, *, pair: bool) -> list[Text]:
     if file is not None:
-        return [line.text for line in fitting(client, file, pair=pair) if not line.problem]
+        lines = checked(_front(client), _read(file, pair=pair), client.plan.tokens)
+        return [line.text for line in lines if not line.problem]
     one = one_text(texts, pair=pair)
     return [] if one is None else [one]
 

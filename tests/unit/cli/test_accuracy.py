@@ -68,12 +68,6 @@ def test_bad_lines_are_left_out_by_number_and_the_others_count(tmp_path: Path) -
     assert all(f"data.tsv:{3 + i}: {problem}" in err for i, problem in enumerate(problems))
 
 
-def test_a_file_without_a_good_line_plans_nothing(tmp_path: Path) -> None:
-    status, err, found = measured([row for row, _ in BAD.values()], tmp_path)
-    assert (status, found) == (1, {})
-    assert len(err.strip().splitlines()) == len(BAD)
-
-
 def test_figures_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     found = []
     for processes in ("1", "3"):

@@ -164,8 +164,9 @@ def test_the_release_is_shown_without_a_command() -> None:
     assert run("--version") == (0, f"tacita {__version__}\n", "")
 
 
-def test_a_text_over_the_limit_is_refused(texts: Path) -> None:
-    status, _, err = run("classify", "word " * 40, "--backend", "plain", *SMALL, "--texts", str(texts))
+def test_a_text_over_the_limit_is_refused_before_anything_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacita.cli.ask.core.planned", None)
+    status, _, err = run("classify", "word " * 40, "--backend", "plain", *SMALL)
     assert status == 2
     assert "tokens, the plan 16" in err
 

@@ -1,23 +1,27 @@
-"""The ASGI application: the service behind its paths. The two-party socket is behind the same door as all
-other calls: token, rate, quota, before the upgrade."""
+"""The ASGI application: the service behind its paths, and the page. The two-party socket is behind the same
+door as all other calls: token, rate, quota, before the upgrade."""
 
 from __future__ import annotations
 
+import json
 import socket
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, WebSocket
+from fastapi.responses import FileResponse, RedirectResponse, Response
 from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from tacita.data import WEB
 from tacita.errors import TacitaError
 from tacita.server.core.accounts import Account
 from tacita.server.core.service import Service
-from tacita.server.http import description, problems
+from tacita.server.http import description, keys, models, problems, requests
 from tacita.server.http.auth import Headers, caller, require_quota
 from tacita.server.http.description import router as docs_page
-from tacita.server.http.page import router as page
 from tacita.server.http.problems import fault_of, not_found
-from tacita.server.http.routes import keys, models, operating, requests
 from tacita.server.http.strict import Origins
 from tacita.server.http.two_party import router
 from tacita.server.sessions.messages import Client
@@ -39,7 +43,7 @@ def app_of(service: Service) -> FastAPI:
         models.router,
         keys.router,
         requests.router,
-        operating.router,
+        models.operating,
         docs_page,
         two_party(service),
         page,  # the last: it knows files by name alone
@@ -67,3 +71,43 @@ def two_party(service: Service) -> APIRouter:
         return await service.sessions[model].open(client)
 
     return router(open_session, permitted)
+
+
+# The page at `/`: clients of the service in a browser, as `make web` built it into the package. Its files
+# have the headers that come with them: nothing from elsewhere, no inline code, and an origin of its own,
+# without which browsers give no shared memory.
+
+page = APIRouter(include_in_schema=False)
+FILES = {
+    "index.html": "text/html; charset=utf-8",
+    "page.js": "text/javascript",
+    "worker.js": "text/javascript",
+    "socket.js": "text/javascript",
+    "files.js": "text/javascript",
+    "style.css": "text/css",
+    "tacita.wasm": "application/wasm",
+}
+
+
+@page.get("/")
+async def index() -> Response:
+    """Returns the page, or where it was not built, redirects to that of the API."""
+    return _file("index.html") if (WEB / "index.html").is_file() else RedirectResponse("/docs")
+
+
+@page.get("/{name}")
+async def file(name: str) -> Response:
+    if name not in FILES or not (WEB / name).is_file():
+        raise not_found("page")
+    return _file(name)
+
+
+def _file(name: str) -> FileResponse:
+    headers = {**_headers(WEB), "Cache-Control": "no-cache"}
+    return FileResponse(WEB / name, media_type=FILES[name], headers=headers)
+
+
+@cache
+def _headers(folder: Path) -> Mapping[str, str]:
+    headers = json.loads((folder / "headers.json").read_text(encoding="utf-8"))
+    return {str(name): str(value) for name, value in headers.items()}

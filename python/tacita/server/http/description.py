@@ -1,5 +1,5 @@
 """What `/openapi.json` says beyond the types of the paths: every error as a problem, who may call, what is
-sent as bytes. FastAPI takes the rest from the functions of `routes/`.
+sent as bytes. FastAPI takes the rest from the functions of the paths.
 """
 
 from __future__ import annotations

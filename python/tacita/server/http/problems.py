@@ -61,8 +61,8 @@ def not_found(what: str) -> Fault:
     return Fault(404, "not-found", f"no such {what}", "GET /v1/models lists what there is")
 
 
-def fault_of(error: TacitaError) -> Fault:
-    """Returns the fault that answers an error of ours."""
+def fault_of(error: Exception) -> Fault:
+    """Returns the fault that answers an error."""
     for kind, status, code in STATUS:
         if isinstance(error, kind):
             headers = {"Retry-After": str(RETRY_SECONDS)} if status in (429, 507) else {}
@@ -72,11 +72,8 @@ def fault_of(error: TacitaError) -> Fault:
 
 def install(app: FastAPI) -> None:
     """Answers every error of the app in this form."""
-    app.add_exception_handler(Fault, _answer_fault)
-    app.add_exception_handler(TacitaError, _answer_ours)
-    app.add_exception_handler(HTTPException, _answer_http)
-    app.add_exception_handler(RequestValidationError, _answer_invalid)
-    app.add_exception_handler(Exception, _answer_defect)
+    for kind in (Fault, TacitaError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _answer)
 
 
 def response(fault: Fault) -> JSONResponse:
@@ -85,15 +82,19 @@ def response(fault: Fault) -> JSONResponse:
     return JSONResponse(body, fault.status, dict(fault.headers), media_type=PROBLEM)
 
 
-async def _answer_fault(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Fault)
-    return response(error)
-
-
-async def _answer_ours(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, TacitaError)
-    fault = fault_of(error)
-    root = request.app.state.service.layout.root
+async def _answer(request: Request, error: Exception) -> JSONResponse:
+    match error:
+        case Fault():
+            return response(error)
+        case HTTPException():
+            code = {404: "not-found", 405: "bad-call"}.get(error.status_code, "refused")
+            hint = "GET /openapi.json lists what there is"
+            return response(Fault(error.status_code, code, "", hint, error.headers or {}))
+        case RequestValidationError():  # which fields are wrong, and not what they hold
+            fields = sorted({".".join(str(part) for part in each["loc"][:2]) for each in error.errors()})
+            detail = f"not as it must be: {', '.join(fields)}"
+            return response(Fault(422, "bad-call", detail, "GET /openapi.json"))
+    fault, root = fault_of(error), request.app.state.service.layout.root
     detail, hint = (_without_paths(text, root) for text in (fault.detail, fault.hint))
     return response(replace(fault, detail=detail, hint=hint))
 
@@ -103,21 +104,3 @@ def _without_paths(text: str, root: Path) -> str:
     for folder in {str(root.resolve()), str(root.absolute()), str(root)}:
         text = re.sub(rf"{re.escape(folder)}/([^\s:/]*/)*", "", text)
     return text
-
-
-async def _answer_http(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    code = {404: "not-found", 405: "bad-call"}.get(error.status_code, "refused")
-    hint = "GET /openapi.json lists what there is"
-    return response(Fault(error.status_code, code, "", hint, error.headers or {}))
-
-
-async def _answer_invalid(_: Request, error: Exception) -> JSONResponse:
-    """Answers which fields are wrong, and not what they hold."""
-    assert isinstance(error, RequestValidationError)
-    fields = sorted({".".join(str(part) for part in each["loc"][:2]) for each in error.errors()})
-    return response(Fault(422, "bad-call", f"not as it must be: {', '.join(fields)}", "GET /openapi.json"))
-
-
-async def _answer_defect(_: Request, error: Exception) -> JSONResponse:
-    return response(Fault(500, "internal", "the server failed", "its operator sees why in the log"))

@@ -15,8 +15,7 @@ from tacita.plans.wire import API, MOST_CHUNK_BYTES, PLAN, WHOLE_SHA256, Keys, K
 from tacita.server.core.offers import Offered
 from tacita.server.core.service import Service
 from tacita.server.http.auth import At, Caller, require_quota
-from tacita.server.http.problems import Fault, not_found
-from tacita.server.http.routes.common import (
+from tacita.server.http.calls import (
     Id,
     ModelName,
     SchemeName,
@@ -26,6 +25,7 @@ from tacita.server.http.routes.common import (
     offered,
     sha256_of,
 )
+from tacita.server.http.problems import Fault, not_found
 from tacita.server.sessions.messages import Used
 from tacita.server.store import keys, requests
 from tacita.server.store.tables import KeyRow, Who

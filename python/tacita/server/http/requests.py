@@ -15,8 +15,7 @@ from tacita.plans.files import Workdir
 from tacita.plans.wire import API, State, Status
 from tacita.server.core.service import Service
 from tacita.server.http.auth import At, Caller, reserve_quota
-from tacita.server.http.problems import Fault, not_found
-from tacita.server.http.routes.common import (
+from tacita.server.http.calls import (
     Id,
     ModelName,
     SchemeName,
@@ -27,6 +26,7 @@ from tacita.server.http.routes.common import (
     offered,
     sha256_of,
 )
+from tacita.server.http.problems import Fault, not_found
 from tacita.server.sessions.messages import Used
 from tacita.server.store import keys, requests
 from tacita.server.store.tables import RequestRow, Who

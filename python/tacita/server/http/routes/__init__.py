@@ -1,1 +1,0 @@
-"""The paths, one file each."""

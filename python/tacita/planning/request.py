@@ -129,8 +129,7 @@ class PlanRequest:
         )
         _require_two_party(self.embeddings, self.formats)
         candidates(self.preset)
-        _require_phases(self.variants, _wanted(self.scheme_name, self.packing))
-        tuple(self.options)
+        tuple(self.wanted), tuple(self.options)  # both raise for what no plan can be
 
     def calibrated_for(self, texts: Sequence[Text]) -> PlanRequest:
         """Returns the request for these texts: where there are pairs among them and only single texts to

@@ -8,25 +8,14 @@ operation has none left. A stage that refreshes is run at each pattern instead.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from tacita.errors import LevelError
 from tacita.plans.prices.cost import Counts
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Ct
+from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Live, Stage
-
-
-class Simulator(Backend, Protocol):
-    """What placement needs of `sim` beyond the contract."""
-
-    counts: Counter[tuple[str, int, str]]
-
-    def input(self, level: int) -> Ct:
-        """A fresh ciphertext of unknown content at `level`."""
-
 
 Shape = Mapping[str, int]  # live tensor -> number of ciphertexts
 Levels = Mapping[str, int]  # live tensor -> level
@@ -60,7 +49,7 @@ class StageSimulator:
     at the top (encrypted masks); their level does not take part in the shift.
     """
 
-    make: Callable[[], Simulator]
+    make: Callable[[], SimBackend]
     fixed: frozenset[str] = frozenset()
     runs: int = 0
     _templates: dict[tuple[str, bool, tuple[tuple[str, int], ...]], Outcome | None] = field(
@@ -109,7 +98,7 @@ class StageSimulator:
         return _describe(be, live, out)
 
 
-def _describe(be: Simulator, live: Live, out: Live) -> Outcome:
+def _describe(be: SimBackend, live: Live, out: Live) -> Outcome:
     levels = {name: min(be.level(ct) for ct in cts) for name, cts in out.items()}
     passed = frozenset(name for name, cts in out.items() if _same(cts, live.get(name, ())))
     counts = dict(be.counts)

@@ -13,7 +13,7 @@ rounding are added.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,8 +113,11 @@ def run_simulation(
     top, noise, slots = placed.parameters.max_level, noise_of(placed.parameters), built.shape.slots
     if built.circuit.kept:
         samples = [part for sample in samples for part in prefixes(sample)]
-    noisy = _answers(placed, built, samples, lambda: SimBackend(slots, top, inject=True, noise=noise))
-    quiet = _answers(placed, built, samples, lambda: PlainBackend(slots, top))
+    makes: tuple[Callable[[], SimBackend | PlainBackend], ...] = (
+        lambda: SimBackend(slots, top, inject=True, noise=noise),
+        lambda: PlainBackend(slots, top),
+    )
+    noisy, quiet = (_answers(placed, built, samples, make) for make in makes)
     targets = [_target(model, sample, options) for sample in samples]
     judged = [i for i, target in enumerate(targets) if target is not None]
     wanted = [target for target in targets if target is not None]
@@ -125,7 +128,8 @@ def run_simulation(
     )
     ended, still = ([finished(v, model.config.normalise) for v in values] for values in (noisy, quiet))
     errors = tuple(float(np.max(rows)) for rows in distances(ended, wanted, masks))
-    return Simulation(errors, up(deviation(noisy, quiet, masks)), up(deviation(ended, still, masks)))
+    of_answers, shown = deviation(noisy, quiet, masks), deviation(ended, still, masks)
+    return Simulation(errors, up(of_answers), up(shown))
 
 
 def _target(model: Checkpoint, sample: Sample, options: Sequence[Option]) -> Array | None:
@@ -144,29 +148,25 @@ def _answers(
 ) -> list[Array]:
     """Returns an answer for each sample; of steps, each behind those before it."""
     levels, circuit, texts = placed.levels, built.circuit, built.shape.texts
+    values: list[Array] = []
     if circuit.kept:
-        return list(_walked(Steps(placed.stages, circuit, levels, make()), samples))
+        steps = Steps(placed.stages, circuit, levels, make())
+        for sample in samples:
+            if np.count_nonzero(sample[1]) == 1:
+                steps.begin()
+            values.append(steps.answer(sample).values)
+        return values
     groups = [samples[at : at + texts] for at in range(0, len(samples), texts)]
     backends: list[Any] = [make() for _ in groups]
-    requests = [(be, _request(built, group, be, levels)) for be, group in zip(backends, groups, strict=True)]
-    values: list[Array] = []
+    requests: list[tuple[Any, Live]] = []
+    for be, group in zip(backends, groups, strict=True):
+        packed = circuit.request.pack(group).items()
+        requests.append((be, {name: tuple(be.encrypt(v, levels[name]) for v in vs) for name, vs in packed}))
     outs = executor.run_together(placed.stages, circuit.stages, requests)
     for be, group, out in zip(backends, groups, outs, strict=True):
         answers = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
         values += [answer.values for answer in answers[: len(group)]]
     return values
-
-
-def _request(built: Built, group: Sequence[Sample], be: Any, levels: Mapping[str, int]) -> Live:
-    packed = built.circuit.request.pack(group)
-    return {name: tuple(be.encrypt(v, levels[name]) for v in vectors) for name, vectors in packed.items()}
-
-
-def _walked(steps: Steps, samples: Sequence[Sample]) -> Iterator[Array]:
-    for sample in samples:
-        if np.count_nonzero(sample[1]) == 1:
-            steps.begin()
-        yield steps.answer(sample).values
 
 
 def deviation(results: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> float:

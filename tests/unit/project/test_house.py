@@ -31,7 +31,7 @@ LINES = {
     "layouts": 1885,
     "models": 1920,
     "packings": 6883,
-    "planning": 3886,
+    "planning": 3874,
     "plans": 3105,
     "schemes": 1470,
     "server": 7886,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tiny
 from circuits import build_batch_circuit
+from encrypted import greedy_engine, toy
 from greedy import run_greedily
-from test_circuit_ckks import engine
 
 from tacita.checkpoint import Checkpoint, load, pad_hidden
 from tacita.checkpoint.reference import reference
@@ -21,8 +21,9 @@ from tacita.layouts.columns import BatchShape
 from tacita.slots.base import Backend
 from tacita.slots.noise import NoiseModel
 from tacita.slots.sim import SimBackend
+from tacita.texts.answer import softmax
 
-native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
 
 # Twice what was measured. DASHformer's logits reach 20 and pass through a coarse ReLU in every layer.
@@ -88,11 +89,6 @@ def assert_agree(name: str, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
         assert found.argmax() == wanted.argmax()
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    powers = np.exp(logits - logits.max())
-    return np.asarray(powers / powers.sum())
-
-
 @pytest.mark.parametrize("scheme", ["arion", "moai"])
 @pytest.mark.parametrize("name", MODELS)
 def test_sim_with_the_full_rings_noise(name: str, scheme: str) -> None:
@@ -117,11 +113,11 @@ def test_sim_with_the_full_rings_noise(name: str, scheme: str) -> None:
     ],
 )
 def test_encrypted_on_a_toy_ring(name: str, scheme: str, tmp_path: Path) -> None:
-    params = native.Parameters.preset(PRESET, allow_insecure=True)
+    params = toy(PRESET)
     lanes, tokens = (2, 64) if name == "dashformer" else (1, 16)
 
     def make(circuit: object) -> tuple[Backend, object, object]:
-        be, secret = engine(params, circuit, tmp_path)
-        return be, lambda v: native.encrypt(secret, v.astype(complex), be.max_level), secret.decrypt
+        engine = greedy_engine(params, circuit, tmp_path)
+        return engine.be, engine.encrypt, engine.secret.decrypt
 
     assert_agree(name, compared(name, scheme, BatchShape(params.slots, tokens, lanes), make))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from encrypted import make_engine, toy
 
 from bench.__main__ import main
 from tacita.approx.fourier import FourierSpec, fit
@@ -27,13 +28,9 @@ PRESET, TOKENS = "insecure_toy_n10", 8
 
 class Engine:
     def __init__(self, folder: Path) -> None:
-        self.params = native.Parameters.preset(PRESET, allow_insecure=True)
-        rotations = native.coefficient_rotations(self.params)
-        paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
-        native.keygen(self.params, rotations, *paths, lambda _done, _total: None)
-        self.secret = native.SecretKey.load(paths[0], self.params)
-        self.public = native.EvaluationKeys.load(paths[1], self.params, rotations)
-        self.evaluator = native.Evaluator(self.params, self.public, 2)
+        self.params = toy(PRESET)
+        made = make_engine(self.params, native.coefficient_rotations(self.params), folder, threads=2)
+        self.secret, self.public, self.evaluator = made.secret, made.keys, made.be._native
         self.keys = native.CoefficientKeys.generate(self.secret, TOKENS)
         self.maps = native.Coefficients(self.evaluator, self.keys)
 

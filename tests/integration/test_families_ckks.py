@@ -6,12 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from encrypted import planned_answers
 from test_family_schemes import SAMPLES, TOKENS, calm, floats, inputs, planned, table
-from test_layers import _engine
 
-from tacita import compiled
-from tacita.packings import executor
-from tacita.planning.circuit import circuit_of
 from tacita.texts.embed import pad_hidden
 
 pytestmark = pytest.mark.native
@@ -23,12 +20,6 @@ def test_a_family_is_answered_encrypted(name: str, tmp_path: Any) -> None:
     model = calm(name, tmp_path)
     (asked, *known) = (hidden for hidden, _ in zip(inputs(name, model), range(1 + SAMPLES), strict=False))
     plan = planned(model, "thor", [pad_hidden(hidden, TOKENS) for hidden in known])
-    circuit, (secret, be) = circuit_of(plan, model), _engine(plan, tmp_path)
-    levels = {tensor.name: tensor.level for tensor in plan.request}
-    packed = circuit.request.pack([pad_hidden(asked, TOKENS)])
-    encrypt = compiled.native.encrypt
-    live = {n: tuple(encrypt(secret, v.astype(complex), levels[n]) for v in vs) for n, vs in packed.items()}
-    out = executor.run(plan.stages, circuit.stages, be, live)
-    (answer,) = circuit.response.read([np.asarray(secret.decrypt(ct)) for ct in out["answer"]])
+    (answer,) = planned_answers(plan, model, [pad_hidden(asked, TOKENS)], tmp_path)
     assert answer.sound()
     assert np.abs(np.ravel(answer.values) - floats(model, asked)).max() < 0.03

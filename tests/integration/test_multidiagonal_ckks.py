@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tiny
-from greedy import run_greedily
-from test_circuit_ckks import PRESET, engine, native
+from encrypted import greedy_answers, toy
+from test_circuit_ckks import PRESET
 
 from tacita.approx.functions import Functions
 from tacita.layouts.registry import Shape
@@ -59,14 +59,8 @@ def test_softmax_in_two_phases_equals_the_reference(tmp_path):
 
 
 def encrypted_answer(model, specs, hidden, mask, folder):
-    params = native.Parameters.preset(PRESET, allow_insecure=True)
+    params = toy(PRESET)
     circuit = build(model, specs, Shape("multidiagonal", "hoisted", params.slots, TOKENS))
-    be, secret = engine(params, circuit, folder)
-    live = {
-        name: tuple(native.encrypt(secret, v.astype(complex), be.max_level) for v in vectors)
-        for name, vectors in circuit.request.pack([(hidden, mask)]).items()
-    }
-    out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed)
-    (answer,) = circuit.response.read([secret.decrypt(ct) for ct in out["answer"]])
+    (answer,) = greedy_answers(params, circuit, [(hidden, mask)], folder)
     assert answer.sound()
     return answer.values

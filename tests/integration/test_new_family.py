@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from eager import run_plan
+from encrypted import planned_answers
 from norms_first import FAMILY, Config
 from random_checkpoint import make_tokenizer
-from test_layers import _engine
 
-from tacita import api, compiled
+from tacita import api
 from tacita.checkpoint import Checkpoint, embed, from_tensors
 from tacita.checkpoint.reference import reference
 from tacita.models import registry
-from tacita.packings import executor
-from tacita.planning.circuit import circuit_of
 from tacita.planning.request import PlanRequest
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.protocol.party import Party, pair
@@ -53,13 +51,7 @@ def test_on_ciphertexts(model: Checkpoint, scheme: str, packing: str | None, tmp
     for backend in ("plain", "sim"):
         found = api.classify_batch_locally(plan, model, TEXTS[: plan.batch], backend=backend)
         assert max(np.abs(np.array(a.logits) - w).max() for a, w in zip(found, wanted, strict=True)) < 0.02
-    circuit, (secret, be) = circuit_of(plan, model), _engine(plan, tmp_path)
-    levels, packed = {t.name: t.level for t in plan.request}, circuit.request.pack(samples)
-    encrypt = compiled.native.encrypt
-    live = {n: tuple(encrypt(secret, v.astype(complex), levels[n]) for v in vs) for n, vs in packed.items()}
-    out = executor.run(plan.stages, circuit.stages, be, live)
-    answers = circuit.response.read([np.asarray(secret.decrypt(ct)) for ct in out["answer"]])
-    for answer, expected in zip(answers, wanted, strict=False):
+    for answer, expected in zip(planned_answers(plan, model, samples, tmp_path), wanted, strict=False):
         assert np.abs(answer.values - expected).max() < 0.02 and answer.sound()
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from encrypted import make_engine, toy
 
 from tacita.plans.presets import PRESETS, noise_of
-from tacita.slots.ckks import CkksBackend
 from tacita.slots.sim import SimBackend
 
-native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 INFO = PRESETS["insecure_toy_n13"]
 RUNS, WITHIN = 8, 1.5
 Array = np.ndarray
@@ -29,17 +29,11 @@ OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 def errors(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Array]:
     """(backend, operation) -> what it adds to real parts, (runs, slots)."""
     folder: Path = tmp_path_factory.mktemp("keys")
-    params = native.Parameters.preset(INFO.preset, allow_insecure=True)
-    paths, rotations = (str(folder / "secret.key"), str(folder / "evaluation.keys")), [(1, params.max_level)]
-    native.keygen(params, rotations, *paths, lambda *_: None)
-    secret = native.SecretKey.load(paths[0], params)
-    keys = native.EvaluationKeys.load(paths[1], params, rotations)
-    ckks, sim = (
-        CkksBackend(native.Evaluator(params, keys, 0)),
-        SimBackend(INFO.slots, inject=True, noise=noise_of(INFO)),
-    )
+    params = toy(INFO.preset)
+    ckks = make_engine(params, [(1, params.max_level)], folder, threads=0)
+    sim = SimBackend(INFO.slots, inject=True, noise=noise_of(INFO))
     sides = {
-        "ckks": (ckks, lambda values, level: native.encrypt(secret, values, level), secret.decrypt),
+        "ckks": (ckks.be, ckks.encrypt, ckks.secret.decrypt),
         "sim": (sim, sim.encrypt, sim.decrypt),
     }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from encrypted import make_engine, toy
 
 from tacita.layouts.registry import Shape
 from tacita.packings import executor
@@ -16,9 +17,8 @@ from tacita.packings.lowering import lowering_of
 from tacita.planning.place.circuit import place_circuit
 from tacita.plans.presets import PRESETS
 from tacita.plans.prices.formulas import prices_of
-from tacita.slots.ckks import CkksBackend
 
-native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
 
 TOKENS, INFO = 8, PRESETS["insecure_toy_n10"]
@@ -36,25 +36,10 @@ def test_all_options_at_once(case: Any, packing: str, tmp_path: Any) -> None:
     world = world_of(case, TOKENS)
     circuit = circuit_of(world, BUILDS[packing])
     placed = place_circuit(circuit, INFO, prices_of(INFO, None))
-    secret, be = _engine(placed, tmp_path)
-    levels = {**placed.placement.request, **placed.fixed_levels}
-    packed = circuit.request.pack(world.samples)
-    live = {
-        name: tuple(native.encrypt(secret, v.astype(complex), levels[name]) for v in vectors)
-        for name, vectors in packed.items()
-    }
-    out = executor.run(placed.stages, circuit.stages, be, live)
-    answer = circuit.response.read([np.asarray(secret.decrypt(ct)) for ct in out["answer"]])[0]
+    engine = make_engine(toy(INFO.preset), placed.rotations, tmp_path)
+    live = engine.request(circuit, world.samples, {**placed.placement.request, **placed.fixed_levels})
+    answer = engine.read(circuit, executor.run(placed.stages, circuit.stages, engine.be, live))[0]
     hidden, mask = world.samples[0]
     wanted = world.floats((hidden, mask), lambda name, value: None)
     rows = mask > 0.0 if wanted.ndim == 2 else ...
     assert np.abs(answer.values - wanted)[rows].max() < 0.02 and answer.sound()
-
-
-def _engine(placed: Any, folder: Any) -> Any:
-    params = native.Parameters.preset(INFO.preset, allow_insecure=True)
-    paths = [str(folder / name) for name in ("secret.key", "evaluation.keys")]
-    native.keygen(params, list(placed.rotations), *paths, lambda _done, _total: None, None)
-    secret = native.SecretKey.load(paths[0], params)
-    keys = native.EvaluationKeys.load(paths[1], params, list(placed.rotations), None)
-    return secret, CkksBackend(native.Evaluator(params, keys, 1))

@@ -5,18 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import wide_gelu
+from encrypted import planned_answers
 
 import tacita
 from tacita.checkpoint import embed
 from tacita.checkpoint.reference import reference
-from tacita.packings import executor
-from tacita.planning.circuit import circuit_of
 from tacita.plans.answers import judge
 from tacita.schemes.base import Place
 from tacita.schemes.registry import scheme_of
-from tacita.slots.ckks import CkksBackend
 
-native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
 
 PRESET, TOKENS = "insecure_toy_n12", 8
@@ -52,34 +50,11 @@ def test_inputs_of_gelu_that_calibration_did_not_show(scheme, wide_model, tmp_pa
     samples = [wide_gelu.usual(seed) for seed in range(60)]
     options = {"tokens": wide_gelu.TOKENS, "preset": "insecure_toy_n10", "hidden_states": samples}
     plan = tacita.plan(wide_model, scheme=scheme, **options)
-    answer = _judged(plan, encrypted(plan, wide_model, wide_gelu.asked(), tmp_path))
+    (found,) = planned_answers(plan, wide_model, [wide_gelu.asked()], tmp_path)
+    answer = judge(plan, found.values, sound=found.sound())
     wanted = reference(wide_model, *wide_gelu.asked()).trace["answer"]
     if scheme == "thor":
         assert "do not trust the answer" in answer.warnings[0]
     else:
         assert answer.warnings == ()
         assert np.max(np.abs(answer.vector - wanted)) < 0.005
-
-
-def _judged(plan, found):
-    values, sound = found
-    return judge(plan, values, sound=sound)
-
-
-def encrypted(plan, model, sample, folder):
-    """The values of the plan's circuit on the engine, and whether its response is sound."""
-    circuit = circuit_of(plan, model)
-    params = native.Parameters.preset(plan.parameters.preset, allow_insecure=True)
-    paths = [str(folder / name) for name in ("secret.key", "evaluation.keys")]
-    native.keygen(params, list(plan.rotations), *paths, lambda _done, _total: None, plan.coefficients)
-    secret = native.SecretKey.load(paths[0], params)
-    keys = native.EvaluationKeys.load(paths[1], params, list(plan.rotations), plan.coefficients)
-    be = CkksBackend(native.Evaluator(params, keys, 1))
-    levels = {tensor.name: tensor.level for tensor in plan.request}
-    live = {
-        name: tuple(native.encrypt(secret, v.astype(complex), levels[name]) for v in vectors)
-        for name, vectors in circuit.request.pack([sample]).items()
-    }
-    out = executor.run(plan.stages, circuit.stages, be, live)
-    (answer,) = circuit.response.read([secret.decrypt(ct) for ct in out["answer"]])
-    return answer.values, answer.sound()

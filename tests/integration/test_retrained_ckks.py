@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tiny
 from circuits import build_circuit
-from greedy import run_greedily
-from test_circuit_ckks import PRESET, TOKENS, engine
+from encrypted import greedy_answers, toy
+from test_circuit_ckks import PRESET, TOKENS
 
 from tacita.checkpoint import from_tensors
 from tacita.checkpoint.reference import reference
@@ -17,13 +17,13 @@ from tacita.models.retrained import Retrained
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import fit_circuit
 
-native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
 
 
 def test_bpmax_and_batch_normalisation_on_ciphertexts(tmp_path):
     plain = tiny.checkpoint(hidden=32, heads=2, ff=64, layers=1)
-    params = native.Parameters.preset(PRESET, allow_insecure=True)
+    params = toy(PRESET)
     model = from_tensors(
         replace(plain.config, retrained=Retrained("bpmax", "batch", 5, 5.0, (9e3,), ((1.0, 1.2),))),
         plain.tensors,
@@ -31,12 +31,6 @@ def test_bpmax_and_batch_normalisation_on_ciphertexts(tmp_path):
     hidden, mask = tiny.inputs(model, TOKENS, 11)
     specs = fit_circuit(calibrate(model, TOKENS, hidden_states=[(hidden, mask)]), model.config)
     circuit = build_circuit(model, specs, params.slots, TOKENS)
-    be, secret = engine(params, circuit, tmp_path)
-    live = {
-        name: tuple(native.encrypt(secret, v.astype(complex), be.max_level) for v in vectors)
-        for name, vectors in circuit.request.pack([(hidden, mask)]).items()
-    }
-    out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed)
-    (answer,) = circuit.response.read([secret.decrypt(ct) for ct in out["answer"]])
+    (answer,) = greedy_answers(params, circuit, [(hidden, mask)], tmp_path)
     assert np.max(np.abs(answer.values - reference(model, hidden, mask).logits)) < 0.01
     assert max(answer.disagreement, answer.leak) < 0.01

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from encrypted import make_engine, toy
 
 from tacita import api
 from tacita.checkpoint import load
@@ -23,7 +24,6 @@ from tacita.evaluate.keyring import ciphertext_budget, fixed_bytes, server_bytes
 from tacita.evaluate.session import FOLDER
 from tacita.evaluate.spill import Codec, SpillingBackend, SpillStore
 from tacita.plans.plan import Plan
-from tacita.slots.ckks import CkksBackend
 from tacita.slots.conformance import CHECKS, COEFFICIENT_TOKENS, Harness
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
@@ -219,28 +219,23 @@ def test_two_evaluations_in_one_folder_are_kept_apart(killed: Path) -> None:
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     """The engine with room for no ciphertext at all."""
     folder = tmp_path_factory.mktemp("keys")
-    params = native.Parameters.preset("insecure_toy_n8", allow_insecure=True)
+    params = toy("insecure_toy_n8")
     rotations = [(k, params.max_level) for k in range(1, params.slots)]
-    paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
-    native.keygen(params, rotations, *paths, lambda done, total: None, COEFFICIENT_TOKENS)
-    secret = native.SecretKey.load(paths[0], params)
+    engine = make_engine(params, rotations, folder, tokens=COEFFICIENT_TOKENS)
     store = SpillStore(folder / "spill")
     codec = Codec(
         lambda ct: int(ct.nbytes),
         lambda ct: bytes(ct.to_bytes()),
         lambda b: native.Ciphertext.from_bytes(params, b),
     )
-    keys = native.EvaluationKeys.load(paths[1], params, rotations, COEFFICIENT_TOKENS)
-    engine = CkksBackend(native.Evaluator(params, keys, 1))
-    be = SpillingBackend(engine, store, 0, codec)
+    be = SpillingBackend(engine.be, store, 0, codec)
 
     def encrypt(values: np.ndarray, level: int | None) -> Any:
-        slots = np.ascontiguousarray(np.asarray(values), np.complex128)
-        return be.adopt(native.encrypt(secret, slots, params.max_level if level is None else level))
+        return be.adopt(engine.encrypt(values, level))
 
     def decrypt(ct: Any) -> Any:
         with be.pool.pinned([ct]):
-            return secret.decrypt(ct.entry.value)
+            return engine.secret.decrypt(ct.entry.value)
 
     yield Harness(be, encrypt, decrypt, tolerance=2e-5)
     store.close(keep=False)

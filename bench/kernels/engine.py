@@ -6,7 +6,6 @@ process on one machine, so that ratios to the yardstick hold."""
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +21,7 @@ from tacita.cli.console import out, progress, reporting
 from tacita.cli.options import Json
 from tacita.plans import engine as door
 from tacita.plans.prices.cost import Sizes
-from tacita.progress import Phases, Progress
+from tacita.progress import Phases
 from tacita.resources import peak_memory_gb
 from tacita.schemes.measure import Bench, Shares, prepare
 from tacita.schemes.operation_prices import LIMBS_AT_LEVEL_0, best_ms, price_table
@@ -37,28 +36,6 @@ WHOLE: Shares = (  # seconds of each step on two cores
     ("bootstrapping", 80.0),
     ("prices", 60.0),
 )
-
-
-def measure_engine(
-    preset: str = "n16",
-    *,
-    allow_insecure: bool = False,
-    progress: Callable[[Progress], None] = lambda _: None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(the report of `python -m bench engine`, the price table). Takes minutes at full size. A preset below
-    128 bits is refused unless `allow_insecure`."""
-    steps = Phases(progress, WHOLE)
-    with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
-        bench = prepare(preset, Path(folder), steps, allow_insecure=allow_insecure)
-    steps.enter("operations")
-    report = _operations(bench)
-    steps.enter("bootstrapping")
-    report["bootstrap"], bootstrap_ms = _bootstrapping(bench)
-    report["memory"] = _memory(bench, report)
-    steps.enter("prices")
-    table = price_table(bench, report["yardstick_ms"], bootstrap_ms, source="python -m bench engine")
-    steps.enter("done")
-    return report, table
 
 
 def _operations(bench: Bench) -> dict[str, Any]:
@@ -150,8 +127,17 @@ def engine(
 ) -> None:
     """Time transforms, rotations, products and bootstrapping; takes some minutes and the keys' disk space."""
     door.require_secure(door.describe(preset), allow_insecure=allow_insecure)
-    with progress("bench") as report:
-        figures, table = measure_engine(preset, allow_insecure=allow_insecure, progress=report)
+    with progress("bench") as report, tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
+        steps = Phases(report, WHOLE)
+        bench = prepare(preset, Path(folder), steps, allow_insecure=allow_insecure)
+        steps.enter("operations")
+        figures = _operations(bench)
+        steps.enter("bootstrapping")
+        figures["bootstrap"], bootstrap_ms = _bootstrapping(bench)
+        figures["memory"] = _memory(bench, figures)
+        steps.enter("prices")
+        table = price_table(bench, figures["yardstick_ms"], bootstrap_ms, source="python -m bench engine")
+        steps.enter("done")
     with reporting(json, figures), reporting(prices, table):
         _show(figures)
 

@@ -29,7 +29,6 @@ from tacita.approx.fourier import FourierSpec, fit
 from tacita.approx.spec import Spec
 from tacita.cli.console import out, progress, reporting
 from tacita.cli.options import Json
-from tacita.errors import InputError
 from tacita.layouts.rotations import doubled_parts, joined
 from tacita.layouts.rows import FeatureLayout, RowsShape
 from tacita.packings.rows.linear import Affine
@@ -65,12 +64,6 @@ class LeafShape:
     inner: int = 3072
     interval: tuple[float, float] = (-8.0, 8.0)
     error: float = 1e-3
-
-    def __post_init__(self) -> None:
-        if min(self.tokens, self.hidden, self.inner) < 1:
-            raise InputError(
-                f"bench leaf: sizes {self.tokens}, {self.hidden}, {self.inner}", hint="at least 1"
-            )
 
 
 class Block:
@@ -244,20 +237,31 @@ class SlotRoute:
         return [np.real(slots) for slots in self.machine.decrypt(cts)]
 
 
-def measure_leaf(
-    shape: LeafShape | None = None,
-    preset: str = "n16",
-    *,
-    allow_insecure: bool = False,
-    progress: Callable[[Progress], None] = lambda _: None,
-) -> dict[str, Any]:
-    """The report of `python -m bench leaf`: both routes by stage, their errors, and the poster's row.
+Sizes = LeafShape()
+BlockTokens = Annotated[int, typer.Option("--tokens", help="Tokens, a power of two.", min=4)]
+Hidden = Annotated[int, typer.Option("--hidden", help="Width of the block's input and output.", min=1)]
+Inner = Annotated[int, typer.Option("--inner", help="Width between its two products.", min=1)]
 
-    Minutes and about 9 GB at full size. A preset below 128 bits is refused unless `allow_insecure`.
-    """
-    block, steps = Block(shape or LeafShape()), _Steps(progress)
-    with engine.translated():
+
+def leaf(
+    json: Json = None,
+    tokens: BlockTokens = Sizes.tokens,
+    hidden: Hidden = Sizes.hidden,
+    inner: Inner = Sizes.inner,
+    preset: Preset = PRESET_DEFAULT,
+    allow_insecure: Insecure = False,
+) -> None:
+    """Time FC1 + GELU and FC1 + GELU + FC2 by coefficients and by slots; some minutes and 9 GB of memory."""
+    engine.require_secure(engine.describe(preset), allow_insecure=allow_insecure)
+    with progress("bench leaf") as report, engine.translated():
         params = compiled.native.Parameters.preset(preset, allow_insecure=allow_insecure)
+        found = {"preset": preset, **_both(Block(LeafShape(tokens, hidden, inner)), params, _Steps(report))}
+    with reporting(json, found):
+        _show(found)
+
+
+def _both(block: Block, params: Any, steps: _Steps) -> dict[str, Any]:
+    """The report: both routes by stage, their errors, and the poster's row."""
     routes = {"leaf": LeafRoute(block), "slots": SlotRoute(block, params.slots)}
     with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
         machine, keys = _machine(params, routes, Path(folder), steps)
@@ -276,7 +280,6 @@ def measure_leaf(
         "keys_gb": (keys.nbytes + leaf.keys.nbytes) / 1e9,
         "leaf_keys_gb": leaf.keys.nbytes / 1e9,
         "peak_rss_gb": peak_memory_gb(),
-        "preset": preset,
         "log_qp": params.log_qp,
         "security_bits": params.security_bits,
         "simd": compiled.native.simd_path(),
@@ -287,14 +290,13 @@ def _machine(params: Any, routes: dict[str, Any], folder: Path, steps: _Steps) -
     native = compiled.native
     rotations = [pair for route in routes.values() for pair in route.rotations(params)]
     paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
-    with engine.translated():
-        require_disk(folder, 2 * params.bootstrap_key_bytes, "the benchmark's keys")
-        native.keygen(params, rotations, *paths, lambda done, total: steps(f"key {done} of {total}"))
-        keys = native.EvaluationKeys.load(paths[1], params, rotations)
-        secret = native.SecretKey.load(paths[0], params)
-        machine = Machine(params, secret, native.Evaluator(params, keys, threads()))
-        for route in routes.values():
-            route.prepare(machine)
+    require_disk(folder, 2 * params.bootstrap_key_bytes, "the benchmark's keys")
+    native.keygen(params, rotations, *paths, lambda done, total: steps(f"key {done} of {total}"))
+    keys = native.EvaluationKeys.load(paths[1], params, rotations)
+    secret = native.SecretKey.load(paths[0], params)
+    machine = Machine(params, secret, native.Evaluator(params, keys, threads()))
+    for route in routes.values():
+        route.prepare(machine)
     return machine, keys
 
 
@@ -302,8 +304,7 @@ def _measured(route: Any, block: Block, machine: Machine, name: str, steps: _Ste
     """Stages of the last run, and the errors of z and r."""
     clocks = [Clock(lambda stage: steps(f"{name}, {stage}")) for _ in range(RUNS)]
     for clock in clocks:
-        with engine.translated():
-            z, r = route.run(clock)
+        z, r = route.run(clock)
     seconds = clocks[-1].seconds
     return {
         "stages": [{"name": stage, "seconds": taken} for stage, taken in seconds.items()],
@@ -326,30 +327,6 @@ class _Steps:
     def __call__(self, name: str) -> None:
         self._count += 1
         self._progress(Progress(name, self._count, self._count + 1, time.monotonic() - self._began, 0.0))
-
-
-Sizes = LeafShape()
-BlockTokens = Annotated[int, typer.Option("--tokens", help="Tokens, a power of two.", min=4)]
-Hidden = Annotated[int, typer.Option("--hidden", help="Width of the block's input and output.", min=1)]
-Inner = Annotated[int, typer.Option("--inner", help="Width between its two products.", min=1)]
-
-
-def leaf(
-    json: Json = None,
-    tokens: BlockTokens = Sizes.tokens,
-    hidden: Hidden = Sizes.hidden,
-    inner: Inner = Sizes.inner,
-    preset: Preset = PRESET_DEFAULT,
-    allow_insecure: Insecure = False,
-) -> None:
-    """Time FC1 + GELU and FC1 + GELU + FC2 by coefficients and by slots; some minutes and 9 GB of memory."""
-    engine.require_secure(engine.describe(preset), allow_insecure=allow_insecure)
-    with progress("bench leaf") as report:
-        found = measure_leaf(
-            LeafShape(tokens, hidden, inner), preset, allow_insecure=allow_insecure, progress=report
-        )
-    with reporting(json, found):
-        _show(found)
 
 
 def _show(found: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 import tacita
 from bench.options import Lines, lines_of, markdown
-from bench.runs.harness import Group, Machine, Ran, requests, unrounded
+from bench.runs.harness import Group, Machine, Ran, cosine, requests, unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import write_report
@@ -287,11 +287,6 @@ def same_choice(found: Array, wanted: Array) -> bool:
     False
     """
     return bool(np.array_equal(np.argmax(found, axis=-1), np.argmax(wanted, axis=-1)))
-
-
-def cosine(a: Array, b: Array) -> float:
-    """Compares two vectors by their angle alone."""
-    return float(a.ravel() @ b.ravel() / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
 def _rows_told(plan: AnyPlan, model: Checkpoint, text: str) -> list[int] | None:

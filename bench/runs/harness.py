@@ -350,3 +350,9 @@ def quality(logits: Array, reference: Array, labels: Sequence[int] | None = None
         "mean_abs_error": float(errors.mean()),
         "max_softmax_error": float(np.abs(softmax(logits) - softmax(reference)).max()),
     }
+
+
+def cosine(a: Array, b: Array) -> float:
+    """Compares two vectors by their angle alone; 0 for a vector of zeros."""
+    lengths = np.linalg.norm(a) * np.linalg.norm(b)
+    return float(a.ravel() @ b.ravel() / max(lengths, np.finfo(float).tiny))

@@ -26,12 +26,12 @@ from bench.options import (
     Tokens,
 )
 from bench.runs.harness import (
-    Array,
     Group,
     LayerErrors,
     Machine,
     Ran,
     Sample,
+    cosine,
     figures,
     quality,
     requests,
@@ -177,16 +177,10 @@ def _measured(plan: Plan, chosen: Measured, machine: Machine, ran: Ran) -> dict[
         "predicted_seconds": sum(row["predicted_seconds"] for row in rows),
         **{name: quality(found, wanted)[name] for name in ("agreement", "max_abs_error")},
         "range": float(np.ptp(wanted)),
-        "cosine": _least_cosine(found, wanted),
+        "cosine": min(cosine(*pair) for pair in zip(found, wanted, strict=True)),
         "layer_errors": [{"name": name, "error": error} for name, error in layers.worst.items()],
         "layer_errors_from": "sim" if machine.encrypts else machine.backend,
     }
-
-
-def _least_cosine(found: Array, wanted: Array) -> float:
-    """Returns the least cosine of an answer's rows and the float model's. 0 for an answer of zeros."""
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
-    return float(np.min(np.sum(found * wanted, axis=1) / np.maximum(lengths, np.finfo(float).tiny)))
 
 
 def _show(found: dict[str, Any]) -> None:

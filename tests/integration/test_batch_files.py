@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
+from test_cli import run as tacita
 
 from tacita import api
 from tacita.checkpoint import load
-from tacita.cli import main
 from tacita.errors import InputError
 from tacita.plans.plan import Plan
 
@@ -24,14 +22,6 @@ TEXTS = ["a fine film", "the plot is dull", "never boring", "a very bad film , i
 CALIBRATION = [*TEXTS, "good", "bad plot", "the film is a very fine film", "dull dull dull"]
 TOY = ["--preset", "insecure_toy_n10", "--tokens", "16"]  # 512 slots: 32 texts of 16 tokens
 INSECURE = "--allow-insecure"
-
-
-def tacita(*arguments: str) -> tuple[int, str, str]:
-    """(exit status, stdout, stderr)."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = main(list(arguments))
-    return status, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")

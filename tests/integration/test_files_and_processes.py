@@ -3,9 +3,7 @@ refused."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
 import json
 import os
 import re
@@ -19,10 +17,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from test_cli import run
 
 from tacita import api
 from tacita.checkpoint import embed, load
-from tacita.cli import main
 from tacita.errors import FileError, KeyMissingError, TacitaError
 from tacita.plans.plan import Plan
 
@@ -57,11 +55,9 @@ def process(work: Path, step: str, *arguments: str) -> None:
 
 def tacita(work: Path, step: str, *arguments: str, check: bool = True) -> Done:
     """One step in this process, which is quicker."""
-    told = io.StringIO()
-    with contextlib.redirect_stderr(told), contextlib.redirect_stdout(io.StringIO()):
-        status = main([step, *folders(work, step), *arguments])
-    assert not check or status == 0, told.getvalue()
-    return Done(status, told.getvalue())
+    status, _, told = run(step, *folders(work, step), *arguments)
+    assert not check or status == 0, told
+    return Done(status, told)
 
 
 @pytest.fixture(scope="module")

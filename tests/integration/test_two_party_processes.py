@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from interrupts import interrupts
@@ -25,7 +26,7 @@ from tacita.client.store import PublicCache
 from tacita.errors import InputError, PeerError
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.protocol import handshake
-from tacita.two_party.protocol.party import Identity, dial, fingerprint, new_identity
+from tacita.two_party.protocol.party import Identity, Party, dial, fingerprint, new_identity
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -67,16 +68,8 @@ def serving(
 ) -> Iterator[Served]:
     model = given_model or write_folder(make_random_checkpoint(), folder / "model")
     (folder / "texts.txt").write_text("\n".join(TEXTS))
-    given = [
-        "--model",
-        str(model),
-        "--tokens",
-        "16",
-        "--texts",
-        str(folder / "texts.txt"),
-        *options,
-    ]
-    command = [sys.executable, "-m", "tacita", "serve", *given]
+    given = ["--model", str(model), "--tokens", "16", "--texts", str(folder / "texts.txt")]
+    command = [sys.executable, "-m", "tacita", "serve", *given, *options]
     own = os.environ | variables({"service": {"timeout": 20}}) | variables(settings or {})
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=own)
     assert process.stdout is not None
@@ -129,14 +122,34 @@ def trusting(server: Served) -> list[str]:
     return ["--trust", str(server.certificate)]
 
 
+def dialled(server: Served) -> Party:
+    """A connection to the server, over TLS where it has a certificate."""
+    pem = server.certificate
+    trust: dict[str, Any] = {"trust": pem} if pem.exists() else {"insecure_plain": True}
+    return dial("127.0.0.1", server.port, timeout=SECONDS, **trust)
+
+
+@contextlib.contextmanager
+def session(server: Served, tmp_path: Path) -> Iterator[TwoPartyClient]:
+    """A client in this process, which hangs up in the end."""
+    client = TwoPartyClient(dialled(server), PublicCache(tmp_path / "cache"))
+    yield client
+    client.party.close()
+
+
+def assert_as_float(server: Served, text: str, answer: dict[str, Any]) -> None:
+    model = load(server.model)
+    wanted = reference(model, *embed(model, text, 16)).logits
+    assert answer["logits"] == pytest.approx(list(wanted), abs=0.0016)
+    assert answer["label"] == model.config.labels[int(wanted.argmax())]
+
+
 def assert_serves(server: Served, tmp_path: Path) -> None:
     """Another client gets the float model's answer."""
     report = tmp_path / "report.json"
     done = classify(server.target, TEXTS[1], *trusting(server), "--json", str(report))
     assert done.returncode == 0, done.stderr + server.output
-    model = load(server.model)
-    wanted = reference(model, *embed(model, TEXTS[1], 16)).logits
-    assert json.loads(report.read_text())["results"][0]["logits"] == pytest.approx(list(wanted), abs=0.0016)
+    assert_as_float(server, TEXTS[1], json.loads(report.read_text())["results"][0])
 
 
 def test_two_processes_agree_on_the_float_models_answers(server: Served, tmp_path: Path) -> None:
@@ -147,11 +160,9 @@ def test_two_processes_agree_on_the_float_models_answers(server: Served, tmp_pat
     )
     assert done.returncode == 1, done.stderr  # the third line is too long, and named
     assert f"{texts}:3:" in done.stderr.replace("\n", "")
-    figures, model = json.loads(report.read_text()), load(server.model)
+    figures = json.loads(report.read_text())
     for text, row in zip(TEXTS, figures["results"], strict=False):
-        wanted = reference(model, *embed(model, text, 16)).logits
-        assert row["logits"] == pytest.approx(list(wanted), abs=0.0016)
-        assert row["label"] == model.config.labels[int(wanted.argmax())]
+        assert_as_float(server, text, row)
         assert row["bytes_sent"] > 0 and row["rounds"] > 0
     first, second = figures["results"]
     assert abs(second["rounds"] - first["rounds"]) < first["rounds"]  # the set-up is the first one's
@@ -184,11 +195,8 @@ def test_a_client_opens_no_weights_and_needs_no_folder_but_its_own(server: Serve
     command = [sys.executable, "-I", "-c", program, str(server.port)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
-    model = load(server.model)
     for text, found in zip(TEXTS, json.loads((tmp_path / "answers.json").read_text()), strict=False):
-        wanted = reference(model, *embed(model, text, 16)).logits
-        assert found["logits"] == pytest.approx(list(wanted), abs=0.0016)
-        assert found["label"] == model.config.labels[int(wanted.argmax())]
+        assert_as_float(server, text, found)
 
 
 def test_costs_do_not_depend_on_the_text(server: Served, tmp_path: Path) -> None:
@@ -229,25 +237,21 @@ def test_garbage_does_not_take_the_server_down(server: Served, tmp_path: Path) -
 
 
 def test_a_client_that_leaves_half_way_ends_its_session_only(server: Served, tmp_path: Path) -> None:
-    party = dial("127.0.0.1", server.port, trust=server.certificate, timeout=SECONDS)
-    client = TwoPartyClient(party, PublicCache(tmp_path / "cache"))
-    party.send(handshake.CLASSIFY)  # and then nothing
-    assert client.plan.tokens == 16
-    party.close()
+    with session(server, tmp_path) as client:
+        client.party.send(handshake.CLASSIFY)  # and then nothing
+        assert client.plan.tokens == 16
     assert_serves(server, tmp_path)
     assert server.says('"ending": "broken off"')
 
 
 def test_a_client_that_stalls_keeps_nobody_waiting(server: Served, tmp_path: Path) -> None:
-    party = dial("127.0.0.1", server.port, trust=server.certificate, timeout=SECONDS)
-    TwoPartyClient(party, PublicCache(tmp_path / "cache"))
-    party.send(handshake.CLASSIFY)  # the server sets the session up and waits for this one's keys
-    assert_serves(server, tmp_path)
-    party.close()
+    with session(server, tmp_path) as client:
+        client.party.send(handshake.CLASSIFY)  # the server sets the session up and waits for its keys
+        assert_serves(server, tmp_path)
 
 
 def test_a_client_with_another_plan_is_told(server: Served, tmp_path: Path) -> None:
-    party = dial("127.0.0.1", server.port, trust=server.certificate, timeout=SECONDS)
+    party = dialled(server)
     party.send(handshake.CLIENT_HELLO.pack(handshake.MAGIC, handshake.VERSION))
     party.receive(handshake.SERVER_HELLO.size)
     party.send(handshake.HAVE)
@@ -261,20 +265,18 @@ def test_a_client_with_another_plan_is_told(server: Served, tmp_path: Path) -> N
 def test_a_hidden_embedding_is_looked_up(tmp_path: Path) -> None:
     hidden = {"two_party": {"hidden_embeddings": True, "insecure_any_client": True}}
     with serving(tmp_path, "--insecure-plain-tcp", settings=hidden) as served:
-        party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=SECONDS)
-        client = TwoPartyClient(party, PublicCache(tmp_path / "cache"))
-        assert not client.part.tables and client.part.encrypted
-        model = load(served.model)
-        for text in TEXTS[1:]:
-            wanted = reference(model, *embed(model, text, 16)).logits
-            # twice the largest of several runs: truncations of shares are random
-            assert client.classify(text).logits == pytest.approx(list(wanted), abs=0.0045)
-        with pytest.raises(InputError, match="pair"):
-            client.classify(("bad", "good"))
-        with pytest.raises(InputError, match="tokens"):
-            client.classify("film " * 40)
-        client.end()
-        party.close()
+        with session(served, tmp_path) as client:
+            assert not client.part.tables and client.part.encrypted
+            model = load(served.model)
+            for text in TEXTS[1:]:
+                wanted = reference(model, *embed(model, text, 16)).logits
+                # twice the largest of several runs: truncations of shares are random
+                assert client.classify(text).logits == pytest.approx(list(wanted), abs=0.0045)
+            with pytest.raises(InputError, match="pair"):
+                client.classify(("bad", "good"))
+            with pytest.raises(InputError, match="tokens"):
+                client.classify("film " * 40)
+            client.end()
         done = classify(
             served.target, "bad", insecure_plain_tcp=True
         )  # which keeps the part in its own cache
@@ -303,9 +305,8 @@ def test_once_serves_one_client_with_a_certificate_of_its_own(tmp_path: Path) ->
 
 def test_once_is_not_for_clients_that_ask_for_nothing(tmp_path: Path) -> None:
     with serving(tmp_path, "--insecure-plain-tcp", settings={"service": {"once": True}}) as served:
-        party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=SECONDS)
-        TwoPartyClient(party, PublicCache(tmp_path / "cache")).end()
-        party.close()
+        with session(served, tmp_path) as client:
+            client.end()
         assert served.says('"texts": 0, "ending": "asked nothing"')
         assert classify(served.target, "bad", insecure_plain_tcp=True).returncode == 0
         assert served.process.wait(SECONDS) == 0
@@ -343,16 +344,13 @@ def test_a_hidden_embedding_is_for_known_clients() -> None:
 
 def test_a_server_that_dies_ends_the_client_with_an_error(tmp_path: Path) -> None:
     with serving(tmp_path, "--insecure-plain-tcp") as served:
-        party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=SECONDS)
-        client = TwoPartyClient(party, PublicCache(tmp_path / "cache"))
 
         def die(step: str) -> None:
             if step == "layer0.feed_forward":
                 served.process.kill()
 
-        with pytest.raises(PeerError):
+        with session(served, tmp_path) as client, pytest.raises(PeerError):
             client.classify(TEXTS[0], die)
-        party.close()
 
 
 def test_answers_that_came_are_written_when_the_session_breaks(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +42,19 @@ PROMPT, COUNT = "a film of quiet beauty", 6
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("decoder")
+    with serving_decoder(folder, "24", eos_token_id=11) as served:
+        yield served
+
+
+@contextmanager
+def serving_decoder(folder: Path, tokens: str, **fields: int) -> Iterator[Served]:
+    """A server of a tiny LLaMA."""
     (folder / "model").mkdir()
-    fields = LLAMA | {"tie_word_embeddings": False, "eos_token_id": 11}
-    model = written(llama(), folder / "model", fields, {WORDS: "embed_tokens.weight"}, "model.")
-    more = ("--new-certificate", str(folder / "pem"), "--tokens", "24")
-    with serving(folder, *more, given_model=model) as served:
+    stated = LLAMA | {"tie_word_embeddings": False, **fields}
+    model = written(llama(), folder / "model", stated, {WORDS: "embed_tokens.weight"}, "model.")
+    with serving(
+        folder, "--new-certificate", str(folder / "pem"), "--tokens", tokens, given_model=model
+    ) as served:
         yield served
 
 
@@ -60,6 +68,17 @@ def client(*arguments: str, **network: object) -> subprocess.CompletedProcess[st
     command = [sys.executable, "-m", "tacita", "generate", *arguments]
     own = os.environ | variables({"network": {"timeout": 60, **network}})
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS, env=own)
+
+
+def writing(*arguments: str, **variables: str) -> subprocess.Popen[str]:
+    """A client in its own process that has said what to expect, and writes now."""
+    command = [sys.executable, "-m", "tacita", "generate", *arguments]
+    piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with interrupts():
+        client = subprocess.Popen(command, env={**os.environ, **variables}, **piped)
+    while "expected: " not in (line := client.stdout.readline()):
+        assert line
+    return client
 
 
 def test_a_text_is_that_of_floats(server: Served, tmp_path: Path) -> None:
@@ -148,18 +167,9 @@ def test_a_classifier_is_not_asked_for_a_text(server: Served) -> None:
 
 
 def test_a_server_that_is_lost_in_a_token_is_told(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    fields = LLAMA | {"tie_word_embeddings": False}
-    model = written(llama(), tmp_path / "model", fields, {WORDS: "embed_tokens.weight"}, "model.")
-    with serving(
-        tmp_path, "--new-certificate", str(tmp_path / "pem"), "--tokens", "32", given_model=model
-    ) as lost:
+    with serving_decoder(tmp_path, "32") as lost:
         whom = ("--connect", lost.target, "--trust", str(lost.certificate))
-        command = [sys.executable, "-m", "tacita", "generate", *whom, "film", "--max-tokens", "16"]
-        client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert client.stdout is not None
-        while "expected: " not in (line := client.stdout.readline()):
-            assert line
+        client = writing(*whom, "film", "--max-tokens", "16")
         lost.process.kill()
         _, problem = client.communicate(timeout=SECONDS)
     assert client.returncode == 2 and "error: " in problem and "Traceback" not in problem
@@ -205,13 +215,7 @@ def test_a_service_writes_what_its_port_would(service: Started, token: str, tmp_
 
 def test_an_interrupt_ends_a_text_of_a_service(service: Started, token: str) -> None:
     whom = ("--connect", service.url, "--trust", str(service.certificate))
-    command = [sys.executable, "-m", "tacita", "generate", OPENING, "--max-tokens", "60", *whom]
-    own = {**os.environ, "TACITA_TOKEN": token}
-    with interrupts():
-        client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own)
-    assert client.stdout is not None
-    while "expected: " not in (line := client.stdout.readline()):
-        assert line
+    client = writing(OPENING, "--max-tokens", "60", *whom, TACITA_TOKEN=token)
     client.send_signal(signal.SIGINT)
     _, problem = client.communicate(timeout=SECONDS)
     assert client.returncode == 130 and "Traceback" not in problem, problem

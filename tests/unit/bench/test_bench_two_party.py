@@ -3,8 +3,6 @@ arithmetic."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import math
 import os
@@ -18,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import two_party_world
+from test_bench_batch import bench
 
-from bench.__main__ import main
 from bench.runs.two_party.cases.case import Options, decode, encode, errors, mine
 from bench.runs.two_party.cases.models import BertBaseShape, TinyShape
 from bench.runs.two_party.command import CASES
@@ -46,14 +44,6 @@ REQUIRED = {
 }  # fmt: skip
 FAKE = two_party_world.CASES
 PRICE = two_party_world.REFILLS["prepare/cot"].times(1 / 2000)
-
-
-def bench(*arguments: str) -> tuple[int, str, str]:
-    """(exit status, stdout, stderr)."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = main(list(arguments))
-    return status, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture

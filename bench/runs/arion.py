@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bench import options
 from bench.options import PRESET_DEFAULT, Preset, Tokens, emit
-from bench.runs.harness import Group, Machine, Ran, figures, quality, requests, unrounded
+from bench.runs.harness import Group, Machine, Ran, ask, figures, quality, unrounded
 from bench.runs.stages import stage_rows
 from tacita.checkpoint import Checkpoint, from_tensors, pad_hidden
 from tacita.checkpoint.reference import reference
@@ -141,15 +141,13 @@ def arion(
     assert isinstance(plan, Plan)  # by its scheme
     machine = Machine("sim" if plan_only else "ckks", allow_insecure=preset != PRESET_DEFAULT)
     ran, group = Ran(), Group(samples=[(hidden, mask)])
-    for _ in requests(unrounded(plan), model, [group], machine, ran):
-        pass
-    logits = np.array([answer.anyway.logits for answer in ran.answers])
+    ask(unrounded(plan), model, [group], machine, ran)
     report = {
         **figures(plan, machine, ran, stage_rows(plan, ran.stages[-1], 1, machine.memory), len(group)),
-        **quality(logits, reference(model, hidden, mask).logits[None]),
-        "logits": logits[0].tolist(),
+        **quality(ran.logits, reference(model, hidden, mask).logits[None]),
+        "logits": ran.logits[0].tolist(),
         "largest_excess": _excess(plan, model, hidden, mask),
-        "error_to_arions_reference": float(np.max(np.abs(logits - example.logits))),
+        "error_to_arions_reference": float(np.max(np.abs(ran.logits - example.logits))),
     }
     emit(report, json)
 

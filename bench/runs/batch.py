@@ -29,7 +29,7 @@ from bench.options import (
     read_examples,
 )
 from bench.runs.dashformer import Converted, Sequences, dashformer_folder, split
-from bench.runs.harness import REQUEST, Group, Machine, Ran, figures, quality, requests
+from bench.runs.harness import REQUEST, Group, Machine, Ran, ask, figures, quality
 from bench.runs.stages import operation_counts, show_stages, stage_rows
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
@@ -158,10 +158,8 @@ def _measured(task: Task, machine: Machine) -> dict[str, Any]:
     if machine.encrypts:
         engine.require_secure(plan.parameters, allow_insecure=machine.allow_insecure)
     groups = [Group(task.texts[at : at + plan.batch]) for at in range(0, len(task.texts), plan.batch)]
-    for _ in requests(plan, task.model, groups, machine, ran, seed=1):
-        pass
+    ask(plan, task.model, groups, machine, ran, seed=1)
     reference = np.array([api.reference_logits(plan, task.model, text) for text in task.texts])
-    logits = np.array([answer.anyway.logits for answer in ran.answers])
     stages = sum((Counter(seconds) for seconds in ran.stages), Counter[str]())
     rows = stage_rows(plan, stages, len(groups), machine.memory)
     seconds = ran.steps(ran.requests)
@@ -176,7 +174,7 @@ def _measured(task: Task, machine: Machine) -> dict[str, Any]:
         "predicted_seconds": dict(plan.prediction.seconds),
         **operation_counts(plan),
         "calibration_texts": int(plan.circuit["calibration"]["samples"]),
-        **quality(logits, reference, task.labels),
+        **quality(ran.logits, reference, task.labels),
     }
 
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 import tacita
 from bench.options import Lines, lines_of, markdown
-from bench.runs.harness import Group, Machine, Ran, cosine, requests, unrounded
+from bench.runs.harness import Group, Machine, Ran, ask, cosine, unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import write_report
@@ -141,8 +141,7 @@ def measured(folder: Path, how: How) -> dict[str, Any]:
     plan: AnyPlan = tacita.plan(model, scheme=scheme, **options)
     exact = unrounded(plan) if isinstance(plan, Plan) and not plan.normalise else plan
     ran, groups = Ran(), [Group([text]) for text in asked]
-    for _ in requests(exact, model, groups, Machine(backend, memory=MEMORY_GB, quiet=True), ran):
-        pass
+    ask(exact, model, groups, Machine(backend, memory=MEMORY_GB, quiet=True), ran)
     wanted = [api.reference_logits(plan, model, text) for text in asked]
     index = documents(plan, model, how.documents, {*asked}) if how.documents else None
     return {

@@ -1,6 +1,6 @@
 """The harness of all whole runs: a plan, its inputs and a backend -> answers, seconds, bytes, memory.
 
-    for answers in requests(plan, model, groups, Machine("sim"), ran): ...
+    ask(plan, model, groups, Machine("sim"), ran := Ran())
 
 Backends: `ckks` encrypts through the files of a folder; `shares` asks a two-party server over TLS on the
 loopback; `plain` and `sim` send nothing, and of a two-party plan compute in floats and in the two parties'
@@ -115,6 +115,11 @@ class Ran:
         seconds[step] = seconds.get(step, 0.0) + time.monotonic() - began
 
     @property
+    def logits(self) -> Array:
+        """Of all answers, also of those that failed a check: (inputs, outputs)."""
+        return np.array([answer.anyway.logits for answer in self.answers])
+
+    @property
     def setup(self) -> Steps:
         """Seconds that a server's first request pays for what it keeps."""
         return {name: self.seconds.get(name, 0.0) for name in ONCE}
@@ -186,7 +191,7 @@ def in_order(plan: Plan, rows: Array) -> Array:
     return rows[::-1] if plan.backwards else rows
 
 
-def requests(
+def ask(
     plan: AnyPlan,
     model: Checkpoint,
     groups: Sequence[Group],
@@ -195,9 +200,8 @@ def requests(
     *,
     seed: int = 0,
     layers: LayerErrors | None = None,
-) -> Iterator[list[Answer]]:
-    """Asks one request after another of one server, writes what it measures into `ran`, and yields the
-    request's answers.
+) -> None:
+    """Asks one request after another of one server, and writes answers and what it measures into `ran`.
 
     seed: of the first request's noise on `sim`. layers: compares the layers of samples, on `plain` and `sim`.
     Raises as `Client` and `Server`, ParameterError for a plan below 128 bits that is not allowed.
@@ -213,7 +217,6 @@ def requests(
         ran.answers += answers
         ran.peak_gb = peak_memory_gb()
         ran.sent.append(sum(ran.bytes.get(name, 0) for name in ("request", "response")))
-        yield answers
 
 
 def _encrypted(

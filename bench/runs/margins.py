@@ -38,7 +38,7 @@ from bench.runs import arion
 from bench.runs.dashformer import PUBLISHED, dashformer_folder
 from bench.runs.dashformer import TOKENS as AMINO_ACIDS
 from bench.runs.families import LENGTHS, PRESET, divided, length, short, texts_of
-from bench.runs.harness import Sample, unrounded
+from bench.runs.harness import Group, Machine, Ran, Sample, ask, unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint, embed, load, pad_hidden
 from tacita.checkpoint.reference import reference
@@ -226,12 +226,8 @@ def measured(model: Checkpoint, calibrating: list[Sample], asked: list[Sample]) 
 
 def answered(plan: Plan, model: Checkpoint, asked: Sequence[Sample]) -> tuple[NDArray[np.bool_], Array]:
     """Returns for each input whether its answer is marked as untrusted, and its error."""
-    told, errors = [], []
-    for seed, at in enumerate(range(0, len(asked), GROUP)):
-        group = asked[at : at + GROUP]
-        states = [hidden[mask > 0.0] for hidden, mask in group]
-        answers = api.classify_batch_locally(plan, model, hidden_states=states, backend="sim", seed=seed)
-        wanted = [reference(model, *sample, all_rows=False).logits for sample in group]
-        told += [not answer.trusted for answer in answers]
-        errors += [np.abs(a.anyway.logits - w).max() for a, w in zip(answers, wanted, strict=True)]
-    return np.array(told), np.array(errors)
+    ran, groups = Ran(), [Group(samples=asked[at : at + GROUP]) for at in range(0, len(asked), GROUP)]
+    ask(plan, model, groups, Machine("sim", quiet=True), ran)
+    wanted = np.array([reference(model, *sample, all_rows=False).logits for sample in asked])
+    told = np.array([not answer.trusted for answer in ran.answers])
+    return told, np.abs(ran.logits - wanted).max(axis=1)

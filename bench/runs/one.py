@@ -31,10 +31,10 @@ from bench.runs.harness import (
     Machine,
     Ran,
     Sample,
+    ask,
     cosine,
     figures,
     quality,
-    requests,
     unrounded,
 )
 from bench.runs.stages import show_stages, stage_rows
@@ -160,13 +160,10 @@ def _measured(plan: Plan, chosen: Measured, machine: Machine, ran: Ran) -> dict[
     with ran.timing("circuit"):
         layers = LayerErrors(plan, model)
     groups = [Group(samples=[sample]) for sample in samples]
-    for _ in requests(plan, model, groups, machine, ran, layers=layers):
-        pass
+    ask(plan, model, groups, machine, ran, layers=layers)
     if machine.encrypts:
-        for _ in requests(plan, model, groups[:1], Machine("sim"), Ran(), layers=layers):
-            pass
+        ask(plan, model, groups[:1], Machine("sim"), Ran(), layers=layers)
     wanted = np.array([reference(model, *sample).logits for sample in samples])
-    found = np.array([answer.anyway.logits for answer in ran.answers])
     rows = stage_rows(plan, ran.stages[-1], 1, machine.memory, warm=True)
     return {
         **figures(plan, machine, ran, rows, len(samples)),
@@ -175,9 +172,9 @@ def _measured(plan: Plan, chosen: Measured, machine: Machine, ran: Ran) -> dict[
         "setup": ran.setup,
         "warm": {"seconds": ran.requests[-1], "wall_seconds": sum(ran.requests[-1].values())},
         "predicted_seconds": sum(row["predicted_seconds"] for row in rows),
-        **{name: quality(found, wanted)[name] for name in ("agreement", "max_abs_error")},
+        **{name: quality(ran.logits, wanted)[name] for name in ("agreement", "max_abs_error")},
         "range": float(np.ptp(wanted)),
-        "cosine": min(cosine(*pair) for pair in zip(found, wanted, strict=True)),
+        "cosine": min(cosine(*pair) for pair in zip(ran.logits, wanted, strict=True)),
         "layer_errors": [{"name": name, "error": error} for name, error in layers.worst.items()],
         "layer_errors_from": "sim" if machine.encrypts else machine.backend,
     }

@@ -21,6 +21,7 @@ from bench.runs.two_party.cases.generate import DECODERS
 from bench.runs.two_party.links import LINKS
 from bench.runs.two_party.measure import measure_case, summary
 from bench.runs.two_party.session import Options
+from bench.tables.two_party import COLUMNS
 from tacita.cli.console import err, out, progress, reporting, several, shown, write_report
 from tacita.cli.options import Json, option
 from tacita.errors import InputError
@@ -188,22 +189,11 @@ def _steps_shown(show: Callable[[Progress], None]) -> Callable[[str, str, float]
 
 def _show_cases(report: dict[str, Any]) -> None:
     _show_machine(report)
-    columns = ("case", "s", "CPU s", "MB", "rounds", "error", "GB", "LAN s", "WAN s")
-    table = Table(*columns, box=None, pad_edge=False)
-    for name, f in report["cases"].items():
-        table.add_row(
-            name,
-            f"{f['wall_seconds']:.2f}",
-            "{:.2f}/{:.2f}".format(*f["cpu_seconds"]),
-            f"{f['megabytes']:.2f}",
-            str(f["rounds"]),
-            f"{f['max_abs_error']:.1e}",
-            "{:.2f}/{:.2f}".format(*f["peak_rss_gb"]),
-            _linked(f, "lan"),
-            _linked(f, "wan"),
-        )
+    table = Table("case", *COLUMNS, box=None, pad_edge=False)
+    for name, figures in report["cases"].items():
+        table.add_row(name, *(cell(figures) for cell in COLUMNS.values()))
     _wide(table)
-    out.print("CPU s and GB: client/server. LAN s and WAN s: by bytes and rounds/measured.", soft_wrap=True)
+    out.print("LAN and WAN: by bytes and rounds / measured.", soft_wrap=True)
 
 
 def _show_machine(report: dict[str, Any]) -> None:
@@ -217,14 +207,6 @@ def _show_machine(report: dict[str, Any]) -> None:
 
 def _wide(table: Table) -> None:
     Console(highlight=False, width=max(out.width, WIDTH)).print(table)
-
-
-def _linked(figures: dict[str, Any], link: str) -> str:
-    """Computed / measured."""
-    if figures["link"] == link:
-        return f"-/{figures['wall_seconds']:.1f}"
-    computed, measured = figures.get(f"{link}_seconds"), figures.get(f"{link}_measured_seconds")
-    return "/".join("-" if seconds is None else f"{seconds:.1f}" for seconds in (computed, measured))
 
 
 def _show_operations(name: str, rows: Sequence[dict[str, Any]]) -> None:

@@ -28,7 +28,7 @@ from bench.runs.service.processes import family
 from tacita.cli.options import Values, variables
 from tacita.cli.service.started import PATIENCE, Started, ended, started
 from tacita.client.connect import connect
-from tacita.errors import InputError, PeerError, RefusedError
+from tacita.errors import InputError, PeerError, RefusedError, ResourceError
 from tacita.plans import envelope, wire
 from tacita.plans import wire as receipt
 from tacita.two_party.protocol.party import new_identity
@@ -138,10 +138,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_a_request_survives_the_death_of_the_server_bit_for_bit(folder: Path) -> None:
-    with (
-        (folder / "log").open("a") as log,
-        started(folder, "--schemes", "thor", settings=TOY, log=log) as server,
-    ):
+    with started(folder, "--schemes", "thor", settings=TOY) as server:
         caller = Caller(server, server.token("clinic"), folder / "clinic")
         client = caller.prepare()
         undisturbed = caller.answer(caller.post(client))
@@ -153,10 +150,7 @@ def test_a_request_survives_the_death_of_the_server_bit_for_bit(folder: Path) ->
         server.process.kill()
         server.process.wait()
         assert gone(processes), "no worker outlives its server"
-    with (
-        (folder / "log").open("a") as log,
-        started(folder, "--schemes", "thor", settings=TOY, log=log) as again,
-    ):
+    with started(folder, "--schemes", "thor", settings=TOY) as again:
         caller = Caller(again, caller.token, caller.work)
         assert caller.answer(id) == undisturbed
         client.work.response.write_bytes(undisturbed)
@@ -164,10 +158,7 @@ def test_a_request_survives_the_death_of_the_server_bit_for_bit(folder: Path) ->
 
 
 def test_a_server_that_is_asked_to_end_leaves_what_it_cannot_finish_for_later(folder: Path) -> None:
-    with (
-        (folder / "log").open("a") as log,
-        started(folder, "--schemes", "thor", settings=TOY, log=log) as server,
-    ):
+    with started(folder, "--schemes", "thor", settings=TOY) as server:
         caller = Caller(server, server.token("bank"), folder / "bank")
         client = caller.prepare()
         id = caller.post(client)
@@ -175,18 +166,12 @@ def test_a_server_that_is_asked_to_end_leaves_what_it_cannot_finish_for_later(fo
         processes = family(server.process.pid)
         assert ended(server.process) == 0
         assert gone(processes)
-    with (
-        (folder / "log").open("a") as log,
-        started(folder, "--schemes", "thor", settings=TOY, log=log) as again,
-    ):
+    with started(folder, "--schemes", "thor", settings=TOY) as again:
         assert Caller(again, caller.token, caller.work).answer(id)
 
 
 def test_a_worker_that_is_killed_is_replaced(folder: Path) -> None:
-    with (
-        (folder / "log").open("a") as log,
-        started(folder, "--schemes", "thor", settings=TOY, log=log) as server,
-    ):
+    with started(folder, "--schemes", "thor", settings=TOY) as server:
         caller = Caller(server, server.token("killed"), folder / "killed")
         id = caller.post(caller.prepare())
         (status,) = (each for each in [next(caller.events(id))] if not each.state.final)
@@ -202,7 +187,7 @@ def test_a_worker_that_is_killed_is_replaced(folder: Path) -> None:
 
 def test_both_schemes_by_one_call(folder: Path, tmp_path: Path) -> None:
     """And nothing of the text, the token or the client's secret is at the server, or in its log."""
-    with (folder / "log").open("a") as log, started(folder, settings=TOY, log=log) as server:
+    with started(folder, settings=TOY) as server:
         token = server.token("both")
         how: dict[str, Any] = {
             "token": token,
@@ -234,7 +219,7 @@ def made_certificate(folder: Path) -> Path:
 
 
 def test_the_command_asks_too(folder: Path, tmp_path: Path) -> None:
-    with (folder / "log").open("a") as log, started(folder, settings=TOY, log=log) as server:
+    with started(folder, settings=TOY) as server:
         (tmp_path / "token").write_text(server.token("command"))
         options = ["--connect", server.url]
         more: Values = {"network": {"token_file": tmp_path / "token"}, "run": {"allow_insecure": True}}
@@ -278,7 +263,7 @@ def silent_sockets(server: Started, token: str, count: int) -> Iterator[None]:
 
 def test_a_session_ends_with_its_clients_texts(folder: Path, tmp_path: Path) -> None:
     """Which others that only connect do not delay."""
-    with (folder / "log").open("a") as log, started(folder, settings=TOY, log=log) as server:
+    with started(folder, settings=TOY) as server:
         how: dict[str, Any] = {"trust": server.certificate, "data": tmp_path}
         with (
             silent_sockets(server, server.token("silent"), 4),
@@ -298,6 +283,12 @@ def test_the_demo_asks_by_both_schemes_and_leaves_nothing(tmp_path: Path) -> Non
     assert "thor: 'a film of quiet beauty' is positive" in done.stdout
     assert "bumblebee: 'a waste of time' is negative" in done.stdout
     assert not list(tmp_path.iterdir())
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ResourceError) as caught, started(tmp_path, "--schemes", "nosuch"):
+        pass
+    assert "no scheme 'nosuch'" in caught.value.hint
 
 
 def test_under_load_all_is_right_and_in_turn(tmp_path: Path) -> None:

@@ -29,10 +29,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(log: Path) -> Iterator[Started]:
     settings = {"service": {"drain": 0}}
     options = ("--schemes", "bumblebee", "--tokens", "16", "--anybody")
-    with (
-        log.open("w") as lines,
-        started(log.parent, *options, settings=settings, log=lines, descriptors=DESCRIPTORS) as found,
-    ):
+    with started(log.parent, *options, settings=settings, descriptors=DESCRIPTORS) as found:
         yield found
 
 

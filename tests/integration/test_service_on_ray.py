@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_cluster import HASTE, MARK, children, require_nothing_left, second_raylet
+from test_cluster import children, mark, require_nothing_left, second_raylet
 from test_service import TOY, Caller, started
 
 from tacita import api
@@ -24,6 +24,7 @@ from tacita.schemes import base
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytest.importorskip("ray", reason="Ray is not installed: the extra ray")
 pytestmark = pytest.mark.native
+assert mark  # a fixture that every test here takes
 ON_RAY = {**TOY, "run": {**TOY["run"], "memory": 4}, "ray": {"address": "local"}}
 TWO = {**ON_RAY, "ray": {"address": "local", "nodes": 2}}
 
@@ -33,15 +34,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     found = tmp_path_factory.mktemp("on-ray")
     yield found
     shutil.rmtree(found)
-
-
-@pytest.fixture
-def mark(monkeypatch: pytest.MonkeyPatch) -> str:
-    """What all processes that begin in a test have in their environment."""
-    monkeypatch.setenv(MARK, mark := os.urandom(8).hex())
-    for name, value in HASTE.items():
-        monkeypatch.setenv(name, value)
-    return mark
 
 
 def evaluated_here(server: Started, client: api.Client) -> bytes:
@@ -68,10 +60,7 @@ def under_way(caller: Caller, id: str) -> None:
 
 
 def test_two_nodes_answer_two_clients_and_one_dies(folder: Path, mark: str) -> None:
-    with (
-        (folder / "log").open("a") as log,
-        started(folder, "--schemes", "thor", settings=TWO, log=log) as server,
-    ):
+    with started(folder, "--schemes", "thor", settings=TWO) as server:
         assert any("thor: 2 evaluators on 2 nodes" in line for line in server.said)
         callers = [Caller(server, server.token(name), folder / name) for name in ("ann", "bob")]
         operator = Caller(server, server.token("prometheus", "--operator"), folder)
@@ -97,12 +86,7 @@ def test_two_nodes_answer_two_clients_and_one_dies(folder: Path, mark: str) -> N
 
 
 def test_requests_outlive_servers_that_end_and_that_are_killed(folder: Path, mark: str) -> None:
-    with (
-        (folder / "log").open("a") as log,
-        started(
-            folder, "--schemes", "thor", settings={**ON_RAY, "service": {"drain": 100}}, log=log
-        ) as server,
-    ):
+    with started(folder, "--schemes", "thor", settings={**ON_RAY, "service": {"drain": 100}}) as server:
         caller = Caller(server, server.token("cec"), folder / "cec")
         client = caller.prepare()
         expected = evaluated_here(server, client)
@@ -111,18 +95,12 @@ def test_requests_outlive_servers_that_end_and_that_are_killed(folder: Path, mar
         assert ended(server.process) == 0
     require_nothing_left(mark)
     assert begun_by(folder / "log", ids[:1]) and not begun_by(folder / "log", ids[1:]), "one ran to its end"
-    with (
-        (folder / "log").open("a") as log,
-        started(folder, "--schemes", "thor", settings=ON_RAY, log=log) as server,
-    ):
+    with started(folder, "--schemes", "thor", settings=ON_RAY) as server:
         caller = Caller(server, caller.token, caller.work)
         assert caller.answer(ids[0]) == expected
         under_way(caller, ids[1])
         server.process.kill()
         server.process.wait()
     require_nothing_left(mark)
-    with (
-        (folder / "log").open("a") as log,
-        started(folder, "--schemes", "thor", settings=TOY, log=log) as server,
-    ):
+    with started(folder, "--schemes", "thor", settings=TOY) as server:
         assert Caller(server, caller.token, caller.work).answer(ids[1]) == expected, "also without Ray"

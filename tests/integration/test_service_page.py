@@ -42,10 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     folder = tmp_path_factory.mktemp("page")
     toy = {"plan": {"preset": "insecure_toy_n11"}, "run": {"allow_insecure": True}, "service": {"drain": 0}}
     options = ("--schemes", "bumblebee,thor", "--tokens", "16", "--anybody")
-    with (
-        (folder / "log").open("w") as log,
-        started(folder, *options, settings=toy, log=log, plain=True) as found,
-    ):
+    with started(folder, *options, settings=toy, plain=True) as found:
         yield found
 
 

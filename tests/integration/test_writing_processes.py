@@ -181,10 +181,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     folder = tmp_path_factory.mktemp("service")
     options = ("--model", DEFAULT_DECODER.name, "--schemes", "bumblebee", "--tokens", "96")
     options = (*options, "--texts", str(DEFAULT_DECODER / FILE))
-    with (
-        (folder / "log").open("w") as log,
-        started(folder, *options, settings={"service": {"drain": 0}}, log=log) as serving,
-    ):
+    with started(folder, *options, settings={"service": {"drain": 0}}) as serving:
         yield serving
 
 

@@ -86,8 +86,5 @@ def _evaluated(server: Started, token: str) -> float:
 def _server(*options: str, settings: Values | None = None) -> Iterator[tuple[Started, Path]]:
     with tempfile.TemporaryDirectory(prefix="tacita-service-") as name:
         folder = Path(name)
-        with (
-            (folder / "log").open("w") as log,
-            started(folder, *options, settings=settings, log=log) as server,
-        ):
+        with started(folder, *options, settings=settings) as server:
             yield server, folder / "clients"

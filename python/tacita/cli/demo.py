@@ -153,7 +153,7 @@ def demo_service(settings: Settings, text: AskedText = None) -> None:
     more: Values = {"plan": {"preset": settings.plan.preset}, "run": {"allow_insecure": allow_insecure}}
     with tempfile.TemporaryDirectory(prefix="tacita-service-") as name:
         folder = Path(name)
-        with (folder / "log").open("w") as log, started(folder, *options, settings=more, log=log) as server:
+        with started(folder, *options, settings=more) as server:
             for line in server.said:
                 say(line)
             for scheme, usual in TEXTS.items():

@@ -43,14 +43,12 @@ def started(
     folder: Path,
     *options: str,
     settings: Values | None = None,
-    log: IO[str] | None = None,
     plain: bool = False,
     descriptors: int | None = None,
 ) -> Iterator[Started]:
-    """A server with data and certificate in this folder; a second on the same folder goes on where the first
-    stood. options, settings: of `tacita serve`. log: where its standard error goes (default: this process's).
-    plain: HTTP without TLS, for this machine alone. descriptors: how many the server may have, None for as
-    many as this process.
+    """A server with data, certificate and `log`, its standard error, in this folder; a second on the same
+    folder goes on where the first stood. options, settings: of `tacita serve`. plain: HTTP without TLS, for
+    this machine alone. descriptors: how many the server may have, None for as many as this process.
 
     Raises ResourceError where it does not come to listen.
     """
@@ -59,19 +57,20 @@ def started(
     places = ["--https", "127.0.0.1:0", *secured, "--data", str(data)]
     limited = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh"] if descriptors else []
     command = [*limited, sys.executable, "-m", "tacita", "serve", *places, *options]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-        start_new_session=True,
-        env=os.environ | variables(settings or {}),
-    )
+    with (folder / "log").open("a") as log:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+            env=os.environ | variables(settings or {}),
+        )
     lines: queue.Queue[str | None] = queue.Queue()
     reading = threading.Thread(target=_pass_on, args=(process.stdout, lines), daemon=True)
     reading.start()
     try:
-        said = _greeting(lines)
+        said = _greeting(lines, folder / "log")
         url = said[-1].removeprefix(LISTENING).partition(",")[0]
         yield Started(url, tls / "certificate.pem", data, process, said)
     finally:
@@ -89,7 +88,7 @@ def ended(process: subprocess.Popen[str]) -> int:
         return process.wait()
 
 
-def _greeting(lines: queue.Queue[str | None]) -> list[str]:
+def _greeting(lines: queue.Queue[str | None], log: Path) -> list[str]:
     """Returns the lines up to the one that says where the server listens."""
     said: list[str] = []
     while not (said and said[-1].startswith(LISTENING)):
@@ -98,7 +97,8 @@ def _greeting(lines: queue.Queue[str | None]) -> list[str]:
         except queue.Empty:
             line = None
         if line is None:
-            raise ResourceError("the server did not start", hint="its standard error says why")
+            *_, last = ["it said nothing", *log.read_text(errors="replace").splitlines()]
+            raise ResourceError("the server did not start", hint=last)
         said.append(line)
     return said
 

@@ -69,6 +69,14 @@ def test_packages_stay_small() -> None:
     assert not (large := {name: count for name, count in lines.items() if count > LINES[name]}), large
 
 
+BENCH = 9510  # lines of the laboratory (decision 57)
+
+
+def test_the_laboratory_stays_small() -> None:
+    lines = (len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / "bench").rglob("*.py"))
+    assert sum(lines) <= BENCH
+
+
 def test_packages_import_few_others() -> None:
     assert len(pairs := packages.arrows()) <= ARROWS, len(pairs)
 

@@ -18,13 +18,12 @@ from typing import Any
 from bench.freeze import subject
 from bench.freeze.subject import Facts
 from bench.options import DATA
+from bench.runs.stages import RELINEARISATIONS, ROTATIONS
 
 SENTENCES = DATA / "sst2" / "validation.tsv"
 DASHFORMER = DATA / "gausslabs-idash-2024-solution"
 COUNT = 20  # sentences whose logits are frozen
 SESSION_TEXTS = "a film of quiet beauty", "a waste of time , and the ending is worse"
-ROTATIONS = "rotate", "rotate_hoisted", "rotate_shared", "conjugate"
-RELINEARISATIONS = "mul", "relin"
 CIPHERTEXT_PRODUCTS = "mul", "tensor", "outer"
 PLAINTEXT_PRODUCTS = "mul_plain", "mul_lifted", "mul_scalar", "matmul"
 WIDTH = 108

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from rich.table import Table
 
 from bench.kernels import traffic
 from bench.options import PRESET_DEFAULT, Insecure, Preset
 from tacita import compiled
 from tacita.cli.console import out, progress, reporting
-from tacita.cli.options import Json
+from tacita.cli.options import Json, option
 from tacita.plans import engine as door
 from tacita.plans.prices.cost import Sizes
 from tacita.progress import Phases
@@ -113,10 +112,7 @@ def _bits(error: Any) -> tuple[float, float]:
     return float(-np.log2(parts.mean())), float(-np.log2(parts.max()))
 
 
-PriceFile = Annotated[
-    Path | None,
-    typer.Option("--prices", help="Write a price table for `tacita plan --prices`.", show_default=False),
-]
+PriceFile = Annotated[Path | None, option("--prices", help="Write a price table for `tacita plan --prices`.")]
 
 
 def engine(

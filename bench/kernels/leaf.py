@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
@@ -28,7 +27,7 @@ from tacita.approx.activations import gelu
 from tacita.approx.fourier import FourierSpec, fit
 from tacita.approx.spec import Spec
 from tacita.cli.console import out, progress, reporting
-from tacita.cli.options import Json
+from tacita.cli.options import Json, option
 from tacita.layouts.rotations import doubled_parts, joined
 from tacita.layouts.rows import FeatureLayout, RowsShape
 from tacita.packings.rows.linear import Affine
@@ -238,9 +237,11 @@ class SlotRoute:
 
 
 Sizes = LeafShape()
-BlockTokens = Annotated[int, typer.Option("--tokens", help="Tokens, a power of two.", min=4)]
-Hidden = Annotated[int, typer.Option("--hidden", help="Width of the block's input and output.", min=1)]
-Inner = Annotated[int, typer.Option("--inner", help="Width between its two products.", min=1)]
+BlockTokens = Annotated[int, option("--tokens", help="Tokens, a power of two.", min=4, show_default=True)]
+Hidden = Annotated[
+    int, option("--hidden", help="Width of the block's input and output.", min=1, show_default=True)
+]
+Inner = Annotated[int, option("--inner", help="Width between its two products.", min=1, show_default=True)]
 
 
 def leaf(

@@ -22,16 +22,10 @@ from pathlib import Path
 from bench.models.folder import Source, smiles_tokenizer, write_config, write_weights
 from bench.models.torch_pickle import read
 
-ARYL: tuple[str, ...] = (
-    "c1ccccc1",
-    "c1ccc(C)cc1",
-    "c1ccc(OC)cc1",
-    "c1ccc(F)cc1",
-    "c1ccc(Cl)cc1",
-    "c1cccnc1",
-    "c1ccsc1",
+ARYL = (
+    *("c1ccccc1", "c1ccc(C)cc1", "c1ccc(OC)cc1", "c1ccc(F)cc1", "c1ccc(Cl)cc1", "c1cccnc1", "c1ccsc1"),
+    *("c1ccc(C#N)cc1", "c1ccc(C(F)(F)F)cc1", "c1ccc2ccccc2c1", "c1ccoc1", "c1cnccn1"),
 )
-ARYL += ("c1ccc(C#N)cc1", "c1ccc(C(F)(F)F)cc1", "c1ccc2ccccc2c1", "c1ccoc1", "c1cnccn1")
 ALKYL = ("C", "CC", "CCC", "CCCC", "CC(C)C", "C1CCCCC1", "C1CCCC1", "C1CC1", "CCOC", "CCN(C)C")
 AMINE = ("NCc1ccccc1", "NC1CCCCC1", "N1CCOCC1", "N1CCCCC1", "NCCC", "NCc1ccco1", "NCCOC", "N1CCN(C)CC1")
 

@@ -32,6 +32,7 @@ from tacita.texts.embed import tokenize
 TOKENS = 128
 LENGTHS = (1, 3, 12, 40, 120)
 PUNCTUATION = list("!?.,;:'\"()[]{}-/&$#@%*+=<>")
+# first letter, how many: Greek, Cyrillic, Hebrew, Arabic, Devanagari, Hiragana, Chinese
 ALPHABETS = (
     (0x0391, 24),
     (0x0410, 64),

@@ -9,7 +9,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -27,22 +26,24 @@ from tacita.cli.options import Json, option
 from tacita.errors import InputError
 from tacita.progress import Progress
 
-ALL: tuple[Case, ...] = (
-    pieces.ShareTimesWeights(),
-    pieces.PrivateTimesPrivate(),
-    pieces.Gelu(),
-    pieces.Softmax(),
-    pieces.Less(),
-    pieces.Ferret(),
-    models.DefaultModel(),
-    models.TinyShape(),
-    models.MiniLm(),
-    models.BertBaseShape(),
-    models.BertLargeShape(),
-    models.VitBaseShape(),
-    Accuracy(),
-)
-CASES: dict[str, Case] = {case.name: case for case in ALL}
+CASES: dict[str, Case] = {
+    case.name: case
+    for case in (
+        pieces.ShareTimesWeights(),
+        pieces.PrivateTimesPrivate(),
+        pieces.Gelu(),
+        pieces.Softmax(),
+        pieces.Less(),
+        pieces.Ferret(),
+        models.DefaultModel(),
+        models.TinyShape(),
+        models.MiniLm(),
+        models.BertBaseShape(),
+        models.BertLargeShape(),
+        models.VitBaseShape(),
+        Accuracy(),
+    )
+}
 FOLDER = "generate"  # the decoder of a model's folder; the others are shapes
 STEPS = ("set-up", "warm-up", "run")
 WIDTH = 100  # columns that a table needs at least, also where the output is no terminal
@@ -57,35 +58,27 @@ class LinkName(StrEnum):
     wan = "wan"
 
 
-Cases = Annotated[
-    list[str] | None,
-    typer.Option("--case", help="A case; may be given several times (default: all).", show_default=False),
-]
-Links = Annotated[
-    list[LinkName] | None,
-    typer.Option(
-        "--link",
-        help="loopback, lan (1 Gbit/s, 0.5 ms) or wan (400 Mbit/s, 4 ms); several: each is run (default: "
-        "loopback).",
-        show_default=False,
-    ),
-]
-Tls = Annotated[bool, typer.Option("--tls/--plain", help="TLS 1.3, or bare TCP.")]
-ModelFolder = Annotated[
-    Path | None, typer.Option("--model", help="Folder of MiniLM-L6 for the case minilm.", show_default=False)
-]
-Data = Annotated[
-    Path | None,
-    typer.Option("--data", help="SST-2's validation.tsv for the case accuracy.", show_default=False),
-]
+LINK_HELP = (
+    "loopback, lan (1 Gbit/s, 0.5 ms) or wan (400 Mbit/s, 4 ms); several: each is run (default: loopback)."
+)
+Cases = Annotated[list[str] | None, option("--case", help="May be given several times (default: all).")]
+Links = Annotated[list[LinkName] | None, option("--link", help=LINK_HELP)]
+Tls = Annotated[bool, option("--tls/--plain", help="TLS 1.3, or bare TCP.")]
+ModelFolder = Annotated[Path | None, option("--model", help="Folder of MiniLM-L6 for the case minilm.")]
+Data = Annotated[Path | None, option("--data", help="SST-2's validation.tsv for the case accuracy.")]
 Sentences = Annotated[
     int,
-    typer.Option("--sentences", help="Of the case accuracy, by the protocol itself; 0: all of them.", min=0),
+    option(
+        "--sentences",
+        help="Of the case accuracy, by the protocol itself; 0: all of them.",
+        min=0,
+        show_default=True,
+    ),
 ]
 Threads = Annotated[
-    int, typer.Option("--threads", help="Threads of each party; one is pinned to a core.", min=1)
+    int, option("--threads", help="Threads of each party; one is pinned to a core.", min=1, show_default=True)
 ]
-Profile = Annotated[bool, typer.Option("--profile", help="Also show what every operation took.")]
+Profile = Annotated[bool, option("--profile", help="Also show what every operation took.")]
 
 
 def two_party(
@@ -140,8 +133,12 @@ def generate(
             help="In its place: these sizes with random weights.",
         ),
     ] = None,
-    prompt_tokens: Annotated[int, typer.Option("--prompt-tokens", help="Of the prompt.", min=1)] = 32,
-    new_tokens: Annotated[int, typer.Option("--new-tokens", help="To be written behind it.", min=1)] = 4,
+    prompt_tokens: Annotated[
+        int, option("--prompt-tokens", help="Of the prompt.", min=1, show_default=True)
+    ] = 32,
+    new_tokens: Annotated[
+        int, option("--new-tokens", help="To be written behind it.", min=1, show_default=True)
+    ] = 4,
     begin: Begin = "",
     json: Json = None,
     link: Links = None,

@@ -30,7 +30,7 @@ class Engine:
     def __init__(self, folder: Path) -> None:
         self.params = toy(PRESET)
         made = make_engine(self.params, native.coefficient_rotations(self.params), folder, threads=2)
-        self.secret, self.public, self.evaluator = made.secret, made.keys, made.be._native
+        self.secret, self.public, self.evaluator = made.secret, made.keys, made.evaluator
         self.keys = native.CoefficientKeys.generate(self.secret, TOKENS)
         self.maps = native.Coefficients(self.evaluator, self.keys)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,17 @@ from tacita.slots.sim import SimBackend
 
 @dataclass(frozen=True)
 class Engine:
-    """be: the evaluator as a backend. keys: the public ones."""
+    """keys: the public ones. evaluator: the engine's."""
 
     params: Any
     secret: Any
     keys: Any
-    be: CkksBackend
+    evaluator: Any
+
+    @cached_property
+    def be(self) -> CkksBackend:
+        """The evaluator as a backend."""
+        return CkksBackend(self.evaluator)
 
     def encrypt(self, values: Any, level: int | None = None) -> Any:
         """One ciphertext of slots, at the top level by default."""
@@ -56,8 +62,8 @@ def make_engine(
     paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
     native.keygen(params, pairs, *paths, lambda _done, _total: None, tokens)
     keys = native.EvaluationKeys.load(paths[1], params, pairs, tokens)
-    backend = CkksBackend(native.Evaluator(params, keys, threads))
-    return Engine(params, native.SecretKey.load(paths[0], params), keys, backend)
+    secret = native.SecretKey.load(paths[0], params)
+    return Engine(params, secret, keys, native.Evaluator(params, keys, threads))
 
 
 def toy(preset: str) -> Any:

@@ -116,7 +116,7 @@ class Ran:
 
     @property
     def logits(self) -> Array:
-        """Of all answers, also of those that failed a check: (inputs, outputs)."""
+        """Returns those of all answers, (inputs, outputs), also where a check failed."""
         return np.array([answer.anyway.logits for answer in self.answers])
 
     @property

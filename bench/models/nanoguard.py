@@ -61,7 +61,7 @@ def convert(wheel: Path, output: Path) -> None:
 def weights(path: Path) -> dict[str, Array]:
     """Reads them by the original's names."""
     stored = TorchFile(path)
-    return {name: decode(stored.where, name, e) for name, e in stored.read(stored.names).items()}
+    return {name: decode(str(stored.path), name, e) for name, e in stored.read(stored.names).items()}
 
 
 def write_model(output: Path, config: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:

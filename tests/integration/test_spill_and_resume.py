@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import spilling
 from encrypted import make_engine, toy
 
 from tacita import api
@@ -187,8 +188,8 @@ def test_a_full_disk_ends_the_run_and_leaves_the_point(
 ) -> None:
     before = (killed / FOLDER / "resume.json").read_bytes()
     held = sum(path.stat().st_size for path in (killed / FOLDER).glob("*.spill"))
-    make, plan = SpillStore.__init__, Plan.load(killed / "plan.json")
-    monkeypatch.setattr(SpillStore, "__init__", lambda store, folder: make(store, folder, quota=held + 1000))
+    plan = Plan.load(killed / "plan.json")
+    spilling.leave_disk(monkeypatch, held + 1000)
     fixed = fixed_bytes(plan)
     with pytest.raises(ResourceError, match=r"spilling a ciphertext needs .* are free"):
         server(killed, memory=fixed / 1e9 + 1e-6).evaluate()

@@ -7,8 +7,11 @@ import io
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tacita.evaluate.spill import Codec, Handle, SpillingBackend, SpillStore
+from tacita.evaluate.spill.folder import OwnFolder
+from tacita.evaluate.spill.store import SPARE
 from tacita.slots.plain import PlainBackend, PlainCt, PlainProducts
 
 WEIGHT = 100
@@ -37,6 +40,15 @@ CODEC = Codec(_size_of, _dump, _load)
 def spilling(store: SpillStore, ciphertexts: int, slots: int = 64, max_level: int = 13) -> SpillingBackend:
     """With room for so many ciphertexts."""
     return SpillingBackend(PlainBackend(slots, max_level), store, WEIGHT * ciphertexts, CODEC)
+
+
+def leave_disk(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    """Lets stores have so many bytes of the disk, those that they hold already included."""
+
+    def free(own: OwnFolder) -> int:
+        return SPARE + room - sum(path.stat().st_size for path in own.path.glob("*.spill"))
+
+    monkeypatch.setattr(OwnFolder, "free", free)
 
 
 def encrypt(be: SpillingBackend, values: Any, level: int | None = None) -> Handle:

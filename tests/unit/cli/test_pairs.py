@@ -255,23 +255,13 @@ def test_the_steps_through_files_take_a_pair(folder: Path, model: Checkpoint, tm
     work = ["--work", str(tmp_path / "work")]
     public = ["--public", str(tmp_path / "public"), *work, "--allow-insecure"]
     toy = ["--preset", "insecure_toy_n10", "--tokens", "16", "--texts", str(calibration)]
-    report = tmp_path / "report.json"
+    report, texts = tmp_path / "report.json", ["--text", "a fine film", "--text", "a good film"]
     for words in (
         ["publish", "--model", str(folder), "--output", str(tmp_path / "public"), *work, *toy],
         ["keygen", *public],
         ["encrypt", "--pair", "a fine film", "a good film", *public],
         ["evaluate", "--model", str(folder), *work, "--allow-insecure"],
-        [
-            "decrypt",
-            "--pair",
-            "--text",
-            "a fine film",
-            "--text",
-            "a good film",
-            *public,
-            "--json",
-            str(report),
-        ],
+        ["decrypt", "--pair", *texts, *public, "--json", str(report)],
     ):
         status, _, err = run(*words)
         assert status == 0, err

@@ -77,12 +77,10 @@ def start(store: SpillStore, room: int) -> tuple[Any, Any]:
     return be, {"x": (encrypt(be, np.random.default_rng(1).uniform(-0.5, 0.5, 64)),)}
 
 
-def evaluate(
-    folder: Path, room: int, *, die_after: int = 0, quota: int | None = None
-) -> tuple[Any, int, list[str]]:
+def evaluate(folder: Path, room: int, *, die_after: int = 0) -> tuple[Any, int, list[str]]:
     """(slots of the answer, stage where it began, notices); Killed after so many stages."""
     told: list[str] = []
-    store = SpillStore(folder, quota=quota)
+    store = SpillStore(folder)
     try:
         be, live = start(store, room)
         begin, complex_names = 0, frozenset[str]()
@@ -211,13 +209,17 @@ def test_a_damaged_file_is_found_before_anything_runs(tmp_path: Path) -> None:
         evaluate(tmp_path, 2)
 
 
-def test_without_disk_for_a_point_the_run_goes_on_and_the_last_point_stays(tmp_path: Path) -> None:
+def test_without_disk_for_a_point_the_run_goes_on_and_the_last_point_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     want, _, _ = evaluate(tmp_path / "whole", 100)
     with pytest.raises(Killed):
         evaluate(tmp_path / "killed", 100, die_after=1)
     before = (tmp_path / "killed" / MANIFEST).read_bytes()
     full = sum(path.stat().st_size for path in (tmp_path / "killed").glob("*.spill"))
-    found, begin, told = evaluate(tmp_path / "killed", 100, quota=full)
+    spilling.leave_disk(monkeypatch, full)
+    found, begin, told = evaluate(tmp_path / "killed", 100)
+    monkeypatch.undo()
     assert begin == 1
     assert np.array_equal(found, want)
     assert told[0].startswith("no resume point after stage join: spilling a ciphertext needs")

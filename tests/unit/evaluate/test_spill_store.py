@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from spilling import leave_disk
 
 from tacita.errors import FileError, ResourceError
 from tacita.evaluate.spill import SpillStore
@@ -75,8 +76,10 @@ def test_an_absent_file_and_a_swapped_one_are_refused(store: SpillStore) -> None
         store.load(b)
 
 
-def test_a_full_disk_is_told_in_bytes_and_changes_nothing(tmp_path: Path) -> None:
-    store = SpillStore(tmp_path / "spill", quota=400)
+def test_a_full_disk_is_told_in_bytes_and_changes_nothing(
+    store: SpillStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_disk(monkeypatch, 400)
     file = store.write(PAYLOAD)
     with pytest.raises(
         ResourceError, match=f"needs {file.size} bytes in .*spill, {400 - file.size} are free"
@@ -84,7 +87,6 @@ def test_a_full_disk_is_told_in_bytes_and_changes_nothing(tmp_path: Path) -> Non
         store.write(PAYLOAD)
     assert store.load(file) == PAYLOAD
     assert entries(store) == {file.name, JOURNAL}
-    store.close(keep=False)
 
 
 def test_the_systems_full_disk_is_the_same_error(store: SpillStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,15 +182,14 @@ def random_circuit(be: spilling.SpillingBackend, seed: int) -> np.ndarray:
     return np.array([decrypt(be, ct) for ct in heap])
 
 
-def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    store = SpillStore(tmp_path / "spill", quota=3000)
+def test_a_full_disk_loses_nothing(store: SpillStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    spilling.leave_disk(monkeypatch, 3000)
     be = spilling.spilling(store, 1)
     cts = [encrypt(be, np.full(4, float(v))) for v in range(2)]
     with pytest.raises(ResourceError, match="are free"):
         for v in range(8):
             cts.append(encrypt(be, np.full(4, float(v + 2))))
     assert [decrypt_anyway(be, ct) for ct in cts] == [float(v) for v in range(len(cts))]
-    store.close(keep=False)
 
 
 def decrypt_anyway(be: spilling.SpillingBackend, ct: Handle) -> float:

@@ -55,12 +55,11 @@ class SpillStore:
     """Owns what it wrote in `folder` until `close`. on_disk, peak, bytes_written, bytes_read count headers
     too.
 
-    quota: bytes that the store may fill (None: what the disk has, but for SPARE). Raises ResourceError when
-    another process has the folder, FileError when it cannot be made or is not ours.
+    Raises ResourceError when another process has the folder, FileError when it cannot be made or is not ours.
     """
 
-    def __init__(self, folder: Path, *, quota: int | None = None) -> None:
-        self.folder, self.quota = folder, quota
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.on_disk = self.peak = self.bytes_written = self.bytes_read = 0
         self._held: Set[str] = frozenset()
         self._unwanted: dict[str, SpillFile] = {}
@@ -71,8 +70,6 @@ class SpillStore:
         before."""
         digest = hashlib.sha256(payload).digest()
         file = SpillFile(secrets.token_hex(8) + SUFFIX, len(payload), digest.hex())
-        if self.quota is not None and self.on_disk + file.size > self.quota:
-            raise self._full(file.size, self.quota - self.on_disk)
         if (free := self._folder.free() - SPARE) < file.size:
             raise self._full(file.size, max(0, free))
         try:

@@ -28,7 +28,7 @@ from tacita.server.connections import bound_socket, listen
 from tacita.server.sessions.listener import AddressClients, SessionLimits, SessionListener, tls_context
 from tacita.server.sessions.messages import Ended, SessionSpec
 from tacita.server.sessions.supervisor import Sessions
-from tacita.settings import Settings, TwoPartyOptions
+from tacita.settings import Settings
 from tacita.two_party.limits import LONGEST_SAFE, Limits, limits_of
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.protocol.party import Identity, share_threads
@@ -64,8 +64,7 @@ def run(settings: Settings) -> None:
     own = identity(host, files, service.new_certificate, service.names, plain=plain)
     if service.https:
         return over_https(settings, own)
-    _require_connected(settings.plan.scheme or BUMBLEBEE)
-    _require_known_clients(party, service.client_ca)
+    _require_port(settings)
     logs.start()
     caps = SessionLimits(
         1 if service.once else service.clients, service.clients_per_address, service.max_texts
@@ -156,17 +155,16 @@ async def _serve(
         await sessions.stop()
 
 
-def _require_connected(scheme: str) -> None:
+def _require_port(settings: Settings) -> None:
+    """Raises InputError for a scheme whose server answers files, and where a client that deviates could work
+    on the table's key and is not known."""
+    scheme, party = settings.plan.scheme or BUMBLEBEE, settings.two_party
     if not scheme_of(scheme).connected:
         raise InputError(
             f"serve: a server of {scheme} waits for no connection, it answers files",
             hint=f"tacita publish --scheme {scheme}, then tacita evaluate",
         )
-
-
-def _require_known_clients(party: TwoPartyOptions, client_ca: Path | None) -> None:
-    """Raises InputError where a client that deviates could work on the table's key and is not known."""
-    if party.hidden_embeddings and not (client_ca or party.insecure_any_client):
+    if party.hidden_embeddings and not (settings.service.client_ca or party.insecure_any_client):
         raise InputError(
             "serve: [two_party] hidden_embeddings keeps the table from clients that run this program "
             "unchanged, not from others",

@@ -55,6 +55,15 @@ def translate(native: Any, error: Exception) -> TacitaError:
     return ShapeError(text, hint=hint)
 
 
+def _engine(op: str) -> Callable[..., Ct]:
+    """Returns a method that is the engine's own: it checks and converts nothing."""
+
+    def call(self: CkksBackend, *cts: Ct) -> Ct:
+        return getattr(self._native, op)(*cts)
+
+    return call
+
+
 class CkksBackend:
     """Wraps `tacita._native.Evaluator`. on_stage: called with the name of every stage entered (progress)."""
 
@@ -64,17 +73,11 @@ class CkksBackend:
         self.slots: int = evaluator.slots
         self.max_level: int = evaluator.max_level
 
+    add, sub, mul = _engine("add"), _engine("sub"), _engine("mul")
+    neg, square, mul_i, conjugate = map(_engine, ("neg", "square", "mul_i", "conjugate"))
+
     def level(self, ct: Ct) -> int:
         return int(ct.level)
-
-    def add(self, a: Ct, b: Ct) -> Ct:
-        return self._native.add(a, b)
-
-    def sub(self, a: Ct, b: Ct) -> Ct:
-        return self._native.sub(a, b)
-
-    def neg(self, a: Ct) -> Ct:
-        return self._native.neg(a)
 
     def add_const(self, a: Ct, c: complex) -> Ct:
         return self._native.add_const(a, complex(c))
@@ -82,12 +85,6 @@ class CkksBackend:
     def add_vector(self, a: Ct, v: Vector) -> Ct:
         check_period("add_vector", v, self.slots)
         return self._native.add_vector(a, _complex(v))
-
-    def mul(self, a: Ct, b: Ct) -> Ct:
-        return self._native.mul(a, b)
-
-    def square(self, a: Ct) -> Ct:
-        return self._native.square(a)
 
     def dot(self, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
         check_dot(len(xs), len(ys))
@@ -100,15 +97,9 @@ class CkksBackend:
         check_int(k)
         return self._native.mul_int(a, int(k))
 
-    def mul_i(self, a: Ct) -> Ct:
-        return self._native.mul_i(a)
-
     def mul_vector(self, a: Ct, v: Vector) -> Ct:
         check_period("mul_vector", v, self.slots)
         return self._native.mul_vector(a, _complex(v))
-
-    def conjugate(self, a: Ct) -> Ct:
-        return self._native.conjugate(a)
 
     def rotate(self, a: Ct, k: int) -> Ct:
         return a if k % self.slots == 0 else self._native.rotate(a, int(k))

@@ -70,17 +70,16 @@ class HalfEven:
         bound = fitting.symmetric(self.name, interval, 2.0 * MARGIN)
         return poly.even_spec(self.name, lambda x: self.exact(x) - 0.5 * x, 0.5, interval, bound, degree)
 
-    def _plain(self, interval: Interval, degree: int) -> Spec:
-        domain = fitting.widen(interval, MARGIN)
-        return poly.chebyshev_spec(self.name, self.exact, interval, domain, degree)
-
     def _forms(self, interval: Interval) -> list[tuple[Callable[[Interval, int], Spec], bool]]:
         """(fit of a degree, whether it is the even form): the even one, and the plain one where a symmetric
         domain would be more than a tenth wider than the interval."""
         fitting.check_interval(self.name, interval)
         lo, hi = interval
         lopsided = 2.0 * max(abs(lo), abs(hi)) > 1.1 * (hi - lo)
-        return [(self._even, True), *([(self._plain, False)] if lopsided else [])]
+        return [
+            (self._even, True),
+            *([(partial(poly.widened_spec, self.name, self.exact), False)] if lopsided else []),
+        ]
 
 
 def _gelu(x: Array) -> Array:
@@ -241,12 +240,8 @@ def _relu_squared(x: Array) -> Array:
     return np.asarray(np.maximum(x, 0.0) ** 2)
 
 
-def _relu_squared_spec(interval: Interval, degree: int) -> Spec:
-    fitting.check_interval("relu2", interval)
-    return poly.chebyshev_spec("relu2", _relu_squared, interval, fitting.widen(interval, MARGIN), degree)
-
-
-relu_squared = Kinked("relu2", _relu_squared, _relu_squared_spec, size=partial(_mean, of=_relu_squared))
+_widened = partial(poly.widened_spec, "relu2", _relu_squared)
+relu_squared = Kinked("relu2", _relu_squared, _widened, size=partial(_mean, of=_relu_squared))
 
 # Activations computed by the bootstrap of their argument, right on a range that no calibration has to show:
 # LEAF's way.

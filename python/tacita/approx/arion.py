@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -123,13 +124,8 @@ def exp(
 
     least: not read; of one series there is no quieter form (`exp.fit`).
     """
-    return poly.least_degree(
-        "exp (series)",
-        lambda degree: power_spec(interval, shift, degree, 0),
-        interval,
-        error,
-        max_depth,
-    )
+    make = partial(power_spec, interval, shift, squarings=0)
+    return poly.least_degree("exp (series)", make, interval, error, max_depth)
 
 
 def rsqrt(interval: Interval, error: float, *, max_depth: int = 12) -> Spec:
@@ -145,11 +141,5 @@ def rsqrt(interval: Interval, error: float, *, max_depth: int = 12) -> Spec:
 def gelu(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
     """Fits GELU by the series of least degree on the interval as it lies, absolute error <= `error`. Errors:
     FitError."""
-    domain = fitting.widen(interval, MARGIN)
-    return poly.least_degree(
-        "gelu (series)",
-        lambda degree: poly.chebyshev_spec("gelu", gelu_series.exact, interval, domain, degree),
-        interval,
-        error,
-        max_depth,
-    )
+    make = partial(poly.widened_spec, "gelu", gelu_series.exact, interval)
+    return poly.least_degree("gelu (series)", make, interval, error, max_depth)

@@ -90,6 +90,11 @@ def chebyshev_spec(
     return ChebyshevSpec(function, interval, domain, fit.error, weight is not None, fit.floats)
 
 
+def widened_spec(function: str, f: Function, interval: Interval, degree: int) -> ChebyshevSpec:
+    """Fits a minimax series of the given degree on the interval as it lies, widened by the margin."""
+    return chebyshev_spec(function, f, interval, fitting.widen(interval, MARGIN), degree)
+
+
 def even_spec(
     function: str, even: Function, slope: float, interval: Interval, bound: float, degree: int
 ) -> EvenSpec:

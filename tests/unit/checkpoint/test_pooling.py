@@ -173,42 +173,31 @@ def test_a_classifier_uses_what_it_was_trained_on(tmp_path: Path) -> None:
     assert load(plain, pooling="pooler").config.pooling == "pooler"
 
 
-@pytest.mark.parametrize(
-    ("flags", "reason"),
-    [
-        ({"max_tokens": True}, "max_tokens is not supported: a maximum"),
-        ({"mean_sqrt_len_tokens": True}, "mean_sqrt_len_tokens is not supported: its divisor"),
-        ({"weightedmean_tokens": True}, "weightedmean_tokens is not supported: its weights"),
-        ({"lasttoken": True}, "lasttoken is not supported: which token"),
-        ({"first_and_last": True}, "first_and_last is not supported: it is not known"),
-        ({}, "0 poolings are set"),
-        ({"cls_token": True, "mean_tokens": True}, "2 poolings are set"),
-        ({"cls_token": "yes"}, "cls_token is 'yes'"),
-    ],
-)
-def test_poolings_that_are_refused_with_the_reason(flags: dict, reason: str, tmp_path: Path) -> None:
-    folder = write_folder(make_random_checkpoint(labels=()), tmp_path)
-    changes = {"pooling_mode_cls_token": False} | {
-        f"pooling_mode_{name}": value for name, value in flags.items()
-    }
-    write_sentence_files(folder, 16, "cls", normalise=False, **changes)
-    with pytest.raises(CheckpointError, match=reason):
-        load(folder)
+MODE = "pooling_mode"
+NO_CLS = {f"{MODE}_cls_token": False}
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "reason"),
     [
+        (NO_CLS | {f"{MODE}_max_tokens": True}, "max_tokens is not supported: a maximum"),
+        (NO_CLS | {f"{MODE}_mean_sqrt_len_tokens": True}, "len_tokens is not supported: its divisor"),
+        (NO_CLS | {f"{MODE}_weightedmean_tokens": True}, "weightedmean_tokens is not supported: its weights"),
+        (NO_CLS | {f"{MODE}_lasttoken": True}, "lasttoken is not supported: which token"),
+        (NO_CLS | {f"{MODE}_first_and_last": True}, "first_and_last is not supported: it is not known"),
+        (NO_CLS, "0 poolings are set"),
+        ({f"{MODE}_mean_tokens": True}, "2 poolings are set"),
+        ({f"{MODE}_cls_token": "yes"}, "cls_token is 'yes'"),
         ({"word_embedding_dimension": 32}, "word_embedding_dimension is 32, the model has 16"),
         ({"word_embedding_dimension": None}, "word_embedding_dimension is None"),
         ({"include_prompt": False}, "include_prompt is False"),
         ({"layers": [-1, -2]}, "unknown field 'layers'"),
     ],
 )
-def test_other_fields_of_the_pooling_are_read_or_refused(changes: dict, message: str, tmp_path: Path) -> None:
+def test_poolings_and_fields_that_are_refused(changes: dict, reason: str, tmp_path: Path) -> None:
     folder = write_folder(make_random_checkpoint(labels=()), tmp_path)
     write_sentence_files(folder, 16, "cls", normalise=False, **changes)
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(CheckpointError, match=reason):
         load(folder)
 
 

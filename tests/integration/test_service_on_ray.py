@@ -61,7 +61,7 @@ def under_way(caller: Caller, id: str) -> None:
 
 def test_two_nodes_answer_two_clients_and_one_dies(folder: Path, mark: str) -> None:
     with started(folder, "--schemes", "thor", settings=TWO) as server:
-        assert any("thor: 2 evaluators on 2 nodes" in line for line in server.said)
+        assert any("thor: 2 evaluators on 2 nodes" in line for line in server.greeting)
         callers = [Caller(server, server.token(name), folder / name) for name in ("ann", "bob")]
         operator = Caller(server, server.token("prometheus", "--operator"), folder)
         clients = [caller.prepare() for caller in callers]

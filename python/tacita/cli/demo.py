@@ -154,7 +154,7 @@ def demo_service(settings: Settings, text: AskedText = None) -> None:
     with tempfile.TemporaryDirectory(prefix="tacita-service-") as name:
         folder = Path(name)
         with started(folder, *options, settings=more) as server:
-            for line in server.said:
+            for line in server.greeting:
                 say(line)
             for scheme, usual in TEXTS.items():
                 _ask(server, scheme, text or usual, folder / scheme, insecure=allow_insecure)

@@ -121,10 +121,10 @@ def publish(
         else:
             if settings.plan.scheme == BUMBLEBEE:
                 raise unpublished(BUMBLEBEE)
-            made, checkpoint = _make(settings, work.plan)
-            if not isinstance(made, Plan):
-                raise unpublished(made.scheme)
-            plan = made
+            any_plan, checkpoint = _make(settings, work.plan)
+            if not isinstance(any_plan, Plan):
+                raise unpublished(any_plan.scheme)
+            plan = any_plan
             save(plan, work.plan)
         whole = api.publish(plan, checkpoint, output)
         written = sum(path.stat().st_size for path in output.iterdir())

@@ -24,13 +24,13 @@ ENDING = 60.0  # seconds for the server to end by itself
 
 @dataclass(frozen=True)
 class Started:
-    """url: where it listens. certificate: to trust. data: the server's folder. said: what it printed."""
+    """url: where it listens. certificate: to trust. data: the server's folder. greeting: what it printed."""
 
     url: str
     certificate: Path
     data: Path
     process: subprocess.Popen[str]
-    said: Sequence[str]
+    greeting: Sequence[str]
 
     def token(self, name: str, *options: str) -> str:
         """A new client's, made as an operator makes it."""
@@ -70,9 +70,9 @@ def started(
     reading = threading.Thread(target=_pass_on, args=(process.stdout, lines), daemon=True)
     reading.start()
     try:
-        said = _greeting(lines, folder / "log")
-        url = said[-1].removeprefix(LISTENING).partition(",")[0]
-        yield Started(url, tls / "certificate.pem", data, process, said)
+        greeting = _greeting(lines, folder / "log")
+        url = greeting[-1].removeprefix(LISTENING).partition(",")[0]
+        yield Started(url, tls / "certificate.pem", data, process, greeting)
     finally:
         ended(process)
         reading.join(ENDING)
@@ -90,8 +90,8 @@ def ended(process: subprocess.Popen[str]) -> int:
 
 def _greeting(lines: queue.Queue[str | None], log: Path) -> list[str]:
     """Returns the lines up to the one that says where the server listens."""
-    said: list[str] = []
-    while not (said and said[-1].startswith(LISTENING)):
+    greeting: list[str] = []
+    while not (greeting and greeting[-1].startswith(LISTENING)):
         try:
             line = lines.get(timeout=PATIENCE)
         except queue.Empty:
@@ -99,8 +99,8 @@ def _greeting(lines: queue.Queue[str | None], log: Path) -> list[str]:
         if line is None:
             *_, last = ["it said nothing", *log.read_text(errors="replace").splitlines()]
             raise ResourceError("the server did not start", hint=last)
-        said.append(line)
-    return said
+        greeting.append(line)
+    return greeting
 
 
 def _pass_on(output: IO[str] | None, lines: queue.Queue[str | None]) -> None:

@@ -4,9 +4,11 @@ each of its groups of calls. Values go through pickle, as between machines."""
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from inspect import isgeneratorfunction
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,14 +33,27 @@ class Handle:
             options=lambda concurrency_group: SimpleNamespace(remote=called(concurrency_group)),
         )
 
-    def _call(self, group: str, name: str, given: Sequence[Any]) -> Future[Any]:
+    def _call(self, group: str, name: str, given: Sequence[Any]) -> Any:
         self.calls.append(name)
         if self.lost:
             future = Future[Any]()
             future.set_exception(RayError("lost"))
             return future
         call = partial(getattr(self.actor, name), *pickle.loads(pickle.dumps(given)))
+        if isgeneratorfunction(getattr(type(self.actor), name)):
+            values = SimpleQueue[Future[Any] | None]()
+            self._groups[group].submit(self._generate, call, values)
+            return iter(values.get, None)
         return self._groups[group].submit(call)
+
+    def _generate(self, call: Callable[[], Iterator[Any]], values: SimpleQueue[Future[Any] | None]) -> None:
+        for value in call():
+            values.put(future := Future[Any]())
+            if self.lost:
+                future.set_exception(RayError("lost"))
+                break
+            future.set_result(value)
+        values.put(None)
 
     def end(self) -> None:
         for group in self._groups.values():
@@ -54,8 +69,3 @@ class FakeRay:
         if isinstance(reference, list):
             return [self.get(each) for each in reference]
         return pickle.loads(pickle.dumps(reference.result()))
-
-    def wait(self, references: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
-        assert num_returns == 1
-        done, _ = wait(references, return_when=FIRST_COMPLETED)
-        return [each for each in references if each in done], []

@@ -119,11 +119,13 @@ def _working(plan: Plan) -> int:
 
 @dataclass(frozen=True, eq=False)
 class ClientKeys:
-    """One client's evaluator. key_id: random, in all files of the client. nbytes: of the keys."""
+    """One client's evaluator. key_id: random, in all files of the client. nbytes: of the keys. mark: as of
+    `KeyRing.load`."""
 
     key_id: str
     evaluator: Evaluator
     nbytes: int
+    mark: str
 
 
 class KeyRing:
@@ -157,9 +159,9 @@ class KeyRing:
         """Lets go of a client's evaluator, if it is here: the next request reads a file again."""
         self._held.pop(key_id, None)
 
-    def load(self, path: Path) -> ClientKeys:
-        """Reads a file of evaluation keys. Cost: about 5 s a GB; the first keys also make what all requests
-        share, and have the memory that one works in provided.
+    def load(self, path: Path, mark: str = "") -> ClientKeys:
+        """Reads a file of evaluation keys. mark: what tells this file from another one. Cost: about 5 s a GB;
+        the first keys also make what all requests share, and have the memory that one works in provided.
 
         Others make room once the file was read, so that a bad one pushes nothing out; while it is read the
         limit may be passed by one client's keys, where the machine has memory for them. Raises ResourceError
@@ -175,7 +177,7 @@ class KeyRing:
             require_memory(need, "evaluation")
         keys = self._read(path)
         self._make_room()
-        self._held[keys.key_id] = entry = ClientKeys(keys.key_id, self._evaluator(keys), keys.nbytes)
+        self._held[keys.key_id] = entry = ClientKeys(keys.key_id, self._evaluator(keys), keys.nbytes, mark)
         return entry
 
     def _make_room(self) -> None:

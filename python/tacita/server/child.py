@@ -323,8 +323,7 @@ class Supervisor:
 
     async def wait(self, seconds: float) -> Child | None:
         """Returns the child, after so many seconds at most while it is being started."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._came.wait(), seconds)
+        await set_within(self._came, seconds)
         return self.child
 
     def kill(self) -> None:
@@ -386,6 +385,13 @@ class Supervisor:
                 return await self._start()
             except TacitaError as error:
                 log.error("%s", error)
+
+
+async def set_within(event: asyncio.Event, seconds: float) -> bool:
+    """Waits for an event, so many seconds at most. Returns whether it is set."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
 
 
 def pause_after(starts: int) -> float:

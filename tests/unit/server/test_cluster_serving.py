@@ -14,6 +14,7 @@ from random_checkpoint import make_random_checkpoint
 from service_dispatch import World, make_world
 
 from tacita import api
+from tacita.errors import PeerError
 from tacita.evaluate.keyring import server_bytes
 from tacita.progress import Progress
 from tacita.resources import GB
@@ -22,7 +23,7 @@ from tacita.server.child import Unable
 from tacita.server.jobs.evaluator import EndedError
 from tacita.server.jobs.messages import REFUSED, RESOURCES, Done, Failed, Stopped
 from tacita.server.machines import forward
-from tacita.server.machines.forward import Forward, LostError, prepare
+from tacita.server.machines.forward import ActorSite, Forward, LostError, prepare
 from tacita.server.machines.node import Node, write_model
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
@@ -42,11 +43,15 @@ def own_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "start", lambda **labels: None)
 
 
+def site(folder: Path) -> ActorSite:
+    return ActorSite("h:1", "n", 1, 1.0, str(folder))
+
+
 @pytest.fixture
 def node(world: World, tmp_path: Path) -> Iterator[Handle]:
     """An actor on a node."""
     handle = Handle(Node(1))
-    assert prepare(FakeRay(), handle, world.spec, str(tmp_path)) is None
+    prepare(FakeRay(), handle, world.spec, site(tmp_path))
     handle.calls.clear()
     yield handle
     handle.end()
@@ -100,7 +105,7 @@ def test_keys_that_were_replaced_at_the_service_are_sent_again(world: World, nod
 def test_keys_that_had_to_make_room_are_sent_again(world: World, tmp_path: Path) -> None:
     handle = Handle(Node(1))
     one = server_bytes(world.plan) / GB + 0.02  # with the keys of one client, which take more than the rest
-    assert prepare(FakeRay(), handle, replace(world.spec, memory=one), str(tmp_path)) is None
+    prepare(FakeRay(), handle, replace(world.spec, memory=one), site(tmp_path))
     here = worker(handle)
     names = [("evicted", "ann"), ("evicting", "bob")]
     jobs = {name: world.job(name, client).order for name, client in names}
@@ -163,12 +168,12 @@ def test_what_cannot_be_served_is_said_when_it_is_prepared(world: World, tmp_pat
     write_model(make_random_checkpoint(layers=1), other)
     (below := tmp_path / "node").mkdir()
     handle = Handle(Node(1))
-    refused = prepare(FakeRay(), handle, replace(world.spec, plan=other), str(below))
-    assert refused is not None and "weights" in refused.error
+    with pytest.raises(PeerError, match=r"node n: .*weights"):
+        prepare(FakeRay(), handle, replace(world.spec, plan=other), site(below))
     monkey = Handle(Node(1))
     monkey.actor.take = lambda name, begin, piece: "No space left on device"
-    full = prepare(FakeRay(), monkey, world.spec, str(below))
-    assert full is not None and "cannot keep weights: No space left" in full.error
+    with pytest.raises(PeerError, match="cannot keep weights: No space left"):
+        prepare(FakeRay(), monkey, world.spec, site(below))
     for each in (handle, monkey):
         each.end()
         del each.actor  # as Ray drops it when its client is gone

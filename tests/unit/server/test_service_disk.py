@@ -88,12 +88,11 @@ def test_an_answer_is_fetched_though_its_use_cannot_be_written_down(there: World
 def test_a_sweep_that_fails_is_logged(
     there: World, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(core, "SWEEP_SECONDS", 0.0)
     monkeypatch.setattr(tokens, "gone", lambda _: 1 / 0)
     caplog.set_level(logging.WARNING, logs.NAME)
 
     async def once() -> None:
-        task = core.asyncio.create_task(there.service._sweep_on())
+        task = core.asyncio.create_task(core._repeat(0.0, there.service.sweep.run, "sweep-failed"))
         while not caplog.records:
             await core.asyncio.sleep(0)
         task.cancel()

@@ -59,9 +59,9 @@ def answer(evaluator: JobEvaluator, job: Evaluate) -> Done | Failed | Stopped:
 
 
 def test_keys_used_longest_ago_make_room_and_come_back(world: World) -> None:
-    keys = made(world, memory=server_bytes(world.plan) / GB).keys
+    keys = made(world, memory=server_bytes(world.plan) / GB)
     ann, bob = new(world), new(world, "bob")
-    read = [(keys.provide(job.key_id, job.keys), len(keys)) for job in (ann, bob, ann, ann)]
+    read = [(keys.provide(job.key_id, job.keys), len(keys.ring)) for job in (ann, bob, ann, ann)]
     assert read == [(True, 1), (True, 1), (True, 1), (False, 1)]
 
 
@@ -83,7 +83,7 @@ def test_the_head_of_keys_says_whose_they_are(world: World, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("at", [0, 100, -1], ids=["header", "first key", "last key"])
 def test_damaged_keys_push_nothing_out(world: World, tmp_path: Path, at: int) -> None:
-    keys, ann, bob = made(world, memory=server_bytes(world.plan) / GB).keys, new(world), new(world, "bob")
+    keys, ann, bob = made(world, memory=server_bytes(world.plan) / GB), new(world), new(world, "bob")
     keys.provide(ann.key_id, ann.keys)
     data = bytearray(bob.keys.read_bytes())
     data[at] ^= 1
@@ -92,12 +92,12 @@ def test_damaged_keys_push_nothing_out(world: World, tmp_path: Path, at: int) ->
         with pytest.raises(FileError):
             keys.provide(id, tmp_path / "damaged.keys")
     assert not keys.provide(ann.key_id, ann.keys), "they are still in memory"
-    assert keys.provide(bob.key_id, bob.keys) and len(keys) == 1
+    assert keys.provide(bob.key_id, bob.keys) and len(keys.ring) == 1
 
 
 def test_keys_that_were_sent_anew_are_read_anew(world: World, evaluator: JobEvaluator) -> None:
     """Also those that somebody else sent under the same id: nobody is answered under another's keys."""
-    job, keys = new(world), evaluator.keys
+    job, keys = new(world), evaluator
     keys.provide(job.key_id, job.keys)
     assert not keys.provide(job.key_id, job.keys)
     os.utime(job.keys)
@@ -114,7 +114,7 @@ def test_keys_that_were_sent_anew_are_read_anew(world: World, evaluator: JobEval
 
 def test_others_keys_are_not_replaced_by_a_file_of_their_id(world: World, evaluator: JobEvaluator) -> None:
     """ann sends bob's keys as hers: bob's next request is answered with those of bob's own file."""
-    ann, bob, keys = new(world), new(world, "bob"), evaluator.keys
+    ann, bob, keys = new(world), new(world, "bob"), evaluator
     keys.provide(bob.key_id, bob.keys)
     copy = world.root / "keys" / "ann" / "copied.keys"
     shutil.copy(bob.keys, copy)

@@ -41,65 +41,35 @@ from tacita.server.store import keys as ledger_keys
 from tacita.server.store.bodies import Layout, whole
 from tacita.server.store.tables import RequestRow
 
-# What is known of running requests at the moment, and waking those who watch them. Nothing here survives a
-# restart, and need not.
-
-
-@dataclass
-class _Place:
-    """What is known of one request. version: counts changes. woken: set, and replaced, at each change."""
-
-    progress: Progress | None = None
-    version: int = 0
-    woken: asyncio.Event = field(default_factory=asyncio.Event)
-
 
 class ProgressBus:
-    """Progress of requests that are not final, or watched, for the event loop's thread."""
+    """What is known of running requests at the moment, and events that wake those who watch them, for the
+    event loop's thread. Nothing here survives a restart, and need not."""
 
     def __init__(self) -> None:
-        self._places: dict[str, _Place] = {}
+        self._progress, self._changes = dict[str, Progress](), dict[str, asyncio.Event]()
 
     def latest(self, id: str) -> Progress | None:
         """Returns the last report of a request that runs."""
-        place = self._places.get(id)
-        return place.progress if place else None
+        return self._progress.get(id)
 
     def publish(self, id: str, progress: Progress | None) -> None:
-        """Stores a report of a request and wakes its watchers; None: it does not run."""
-        place = self._places.setdefault(id, _Place())
-        place.progress = progress
-        self._wake(place)
-
-    def ended(self, id: str) -> None:
-        """Forgets a request and wakes its watchers: no more reports come."""
-        if place := self._places.pop(id, None):
-            self._wake(place)
+        """Stores a report of a request and wakes its watchers; None: it does not run, or has ended."""
+        self._progress.pop(id, None)
+        if progress is not None:
+            self._progress[id] = progress
+        if change := self._changes.pop(id, None):
+            change.set()
 
     def wake_all(self) -> None:
         """Wakes all watchers: places in the queue moved, or the server ends."""
-        for place in self._places.values():
-            self._wake(place)
+        for change in self._changes.values():
+            change.set()
+        self._changes.clear()
 
-    def version(self, id: str) -> int:
-        """Returns the number of changes so far, which `changed` takes."""
-        return self._places.setdefault(id, _Place()).version
-
-    async def changed(self, id: str, version: int, within: float) -> bool:
-        """Waits for a newer version. Returns False where none came within so many seconds."""
-        place = self._places.get(id)
-        if place is None or place.version != version:
-            return True
-        try:
-            await asyncio.wait_for(place.woken.wait(), within)
-        except TimeoutError:
-            return False
-        return True
-
-    def _wake(self, place: _Place) -> None:
-        place.version += 1
-        place.woken.set()
-        place.woken = asyncio.Event()
+    def change(self, id: str) -> asyncio.Event:
+        """Returns the event that is set at the request's next change."""
+        return self._changes.setdefault(id, asyncio.Event())
 
 
 WORDS = {
@@ -185,7 +155,7 @@ class Jobs:
         """Removes everything of a request; files first, whose room a full ledger needs."""
         self.layout.drop_request(id)
         self.ledger.insist(partial(requests.drop, self.ledger, id))
-        self.bus.ended(id)
+        self.bus.publish(id, None)
 
     def status(self, row: RequestRow) -> wire.Status:
         """Returns what the request's client is told."""
@@ -233,7 +203,7 @@ class Jobs:
         answer = {"response": response, "response_bytes": path.stat().st_size, "signature": signature}
         self._change(id, **end, **answer)
         self._charge_answer(row, done.seconds, done.figures)
-        self.bus.ended(id)
+        self.bus.publish(id, None)
 
     def fail(self, id: str, code: str, detail: str, hint: str) -> None:
         """Records that the request has no response and will have none, and charges the time that it ran."""
@@ -252,7 +222,7 @@ class Jobs:
         self.layout.drop_request(id)
         self._change(id, state=State.failed, ended=self.ledger.clock(), problem=problem.model_dump_json())
         self.metrics.ended(row.model, row.scheme, State.failed)
-        self.bus.ended(id)
+        self.bus.publish(id, None)
         logs.warn("failed", request=id, code=code)
 
     def _change(self, id: str, **values: Any) -> None:

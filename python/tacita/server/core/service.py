@@ -7,7 +7,7 @@ moves bytes and writes things down, so that it answers at once whatever they com
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from tacita.server.core.offers import Offers
 from tacita.server.core.settings import Settings, signing_key
 from tacita.server.core.sweep import Sweep
 from tacita.server.jobs.messages import WorkerSpec
-from tacita.server.jobs.pool import WorkerPool, open_all
+from tacita.server.jobs.pool import WorkerPool, follow, open_all, spread
 from tacita.server.jobs.worker import NodeSet
 from tacita.server.metrics import Metrics
 from tacita.server.sessions.supervisor import Sessions
@@ -64,13 +64,16 @@ class Service:
         ledger.hold(self.settings.data)
         self._watch()
         if self.nodes:
-            self._spread(self.nodes)
+            spread(self.pools, self.nodes)
         await asyncio.gather(open_all(self.pools), *(each.start() for each in self.sessions.values()))
         if resumed := self.jobs.resume():
             logs.say("resumed", requests=resumed)
-        self._tasks = [asyncio.create_task(self._sweep_on()), asyncio.create_task(self._look_on())]
-        if self.nodes:
-            self._tasks.append(asyncio.create_task(self._follow(self.nodes)))
+        again = [
+            _repeat(SWEEP_SECONDS, self.sweep.run, "sweep-failed"),
+            _repeat(LOOK_SECONDS, self.look, "look-failed"),
+        ]
+        again += [follow(self.pools, self.nodes)] if self.nodes else []
+        self._tasks = [asyncio.create_task(each) for each in again]
         self.ready = True
 
     def close_doors(self) -> None:
@@ -92,7 +95,7 @@ class Service:
         logs.say("stopped", unfinished=sum(map(len, unfinished)))
         self.ledger.close()
 
-    def look(self) -> None:
+    async def look(self) -> None:
         """Ends what clients may no longer have: sessions of those whose quota is used up, and sessions and
         requests of those that are revoked; events of a request end with it."""
         for sessions in self.sessions.values():
@@ -139,29 +142,12 @@ class Service:
             if offered.offer.connected
         }
 
-    async def _follow(self, nodes: NodeSet) -> None:
-        """Moves workers to the machines that come, and off those that go."""
-        while True:
-            await nodes.changed()
-            self._spread(nodes)
 
-    def _spread(self, nodes: NodeSet) -> None:
-        for pool in self.pools:
-            pool.spread(nodes.starts())
-
-    async def _look_on(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            try:
-                self.look()
-            except Exception as error:
-                logs.warn("look", why=type(error).__name__)
-
-    async def _sweep_on(self) -> None:
-        """Sweeps again and again; a sweep that fails is logged, and the next one tries again."""
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            try:
-                await self.sweep.run()
-            except Exception:
-                logs.error("sweep-failed")
+async def _repeat(seconds: float, act: Callable[[], Awaitable[None]], event: str) -> None:
+    """Does something again and again; what fails is logged, and the next time tries again."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await act()
+        except Exception:
+            logs.error(event)

@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from tacita.plans.files import Workdir
 from tacita.plans.wire import API, State, Status
+from tacita.server.child import set_within
 from tacita.server.core.service import Service
 from tacita.server.http.auth import At, Caller, reserve_quota
 from tacita.server.http.calls import (
@@ -110,19 +111,18 @@ async def _events(service: Service, who: Who, id: str) -> AsyncIterator[str]:
     service.streams[who.id] = service.streams.get(who.id, 0) + 1
     try:
         while (row := requests.get(service.ledger, who.id, id)) is not None:
-            version = service.bus.version(id)
+            change = service.bus.change(id)
             yield f"data: {service.jobs.status(row).model_dump_json(exclude_none=True)}\n\n"
+            if row.state.final:
+                service.bus.publish(id, None)
             if row.state.final or service.ending:
                 return
-            while not await service.bus.changed(id, version, KEEP_ALIVE_SECONDS):
+            while not await set_within(change, KEEP_ALIVE_SECONDS):
                 yield ": still there\n\n"
     finally:
         service.streams[who.id] -= 1
         if not service.streams[who.id]:
             del service.streams[who.id]
-        row = requests.get(service.ledger, who.id, id)
-        if row is None or row.state.final:
-            service.bus.ended(id)
 
 
 def _again(request: Request) -> str | None:

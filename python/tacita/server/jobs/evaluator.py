@@ -1,8 +1,8 @@
 """The evaluator of a worker process: jobs one after the other, with what stays in memory between them: plan,
 weights, circuit, clients' keys.
 
-A key's id is chosen by who made it, so that two clients can bring one id, and the ring knows ids alone:
-`Keys` remembers which file each was read from.
+A key's id is chosen by who made it, so that two clients can bring one id: keys in memory are used for a file
+alone from which they were read.
 """
 
 from __future__ import annotations
@@ -47,42 +47,6 @@ class EndedError(Exception):
     """Is raised by a report to end an evaluation before its next stage."""
 
 
-class Keys:
-    """The keys of a ring, each from the file that was read last under its id. mark: what tells one file from
-    another. read: called with a file once its keys are in memory."""
-
-    def __init__(
-        self,
-        ring: KeyRing,
-        mark: Callable[[Path], str] | None = None,
-        read: Callable[[Path], None] = lambda _: None,
-    ) -> None:
-        self._ring, self._mark, self._read = ring, mark or mark_of, read
-        self._marks = dict[str, str]()
-
-    def __len__(self) -> int:
-        return len(self._ring)
-
-    def provide(self, key_id: str, path: Path) -> bool:
-        """Reads the keys of this id from this file, unless they are in memory. Returns whether they had to be
-        read. Raises FileError for a file of other keys, and as `KeyRing.load`."""
-        mark = self._mark(path)
-        if self.holds(key_id, mark):
-            return False
-        loaded_id = self._ring.load(path).key_id
-        if loaded_id != key_id:  # another's keys of that id may have been replaced
-            self._marks.pop(loaded_id, None)
-            self._ring.forget(loaded_id)
-            raise FileError("evaluation.keys: they are not the keys of that id", hint="upload them again")
-        self._marks[key_id] = mark
-        self._read(path)
-        return True
-
-    def holds(self, key_id: str, mark: str) -> bool:
-        """Returns whether the keys of this id are in memory, and from the file of this mark."""
-        return self._ring.held(key_id) is not None and self._marks.get(key_id) == mark
-
-
 def mark_of(path: Path) -> str:
     """Returns a hash of a file's name and state. Raises FileError where there is no such file."""
     try:
@@ -95,8 +59,8 @@ def mark_of(path: Path) -> str:
 
 class JobEvaluator:
     """Answers jobs of one plan. spec: its root, cores, memory and resume points are those of the evaluator.
-    resume: as of `Server`. keys: makes those of a ring. Builds the circuit at once: raises PlanError for
-    another model than the plan's."""
+    resume: as of `Server`. mark: of a file of keys, tells it from another one. Builds the circuit at once:
+    raises PlanError for another model than the plan's."""
 
     def __init__(
         self,
@@ -105,13 +69,13 @@ class JobEvaluator:
         spec: WorkerSpec,
         *,
         resume: bool = True,
-        keys: Callable[[KeyRing], Keys] = Keys,
+        mark: Callable[[Path], str] = mark_of,
     ) -> None:
         limits: dict[str, Any] = {"threads": spec.threads, "memory": spec.memory}
-        ring = KeyRing(plan, **limits, allow_insecure=spec.allow_insecure)
-        self.root, self.keys = spec.root.resolve(), keys(ring)
+        self.ring = KeyRing(plan, **limits, allow_insecure=spec.allow_insecure)
+        self.root, self._mark = spec.root.resolve(), mark
         limits |= {"resume": resume, "save_every": spec.save_every}
-        self._server: Callable[[Path], Server] = partial(Server, plan, model, ring=ring, **limits)
+        self._server: Callable[[Path], Server] = partial(Server, plan, model, ring=self.ring, **limits)
         circuit_of(plan, model)
 
     def answer(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
@@ -120,19 +84,36 @@ class JobEvaluator:
         began = time.monotonic()
         try:
             figures = self._evaluate(job, report)
-            return Done(job.id, time.monotonic() - began, figures, len(self.keys))
+            return Done(job.id, time.monotonic() - began, figures, len(self.ring))
         except EndedError:
-            return Stopped(job.id, len(self.keys))
+            return Stopped(job.id, len(self.ring))
         except TacitaError as error:
             code = RESOURCES if isinstance(error, ResourceError) else REFUSED
             text, hint = (_without_paths(each, job) for each in (str(error), error.hint))
-            return Failed(job.id, code, text, hint, len(self.keys))
+            return Failed(job.id, code, text, hint, len(self.ring))
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a defect, a panic of the engine, no memory
             logs.error("defect", job=job.id)
             what = f"the evaluation failed ({type(error).__name__})"
-            return Failed(job.id, INTERNAL, what, "", len(self.keys))
+            return Failed(job.id, INTERNAL, what, "", len(self.ring))
+
+    def holds(self, key_id: str, mark: str) -> bool:
+        """Returns whether the keys of this id are in memory, and from the file of this mark."""
+        held = self.ring.held(key_id)
+        return held is not None and held.mark == mark
+
+    def provide(self, key_id: str, path: Path) -> bool:
+        """Reads the keys of this id from this file, unless they are in memory. Returns whether they had to be
+        read. Raises FileError for a file of other keys, and as `KeyRing.load`."""
+        mark = self._mark(path)
+        if self.holds(key_id, mark):
+            return False
+        loaded_id = self.ring.load(path, mark).key_id
+        if loaded_id != key_id:
+            self.ring.forget(loaded_id)  # another's keys of that id may have been replaced
+            raise FileError("evaluation.keys: they are not the keys of that id", hint="upload them again")
+        return True
 
     def _evaluate(self, job: Evaluate, report: Report) -> dict[str, float]:
         """Writes response.ct, and returns what that took, by name. Seconds: evaluate_seconds;
@@ -143,7 +124,7 @@ class JobEvaluator:
         far."""
         began, passed = time.monotonic(), list[Progress]()
         folder, keys = self._files(job)
-        loaded = self.keys.provide(job.key_id, keys)
+        loaded = self.provide(job.key_id, keys)
         there, worked = time.monotonic(), time.process_time()
 
         def note(now: Progress) -> None:

@@ -6,7 +6,6 @@ Everything happens in the event loop's thread, between two of its turns; a job w
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from functools import partial
 
 from tacita.errors import InputError, PeerError, RefusedError
 from tacita.plans.wire import State
-from tacita.server.child import Message, Supervisor
+from tacita.server.child import Message, Supervisor, set_within
 from tacita.server.jobs.messages import (
     DEADLINE,
     WORKER,
@@ -28,7 +27,7 @@ from tacita.server.jobs.messages import (
     WorkerSpec,
 )
 from tacita.server.jobs.queue import FairQueue, share
-from tacita.server.jobs.worker import Start, start
+from tacita.server.jobs.worker import NodeSet, Start, start
 from tacita.two_party.protocol.refusal import Reason
 
 CANCELLED, DRAINED = "cancelled", "drained"
@@ -296,11 +295,10 @@ class WorkerPool:
     async def _drain_slot(self, slot: WorkerSlot, seconds: float) -> None:
         job = slot.job
         assert job is not None  # nothing has happened since it was found to run
-        await _until(job.over, seconds)
-        if not job.over.is_set():
-            slot.end(job, job.ending or DRAINED)
-            await _until(job.over, GRACE)
-        if not job.over.is_set():
+        if await set_within(job.over, seconds):
+            return
+        slot.end(job, job.ending or DRAINED)
+        if not await set_within(job.over, GRACE):
             slot.kill()
             await job.over.wait()
 
@@ -374,12 +372,20 @@ async def open_all(pools: Collection[WorkerPool]) -> None:
         raise
 
 
+def spread(pools: Collection[WorkerPool], nodes: NodeSet) -> None:
+    """Keeps workers at the places that are there now."""
+    starts = nodes.starts()
+    for pool in pools:
+        pool.spread(starts)
+
+
+async def follow(pools: Collection[WorkerPool], nodes: NodeSet) -> None:
+    """Moves workers to places that come, and off those that go."""
+    while True:
+        spread(pools, nodes)
+        await nodes.changed()
+
+
 def _stop_timer(job: Job) -> None:
     if job.timer is not None:
         job.timer.cancel()
-
-
-async def _until(event: asyncio.Event, seconds: float) -> None:
-    """Waits for an event, so many seconds at most."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)

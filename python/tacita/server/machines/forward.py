@@ -108,12 +108,14 @@ class Forward:
         if why := self._place(job, mark):
             return Failed(job.id, RESOURCES, f"a node cannot keep keys: {why}", "try again", self._resident)
         request = _read(Workdir(job.folder).request)
-        done = self._actor.evaluate.remote(job.id, job.key_id, mark, request)
-        self._watch(job.id, done, report)
-        text, response = self._ray.get(done)
-        message = decode(Reply, text)
+        message: Any = None
+        for reference in self._actor.evaluate.remote(job.id, job.key_id, mark, request):
+            text, response = self._ray.get(reference)
+            message = decode(Reply, text)
+            if isinstance(message, Passed):
+                report(message.progress)
         if not isinstance(message, Done | Failed | Stopped):
-            raise PeerError(f"a node says {message.tag} at the end of a job", hint="use one release")
+            raise PeerError(f"a node says {message!r:.80} at the end of a job", hint="use one release")
         self._resident = message.resident
         if response is not None:
             with replacing(Workdir(job.folder).response) as path:
@@ -126,42 +128,30 @@ class Forward:
             return ""
         return send(self._ray, self._actor, job.keys, mark)
 
-    def _watch(self, id: str, done: Any, report: Report) -> None:
-        """Reports the stages until the job is over. Raises what `report` raises."""
-        count, over = 0, False
-        while not over:
-            messages = self._actor.passed.options(concurrency_group=WATCH).remote(id, count)
-            ready, _ = self._ray.wait([done, messages], num_returns=1)
-            over = done in ready
-            for text in self._ray.get(messages):
-                message, count = decode(Reply, text), count + 1
-                if isinstance(message, Passed):
-                    report(message.progress)
-
 
 def open_forward(ray: Any, site: ActorSite, spec: WorkerSpec) -> Forward:
-    """Has an actor at the site build the circuit of the plan and the model (`model.write_model`) in the
-    plan's folder. Raises TacitaError for what cannot be served there."""
+    """Has an actor at the site build the circuit of the plan and the model (`node.write_model`) in the plan's
+    folder. Raises TacitaError for what cannot be served there."""
     actor = _actor(ray, site)
     try:
-        refused = prepare(ray, actor, spec, site.folder)
+        prepare(ray, actor, spec, site)
     except ray.exceptions.RayError as error:
         raise PeerError(f"node {site.node[:12]}: {type(error).__name__}", hint="does it run?") from error
-    if refused:
-        raise PeerError(f"node {site.node[:12]}: {refused.error}", hint=refused.hint)
     return Forward(ray, actor, retry=site.retry)
 
 
-def prepare(ray: Any, actor: Any, spec: WorkerSpec, folder: str) -> Unable | None:
-    """Sends plan and model to an actor, which builds the circuit. folder: as of `ActorSite`. Returns why it
-    cannot. Raises TacitaError for files that are not there."""
+def prepare(ray: Any, actor: Any, spec: WorkerSpec, site: ActorSite) -> None:
+    """Sends plan and model to an actor, which builds the circuit. Raises PeerError where it cannot, and
+    TacitaError for files that are not there."""
     plan = Plan.load(Workdir(spec.plan).plan)
     model = (spec.plan / MODEL).read_text(encoding="utf-8")
-    if refused := ray.get(actor.open.remote(__version__, folder)):
-        return refused  # type: ignore[no-any-return]
-    if why := send(ray, actor, spec.plan / WEIGHTS, WEIGHTS):
-        return Unable(f"a node cannot keep weights: {why}", "make room on its disk")
-    return ray.get(actor.build.remote(plan.to_text(), plan.salt, model, spec))  # type: ignore[no-any-return]
+    refused: Unable | None = ray.get(actor.open.remote(__version__, site.folder))
+    if refused is None and (why := send(ray, actor, spec.plan / WEIGHTS, WEIGHTS)):
+        refused = Unable(f"a node cannot keep weights: {why}", "make room on its disk")
+    if refused is None:
+        refused = ray.get(actor.build.remote(plan.to_text(), plan.salt, model, spec))
+    if refused is not None:
+        raise PeerError(f"node {site.node[:12]}: {refused.error}", hint=refused.hint)
 
 
 def send(ray: Any, actor: Any, path: Path, name: str) -> str:

@@ -12,9 +12,11 @@ import json
 import os
 import shutil
 import tempfile
-import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +30,12 @@ from tacita.plans.plan import parse
 from tacita.progress import Progress
 from tacita.server import logs
 from tacita.server.child import Unable, encode
-from tacita.server.jobs.evaluator import EndedError, JobEvaluator, Keys
+from tacita.server.jobs.evaluator import EndedError, JobEvaluator
 from tacita.server.jobs.messages import Done, Evaluate, Passed, WorkerSpec
 from tacita.texts.embedding import decode, parse_raw, to_bytes
 from tacita.version import __version__
 
 Bytes = npt.NDArray[np.uint8]  # which Ray's store hands out without a copy
-WAITING = 10.0  # seconds after which `passed` returns with nothing
 JOB = "job"  # the folder of the one job
 PREFIX, LOCK = "tacita-evaluator-", "lock"
 MODEL, WEIGHTS = "model.json", "model.safetensors"
@@ -43,7 +44,7 @@ WHERE = "the client's weights"
 
 class Node:
     """An evaluator on so many cores. `open` comes first, then `take` with the pieces of the weights, then
-    `build`; after them all but `passed` and `stop` are called one by one.
+    `build`; after them all but `stop` are called one by one.
 
     Errors of ours are returned as `Unable`, not raised: that is plain data.
     """
@@ -52,8 +53,7 @@ class Node:
         self._cores = cores
         self._evaluator: JobEvaluator | None = None
         self._held: Held | None = None
-        self._running, self._over, self._stopped = "", False, ""
-        self._messages, self._changed = list[bytes](), threading.Condition()
+        self._stopped = ""
 
     def open(self, version: str, folder: str) -> Unable | None:
         """Makes a folder, below this one or, where that is empty, the machine's own place for such files.
@@ -74,7 +74,7 @@ class Node:
                 parse_model(model, path.read_bytes()),
                 replace(spec, root=path.parent, threads=self._cores),
                 resume=False,  # what is lost with this machine is evaluated on another one
-                keys=lambda ring: Keys(ring, mark=lambda path: path.name, read=Path.unlink),
+                mark=lambda path: path.name,
             )
         except TacitaError as error:
             self.close()
@@ -84,7 +84,7 @@ class Node:
 
     def holds(self, key_id: str, mark: str) -> bool:
         """Returns whether a client's keys are in memory. mark: of the file that they must be from."""
-        return self._ready.keys.holds(key_id, mark)
+        return self._ready.holds(key_id, mark)
 
     def take(self, name: str, begin: int, piece: Bytes) -> str:
         """Writes a piece of a file of weights or keys, from this byte on; the first one begins it anew.
@@ -99,33 +99,35 @@ class Node:
             return str(error.strerror)
         return ""
 
-    def evaluate(self, id: str, key_id: str, mark: str, request: Bytes) -> tuple[bytes, Bytes | None]:
-        """Returns (the worker's last message about the job, response). Cost: an evaluation; the first under
-        these keys reads them, too."""
-        folder = Workdir(self._path(JOB))
+    def evaluate(
+        self, id: str, key_id: str, mark: str, request: Bytes
+    ) -> Iterator[tuple[bytes, Bytes | None]]:
+        """Yields what a worker would say of a job, as lines: each stage as it comes, and at last the answer,
+        with the response. Cost: an evaluation; the first under these keys reads them, too."""
+        folder, keys, lines = Workdir(self._path(JOB)), self._path(mark), SimpleQueue[bytes | None]()
         shutil.rmtree(folder.path, ignore_errors=True)  # of a job that was broken off
+        self._stopped = ""
+
+        def report(now: Progress) -> None:
+            keys.unlink(missing_ok=True)  # they are in memory now
+            if self._stopped == id:
+                raise EndedError
+            lines.put(encode(Passed(id, now)))
+
         try:
             folder.path.mkdir()
             request.tofile(folder.request)
-            self._begin(id)
-            job = Evaluate(id, key_id, self._path(mark), folder.path)
-            answer = self._ready.answer(job, self._report)
+            with ThreadPoolExecutor(1) as thread:
+                future = thread.submit(self._ready.answer, Evaluate(id, key_id, keys, folder.path), report)
+                future.add_done_callback(lambda _: lines.put(None))
+                while (line := lines.get()) is not None:
+                    yield line, None
+            answer = future.result()
             response = np.fromfile(folder.response, np.uint8) if isinstance(answer, Done) else None
-            return encode(answer), response
+            yield encode(answer), response
         finally:
-            self._end()
-            self._path(mark).unlink(missing_ok=True)
+            keys.unlink(missing_ok=True)
             shutil.rmtree(folder.path, ignore_errors=True)
-
-    def passed(self, id: str, seen: int) -> list[bytes]:
-        """Returns the stages of a job, as lines, after those that were seen: returns when there are any, when
-        the job is over, or after WAITING seconds."""
-
-        def news() -> bool:
-            return self._running == id and (self._over or len(self._messages) > seen)
-
-        with self._changed:
-            return self._messages[seen:] if self._changed.wait_for(news, WAITING) else []
 
     def stop(self, id: str) -> None:
         """Ends the job before its next stage."""
@@ -148,22 +150,6 @@ class Node:
     def _path(self, name: str) -> Path:
         assert self._held is not None  # who calls waits for `open`
         return self._held.path / name
-
-    def _begin(self, id: str) -> None:
-        with self._changed:
-            self._running, self._over, self._stopped, self._messages = id, False, "", []
-
-    def _end(self) -> None:
-        with self._changed:
-            self._over = True
-            self._changed.notify_all()
-
-    def _report(self, now: Progress) -> None:
-        if self._stopped == self._running:
-            raise EndedError
-        with self._changed:
-            self._messages.append(encode(Passed(self._running, now)))
-            self._changed.notify_all()
 
 
 @dataclass(frozen=True)

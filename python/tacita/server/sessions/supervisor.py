@@ -9,12 +9,11 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from tacita.errors import PeerError, RefusedError
 from tacita.server import child
-from tacita.server.child import Child, Message, Supervisor
+from tacita.server.child import Child, Message, Supervisor, set_within
 from tacita.server.confined import command, environment
 from tacita.server.sessions.messages import (
     CRASHED,
@@ -125,8 +124,7 @@ class Sessions:
     async def drain(self, seconds: float) -> None:
         """Takes no more sessions, and waits this long at most for those that run."""
         self._ending = True
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), seconds)
+        await set_within(self._idle, seconds)
 
     async def stop(self) -> None:
         """Ends the process and the sessions that it still has, whose clients are told."""

@@ -262,25 +262,22 @@ async def start(
     try:
         with contextlib.suppress(OSError):  # it is gone: `receive` tells
             child.send(setup)
-        _require_ready(name, await asyncio.wait_for(child.receive(), READY_SECONDS))
-    except BaseException as error:
+        match await asyncio.wait_for(child.receive(), READY_SECONDS):
+            case Ready():
+                return child
+            case Unable(what, hint):
+                raise TacitaError(f"{name}: {what}", hint=hint)
+            case None:
+                raise TacitaError(
+                    f"{name}: its process ended before it was ready", hint="its log may say why"
+                )
+            case message:
+                raise TacitaError(f"{name}: said {message.tag} before it was ready", hint="use one release")
+    except BaseException as failure:
         await child.end(0.0)  # while it loads it does not read
-        if isinstance(error, TimeoutError):
-            raise TacitaError(f"{name}: not ready after {READY_SECONDS:.0f} s", hint="") from error
+        if isinstance(failure, TimeoutError):
+            raise TacitaError(f"{name}: not ready after {READY_SECONDS:.0f} s", hint="") from failure
         raise
-    return child
-
-
-def _require_ready(name: str, message: Message | None) -> None:
-    match message:
-        case Ready():
-            return
-        case Unable(error, hint):
-            raise TacitaError(f"{name}: {error}", hint=hint)
-        case None:
-            raise TacitaError(f"{name}: its process ended before it was ready", hint="its log may say why")
-        case _:
-            raise TacitaError(f"{name}: said {message.tag} before it was ready", hint="use one release")
 
 
 class Supervisor:

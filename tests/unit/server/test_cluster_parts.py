@@ -21,7 +21,7 @@ from tacita.server.jobs.messages import Done, Evaluate, Order, Reply, WorkerSpec
 from tacita.server.jobs.worker import Start
 from tacita.server.machines import cluster, spread
 from tacita.server.machines.cluster import Site, Where, sites_of, where_of
-from tacita.server.machines.costs import STARTING, Costs, costs_of, link_to, seconds_left, store_bytes
+from tacita.server.machines.costs import STARTING, Costs, costs_of, link_to, store_bytes
 from tacita.server.machines.node import MODEL, PREFIX, WEIGHTS, own_folder, parse_model, write_model
 from tacita.server.machines.spread import MOST_LOSSES, RESTARTS, Nodes, in_order
 
@@ -201,11 +201,6 @@ def test_costs_are_those_of_the_plan() -> None:
     assert two.sent == plan.predicted_bytes()
     assert link_to(None, local=True) is None and link_to(LINKS["WAN"], local=True) is None
     assert (link_to(None, local=False), link_to(LINKS["WAN"], local=False)) == (LINKS["LAN"], LINKS["WAN"])
-
-
-def test_seconds_left_are_those_of_the_busiest() -> None:
-    assert seconds_left(8, 3, 2, 10.0) == 30.0
-    assert (seconds_left(8, 8, 2, 10.0), seconds_left(8, 0, 0, 10.0)) == (0.0, 80.0)
 
 
 def node(name: str, cores: float, *, alive: bool = True) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tacita.errors import RefusedError, ResourceError
 from tacita.server import logs
@@ -57,13 +56,16 @@ class Account:
 
     def note(self, used: Used) -> bool:
         """Charges what was used beyond what was reserved. Returns whether the client may go on."""
-        self._charge(self._charged.at_least(used))
+        self.settle(self._charged.at_least(used))
         who = self._current()
         return who is not None and usage.lacking(self._ledger, who, Used(), self._day) is None
 
     def settle(self, used: Used) -> None:
-        """Gives back what was reserved and not used: no text is under way."""
-        self._charge(used)
+        """Charges the difference to what was charged or reserved before; `used` is the whole, and no text is
+        under way."""
+        if used != self._charged:
+            self._jobs.charge(self._who.id, used - self._charged, self._day)
+            self._charged = used
 
     def ended(self, session: Ended) -> None:
         """Adds the session to metrics and log."""
@@ -79,12 +81,6 @@ class Account:
         """Returns the client as the ledger knows it now, unless its token is nobody's any more."""
         who = tokens.of_id(self._ledger, self._who.id)
         return None if who.is_over(self._ledger.clock()) else who
-
-    def _charge(self, used: Used) -> None:
-        """Charges the difference to what was charged before; `used` is the whole."""
-        if used != self._charged:
-            self._jobs.charge(self._who.id, used - self._charged, self._day)
-            self._charged = used
 
 
 # Callers without a token, where the server answers them: each is a client of its own for a day.
@@ -132,17 +128,11 @@ class Visitors:
 MOST_NAMES = 10_000  # buckets; the one that was used longest ago goes first
 
 
-@dataclass
-class _Bucket:
-    level: float
-    since: float
-
-
 class Rates:
-    """Token buckets by name. clock: seconds that do not go back."""
+    """Token buckets by name: their level, and since when. clock: seconds that do not go back."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._buckets = clock, OrderedDict[str, _Bucket]()
+        self._clock, self._buckets = clock, OrderedDict[str, tuple[float, float]]()
 
     def wait(self, name: str, per_minute: int) -> float:
         """Takes a call from a name's bucket. Returns 0, or the seconds until there is one again.
@@ -152,16 +142,9 @@ class Rates:
         [0.0, 0.0, 30.0]
         """
         now, rate = self._clock(), per_minute / 60
-        bucket = self._buckets.pop(name, None) or _Bucket(per_minute, now)
-        bucket.level = min(per_minute, bucket.level + rate * (now - bucket.since))
-        bucket.since = now
-        self._keep(name, bucket)
-        if bucket.level < 1:
-            return (1 - bucket.level) / rate
-        bucket.level -= 1
-        return 0.0
-
-    def _keep(self, name: str, bucket: _Bucket) -> None:
-        self._buckets[name] = bucket
+        level, since = self._buckets.pop(name, (per_minute, now))
+        level = min(per_minute, level + rate * (now - since))
+        self._buckets[name] = (level - 1 if level >= 1 else level), now
         if len(self._buckets) > MOST_NAMES:
             self._buckets.popitem(last=False)
+        return 0.0 if level >= 1 else (1 - level) / rate

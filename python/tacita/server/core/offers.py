@@ -21,11 +21,10 @@ from tacita.plans import engine, wire
 from tacita.plans.envelope import most_bytes
 from tacita.plans.files import Workdir, write_text
 from tacita.plans.plan import Plan
+from tacita.plans.prices.formulas import file_bytes
 from tacita.schemes import base
 from tacita.schemes.base import AnyPlan, Report
 from tacita.schemes.registry import scheme_of
-from tacita.server.jobs.messages import WorkerSpec
-from tacita.server.sessions.messages import SessionSpec
 from tacita.texts.task import NEXT
 from tacita.two_party.plan.generation_cost import GenerationCost
 from tacita.two_party.plan.plan import TwoPartyPlan
@@ -64,20 +63,6 @@ class Offered:
     def most_request(self) -> int:
         """Returns the bytes that a request has at most."""
         return most_bytes("request", self.files)
-
-    def worker_spec(
-        self, model: str, root: Path, threads: int, memory: float, *, allow_insecure: bool
-    ) -> WorkerSpec:
-        """Returns what the worker that answers by this plan serves."""
-        name = self.plan.scheme
-        return WorkerSpec(
-            model, name, self.source, self.folder, root, threads, memory, allow_insecure, self.sha256
-        )
-
-    def session_spec(self, model: str, threads: int, sessions: int) -> SessionSpec:
-        """Returns what the process of this plan's sessions serves."""
-        plan = Workdir(self.folder).plan
-        return SessionSpec(model, self.source, plan, threads, sessions, self.plan.hash)
 
 
 @dataclass(frozen=True)
@@ -166,11 +151,12 @@ def _offer(plan: AnyPlan, model: Checkpoint, folder: Path) -> wire.Offer:
         return wire.Offer(**common, **_token_cost(plan))
     whole = api.publish(plan, model, folder / PUBLIC)
     size = sum(path.stat().st_size for path in (folder / PUBLIC).iterdir())
-    sizes: dict[str, Any] = {f"{name}_bytes": count for name, count in _file_bytes(plan).items()}
-    info = plan.parameters
+    info, sizes = plan.parameters, file_bytes(plan)
     return wire.Offer(
         **common,
-        **sizes,
+        keys_bytes=sizes["evaluation_keys"],
+        request_bytes=sizes["request"],
+        response_bytes=sizes["response"],
         preset=info.preset,
         security_bits=info.security_bits,
         public=whole,
@@ -185,10 +171,3 @@ def _token_cost(plan: TwoPartyPlan) -> dict[str, Any]:
         return {}
     writing = GenerationCost.of(plan.program, plan.tokens)
     return {"token_bytes": writing.bytes()[1], "token_seconds": writing.seconds()[1]}
-
-
-def _file_bytes(plan: Plan) -> dict[str, int]:
-    from tacita.plans.prices.formulas import file_bytes
-
-    sizes = file_bytes(plan)
-    return {"keys": sizes["evaluation_keys"], "request": sizes["request"], "response": sizes["response"]}

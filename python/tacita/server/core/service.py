@@ -7,23 +7,23 @@ moves bytes and writes things down, so that it answers at once whatever they com
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from typing import Any
 
 from tacita.errors import RefusedError
-from tacita.plans.plan import Plan
+from tacita.plans.files import Workdir
 from tacita.plans.wire import public_hex
 from tacita.server import logs
 from tacita.server.core.accounts import Rates, Visitors
 from tacita.server.core.jobs import Jobs, ProgressBus
-from tacita.server.core.offers import Offers
+from tacita.server.core.offers import Offered, Offers
 from tacita.server.core.settings import Settings, signing_key
 from tacita.server.core.sweep import Sweep
 from tacita.server.jobs.messages import WorkerSpec
 from tacita.server.jobs.pool import WorkerPool, follow, open_all, spread
 from tacita.server.jobs.worker import NodeSet
 from tacita.server.metrics import Metrics
+from tacita.server.sessions.messages import SessionSpec
 from tacita.server.sessions.supervisor import Sessions
 from tacita.server.store import Ledger, keys, ledger, requests, tokens
 from tacita.server.store.bodies import Layout
@@ -44,10 +44,9 @@ class Service:
         signer = signing_key(settings.data)
         self.signer = public_hex(signer)
         self.jobs = Jobs(self.ledger, self.layout, self.bus, offers, self.metrics, signer)
-        limits: dict[str, Any] = {"waiting": settings.waiting, "clock": settings.clock}
-        for spec in self._specs():
-            self.jobs.pools[spec.name] = WorkerPool(spec, self.jobs.on_event, **limits)
-        self.sessions = self._sessions()
+        self.sessions: dict[str, Sessions] = {}
+        for (model, scheme), offered in offers.named.items():
+            self._add(model, scheme, offered)
         self.visitors = Visitors(self.ledger, settings.anybody) if settings.anybody else None
         self.ready, self.ending = False, False
         self.uploads: set[tuple[str, str]] = set()
@@ -117,15 +116,27 @@ class Service:
         if self.ending:
             raise RefusedError("the server is being stopped", hint="ask again when it is back")
 
-    def _specs(self) -> list[WorkerSpec]:
-        """Returns what the workers of all schemes of files serve."""
-        settings = self.settings
-        options = (settings.data, settings.threads, settings.memory)
-        return [
-            offered.worker_spec(model, *options, allow_insecure=settings.allow_insecure)
-            for (model, _), offered in self.offers.named.items()
-            if isinstance(offered.plan, Plan)
-        ]
+    def _add(self, model: str, scheme: str, offered: Offered) -> None:
+        """Adds the pool of a plan on ciphertexts, the sessions of one of two parties."""
+        settings, plan = self.settings, Workdir(offered.folder).plan
+        clock, threads = settings.clock, settings.threads
+        if offered.offer.connected:
+            session = SessionSpec(model, offered.source, plan, threads, settings.sessions, offered.plan.hash)
+            self.sessions[model] = Sessions(session, clock)
+            return
+        spec = WorkerSpec(
+            model=model,
+            scheme=scheme,
+            folder=offered.source,
+            plan=offered.folder,
+            root=settings.data,
+            threads=threads,
+            memory=settings.memory,
+            allow_insecure=settings.allow_insecure,
+            sha256=offered.sha256,
+        )
+        pool = WorkerPool(spec, self.jobs.on_event, waiting=settings.waiting, clock=clock)
+        self.jobs.pools[spec.name] = pool
 
     def _watch(self) -> None:
         for (model, scheme), pool in self.jobs.pools.items():
@@ -133,14 +144,6 @@ class Service:
             self.metrics.watch_queue(model, scheme, waiting, pool)
         counts = {model: each.count for model, each in self.sessions.items()}
         self.metrics.watch(lambda: keys.count(self.ledger), lambda: self.layout.free, counts)
-
-    def _sessions(self) -> Mapping[str, Sessions]:
-        threads, most, clock = self.settings.threads, self.settings.sessions, self.settings.clock
-        return {
-            model: Sessions(offered.session_spec(model, threads, most), clock)
-            for (model, _), offered in self.offers.named.items()
-            if offered.offer.connected
-        }
 
 
 async def _repeat(seconds: float, act: Callable[[], Awaitable[None]], event: str) -> None:

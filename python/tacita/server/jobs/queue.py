@@ -33,9 +33,6 @@ class FairQueue(Generic[T]):
     def __len__(self) -> int:
         return len(self._client)
 
-    def __contains__(self, item: T) -> bool:
-        return item in self._client
-
     def of(self, client: str) -> int:
         """Returns how many items this client has."""
         return len(self._queues.get(client, ()))

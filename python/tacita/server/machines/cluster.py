@@ -73,11 +73,6 @@ class Where:
     nodes: int | None = None
     cores: int | None = None
 
-    @property
-    def local(self) -> bool:
-        """Returns whether the machines are this one."""
-        return self.address is None
-
 
 def where_of(place: str, nodes: int | None = None, cores: int | None = None) -> Where:
     """Checks what the user says. Raises InputError."""

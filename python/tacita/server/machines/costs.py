@@ -58,8 +58,11 @@ class Forecast:
         """Returns the forecast as a line of text, without the sum of seconds."""
         each = self.evaluate / max(self.rounds, 1)
         once = f"keys {self.keygen:.1f} s, placement {self.placement:.1f} s, start {self.start:.1f} s"
-        on = "1 evaluator" if self.evaluators == 1 else f"{self.evaluators} evaluators"
-        return f"{_requests(self.requests)} on {on}: {self.rounds} x {each:.1f} s, {once}"
+        requests, on = (
+            f"{count} {word}{'s' * (count != 1)}"
+            for count, word in ((self.requests, "request"), (self.evaluators, "evaluator"))
+        )
+        return f"{requests} on {on}: {self.rounds} x {each:.1f} s, {once}"
 
     def report(self) -> Progress:
         """Returns the forecast as the report before the first request."""
@@ -112,11 +115,6 @@ def link_to(link: LinkSpeed | None, *, local: bool) -> LinkSpeed | None:
     return None if local else link or LINKS["LAN"]
 
 
-def seconds_left(requests: int, done: int, evaluators: int, each: float) -> float:
-    """Returns the seconds for what is not done, where each request takes `each` seconds."""
-    return ceil((requests - done) / max(evaluators, 1)) * each
-
-
 def store_bytes(plans: Sequence[Plan], nodes: int) -> int:
     """Returns the bytes that a node started here must store: for each of so many nodes the pieces that are on
     their way there, a request and a response of each plan, and as much again of what Ray has not dropped
@@ -124,7 +122,3 @@ def store_bytes(plans: Sequence[Plan], nodes: int) -> int:
     sizes = [file_bytes(plan) for plan in plans]
     moving = ON_THE_WAY * PIECE + sum(each["request"] + each["response"] for each in sizes)
     return LEAST_STORE + 2 * nodes * moving
-
-
-def _requests(count: int) -> str:
-    return "1 request" if count == 1 else f"{count} requests"

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from math import ceil
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -40,7 +41,7 @@ from tacita.server.jobs.messages import WORKER, Done, Evaluate, Failed, WorkerSp
 from tacita.server.jobs.pool import Event, Job, WorkerPool
 from tacita.server.jobs.worker import Start
 from tacita.server.machines.cluster import ClusterRequest, Site, Where, require_reachable
-from tacita.server.machines.costs import Costs, Forecast, costs_of, link_to, seconds_left, store_bytes
+from tacita.server.machines.costs import Costs, Forecast, costs_of, link_to, store_bytes
 from tacita.server.machines.node import WEIGHTS, write_model
 from tacita.server.machines.node_set import RayNodeSet
 from tacita.texts.embed import Text
@@ -232,7 +233,7 @@ class Spread:
                     step["evaluate"] = figures["evaluate_seconds"]
                     self.processor.append(figures["processor_seconds"])
                     each = sum(one.get("evaluate", 0.0) for one in steps) / done
-                    remaining = seconds_left(len(groups), done, self.nodes.size, each)
+                    remaining = ceil((len(groups) - done) / max(self.nodes.size, 1)) * each
                     report(Progress("done", done, len(groups), time.monotonic() - began, remaining))
                     yield number, (self._decrypt(client, number, groups[number], step), step)
                     if not room:
@@ -302,7 +303,7 @@ def spreading(
             nodes.open()
             weights = (root / WEIGHTS).stat().st_size
             costs = costs_of(plan, weights, min(site.cores for site in nodes.sites), place.memory)
-            yield Spread(plan, model, place, nodes, costs, link_to(link, local=where.local))
+            yield Spread(plan, model, place, nodes, costs, link_to(link, local=where.address is None))
         finally:
             nodes.close()
             shutil.rmtree(root, ignore_errors=True)

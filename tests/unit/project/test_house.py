@@ -34,7 +34,7 @@ LINES = {
     "planning": 3874,
     "plans": 3105,
     "schemes": 1470,
-    "server": 7886,
+    "server": 7758,
     "slots": 2445,
     "texts": 1749,
     "two_party": 5266,

@@ -127,7 +127,7 @@ class TinyLowering(Lowering):
     def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, slots: int) -> None:
         (tokens, size) = graph.steps[0].inputs[0].shape
         self._layout, self._outputs = Layout(slots, tokens, size), graph.steps[-1].output.shape[1]
-        linear = Linear(self._layout, Matrix, None, residual, self._layout)
+        linear = Linear(self._layout, Matrix, None, residual, None, self._layout)
         super().__init__(graph, weights, specs, (slots, tokens), linear, linear)
 
     def request(self) -> Request:

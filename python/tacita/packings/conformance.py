@@ -277,7 +277,6 @@ class Little:
 
 
 def _after(b: Blocks[Any, Any], x: Any, *, m: Little, rows: int | None, head: str) -> Any:
-    """Norms after the blocks."""
     y = b.norm(b.add(b.take(x, rows), b.attention(x, m.attention, "attention", rows)), m.norm("ln1"), "norm1")
     x = b.norm(b.add(y, b.feed_forward(y, m.feed_forward, "feed_forward")), m.norm("ln2"), "norm2")
     return _headed(b, x, m, head)

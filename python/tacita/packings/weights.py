@@ -153,13 +153,11 @@ def normalised(be: Backend, xs: Sequence[Ct], roots: Sequence[Ct], betas: Sequen
 
 
 def _centred(side: Array, heads: int) -> Array:
-    """Rows without their mean over each head."""
     grid = side.reshape(heads, -1, *side.shape[1:])
     return np.asarray((grid - grid.mean(axis=1, keepdims=True)).reshape(side.shape))
 
 
 def _repeated(dense: WeightBias, heads: int, times: int) -> WeightBias:
-    """The rows of each of so many heads, so many times."""
     weight, bias = dense
     rows = weight.reshape(heads, -1, weight.shape[1]), bias.reshape(heads, -1)
     matrix, vector = (np.repeat(part, times, axis=0) for part in rows)

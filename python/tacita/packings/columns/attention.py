@@ -201,7 +201,6 @@ class BatchAttention:
         )
 
     def _betas(self) -> tuple[list[complex], list[complex]]:
-        """What normalised pairs of queries and of keys have added."""
         order = _pairing(self.plan.head_size, self.plan.positional)
         ours, theirs = (beta[order] for beta in self.plan.betas(DOUBLED))
         return _paired(ours, -1), _paired(theirs, 1)
@@ -325,7 +324,6 @@ def _query_key(
 
 
 def _part(weight: Array, bias: Array, src: Columns, index: IntArray) -> ColumnMap:
-    """The columns of a result whose features are given by index (columns, lanes)."""
     return ColumnMap.build([(weight, src)], bias, Columns(src.shape, index))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -145,12 +146,11 @@ class CellNorm(BatchNorm):
 
 def cell_linear(cells: Cells) -> Linear[Any]:
     """How blocks compute on cells. One level, whatever the encoding of a residual."""
-    maps = CellMap.build, _stacked, scaled
+    maps = CellMap.build, _stacked, scaled, partial(CellNorm, cells=cells)
     return Linear(cells, *maps, cells, padded=False, mapped=True, exact=True)
 
 
 def _stacked(maps: Sequence[WeightBias], src: Cells, dst: Cells) -> CellMap:
-    """Several maps of one input, each into ciphertexts of its own."""
     size = dst.count * dst.shape.tokens
     weight = np.concatenate([np.pad(w, ((0, size - dst.size), (0, 0))) for w, _ in maps])
     bias = np.concatenate([np.pad(b, (0, size - dst.size)) for _, b in maps])
@@ -295,7 +295,6 @@ class BatchFirstToken(OneQuery):
         return tuple(variance(be, side, part) for part in self._by_head(squares))
 
     def _by_head(self, cts: Sequence[Ct]) -> list[Sequence[Ct]]:
-        """The columns of each head."""
         size = self.plan.head_size
         return [cts[i : i + size] for i in range(0, len(cts), size)]
 
@@ -335,7 +334,6 @@ class BatchFirstToken(OneQuery):
         return tuple(be.sub(s, self._squares.apply(be, first, head)) for head, s in enumerate(scores))
 
     def _placed(self, be: Backend, scores: Ct, head: int) -> Ct:
-        """Stored for exp, with what relative positions add."""
         form, added = Argument.of(self.plan.specs.exp), self.plan.positional.added
         if added is None:
             return be.add_const(scores, form.offset)

@@ -127,7 +127,6 @@ class BatchForward:
 
 
 def _pieces(columns: Columns, size: int) -> Iterator[tuple[int, Columns]]:
-    """(number of the first, so many columns) one after the other."""
     for first in range(0, columns.count, size):
         yield first, Columns(columns.shape, columns.index[first : first + size])
 
@@ -171,7 +170,7 @@ def linear_of(columns: Columns) -> Linear[Any]:
     def affine(weight: Array, bias: Array, src: Columns, dst: Columns) -> ColumnMap:
         return ColumnMap.build([(weight, src)], bias, dst)
 
-    return Linear(columns, affine, None, scaled, columns, padded=False, mapped=True, exact=True)
+    return Linear(columns, affine, None, scaled, BatchNorm, columns, padded=False, mapped=True, exact=True)
 
 
 def scaled(be: Backend, x: Sequence[Ct], layout: Any, factor: float, *, centred: bool) -> Cts:

@@ -27,7 +27,6 @@ from tacita.packings.columns.attention import BatchAttention, Split
 from tacita.packings.columns.cells import (
     BatchAnswering,
     BatchFirstToken,
-    CellNorm,
     MeanAnswering,
     cell_answering,
     cell_linear,
@@ -84,8 +83,7 @@ class ColumnLowering(Lowering):
         """Gamma and beta stay with the numbers' encoding, and what reads them next applies both."""
         entry = self._norm_entry(name, first=form.first)
         fields = (self._specs.norm(name).rsqrt, n.epsilon, n.size, entry, self._shape.lanes)
-        norm = CellNorm(*fields, self._cells) if form.first else BatchNorm(*fields)
-        return norm, Encoding.normalised(*self._weights.norm(n))
+        return self._linear_of(form).norm(*fields), Encoding.normalised(*self._weights.norm(n))
 
     def _averaged(self, x: Tensor, name: str) -> Operation:
         """log2(tokens) rotations a column, and two levels, or one of what comes weighed."""

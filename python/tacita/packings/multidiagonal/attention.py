@@ -161,7 +161,6 @@ def query_key(plan: AttentionPlan, layout: Features) -> Affine:
 
 
 def _crossed(plan: AttentionPlan, sides: Sequence[Array]) -> list[Array]:
-    """The sides, and with rotary positions their `crossed` rows."""
     rotary = plan.positional.rotary is not None
     return [*sides, *((crossed(side, plan.heads) for side in sides) if rotary else ())]
 
@@ -231,7 +230,6 @@ class Attention:
         return tuple(be.add_vector(ct, v) for ct, v in zip(products, self._added(len(products)), strict=True))
 
     def _turned(self, be: Backend, cts: Sequence[Ct]) -> Sequence[Ct]:
-        """Queries and keys at their positions."""
         if self.plan.positional.rotary is None:
             return cts
         (cos, sin), half = rotary_of(self.plan.positional.rotary, self.layout), len(cts) // 2

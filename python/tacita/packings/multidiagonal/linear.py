@@ -17,7 +17,7 @@ import numpy as np
 from tacita.layouts.arrays import Array
 from tacita.layouts.multidiagonal import Features
 from tacita.layouts.rotations import doubled_real, rotate_sum
-from tacita.packings.shared.linear import Linear
+from tacita.packings.shared.linear import Linear, TextNorm
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan
 
@@ -216,9 +216,24 @@ def _shortest(patterns: Sequence[Array], batch: int) -> list[Array]:
     return [np.resize(p, size) for p in patterns]
 
 
+# LayerNorm on diagonals (`shared.linear`): sums over the features of each head, then over heads.
+
+
+@dataclass(frozen=True, eq=False)
+class Norm(TextNorm[Features]):
+    """A norm on diagonals. layout: of input and result."""
+
+    def variance(self, be: Backend, x: tuple[Ct, ...]) -> Ct:
+        """Centred x / entry -> variance + epsilon stored for rsqrt, in every slot. 2 levels."""
+        squares = be.dot(x, x) if len(x) > 1 else be.square(x[0])
+        plan = over_heads(self.layout, self.scale, everywhere=True)
+        (total,) = be.linear([totals(be, [squares], self.layout)], plan)
+        return be.add_const(total, self.offset)
+
+
 def linear_of(layout: Features) -> Linear[Features]:
     """How blocks compute on diagonals."""
-    return Linear(layout, Affine, stacked, residual, layout)
+    return Linear(layout, Affine, stacked, residual, Norm, layout)
 
 
 def residual(

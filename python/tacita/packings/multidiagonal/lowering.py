@@ -31,11 +31,10 @@ from tacita.packings.multidiagonal.attention import (
     sum_tokens,
     variance,
 )
-from tacita.packings.multidiagonal.linear import Affine, linear_of, over_heads, totals
+from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
 from tacita.packings.operations import Answering, exponentials
 from tacita.packings.shared.first_token import TextQuery
-from tacita.packings.shared.linear import TextNorm
-from tacita.packings.shared.lowering import NormFields, OneTextLowering
+from tacita.packings.shared.lowering import OneTextLowering
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan, Side
 from tacita.slots.base import Backend, Ct
@@ -141,21 +140,6 @@ class Mean:
         return self.total.apply(be, [be.mul(ct, masks[0]) for ct in x])
 
 
-# LayerNorm on diagonals (`shared.linear`): sums over the features of each head, then over heads.
-
-
-@dataclass(frozen=True, eq=False)
-class Norm(TextNorm[Features]):
-    """A norm on diagonals. layout: of input and result."""
-
-    def variance(self, be: Backend, x: tuple[Ct, ...]) -> Ct:
-        """Centred x / entry -> variance + epsilon stored for rsqrt, in every slot. 2 levels."""
-        squares = be.dot(x, x) if len(x) > 1 else be.square(x[0])
-        plan = over_heads(self.layout, self.scale, everywhere=True)
-        (total,) = be.linear([totals(be, [squares], self.layout)], plan)
-        return be.add_const(total, self.offset)
-
-
 class DiagonalLowering(OneTextLowering[Features]):
     """The blocks of one text on diagonals. graph: of the model, whose tokens are
     the columns of all matrices.
@@ -179,9 +163,6 @@ class DiagonalLowering(OneTextLowering[Features]):
 
         hidden = tensor_of(HIDDEN, (tokens, layout.size), self._slots, layout.pack)
         return self._request({HIDDEN: hidden, MASK: tensor_of(MASK, (tokens,), self._slots, masks)})
-
-    def _token_norm(self, fields: NormFields, *, packed_first: bool) -> Norm:
-        return Norm(*fields)
 
     def _mean_answer(self, x: Tensor, dense: WeightBias | None, name: str) -> tuple[Operation, Answering]:
         """A mean becomes a vector before it is mapped."""

@@ -197,7 +197,6 @@ class Attention:
         return self.add(be, out, x)
 
     def _quotients(self, be: Backend, context: Cts, sums: Cts) -> list[Ct]:
-        """Each window's context / row sums."""
         numbers = [number for number, window in enumerate(self.windows) if not window.shared]
         spec, apart = self.specs.inverse, [context[number] for number in numbers]
         if self.gathered:
@@ -245,7 +244,6 @@ def _unfolds(
 def _value(
     plan: AttentionPlan, layout: FeatureLayout, windows: tuple[HeadWindow, ...], factor: float
 ) -> tuple[LinearPlan, tuple[Array, ...]]:
-    """The map to folded V times a factor, and its bias."""
     folded, (weight, bias) = folded_layout(windows), plan.value(factor)
     sides = (fold_heads(side, plan.heads, windows[0].width) for side in (weight, bias))
     matrix, shift = sides

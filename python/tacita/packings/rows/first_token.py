@@ -164,7 +164,6 @@ class FirstTokenAttention(TextQuery):
         return early.begin(be, numerators[:2], numerators[2])
 
     def _totalled(self, be: Backend, exps: Ct, part: Ct) -> Ct:
-        """Sum over all tokens, in every token."""
         shape = self.layout.shape
         return rotate_sum(be, be.mul(exps, part), shape.tokens, shape.window)
 
@@ -180,7 +179,6 @@ class FirstTokenAttention(TextQuery):
         return self._ended(be, attended, first)
 
     def _heads(self, window: HeadWindow) -> Array:
-        """bool [window]: positions of real heads at full width."""
         inside: Array = np.arange(window.shape.window) < window.width * len(window.heads)
         return inside
 

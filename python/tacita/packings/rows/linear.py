@@ -57,7 +57,9 @@ class Affine:
 
 def linear_of(layout: FeatureLayout) -> Linear[FeatureLayout]:
     """How blocks compute on rows. layout: with copies, which a sum that is stored gets back."""
-    return Linear(layout, Affine.build, Affine.stacked, residual, layout.with_copies(False), restore_copies)
+    return Linear(
+        layout, Affine.build, Affine.stacked, residual, Norm, layout.with_copies(False), restore_copies
+    )
 
 
 def residual(
@@ -139,7 +141,6 @@ class Norm(TextNorm[FeatureLayout]):
 
 
 def _at_first(v: Array, tokens: int) -> Array:
-    """A window's vector at token 0, zero at the others (period: all slots)."""
     return np.concatenate([v, np.zeros((tokens - 1) * v.size)])
 
 

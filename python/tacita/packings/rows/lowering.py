@@ -6,10 +6,12 @@ mean, `average`.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tacita.blocks import base as blocks
 from tacita.blocks.graph import INPUT, Graph
 from tacita.blocks.shapes import NORMED
 from tacita.blocks.weights import Weights
@@ -25,9 +27,9 @@ from tacita.packings.operations import Answering
 from tacita.packings.rows.attention import Attention
 from tacita.packings.rows.division import mixed_exponentials
 from tacita.packings.rows.first_token import FirstTokenAttention, select_token
-from tacita.packings.rows.linear import Norm, linear_of, mean
+from tacita.packings.rows.linear import linear_of, mean
 from tacita.packings.shared.answer import block_answering
-from tacita.packings.shared.lowering import NormFields, OneTextLowering
+from tacita.packings.shared.lowering import OneTextLowering
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan
 from tacita.slots.base import Backend, Ct
@@ -86,9 +88,10 @@ class RowLowering(OneTextLowering[FeatureLayout]):
     def _plain(self, keep: Array) -> list[Array]:
         return [np.repeat(keep, self._layout.shape.window)]
 
-    def _token_norm(self, fields: NormFields, *, packed_first: bool) -> Norm:
-        """Makes a norm that restores the copies: gamma and beta are products by a vector already."""
-        return Norm(*fields, packed_first=packed_first)
+    def _norm(self, name: str, n: blocks.Norm, form: Form) -> tuple[Any, Encoding]:
+        norm: Any
+        norm, encoding = super()._norm(name, n, form)
+        return replace(norm, packed_first=True) if form.packed_first else norm, encoding
 
     def _mean_answer(self, x: Tensor, dense: WeightBias | None, name: str) -> tuple[Operation, Answering]:
         def average(be: Backend, cts: Cts, weights: Cts) -> Cts:

@@ -59,7 +59,6 @@ class Layout(Protocol):
 
 
 L = TypeVar("L", bound=Layout)
-Of = TypeVar("Of", contravariant=True)
 
 
 class Map(Protocol):
@@ -68,14 +67,6 @@ class Map(Protocol):
     def apply(self, be: Backend, xs: Sequence[Ct], /) -> Cts:
         """Ciphertexts of the one -> ciphertexts of the other. One level."""
         ...
-
-
-class Residual(Protocol[Of]):
-    """(x minus its mean over features, if centred) * factor, zero where no feature is."""
-
-    def __call__(
-        self, be: Backend, x: Sequence[Ct], layout: Of, factor: float, *, centred: bool
-    ) -> tuple[Ct, ...]: ...
 
 
 def _unchanged(be: Backend, cts: Cts, layout: Any) -> Cts:
@@ -88,6 +79,9 @@ class Linear(Generic[L]):
     stacked([(weight, bias), ...], src, dst): several maps of one input, which is turned once for all; the
     ciphertexts of the first, then those of the next. None where feed-forward blocks are the layout's own.
 
+    residual(be, x, layout, factor, centred=): (x minus its mean over features, if centred) * factor, zero
+    where no feature is. norm: the class of the layout's norms; None without any.
+
     complete: what a sum lacks that is stored as it is; a norm gives it to its result by itself. bare: the
     layout of what a map leaves, and a function of it. padded: whether a function leaves anything where no
     feature is. mapped: whether a residual goes through a map, by which its encoding may be any, in place of
@@ -97,7 +91,8 @@ class Linear(Generic[L]):
     layout: L
     affine: Callable[[Array, Array, L, L], Map]
     stacked: Callable[[Sequence[WeightBias], L, L], Map] | None
-    residual: Residual[L]
+    residual: Callable[..., Cts]
+    norm: Any
     bare: L
     complete: Callable[[Backend, Cts, L], Cts] = _unchanged
     padded: bool = True
@@ -225,16 +220,15 @@ def exact_bound(bound: float, rsqrt: Spec, size: int) -> float:
 def vector_linear(layout: VectorLayout) -> Linear[VectorLayout]:
     """How blocks compute on vectors."""
     padded = layout.period > layout.size
-    return Linear(layout, _vector_map, _vector_maps, _vector_residual, layout, padded=padded, exact=True)
+    maps = _vector_map, _vector_maps, _vector_residual
+    return Linear(layout, *maps, VectorNorm, layout, padded=padded, exact=True)
 
 
 def _vector_map(weight: Array, bias: Array, src: VectorLayout, dst: VectorLayout) -> CyclicMap:
-    """Builds y = x @ weight.T + bias between vectors. One level."""
     return CyclicMap.build(weight, bias, [src.index], [dst.index])
 
 
 def _vector_maps(parts: Sequence[WeightBias], src: VectorLayout, dst: VectorLayout) -> CyclicMap:
-    """Several maps of one vector, a ciphertext each."""
     weight, bias = (np.concatenate(side) for side in zip(*parts, strict=True))
     places = [np.where(dst.index >= 0, dst.index + n * dst.size, -1) for n in range(len(parts))]
     return CyclicMap.build(weight, bias, [src.index], places)

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Generic
 
 import numpy as np
 
-from tacita.approx.spec import Spec
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.graph import Graph
 from tacita.blocks.shapes import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
@@ -49,7 +48,7 @@ from tacita.packings.operations import (
 )
 from tacita.packings.shared import linear as shared
 from tacita.packings.shared.answer import Choice, TokenAnswering, at_first, vector_answering
-from tacita.packings.shared.linear import Cts, L, Linear, TextNorm, VectorNorm, exact_bound, vector_linear
+from tacita.packings.shared.linear import Cts, L, Linear, TextNorm, exact_bound, vector_linear
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan, ForwardPlan
 from tacita.slots.base import Backend
@@ -236,7 +235,6 @@ class Lowering(ABC):
 
     @property
     def _identity(self) -> WeightBias:
-        """The dense map of an answer without a classifier."""
         return np.eye(self._size), np.zeros(self._size)
 
     def _refuse_bare(self, x: Tensor, name: str) -> None:
@@ -244,11 +242,9 @@ class Lowering(ABC):
             raise refuse_node(self.packing, name, "a function of all tokens as its input")
 
     def _norm_form(self, rows: int, readers: Readers) -> Form:
-        """The form of a norm's result but for its encoding."""
         return Form(Encoding(1.0), first=rows == 1)
 
     def _source(self, form: Form) -> Any:
-        """The layout from which a map reads."""
         linear = self._linear_of(form)
         return linear.bare if form.bare else linear.layout
 
@@ -270,7 +266,6 @@ class Lowering(ABC):
         return self._of_first if form.first else self._of_tokens
 
     def _values(self, form: Form, slots: Sequence[Array]) -> Array:
-        """Decoded ciphertexts -> (texts, tokens or 1, features)."""
         return form.encoding.value(self._unpack(form, slots))
 
     def _output(self, target: Target, residual: Form, *, first: bool) -> OutputSpec:
@@ -286,11 +281,7 @@ class Lowering(ABC):
         return exact_bound(specs.centred, specs.rsqrt, self._size) if linear.exact else specs.centred
 
     def _has_queries(self, rows: int) -> bool:
-        """Whether an attention of the model has so many queries."""
         return any(step.output.shape[0] == rows for step in self._graph.steps if step.op == "attention")
-
-
-NormFields = tuple[Spec, float, int, float, Any, Array, Array, float]  # those of `TextNorm`
 
 
 class OneTextLowering(Lowering, Generic[L]):
@@ -313,10 +304,6 @@ class OneTextLowering(Lowering, Generic[L]):
             graph, weights, specs, (shape.slots, shape.tokens), linear, vector_linear(self._vector)
         )
         self._packs_first = packs_first
-
-    @abstractmethod
-    def _token_norm(self, fields: NormFields, *, packed_first: bool) -> TextNorm[L]:
-        """Makes a norm of tokens."""
 
     def _request(self, tensors: Mapping[str, Numbers]) -> Request:
         return Request(self._slots, 1, self._tokens, self._size, self._specs.entry, tensors)
@@ -341,9 +328,7 @@ class OneTextLowering(Lowering, Generic[L]):
         specs, layout = self._specs.norm(name), self._linear_of(form).layout
         sizes = self._size, self._norm_entry(name, first=form.first), layout
         fields = (specs.rsqrt, n.epsilon, *sizes, *self._weights.norm(n), specs.result)
-        if form.first:
-            return VectorNorm(*fields), Encoding(specs.result)
-        return self._token_norm(fields, packed_first=form.packed_first), Encoding(specs.result)
+        return self._linear_of(form).norm(*fields), Encoding(specs.result)
 
     def _first_answer(self, x: Tensor, dense: WeightBias | None) -> Answering:
         bounds = x.form.encoding.bound, self._specs.answer

@@ -30,7 +30,7 @@ LINES = {
     "generation": 565,
     "layouts": 1885,
     "models": 1920,
-    "packings": 6883,
+    "packings": 6846,
     "planning": 3874,
     "plans": 3105,
     "schemes": 1470,

@@ -10,26 +10,27 @@ circuit on ciphertexts gives each token: on "ckks" really, on "sim" and "plain" 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 
 from tacita.api import Model, choose_plan, load
 from tacita.checkpoint import Checkpoint
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
-from tacita.generation.clear import Clear, Floats, Whole
-from tacita.generation.encrypted import SILENT, Encrypted, Shown, asking
-from tacita.generation.request import ROOM, Request
-from tacita.planning.options import GAP, LOGITS
+from tacita.generation.sources import Ciphertexts, Floats, Integers, Local, asking
+from tacita.planning.options import CACHING, GAP, LOGITS, TOKEN
 from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
+from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.schemes.base import cost_of, require_allowed, warn_unprotected
+from tacita.schemes.base import Report, cost_of, no_bar, require_allowed, silent, warn_unprotected
 from tacita.texts.embed import Text, tokenize
 from tacita.texts.generation import (
     TOKENS,
     Choice,
     Source,
+    TextOptions,
     Token,
     ends_of,
     generated,
@@ -41,6 +42,77 @@ from tacita.texts.generation import (
 from tacita.texts.task import require_kind
 from tacita.two_party.client import TwoPartyClient, connected, padded_slots
 from tacita.two_party.planning import make_two_party_plan
+
+BACKENDS = ("plain", "sim", "ckks")
+ONE_TEXT = ("thor", "leaf")  # schemes on ciphertexts that go on behind a text
+ROOM = 128  # tokens that a text may have
+
+
+@dataclass(frozen=True)
+class Request(TextOptions):
+    """What is generated, however: see `generate`. texts: of calibration, None for the model's own or the
+    package's. scheme: on ciphertexts, one of `ONE_TEXT`, or None for the model in the clear. prices: of what
+    ciphertexts will take, see `PlanRequest`. reveal, gap: what the client of ciphertexts gets, see
+    `PlanRequest`; None for logits. cache: whether the server of ciphertexts keeps rows of earlier tokens, see
+    `PlanRequest`. show_anyway: tokens that are not sound, too."""
+
+    backend: str = "plain"
+    tokens: int = ROOM
+    texts: Sequence[Text] | None = None
+    begin: str = ""
+    scheme: str | None = None
+    preset: str = "n16"
+    allow_insecure: bool = False
+    prices: Prices | None = field(default=None, hash=False)
+    reveal: str | None = None
+    gap: float = GAP
+    cache: bool = False
+    show_anyway: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.backend not in BACKENDS:
+            raise InputError(f"generate: backend {self.backend!r}", hint=f"supported: {', '.join(BACKENDS)}")
+        if self.scheme not in (None, BUMBLEBEE, *ONE_TEXT):
+            names = ", ".join((*ONE_TEXT, BUMBLEBEE))
+            raise InputError(f"generate: scheme {self.scheme!r:.40}", hint=f"of one text: {names}")
+        if self.backend == "ckks" and not self.on_ciphertexts:
+            raise InputError(
+                "generate: backend ckks without ciphertexts", hint="--scheme thor; two parties by --connect"
+            )
+        if self.begin and self.on_ciphertexts:
+            raise InputError("generate: a beginning on ciphertexts", hint="begin the prompt with it")
+        if self.cache and self.scheme != CACHING:
+            named = f"scheme {self.scheme}" if self.on_ciphertexts else "no ciphertexts"
+            hint = f"--scheme {CACHING}; floats and two parties keep rows anyway"
+            raise InputError(f"generate: a cache with {named}", hint=hint)
+        self._require_revealed()
+
+    def _require_revealed(self) -> None:
+        if self.reveal and not self.on_ciphertexts:
+            hint = "--scheme thor or leaf; of two parties the client gets the token alone"
+            raise InputError(f"generate: what to reveal without ciphertexts, {self.reveal!r:.40}", hint=hint)
+        if self.reveal == TOKEN and self.choice != Choice(seed=self.choice.seed):
+            hint = "tokens by chance take --reveal logits"
+            raise InputError("generate: a temperature or top_k without logits", hint=hint)
+
+    @property
+    def on_ciphertexts(self) -> bool:
+        """Whether a circuit on ciphertexts gives the tokens, on one of its backends."""
+        return self.scheme in ONE_TEXT
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Callbacks that report on generation on ciphertexts. plan: progress of planning. cost: called once, with
+    what all tokens will take. bar: opens a progress bar for a step by its title (`schemes.base.Place`)."""
+
+    plan: Report = silent
+    cost: Report = silent
+    bar: Callable[[str], AbstractContextManager[Report]] = no_bar
+
+
+SILENT = Shown()
 
 
 def generate(
@@ -86,11 +158,22 @@ def generate(
     if backend is None and not isinstance(model, TwoPartyClient):
         warn_unprotected("generate", "plain", 3)
     backend = backend or "plain"
-    choice = Choice(temperature, top_k, seed)
     request = Request(
-        max_tokens, stop_texts(stop), choice, backend, tokens, texts, begin, scheme, preset, allow_insecure
+        max_tokens,
+        stop_texts(stop),
+        Choice(temperature, top_k, seed),
+        backend,
+        tokens,
+        texts,
+        begin,
+        scheme,
+        preset,
+        allow_insecure,
+        reveal=reveal,
+        gap=gap,
+        cache=cache,
+        show_anyway=show_anyway,
     )
-    request = replace(request, reveal=reveal, gap=gap, cache=cache, show_anyway=show_anyway)
     if isinstance(model, TwoPartyClient):
         _require_plain(request)
         return connected(model, prompt, request)
@@ -150,21 +233,22 @@ def _encrypted(
 ) -> Iterator[Token]:
     """Yields tokens from ciphertexts. Keys are made when the first token is asked for and deleted after the
     last."""
-    with asking(plan, model, request, shown) as ask:
-        source = Encrypted(model, ask, request.choice, plan.logit_step)
+    options = {"allow_insecure": request.allow_insecure, "bar": shown.bar}
+    with asking(plan, model, request.backend, **options) as ask:
+        source = Local(Ciphertexts(model, ask).logits, request.choice, plan.logit_step)
         yield from generated(source, ids, speller(model), ends_of(model.config, request))
 
 
 def _source(model: Checkpoint, request: Request, begin: Sequence[int], count: int) -> Source:
     """Returns the model in the clear, by its backend, for a prompt of `count` tokens."""
     if request.backend == "plain":
-        return Clear(model, Floats(model), request.choice, begin)
+        return Local(Floats(model, begin).logits, request.choice)
     plan_request = PlanRequest(
         scheme=BUMBLEBEE, tokens=request.tokens, texts=request.texts, begin=request.begin
     )
     plan = make_two_party_plan(model, plan_request)
     slots = padded_slots(plan.program, count, request.max_tokens)
-    return Clear(model, Whole(model, plan), request.choice, plan.begin, slots)
+    return Local(Integers(model, plan, slots).logits, request.choice)
 
 
 def _prompt(model: Checkpoint, prompt: str, request: Request, before: int) -> list[int]:

@@ -129,14 +129,20 @@ class Ciphertexts:
     def private(self, plan: Plan, model: Checkpoint, place: Place) -> Iterator[Private]:
         """Client and server on one folder; the keys are made first."""
         engine.require_secure(plan.parameters, allow_insecure=place.allow_insecure)
-        files, insecure, seconds = Workdir(place.folder), place.allow_insecure, Seconds()
-        client = self.client(public_of(plan, model), files, allow_insecure=insecure, one_user=True)
-        options = {"threads": place.threads, "memory": place.memory, "allow_insecure": insecure}
-        server = self.server(plan, model, files, **options)
-        if not (place.keep_key and files.secret_key.exists()):
+        (client, server), seconds = both_sides(plan, model, place), Seconds()
+        if not (place.keep_key and client.work.secret_key.exists()):
             with place.bar("keygen") as report:
                 seconds["keygen"] = _timed(lambda: client.keygen(report))
         yield Private(lambda texts, title: _answered(client, server, texts, title, place), seconds)
+
+
+def both_sides(plan: Plan, model: Checkpoint, place: Place) -> tuple[Client, Server]:
+    """Opens client and server on the folder of a place; no key is made. Raises PlanError for parameters below
+    128 bits unless the place allows them, ResourceError."""
+    files, insecure = Workdir(place.folder), place.allow_insecure
+    client = Client(public_of(plan, model), files, allow_insecure=insecure, one_user=True)
+    memory, threads = place.memory, place.threads
+    return client, Server(plan, model, files, threads=threads, memory=memory, allow_insecure=insecure)
 
 
 def row_by_row(plan: Plan, model: Checkpoint, backend: str, seed: int = 0) -> OfText:

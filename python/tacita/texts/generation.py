@@ -136,13 +136,10 @@ INCOMPLETE = "\ufffd"  # what the first bytes of a character decode to
 
 
 class Source(Protocol):
-    """A model that goes on behind the tokens that it was told and those that it gave, one at a time."""
+    """A model that goes on behind the tokens that it was given."""
 
-    def first(self, prompt: Sequence[int]) -> int:
-        """The token behind a prompt, which it is told at once."""
-
-    def next(self, token: int) -> int:
-        """The token behind the one that it gave last."""
+    def next(self, tokens: Sequence[int]) -> int:
+        """The token behind further ones: a prompt at first, then the one that it gave last."""
 
     @property
     def sound(self) -> bool:
@@ -191,7 +188,7 @@ def generated(
     nothing is computed behind it. Together the texts are what comes before the first of `ends.texts`."""
     ids, shown_to, skipped = list(prompt), 0, len(decode(prompt))
     for number in range(1, ends.most + 1):
-        ids.append(source.next(ids[-1]) if number > 1 else source.first(prompt))
+        ids.append(source.next(prompt if number == 1 else ids[-1:]))
         text = decode(ids)[skipped:]
         cut, last = ends.cut(text), number == ends.most or ids[-1] in ends.ids
         upto = cut if cut is not None else len(text) if last else max(shown_to, ends.settled(text))

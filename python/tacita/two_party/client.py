@@ -136,8 +136,8 @@ def talking(step: str) -> Iterator[None]:
 #
 #     with dial("host", 7007, fingerprint=...) as party:
 #         generation = GenerationClient(TwoPartyClient(party, cache), most=20)
-#         token = generation.first(prompt)          # ids of the tokenizer
-#         token = generation.next(token)
+#         token = generation.next(prompt)          # ids of the tokenizer
+#         token = generation.next([token])
 
 ROUND = 16  # a prompt is padded to a multiple of so many tokens, which the server learns
 
@@ -175,15 +175,18 @@ class GenerationClient:
         self._position = begun = len(client.plan.begin)
         self._past, self._mask = empty_past(client.plan, begun), np.ones(begun)
 
-    def first(self, prompt: Sequence[int]) -> int:
+    def next(self, tokens: Sequence[int]) -> int:
         """Returns the token behind a prompt, which is padded on its left: the server learns its length to 16
-        tokens. Raises InputError for one that does not fit."""
-        slots = padded_slots(self._client.plan, len(prompt), self._left)
-        return self._safely(self._next_input(list(prompt), slots), slots)
+        tokens; then behind the one that it returned last. Raises InputError for a prompt that does not
+        fit."""
+        plan = self._client.plan
+        slots = 1 if self._written else padded_slots(plan, len(tokens), self._left)
+        return self._safely(self._next_input(list(tokens), slots), slots)
 
-    def next(self, token: int) -> int:
-        """Returns the token behind the one that it returned last."""
-        return self._safely(self._next_input([token], 1), 1)
+    @property
+    def _written(self) -> bool:
+        """Whether a token of this text is known here."""
+        return self._past.rows > len(self._client.plan.begin)
 
     def end(self) -> None:
         """Ends the text: the server turns to what the client asks next."""
@@ -227,8 +230,7 @@ class GenerationClient:
     def _request_text(self, rows: int) -> Writer:
         """Sends the request: for a new text, unless a token of this one is known here."""
         party, plan = self._client.party, self._client.plan
-        written = self._past.rows > len(plan.begin)
-        held, key = (self._past.rows, self._key) if written else (0, NO_KEY)
+        held, key = (self._past.rows, self._key) if self._written else (0, NO_KEY)
         request = GenerateRequest(rows, self._left, *self._chance, held, key)
         handshake.ask(party, handshake.WRITE, request.to_bytes())
         self._client.set_up(self._watch)

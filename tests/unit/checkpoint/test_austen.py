@@ -14,9 +14,8 @@ from tacita.checkpoint import Checkpoint, load
 from tacita.cli import main
 from tacita.data import DEFAULT_DECODER, shipped
 from tacita.errors import CheckpointError, InputError
-from tacita.generation.clear import Floats
+from tacita.generation.sources import Floats
 from tacita.planning.calibrate.calibrate import texts_for
-from tacita.texts.embed import embedded
 
 PROMPT = "Emma could not"
 WRITTEN = " help thinking that she was not able to be in the room. She was not so very much as to be, but"
@@ -60,9 +59,9 @@ def test_every_length_of_the_cache_means_the_whole_text(model: Checkpoint) -> No
     """A token behind 1 to 128 others, beside the reference, which keeps nothing."""
     assert model.tokenizer is not None
     ids = model.tokenizer.encode(" ".join(model.texts[:40])).ids[:129]
-    wanted, walker = logits(model, ids), Floats(model)
+    wanted, floats = logits(model, ids), Floats(model)
     for length, token in enumerate(ids):
-        found = walker.logits(embedded(model, [token], [0], length), np.ones(length + 1))
+        found, _ = floats.logits([token])
         assert np.abs(found - wanted[length]).max() < 1e-9, length
 
 
@@ -70,9 +69,9 @@ def test_every_length_of_the_cache_means_the_whole_text(model: Checkpoint) -> No
 def test_a_prompt_at_once_is_its_tokens_one_by_one(model: Checkpoint, length: int) -> None:
     assert model.tokenizer is not None
     ids = model.tokenizer.encode(" ".join(model.texts[:40])).ids[: length + 1]
-    walker = Floats(model)
-    walker.logits(embedded(model, ids[:length], [0] * length), np.ones(length))
-    found = walker.logits(embedded(model, ids[length:], [0], length), np.ones(length + 1))
+    floats = Floats(model)
+    floats.logits(ids[:length])
+    found, _ = floats.logits(ids[length:])
     assert np.abs(found - logits(model, ids)[-1]).max() < 1e-9
 
 

@@ -17,7 +17,7 @@ import tacita
 from tacita.checkpoint import Checkpoint
 from tacita.cli import main
 from tacita.errors import InputError, PlanError
-from tacita.generation.clear import Clear, Whole
+from tacita.generation.sources import Integers, Local
 from tacita.planning.request import PlanRequest
 from tacita.texts.generation import Choice, Ends, Token, generated
 from tacita.two_party.planning import make_two_party_plan
@@ -37,12 +37,8 @@ class Script:
     def __init__(self, ids: Sequence[int]) -> None:
         self.ids, self.told = list(ids), list[int]()
 
-    def first(self, prompt: Sequence[int]) -> int:
-        self.told += prompt
-        return self.ids.pop(0)
-
-    def next(self, token: int) -> int:
-        self.told.append(token)
+    def next(self, tokens: Sequence[int]) -> int:
+        self.told += tokens
         return self.ids.pop(0)
 
 
@@ -135,9 +131,9 @@ def test_values_outside_their_range_are_told() -> None:
     model = llama()
     plan = make_two_party_plan(model, PlanRequest(scheme="bumblebee", tokens=16, texts=TEXTS))
     narrow = replace(plan.bounds, functions=dict.fromkeys(plan.bounds.functions, (-0.01, 0.01)))
-    walkers = [Whole(model, plan), Whole(model, replace(plan, bounds=narrow))]
-    for walker, sound in zip(walkers, (True, False), strict=True):
-        found = generated(Clear(model, walker, Choice(), slots=16), [2, 4], str, Ends(2))
+    for planned, sound in ((plan, True), (replace(plan, bounds=narrow), False)):
+        source = Local(Integers(model, planned, slots=16).logits, Choice())
+        found = generated(source, [2, 4], str, Ends(2))
         assert [token.sound for token in found] == [sound, sound]
 
 

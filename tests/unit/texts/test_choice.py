@@ -17,7 +17,7 @@ from tacita.api import classify_locally
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.cli import main
 from tacita.errors import FileError, InputError, PlanError
-from tacita.generation.request import Request
+from tacita.generation.generate import Request
 from tacita.planning.circuit import require_circuit
 from tacita.planning.request import PlanRequest
 from tacita.plans.check import check

@@ -52,9 +52,9 @@ def served(tmp_path: Path, name: str = "two") -> Iterator[Any]:
 
 def tokens_of(dictation: GenerationClient, count: int) -> list[int]:
     """So many, greedily."""
-    found = [dictation.first(PROMPT)]
+    found = [dictation.next(PROMPT)]
     while len(found) < count:
-        found.append(dictation.next(found[-1]))
+        found.append(dictation.next([found[-1]]))
     return found
 
 
@@ -84,7 +84,7 @@ def test_tokens_by_chance_are_those_of_their_weights(tmp_path: Path) -> None:
         found = set()
         for _ in range(6):
             dictation = GenerationClient(one, 1, temperature=8.0)
-            found.add(dictation.first(PROMPT))
+            found.add(dictation.next(PROMPT))
         assert len(found) > 1
         assert all(0 <= token < 41 for token in found)
 
@@ -99,7 +99,7 @@ def test_tokens_of_the_likeliest_alone(tmp_path: Path) -> None:
             if number == 4:
                 first.party.close()
             given = logits(MODEL, ids)[-1]
-            ids.append(dictation.next(ids[-1]) if number else dictation.first(PROMPT))
+            ids.append(dictation.next([ids[-1]]) if number else dictation.next(PROMPT))
             assert given[ids[-1]] > np.sort(given)[-few] - 2 * ERROR
     with served(tmp_path) as client:
         one = client()
@@ -119,7 +119,7 @@ def test_a_broken_connection_costs_no_token(tmp_path: Path, step: int) -> None:
         found = tokens_of(dictation, step)
         first.party.close()
         while len(found) < 8:
-            found.append(dictation.next(found[-1]))
+            found.append(dictation.next([found[-1]]))
         assert found == WANTED
 
 
@@ -140,7 +140,7 @@ def test_a_connection_that_breaks_in_a_token_costs_none_either(
 
         monkeypatch.setattr(dictation._writer, "learn", lost)
         while len(found) < 8:
-            found.append(dictation.next(found[-1]))
+            found.append(dictation.next([found[-1]]))
         assert broken and found == WANTED
 
 
@@ -148,10 +148,10 @@ def test_without_another_connection_the_error_is_told(tmp_path: Path) -> None:
     with served(tmp_path) as client:
         first = client()
         dictation = GenerationClient(first, 8)
-        dictation.first(PROMPT)
+        dictation.next(PROMPT)
         first.party.close()
         with pytest.raises(PeerError):
-            dictation.next(WANTED[0])
+            dictation.next([WANTED[0]])
 
 
 def test_a_key_serves_once_and_a_text_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,20 +161,20 @@ def test_a_key_serves_once_and_a_text_is_forgotten(tmp_path: Path, monkeypatch: 
         found = tokens_of(dictation, 2)
         key = dictation._key
         first.party.close()
-        found.append(dictation.next(found[-1]))
+        found.append(dictation.next([found[-1]]))
         assert found == WANTED[:3]
         for _ in range(2):
             stolen = GenerationClient(client(), 6, again=client)
             stolen._key, stolen._past, stolen._mask = key, dictation._past, dictation._mask
             with pytest.raises(RefusedError, match="no longer has"):
-                stolen.next(found[-1])
+                stolen.next([found[-1]])
             monkeypatch.setattr(
                 sessions.GenerationSessions, "refusal", lambda *_: None
             )  # where both ask at the same time
         monkeypatch.setattr(sessions, "KEPT_SECONDS", 0)
         dictation._client.party.close()
         with pytest.raises(RefusedError, match="no longer has"):
-            dictation.next(found[-1])
+            dictation.next([found[-1]])
 
 
 def test_texts_whose_connection_broke_are_bounded_in_bytes_and_by_client(
@@ -275,9 +275,9 @@ def test_a_server_may_hide_its_table_of_words(tmp_path: Path) -> None:
         dictation = GenerationClient(TwoPartyClient(party, PublicCache(tmp_path)), 3)
         assert dictation._client.part.tables == {}
         prompt = tokenize(MODEL, texts[0])[0]
-        found = [dictation.first(prompt)]
+        found = [dictation.next(prompt)]
         while len(found) < 3:
-            found.append(dictation.next(found[-1]))
+            found.append(dictation.next([found[-1]]))
     assert found == [token.id for token in tacita.generate(texts[0], model=MODEL, max_tokens=3)]
 
 
@@ -291,9 +291,9 @@ def test_a_key_that_another_client_used_up_costs_a_connection(tmp_path: Path) ->
             return TwoPartyClient(party, PublicCache(tmp_path))
 
         late = client()
-        first = GenerationClient(client(), 1).first(PROMPT)
+        first = GenerationClient(client(), 1).next(PROMPT)
         with pytest.raises(RefusedError, match="has served its 1 text"):
-            GenerationClient(late, 1).first(PROMPT)
+            GenerationClient(late, 1).next(PROMPT)
         late = client()
-        assert GenerationClient(client(), 1).first(PROMPT) == first
-        assert GenerationClient(late, 1, again=client).first(PROMPT) == first
+        assert GenerationClient(client(), 1).next(PROMPT) == first
+        assert GenerationClient(late, 1, again=client).next(PROMPT) == first

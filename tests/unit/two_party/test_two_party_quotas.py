@@ -100,9 +100,9 @@ def written(client: TwoPartyClient, count: int, most: int = 8) -> None:
     """So many tokens of a text of more, and then the client hangs up."""
     try:
         text = GenerationClient(client, most)
-        token = text.first(PROMPT)
+        token = text.next(PROMPT)
         for _ in range(count - 1):
-            token = text.next(token)
+            token = text.next([token])
     finally:
         client.party.close()
 
@@ -128,11 +128,11 @@ def test_tokens_are_reserved_and_given_back(tmp_path: Path) -> None:
     async def test(sessions: Sessions) -> None:
         first, second = [await stage.greeted(sessions) for _ in range(2)]
         text = GenerationClient(first, 8)
-        token = await asyncio.to_thread(text.first, PROMPT)
+        token = await asyncio.to_thread(text.next, PROMPT)
         assert stage.used.tokens == 8, "as many as it may have"
         with refused(Reason.QUOTA):
             await asyncio.to_thread(written, second, 1, 2)
-        await asyncio.to_thread(text.next, token)
+        await asyncio.to_thread(text.next, [token])
         await asyncio.to_thread(text.end)
         await stage.until(lambda: stage.used.tokens == 2)
         await asyncio.to_thread(written, await stage.greeted(sessions), 1, 7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from bench.runs.two_party.cases.case import Array, Case, Floats, Prepared, Repor
 from bench.runs.two_party.session import Options
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, from_tensors, load
-from tacita.generation import clear
+from tacita.generation.sources import Floats as FloatSource
+from tacita.generation.sources import Integers
 from tacita.models.registry import FAMILIES
 from tacita.planning.calibrate.walk import prefix_rows
 from tacita.planning.request import PlanRequest
@@ -188,24 +189,9 @@ def _shared(options: Options) -> TwoPartyPlan:
     return parse_plan((Path(options.folder) / PLAN).read_bytes())
 
 
-class Reader:
-    """The logits behind a text that grows token by token, by one walker."""
-
-    def __init__(self, model: Checkpoint, walker: clear.Walker, begin: Sequence[int]) -> None:
-        self._model, self.walker, self._told = model, walker, len(begin)
-        if begin:
-            walker.begin(begin)
-
-    def read(self, ids: Sequence[int]) -> Floats:
-        """(vocab,): what comes behind these, too."""
-        rows = embedded(self._model, list(ids), [0] * len(ids), self._told)
-        self._told += len(ids)
-        return self.walker.logits(rows, np.ones(self._told))
-
-
-def readers(model: Checkpoint, plan: TwoPartyPlan) -> tuple[Reader, Reader]:
+def readers(model: Checkpoint, plan: TwoPartyPlan) -> tuple[FloatSource, Integers]:
     """Floats, and the integers of two parties."""
-    return Reader(model, clear.Floats(model), plan.begin), Reader(model, clear.Whole(model, plan), plan.begin)
+    return FloatSource(model, plan.begin), Integers(model, plan)
 
 
 def logits_of(
@@ -215,7 +201,7 @@ def logits_of(
     that the parties wrote."""
     floats, fixed = readers(model, plan)
     steps = (prompt, *([token] for token in tokens[:-1]))
-    read = [(floats.read(ids), fixed.read(ids)) for ids in steps]
+    read = [(floats.logits(ids)[0], fixed.logits(ids)[0]) for ids in steps]
     return np.array([each for each, _ in read]), np.array([each for _, each in read])
 
 

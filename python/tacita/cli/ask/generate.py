@@ -26,9 +26,7 @@ from tacita.client.calls import Meter
 from tacita.client.connected import RenewableSession
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
-from tacita.generation.encrypted import Shown
-from tacita.generation.generate import started
-from tacita.generation.request import ROOM, Request
+from tacita.generation.generate import ROOM, Request, Shown, started
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.schemes.prices import prices_here
 from tacita.settings import Settings

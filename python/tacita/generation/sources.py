@@ -1,0 +1,176 @@
+"""Where the tokens of a text come from on this machine: a model in the clear, in floats or in the integers of
+two parties, or ciphertexts.
+
+In the clear what was computed of earlier tokens is kept, so a step walks over one row. On ciphertexts the
+client encrypts, the server runs the decoder, the client decrypts the logits and chooses:
+
+    request:   all tokens so far, padded to the plan's, encrypted: the server learns neither text nor length
+    response:  the logits of the next token, or which token is the likeliest and nothing else
+
+Nothing is kept between two tokens then, so each costs what the first does. With a cache a request is the
+newest row as a vector, and the mask of the text: the server keeps what it computed of earlier rows, and
+learns how many come. A prompt is read row by row, too: n tokens and m behind them take n + m - 1 requests.
+Every response is decrypted and checked, so that a row that left its ranges is seen even where nobody asks for
+its logits.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.api import classify_locally
+from tacita.blocks.floats import FloatTensors
+from tacita.blocks.sequence import Past
+from tacita.blocks.tensors import TensorBlocks
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint
+from tacita.client.session import embedded as latest_row
+from tacita.models.registry import forward
+from tacita.planning.calibrate.walk import prefix_rows
+from tacita.plans.files import digest_of
+from tacita.plans.plan import Plan
+from tacita.schemes.base import CLEAR, Place
+from tacita.schemes.ciphertexts import both_sides, row_by_row
+from tacita.texts.answer import Answer, withhold_failed
+from tacita.texts.embed import embedded, pad_hidden
+from tacita.texts.generation import Choice
+from tacita.two_party.model import share_prefix, simulation
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.program.run import Past as Shares
+
+Array = NDArray[np.float64]
+Logits = tuple[Array, bool]  # (vocab,), and whether no value has left its range
+Ask = Callable[[Array], Answer]  # hidden states of a text, in its order -> the logits behind it
+
+
+class Local:
+    """A `texts.generation.Source` whose logits are known here. logits: of what comes behind further tokens of
+    the text. step: to which they are rounded."""
+
+    def __init__(self, logits: Callable[[Sequence[int]], Logits], choice: Choice, step: float = 0.0) -> None:
+        self._logits, self._choice, self._step = logits, choice, step
+        self._chance = np.random.default_rng(choice.seed)
+        self.sound, self.near = True, tuple[int, ...]()
+
+    def next(self, tokens: Sequence[int]) -> int:
+        logits, sound = self._logits(tokens)
+        self.sound = self.sound and sound
+        chosen = self._choice.of(logits, self._chance)
+        self.near = self._choice.near(logits, chosen, self._step)
+        return chosen
+
+
+class Floats:
+    """A model in floats, which define what it means, that remembers the rows that it was given. begin: public
+    tokens before the first. slots: rows of the first tokens, padding included; None for as many as there are.
+    """
+
+    def __init__(self, model: Checkpoint, begin: Sequence[int] = (), slots: int | None = None) -> None:
+        self._model, self._weights, self._slots = model, Weights(model.tensors), slots
+        self._position, self._mask = len(begin), np.ones(len(begin))
+        self._past = prefix_rows(model, begin) if begin else Past[Array]()
+
+    def logits(self, ids: Sequence[int]) -> Logits:
+        """Returns the logits of the token behind these ones, too."""
+        rows = embedded(self._model, list(ids), [0] * len(ids), self._position)
+        rows, mask = pad_hidden(rows, self._slots or len(ids), left=True)
+        self._position, self._slots = self._position + len(ids), None
+        self._mask = np.concatenate([self._mask, mask])
+        return self._walk(rows)
+
+    def _walk(self, rows: Array) -> Logits:
+        ops = FloatTensors(self._weights, self._mask, past=self._past)
+        logits: Array = forward(TensorBlocks(ops), self._model.config, rows)[0]
+        self._past = ops.past
+        return logits, True
+
+
+class Integers(Floats):
+    """The same model in the integers that two parties' shares add up to. Keys and values of a public
+    beginning are those that the party with the model computes in floats."""
+
+    def __init__(self, model: Checkpoint, plan: TwoPartyPlan, slots: int | None = None) -> None:
+        super().__init__(model, plan.begin, slots)
+        self._plan = plan
+        self._shares = share_prefix(plan, self._past.nodes, whole=True) if plan.begin else Shares()
+
+    def _walk(self, rows: Array) -> Logits:
+        run = simulation(self._plan, self._weights, self._mask, self._shares)
+        logits: Array = run.floats(rows)[0]
+        self._shares = run.past
+        return logits, not run.overflows
+
+
+class Ciphertexts:
+    """A model on ciphertexts. model: the client's part of it, its tables of words and positions."""
+
+    def __init__(self, model: Checkpoint, ask: Ask) -> None:
+        self._model, self._ask, self._ids = model, ask, list[int]()
+
+    def logits(self, ids: Sequence[int]) -> Logits:
+        """Returns the logits of the token behind these ones, too."""
+        self._ids += ids
+        answer = self._ask(embedded(self._model, self._ids, [0] * len(self._ids)))
+        return answer.anyway.vector, answer.trusted
+
+
+@contextmanager
+def asking(plan: Plan, model: Checkpoint, backend: str, **options: Any) -> Iterator[Ask]:
+    """Yields an `Ask` for one text after another on the plan's circuit; ckks works in a temporary folder.
+    With a cache each text must begin with the one before it. options: of the `Place`. Raises FileError,
+    ResourceError."""
+    if backend not in CLEAR:
+        with tempfile.TemporaryDirectory(prefix="tacita-") as folder:
+            yield _privately(plan, model, Place(Path(folder), **options))
+    elif plan.kept:
+        yield cached_in_the_clear(plan, model, backend)
+    else:
+        yield lambda rows: classify_locally(plan, model, hidden_states=rows, backend=backend)
+
+
+def _privately(plan: Plan, model: Checkpoint, place: Place) -> Ask:
+    """Makes keys and returns an `Ask` that plays both sides on files of the place."""
+    (client, server), after = both_sides(plan, model, place), ""
+    with place.bar("keygen") as report:
+        client.keygen(report)
+
+    def ask(rows: Array) -> Answer:
+        nonlocal after
+        request = client.encrypt(hidden_states=rows, after=after)
+        with place.bar(f"row {len(rows)}" if plan.kept else "evaluate") as report:
+            server.evaluate(report)
+        after = digest_of(request) if plan.kept else ""
+        return client.decrypt()
+
+    return Reader(ask) if plan.kept else ask
+
+
+class Reader:
+    """An `Ask` of a text that grows: reads the rows that it has not read yet, one by one. step: the same for
+    a text whose rows but the last were read."""
+
+    def __init__(self, step: Ask) -> None:
+        self._step, self._read = step, 0
+
+    def __call__(self, rows: Array) -> Answer:
+        """Asks for each row that was not read yet and returns the last answer, with the warnings of all.
+        rows: of the whole text so far, at least one of them new."""
+        answers = [self._step(rows[: count + 1]) for count in range(self._read, len(rows))]
+        self._read = len(rows)
+        doubts = dict.fromkeys(doubt for answer in answers for doubt in answer.warnings)
+        last, trusted = answers[-1].anyway, all(answer.trusted for answer in answers)
+        return withhold_failed(replace(last, warnings=tuple(doubts), trusted=trusted))
+
+
+def cached_in_the_clear(plan: Plan, model: Checkpoint, backend: str) -> Ask:
+    """Returns an `Ask` that computes one row a request on the backend "plain" or "sim"."""
+    answer = row_by_row(plan, model, backend)
+    return Reader(lambda rows: answer(latest_row(plan, model, None, rows)))

@@ -91,7 +91,8 @@ class RowLowering(OneTextLowering[FeatureLayout]):
     def _norm(self, name: str, n: blocks.Norm, form: Form) -> tuple[Any, Encoding]:
         norm: Any
         norm, encoding = super()._norm(name, n, form)
-        return replace(norm, packed_first=True) if form.packed_first else norm, encoding
+        packed = form.packed_first and not form.first  # one row is a vector, which has no copies
+        return replace(norm, packed_first=True) if packed else norm, encoding
 
     def _mean_answer(self, x: Tensor, dense: WeightBias | None, name: str) -> tuple[Operation, Answering]:
         def average(be: Backend, cts: Cts, weights: Cts) -> Cts:

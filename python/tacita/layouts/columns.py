@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from tacita.layouts.arrays import refuse
 from tacita.layouts.numbered import joined, repeated
-from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.runs import HIDDEN, MASK, Request, Response, Runs, Tensor
 from tacita.slots.base import MAX_PERIOD, Backend, Ct
 
@@ -202,11 +201,6 @@ def lane_total(be: Backend, x: Ct, lanes: int) -> Ct:
         return x
     inside = [[1.0 if 0 <= lane + shift < lanes else 0.0 for lane in range(lanes)] for shift in shifts(lanes)]
     return be.matmul(shifted(be, [x], lanes), np.array([inside]))[0]
-
-
-def token_total(be: Backend, x: Ct, shape: BatchShape) -> Ct:
-    """The sum over tokens, in every token. log2(tokens) rotations, no level."""
-    return rotate_sum(be, x, shape.tokens, shape.step)
 
 
 # What the client encrypts for a batch: columns of hidden states, and 1/length at the real tokens.

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tacita.layouts.columns import Array, BatchAnswer, BatchShape, Cells, Columns, IntArray, token_total
+from tacita.layouts.columns import Array, BatchAnswer, BatchShape, Cells, Columns, IntArray
+from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.runs import Response
 from tacita.packings.columns.attention import RowSquares, completed, variance
 from tacita.packings.columns.linear import BatchNorm, ColumnMap, Cts, dot, scaled
@@ -140,7 +141,8 @@ class CellNorm(BatchNorm):
 
     def variance(self, be: Backend, x: Cts) -> Ct:
         """Centred x / entry -> variance stored for rsqrt, in every token. One level."""
-        total = token_total(be, dot(be, x, x), self.cells.shape)
+        shape = self.cells.shape
+        total = rotate_sum(be, dot(be, x, x), shape.tokens, shape.step)
         return be.add_const(be.mul_int(total, round(self.scale)), self.offset)
 
 
@@ -227,7 +229,7 @@ class MeanAnswering(BatchAnswering):
         """Answer columns / bound, the same in every token: one level, log2(tokens) rotations per answer
         column."""
         scores, shape = self.classify.apply(be, x), self.answer.cells.shape
-        return tuple(token_total(be, ct, shape) for ct in scores)
+        return tuple(rotate_sum(be, ct, shape.tokens, shape.step) for ct in scores)
 
     def apply(self, be: Backend, x: Sequence[Ct], check: Ct) -> Cts:
         """Makes the response of the means and the check. One level."""
@@ -238,7 +240,7 @@ class MeanAnswering(BatchAnswering):
 def mean_cells(be: Backend, x: Sequence[Ct], columns: Columns, gather: CellMap) -> Cts:
     """Columns weighed by the mask -> their mean over tokens in cells. gather: of `gathering`. One level,
     log2(tokens) rotations a column."""
-    return gather.apply(be, tuple(token_total(be, ct, columns.shape) for ct in x))
+    return gather.apply(be, tuple(rotate_sum(be, ct, columns.shape.tokens, columns.shape.step) for ct in x))
 
 
 def gathering(columns: Columns, cells: Cells) -> CellMap:
@@ -280,7 +282,9 @@ class BatchFirstToken(OneQuery):
         """Copies the first token of x into every token. One level."""
         shape = self.columns.shape
         first = shape.at_tokens(np.arange(shape.tokens) == 0)
-        return tuple(token_total(be, be.mul_vector(ct, first.astype(np.float64)), shape) for ct in x)
+        return tuple(
+            rotate_sum(be, be.mul_vector(ct, first.astype(np.float64)), shape.tokens, shape.step) for ct in x
+        )
 
     def squares(self, be: Backend, x: Cts, first: Cts) -> tuple[Cts, Cts]:
         """Variances of the query and of the keys, where they are normalised: a ciphertext a head. 2
@@ -349,7 +353,7 @@ class BatchFirstToken(OneQuery):
         """(exp * mask, its sums over tokens stored for the inverse). Two levels below exps."""
         form, shape = Argument.of(self.plan.specs.inverse), self.columns.shape
         weighed = tuple(be.mul(e, masks[0]) for e in exps)
-        sums = (be.mul_const(token_total(be, w, shape), form.scale) for w in weighed)
+        sums = (be.mul_const(rotate_sum(be, w, shape.tokens, shape.step), form.scale) for w in weighed)
         return weighed, tuple(be.add_const(s, form.offset) for s in sums)
 
     def attend(self, be: Backend, weighed: Cts, sums: Cts) -> Cts:
@@ -363,6 +367,8 @@ class BatchFirstToken(OneQuery):
         level, shape = min(be.level(a) for a in attention), self.columns.shape
         values = self.value.apply(be, [be.drop_to(ct, min(be.level(ct), level + 1)) for ct in x])
         pairs = zip(self._by_head(values), attention, strict=True)
-        mixed = [token_total(be, be.mul(v, share), shape) for head, share in pairs for v in head]
+        mixed = [
+            rotate_sum(be, be.mul(v, share), shape.tokens, shape.step) for head, share in pairs for v in head
+        ]
         low = min(be.level(ct) for ct in (*mixed, *first))
         return self._projection.apply(be, [be.drop_to(ct, low) for ct in (*mixed, *first)])

@@ -6,32 +6,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import norms_first
 import numpy as np
 from random_checkpoint import make_tokenizer
 
 from tacita.blocks.base import EVERYWHERE, Attention, Dense, FeedForward, Norm, Positions, Rotary
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.models import registry
-from tacita.models.config import EncoderConfig, Names
+from tacita.models.config import Names
 from tacita.models.layers import Family
 
 
 @dataclass(frozen=True)
-class Config(EncoderConfig):
-    layers: int = 2
-    hidden: int = 16
-    heads: int = 2
+class Config(norms_first.Config):
     intermediate: int = 24
-    vocab: int = 32
-    positions: int = 64
-    types: int = 0
     activation: str = "silu"
     pooling: str = "cls"
-    norm_eps: float = 1e-6
-    labels: tuple[str, ...] = ("no", "yes")
-    embeddings: bool = True
-    embedding_norm: bool = False
-    normalise: bool = False
 
 
 def forward(b: Any, m: Config, x: Any, *, all_rows: bool = False) -> Any:

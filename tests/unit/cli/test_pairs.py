@@ -118,10 +118,7 @@ def test_two_parties_send_as_much_for_any_pair(model: Checkpoint) -> None:
     shares = pytest.importorskip("test_two_party_shares")
     plan = api.plan(model, scheme="bumblebee", tokens=16, texts=neighbours(SENTENCES))
     assert isinstance(plan, TwoPartyPlan)
-    with shares.pair(timeout=180.0) as session:
-        reserve = 4 * round(plan.program.cost().transfers)
-        shares.both(session, lambda party: party.set_up())
-        shares.both(session, lambda party: party.native.reserve_cots(reserve, reserve))
+    with shares.prepared(4 * round(plan.program.cost().transfers)) as session:
 
         def sent(text: Text) -> int:
             hidden, mask = embed(model, text, plan.tokens)

@@ -186,25 +186,30 @@ def test_a_request_that_is_cancelled_there_is_refused_here(fake: Fake, tmp_path:
         service.classify(TEXTS[0])
 
 
-def test_who_stops_waiting_cancels_the_request(fake: Fake, tmp_path: Path) -> None:
-    fake.go.clear()
+def cancel_at(stage: str, fake: Fake, folder: Path) -> None:
+    """Asks, and stops waiting as soon as this stage is shown."""
 
     async def ask() -> None:
-        waiting, loop = asyncio.Event(), asyncio.get_running_loop()
+        shown, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def watch(now: Progress) -> None:
-            if now.stage == "waiting":
-                loop.call_soon_threadsafe(waiting.set)
+            if now.stage == stage:
+                loop.call_soon_threadsafe(shown.set)
 
         how = {"token": fake.token, "trust": fake.certificate, "progress": watch}
-        async with connect_async(fake.url, data=tmp_path / "data", allow_insecure=True, **how) as service:
+        async with connect_async(fake.url, data=folder, allow_insecure=True, **how) as service:
             asking = asyncio.create_task(service.classify(TEXTS[0]))
-            await asyncio.wait_for(waiting.wait(), SECONDS)
+            await asyncio.wait_for(shown.wait(), SECONDS)
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
 
     asyncio.run(ask())
+
+
+def test_who_stops_waiting_cancels_the_request(fake: Fake, tmp_path: Path) -> None:
+    fake.go.clear()
+    cancel_at("waiting", fake, tmp_path / "data")
     (job,) = fake.jobs.values()
     assert job.told[-1].state == "cancelled"
 
@@ -316,23 +321,7 @@ def test_two_parties_of_another_plan_do_not_begin(tmp_path: Path, sessions: list
 
 def test_making_keys_can_be_interrupted(fake: Fake, tmp_path: Path) -> None:
     """Nothing is left half-made, and the next call begins anew."""
-
-    async def ask() -> None:
-        making, loop = asyncio.Event(), asyncio.get_running_loop()
-
-        def watch(now: Progress) -> None:
-            if now.stage == "evaluation keys":
-                loop.call_soon_threadsafe(making.set)
-
-        how = {"token": fake.token, "trust": fake.certificate, "progress": watch}
-        async with connect_async(fake.url, data=tmp_path / "data", allow_insecure=True, **how) as service:
-            asking = asyncio.create_task(service.classify(TEXTS[0]))
-            await asyncio.wait_for(making.wait(), SECONDS)
-            asking.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asking
-
-    asyncio.run(ask())
+    cancel_at("evaluation keys", fake, tmp_path / "data")
     kept = {path.name for path in (tmp_path / "data" / "servers").rglob("*") if path.is_file()}
     assert kept == {"server.json", "lock"}
     with connected(fake, tmp_path / "data") as service:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_api import fake_service
 from fake_service import TEXTS, Fake, Fault, connected, expected, patient
 
 import tacita
@@ -27,18 +25,6 @@ from tacita.errors import InputError, PeerError, RefusedError, TacitaError
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
-
-
-@pytest.fixture(scope="module")
-def fake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fake]:
-    with fake_service(tmp_path_factory.mktemp("fake") / "service") as serving:
-        yield serving
-
-
-@pytest.fixture(autouse=True)
-def _no_faults(fake: Fake) -> Iterator[None]:
-    yield
-    fake.faults, fake.calls = [], []
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])

@@ -6,11 +6,9 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_api import fake_service
 from fake_service import SECONDS, TEXTS, Fake, Fault, connected, patient
 
 import tacita
@@ -21,18 +19,6 @@ from tacita.two_party.protocol.party import fingerprint, new_identity
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
-
-
-@pytest.fixture(scope="module")
-def fake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fake]:
-    with fake_service(tmp_path_factory.mktemp("fake") / "service") as serving:
-        yield serving
-
-
-@pytest.fixture(autouse=True)
-def _no_faults(fake: Fake) -> Iterator[None]:
-    yield
-    fake.faults, fake.calls = [], []
 
 
 @pytest.mark.parametrize(

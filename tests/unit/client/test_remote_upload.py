@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fake_api import fake_service
 from fake_service import PRESET, SECONDS, TEXTS, Fake, Fault, connected, expected, patient
 
 from tacita.client import keys, session
@@ -22,12 +20,6 @@ from tacita.progress import Progress
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> Iterator[Fake]:
-    with fake_service(tmp_path / "service") as serving:
-        yield serving
 
 
 def chunks(fake: Fake) -> list[int]:

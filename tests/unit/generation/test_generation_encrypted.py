@@ -197,24 +197,34 @@ def folder_of(place: Path) -> Path:
     return written(llama(), place, fields, {WORDS: "embed_tokens.weight"}, "model.")
 
 
-@pytest.mark.native
-def test_four_tokens_on_ciphertexts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On the toy ring, by the command: client and server on files, keys once, four requests."""
+def toy_files(place: Path) -> tuple[Path, Path, Path]:
+    """A model's folder, texts to plan with, and where a report goes."""
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
-    (tmp_path / "model").mkdir()
-    folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
-    texts.write_text("\n".join(TEXTS))
+    (place / "model").mkdir()
+    (place / "texts.txt").write_text("\n".join(TEXTS))
+    return folder_of(place / "model"), place / "texts.txt", place / "report.json"
+
+
+@pytest.mark.native
+@pytest.mark.parametrize(("count", "options"), [(4, ()), (2, ("--reveal", "token"))])
+def test_tokens_on_ciphertexts(
+    count: int,
+    options: tuple[str, ...],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the command, on the toy ring: client and server on files, keys once, a request for each. Where the
+    token alone is revealed, what is decrypted is one word and zeros."""
     monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
-    main_ = ["generate", ASKED[0], "--model", str(folder), "--max-tokens", "4", "--tokens", str(TOKENS)]
-    on = ["--scheme", "thor", "--backend", "ckks", "--preset", TOY]
-    status = main([*main_, *on, "--texts", str(texts), "--json", str(report)])
-    assert status == 0
-    wanted = [token.id for token in tacita.generate(ASKED[0], model=folder, max_tokens=4)]
+    folder, texts, report = toy_files(tmp_path)
+    main_ = ["generate", ASKED[0], "--model", str(folder), "--max-tokens", str(count)]
+    on = ["--scheme", "thor", "--backend", "ckks", "--preset", TOY, "--tokens", str(TOKENS), *options]
+    assert main([*main_, *on, "--texts", str(texts), "--json", str(report)]) == 0
+    wanted = [token.id for token in tacita.generate(ASKED[0], model=folder, max_tokens=count)]
     found = json.loads(report.read_text())
     assert found["tokens"] == wanted and found["trusted"]
-    assert "thor: 4 x" in capsys.readouterr().err
+    assert f"thor: {count} x" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("make", [llama, gpt2])

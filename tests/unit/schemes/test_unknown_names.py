@@ -187,7 +187,7 @@ def test_types_of_stored_tensors(dtype: str, tmp_path: Path) -> None:
     folder = write_folder(MODEL, tmp_path)
     name, tensor = next(iter(load_file(folder / "model.safetensors").items()))
     raw = {name: {"dtype": dtype, "shape": list(tensor.shape), "data": tensor.tobytes()}}
-    stored = SimpleNamespace(where=str(folder), names=raw, read=lambda names: raw)
+    stored = SimpleNamespace(path=folder, names=raw, read=lambda names: raw)
     with pytest.raises(CheckpointError, match=f"has type {dtype}"):
         read_tensors(stored, Names(("bert.",)), {name: tensor.shape})
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_generation_encrypted import ASKED, TEXTS, TOKENS, TOY, folder_of, planned
+from test_generation_encrypted import ASKED, TEXTS, TOKENS, TOY, planned, toy_files
 from tiny_decoders import gpt2, llama, logits
 
 import tacita
@@ -172,33 +172,11 @@ def test_tokens_one_after_the_other() -> None:
 
 
 @pytest.mark.native
-def test_a_token_on_ciphertexts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On the toy ring, by the command: what is decrypted is one word and zeros."""
-    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
-    (tmp_path / "model").mkdir()
-    folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
-    texts.write_text("\n".join(TEXTS))
-    monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
-    main_ = ["generate", ASKED[0], "--model", str(folder), "--max-tokens", "2", "--tokens", str(TOKENS)]
-    on = ["--scheme", "thor", "--backend", "ckks", "--preset", TOY, "--reveal", "token"]
-    assert main([*main_, *on, "--texts", str(texts), "--json", str(report)]) == 0
-    expected = [token.id for token in tacita.generate(ASKED[0], model=folder, max_tokens=2)]
-    found = json.loads(report.read_text())
-    assert found["tokens"] == expected and found["trusted"]
-    assert "thor: 2 x" in capsys.readouterr().err
-
-
-@pytest.mark.native
 def test_steps_reveal_a_token(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client has the public folder alone; what it decrypts is a token, and its report has no logits."""
-    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
-    (tmp_path / "model").mkdir()
-    folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
-    texts.write_text("\n".join(TEXTS))
+    folder, texts, report = toy_files(tmp_path)
     public, work, model = (str(tmp_path / "public"), str(tmp_path / "work"), ["--model", str(folder)])
     insecure, request = ["--work", work, "--allow-insecure"], ["--reveal", "token"]
     ring = ["--tokens", str(TOKENS), "--preset", TOY, "--texts", str(texts)]
@@ -213,9 +191,6 @@ def test_steps_reveal_a_token(
     capsys.readouterr()
     assert main(["decrypt", "--public", public, *insecure, "--json", str(report)]) == 0
     found, expected = json.loads(report.read_text()), int(wanted(llama(), ASKED[0]).argmax())
-    assert (found["token"], found["share"], found["warnings"]) == (
-        expected,
-        1.0,
-        [],
-    ) and "logits" not in found
+    assert (found["token"], found["share"], found["warnings"]) == (expected, 1.0, [])
+    assert "logits" not in found
     assert capsys.readouterr().out.startswith(f"answer: token {expected} of 41")

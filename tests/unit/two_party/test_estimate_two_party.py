@@ -18,7 +18,7 @@ from tacita.plans.commitment import LINKS
 from tacita.plans.prices.cost import Prices
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
-from tacita.two_party.protocol.party import Party, pair
+from tacita.two_party.protocol.party import Party
 
 TEXTS = ["a film of quiet beauty", "a waste of time"]
 
@@ -47,9 +47,7 @@ def test_bytes_and_transfers_are_those_of_a_run(checkpoint: Callable[[], Checkpo
     two_parties = pytest.importorskip("test_two_party_shares")
     found, text = checkpoint(), "the plot is never boring"
     plan = make_two_party_plan(found, PlanRequest(tokens=tokens, texts=[text, "a fine film"]))
-    with pair(timeout=180.0) as session:
-        two_parties.both(session, lambda party: party.set_up())
-        two_parties.both(session, lambda party: party.native.reserve_cots(4_000_000, 4_000_000))
+    with two_parties.prepared(4_000_000) as session:
         before = counted(session[0])
         two_parties.answers(session, plan, found, text)
         sent, used = (after - start for after, start in zip(counted(session[0]), before, strict=True))

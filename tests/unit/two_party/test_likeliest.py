@@ -19,7 +19,7 @@ from tacita.two_party.arithmetic.base import CHOICE_FRACTION, choice_ring
 from tacita.two_party.arithmetic.residues import reconstruct
 from tacita.two_party.arithmetic.text_steps import NOISE_SPREAD, keep_likeliest, marks, settled
 from tacita.two_party.plan.generation_cost import GenerationCost, likeliest_bits, likeliest_rounds
-from tacita.two_party.protocol.party import Party, pair
+from tacita.two_party.protocol.party import Party
 
 pytestmark = pytest.mark.native
 shared = pytest.importorskip("test_two_party_shares")
@@ -39,9 +39,7 @@ class Model:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with pair(timeout=180.0) as parties:
-        shared.both(parties, lambda party: party.set_up())
-        shared.both(parties, lambda party: party.native.reserve_cots(4_000_000, 4_000_000))
+    with shared.prepared(4_000_000) as parties:
         yield parties
 
 

@@ -13,7 +13,7 @@ from eager import cost, counting
 from tacita.blocks.base import Norm, Reach, Relative, Rotary
 from tacita.two_party.arithmetic.base import AttentionBounds, Bounds, Formats, NormBounds
 from tacita.two_party.program.cost import failure_log2
-from tacita.two_party.protocol.party import Party, pair
+from tacita.two_party.protocol.party import Party
 
 pytestmark = pytest.mark.native
 shared = pytest.importorskip("test_two_party_shares")
@@ -78,9 +78,7 @@ def x_size(x: Any) -> int:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[tuple[Party, Party]]:
-    with pair(timeout=180.0) as parties:
-        shared.both(parties, lambda party: party.set_up())
-        shared.both(parties, lambda party: party.native.reserve_cots(8_000_000, 8_000_000))
+    with shared.prepared(8_000_000) as parties:
         yield parties
 
 

@@ -62,8 +62,7 @@ def test_integers_keep_a_familys_answer(name: str, tmp_path: Path) -> None:
 def test_shares_keep_a_familys_answer(name: str, tmp_path: Path) -> None:
     shares = pytest.importorskip("test_two_party_shares")
     model, plan, hidden, mask = prepared(name, tmp_path)
-    with shares.pair(timeout=180.0) as session:
-        shares.both(session, lambda party: party.set_up())
+    with shares.prepared() as session:
 
         def work(party: Any) -> Any:
             client = party is session[0]

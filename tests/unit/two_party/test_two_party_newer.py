@@ -68,8 +68,7 @@ def test_shares_keep_the_answers(name: str) -> None:
     model = newer_encoder.checkpoint(**MODELS[name])
     plan, text = plan_of(model), TEXTS[1]
     found, wanted, real = integers(plan, model, text)
-    with shares.pair(timeout=180.0) as session:
-        shares.both(session, lambda party: party.set_up())
+    with shares.prepared() as session:
         hidden, mask = embed(model, text, plan.tokens)
 
         def work(party: Any) -> Any:

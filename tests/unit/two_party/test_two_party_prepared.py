@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from test_two_party_shares import Session, both, prepared
 
 from tacita.blocks.base import Dense
 from tacita.blocks.weights import Weights
@@ -17,7 +17,7 @@ from tacita.two_party.arithmetic.residues import Share, reconstruct, reduced
 from tacita.two_party.model import ServerModel
 from tacita.two_party.program.recorder import RecordTensors
 from tacita.two_party.program.run import Past, Prepared, Run
-from tacita.two_party.protocol.party import Party, pair
+from tacita.two_party.protocol.party import Party
 
 FORMATS, ROWS = Formats(), 3
 RNG = np.random.default_rng(5)
@@ -30,19 +30,11 @@ WEIGHTS = Weights(
     }
 )
 
-Session = tuple[Party, Party]
-
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with pair(timeout=180.0) as parties:
-        both(parties, lambda party: party.set_up())
+    with prepared() as parties:
         yield parties
-
-
-def both(parties: Session, work: Callable[[Party], Any]) -> list[Any]:
-    with ThreadPoolExecutor(2) as pool:
-        return [future.result() for future in [pool.submit(work, party) for party in parties]]
 
 
 def shared(x: np.ndarray) -> tuple[Share, Share]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -50,8 +51,17 @@ Step = Callable[[Any, Any], Any]  # (operations, inputs of this interpreter) -> 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
     """One session, set up once: its messages keep their order as long as every test finishes."""
+    with prepared() as parties:
+        yield parties
+
+
+@contextmanager
+def prepared(reserve: int = 0) -> Iterator[Session]:
+    """Two parties that have set up, with so many transfers each way in reserve."""
     with pair(timeout=180.0) as parties:
         both(parties, lambda party: party.set_up())
+        if reserve:
+            both(parties, lambda party: party.native.reserve_cots(reserve, reserve))
         yield parties
 
 

@@ -92,11 +92,11 @@ class PlayedPool:
         return [1] * self.there
 
     def fail(self, id: str, *why: str) -> None:
-        """As for a job that has no answer. why: code, detail, hint."""
+        """Tells the listener that a job has no answer. why: code, detail, hint."""
         self.listener(id, Failed(id, *why, resident=0))  # type: ignore[call-arg, arg-type, misc]
 
     def answer(self, id: str, response: bytes = b"an answer") -> None:
-        """As a worker that is done."""
+        """Writes the answer of a job and tells the listener, as a worker does."""
         Workdir(self.jobs.pop(id).order.folder).response.write_bytes(response)
         first = plan().stages[0].name
         figures = {"evaluate_seconds": 1.5, SPILL_WRITTEN: 0.5, STAGE + first: 1.0}

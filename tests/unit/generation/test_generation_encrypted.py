@@ -214,7 +214,7 @@ def test_tokens_on_ciphertexts(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By the command, on the toy ring: client and server on files, keys once, a request for each. Where the
+    """The command asks on the toy ring: client and server on files, keys once, a request a token. Where the
     token alone is revealed, what is decrypted is one word and zeros."""
     monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
     folder, texts, report = toy_files(tmp_path)

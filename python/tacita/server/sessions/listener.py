@@ -33,9 +33,8 @@ from tacita.server.sessions.supervisor import Sessions
 from tacita.two_party.protocol.party import TIMEOUT, Identity
 from tacita.two_party.protocol.refusal import Reason, Refusal
 
-CHUNK = (
-    256 << 10
-)  # bytes that are taken from a socket at once, and wait here at most; the socket holds as many
+# Bytes that are taken from a socket at once, and wait here at most; the socket holds as many.
+CHUNK = 256 << 10
 LOOPBACK = ("127.0.0.1", "::1")
 
 

@@ -20,6 +20,7 @@ import typer
 from tacita.cli import demo, estimate, plan, steps
 from tacita.cli.ask import accuracy, generate, tasks
 from tacita.cli.console import MESSAGE, err, fail, shown, warn
+from tacita.cli.help import ASK, EXPERT, PLAN, SERVER, Command, Group
 from tacita.cli.options import place_of
 from tacita.cli.service import keys, serve, token
 from tacita.errors import InputError, KeyBudgetWarning, TacitaError
@@ -28,6 +29,7 @@ from tacita.version import __version__
 INTERRUPTED = 130
 
 app = typer.Typer(
+    cls=Group,
     help="Classify text that the classifier never sees.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -51,34 +53,36 @@ def _options(
     """Takes the options that stand before a command."""
 
 
-COMMANDS: tuple[tuple[str, Callable[..., None] | typer.Typer, str], ...] = (
-    ("demo", demo.demo, "Encrypt sentences, classify them, decrypt the answers."),
-    ("classify", tasks.classify, "Classify texts, or pairs of texts."),
-    ("embed", tasks.embed, "Turn texts into vectors."),
-    ("search", tasks.search, "Find the documents nearest to a query."),
-    ("tag", tasks.tag, "Mark the spans of texts, names and places for example."),
-    ("answer", tasks.answer, "Answer a question by a part of a context."),
-    ("fill", tasks.fill, "Fill the masks of texts."),
-    ("generate", generate.run, "Go on behind a text with a decoder."),
-    ("plan", plan.app, "Make or show the public plan of a run."),
-    ("publish", plan.publish, "Make a plan and the folder that clients get."),
-    ("keygen", steps.keygen, "Make secret.key and evaluation.keys."),
-    ("encrypt", steps.encrypt, "Tokenise, embed, pack and encrypt."),
-    ("evaluate", steps.evaluate, "Run the model on the ciphertexts."),
-    ("decrypt", steps.decrypt, "Decrypt the answers, check them, round them."),
-    ("serve", serve.run, "Serve a model that sees neither texts nor answers."),
-    ("token", token.app, "Who may ask a server: bearer tokens and quotas."),
-    ("demo-service", demo.demo_service, "Start a server, ask it by both of its schemes."),
-    ("keys", keys.app, "Keys of services, and whom they belong to."),
-    ("estimate", estimate.estimate, "Say what a run would cost."),
-    ("prices", estimate.prices, "Measure what operations cost here: a minute, 5 GB."),
-    ("accuracy", accuracy.run, "Measure accuracy and errors on a labelled file."),
+COMMANDS: tuple[tuple[str, str, Callable[..., None] | typer.Typer, str], ...] = (
+    (ASK, "demo", demo.demo, "Encrypt sentences, classify them, decrypt the answers."),
+    (ASK, "classify", tasks.classify, "Classify texts, or pairs of texts."),
+    (ASK, "embed", tasks.embed, "Turn texts into vectors."),
+    (ASK, "search", tasks.search, "Find the documents nearest to a query."),
+    (ASK, "tag", tasks.tag, "Mark the spans of texts, names and places for example."),
+    (ASK, "answer", tasks.answer, "Answer a question by a part of a context."),
+    (ASK, "fill", tasks.fill, "Fill the masks of texts."),
+    (ASK, "generate", generate.run, "Go on behind a text with a decoder."),
+    (PLAN, "estimate", estimate.estimate, "Say what a run would cost."),
+    (PLAN, "plan", plan.app, "Make or show the public plan of a run."),
+    (PLAN, "publish", plan.publish, "Make a plan and the folder that clients get."),
+    (PLAN, "accuracy", accuracy.run, "Measure accuracy and errors on a labelled file."),
+    (SERVER, "serve", serve.run, "Serve a model that sees neither texts nor answers."),
+    (SERVER, "token", token.app, "Who may ask a server: bearer tokens and quotas."),
+    (SERVER, "keys", keys.app, "Keys of services, and whom they belong to."),
+    (SERVER, "demo-service", demo.demo_service, "Start a server, ask it by both of its schemes."),
+    (EXPERT, "keygen", steps.keygen, "Make secret.key and evaluation.keys."),
+    (EXPERT, "encrypt", steps.encrypt, "Tokenise, embed, pack and encrypt."),
+    (EXPERT, "evaluate", steps.evaluate, "Run the model on the ciphertexts."),
+    (EXPERT, "decrypt", steps.decrypt, "Decrypt the answers, check them, round them."),
+    (EXPERT, "prices", estimate.prices, "Measure what operations cost here: a minute, 5 GB."),
 )
-for name, command, words in COMMANDS:
+for panel, name, command, words in COMMANDS:
     if isinstance(command, typer.Typer):
-        app.add_typer(command, name=name, short_help=words)
+        for each in command.registered_commands:
+            each.cls = Command
+        app.add_typer(command, name=name, short_help=words, cls=Group, rich_help_panel=panel)
     else:
-        app.command(name, short_help=words)(command)
+        app.command(name, short_help=words, cls=Command, rich_help_panel=panel)(command)
 
 
 def main(arguments: list[str] | None = None, commands: typer.Typer = app) -> int:

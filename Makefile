@@ -10,6 +10,7 @@
 #   make bench   engine figures, as JSON
 #   make figures measure, write docs/benchmarks.md
 #   make two-party  the same for the two-party mode
+#   make site    the documents as a site, in build/site, with rustdoc; needs curl
 #   make web     the page that asks a service, into the package; needs node, npm and, for `make wasm`,
 #                the target: rustup target add wasm32-unknown-unknown
 #   make setup-browser  as root on Debian: node, Chromium, Rust's wasm target (for make web and its test)
@@ -61,6 +62,10 @@ WASM_FLAGS := --cfg getrandom_backend="custom" -C target-feature=+simd128,+bulk-
 	-C link-arg=-zstack-size=8388608
 WASM := $(BUILD_DIR)/wasm/tacita.wasm
 WEB := python/tacita/data/web
+# Draws the graphs of the site. Without it `mkdocs build` shows their text.
+MERMAID_VERSION := 12.3.0
+MERMAID_SHA256 := be0684e8d20bfc874df12c0f04927a5c482f57f2200eec54cca52a4583fd4040
+MERMAID := $(BUILD_DIR)/mermaid/mermaid.min.js
 WEB_DEPS := web/node_modules/.stamp
 
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -79,7 +84,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 .DELETE_ON_ERROR:
 .PHONY: setup tools demo demo-service wheel test test-rust test-unit test-integration check lint lint-rust
 .PHONY: sanitize sanitize-address sanitize-thread sanitize-miri lattigo
-.PHONY: lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser
+.PHONY: site lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser
 
 help:
 	@sed -n '/^#/!q;p' Makefile
@@ -141,6 +146,18 @@ web: $(WASM) $(WEB_DEPS)
 	npm --prefix web run check
 	rm -rf $(WEB)
 	node web/build.mjs $(WEB) $(WASM)
+
+$(MERMAID):
+	mkdir -p $(dir $@)
+	curl -fsSL https://registry.npmjs.org/mermaid/-/mermaid-$(MERMAID_VERSION).tgz -o $(dir $@)mermaid.tgz
+	echo "$(MERMAID_SHA256)  $(dir $@)mermaid.tgz" | sha256sum --check --quiet
+	tar -xzf $(dir $@)mermaid.tgz -C $(dir $@) --strip-components 2 package/dist/mermaid.min.js
+	touch $@
+
+site: setup $(MERMAID)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --exclude tacita-py --exclude tacita-fuzz --no-deps --locked
+	cp -r $${CARGO_TARGET_DIR:-target}/doc $(BUILD_DIR)/site/rust
 
 # Every part runs, also after one that failed, and the last line names those that did.
 test:

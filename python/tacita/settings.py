@@ -36,6 +36,15 @@ PREFIX, DELIMITER = "TACITA_", "__"  # TACITA_PLAN__TOKENS is [plan] tokens
 Keys = Mapping[str, Sequence[str]]  # by section
 SHIPPED = "shipped"  # in place of a file of prices: the package's table
 TIMEOUT = 120.0
+ASK, PLAN, SERVER, CLUSTER, EXPERT = PANELS = ("Ask", "Plan", "Server", "Cluster", "Expert")  # of the help
+SECTIONS = {
+    "plan": PLAN,
+    "run": ASK,
+    "network": SERVER,
+    "ray": CLUSTER,
+    "service": SERVER,
+    "two_party": SERVER,
+}
 SERVED = ("thor", "bumblebee")  # schemes of a service
 
 
@@ -65,10 +74,13 @@ Whole = Annotated[int, BeforeValidator(_no_number)]
 Real = Annotated[float, BeforeValidator(_no_number)]
 
 
-def setting(default: Any, meaning: str, flag: str = "", metavar: str | None = None, **limits: Any) -> Any:
-    """Declares a key. flag: how a command line spells it (default: by its name). limits: those of pydantic,
-    as ge."""
-    extra: JsonDict = {"flag": flag, "metavar": metavar}
+def setting(
+    default: Any, meaning: str, flag: str = "", metavar: str | None = None, panel: str = "", **limits: Any
+) -> Any:
+    """Declares a key. meaning: the help of a command shows its first sentence. flag: how a command line
+    spells it (default: by its name). panel: of the help (default: that of the section). limits: those of
+    pydantic, as ge."""
+    extra: JsonDict = {"flag": flag, "metavar": metavar, "panel": panel}
     return Field(default, description=meaning, json_schema_extra=extra, **limits)
 
 
@@ -83,50 +95,55 @@ class PlanOptions(Section):
 
     model: Path | None = setting(
         None,
-        "Hugging Face folder of the model, a GGUF file, or a shipped one's name; at a service, the name of "
-        "one of its models (default: sst2-tiny; to generate, austen-tiny).",
+        "Hugging Face folder, GGUF file or name of the model. At a service, the name of one of its models "
+        "(default: sst2-tiny; to generate, austen-tiny).",
+        panel=ASK,
     )
     pooling: PoolingName | None = setting(
         None,
-        "What an embedding is read from: pooler (tanh layer on [CLS]), cls ([CLS] itself), mean (of all "
-        "tokens) (default: what the model's folder says).",
+        "What an embedding is read from. pooler: a tanh layer on [CLS]; cls: [CLS] itself; mean: of all "
+        "tokens (default: what the model's folder says).",
     )
     documents: Path | None = setting(
         None, "Answer with scores of these documents, as `tacita embed --index` wrote them with the model."
     )
     scheme: str | None = setting(
         None,
-        "thor: one text a request; leaf: the same, with GELU computed by bootstraps; arion, moai: a batch; "
-        "bumblebee: two parties over a connection; auto: the quickest by estimate (default: auto for several "
-        "texts, thor for one).",
-        metavar=f"[{'|'.join((AUTO, *NAMES))}]",
+        f"The protocol: {', '.join((AUTO, *NAMES))}. thor: one text a request; leaf: the same, with GELU "
+        "computed by bootstraps; arion, moai: a batch; bumblebee: two parties over a connection; auto: the "
+        "quickest by estimate (default: auto for several texts, thor for one).",
+        metavar="NAME",
     )
     packing: PackingName | None = setting(
         None,
-        "How one text lies in slots: of thor rows (default) or multidiagonal (THOR's own), of leaf "
-        "coefficients (default: feed-forward blocks by products of coefficients) or rows (by rotations); "
-        "auto: the quicker by estimate.",
+        "How one text lies in slots: auto, rows, coefficients, multidiagonal. Of thor rows (default) or "
+        "multidiagonal (THOR's own), of leaf coefficients (default: feed-forward blocks by products of "
+        "coefficients) or rows (by rotations); auto: the quicker by estimate.",
+        metavar="NAME",
+        panel=EXPERT,
     )
     inputs: Whole | None = setting(None, "Texts to expect; a batch is shaped for them.", ge=1)
     objective: Objective | None = setting(
         None,
-        "What --scheme auto keeps short: the time until the last answer (throughput) or the first (default: "
-        "throughput for several texts, latency for one).",
+        "What --scheme auto keeps short. throughput: the time until the last answer; latency: until the "
+        "first (default: throughput for several texts, latency for one).",
     )
     tokens: Whole | None = setting(
         None,
-        "Tokens of every request, a power of two, 16 to 512; of a decoder, those that the whole text may "
+        "Tokens of every request, a power of two from 16 to 512. Of a decoder, those that the whole text may "
         "have (default: 128).",
         ge=1,
     )
     preset: str = setting(
         "n16",
-        "Encryption parameters (leveled: the smallest secure ring that needs no bootstrapping).",
+        "Encryption parameters. leveled: the smallest secure ring that needs no bootstrapping.",
+        panel=EXPERT,
     )
     functions: str = setting(
         "tacita",
-        "Approximations of softmax, LayerNorm, GELU: tacita, moai, arion, leaf (GELU by a bootstrap), either "
+        "Approximations of softmax, LayerNorm, GELU. tacita, moai, arion, leaf (GELU by a bootstrap), either "
         "(of tacita and leaf the cheaper), or thor (softmax in two phases; packing multidiagonal).",
+        panel=EXPERT,
     )
     texts: Path | None = setting(
         None,
@@ -134,26 +151,30 @@ class PlanOptions(Section):
         "the other side reads, publishes the extremes that the model takes on them, to 8 bits: a single "
         "unusual sentence shows. Of 500 lines or more every fifth is held out, to say how often texts leave "
         "the intervals.",
+        panel=EXPERT,
     )
     prices: Path | None = setting(
         None,
-        "Price table of `tacita prices --json`, or the package's as it is, by which plans are the same on "
-        "every machine (default: what `tacita prices` measured here, else the package's, scaled).",
-        metavar=f"[FILE|{SHIPPED}]",
+        f"Price table of `tacita prices --json`, or {SHIPPED}. The package's as it is makes the same plans "
+        "on every machine (default: what `tacita prices` measured here, else the package's, scaled).",
+        metavar="FILE",
+        panel=EXPERT,
     )
     begin: str = setting(
         "",
-        "Of a decoder: a text before every prompt that is no secret, as a system prompt or the token that "
-        "texts begin with. Two parties compute nothing for it.",
+        "Of a decoder: a text before every prompt that is no secret. It is a system prompt, or the token "
+        "that texts begin with. Two parties compute nothing for it.",
     )
     reveal: RevealName | None = setting(
         None,
         "Of a decoder on ciphertexts, what the client gets: logits (default) or the likeliest token alone.",
     )
-    gap: Real = setting(GAP, "With reveal = token, logits nearer than this are not told apart.", ge=0.0)
+    gap: Real = setting(
+        GAP, "With reveal = token, logits nearer than this are not told apart.", panel=EXPERT, ge=0.0
+    )
     link: str | None = setting(
         None,
-        "Connection between client and server: a name, or Mbit/s and ms of a round trip. --scheme auto "
+        "Connection between client and server. A name, or Mbit/s and ms of a round trip: --scheme auto "
         "weighs bumblebee over it.",
         metavar="lan|wan|MBIT,MS",
     )
@@ -164,22 +185,26 @@ class RunOptions(Section):
 
     backend: BackendName | None = setting(
         None,
-        "plain and sim encrypt nothing. plain: the circuit without noise; to generate, floats. sim: with the "
-        "noise of ciphertexts, or the integers of two parties. ckks: ciphertexts, both sides on this machine "
-        "(default: ckks; of accuracy sim, to generate plain).",
+        "ckks encrypts, plain and sim do not. plain: the circuit without noise; to generate, floats. sim: "
+        "with the noise of ciphertexts, or the integers of two parties. ckks: ciphertexts, both sides on "
+        "this machine (default: ckks; of accuracy sim, to generate plain).",
+        metavar="plain|sim|ckks",
     )
-    threads: Whole = setting(0, "Cores to use (0: all).", ge=0)
-    memory: Real = setting(MEMORY_GB, "GB to stay within; ciphertexts that do not fit wait on disk.", ge=0.1)
+    threads: Whole = setting(0, "Cores to use (0: all).", panel=EXPERT, ge=0)
+    memory: Real = setting(
+        MEMORY_GB, "GB to stay within; ciphertexts that do not fit wait on disk.", panel=EXPERT, ge=0.1
+    )
     work: Path | None = setting(
         None,
-        "Folder of plan, keys, request and response (default: of a step tacita-work, of a command that asks "
-        "a model a temporary one).",
+        "Folder of plan, keys, request and response (default: of a step tacita-work, else a temporary one).",
+        panel=EXPERT,
     )
-    allow_insecure: bool = setting(False, "Admit parameters below 128 bits. For tests only.")
+    allow_insecure: bool = setting(False, "Admit parameters below 128 bits. For tests only.", panel=EXPERT)
     show_anyway: bool = setting(
         False,
         "Also show answers that failed their checks. They may hold anything, the secret key included: not "
         "where the server can see them.",
+        panel=EXPERT,
     )
 
 
@@ -188,10 +213,10 @@ class NetworkOptions(Section):
 
     connect: str | None = setting(
         None,
-        "Ask a server, and need no model folder: https://HOST:PORT is a service of any scheme, where "
-        "--model is the name of a model and --scheme one of its schemes (default: what the service offers); "
-        "HOST:PORT a `tacita serve` by the two-party protocol.",
-        metavar="[HOST:PORT|URL]",
+        "Ask this server: https://HOST:PORT, or HOST:PORT. A URL is a service of any scheme, where "
+        "--model is the name of a model and --scheme one of its schemes (by itself what the service "
+        "offers); HOST:PORT is a `tacita serve` by the two-party protocol. No model folder is needed.",
+        metavar="ADDRESS",
     )
     trust: Path | None = setting(None, "PEM file of the server's certificate, or its signer's.")
     fingerprint: str | None = setting(
@@ -217,10 +242,10 @@ class RayOptions(Section):
 
     address: str | None = setting(
         None,
-        "Evaluate on the machines of a Ray cluster: one that is started here, or one that this machine has "
-        "joined.",
+        "Evaluate on a Ray cluster: local, or HOST:PORT of one that this machine has joined. local: one is "
+        "started here.",
         flag="--ray",
-        metavar="local|HOST:PORT",
+        metavar="ADDRESS",
     )
     nodes: Whole | None = setting(
         None, "Nodes to start here, of one core each, or to use there at most.", flag="--ray-nodes", ge=1
@@ -334,6 +359,11 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Orders the sources: the command line, the environment, the file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def panel_of(section: str, field: FieldInfo) -> str:
+    """Returns the panel of a command's help that shows a key."""
+    return _extra(field)["panel"] or SECTIONS[section]
 
 
 def flag_of(name: str, field: FieldInfo) -> str:

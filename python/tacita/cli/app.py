@@ -20,10 +20,11 @@ import typer
 from tacita.cli import demo, estimate, plan, steps
 from tacita.cli.ask import accuracy, generate, tasks
 from tacita.cli.console import MESSAGE, err, fail, shown, warn
-from tacita.cli.help import ASK, EXPERT, PLAN, SERVER, Command, Group
+from tacita.cli.help import Command, Group
 from tacita.cli.options import place_of
 from tacita.cli.service import keys, serve, token
 from tacita.errors import InputError, KeyBudgetWarning, TacitaError
+from tacita.settings import ASK, EXPERT, PLAN, SERVER
 from tacita.version import __version__
 
 INTERRUPTED = 130

@@ -14,9 +14,10 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-ASK, PLAN, SERVER, CLUSTER, EXPERT = PANELS = ("Ask", "Plan", "Server", "Cluster", "Expert")
+from tacita.settings import EXPERT, PANELS
+
 ALL = "--help-all"
-SENTENCE = re.compile(r"(?<=[.)])\s+(?=[A-Z`-])")
+SENTENCE = re.compile(r"(?<=[.)])\s+(?=[A-Z`-]|\w+[:,] )")  # where the next begins, or what a value means
 DEFAULT = re.compile(r"\s*\(default: [^()]*(?:\([^()]*\)[^()]*)*\)\.?$")
 
 
@@ -51,6 +52,11 @@ class Group(TyperGroup):
         super(Group, _shortened(self, ctx)).format_help(ctx, formatter)
 
 
+def _place(option: Any) -> int:
+    """Returns the number of an option's panel; options without one come first."""
+    return PANELS.index(option.rich_help_panel) if option.rich_help_panel in PANELS else -1
+
+
 def _with_all(ctx: Any, args: list[str], places: list[str]) -> list[str]:
     ctx.meta[ALL] = ALL in places
     return ["--help"] if ALL in places else args
@@ -60,10 +66,10 @@ def _shortened(command: Any, ctx: Any) -> Any:
     """Returns a copy whose options say their first sentence alone, unless all was asked for."""
     whole, result = ctx.meta.get(ALL), copy(command)
     ours = [copy(each) for each in command.get_params(ctx)]
-    result.params, result.add_help_option = ours, False
+    result.params, result.add_help_option = sorted(ours, key=_place), False
     for each in ours:
         if isinstance(each, TyperOption) and each.is_flag:
-            each.metavar = ""
+            each.metavar, each.secondary_opts = "", each.secondary_opts if whole else []
         if isinstance(each, TyperOption) and each.help and not whole:
             each.help = brief(each.help)
         each.hidden = getattr(each, "hidden", False) or (not whole and "completion" in (each.name or ""))

@@ -38,6 +38,7 @@ from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import link_of
 from tacita.plans.prices import cost
 from tacita.settings import (
+    ASK,
     DELIMITER,
     FILE,
     PREFIX,
@@ -49,6 +50,7 @@ from tacita.settings import (
     flag_of,
     kind_of,
     metavar_of,
+    panel_of,
 )
 from tacita.texts.embed import Text
 from tacita.texts.vectors import Index
@@ -70,13 +72,17 @@ Json = Annotated[Path | None, option("--json", help="Also write the figures to t
 Public = Annotated[
     Path, typer.Option("--public", help="Folder that `tacita publish` made: all that a client needs.")
 ]
-TextFile = Annotated[Path | None, option("--file", help="A file of texts, one a line (-: standard input).")]
+TextFile = Annotated[
+    Path | None,
+    option("--file", rich_help_panel=ASK, help="A file of texts, one a line (-: standard input)."),
+]
 Pair = Annotated[
     bool,
     option(
         "--pair",
-        help="Texts come in pairs: two by two on the command line, or in two columns of the --file, a tab "
-        "between them.",
+        help="Texts come in pairs. They stand two by two on the command line, or in two columns of the "
+        "--file, a tab between them.",
+        rich_help_panel=ASK,
     ),
 ]
 
@@ -119,7 +125,7 @@ def spelled(section: str, name: str) -> Any:
     if field.default not in (None, "", False, ()):
         meaning = f"{meaning.removesuffix('.')} (default: {_words(field.default)})."
     both = f"{flag}/--no-{flag.removeprefix('--')}" if kind is bool else flag
-    return option(both, help=meaning, metavar=metavar_of(field))
+    return option(both, help=meaning, metavar=metavar_of(field), rich_help_panel=panel_of(section, field))
 
 
 def _words(value: object) -> str:

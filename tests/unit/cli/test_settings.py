@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from test_cli import run
 from tacita.cli.app import app
 from tacita.cli.options import read_settings
 from tacita.errors import TacitaError
+from tacita.settings import PANELS
 
 ROOT = Path(__file__).parents[3]
 
@@ -134,6 +136,58 @@ def test_a_command_has_few_options() -> None:
         assert len(options) <= (14 if name in ASKING else 18), name
 
 
-def test_the_list_of_commands_fits_a_screen() -> None:
+def panels(out: str) -> dict[str, list[str]]:
+    """The names that stand first in the lines of each panel, by its title."""
+    found: dict[str, list[str]] = {}
+    for line in out.splitlines():
+        if title := re.match(r"╭─ (\w+) ─", line):
+            found[title[1]] = []
+        elif name := re.match(r"│ {1,3}(?:\* {1,4})?(--[\w-]+|\w[\w-]*) ", line):
+            found[list(found)[-1]].append(name[1])
+    return found
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.mark.usefixtures("narrow")
+def test_the_list_of_commands_fits_a_screen_in_panels() -> None:
     status, out, _ = run("--help")
-    assert status == 0 and 24 <= len(out.splitlines()) <= 40
+    assert status == 0 and 24 <= len(out.splitlines()) <= 45
+    found = panels(out)
+    assert [*found] == ["Options", "Ask", "Plan", "Server"]
+    assert {"classify", "embed", "generate"} <= {*found["Ask"]} and "serve" in found["Server"]
+    assert "estimate" in found["Plan"] and "keygen" in out
+    _, out, _ = run("--help-all")
+    assert {"keygen", "encrypt", "evaluate", "decrypt"} <= {*panels(out)["Expert"]}
+    assert "--show-completion" in out
+
+
+@pytest.mark.usefixtures("narrow")
+def test_help_stands_in_panels_with_a_sentence_an_option() -> None:
+    _, out, _ = run("classify", "--help")
+    assert len(out.splitlines()) <= 60
+    assert panels(out) == {
+        "Arguments": ["TEXT"],
+        "Options": ["--config", "--json", "--help"],
+        "Ask": ["--file", "--pair", "--model", "--backend"],
+        "Plan": ["--scheme", "--tokens"],
+        "Server": ["--connect", "--trust"],
+        "Cluster": ["--ray"],
+        "Expert": ["--preset", "--texts", "--work"],
+    }
+    assert "fifth" not in out and "classify --help-all" in out
+    status, out, _ = run("classify", "--help-all")
+    assert status == 0 and "fifth" in out and "Options in full" not in out
+
+
+@pytest.mark.usefixtures("narrow")
+def test_no_help_is_a_wall_or_gives_flags_a_type() -> None:
+    for name, command in commands(typer.main.get_command(app)):
+        _, out, _ = run(*name.split(), "--help")
+        assert "<bool>" not in out, name
+        assert len(out.splitlines()) <= 75, (name, len(out.splitlines()))
+        known = {*PANELS, None}
+        assert {getattr(each, "rich_help_panel", None) for each in command.params} <= known, name

@@ -52,9 +52,7 @@ def _asking(**more: Sequence[str]) -> Callable[[Callable[..., None]], Callable[.
 
 
 def _words(metavar: str, meaning: str) -> typer.models.ArgumentInfo:
-    argument: typer.models.ArgumentInfo = typer.Argument(
-        metavar=f"[{metavar}...]", help=meaning, show_default=False
-    )
+    argument: typer.models.ArgumentInfo = typer.Argument(metavar=metavar, help=meaning, show_default=False)
     return argument
 
 

@@ -22,11 +22,12 @@ from tacita.version import __version__
 
 if TYPE_CHECKING:
     from tacita.api import Answer, Client, PlanRequest, Server, load, plan, publish
-    from tacita.ask import answer, classify, classify_many, embed, fill, search, tag
+    from tacita.ask import answer, classify, classify_many, embed, fill, rerank, search, tag
     from tacita.client.connect import connect, connect_async
     from tacita.generation.generate import generate
     from tacita.pipelines import pipeline
     from tacita.texts.answer import Classes, Regression, Several
+    from tacita.texts.ranking import Ranking
     from tacita.texts.spans import Extract, Fill, Tags
     from tacita.texts.vectors import Embedding, Search
 
@@ -39,6 +40,7 @@ __all__ = [
     "Fill",
     "PlanRequest",
     "PrivacyWarning",
+    "Ranking",
     "Regression",
     "Search",
     "Server",
@@ -59,16 +61,17 @@ __all__ = [
     "pipeline",
     "plan",
     "publish",
+    "rerank",
     "search",
     "tag",
 ]
 
-_ASKING = ("answer", "classify", "embed", "fill", "search", "tag")
+_ASKING = ("answer", "classify", "embed", "fill", "rerank", "search", "tag")
 _HOMES = dict.fromkeys(_ASKING, "tacita.ask")  # not in tacita.api
 _HOMES |= dict.fromkeys(("Classes", "Regression", "Several"), "tacita.texts.answer")
 _HOMES |= dict.fromkeys(("Embedding", "Search"), "tacita.texts.vectors")
 _HOMES |= dict.fromkeys(("Extract", "Tags"), "tacita.texts.spans") | {"Fill": "tacita.texts.spans"}
-_HOMES |= {"classify_many": "tacita.ask"}
+_HOMES |= {"classify_many": "tacita.ask", "Ranking": "tacita.texts.ranking"}
 _HOMES |= {"pipeline": "tacita.pipelines", "generate": "tacita.generation.generate"}
 _HOMES |= dict.fromkeys(("connect", "connect_async"), "tacita.client.connect")
 

@@ -54,6 +54,7 @@ from tacita.server.machines.cluster import LOCAL, require_reachable, where_of
 from tacita.server.machines.spread import spreading
 from tacita.texts.answer import Classes, Regression, Several
 from tacita.texts.embed import Text
+from tacita.texts.ranking import Ranking, pairs_of, rank
 from tacita.texts.spans import Extract, Fill, Tags
 from tacita.texts.task import require_kind
 from tacita.texts.vectors import Embedding, Search
@@ -147,6 +148,17 @@ def answer(question: str, context: str, *, model: Model, **how: Unpack[How]) -> 
     extract = _ask(Extract, "answer", model, (question, context), how)
     assert not isinstance(extract, list)  # one pair was asked
     return extract
+
+
+def rerank(
+    query: str, documents: Sequence[str], *, model: Model, top_n: int | None = None, **how: Unpack[How]
+) -> Ranking:
+    """Ranks documents by their relevance to a query, the most relevant first: `best(3)` of the result. model:
+    a cross-encoder, a classifier of pairs with one logit. top_n: documents of the result (default: all).
+    Keywords and errors are those of `classify`; each document is a text of the cost."""
+    answers = _ask(Answer, "rerank", model, list(pairs_of(query, documents)), how)
+    assert isinstance(answers, list)  # a list was asked
+    return Ranking(rank(documents, answers).best(top_n))
 
 
 def classify_many(

@@ -55,6 +55,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "tag": {"labels": ("O", "B-ART", "I-ART"), "task": "tokens"},
     "answer": {"labels": ("start", "end"), "task": "span"},
     "fill": {"labels": (), "task": "words"},
+    "rerank": {"labels": ("relevance",)},
 }
 TOY = {"plan": {"preset": "insecure_toy_n10"}, "run": {"allow_insecure": True}}
 ASKING = {"classify", "search", *KINDS}

@@ -31,6 +31,12 @@ def extracted(question: str, context: str) -> str:
     return tacita.answer(question, context, model=MODEL, backend="ckks").span.text
 
 
+def ranked(query: str, documents: list[str]) -> list[tuple[str, float | None]]:
+    ranking: tacita.Ranking = tacita.rerank(query, documents, model=MODEL, top_n=3, backend="ckks")
+    print(ranking.privacy, ranking.best(1)[0].index)
+    return [(each.document, each.score) for each in ranking.ranks]
+
+
 def filled(text: str) -> list[str]:
     masks = tacita.fill(text, model=MODEL, backend="ckks").masks
     return [candidate.label for mask in masks for candidate in mask.best(3)]

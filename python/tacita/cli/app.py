@@ -62,6 +62,7 @@ COMMANDS: tuple[tuple[str, str, Callable[..., None] | typer.Typer, str], ...] = 
     (ASK, "tag", tasks.tag, "Mark the spans of texts, names and places for example."),
     (ASK, "answer", tasks.answer, "Answer a question by a part of a context."),
     (ASK, "fill", tasks.fill, "Fill the masks of texts."),
+    (ASK, "rerank", tasks.rerank, "Sort documents by their relevance to a query."),
     (ASK, "generate", generate.run, "Go on behind a text with a decoder."),
     (PLAN, "estimate", estimate.estimate, "Say what a run would cost."),
     (PLAN, "plan", plan.app, "Make or show the public plan of a run."),

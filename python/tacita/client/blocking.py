@@ -11,6 +11,7 @@ from tacita.plans.wire import Models
 from tacita.texts.answer import Answer
 from tacita.texts.embed import Text
 from tacita.texts.generation import TOKENS, Token
+from tacita.texts.ranking import Ranking
 
 T = TypeVar("T")
 BlockingVerb: TypeAlias = Verb[Answer, list[Answer]]
@@ -73,6 +74,19 @@ class Service:
     ) -> Answer:
         """Answers a question by a span of its context, as `AsyncService.answer`."""
         return self.run(self._inner.answer(question, context, model=model, scheme=scheme))
+
+    def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        model: str | None = None,
+        scheme: str | None = None,
+        top_n: int | None = None,
+    ) -> Ranking:
+        """Ranks documents by their relevance to a query, as `AsyncService.rerank`."""
+        how: Any = {"model": model, "scheme": scheme, "top_n": top_n}
+        return self.run(self._inner.rerank(query, documents, **how))
 
     def generate(
         self,

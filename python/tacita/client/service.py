@@ -28,7 +28,8 @@ from tacita.plans.wire import API, VISITOR, Model, Models, Offer
 from tacita.texts.answer import Answer
 from tacita.texts.embed import Text
 from tacita.texts.generation import TOKENS, Choice, TextOptions, Token, stop_texts
-from tacita.texts.task import GIVES, PROBLEMS, SINGLE_LABEL, TASKS, kind_of, require_kind
+from tacita.texts.ranking import Ranking, pairs_of, rank
+from tacita.texts.task import GIVES, PROBLEMS, SINGLE_LABEL, TASKS, kind_of, require_kind, suits
 from tacita.two_party.protocol.party import Party
 
 if TYPE_CHECKING:
@@ -150,6 +151,19 @@ class AsyncService:
         """Answers a question by a part of its context: the answer's `span`. Arguments: as of `classify`."""
         (answer,) = await self._answers("answer", [(question, context)], model, scheme)
         return answer
+
+    async def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        model: str | None = None,
+        scheme: str | None = None,
+        top_n: int | None = None,
+    ) -> Ranking:
+        """Ranks documents by their relevance to a query, as `tacita.rerank`. Arguments: as of `classify`."""
+        answers = await self._answers("rerank", pairs_of(query, documents), model, scheme)
+        return Ranking(rank(documents, answers).best(top_n))
 
     async def generate(
         self,
@@ -317,11 +331,17 @@ def _suiting(model: Model, verbs: Sequence[str]) -> Model:
 
 
 def _suits(model: Model, verbs: Sequence[str]) -> bool:
-    kind = _kind(model)
-    return kind in verbs or (not model.problem and kind in EITHER and bool({*EITHER} & {*verbs}))
+    known = _known(model)
+    either = not model.problem and _kind(model) in EITHER and bool({*EITHER} & {*verbs})
+    return either or (known is not None and suits(verbs, known))
 
 
 def _kind(model: Model) -> str:
     """Returns a key of `GIVES`, or "" for a task or a problem that this release does not know."""
+    known = _known(model)
+    return kind_of(known) if known else ""
+
+
+def _known(model: Model) -> Model | None:
     known = model.model_copy(update={"problem": model.problem or SINGLE_LABEL})
-    return kind_of(known) if known.task in TASKS and known.problem in PROBLEMS else ""
+    return known if known.task in TASKS and known.problem in PROBLEMS else None

@@ -22,6 +22,7 @@ What a model can be asked for: the verbs of the Python interface and the command
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol, TypeAlias
 
 from tacita.errors import InputError
@@ -77,6 +78,7 @@ GIVES = {
     "answer": "the start and the end of an answer",
     "fill": "words of its vocabulary for every token",
     "generate": "the token that comes next",
+    "rerank": "one number for a pair of texts",
 }
 OF_TASKS = {TOKENS: "tag", SPAN: "answer", WORDS: "fill", NEXT: "generate", CHOICE: "generate"}
 
@@ -90,10 +92,17 @@ def kind_of(model: TaskModel) -> str:
     return "search" if model.problem == SEARCH else "classify"
 
 
+def suits(verbs: Collection[str], model: TaskModel) -> bool:
+    """Tells whether a model can be asked with one of these verbs. To rerank takes a classifier with one
+    logit, a cross-encoder, which `classify` asks for the number itself."""
+    kind = kind_of(model)
+    return kind in verbs or ("rerank" in verbs and kind == "classify" and len(model.labels) == 1)
+
+
 def require_kind(verb: str, model: TaskModel, *others: str) -> None:
     """Raises InputError unless the model can be asked with this verb. others: kinds that it takes besides."""
-    kind = kind_of(model)
-    if kind not in (verb, *others):
+    if not suits((verb, *others), model):
+        kind = kind_of(model)
         raise InputError(
             f"{verb}: the model answers with {GIVES[kind]}, not {GIVES[verb]}",
             hint=f"tacita.{kind} in Python, tacita {kind} on the command line",

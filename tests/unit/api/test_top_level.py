@@ -18,7 +18,7 @@ from tacita.progress import Progress
 
 NAMES = {
     *("Answer", "Client", "PrivacyWarning", "Server", "TacitaError", "PlanRequest", "__version__"),
-    *("Classes", "Embedding", "Extract", "Fill", "Regression", "Search", "Several", "Tags"),
+    *("Classes", "Embedding", "Extract", "Fill", "Ranking", "Regression", "Search", "Several", "Tags"),
     *(
         "answer",
         "classify",
@@ -33,6 +33,7 @@ NAMES = {
         "pipeline",
         "plan",
         "publish",
+        "rerank",
         "search",
         "tag",
     ),

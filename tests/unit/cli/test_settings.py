@@ -120,7 +120,7 @@ def test_an_option_that_is_a_setting_now_says_where_it_went(words: list[str], pl
     assert status == 2 and "No such option" in err
 
 
-ASKING = {"classify", "embed", "search", "tag", "answer", "fill"}
+ASKING = {"classify", "embed", "search", "tag", "answer", "fill", "rerank"}
 
 
 def commands(command: Any, *path: str) -> Iterator[tuple[str, Any]]:

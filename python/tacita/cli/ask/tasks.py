@@ -1,4 +1,5 @@
-"""`tacita classify`, `embed`, `search`, `tag`, `answer` and `fill`: what each asks, and how it shows answers.
+"""`tacita classify`, `embed`, `search`, `tag`, `answer`, `fill` and `rerank`: what each asks, and how it
+shows answers.
 
 With `search --index` the documents are the client's: the server turns an encrypted query into an encrypted
 vector, and this side decrypts it and scores its own vectors. Without, they are the server's (`tacita serve
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import json as json_module
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +29,7 @@ from tacita.plans.files import replacing
 from tacita.settings import Keys, Settings
 from tacita.texts.answer import Score
 from tacita.texts.embed import MAX_CHARACTERS, parts_of
+from tacita.texts.ranking import pairs_of, rank
 from tacita.texts.spans import Extract, Fill, Tags
 from tacita.texts.vectors import Index, Search
 
@@ -166,8 +169,8 @@ def with_texts(scores: Sequence[Score], documents: Path | None) -> list[Score]:
 def show_nearest(query: str, nearest: Sequence[Score]) -> None:
     """Shows one line a document, the nearest first."""
     table = Table("", "score", shown(query, 60))
-    for rank, each in enumerate(nearest, 1):
-        table.add_row(str(rank), f"{each.score:.4f}", shown(each.label))
+    for place, each in enumerate(nearest, 1):
+        table.add_row(str(place), f"{each.score:.4f}", shown(each.label))
     out.print(table)
 
 
@@ -250,4 +253,30 @@ def fill(
                     table.add_row(shown(each.label), f"{each.score:.3f}")
                 out.print(table)
             say(shown(answer.text))
+    outcome.end()
+
+
+@_asking()
+def rerank(
+    *,
+    query: Annotated[
+        str, typer.Argument(help="What the documents are to be relevant to.", show_default=False)
+    ],
+    words: Annotated[list[str] | None, _words("DOCUMENT", "Documents to sort.")] = None,
+    file: Annotated[
+        Path | None, option("--file", help="A file of documents, one a line (-: standard input).")
+    ] = None,
+    top: Annotated[int, typer.Option("--top", help="Documents to show.", min=1)] = 10,
+    settings: Settings,
+    json: Json = None,
+) -> None:
+    """Sort documents by their relevance to a query, with a cross-encoder: a model of pairs with one logit."""
+    documents = question_of("rerank", words, file)
+    pairs = pairs_of(query, [str(line.text) for line in documents.lines])
+    lines = [replace(line, text=pair) for line, pair in zip(documents.lines, pairs, strict=True)]
+    outcome = ask(replace(documents, lines=lines), settings, json)
+    answers = outcome.answers()
+    ranking = rank([line.text[1] for line, _ in answers], [answer for _, answer in answers])
+    scores = [Score(each.document, each.score) for each in ranking.best(top) if each.score is not None]
+    show_nearest(query, scores)
     outcome.end()

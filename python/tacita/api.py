@@ -83,15 +83,21 @@ Files = Literal["thor", "leaf", "arion", "moai"]
 
 
 def load(
-    folder: Path | str = DEFAULT_MODEL, *, pooling: str | None = None, embeddings: bool = True
+    folder: Path | str = DEFAULT_MODEL,
+    *,
+    revision: str | None = None,
+    pooling: str | None = None,
+    embeddings: bool = True,
 ) -> Checkpoint:
-    """Loads the model of a Hugging Face folder, or of a name that comes with the package ("sst2-tiny", the
-    default; "austen-tiny").
+    """Loads the model of a Hugging Face folder, of a name that comes with the package ("sst2-tiny", the
+    default; "austen-tiny"), or of the Hugging Face Hub ("org/name", fetched into the Hub's own cache).
 
+    revision: of a model of the Hub, a branch, a tag or a commit (default: main). The answer's `name` ends
+    with the commit.
     pooling: what an embedding is read from: "pooler", "cls" or "mean" (default: what the folder says).
     embeddings: False for a model that starts from hidden states. Raises CheckpointError.
     """
-    return checkpoint.load(folder, pooling=pooling, embeddings=embeddings)
+    return checkpoint.load(folder, revision=revision, pooling=pooling, embeddings=embeddings)
 
 
 class PlanKeywords(Fields, total=False):

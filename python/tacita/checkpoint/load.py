@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from tacita.checkpoint.config import read_config
 from tacita.checkpoint.gguf import gguf_of
+from tacita.checkpoint.hub import fetch, name_of, parse_name
 from tacita.checkpoint.texts import own_texts
 from tacita.checkpoint.vocabulary import read_tokenizer
 from tacita.checkpoint.weights import open_weights, read_tensors
@@ -50,10 +52,13 @@ class Checkpoint:
     texts: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
 
-def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = True) -> Checkpoint:
+def load(
+    folder: str | Path, *, revision: str | None = None, pooling: str | None = None, embeddings: bool = True
+) -> Checkpoint:
     """Read config.json, then the weights (`checkpoint.weights`), the tokenizer (`checkpoint.vocabulary`) and
     texts (`checkpoint.texts`) of `folder`, or a GGUF file, which holds the first three. Where there is no
-    such folder, the name of a model that comes with the package means that one.
+    such folder, the name of a model that comes with the package means that one, and "org/name" or
+    "org/name@revision" a model of the Hugging Face Hub (`checkpoint.hub`).
 
     pooling: "pooler", "cls" or "mean" (see `models`); by default what the folder says: a classifier's own;
     else the files of sentence-transformers; else the pooler, if its weights are there. The user's word goes
@@ -61,7 +66,7 @@ def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = T
     states; embedding tables and tokenizer are not needed. Errors: CheckpointError naming the file, the tensor
     or field, both values, and a hint.
     """
-    path = _resolve(Path(folder))
+    path = resolve(folder, revision)
     config = read_config(path, pooling, embeddings, lambda: open_weights(path).names)
     check(config)
     stored = open_weights(path)
@@ -69,21 +74,32 @@ def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = T
     names = FAMILIES[family_of(config)].names(config)
     tensors = read_tensors(stored, names, tensor_shapes(config), longer=longer)
     tokenizer = read_tokenizer(path, config.vocab) if embeddings and config.image is None else None
-    checkpoint = from_tensors(config, tensors, tokenizer, name=path.resolve().name, where=str(stored.path))
+    checkpoint = from_tensors(
+        config, tensors, tokenizer, name=name_of(path.resolve()), where=str(stored.path)
+    )
     return replace(checkpoint, texts=own_texts(path)) if path.is_dir() else checkpoint
 
 
-def _resolve(path: Path) -> Path:
-    """Returns the folder or GGUF file, before the shipped model of that name. Raises CheckpointError for
-    neither."""
-    if path.is_dir() or gguf_of(path) is not None:
+def resolve(model: str | Path, revision: str | None = None) -> Path:
+    """Returns the folder or GGUF file, before the shipped model of that name, before that of the Hugging Face
+    Hub, fetched where it is not cached. revision: of the Hub's. Raises CheckpointError."""
+    path, folders = Path(model), shipped()
+    if revision is None and (path.is_dir() or gguf_of(path) is not None):
         return path
-    if str(path) not in (folders := shipped()):
+    if revision is None and str(path) in folders:
+        return folders[str(path)]
+    if (named := parse_name(path.as_posix())) is None or (revision and named[1]):
+        near = get_close_matches(str(path), folders, 1)
         raise CheckpointError(
-            f"load: {path} is not a folder",
-            hint=f"pass a local Hugging Face model folder, or one of {', '.join(folders)}",
+            f"load: {path} is not a folder"
+            if revision is None
+            else f"load: revision {revision!r} of {path}, which is no org/name of the Hugging Face Hub",
+            hint=f"did you mean {near[0]}?"
+            if near
+            else "pass a local Hugging Face model folder, org/name of the Hugging Face Hub, or one of "
+            f"{', '.join(folders)}",
         )
-    return folders[str(path)]
+    return fetch(named[0], revision or named[1])
 
 
 def from_tensors(

@@ -18,7 +18,7 @@ from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.cli.columns import Line
 from tacita.cli.console import INCOMPLETE, UNTRUSTED, duration, out, progress, reporting, say, shown, size
-from tacita.cli.options import TOKENS_DEFAULT, Json, Values, plan_request, taking
+from tacita.cli.options import TOKENS_DEFAULT, Json, Values, model_folder, plan_request, taking
 from tacita.cli.report import Outcome, Result, run_report, show_results, show_run
 from tacita.errors import InputError, TacitaError
 from tacita.extras import needing
@@ -50,7 +50,7 @@ def demo(
     text: Annotated[list[str] | None, typer.Option("--text", help="Texts instead of the demo's own.")] = None,
 ) -> None:
     """Encrypt sentences, classify them on a server that cannot read them, decrypt the answers."""
-    request, model = plan_request(settings.plan), settings.plan.model or api.DEFAULT_MODEL
+    request, model = plan_request(settings.plan), model_folder(settings.plan.model or api.DEFAULT_MODEL)
     if (scheme := REGISTRY.get(request.scheme_name)) and scheme.connected:
         raise InputError(
             f"demo: {scheme.name} passes no files, which is what the demo's steps do",

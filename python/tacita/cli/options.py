@@ -29,7 +29,8 @@ from pydantic_settings import SettingsConfigDict
 
 from tacita.api import DEFAULT_MODEL
 from tacita.checkpoint import Checkpoint, load
-from tacita.checkpoint.load import with_documents
+from tacita.checkpoint.hub import name_of
+from tacita.checkpoint.load import resolve, with_documents
 from tacita.cli.columns import read_lines, texts_of
 from tacita.cli.console import err, shown
 from tacita.errors import FileError, InputError
@@ -181,8 +182,18 @@ def plan_request(plan: PlanOptions) -> PlanRequest:
 def load_model(plan: PlanOptions, pooling: str | None = None, *, embeddings: bool = True) -> Checkpoint:
     """Loads the model, with its pooling and documents where they are given. pooling: of a plan, in place of
     the options'. Raises CheckpointError, FileError, InputError for documents of another model."""
-    model = load(plan.model or DEFAULT_MODEL, pooling=pooling or plan.pooling, embeddings=embeddings)
+    folder = model_folder(plan.model or DEFAULT_MODEL)
+    model = load(folder, pooling=pooling or plan.pooling, embeddings=embeddings)
     return with_documents(model, Index.load(plan.documents)) if plan.documents else model
+
+
+def model_folder(model: Path) -> Path:
+    """Returns the model's folder. One of the Hugging Face Hub is fetched, and its commit said. Raises
+    CheckpointError."""
+    folder = resolve(model)
+    if (name := name_of(folder)) != folder.name and folder != model:
+        err.print(f"model: {shown(name)} of the Hugging Face Hub", soft_wrap=True)
+    return folder
 
 
 def read_texts(path: Path | None) -> Sequence[Text] | None:

@@ -14,7 +14,7 @@ import typer
 
 from tacita.cli.ask.remote import NETWORK, is_service, open_session, service_of
 from tacita.cli.console import INCOMPLETE, UNTRUSTED, err, out, progress, say, shown, write_report
-from tacita.cli.options import Json, option, read_texts, taking
+from tacita.cli.options import Json, model_folder, option, read_texts, taking
 from tacita.cli.service.port import (
     cost_line,
     dial_server,
@@ -131,7 +131,9 @@ def run(
         try:
             with progress("plan") as report:  # on ciphertexts the cost is said, and bars show the work
                 screen = Shown(report, lambda now: err.print(now.stage, soft_wrap=True), progress)
-                tokens = started(settings.plan.model or DEFAULT_DECODER, prompt, request, screen)
+                tokens = started(
+                    model_folder(settings.plan.model or DEFAULT_DECODER), prompt, request, screen
+                )
             _show_all(timed, tokens)
         finally:
             if timed.tokens:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacita.api import DEFAULT_MODEL
 from tacita.checkpoint import Checkpoint
+from tacita.checkpoint.load import resolve
 from tacita.cli.console import duration, progress, say, shown, size
 from tacita.cli.options import load_model, plan_request
 from tacita.cli.service.identity import beyond_loopback, show_listening
@@ -151,7 +152,7 @@ def _offers(settings: Settings, model: Checkpoint) -> Offers:
     with progress("plan") as report:
         return offers_of(
             model,
-            plan.model or DEFAULT_MODEL,
+            resolve(plan.model or DEFAULT_MODEL),
             tuple(dict.fromkeys(service.schemes)),
             plan_request(plan),
             service.data,

@@ -13,6 +13,7 @@ from ssl import SSLContext
 
 from tacita import api
 from tacita.api import DEFAULT_MODEL
+from tacita.checkpoint.load import resolve
 from tacita.cli.console import duration, out, progress, say, several, shown, size, warn
 from tacita.cli.options import load_model, plan_request, taking
 from tacita.cli.service.https import over_https, require_serving
@@ -107,7 +108,7 @@ def _spec(settings: Settings, plan: TwoPartyPlan, path: Path, sessions: int) -> 
     model, party = settings.plan, settings.two_party
     return SessionSpec(
         plan.name,
-        Path(model.model or DEFAULT_MODEL),
+        resolve(model.model or DEFAULT_MODEL),
         path,
         settings.run.threads,
         sessions,

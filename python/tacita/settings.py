@@ -95,8 +95,8 @@ class PlanOptions(Section):
 
     model: Path | None = setting(
         None,
-        "Hugging Face folder, GGUF file, or a name: org/name[@revision] on the Hugging Face Hub, or a shipped "
-        "model's. At a service, the name of one of its models (default: sst2-tiny; to generate, austen-tiny).",
+        "Hugging Face folder, GGUF file, org/name[@revision] on the Hugging Face Hub, or shipped name. At a "
+        "service, the name of one of its models (default: sst2-tiny; to generate, austen-tiny).",
         panel=ASK,
     )
     pooling: PoolingName | None = setting(

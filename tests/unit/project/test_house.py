@@ -22,8 +22,8 @@ FILES, ARROWS, FOLDER = 311, 85, 14
 LINES = {
     "approx": 2397,
     "blocks": 1472,
-    "checkpoint": 1748,
-    "cli": 4576,
+    "checkpoint": 1930,
+    "cli": 4591,
     "client": 2860,
     "data": 30,
     "evaluate": 1561,

@@ -70,16 +70,40 @@ def test_a_page_shows_its_token_as_a_subprotocol(server: Started, tmp_path: Path
         upgraded("tacita_" + "x" * 43)
 
 
-def driven(address: str, *texts: str, **how: str) -> Any:
-    """What the page showed, driven by `web/test/page.mjs`."""
-    script = ROOT / "web" / "test" / "page.mjs"
-    command = [str(NODE), str(script), str(CHROMIUM), address, *texts]
+def scripted(name: str, *arguments: str, **how: str) -> Any:
+    """Returns what a script of `web/test` prints of the page in Chromium."""
+    command = [str(NODE), str(ROOT / "web" / "test" / name), str(CHROMIUM), *arguments]
     named = {**os.environ, **how}
     done = subprocess.run(command, env=named, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def driven(address: str, *texts: str, **how: str) -> Any:
+    """What the page showed, driven by `web/test/page.mjs`."""
+    found = scripted("page.mjs", address, *texts, **how)
     assert found["unnamed"] == []
     return found
+
+
+@in_browser
+def test_the_page_is_accessible_at_every_size_and_in_every_language(server: Started) -> None:
+    """axe-core, at four sizes, light and dark, before the question and behind the answer."""
+    found = scripted("look.mjs", f"{server.url}/", LANGUAGES="en,de,zh")
+    assert found == {"looks": 20, "violations": [], "wide": []}
+
+
+@in_browser
+def test_the_keyboard_suffices(server: Started) -> None:
+    found = scripted("keys.mjs", f"{server.url}/")
+    assert (found["missed"], found["unmarked"]) == ([], [])
+    assert found["answer"] == {
+        "lang": "de",
+        "label": "negative",
+        "status": "Antwort: negative",
+        "focus": "go",
+    }
+    assert found["motion"]["full"] > 0 and found["motion"]["reduced"] == 0
 
 
 def require_no_text(server: Started) -> None:
@@ -108,7 +132,7 @@ def test_a_browser_asks_by_keys_that_it_makes_and_drops(server: Started, tmp_pat
         assert isinstance(answer, Classes) and shown["label"] == answer.label
         share = float(dict(shown["scores"])[answer.label].removesuffix(" %"))
         assert share == pytest.approx(100 * answer.scores[0].score, abs=0.2)
-    keys = httpx2.get(f"{server.url}/v1/keys").json()["keys"]
+    keys = list(server.data.glob("keys/*/*"))
     assert len(keys) == 1  # the Python client's: the page's went with it
     require_no_text(server)
 

@@ -140,6 +140,8 @@ def test_the_page_answers_in_a_browser(model: Any) -> None:
     first, second, third = found["answers"]
     assert (first["label"], second["label"]) == ("positive", "negative")
     assert [row[0] for row in first["scores"]] == ["positive", "negative"]
-    assert [row[0] for row in first["cost"]] == ["Time", "Sent", "Received", "Messages waited for"]
+    assert [row[0] for row in first["cost"]] == ["Time", "Sent", "Received", "Times waited for the server"]
+    for shown in (first, second):  # what is shown has passed
+        assert {shown[way].removeprefix("… ") for way in ("out", "in")} <= model.passed
     assert "sst2-tiny" in first["saw"] and "text has 52 tokens" in third["status"]
     assert all(text not in json.dumps(each["saw"]) for text, each in zip(TEXTS, (first, second), strict=True))

@@ -27,6 +27,7 @@ from tacita.two_party.server import Served, TwoPartyServer
 
 SECONDS = 240.0  # after which a session is given up
 CHUNK = 1 << 18
+SHOWN = 8  # bytes of a message that the page shows in digits
 
 
 @dataclass
@@ -37,6 +38,7 @@ class Model:
     tokens: int
     listener: Listener = field(default_factory=lambda: Listener("127.0.0.1", 0, insecure_plain=True))
     visits: list[Served] = field(default_factory=list)
+    passed: set[str] = field(default_factory=set)  # ends of messages of the page's socket, in digits
 
     @cached_property
     def plan(self) -> TwoPartyPlan:
@@ -105,7 +107,7 @@ def app_of(model: Model, page: Path) -> FastAPI:
     async def two_party(websocket: WebSocket) -> None:
         offered = websocket.scope["subprotocols"]
         await websocket.accept(offered[0] if offered else None)
-        await _relay(websocket, model.listener.port)
+        await _relay(websocket, model)
 
     @app.get("/{name:path}")
     def file(name: str) -> Response:
@@ -114,16 +116,18 @@ def app_of(model: Model, page: Path) -> FastAPI:
     return app
 
 
-async def _relay(websocket: WebSocket, port: int) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def _relay(websocket: WebSocket, model: Model) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", model.listener.port)
 
     async def up() -> None:
         while data := (await websocket.receive()).get("bytes"):
+            model.passed.add(data[-SHOWN:].hex(" "))
             writer.write(data)
             await writer.drain()
 
     async def down() -> None:
         while data := await reader.read(CHUNK):
+            model.passed.add(data[-SHOWN:].hex(" "))
             await websocket.send_bytes(data)
 
     tasks = [asyncio.create_task(each()) for each in (up, down)]

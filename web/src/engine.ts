@@ -5,7 +5,7 @@ import type { Told, Wish } from "./told.js";
 
 interface Exports {
   tacita_greet(): number;
-  tacita_classify(): number;
+  tacita_classify(first: number): number;
   tacita_write(most: number, thousandths: number): number;
   tacita_next(): number;
   tacita_enough(): number;
@@ -39,10 +39,11 @@ export class Engine {
     return this.host.exports.tacita_greet() === 1;
   }
 
-  /** Asks about a text; the answer is told. False when that failed, which was told. */
-  classify(text: string): boolean {
-    this.host.put(UTF8.encode(text));
-    return this.host.exports.tacita_classify() === 1;
+  /** Asks about a text, or a question and its context; the answer is told. False when that failed, which was
+   * told. */
+  classify(text: string, context = ""): boolean {
+    this.host.put(UTF8.encode(text + context));
+    return this.host.exports.tacita_classify(context ? UTF8.encode(text).length : 0) === 1;
   }
 
   /** Has a text written; its first token is told. False where no other follows, or that failed. */

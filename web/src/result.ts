@@ -1,9 +1,9 @@
-/** What an answer shows: label, scores, what it took. */
-import type { Offer } from "./service.js";
-import type { Answered } from "./told.js";
+/** What an answer shows: label, scores, spans, a vector, what it took. */
+import { number, t } from "./language.js";
+import type { Answer, Span } from "./told.js";
 import { bytes, percent, seconds } from "./words.js";
 
-const NONE = "none: its checks failed";
+const FEW = 12; // numbers that are shown where there is nothing else
 
 export function element<E extends HTMLElement>(id: string, kind: new () => E): E {
   const found = document.getElementById(id);
@@ -18,57 +18,139 @@ export interface Cost {
   readonly rounds: number | null;
 }
 
-function cell(kind: "th" | "td", words: string): HTMLTableCellElement {
-  const made = document.createElement(kind);
-  made.textContent = words;
-  if (kind === "th") made.scope = "row";
-  return made;
-}
-
-function row(...words: [string, ...string[]]): HTMLTableRowElement {
+/** share: how much of the row its bar takes, from 0 to 1. */
+function row(name: string, value: string, share?: number): HTMLTableRowElement {
   const made = document.createElement("tr");
-  const [first, ...others] = words;
-  made.append(cell("th", first), ...others.map((each) => cell("td", each)));
+  const head = Object.assign(document.createElement("th"), { scope: "row", textContent: name });
+  made.append(head, Object.assign(document.createElement("td"), { textContent: value }));
+  if (share !== undefined) made.style.setProperty("--share", `${(100 * share).toFixed(1)}%`);
   return made;
 }
 
-function showCost(cost: Cost, took: number): void {
+export function showCost(cost: Cost, took: number): void {
   element("cost", HTMLTableSectionElement).replaceChildren(
-    row("Time", seconds(took)),
-    row("Sent", bytes(cost.sent)),
-    row("Received", bytes(cost.received)),
-    ...(cost.rounds === null ? [] : [row("Messages waited for", String(cost.rounds))]),
+    row(t("Time"), seconds(took)),
+    row(t("Sent"), bytes(cost.sent)),
+    row(t("Received"), bytes(cost.received)),
+    ...(cost.rounds === null ? [] : [row(t("Times waited for the server"), String(cost.rounds))]),
   );
 }
 
-/** Shows an answer and returns its label. took: milliseconds. */
-export function show({ answer }: Answered, cost: Cost, took: number, model: string, offer: Offer): string {
-  const label = answer.label ?? answer.logits?.map(String).join(", ") ?? NONE;
+function headline(label: string, rows: readonly HTMLTableRowElement[] = [], warnings: readonly string[] = []): void {
   element("label", HTMLElement).textContent = label;
-  element("written", HTMLElement).hidden = true;
-  element("scores", HTMLTableSectionElement).replaceChildren(
-    ...answer.scores.map((score) => row(score.label, percent(score.score))),
-  );
-  element("warnings", HTMLElement).textContent = answer.warnings.join(" ");
-  showCost(cost, took);
-  const kind = offer.connected
-    ? "ciphertexts and numbers that look random to it"
-    : "public keys and ciphertexts, which it computed on without a key to them";
-  element("saw", HTMLElement).textContent =
-    `your address, the time, that you asked ${model} about one text, and ${bytes(cost.sent)} of ${kind}`;
-  element("unseen", HTMLElement).textContent = "It did not see the text, how long it is, or the answer.";
+  element("scores", HTMLTableSectionElement).replaceChildren(...rows);
+  element("scored", HTMLElement).hidden = rows.length === 0;
+  element("warnings", HTMLElement).textContent = warnings.join(" ");
+  for (const id of ["written", "marked", "vector"]) element(id, HTMLElement).hidden = true;
+}
+
+function withheld({ warnings }: Answer): string {
+  const label = t("none: its checks failed");
+  headline(label, [], warnings);
   return label;
 }
 
-/** Shows a text that is written, as far as it is there. count: of its tokens. took: milliseconds. */
-export function showWritten(text: string, count: number, cost: Cost, took: number, model: string): void {
-  element("label", HTMLElement).textContent = count === 1 ? "1 token" : `${count} tokens`;
+/** Shows labels and scores, and returns the label. labels: of the numbers, where there are no scores. */
+export function showClasses(answer: Answer, labels: readonly string[]): string {
+  if (!answer.trusted) return withheld(answer);
+  const scores = answer.scores.map((each) => row(each.label, percent(each.score), each.score));
+  const numbers = (answer.logits ?? []).slice(0, labels.length || FEW);
+  const plain = numbers.map((each, index) => row(labels[index] ?? String(index), number(each, 3)));
+  const none = scores.length ? t("no label holds") : numbers.map((each) => number(each, 3)).join(", ");
+  const label = answer.label ?? none;
+  headline(label, scores.length ? scores : plain, answer.warnings);
+  return label;
+}
+
+/** Text with what was found in it. Spans are places between characters. */
+function markUp(text: string, spans: readonly Span[]): void {
+  const letters = Array.from(text);
+  const parts: (Node | string)[] = [];
+  let at = 0;
+  for (const { label, start, end } of spans) {
+    const mark = document.createElement("mark");
+    mark.append(letters.slice(start, end).join(""));
+    if (label) mark.append(Object.assign(document.createElement("small"), { textContent: label }));
+    parts.push(letters.slice(at, start).join(""), mark);
+    at = end;
+  }
+  parts.push(letters.slice(at).join(""));
+  const place = element("marked", HTMLElement);
+  place.replaceChildren(...parts);
+  place.hidden = false;
+}
+
+function spelled(text: string, { start, end }: Span): string {
+  return Array.from(text).slice(start, end).join("");
+}
+
+/** Shows labelled places of a text, and returns them in words. */
+export function showTags(answer: Answer, text: string): string {
+  if (!answer.trusted) return withheld(answer);
+  const spans = answer.spans ?? [];
+  const rows = spans.map((span) => row(`${spelled(text, span)} (${span.label})`, percent(span.score), span.score));
+  const label = spans.map((span) => `${spelled(text, span)} (${span.label})`).join(", ") || t("no span");
+  headline(label, rows, answer.warnings);
+  markUp(text, spans);
+  return label;
+}
+
+/** Shows the part of a context that answers a question, and returns it. */
+export function showExtract(answer: Answer, context: string): string {
+  const [span] = answer.spans ?? [];
+  if (!answer.trusted || !span) return withheld(answer);
+  const label = spelled(context, span) || t("no span");
+  headline(label, [row(label, percent(span.score), span.score)], answer.warnings);
+  markUp(context, [{ ...span, label: "" }]);
+  return label;
+}
+
+export function length(vector: readonly number[]): number {
+  return Math.hypot(...vector);
+}
+
+/** Of the angle between two vectors. */
+export function cosine(a: readonly number[], b: readonly number[]): number {
+  const dot = a.reduce((sum, each, index) => sum + each * (b[index] ?? 0), 0);
+  return dot / Math.max(length(a) * length(b), 1e-12);
+}
+
+/** Shows a vector, and returns its size in words. */
+export function showVector(answer: Answer): string {
+  const vector = answer.logits;
+  if (!answer.trusted || !vector) return withheld(answer);
+  const label = t("{count} numbers, length {length}", { count: vector.length, length: number(length(vector), 3) });
+  headline(label, [], answer.warnings);
+  element("vector", HTMLElement).hidden = false;
+  const canvas = element("vector", HTMLElement).querySelector("canvas") as HTMLCanvasElement;
+  canvas.ariaLabel = label;
+  const pen = canvas.getContext("2d");
+  if (!pen) return label;
+  canvas.width = vector.length;
+  const half = canvas.height / 2;
+  const most = Math.max(...vector.map(Math.abs), 1e-12);
+  pen.fillStyle = getComputedStyle(canvas).color;
+  vector.forEach((each, at) => pen.fillRect(at, half, 1, (-half * each) / most));
+  return label;
+}
+
+/** Shows lines by their nearness to a text, the nearest first, and returns that one. */
+export function showNearest(query: Answer, lines: readonly string[], found: readonly Answer[]): string {
+  const doubtful = [query, ...found].find((each) => !each.trusted || !each.logits);
+  if (doubtful) return withheld(doubtful);
+  const scored = lines.map((line, at): [string, number] => {
+    return [line, cosine(query.logits ?? [], found[at]?.logits ?? [])];
+  });
+  scored.sort(([, a], [, b]) => b - a);
+  const label = scored[0]?.[0] ?? "";
+  headline(label, scored.map(([line, near]) => row(line, number(near, 3), Math.max(0, near))));
+  return label;
+}
+
+/** Shows a text that is written, as far as it is there. count: of its tokens. */
+export function showWritten(text: string, count: number): string {
+  const label = count === 1 ? t("1 token") : t("{count} tokens", { count });
+  headline(label);
   Object.assign(element("written", HTMLElement), { hidden: false, textContent: text });
-  element("scores", HTMLTableSectionElement).replaceChildren();
-  element("warnings", HTMLElement).textContent = "";
-  showCost(cost, took);
-  element("saw", HTMLElement).textContent =
-    `your address, the time, that ${model} wrote ${count} tokens behind a prompt whose length it knows to 16 ` +
-    `tokens, and ${bytes(cost.sent)} of ciphertexts and numbers that look random to it`;
-  element("unseen", HTMLElement).textContent = "It did not see the prompt, or what was written.";
+  return label;
 }

@@ -35,7 +35,10 @@ export interface Models {
 
 export const CONNECTED = "bumblebee";
 const SCHEMES = ["thor", CONNECTED]; // that a page can ask by
-const WRITES = "next"; // the task of models that write texts, which two parties do in a page
+/** What a page does with a model. */
+export type Kind = "classify" | "embed" | "tag" | "answer" | "generate";
+const KINDS: Readonly<Record<string, Kind>> = { tokens: "tag", span: "answer", next: "generate" };
+const ALONE: readonly Kind[] = ["tag", "answer", "generate"]; // which two parties alone do in a page
 const MOST_PLAN = 8 << 20;
 const MOST_LIST = 1 << 16;
 const MOST_TOKENIZER = 64 << 20;
@@ -49,14 +52,17 @@ export async function models(token: string): Promise<Models> {
   return { ...found, visitor, models: found.models.filter((model) => offersOf(model).length > 0) };
 }
 
-/** Whether the model writes texts. */
-export function writes(model: Model): boolean {
-  return model.task === WRITES;
+/** What a model is for; null where a page has no form for it. */
+export function kindOf({ task, labels }: Model): Kind | null {
+  if (task === "text") return labels.length ? "classify" : "embed";
+  return KINDS[task] ?? null;
 }
 
 /** Those that a page can ask by, connected ones first. */
 export function offersOf(model: Model): Offer[] {
-  const wanted = (offer: Offer): boolean => SCHEMES.includes(offer.scheme) && (offer.connected || !writes(model));
+  const kind = kindOf(model);
+  const wanted = ({ scheme, connected }: Offer): boolean =>
+    kind !== null && SCHEMES.includes(scheme) && (connected || !ALONE.includes(kind));
   const known = model.offers.filter(wanted);
   return known.sort((a, b) => Number(b.connected) - Number(a.connected));
 }

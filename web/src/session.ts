@@ -7,7 +7,8 @@ const ENGINE = "tacita.wasm";
 const PROTOCOL = "tacita.two-party";
 
 export interface Session {
-  ask(text: string): void;
+  /** context: of a question, else empty. */
+  ask(text: string, context: string): void;
   /** Has a text written: its tokens are told as they come. */
   write?(prompt: string, wish: Wish): void;
   /** No further token of it. */
@@ -57,6 +58,7 @@ export function open(
     tell({ kind: "failed", message: "the engine cannot be loaded; reload the page", again: false });
   });
   socket.addEventListener("message", ({ data }: MessageEvent<Dialled>) => {
+    if (data.kind === "passed") return void (ended || tell(data));
     if (data.kind === "open") opened = true;
     else if (ended) stop();
     else if (opened) tell({ kind: "closed" });
@@ -76,7 +78,7 @@ export function open(
     order({ kind: "end" });
   };
   return {
-    ask: (text) => order({ kind: "ask", text }),
+    ask: (text, context) => order({ kind: "ask", text, context }),
     write: (prompt, wish) => order({ kind: "write", prompt, wish }),
     enough: () => order({ kind: "enough" }),
     end,

@@ -7,11 +7,21 @@ export interface Score {
   readonly score: number;
 }
 
-/** One that failed its checks is not trusted, and has neither label, scores nor logits. */
+/** A place in a text, from character start to before end, with its label. */
+export interface Span {
+  readonly label: string;
+  readonly score: number;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** One that failed its checks is not trusted, and has neither label, scores, logits nor spans. spans: of a
+ * model that answers for every token; those of an answer to a question are places in its context. */
 export interface Answer {
   readonly label: string | null;
   readonly scores: readonly Score[];
   readonly logits: readonly number[] | null;
+  readonly spans?: readonly Span[];
   readonly warnings: readonly string[];
   readonly trusted: boolean;
 }
@@ -22,6 +32,7 @@ export interface Ready {
   readonly tokens: number;
   readonly labels: readonly string[];
   readonly writes: boolean;
+  readonly layers: number;
 }
 
 /** A token of a text that is written: what it adds, and whether none follows. */
@@ -58,6 +69,18 @@ export interface Evaluated {
   readonly left: number | null;
 }
 
+export const SHOWN = 32; // bytes of a message that are shown
+
+/** A message that went out or came in, one of those that are shown. tail: its last bytes. sent, received: of
+ * the session so far. */
+export interface Passed {
+  readonly kind: "passed";
+  readonly out: boolean;
+  readonly tail: Uint8Array;
+  readonly sent: number;
+  readonly received: number;
+}
+
 /** again: whether the session goes on, since nothing was sent. */
 export interface Failed {
   readonly kind: "failed";
@@ -73,6 +96,7 @@ export type Told =
   | Ready
   | Answered
   | Written
+  | Passed
   | Failed
   | { readonly kind: "closed" };
 
@@ -84,7 +108,7 @@ export type Order =
       readonly port: MessagePort;
       readonly engine: string;
     }
-  | { readonly kind: "ask"; readonly text: string }
+  | { readonly kind: "ask"; readonly text: string; readonly context: string }
   | { readonly kind: "write"; readonly prompt: string; readonly wish: Wish }
   | { readonly kind: "enough" }
   | { readonly kind: "end" };
@@ -100,4 +124,4 @@ export interface Dial {
 /** From the worker that computes to the one with the socket: bytes to send, or that there is room again. */
 export type Out = ArrayBuffer | "room";
 
-export type Dialled = { readonly kind: "open" } | { readonly kind: "closed"; readonly code: number };
+export type Dialled = Passed | { readonly kind: "open" } | { readonly kind: "closed"; readonly code: number };

@@ -1,44 +1,60 @@
 /** The ways by which a model can be asked, and what each costs, before anything is sent. */
+import { t } from "./language.js";
 import type { Offer } from "./service.js";
 import { about, bytes, seconds } from "./words.js";
 
 const LINKS = [20, 100]; // megabits a second of upload that a price is told for
 const SLOWER = 4; // times the native client's seconds that a page takes to make keys
 
-export function nameOf(offer: Offer): string {
-  return offer.connected
-    ? "two parties, connected: both compute while they talk"
-    : `${offer.scheme}: encrypt once, the server computes alone`;
-}
-
 /** held: whether this page's keys are at the server. */
 export function price(offer: Offer, held: boolean): string {
   const answer = about(1000 * offer.seconds);
+  const traffic = bytes(offer.traffic_bytes);
   if (offer.token_bytes > 0) {
-    const first = `About ${answer} and ${bytes(offer.traffic_bytes)} for the prompt`;
-    const then = `${seconds(1000 * offer.token_seconds)} and ${bytes(offer.token_bytes)} for each token behind it`;
-    return `${first}, ${then}; nothing is kept.`;
+    const then = { each: seconds(1000 * offer.token_seconds), bytes: bytes(offer.token_bytes) };
+    return t(
+      "About {answer} and {traffic} for the prompt, {each} and {bytes} for each token behind it; nothing is kept.",
+      { answer, traffic, ...then },
+    );
   }
-  if (offer.connected) return `About ${answer} and ${bytes(offer.traffic_bytes)} each text; nothing is kept.`;
-  const each = `Each text sends ${bytes(offer.request_bytes)} and takes the server about ${answer}.`;
-  if (held) return `${each} Your keys are at the server until you leave this page.`;
+  if (offer.connected) return t("About {answer} and {traffic} each text; nothing is kept.", { answer, traffic });
+  const request = { bytes: bytes(offer.request_bytes), answer };
+  const each = t("Each text sends {bytes} and takes the server about {answer}.", request);
+  if (held) return `${each} ${t("Your keys are at the server until you leave this page.")}`;
   const made = about(1000 * SLOWER * offer.keygen_seconds);
-  const links = LINKS.map((rate) => `${about((8 * offer.keys_bytes) / (1000 * rate))} at ${rate} Mbit/s`);
-  return (
-    `First ${bytes(offer.keys_bytes)} of keys are made here and sent, once: about ${made} to make them, ` +
-    `or as long as sending takes (${links.join(", ")}). ${each} The secret key stays in this page's memory ` +
-    "and is gone when you leave it; the server then drops the keys."
-  );
+  const links = LINKS.map((rate) => {
+    return t("{time} at {rate} Mbit/s", { time: about((8 * offer.keys_bytes) / (1000 * rate)), rate });
+  });
+  const keys = { bytes: bytes(offer.keys_bytes), made, links: links.join(", ") };
+  return [
+    t(
+      "First {bytes} of keys are made here and sent, once: about {made} to make them, or as long as sending takes ({links}).",
+      keys,
+    ),
+    each,
+    t("The secret key stays in this page's memory and is gone when you leave it; the server then drops the keys."),
+  ].join(" ");
 }
 
-/** The radio buttons of the ways, the first chosen. */
-export function radios(offers: readonly Offer[]): HTMLLabelElement[] {
+function line(kind: "strong" | "span", words: string): HTMLElement {
+  return Object.assign(document.createElement(kind), { textContent: words });
+}
+
+/** The radio buttons of the ways, the one with this scheme chosen, else the first. */
+export function radios(offers: readonly Offer[], scheme: string): HTMLLabelElement[] {
+  const chosen = Math.max(0, offers.findIndex((offer) => offer.scheme === scheme));
   return offers.map((offer, index) => {
     const button = Object.assign(document.createElement("input"), { type: "radio", name: "way" });
     button.value = offer.scheme;
-    button.defaultChecked = index === 0;
+    button.defaultChecked = index === chosen;
+    const name = offer.connected ? t("Talk with the server") : t("Send once, come back");
+    const how = offer.connected
+      ? t("both compute while they talk; nothing is kept")
+      : t("the server computes alone; keys go first");
+    const words = document.createElement("span");
+    words.append(line("strong", name), line("span", `${how} (${offer.scheme})`));
     const label = document.createElement("label");
-    label.append(button, nameOf(offer));
+    label.append(button, words);
     return label;
   });
 }

@@ -1,13 +1,15 @@
 /** Numbers and steps in words. */
+import { known, number, t } from "./language.js";
+import type { Key } from "./language.js";
 
 export function bytes(count: number): string {
-  if (count < 1000) return `${count} bytes`;
-  if (count < 1e6) return `${(count / 1e3).toFixed(0)} kB`;
-  return count < 1e9 ? `${(count / 1e6).toFixed(1)} MB` : `${(count / 1e9).toFixed(2)} GB`;
+  if (count < 1000) return t("{count} bytes", { count });
+  if (count < 1e6) return `${number(count / 1e3)} kB`;
+  return count < 1e9 ? `${number(count / 1e6, 1)} MB` : `${number(count / 1e9, 2)} GB`;
 }
 
 export function seconds(milliseconds: number): string {
-  return `${(milliseconds / 1000).toFixed(milliseconds < 9950 ? 1 : 0)} s`;
+  return `${number(milliseconds / 1000, milliseconds < 9950 ? 1 : 0)} s`;
 }
 
 /** A duration that nobody reads to the second: "40 s", "4 min". */
@@ -17,15 +19,19 @@ export function about(milliseconds: number): string {
 }
 
 export function percent(score: number): string {
-  return `${(100 * score).toFixed(1)} %`;
+  return `${number(100 * score, 1)} %`;
 }
+
+const STEPS: Readonly<Record<string, Key>> = {
+  "set-up": "making keys, once a session",
+  prepare: "preparing the next tokens",
+  choose: "choosing a token",
+};
 
 /** "layer0.feed_forward" -> "layer 1: feed forward". */
 export function step(node: string): string {
-  if (node === "set-up") return "making keys, once a session";
-  if (node === "prepare") return "preparing the next tokens";
-  if (node === "choose") return "choosing a token";
   const match = /^layer(\d+)\.(.+)$/.exec(node);
-  const name = (match?.[2] ?? node).replace(/[._]/g, " ");
-  return match ? `layer ${Number(match[1]) + 1}: ${name}` : name;
+  const name = STEPS[node] ?? (match?.[2] ?? node).replace(/[._]/g, " ");
+  const said = known(name) ? t(name) : name;
+  return match ? t("layer {number}: {step}", { number: Number(match[1]) + 1, step: said }) : said;
 }

@@ -33,7 +33,7 @@ async function obey(order: Order): Promise<void> {
       engine.greet();
       break;
     case "ask":
-      engine?.classify(order.text);
+      engine?.classify(order.text, order.context);
       break;
     case "write":
       await write(order.prompt, order.wish);

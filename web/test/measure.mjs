@@ -45,7 +45,7 @@ async function opened() {
 
 const WATCH = `(async () => {
   while (!document.querySelector("#model option[value]")) await new Promise((r) => setTimeout(r, 100));
-  const status = document.getElementById("status");
+  const status = document.getElementById("step");
   window.steps = [];
   new MutationObserver(() => {
     const [now, words] = [performance.now() / 1000, status.textContent.replace(/[:,].*/, "")];

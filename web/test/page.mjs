@@ -27,8 +27,8 @@ const contents = (rows) => rows.map((row) => [...row.cells].map((cell) => cell.t
 const cells = (id) => page.locator(`#${id} tr`).evaluateAll(contents);
 
 async function asked(text) {
-  await page.getByLabel("Text", { exact: true }).fill(text);
   const writes = Number(process.env.WRITE ?? 0);
+  await page.getByLabel(writes ? "Prompt" : "Text", { exact: true }).fill(text);
   if (writes) await page.getByLabel("Tokens at most").fill(String(writes));
   await page.getByRole("button", { name: writes ? "Write" : "Classify" }).click();
   if (process.env.STOP) {
@@ -43,7 +43,9 @@ async function asked(text) {
   const label = await page.locator("#label").textContent();
   const saw = await page.locator("#saw").textContent();
   const written = await page.locator("#written").textContent();
-  return { status, label, saw, written, scores: await cells("scores"), cost: await cells("cost") };
+  const [out, back] = [await page.locator("#out").textContent(), await page.locator("#in").textContent()];
+  const told = { status, label, saw, written, out, in: back };
+  return { ...told, scores: await cells("scores"), cost: await cells("cost") };
 }
 
 const answers = [];

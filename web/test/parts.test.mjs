@@ -1,13 +1,14 @@
 // The parts of the page that need no browser: node --test parts.test.mjs, with TACITA_PARTS set to the folder
 // of `node build.mjs --parts`.
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 
 const part = (name) => import(pathToFileURL(resolve(join(process.env.TACITA_PARTS, `${name}.js`))).href);
-const names = ["ring", "session", "words", "ways", "files/chunks", "files/upload", "service"];
-const [{ makeRing, Reader, Writer }, { protocolsOf, socketUrl }, words, ways, chunks, { send }, service] =
+const names = ["ring", "session", "words", "ways", "files/chunks", "files/upload", "service", "language"];
+const [{ makeRing, Reader, Writer }, { protocolsOf, socketUrl }, words, ways, chunks, { send }, service, language] =
   await Promise.all(names.map(part));
 const { Chunker, makeCount, counted: taken } = chunks;
 
@@ -55,14 +56,17 @@ test("a token becomes a subprotocol of few characters", () => {
   assert.equal(Buffer.from(second.slice(14), "base64url").toString(), "a/b+c= ü?>");
 });
 
-test("a model that writes texts is asked by two parties alone", () => {
+test("a model that answers for tokens or writes is asked by two parties alone", () => {
   const schemes = ["arion", "thor", "bumblebee"];
   const offers = schemes.map((scheme) => ({ scheme, connected: scheme === "bumblebee" }));
   const { offersOf } = service;
-  const found = offersOf({ name: "m", task: "text", labels: [], offers });
+  const found = offersOf({ name: "m", task: "text", labels: ["a", "b"], offers });
   assert.deepEqual(found.map((offer) => offer.scheme), ["bumblebee", "thor"]);
-  const written = offersOf({ name: "m", task: "next", labels: [], offers }).map((offer) => offer.scheme);
-  assert.deepEqual(written, ["bumblebee"]);
+  for (const task of ["next", "tokens", "span"]) {
+    const written = offersOf({ name: "m", task, labels: ["a", "b"], offers }).map((offer) => offer.scheme);
+    assert.deepEqual(written, ["bumblebee"]);
+  }
+  assert.deepEqual(offersOf({ name: "m", task: "words", labels: [], offers }), []);
 });
 
 test("the socket is beside the page", () => {
@@ -151,4 +155,42 @@ test("a page without a token shows the one that it is offered", async () => {
   };
   assert.equal((await service.models("")).visitor, "tacita_visitor");
   assert.equal((await service.models("mine")).visitor, "");
+});
+
+const SOURCE = join(import.meta.dirname, "..", "src");
+const sources = readdirSync(SOURCE, { recursive: true }).filter((name) => /\.(ts|html)$/.test(name));
+const written = Object.fromEntries(sources.map((name) => [name, readFileSync(join(SOURCE, name), "utf8")]));
+const places = (sentence) => [...sentence.matchAll(/\{\w+\}/g)].map(String).sort();
+
+test("every sentence is there in all languages, with the same places to fill in", () => {
+  for (const [english, others] of Object.entries(language.WORDS)) {
+    assert.equal(others.length, Object.keys(language.LANGUAGES).length - 1);
+    for (const other of others) {
+      assert.ok(other.trim(), english);
+      assert.deepEqual(places(other), places(english), english);
+    }
+  }
+});
+
+test("the document says nothing that the table lacks, and the table nothing that is not said", () => {
+  const html = written["index.html"].replace(/\s+/g, " ");
+  const inside = [...html.matchAll(/data-t(?: [^>]*)?>([^<]*)</g)].map(([, words]) => words.trim());
+  const names = [...html.matchAll(/data-t-name="([^"]*)"/g)].map(([, name]) => name);
+  assert.ok(inside.length > 20 && names.length > 2);
+  for (const each of [...inside, ...names]) assert.ok(language.known(each), each);
+  const said = Object.entries(written).filter(([name]) => name !== "language.ts").map(([, text]) => text);
+  const all = said.join(" ").replace(/\s+/g, " ");
+  const steps = ["attention", "feed forward", "classifier", "pooler"]; // which servers name
+  const unused = Object.keys(language.WORDS).filter((each) => !all.includes(each) && !steps.includes(each));
+  assert.deepEqual(unused, []);
+});
+
+test("the language is that of the address, else the first of the browser's that the page has", () => {
+  const { wanted } = language;
+  assert.equal(wanted("https://host/?lang=de", ["zh-CN"]), "de");
+  assert.equal(wanted("https://host/", ["fr", "zh-TW", "de"]), "zh");
+  assert.equal(wanted("https://host/?lang=xx", []), "en");
+  language.speak("de");
+  assert.equal(language.t("{count} tokens", { count: 3 }), "3 Token");
+  language.speak("en");
 });

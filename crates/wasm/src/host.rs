@@ -42,6 +42,7 @@ enum Told<'a> {
         tokens: usize,
         labels: &'a [String],
         writes: bool,
+        layers: usize,
     },
     Written {
         text: &'a str,
@@ -146,12 +147,13 @@ pub extern "C" fn tacita_greet() -> i32 {
             let program = session.program();
             let reading = &program.reading;
             let (name, labels) = (reading.name.as_str(), &reading.labels[..]);
-            let (tokens, writes) = (program.tokens, program.writes());
+            let (tokens, writes, layers) = (program.tokens, program.writes(), program.layers);
             tell(&Told::Ready {
                 name,
                 tokens,
                 labels,
                 writes,
+                layers,
             });
             SESSION.set(Some(session));
             1

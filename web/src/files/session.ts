@@ -1,9 +1,11 @@
 /** A client of ciphertexts: keys once, then texts, each in a request of its own. */
 import { Refused } from "../http.js";
+import { t } from "../language.js";
 import { parts } from "../service.js";
 import type { Offer } from "../service.js";
 import type { Session } from "../session.js";
 import type { Answer, Told } from "../told.js";
+import { SHOWN } from "../told.js";
 import { counted, makeCount } from "./chunks.js";
 import { ended, fetchResponse, forget, post } from "./request.js";
 import type { Asking } from "./request.js";
@@ -61,7 +63,7 @@ class FilesClient {
     const engine = new URL(ENGINE, location.href).href;
     const order = { kind: "open", engine, parts: found, sent: this.sentPieces, insecure } as const;
     await this.thread.order(order, found);
-    this.tell({ kind: "ready", name: model, tokens: offer.tokens, labels: [], writes: false });
+    this.tell({ kind: "ready", name: model, tokens: offer.tokens, labels: [], writes: false, layers: 0 });
   }
 
   async ask(text: string): Promise<void> {
@@ -72,6 +74,7 @@ class FilesClient {
     const request = this.request as Uint8Array<ArrayBuffer>;
     this.request = undefined;
     this.say("sending the request");
+    this.pass(true, request);
     const { id } = await post(this.asking(), request).catch((error: unknown) => this.posted(error));
     this.sent += request.length;
     this.running = id;
@@ -138,6 +141,7 @@ class FilesClient {
     });
     const { length } = chunk.bytes;
     this.sent += length;
+    this.pass(true, chunk.bytes);
     counted(this.sentPieces);
     const done = chunk.begin + length;
     const left = ((performance.now() - this.began) * (this.total - done)) / done;
@@ -161,6 +165,7 @@ class FilesClient {
     }
     const response = await fetchResponse(this.asking(), id);
     this.received += response.byteLength;
+    this.pass(false, new Uint8Array(response));
     this.say("checking the answer's receipt and decrypting");
     const signed = JSON.stringify({ ...receipt, signer });
     await this.thread.order({ kind: "decrypt", response, receipt: signed }, [response]);
@@ -172,7 +177,9 @@ class FilesClient {
   }
 
   private watched(status: Status): void {
-    if (status.state === "waiting") this.say(`waiting: ${status.place ?? 0} requests before this one`);
+    if (status.state === "waiting") {
+      this.say(t("waiting: {count} requests before this one", { count: status.place ?? 0 }));
+    }
     if (status.state !== "running") return;
     const stage = status.stage ?? "begins";
     const { done, total, seconds_left } = status;
@@ -182,6 +189,12 @@ class FilesClient {
   private asking(): Asking {
     const { model, offer, token } = this.place;
     return { model, scheme: offer.scheme, token, key: this.key, signal: this.aborter.signal };
+  }
+
+  /** Shows the last bytes of what goes out or came in. */
+  private pass(out: boolean, bytes: Uint8Array): void {
+    const { sent, received } = this;
+    this.tell({ kind: "passed", out, tail: bytes.slice(-SHOWN), sent, received });
   }
 
   private say(words: string): void {

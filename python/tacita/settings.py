@@ -28,7 +28,7 @@ from pydantic_settings import (
 
 from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.options import GAP
-from tacita.planning.request import Objective
+from tacita.planning.request import NEAREST, Objective
 from tacita.plans.scheme import AUTO, NAMES
 
 FILE = Path("tacita.toml")  # of the current folder, where no other is named
@@ -106,6 +106,9 @@ class PlanOptions(Section):
     )
     documents: Path | None = setting(
         None, "Answer with scores of these documents, as `tacita embed --index` wrote them with the model."
+    )
+    nearest: Whole = setting(
+        NEAREST, "Of documents by two parties: tell a client the scores of so many nearest (0: of all).", ge=0
     )
     scheme: str | None = setting(
         None,

@@ -25,7 +25,7 @@ from tacita.errors import CheckpointError, InputError
 from tacita.extras import omitted
 from tacita.models.registry import FAMILIES, Config, check, family_of, tensor_shapes
 from tacita.models.retrained import ORDINARY
-from tacita.texts.embedding import MAX_CLASSES, MAX_POSITIONS, check_tensors
+from tacita.texts.embedding import MAX_DOCUMENTS, MAX_POSITIONS, check_tensors
 from tacita.texts.task import SEARCH, require_kind
 from tacita.texts.vectors import LEAST_LENGTH, Index
 
@@ -157,14 +157,14 @@ def with_documents(model: Checkpoint, index: Index) -> Checkpoint:
     """The same model with the index's vectors behind it. Its labels are the documents' numbers from 0, as
     text: labels are public, the documents need not be.
 
-    Raises InputError for a model with labels or another one than the index's, more than 4,096 documents, or a
-    family whose labels are no linear map of the vector.
+    Raises InputError for a model with labels or another one than the index's, more than 65,536 documents, or
+    a family whose labels are no linear map of the vector.
     """
     require_kind("embed", model.config)
     index.require(model.name, model.sha256)
     count = len(index.texts)
-    if count > MAX_CLASSES:
-        raise InputError(f"{count} documents, a model has at most {MAX_CLASSES} outputs", hint="split them")
+    if count > MAX_DOCUMENTS:
+        raise InputError(f"{count} documents, a search takes at most {MAX_DOCUMENTS}", hint="split them")
     numbers = tuple(map(str, range(count)))
     changed: Any = model.config
     config = replace(changed, labels=numbers, problem=SEARCH, normalise=False)

@@ -175,6 +175,7 @@ def plan_request(plan: PlanOptions) -> PlanRequest:
         begin=plan.begin,
         reveal=plan.reveal or LOGITS,
         gap=plan.gap,
+        nearest=plan.nearest,
         link=link_of(plan.link) if plan.link else None,
     )
 

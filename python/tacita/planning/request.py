@@ -34,6 +34,8 @@ from tacita.texts.embed import Text, parts_of
 from tacita.two_party.arithmetic.base import GELU_FORMS, Formats
 from tacita.two_party.plan.plan import EMBEDDINGS
 
+NEAREST = 10  # documents of a search
+
 
 class Objective(StrEnum):
     """What to keep short: the time until the last answer, or until the first."""
@@ -87,6 +89,8 @@ class PlanRequest:
     of it needs room. Many decoders have values in their first token that are a thousand times those of any
     other. Where positions are turned a prompt is not padded behind it: the server learns its length.
 
+    nearest: of a search by two parties, how many documents a client learns the scores of; 0 for all.
+
     reveal: what a client of a decoder gets, by one text's ciphertexts: "logits" or "token", the likeliest
     alone. gap: logits nearer than this cannot be told apart then (docs/decisions/0035). cache: of a decoder,
     a request is one row of a text, and the server keeps those of earlier ones as ciphertexts
@@ -114,12 +118,15 @@ class PlanRequest:
     reveal: str = LOGITS
     gap: float = GAP
     cache: bool = False
+    nearest: int = NEAREST
 
     def __post_init__(self) -> None:
         if self.tokens < 1 or (self.inputs is not None and self.inputs < 1):
             raise InputError(
                 f"a plan for {self.tokens} tokens and {self.inputs} texts", hint="at least one of each"
             )
+        if self.nearest < 0:
+            raise InputError(f"a search for the nearest {self.nearest}", hint="a number from 0, for all")
         if isinstance(self.texts, str):
             raise InputError("calibration texts: a single string", hint="pass a list of sentences")
         require_name(self.scheme_name)
@@ -206,6 +213,7 @@ class Fields(TypedDict, total=False):
     reveal: str
     gap: float
     cache: bool
+    nearest: int
 
 
 def _wanted(scheme: str, packing: str | None) -> list[tuple[str, str | None]]:

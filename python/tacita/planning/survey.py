@@ -27,6 +27,8 @@ from tacita.plans.commitment import draw
 from tacita.plans.scheme import BUMBLEBEE, scheme_named
 from tacita.progress import Phases, Progress
 from tacita.texts.embed import Text
+from tacita.texts.embedding import MAX_CLASSES
+from tacita.texts.task import SEARCH
 
 BATCHED = 16  # samples on which the noise of a batch is predicted, whose ciphertexts hold as many at no cost
 TRIED = 100  # samples whose error by approximations alone is predicted: a long tail, a tenth of a second each
@@ -55,6 +57,11 @@ class Subject:
     def admitted(self) -> Subject:
         """Returns a copy with the model as circuits take it. Raises InputError for an option that it cannot
         have."""
+        count = self.model.config.outputs
+        if self.model.config.problem == SEARCH and count > MAX_CLASSES:
+            raise InputError(
+                f"{count} documents, ciphertexts score at most {MAX_CLASSES}", hint="take --scheme bumblebee"
+            )
         for option in self.request.options:
             option.admit(self.model)
         return replace(self, model=in_slots(self.model))

@@ -22,12 +22,12 @@ from tacita.errors import InputError, PeerError
 from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.calibrate.calibrate import Sample
 from tacita.planning.survey import Subject
-from tacita.plans.answers import Answer, judge
+from tacita.plans.answers import Answer
 from tacita.plans.commitment import LINKS, LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.schemes.base import Place, Private, Report, Seconds, unknown_backend
 from tacita.texts.embed import Text
-from tacita.two_party.client import TwoPartyClient
+from tacita.two_party.client import TwoPartyClient, judge_nearest
 from tacita.two_party.model import simulation
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
@@ -152,7 +152,7 @@ def _together(
 
 
 def _by_floats(plan: TwoPartyPlan, model: Checkpoint, sample: Sample) -> Answer:
-    return judge(plan, reference(model, *sample).trace["answer"], real=int(sample[1].sum()))
+    return judge_nearest(plan.program, reference(model, *sample).trace["answer"], real=int(sample[1].sum()))
 
 
 def _by_integers(plan: TwoPartyPlan, model: Checkpoint, sample: Sample) -> Answer:
@@ -160,7 +160,7 @@ def _by_integers(plan: TwoPartyPlan, model: Checkpoint, sample: Sample) -> Answe
     hidden, mask = sample
     run = simulation(plan, Weights(model.tensors), mask)
     values = run.floats(hidden)
-    return judge(plan, values, sound=not run.overflows, real=int(mask.sum()))
+    return judge_nearest(plan.program, values, sound=not run.overflows, real=int(mask.sum()))
 
 
 # A two-party server of one's own: in a thread of this process, over TLS on the loopback, for as long as a

@@ -19,7 +19,7 @@ from tacita.texts.generation import TextOptions, Token, ends_of, generated, ids_
 from tacita.texts.task import NEXT, require_kind
 from tacita.two_party.arithmetic.base import Array
 from tacita.two_party.arithmetic.residues import Words, from_floats
-from tacita.two_party.arithmetic.text_steps import settled
+from tacita.two_party.arithmetic.text_steps import none_of, settled
 from tacita.two_party.program.program import Program
 from tacita.two_party.program.run import Run, Watch, empty_past, reveal
 from tacita.two_party.protocol import handshake
@@ -73,7 +73,7 @@ class TwoPartyClient:
             self.set_up(watch)
             share = Run(self._party.native, plan, mask, watch=watch).answer(self.input_share(inputs))
             values = reveal(self._party.native, share, plan.answered)
-            answer = judge(plan, values, real=int(mask.sum()))
+            answer = judge_nearest(plan, values, real=int(mask.sum()))
         return replace(understood(plan, answer, self.part.front, text), privacy=plan.privacy)
 
     def _model_input(self, text: Text) -> tuple[Array | list[int], Array]:
@@ -108,6 +108,18 @@ class TwoPartyClient:
         """Says goodbye, so that the server turns to the next client at once."""
         with talking("end"):
             self._party.send(handshake.END)
+
+
+def judge_nearest(plan: Program, values: Array, *, sound: bool = True, real: int | None = None) -> Answer:
+    """Judges an answer (rows, outputs) as `judge` does; of a search that tells the nearest documents alone,
+    by the scores and labels of these. Documents that equal the last of them count as well."""
+    if plan.nearest:
+        scores, none = np.ravel(values), np.ldexp(none_of(plan.answered.ring), -plan.answered.fraction)
+        near = (scores >= np.sort(scores)[-plan.nearest]) & (scores > none)
+        if near.any():  # of a peer that keeps none nothing is believed
+            labels = tuple(plan.labels[number] for number in np.flatnonzero(near))
+            plan, values = replace(plan, labels=labels), scores[near]
+    return judge(plan, values, sound=sound, real=real)
 
 
 def rows_of(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]:

@@ -25,7 +25,7 @@ from tacita.planning.calibrate.calibrate import (
 from tacita.planning.request import PlanRequest
 from tacita.plans.json_fields import printable
 from tacita.texts.embed import tokenize
-from tacita.texts.task import NEXT
+from tacita.texts.task import NEXT, SEARCH
 from tacita.two_party.arithmetic.base import (
     KINDS,
     AttentionBounds,
@@ -38,7 +38,7 @@ from tacita.two_party.plan.check import check, has_gate, lacking
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.program.program import MOST_TOKENS
 
-DECIMALS = 3
+DECIMALS, SCORE_DECIMALS = 3, 4  # the second of documents, whose order is what counts
 
 
 @within_doubles("plan of two parties")
@@ -52,7 +52,7 @@ def make_two_party_plan(
     """
     require_ordinary(checkpoint.config)
     _require_tokens(checkpoint.config, request.tokens)
-    begin = _beginning(checkpoint, request)
+    begin, search = _beginning(checkpoint, request), checkpoint.config.problem == SEARCH
     embedding, calibration, norms = _calibrated(checkpoint, request, begin, progress)
     plan = TwoPartyPlan(
         name=printable(checkpoint.name),
@@ -65,8 +65,9 @@ def make_two_party_plan(
         bounds=node_bounds(checkpoint, calibration, norms),
         magnitudes=magnitudes(checkpoint.config, calibration),
         answer=calibration.answer,
-        decimals=DECIMALS,
+        decimals=SCORE_DECIMALS if search else DECIMALS,
         begin=begin,
+        nearest=request.nearest if search and request.nearest < checkpoint.config.outputs else 0,
         pace=request.prices.pace if request.prices else 1.0,
     )
     try:

@@ -30,7 +30,7 @@ OPTIONS = {
     "classify": {"--model", "--scheme", "--tokens", "--preset", "--texts"},
     "accuracy": {"--model", "--pooling", "--scheme", "--packing", "--tokens", "--preset", "--texts"},
     "demo": {"--model", "--pooling", "--scheme", "--packing", "--tokens", "--preset"},
-    "serve": {"--model", "--scheme", "--tokens", "--texts"},
+    "serve": {"--model", "--documents", "--scheme", "--tokens", "--texts"},
 }
 
 

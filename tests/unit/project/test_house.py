@@ -37,7 +37,7 @@ LINES = {
     "server": 7758,
     "slots": 2445,
     "texts": 1808,
-    "two_party": 5266,
+    "two_party": 5340,
 }
 
 

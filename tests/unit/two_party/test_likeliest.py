@@ -18,7 +18,8 @@ from tacita.texts.generation import Choice
 from tacita.two_party.arithmetic.base import CHOICE_FRACTION, choice_ring
 from tacita.two_party.arithmetic.residues import reconstruct
 from tacita.two_party.arithmetic.text_steps import NOISE_SPREAD, keep_likeliest, marks, settled
-from tacita.two_party.plan.generation_cost import GenerationCost, likeliest_bits, likeliest_rounds
+from tacita.two_party.plan.generation_cost import GenerationCost
+from tacita.two_party.program.cost import likeliest_bits, likeliest_rounds
 from tacita.two_party.protocol.party import Party
 
 pytestmark = pytest.mark.native

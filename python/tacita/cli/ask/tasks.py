@@ -39,7 +39,7 @@ LINE: Keys = {
     "network": ("connect", "trust"),
 }
 ALL: Keys = {
-    "plan": (*LINE["plan"], "pooling", "packing", "objective", "functions", "link"),
+    "plan": (*LINE["plan"], "pooling", "packing", "objective", "functions", "nearest", "link"),
     "run": (*LINE["run"], "threads", "memory", "work", "allow_insecure", "show_anyway"),
     "network": (*LINE["network"], *NETWORK),
     "ray": ("address", "nodes", "cores"),

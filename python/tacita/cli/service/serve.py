@@ -35,14 +35,14 @@ from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.protocol.party import Identity, share_threads
 
 LINE = {
-    "plan": ("model", "scheme", "tokens", "texts"),
+    "plan": ("model", "documents", "scheme", "tokens", "texts"),
     "service": (
         *("https", "data", "schemes", "host", "port", "new_certificate", "certificate", "key", "names"),
         *("client_ca", "insecure_plain_tcp", "anybody", "max_texts"),
     ),
 }
 FILE = {
-    "plan": ("pooling", "documents", "preset", "begin"),
+    "plan": ("pooling", "nearest", "preset", "begin"),
     "run": ("threads", "memory", "allow_insecure"),
     "ray": ("address", "nodes", "cores"),
     "service": (

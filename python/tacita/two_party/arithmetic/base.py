@@ -156,9 +156,9 @@ def range_bits(low: float, high: float) -> int:
     return max(1, math.floor(math.log2(max(abs(low), abs(high)))) + 1)
 
 
-def choice_ring(bound: float) -> int:
+def choice_ring(bound: float, fraction: int = CHOICE_FRACTION) -> int:
     """Returns the bits that hold differences of numbers up to `bound` whose largest is looked for."""
-    return math.ceil(math.log2(max(bound, 1.0))) + 2 + CHOICE_FRACTION
+    return math.ceil(math.log2(max(bound, 1.0))) + 2 + fraction
 
 
 # Fixed-point numbers as integers, without the sharing: what the two parties' shares add up to.

@@ -53,11 +53,29 @@ def keep_likeliest(party: Any, x: Share, k: int, bound: float, fall: float) -> S
     1 to n, public. Costs what `two_party.plan.generation_cost` counts, whatever the numbers are. Raises
     PeerError.
     """
-    narrow = x.reduced(choice_ring(bound))
-    least = _kth(party, narrow, k)
-    beneath = party.negative(narrow.like(reduced(narrow.values - least, narrow.ring)).values, narrow.ring)
+    beneath = _beneath(party, x.reduced(choice_ring(bound)), k)
     down = np.uint64(math.ceil(math.ldexp(fall, x.fraction))) * party.to_arithmetic(beneath, x.ring)
     return x.like(reduced(x.values - down, x.ring))
+
+
+def nearest(party: Any, x: Share, k: int) -> Words:
+    """Keeps those of x (1, n) that are not below the k-th largest, and puts `none_of(ring)` in place of the
+    others: shares of (1, n) in the same ring. party: the engine's `TwoParty`. x: |values| < 2^(ring - 2) as
+    integers. k: from 1 to n, public. Costs what `cost` counts of a step `nearest`. Raises PeerError."""
+    above = x.like(reduced(x.values - _public_share(party, none_of(x.ring), x.ring), x.ring)).values
+    left = above - party.select(_beneath(party, x, k), above, x.ring)
+    return reduced(left + _public_share(party, none_of(x.ring), x.ring), x.ring)
+
+
+def none_of(ring: int) -> int:
+    """Returns the least integer of a ring, which stands for a number that is not among the nearest."""
+    return -(1 << (ring - 1))
+
+
+def _beneath(party: Any, x: Share, k: int) -> Any:
+    """Returns shared bits (1, n): which of x are below the k-th largest."""
+    apart = x.like(reduced(x.values - _kth(party, x, k), x.ring))
+    return party.negative(apart.values, x.ring)
 
 
 def marks(ring: int) -> Iterator[tuple[int, list[int]]]:

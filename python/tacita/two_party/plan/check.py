@@ -17,8 +17,8 @@ from tacita.limits import Rules, limits_of, require, try_make
 from tacita.models.registry import FAMILIES, Config, nodes, shapes, unknown_option
 from tacita.models.registry import check as check_config
 from tacita.plans.json_fields import from_json
-from tacita.texts.embedding import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_VOCAB
-from tacita.texts.task import NEXT
+from tacita.texts.embedding import MAX_CLASSES, MAX_DOCUMENTS, MAX_HIDDEN, MAX_LAYERS, MAX_VOCAB
+from tacita.texts.task import NEXT, SEARCH
 from tacita.two_party.arithmetic.base import KINDS as FUNCTIONS
 from tacita.two_party.arithmetic.base import (
     MEAN_RING,
@@ -85,7 +85,9 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     yield "intermediate size", 1 <= config.intermediate <= 4 * MAX_HIDDEN
     yield "activation", plan.family in FAMILIES and unknown_option(plan.family, config) is None
     yield "options", _options_known(config) and not lacking(config)
-    yield "numbers of an answer", 1 <= config.outputs <= (MAX_VOCAB if config.task == NEXT else MAX_CLASSES)
+    most = {NEXT: MAX_VOCAB}.get(config.task, MAX_DOCUMENTS if config.problem == SEARCH else MAX_CLASSES)
+    yield "numbers of an answer", 1 <= config.outputs <= most
+    yield "nearest", not plan.nearest or (config.problem == SEARCH and plan.nearest < config.outputs)
     yield "embeddings", config.embeddings
     yield "embedding", (plan.embedding is not None) == (plan.embeddings == "hidden")
     yield "beginning", not plan.begin or config.last_token

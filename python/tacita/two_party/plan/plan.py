@@ -21,7 +21,7 @@ from tacita.limits import Above, OneOf, Range, Size
 from tacita.models.registry import forward, front
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.json_fields import NOT_STORED, canonical, to_json
-from tacita.texts.embedding import FrontConfig
+from tacita.texts.embedding import MAX_DOCUMENTS, FrontConfig
 from tacita.texts.task import NEXT
 from tacita.two_party.arithmetic.base import MOST, Bounds, EmbeddingBounds, Format, Formats
 from tacita.two_party.plan.correlations import quicker
@@ -44,7 +44,8 @@ class TwoPartyPlan(Header):
     nodes. magnitudes: of what each node gives or takes. answer: bound of a logit, or of the pooled vector
     before the client normalises it. decimals: logits are rounded to. correlations: kind of the correlated
     transfers of a session (see `two_party.plan.correlations`). begin: tokens of a decoder's public beginning
-    (`PlanRequest.begin`). pace: see `cost.seconds`; no part of the file, and 1 at who reads it.
+    (`PlanRequest.begin`). nearest: of a search, of how many documents the client learns the scores, 0 for
+    all. pace: see `cost.seconds`; no part of the file, and 1 at who reads it.
     """
 
     name: Annotated[str, Size(MOST_NAME)]
@@ -60,6 +61,7 @@ class TwoPartyPlan(Header):
     decimals: Annotated[int, Range(0, 9)]
     correlations: Annotated[str, OneOf(CORRELATIONS)] = "ferret"
     begin: tuple[int, ...] = field(default=(), metadata=AT_DEFAULT)
+    nearest: Annotated[int, Range(0, MAX_DOCUMENTS)] = field(default=0, metadata=AT_DEFAULT)
     pace: float = field(default=1.0, repr=False, compare=False, metadata=NOT_STORED)
 
     @cached_property
@@ -158,11 +160,12 @@ class Recorded:
 
 def _record(plan: TwoPartyPlan) -> Recorded:
     writes, config, formats = plan.task == NEXT, plan.config, plan.formats
-    ops = RecordTensors(formats, plan.bounds, plan.room if writes else plan.tokens, writes=writes)
+    tokens = plan.room if writes else plan.tokens
+    ops = RecordTensors(formats, plan.bounds, tokens, writes=writes, nearest=plan.nearest)
     looked_up = Format(words_ring(plan), formats.table) if plan.embedding else None
     x = ops.input((plan.tokens, plan.word_size if looked_up else plan.hidden), looked_up)
     exact = plan.run(ops, x)
-    result = ops.answer(exact)
+    result = ops.answer(exact, plan.answer)
     program = Program(
         name=plan.name,
         task=plan.task,

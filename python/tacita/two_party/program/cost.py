@@ -20,6 +20,7 @@ from typing import Any
 
 from tacita.plans.commitment import LinkSpeed
 from tacita.two_party.arithmetic.masked import AT_ONCE
+from tacita.two_party.arithmetic.text_steps import count_ring, marks
 from tacita.two_party.program.sizes import Value, sizes
 from tacita.two_party.program.steps import ENGINE, Step
 
@@ -76,6 +77,10 @@ SQUARE_TRANSFERS, FEW_SQUARE_TRANSFERS = (
     2,
     19,
 )  # the second: more than a lattice product's, an element; as many bits
+# of a search for the k largest, with the making of its transfers: bits a number for each bit of its ring, for
+# each of those in which three marks differ, and for a shared bit beside those of the ring that it enters
+BELOW, APART, ENTERED = 7.5, 9, 1.3
+ROUNDS_OF_MARKS, ROUNDS_BELOW = 9, 4  # of a step of that search, and of what follows it
 DROPPED = 5  # fewer than the slack are the bits that are not sent
 
 
@@ -92,7 +97,7 @@ class Cost:
     """What one text costs, both directions together. nodes: in the order in which they begin.
 
     bits: sent. transfers: correlated ones used. multiplications: of weights with values. numbers: that the
-    client learns.
+    client learns. search: of the bits those of looking for the largest; rounds: of that search.
     """
 
     bits: float = 0.0
@@ -101,6 +106,14 @@ class Cost:
     responses: list[Response] = field(default_factory=list)
     nodes: list[str] = field(default_factory=list)
     numbers: int = 0
+    search: float = 0.0
+    rounds: int = 0
+
+    def look_for(self, count: int, ring: int, wide: int) -> None:
+        """Adds the search for the largest of so many numbers (see `likeliest_bits`)."""
+        bits = likeliest_bits(count, ring, wide)
+        self.bits, self.search = self.bits + bits, self.search + bits
+        self.rounds += likeliest_rounds(ring)
 
 
 def cost_of(
@@ -261,6 +274,7 @@ COUNTS: Mapping[str, Callable[[Cost, Step, Values, Values], None]] = {
     "softmax": _softmax,
     **dict.fromkeys(("relu", "square", "tanh", "gelu", "silu"), _function),
     "norm": _norm,
+    "nearest": lambda cost, step, read, made: cost.look_for(made[0].shape[1], *2 * [made[0].ring]),
 }
 
 
@@ -277,6 +291,21 @@ def _product_bits(rows: int, inner: int, columns: int) -> float:
     """Returns the bits sent for a product of two shared matrices (rows, inner) and (inner, columns)."""
     request = _whole(rows * inner) + _whole(inner * columns)
     return float(SHARED_REQUEST * request + SHARED_RESPONSE * _whole(rows * columns))
+
+
+def likeliest_bits(count: int, ring: int, wide: int) -> float:
+    """Returns the bits of looking for the k-th largest of so many numbers in this ring, whatever k is, and of
+    moving those below it in a wider one, both directions together (`text_steps.keep_likeliest`)."""
+    bits = BELOW * ring + wide + ENTERED
+    for weight, above in marks(ring):
+        apart = ring - weight.bit_length() if len(above) > 1 else 0
+        bits += BELOW * ring + APART * apart + len(above) * (count_ring(count) + ENTERED)
+    return count * bits
+
+
+def likeliest_rounds(ring: int) -> int:
+    """Returns the rounds of that search, whatever the numbers are and how many."""
+    return ROUNDS_OF_MARKS * len(list(marks(ring))) + ROUNDS_BELOW
 
 
 def _powers(bound: float, least: float, size: int) -> int:
@@ -312,6 +341,7 @@ def _whole(count: int) -> int:
 SECONDS_A_MB, SECONDS_A_BILLION, SECONDS_A_LAYER = 0.0179, 2.7, 0.07
 NTT_MS = 0.1114  # of 2^16 points there, one 50-bit limb: `native.ntt_ms`
 ROUNDS_A_LAYER = 180
+MORE_SECONDS_A_MB = 0.05  # of a search for the largest, which is many small transfers
 SET_UP = 4_200_000  # bytes, once a session
 
 
@@ -328,12 +358,13 @@ def seconds(cost: Cost, layers: int, link: LinkSpeed | None = None, pace: float 
 
 def working(cost: Cost) -> float:
     """Estimates the seconds of work alone."""
-    return SECONDS_A_MB * cost.bits / 8e6 + SECONDS_A_BILLION * cost.multiplications / 1e9
+    sent = SECONDS_A_MB * cost.bits + MORE_SECONDS_A_MB * cost.search
+    return sent / 8e6 + SECONDS_A_BILLION * cost.multiplications / 1e9
 
 
 def over(cost: Cost, layers: int, link: LinkSpeed | None) -> float:
     """Estimates the seconds on a link."""
-    return link.seconds(cost.bits / 8, ROUNDS_A_LAYER * layers) if link else 0.0
+    return link.seconds(cost.bits / 8, ROUNDS_A_LAYER * layers + cost.rounds) if link else 0.0
 
 
 # How likely a two-party plan makes a wrong answer by chance, whatever the text.

@@ -15,6 +15,7 @@ from tacita.plans.json_fields import from_json, to_json
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.texts.embedding import (
     MAX_CLASSES,
+    MAX_DOCUMENTS,
     MAX_HIDDEN,
     MAX_LAYERS,
     MAX_POSITIONS,
@@ -25,7 +26,7 @@ from tacita.texts.embedding import (
     ImageConfig,
     limits,
 )
-from tacita.texts.task import NEXT
+from tacita.texts.task import NEXT, SEARCH
 from tacita.two_party.arithmetic.base import MOST, Format
 from tacita.two_party.program import cost
 from tacita.two_party.program.cost import MOST_FAILURE, Cost, failure_log2
@@ -72,7 +73,7 @@ class Reading(Header):
     name: Annotated[str, Size(MOST_NAME)]
     task: str
     problem: str
-    labels: Annotated[tuple[str, ...], Size(MAX_CLASSES)]
+    labels: Annotated[tuple[str, ...], Size(MAX_DOCUMENTS)]
     decimals: Annotated[int, Range(0, 9)]
     bound: Annotated[float, Above(0.0, MOST)]
     normalise: bool
@@ -121,6 +122,13 @@ class Program(Reading):
     def vocab(self) -> int:
         """Words that a tokenizer tells apart."""
         return self.front.vocab
+
+    @property
+    def nearest(self) -> int:
+        """How many documents of a search a client learns the scores of; 0 for all."""
+        last = self.steps[-1] if self.steps else None
+        told = last is not None and last.op == "nearest" and last.outputs == (self.result,)
+        return int(last.parameters["count"]) if last and told else 0
 
     def sizes(self, rows: int, past: int = 0) -> list[Value]:
         """Returns what each register holds in a run of so many rows. Raises FileError for steps that do not
@@ -191,7 +199,7 @@ def header_rules(plan: Any, front: EmbeddingConfig) -> Rules:
     yield "types", 0 <= front.types <= MAX_TYPES
     yield from limits(front)
     yield "epsilon", 0.0 <= front.norm_eps <= 0.1
-    yield "labels", len(plan.labels) <= MAX_CLASSES
+    yield "labels", len(plan.labels) <= (MAX_DOCUMENTS if plan.problem == SEARCH else MAX_CLASSES)
     yield "labels", all(len(label) <= MOST_LABEL and label.isprintable() for label in plan.labels)
     yield "normalisation of a classifier's answer", not (plan.normalise and plan.labels)
     yield "rows in reverse", not front.backwards

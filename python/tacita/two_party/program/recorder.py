@@ -20,6 +20,7 @@ from tacita.two_party.arithmetic.base import (
     Format,
     Formats,
     Interval,
+    choice_ring,
     constant,
     range_bits,
 )
@@ -146,10 +147,14 @@ class RecordTensors:
     """Operations on registers. `tape` holds the steps so far; `held` what belongs to the server, by the
     number of its step, with the format of the result. tokens: of a text at most, padding included. writes:
     whether the model goes on behind rows that it has read, whose keys and values are kept then; its logits
-    are for neither party, so that no product's result is opened."""
+    are for neither party, so that no product's result is opened. nearest: how many of the answer's numbers,
+    the largest, the client learns; 0 for all."""
 
-    def __init__(self, formats: Formats, bounds: Bounds, tokens: int, *, writes: bool = False) -> None:
+    def __init__(
+        self, formats: Formats, bounds: Bounds, tokens: int, *, writes: bool = False, nearest: int = 0
+    ) -> None:
         self._formats, self._bounds, self._tokens, self._writes = formats, bounds, tokens, writes
+        self._nearest = nearest
         self._stores: dict[int, int] = {}  # register -> the store whose rows it holds
         self.tape = Tape()
         self.held: dict[int, tuple[Held, Format]] = {}
@@ -158,12 +163,15 @@ class RecordTensors:
         """Returns a register that no step writes; default: in the format between blocks."""
         return self.tape.first(shape, form or Format(self._formats.ring, self._formats.fraction))
 
-    def answer(self, x: Register) -> Register:
+    def answer(self, x: Register, bound: float) -> Register:
         """Returns what the client learns, without the bits below what it is good for; of logits that choose
-        a token all of them."""
+        a token all of them. bound: of its numbers."""
         if self._writes:
             return x
         low = self.tape.scaled(x, min(ANSWER_FRACTION, x.fraction))
+        if self._nearest:
+            narrow = self.tape.reduced(low, choice_ring(bound, low.fraction))
+            return self.tape.write("nearest", (narrow,), low.fraction, count=self._nearest)
         return self.tape.reduced(low, min(ANSWER_RING, low.ring))
 
     def enter(self, name: str, x: Register | None = None) -> None:
@@ -177,7 +185,7 @@ class RecordTensors:
         engine's Options)."""
         f, t = self._formats, self.tape
         fraction, outputs = f.fraction + f.weight, sum(d.outputs for d in maps)
-        opened = opened and not self._writes
+        opened = opened and not (self._writes or self._nearest)
         product = t.write("linear", (self._wide(x),), fraction, outputs=outputs, opened=opened)
         self._hold(maps, product)
         if add is None:

@@ -17,6 +17,7 @@ from tacita.two_party.arithmetic.base import Array, Format, Integers
 from tacita.two_party.arithmetic.masked import Exchange, MaskedProduct
 from tacita.two_party.arithmetic.residues import Share, Words, from_floats, reconstruct, reduced
 from tacita.two_party.arithmetic.rotary import turned_from
+from tacita.two_party.arithmetic.text_steps import nearest
 from tacita.two_party.program.program import Program
 from tacita.two_party.program.sizes import Value
 from tacita.two_party.program.steps import Step, last_reads
@@ -201,6 +202,10 @@ class Run:
         rows: Words = self.party.layer_norm(flat, gamma, beta, **bits, **named, gamma_bound=at["gamma"])
         return rows.reshape(x.shape)
 
+    def nearest(self, x: Words, count: int, ring: int) -> Words:
+        """Keeps the `count` largest of a row."""
+        return nearest(self.party, Share(x, ring, 0), count)
+
 
 @dataclass(frozen=True)
 class _Place:
@@ -281,6 +286,7 @@ RUN: Mapping[str, Callable[..., Any]] = {
     "gelu": _bump("gelu"),
     "silu": _bump("silu"),
     "norm": Run.norm,
+    "nearest": lambda run, at, x: run.nearest(x, at["count"], at["ring"]),
 }
 
 

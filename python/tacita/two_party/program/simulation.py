@@ -17,6 +17,7 @@ import numpy as np
 from tacita.two_party.arithmetic import functions
 from tacita.two_party.arithmetic.base import Array, Fixed, Integers, matmul, rounded
 from tacita.two_party.arithmetic.residues import WORD, Words, from_floats
+from tacita.two_party.arithmetic.text_steps import none_of
 from tacita.two_party.program.cost import FORMS
 from tacita.two_party.program.program import Program
 from tacita.two_party.program.run import Model, Past, Run
@@ -61,6 +62,12 @@ class Simulation(Run):
     def shifted_down(self, values: Words, bits: int, ring: int) -> Words:
         """Returns the nearest integers without so many low bits."""
         return _words(rounded(_signed(values), bits))
+
+    def nearest(self, x: Words, count: int, ring: int) -> Words:
+        """Keeps the `count` largest of a row, and all that equal the last of them."""
+        values = _signed(x)
+        self.party.check(values, ring - 2)
+        return _words(np.where(values >= np.sort(values)[0, -count], values, none_of(ring)))
 
 
 class Whole:

@@ -16,6 +16,7 @@ from math import prod
 from typing import Any
 
 from tacita.errors import FileError
+from tacita.texts.embedding import MAX_DOCUMENTS
 from tacita.two_party.program.steps import ENGINE, HINT, Step, last_reads
 
 WORD = 64
@@ -28,6 +29,7 @@ MOST_BASE, MOST_TURNED = (
     1e9,
     4096,
 )  # of rotary positions: base, and size of a head, for which angles are made
+LEAST_CHOICE, MOST_CHOICE = 4, 40  # bits of numbers whose largest are looked for
 FORMS = {
     called: [each for name, forms in ENGINE.values() if name == called for each in forms.values()]
     for called, _ in ENGINE.values()
@@ -211,6 +213,12 @@ def _softmax(walk: Walk, p: Mapping[str, Any], x: Value) -> list[Value]:
     return [Value(x.shape, p["power"]), Value((*x.shape[:-1], 1), p["to"])]
 
 
+def _nearest(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
+    _need(len(x.shape) == 2 and x.shape[0] == 1 <= p["count"] < x.shape[1] <= MAX_DOCUMENTS, "nearest")
+    _need(LEAST_CHOICE <= p["ring"] == x.ring <= MOST_CHOICE, "nearest")
+    return x
+
+
 def _norm(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     bounds = [p[name] for name in ("bound", "least", "gamma")]
     _need(all(LEAST_BOUND <= each <= MOST_BOUND for each in bounds) and 0.0 <= p["epsilon"] <= 1.0, "norm")
@@ -246,4 +254,5 @@ RULES: Mapping[str, Rule] = {
     "gelu": _same("gelu"),
     "silu": _same("silu"),
     "norm": _norm,
+    "nearest": _nearest,
 }

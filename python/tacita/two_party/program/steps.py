@@ -79,6 +79,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "tanh": _takes(1, *BUMP, "finer"),
     "gelu": _takes(1, *BUMP, form=str),
     "silu": _takes(1, *BUMP, form=str),
+    # the `count` largest of a row, and in place of each other one the ring's least integer
+    "nearest": _takes(1, "count", "ring"),
     "norm": _takes(
         1,
         *("ring", "fraction", "to", "finer"),

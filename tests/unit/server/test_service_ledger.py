@@ -13,6 +13,7 @@ from tacita.errors import FileError, InputError, ResourceError
 from tacita.plans.wire import State
 from tacita.server.sessions.messages import Used
 from tacita.server.store import Ledger, keys, requests, tokens, usage
+from tacita.server.store import ledger as module
 from tacita.server.store import ledger as reserve
 from tacita.server.store.ledger import NAME
 from tacita.server.store.tables import KeyRow, Quota, RequestRow
@@ -124,20 +125,56 @@ def test_visitors_are_clients_for_a_day(ledger: Ledger, clock: Clock) -> None:
     assert tokens.gone(ledger) == set()
 
 
-def test_a_ledger_of_an_earlier_release_gets_its_new_columns(ledger: Ledger, tmp_path: Path) -> None:
-    token = tokens.add(ledger, "clinic", Quota())
-    ledger.close()
-    with sqlite3.connect(tmp_path / NAME) as database:
+def as_of_version_1(folder: Path) -> None:
+    """Turns the ledger of a folder into one of the first version."""
+    with sqlite3.connect(folder / NAME) as database:
         for column in ("former", "former_until", "expires", "address", "tokens"):
             database.execute(f"ALTER TABLE clients DROP COLUMN {column}")
         database.execute("ALTER TABLE usage DROP COLUMN tokens")
         database.execute("PRAGMA user_version=1")
     database.close()
+
+
+def columns(folder: Path) -> dict[str, set[tuple[object, ...]]]:
+    """Returns name, type and NOT NULL of each table's columns."""
+    with sqlite3.connect(folder / NAME) as database:
+        tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        found = {name: {row[1:4] for row in database.execute(f"PRAGMA table_info({name})")} for name in tables}
+    database.close()
+    return found
+
+
+def test_a_ledger_of_an_earlier_version_takes_the_steps_to_this_one(ledger: Ledger, tmp_path: Path) -> None:
+    token, wanted = tokens.add(ledger, "clinic", Quota()), columns(tmp_path)
+    ledger.close()
+    as_of_version_1(tmp_path)
     again = Ledger(tmp_path)
     who = tokens.client_of(again, token)
-    assert who is not None
+    assert who is not None and columns(tmp_path) == wanted
     usage.charge(again, who.id, texts=1)
     assert usage.today(again, who.id) == Used(1)
+    before = tmp_path / f"{NAME}.version-1"
+    assert before.stat().st_mode & 0o777 == 0o600
+    with sqlite3.connect(before) as database:
+        assert database.execute("SELECT name FROM clients").fetchall() == [("clinic",)]
+        assert database.execute("PRAGMA user_version").fetchone() == (1,)
+    database.close()
+
+
+def test_a_step_that_fails_leaves_the_ledger_as_it_was(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.close()
+    as_of_version_1(tmp_path)
+    earlier = columns(tmp_path)
+    (step,) = module.STEPS
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "STEPS", ((*step, "ALTER TABLE absent ADD COLUMN x"),))
+        with pytest.raises(FileError, match="no such table"):
+            Ledger(tmp_path)
+    assert columns(tmp_path) == earlier
+    Ledger(tmp_path).close()
+    assert columns(tmp_path) != earlier
 
 
 def test_an_upload_goes_on_after_a_restart(ledger: Ledger, tmp_path: Path, clock: Clock) -> None:

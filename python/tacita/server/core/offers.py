@@ -1,7 +1,8 @@
 """What a service offers: the plans of its models, made once and kept, and what clients are told of them.
 
 A plan is kept in the data folder because its hash must not change: clients' keys belong to it. It is made
-again when the model, the plan request or the release is another; then clients make new keys.
+again when the model or the plan request is another, or when this release cannot read it or build its circuit;
+then clients make new keys (decision 65).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.errors import InputError
+from tacita.errors import InputError, TacitaError
+from tacita.planning.circuit import circuit_of
 from tacita.planning.request import PlanRequest
 from tacita.plans import engine, wire
 from tacita.plans.envelope import most_bytes
@@ -25,6 +27,7 @@ from tacita.plans.prices.formulas import file_bytes
 from tacita.schemes import base
 from tacita.schemes.base import AnyPlan, Report
 from tacita.schemes.registry import scheme_of
+from tacita.server import logs
 from tacita.texts.task import NEXT
 from tacita.two_party.plan.generation_cost import GenerationCost
 from tacita.two_party.plan.plan import TwoPartyPlan
@@ -119,22 +122,53 @@ def public_name(name: str) -> str:
 
 
 def _plan(model: Checkpoint, request: PlanRequest, folder: Path, report: Report) -> AnyPlan:
-    made_of, path = folder / MADE_OF, Workdir(folder).plan
-    wanted = _made_of(model, request)
-    if path.exists() and made_of.exists() and made_of.read_text(encoding="utf-8") == wanted:
-        return base.load(path)
+    path = Workdir(folder).plan
+    if (plan := _kept(model, request, folder)) is not None:
+        return plan
     plan = api.plan(model, request, progress=report)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     base.save(plan, path)
-    write_text(made_of, wanted)
+    write_text(folder / MADE_OF, json.dumps(_made_of(model, request), sort_keys=True))
     return plan
 
 
-def _made_of(model: Checkpoint, request: PlanRequest) -> str:
-    """Returns as text what a plan follows from."""
+def _kept(model: Checkpoint, request: PlanRequest, folder: Path) -> AnyPlan | None:
+    """Returns the plan of an earlier start, None where there is none of this model and request that this
+    release can serve. A two-party plan, to which no keys belong, is of one release."""
+    made_of, path = folder / MADE_OF, Workdir(folder).plan
+    if not (path.exists() and made_of.exists()):
+        return None
+    try:
+        before, wanted = json.loads(made_of.read_text(encoding="utf-8")), _made_of(model, request)
+        if not _is_same(before, wanted):
+            return None
+        plan = base.load(path)
+        if before["release"] == __version__:
+            return plan
+        if isinstance(plan, Plan):
+            engine.parameters(plan.parameters, allow_insecure=True)  # the caller asks for 128 bits
+            circuit_of(plan, model)
+        return plan if isinstance(plan, Plan) else None
+    except (TacitaError, ValueError, KeyError, TypeError) as error:
+        logs.warn("plan made again", model=model.name, scheme=request.scheme, why=str(error)[:200])
+        return None
+
+
+def _made_of(model: Checkpoint, request: PlanRequest) -> dict[str, Any]:
+    """Returns what a plan follows from, and the release that made it."""
     fields: dict[str, Any] = {name: repr(value) for name, value in vars(request).items()}
     fields["texts"] = hashlib.sha256(repr(request.texts).encode()).hexdigest()
-    return json.dumps({"release": __version__, "model": model.sha256, "plan_request": fields}, sort_keys=True)
+    return {"release": __version__, "model": model.sha256, "plan_request": fields}
+
+
+def _is_same(before: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Returns whether a plan that was made of `before` is the wanted one. A field that the earlier release
+    did not have must be at its default, as that release had it."""
+    default = {name: repr(value) for name, value in vars(PlanRequest()).items()}
+    return before["model"] == wanted["model"] and {**default, **before["plan_request"]} == {
+        **default,
+        **wanted["plan_request"],
+    }
 
 
 def _offer(plan: AnyPlan, model: Checkpoint, folder: Path) -> wire.Offer:

@@ -4,15 +4,15 @@ none."""
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
-    Connection,
     Engine,
     Executable,
     Select,
@@ -25,7 +25,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.orm import Session
 
 from tacita.errors import FileError, ResourceError
-from tacita.server.store.tables import VERSION, Row
+from tacita.server.store.tables import STEPS, VERSION, Row
 
 RESERVE, BYTES = "reserve", 16 << 20
 
@@ -63,7 +63,7 @@ class Ledger:
     """The ledger's file. folder: the server's data folder; the file is made there, mode 0600. clock: Unix
     seconds.
 
-    Raises FileError for a file that is no ledger of this version.
+    Raises FileError for a file that is no ledger, or one of a later release.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
@@ -72,13 +72,13 @@ class Ledger:
         os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         self._engine = _engine(self.path)
         try:
-            _prepare(self._engine)
-        except (DatabaseError, FileError) as error:
+            _prepare(self._engine, self.path)
+        except (DatabaseError, sqlite3.Error, FileError) as error:
             self.close()
             reason = str(getattr(error, "orig", error))
             raise FileError(
                 f"{self.path}: no ledger of this release ({reason:.200})",
-                hint="another --data folder, or the release that wrote it",
+                hint="the release that wrote it, or another --data folder",
             ) from error
 
     @contextmanager
@@ -146,22 +146,31 @@ def _engine(path: Path) -> Engine:
     return engine
 
 
-def _prepare(engine: Engine) -> None:
-    with engine.begin() as connection:
+def _prepare(engine: Engine, path: Path) -> None:
+    """Makes the tables of a new file, or takes the steps from an earlier version in one transaction: all of
+    them, or none. The file before is kept beside it, for a return to the earlier release."""
+    with engine.connect() as connection:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")  # of two programs one waits here, and finds it done
         version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
         if not 0 <= version <= VERSION:
             raise FileError(f"version {version}, this release has {VERSION}", hint="")
-        Row.metadata.create_all(connection)
-        _add_columns(connection)
+        if version == 0:
+            Row.metadata.create_all(connection)
+        elif version < VERSION:
+            copy_to(path, path.with_name(f"{NAME}.version-{version}"))
+        for statement in (one for step in STEPS[version - 1 :] if version for one in step):
+            connection.exec_driver_sql(statement)
         connection.exec_driver_sql(f"PRAGMA user_version={VERSION}")
+        connection.commit()
 
 
-def _add_columns(connection: Connection) -> None:
-    """Adds the columns that tables of an earlier release lack: versions differ in nothing else."""
-    for table in Row.metadata.tables.values():
-        rows = connection.exec_driver_sql(f"PRAGMA table_info({table.name})")
-        there = {row[1] for row in rows}
-        for column in (column for column in table.columns if column.name not in there):
-            kind = column.type.compile(connection.dialect)
-            kind += "" if column.nullable else " NOT NULL DEFAULT 0"
-            connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}")
+def copy_to(path: Path, copy: Path) -> None:
+    """Writes a ledger as it is at one moment to another file, mode 0600, also while a server writes to it.
+    Raises sqlite3.Error where there is no room, or no ledger."""
+    copy.unlink(missing_ok=True)
+    os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with (
+        closing(sqlite3.connect(path.absolute().as_uri() + "?mode=ro", uri=True)) as source,
+        closing(sqlite3.connect(copy)) as target,
+    ):
+        source.backup(target)

@@ -11,7 +11,17 @@ from sqlalchemy.orm import mapped_column as column
 
 from tacita.plans.wire import State
 
-VERSION = 2  # PRAGMA user_version of the file
+# PRAGMA user_version of the file, and what leads to it from each version before, from 1 on. A release that
+# changes a table adds a step, and none is ever changed: ledgers of every earlier release go through them.
+STEPS: tuple[tuple[str, ...], ...] = (
+    (  # to 2: expiry and rotation of tokens, visitors, texts that are written
+        *(f"ALTER TABLE clients ADD COLUMN {each}" for each in ("tokens INTEGER", "expires DOUBLE")),
+        *(f"ALTER TABLE clients ADD COLUMN {each} VARCHAR(64)" for each in ("address", "former")),
+        "ALTER TABLE clients ADD COLUMN former_until DOUBLE",
+        "ALTER TABLE usage ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0",
+    ),
+)
+VERSION = 1 + len(STEPS)
 ID, NAME, MODEL, SCHEME, HASH = String(32), String(64), String(200), String(32), String(64)
 
 

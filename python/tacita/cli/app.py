@@ -22,7 +22,7 @@ from tacita.cli.ask import accuracy, generate, tasks
 from tacita.cli.console import MESSAGE, err, fail, shown, warn
 from tacita.cli.help import Command, Group
 from tacita.cli.options import place_of
-from tacita.cli.service import keys, serve, token
+from tacita.cli.service import backup, keys, serve, token
 from tacita.errors import InputError, KeyBudgetWarning, TacitaError
 from tacita.settings import ASK, EXPERT, PLAN, SERVER
 from tacita.version import __version__
@@ -71,6 +71,8 @@ COMMANDS: tuple[tuple[str, str, Callable[..., None] | typer.Typer, str], ...] = 
     (SERVER, "serve", serve.run, "Serve a model that sees neither texts nor answers."),
     (SERVER, "token", token.app, "Who may ask a server: bearer tokens and quotas."),
     (SERVER, "keys", keys.app, "Keys of services, and whom they belong to."),
+    (SERVER, "backup", backup.back_up, "Copy a server's folders, also while it serves."),
+    (SERVER, "restore", backup.restore, "Make a server's folders from a backup."),
     (SERVER, "demo-service", demo.demo_service, "Start a server, ask it by both of its schemes."),
     (EXPERT, "keygen", steps.keygen, "Make secret.key and evaluation.keys."),
     (EXPERT, "encrypt", steps.encrypt, "Tokenise, embed, pack and encrypt."),

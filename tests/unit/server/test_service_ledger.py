@@ -139,7 +139,9 @@ def columns(folder: Path) -> dict[str, set[tuple[object, ...]]]:
     """Returns name, type and NOT NULL of each table's columns."""
     with sqlite3.connect(folder / NAME) as database:
         tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        found = {name: {row[1:4] for row in database.execute(f"PRAGMA table_info({name})")} for name in tables}
+        found = {
+            name: {row[1:4] for row in database.execute(f"PRAGMA table_info({name})")} for name in tables
+        }
     database.close()
     return found
 

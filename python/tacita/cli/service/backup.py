@@ -11,11 +11,10 @@ from tacita.cli.console import progress, reporting, say, several, shown, size, w
 from tacita.cli.options import Json, taking
 from tacita.errors import InputError
 from tacita.extras import needing
-from tacita.progress import Progress
 from tacita.settings import Settings
 
 if TYPE_CHECKING:
-    from tacita.server.core.backup import Contents
+    from tacita.server.core.backup import Copy
 
 Folder = Annotated[Path, typer.Argument(help="Of the backup.", show_default=False)]
 LINE = {"service": ("data", "new_certificate")}
@@ -30,15 +29,16 @@ def back_up(folder: Folder, settings: Settings, keys: WithKeys = True, json: Jso
     """Copy a server's data folder and certificate into a new folder, also while it serves."""
     with needing("service", "backup"):
         from tacita.server.core import backup
-    service = settings.service
+    service, data = settings.service, _data(settings, "backup")
     tls = service.new_certificate
     if tls is None and service.certificate is not None:
         warn("the certificate's two files are the operator's: keep them, too")
     with progress("backup") as report:
-        contents = backup.back_up(_data(settings, "backup"), folder, tls, _bytes(report), with_keys=keys)
-    _show(contents, f"{shown(str(folder))} holds", json)
-    if contents.left_out:
-        say(f"left out: {several(contents.left_out, 'row')} whose file was gone, not whole, or damaged")
+        copy = backup.back_up(data, folder, tls, report, with_keys=keys)
+    held = f"{several(copy.keys, 'key set')}, {several(copy.requests, 'request')}"
+    _show(copy, f"{shown(str(folder))} holds the ledger, {held}:", json)
+    if copy.left_out:
+        say(f"left out: {several(copy.left_out, 'row')} whose file was gone, not whole, or damaged")
     say("not in it: model folders, tacita.toml, resume points of requests that run")
 
 
@@ -49,8 +49,8 @@ def restore(folder: Folder, settings: Settings, json: Json = None) -> None:
         from tacita.server.core import backup
     data, tls = _data(settings, "restore"), settings.service.new_certificate
     with progress("restore") as report:
-        contents = backup.restore(folder, data, tls, _bytes(report))
-    _show(contents, f"{shown(str(data))} is restored, every sum is right:", json)
+        copy = backup.restore(folder, data, tls, report)
+    _show(copy, f"{shown(str(data))} is restored, every sum is right:", json)
 
 
 def _data(settings: Settings, what: str) -> Path:
@@ -59,6 +59,7 @@ def _data(settings: Settings, what: str) -> Path:
     return settings.service.data
 
 
-def _bytes(report: object) -> object:
-    """Turns bytes that were copied into a report of progress."""
-    raise NotImplementedError
+def _show(copy: Copy, words: str, json: Path | None) -> None:
+    held = {"keys": copy.keys, "requests": copy.requests, "left_out": copy.left_out}
+    with reporting(json, {**held, "files": len(copy.sums), "bytes": copy.bytes}):
+        say(f"{words} {several(len(copy.sums), 'file')}, {size(copy.bytes)}")

@@ -1,0 +1,53 @@
+"""What an operator does with a server that has clients: back it up while it serves, restore it elsewhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_service import TOY, Caller
+
+from tacita.cli.service.started import started
+from tacita.plans import wire
+
+pytestmark = pytest.mark.native
+
+
+def tacita(*words: object) -> str:
+    """Runs a command as an operator does; returns what it wrote."""
+    command = [sys.executable, "-m", "tacita", *map(str, words)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_restored_server_answers_the_same_clients_with_their_keys(tmp_path: Path) -> None:
+    """Token, keys, plan, certificate and signing key stay; a request that ran at the moment of the backup is
+    answered again, as it would have been."""
+    first, copy, second = tmp_path / "first", tmp_path / "copy", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    with started(first, "--schemes", "thor", settings=TOY) as server:
+        caller = Caller(server, server.token("clinic"), tmp_path / "clinic")
+        client = caller.prepare()
+        undisturbed = caller.answer(caller.post(client))
+        id = caller.post(client)
+        next(status for status in caller.events(id) if status.state is wire.State.running)
+        words = ["--data", server.data, "--new-certificate", server.certificate.parent]
+        report = tmp_path / "report.json"
+        out = tacita("backup", copy, *words, "--json", report)
+        assert "1 key set, 2 requests" in out and json.loads(report.read_text())["left_out"] == 0
+        models = caller.get("/v1/models").json()
+    shutil.copy(server.certificate, tmp_path / "trusted.pem")
+    shutil.rmtree(first)
+    tacita("restore", copy, "--data", second / "data", "--new-certificate", second / "tls")
+    with started(second, "--schemes", "thor", settings=TOY) as again:
+        again = replace(again, certificate=tmp_path / "trusted.pem")
+        caller = Caller(again, caller.token, caller.work)
+        assert caller.get("/v1/models").json() == models
+        assert caller.answer(id) == undisturbed
+        client.work.response.write_bytes(caller.answer(caller.post(client)))
+        assert client.decrypt().label == "positive"

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "python" / "tacita"
 sys.path.insert(0, str(ROOT / ".ci"))
 packages, rust_modules = map(importlib.import_module, ("packages", "rust_modules"))
-FILES, ARROWS, FOLDER = 312, 85, 14
+FILES, ARROWS, FOLDER = 313, 85, 14
 LINES = {
     "approx": 2397,
     "blocks": 1472,

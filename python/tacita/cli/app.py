@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tacita.cli import demo, estimate, plan, steps
+from tacita.cli import demo, estimate, models, plan, steps
 from tacita.cli.ask import accuracy, generate, tasks
 from tacita.cli.console import MESSAGE, err, fail, shown, warn
 from tacita.cli.help import Command, Group
@@ -64,6 +64,7 @@ COMMANDS: tuple[tuple[str, str, Callable[..., None] | typer.Typer, str], ...] = 
     (ASK, "fill", tasks.fill, "Fill the masks of texts."),
     (ASK, "rerank", tasks.rerank, "Sort documents by their relevance to a query."),
     (ASK, "generate", generate.run, "Go on behind a text with a decoder."),
+    (ASK, "models", models.app, "List small models to try, or fetch one."),
     (PLAN, "estimate", estimate.estimate, "Say what a run would cost."),
     (PLAN, "plan", plan.app, "Make or show the public plan of a run."),
     (PLAN, "publish", plan.publish, "Make a plan and the folder that clients get."),

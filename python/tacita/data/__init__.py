@@ -16,6 +16,19 @@ DEFAULT_MODEL = Path(os.environ.get("TACITA_MODEL", MODELS / "sst2-tiny"))
 DEFAULT_DECODER = MODELS / "austen-tiny"  # the same, of `generate`
 
 
+LISTED = Path(__file__).parent / "models.toml"  # models to try, of `tacita models`
+
+
 def shipped() -> dict[str, Path]:
-    """Folders of the models that come with the package, by name."""
-    return {path.name: path for path in sorted(MODELS.iterdir()) if path.is_dir()}
+    """Folders of the models that come with the package, or that `tacita models fetch` brought, by name."""
+    folders = (*_below(fetched_models()), *_below(MODELS))
+    return {path.name: path for path in folders}
+
+
+def fetched_models() -> Path:
+    """Returns the folder of fetched models, by the XDG base directory rules."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tacita" / "models"
+
+
+def _below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("[!.]*") if path.is_dir())

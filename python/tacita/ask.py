@@ -226,6 +226,7 @@ class _Call:
             request = replace(request, inputs=len(texts))
         if own["backend"] not in (*CLEAR, REAL):
             raise InputError(f"no backend {own['backend']!r}", hint=f"one of {', '.join((*CLEAR, REAL))}")
+        request = replace(request, quick=request.quick or own["backend"] == "plain")
         require_allowed(request, own["backend"], allow_insecure=own["allow_insecure"])
         loaded = model if isinstance(model, Checkpoint) else load(model)
         require_kind(verb, loaded.config)

@@ -4,9 +4,12 @@ out of files at their default."""
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote
 
 from tacita.errors import InputError
 
@@ -24,8 +27,17 @@ def needing(extra: str, command: str) -> Iterator[None]:
 
 
 def how_to_install(extra: str) -> str:
-    """Returns the hint for installing an extra. It names no package of an index: this one is on none."""
-    return f"pip install '.[{extra}]' in a clone, or 'FILE[{extra}]' of a wheel"
+    """Returns the command that installs an extra of this very package, from where pip took it: the wheel or
+    the clone that it recorded, else an index."""
+    try:
+        here = importlib.metadata.distribution("tacita")
+    except importlib.metadata.PackageNotFoundError:  # a clone that was not installed
+        return f"pip install '.[{extra}]' in the clone"
+    record = json.loads(here.read_text("direct_url.json") or "{}")
+    url = record.get("url", "")
+    if record.get("dir_info", {}).get("editable"):
+        return f"pip install -e '{unquote(url.removeprefix('file://'))}[{extra}]'"
+    return f"pip install 'tacita[{extra}]{url and f' @ {url}'}'"
 
 
 # Fields that a file leaves out where they hold their default, so that a new option changes no old file.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tacita.bar import drawn
 from tacita.bar import duration as duration
 from tacita.bar import shown as shown
 from tacita.errors import FileError, TacitaError
-from tacita.plans.files import write_text
+from tacita.plans.files import replacing, write_text
 from tacita.progress import Progress
 
 # Exit statuses beside 0, all answered, and those of `app`
@@ -69,6 +69,17 @@ def write_report(path: Path | None, report: Mapping[str, Any]) -> None:
     """Writes the JSON file of `--json`, whole or not at all."""
     if path is not None:
         write_text(path, json.dumps(report, indent=1) + "\n")
+
+
+class _UndoError(Exception):
+    """Takes a file back that was written as a trial."""
+
+
+def require_writable(*paths: Path | None) -> None:
+    """Raises FileError where one of these files cannot be written: before the work whose result it takes."""
+    for path in filter(None, paths):
+        with suppress(_UndoError), replacing(path):
+            raise _UndoError
 
 
 @contextmanager

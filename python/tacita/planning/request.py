@@ -94,7 +94,8 @@ class PlanRequest:
     reveal: what a client of a decoder gets, by one text's ciphertexts: "logits" or "token", the likeliest
     alone. gap: logits nearer than this cannot be told apart then (docs/decisions/0035). cache: of a decoder,
     a request is one row of a text, and the server keeps those of earlier ones as ciphertexts
-    (docs/decisions/0038); of scheme thor in rows.
+    (docs/decisions/0038); of scheme thor in rows. quick: tries the circuit on a text and its approximations
+    on ten, which is enough where nothing is encrypted: the stated error says on how many.
 
     Raises InputError for a name that there is not, and for sizes below one.
     """
@@ -119,6 +120,7 @@ class PlanRequest:
     gap: float = GAP
     cache: bool = False
     nearest: int = NEAREST
+    quick: bool = False
 
     def __post_init__(self) -> None:
         if self.tokens < 1 or (self.inputs is not None and self.inputs < 1):
@@ -214,6 +216,7 @@ class Fields(TypedDict, total=False):
     gap: float
     cache: bool
     nearest: int
+    quick: bool
 
 
 def _wanted(scheme: str, packing: str | None) -> list[tuple[str, str | None]]:

@@ -32,6 +32,7 @@ from tacita.texts.task import SEARCH
 
 BATCHED = 16  # samples on which the noise of a batch is predicted, whose ciphertexts hold as many at no cost
 TRIED = 100  # samples whose error by approximations alone is predicted: a long tail, a tenth of a second each
+QUICK = 10  # the same where nothing is encrypted
 Input = TypeVar("Input")
 
 
@@ -93,12 +94,12 @@ class Subject:
 
     @cached_property
     def samples(self) -> Sequence[Sample]:
-        """The first inputs that fit, BATCHED at most, on which `sim` predicts the error of the answer: as the
-        options take them."""
+        """The first inputs that fit, BATCHED at most (one if quick), on which `sim` predicts the error of the
+        answer: as the options take them."""
         chosen = iter(self.request.hidden_states or _fitting(self.model, self._texts, self.request.tokens))
         for option in self.request.options:
             chosen = option.samples(self.model, chosen)
-        return list(islice(chosen, BATCHED))
+        return list(islice(chosen, 1 if self.request.quick else BATCHED))
 
     @property
     def error_inputs(self) -> Iterator[Sample]:
@@ -107,8 +108,12 @@ class Subject:
         if not all(option.by_approximations for option in self.request.options):
             return iter(())
         if states := self.request.hidden_states:
-            return iter(_spread(states))
-        return _embedded(self.model, _spread(self._texts), self.request.tokens)
+            return iter(_spread(states, self._tried))
+        return _embedded(self.model, _spread(self._texts, self._tried), self.request.tokens)
+
+    @property
+    def _tried(self) -> int:
+        return QUICK if self.request.quick else TRIED
 
     @property
     def _texts(self) -> Sequence[Text]:
@@ -137,10 +142,10 @@ def _embedded(model: Checkpoint, texts: Sequence[Text], tokens: int) -> Iterator
             continue
 
 
-def _spread(inputs: Sequence[Input]) -> list[Input]:
-    """Picks at most TRIED evenly spaced inputs, of those held out of calibration where any are."""
+def _spread(inputs: Sequence[Input], most: int) -> list[Input]:
+    """Picks at most so many evenly spaced inputs, of those held out of calibration where any are."""
     numbers = held_out(len(inputs)) or range(len(inputs))
-    return [inputs[i] for i in numbers[:: -(-len(numbers) // TRIED)]]
+    return [inputs[i] for i in numbers[:: -(-len(numbers) // most)]]
 
 
 # Progress of planning: seconds of each phase on the default model at full size.

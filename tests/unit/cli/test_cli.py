@@ -16,6 +16,7 @@ import pytest
 from tacita import api
 from tacita.cli import main
 from tacita.cli.console import duration, size
+from tacita.errors import InputError
 from tacita.plans.plan import Plan
 from tacita.plans.public_folder import open_public
 from tacita.version import __version__
@@ -210,3 +211,37 @@ def test_a_plan_that_was_made_before_is_published_as_it_is(texts: Path, tmp_path
     status, _, err = run("publish", "--planned", *work, *output)
     assert status == 2
     assert "without the salt that opens its commitment" in err.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--preset", "insecure_toy_n11"], "has 4 bits of security, 128 are required"),
+        (["--tokens", "17"], "does not admit 17 tokens"),
+        (["--json", "/proc/none/report.json"], "/proc/none/report.json: the folder cannot be made"),
+        (["--work", "/proc/none"], "the folder cannot be made"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_planning(
+    words: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def calibrated(*_: object, **__: object) -> None:
+        raise AssertionError("a text was calibrated on")
+
+    monkeypatch.setattr("tacita.planning.calibrate.walk.reference", calibrated)
+    status, out, err = run("classify", "fine", *words)
+    assert status == 2 and message in err and err.count("\n") == 1 and "prices" not in out
+
+
+def test_an_answer_without_noise_takes_a_quick_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[bool] = []
+
+    def planned(_: object, request: Any) -> None:
+        asked.append(request.quick)
+        raise InputError("enough")
+
+    monkeypatch.setattr("tacita.cli.ask.core.planned", planned)
+    work = ["--work", str(tmp_path)]
+    for options in (["plain"], ["plain", *work], ["sim"], ["ckks"]):
+        assert run("classify", "fine", "--backend", *options)[0] == 2
+    assert asked == [True, False, False, False]  # a plan that stays in a folder may be used for encryption

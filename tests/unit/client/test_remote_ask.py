@@ -355,11 +355,11 @@ def test_a_process_without_weights_is_answered(fake: Fake, tmp_path: Path) -> No
     assert np.allclose(json.loads(found.stdout), expected("a fine film"), atol=CLOSE)
 
 
-def test_what_http_needs_is_imported_when_somebody_connects() -> None:
+def test_what_http_and_a_server_need_is_imported_when_somebody_connects() -> None:
     code = """
 import sys, tacita, tacita.cli.app
 from tacita.client import connect, store
-found = sys.modules.keys() & {"httpx2", "websockets", "cryptography"}
+found = sys.modules.keys() & {"httpx2", "websockets", "cryptography", "sqlalchemy"}
 assert not found, found
 sys.modules["httpx2"] = None
 try:
@@ -369,4 +369,4 @@ except tacita.TacitaError as error:
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
-    assert found.stdout.startswith("connect: httpx2 is not installed | pip install '.[client]' in a clone")
+    assert found.stdout.startswith("connect: httpx2 is not installed | pip install ")

@@ -118,6 +118,15 @@ def test_a_plan_request_keeps_no_list_that_others_can_change() -> None:
     assert hash(request) == hash(PlanRequest(texts=TEXTS))
 
 
+def test_a_quick_plan_has_the_circuit_of_a_whole_one_and_says_how_little_it_tried() -> None:
+    model, salt = make_random_checkpoint(layers=1), "ab" * 32
+    texts = [" ".join(TEXTS[0].split()[: 1 + i % 3]) for i in range(40)]
+    request = PlanRequest(tokens=16, preset="insecure_toy_n10", texts=texts, salt=salt)
+    whole, quick = api.plan(model, request), api.plan(model, request, quick=True)
+    assert (quick.stages, quick.circuit, quick.rotations) == (whole.stages, whole.circuit, whole.rotations)
+    assert quick.noise > 0.0 and quick.prediction.error.texts <= 10 < whole.prediction.error.texts
+
+
 def test_keywords_make_a_plan_request_or_change_one() -> None:
     model, salt = make_random_checkpoint(layers=1), "ab" * 32
     request = PlanRequest(tokens=16, preset="insecure_toy_n10", texts=TEXTS, salt=salt)

@@ -18,7 +18,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli.ask import remote
 from tacita.cli.ask.remote import Question
 from tacita.cli.columns import Line, admitted, in_pairs, read_lines, read_pairs
-from tacita.cli.console import duration, progress, reporting, say, several
+from tacita.cli.console import duration, progress, reporting, require_writable, say, several
 from tacita.cli.estimate import planned
 from tacita.cli.options import load_model, plan_request
 from tacita.cli.report import Outcome, Result, run_report, show_lines, show_results, show_run
@@ -68,6 +68,7 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
         return remote.ask(question, settings, json)
     request, backend = plan_request(settings.plan), settings.run.backend or "ckks"
     require_allowed(request, backend, allow_insecure=settings.run.allow_insecure)
+    require_writable(json, settings.run.work and Workdir(settings.run.work).plan)
     checkpoint = load_model(settings.plan)
     require_kind(question.verb, checkpoint.config, *question.others)
     question.suits(checkpoint.name, checkpoint.sha256)
@@ -75,7 +76,8 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     began = time.monotonic()
     inputs = len(good) if question.file or request.scheme else None
     request = request.calibrated_for([line.text for line in good])
-    plan = planned(checkpoint, replace(request, inputs=inputs))
+    quick = backend == "plain" and not settings.run.work  # a plan that stays may be used for encryption
+    plan = planned(checkpoint, replace(request, inputs=inputs, quick=quick))
     seconds = {"plan": time.monotonic() - began}
     if isinstance(plan, TwoPartyPlan) and backend == "ckks" and not settings.ray.address:
         with _own_server(plan, checkpoint, settings) as own:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tacita.generation.generate import generate
     from tacita.pipelines import pipeline
     from tacita.texts.answer import Classes, Regression, Several
+    from tacita.texts.inputs import Pair
     from tacita.texts.ranking import Ranking
     from tacita.texts.spans import Extract, Fill, Tags
     from tacita.texts.vectors import Embedding, Search
@@ -38,6 +39,7 @@ __all__ = [
     "Embedding",
     "Extract",
     "Fill",
+    "Pair",
     "PlanRequest",
     "PrivacyWarning",
     "Ranking",
@@ -71,7 +73,7 @@ _HOMES = dict.fromkeys(_ASKING, "tacita.ask")  # not in tacita.api
 _HOMES |= dict.fromkeys(("Classes", "Regression", "Several"), "tacita.texts.answer")
 _HOMES |= dict.fromkeys(("Embedding", "Search"), "tacita.texts.vectors")
 _HOMES |= dict.fromkeys(("Extract", "Tags"), "tacita.texts.spans") | {"Fill": "tacita.texts.spans"}
-_HOMES |= {"classify_many": "tacita.ask", "Ranking": "tacita.texts.ranking"}
+_HOMES |= {"classify_many": "tacita.ask", "Ranking": "tacita.texts.ranking", "Pair": "tacita.texts.inputs"}
 _HOMES |= {"pipeline": "tacita.pipelines", "generate": "tacita.generation.generate"}
 _HOMES |= dict.fromkeys(("connect", "connect_async"), "tacita.client.connect")
 

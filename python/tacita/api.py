@@ -83,21 +83,23 @@ Files = Literal["thor", "leaf", "arion", "moai"]
 
 
 def load(
-    folder: Path | str = DEFAULT_MODEL,
+    folder: Path | str | None = None,
     *,
     revision: str | None = None,
     pooling: str | None = None,
     embeddings: bool = True,
 ) -> Checkpoint:
-    """Loads the model of a Hugging Face folder, of a name that comes with the package ("sst2-tiny", the
-    default; "austen-tiny"), or of the Hugging Face Hub ("org/name", fetched into the Hub's own cache).
+    """Loads the model of a Hugging Face folder, of a name that comes with the package ("sst2-tiny",
+    "austen-tiny"; default: what the variable TACITA_MODEL names, else sst2-tiny), or of the Hugging Face Hub
+    ("org/name", fetched into the Hub's own cache).
 
     revision: of a model of the Hub, a branch, a tag or a commit (default: main). The answer's `name` ends
     with the commit.
     pooling: what an embedding is read from: "pooler", "cls" or "mean" (default: what the folder says).
     embeddings: False for a model that starts from hidden states. Raises CheckpointError.
     """
-    return checkpoint.load(folder, revision=revision, pooling=pooling, embeddings=embeddings)
+    named = DEFAULT_MODEL if folder is None else folder
+    return checkpoint.load(named, revision=revision, pooling=pooling, embeddings=embeddings)
 
 
 class PlanKeywords(Fields, total=False):
@@ -110,22 +112,26 @@ class PlanKeywords(Fields, total=False):
 
 @overload
 def plan(
-    model: Model = ..., request: None = ..., *, scheme: Literal["bumblebee"], **how: Unpack[PlanKeywords]
+    model: Model | None = ...,
+    request: None = ...,
+    *,
+    scheme: Literal["bumblebee"],
+    **how: Unpack[PlanKeywords],
 ) -> TwoPartyPlan: ...
 @overload
 def plan(
-    model: Model = ..., request: None = ..., *, scheme: Files = ..., **how: Unpack[PlanKeywords]
+    model: Model | None = ..., request: None = ..., *, scheme: Files = ..., **how: Unpack[PlanKeywords]
 ) -> Plan: ...
 @overload
 def plan(
-    model: Model = ...,
+    model: Model | None = ...,
     request: PlanRequest | None = ...,
     *,
     scheme: str | None = ...,
     **how: Unpack[PlanKeywords],
 ) -> AnyPlan: ...
 def plan(
-    model: Model = DEFAULT_MODEL,
+    model: Model | None = None,
     request: PlanRequest | None = None,
     *,
     scheme: str | None = None,
@@ -141,7 +147,7 @@ def plan(
 
 
 def choose_plan(
-    model: Model = DEFAULT_MODEL,
+    model: Model | None = None,
     request: PlanRequest | None = None,
     *,
     scheme: str | None = None,

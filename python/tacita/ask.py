@@ -22,18 +22,18 @@ removed.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, partial
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar, Unpack, cast, overload
 
 from tacita.api import Model, choose_plan, classify_batch_locally, load
 from tacita.bar import reporting
 from tacita.checkpoint import Checkpoint
-from tacita.data import DEFAULT_MODEL
-from tacita.errors import InputError
+from tacita.errors import InputError, nearest
 from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.request import Fields, PlanRequest, require_fields
 from tacita.plans.answers import Answer
@@ -54,16 +54,19 @@ from tacita.server.machines.cluster import LOCAL, require_reachable, where_of
 from tacita.server.machines.spread import spreading
 from tacita.texts.answer import Classes, Regression, Several
 from tacita.texts.embed import Text
+from tacita.texts.inputs import Cut, Pair, texts_of
 from tacita.texts.ranking import Ranking, pairs_of, rank
 from tacita.texts.spans import Extract, Fill, Tags
 from tacita.texts.task import require_kind
 from tacita.texts.vectors import Embedding, Search
 
 CACHED_PLANS = 4
+OWN: Mapping[str, Any] = {"backend": "sim", "allow_insecure": False, "progress": None, "truncate": False}
 A = TypeVar("A", bound=Answer)
 V = TypeVar("V")  # of answers
+F = TypeVar("F", bound=Callable[..., Any])
 Labelled: TypeAlias = Classes | Several | Regression  # by the problem that the model's folder names
-Texts = list[str] | list[tuple[str, str]] | list[Text]
+One: TypeAlias = str | Pair
 
 
 class How(Fields, total=False):
@@ -73,83 +76,104 @@ class How(Fields, total=False):
     backend: str
     allow_insecure: bool
     progress: Report | None
+    truncate: bool
 
 
 class Verb(Protocol[V]):
     """A function that asks a model: a text for an answer, or each text of a list."""
 
     @overload
-    def __call__(self, text: Text, *, model: Model = ..., **how: Unpack[How]) -> V: ...
+    def __call__(  # type: ignore[overload-overlap]  # a str is an iterable, too
+        self, text: One, *, model: Model | None = ..., **how: Unpack[How]
+    ) -> V: ...
     @overload
-    def __call__(self, text: Texts, *, model: Model = ..., **how: Unpack[How]) -> list[V]: ...
+    def __call__(self, text: Iterable[Text], *, model: Model | None = ..., **how: Unpack[How]) -> list[V]: ...
+
+
+_KEYWORDS = """
+    Keywords:
+    model: a folder, a shipped model's name or a `Checkpoint` (default: of TACITA_MODEL, else sst2-tiny).
+    backend: "sim" (default: with the noise of encryption), "plain" (without); "ckks" alone encrypts.
+    allow_insecure: admits presets below 128 bits under "ckks"; for tests.
+    progress: called with reports; by default a bar on stderr where that is a terminal or a notebook.
+    truncate: cuts a text that is too long, which its answer's warnings say; otherwise it is refused.
+"""
 
 
 def _verb(kind: type[Answer], name: str, about: str) -> Any:
     """Returns the function of a verb, a key of `texts.task.GIVES`. kind: the class of its answers. about: its
-    docstring."""
+    docstring, without the keywords."""
 
-    def ask(text: Text | Texts, *, model: Model = DEFAULT_MODEL, **how: Unpack[How]) -> Any:
+    def ask(text: One | Iterable[Text], *, model: Model | None = None, **how: Unpack[How]) -> Any:
         return _ask(kind, name, model, text, how)
 
     ask.__name__ = ask.__qualname__ = name
     ask.__doc__ = about
-    return ask
+    return _documented(ask)
+
+
+def _documented(function: F) -> F:
+    """Decorates a function that takes `How`: its signature and its docstring name all keywords."""
+    of_plan = "".join((PlanRequest.__doc__ or "").split("\n\n")[1:2])  # its fields, one a line
+    before = [each for name, each in signature(function).parameters.items() if name != "how"]
+    own = [each.replace(annotation=Parameter.empty) for each in before]
+    defaults = {**OWN, **{each.name: each.default for each in fields(PlanRequest)}, "scheme": "thor"}
+    more = [Parameter(name, Parameter.KEYWORD_ONLY, default=value) for name, value in defaults.items()]
+    function.__doc__ = f"{function.__doc__}\n{_KEYWORDS}{of_plan}"
+    function.__signature__ = Signature([*own, *more])  # type: ignore[attr-defined]
+    return function
 
 
 classify: Verb[Labelled] = _verb(
     Answer,
     "classify",
-    """Labels a text, or each text of a list. Nothing is encrypted unless the backend is "ckks": an answer's
-    `privacy` says what protected it, and a call that names no backend warns (`PrivacyWarning`).
+    """Labels a text, a `tacita.Pair`, or each text of an iterable.
 
-    backend: "sim" (default) computes what encryption would answer, noise included, and "plain" the circuit
-    without noise. "ckks" encrypts, with both sides on this machine: keys are made in a temporary folder for
-    the call, or under bumblebee a server of its own is asked over TLS. `tacita.connect` asks another
-    machine's server.
-    allow_insecure: admits presets below 128 bits there. scheme: default thor; it and the other keywords are
-    the fields of `PlanRequest`. progress: called with reports, of which under "ckks" the first says what the
-    call will take; by default they move a bar on stderr where that is a terminal or a notebook.
+    Nothing is encrypted unless the backend is "ckks": an answer's `privacy` says what protected it, and a
+    call that names no backend warns (`PrivacyWarning`). "ckks" has both sides on this machine: keys are made
+    in a temporary folder for the call, or under bumblebee a server of its own is asked over TLS.
+    `tacita.connect` asks another machine's server.
 
     Cost: at the first call some 15 s for the plan at full size; on plain and sim seconds a text; encrypted
     what the first report says, with the default plan about 10 GB of memory, 2 GB of disk and a minute.
     Raises InputError (also for a model without labels: see `embed`), PlanError for insecure presets,
-    ResourceError.
-    """,
+    ResourceError, TypeError for an unknown keyword.""",
 )
 embed: Verb[Embedding] = _verb(
     Embedding,
     "embed",
     """Embeds texts by a model without labels: an answer's `vector` has shape (outputs,), and `similarity`
-    compares two answers. Keywords and errors are those of `classify`.""",
+    compares two answers. Cost and errors are those of `classify`.""",
 )
 search: Verb[Search] = _verb(
     Search,
     "search",
     """Scores the documents of a model (`checkpoint.documents`) for texts: the answer's `scores`, the nearest
-    first. Keywords and errors are those of `classify`.""",
+    first. Cost and errors are those of `classify`.""",
 )
 tag: Verb[Tags] = _verb(
     Tags,
     "tag",
-    """Marks spans of texts by a token classifier: the answer's `spans`, and all its `tokens`. Keywords and
-    errors are those of `classify`.""",
+    """Marks spans of texts by a token classifier: the answer's `spans`, and all its `tokens`. Cost and errors
+    are those of `classify`.""",
 )
 fill: Verb[Fill] = _verb(
     Fill,
     "fill",
     """Fills the masks of texts by a masked language model: the answer's `masks`, each with its `best` pieces.
-    Keywords and errors are those of `classify`.""",
+    Cost and errors are those of `classify`.""",
 )
 
 
+@_documented
 def answer(question: str, context: str, *, model: Model, **how: Unpack[How]) -> Extract:
     """Answers a question by a part of its context: the answer's `span`. model: for extractive question
-    answering. Keywords and errors are those of `classify`."""
-    extract = _ask(Extract, "answer", model, (question, context), how)
-    assert not isinstance(extract, list)  # one pair was asked
+    answering. Cost and errors are those of `classify`."""
+    extract: Extract = _ask(Extract, "answer", model, Pair(question, context), how)
     return extract
 
 
+@_documented
 def rerank(
     query: str, documents: Sequence[str], *, model: Model, top_n: int | None = None, **how: Unpack[How]
 ) -> Ranking:
@@ -157,15 +181,14 @@ def rerank(
     a cross-encoder, a classifier of pairs with one logit. top_n: documents of the result (default: all).
     Keywords and errors are those of `classify`; each document is a text of the cost."""
     answers = _ask(Answer, "rerank", model, list(pairs_of(query, documents)), how)
-    assert isinstance(answers, list)  # a list was asked
     return Ranking(rank(documents, answers).best(top_n))
 
 
 def classify_many(
-    asked: Sequence[Text],
+    asked: Iterable[Text],
     /,
     *,
-    model: Model = DEFAULT_MODEL,
+    model: Model | None = None,
     ray: str = LOCAL,
     nodes: int | None = None,
     cores: int | None = None,
@@ -188,6 +211,7 @@ def classify_many(
     not installed, PeerError where no cluster answers or all of its nodes are lost, PlanError, ResourceError.
     """
     where = where_of(ray, nodes, cores)
+    asked, _ = texts_of(asked)
     how = {"scheme": scheme, "backend": REAL, "allow_insecure": allow_insecure, "progress": progress}
     call = _Call.of("classify_many", "classify", model, asked, {**how, **request})
     require_reachable(where)  # refused before minutes of planning
@@ -210,14 +234,15 @@ class _Call:
     backend: str = field(compare=False)
     allow_insecure: bool = field(compare=False)
     progress: Report | None = field(compare=False)
+    truncate: bool = field(compare=False)
 
     @staticmethod
-    def of(name: str, verb: str, model: Model, texts: Sequence[Text], how: Mapping[str, Any]) -> _Call:
+    def of(name: str, verb: str, model: Model | None, texts: Sequence[Text], how: Mapping[str, Any]) -> _Call:
         """Makes and checks a call of the function `name`, before its plan is made. verb: a key of
         `texts.task.GIVES`. Raises CheckpointError, InputError for a model of another kind, no text or an
         unknown backend, PlanError for an insecure preset, TypeError for an unknown keyword."""
-        fields: dict[str, Any] = {"backend": "sim", "allow_insecure": False, "progress": None, **how}
-        own = {name: fields.pop(name) for name in ("backend", "allow_insecure", "progress")}
+        fields: dict[str, Any] = {**OWN, **how}
+        own = {name: fields.pop(name) for name in OWN}
         require_fields(fields, own)
         if not texts:
             raise InputError(f"{name}: no text", hint="pass a text, or a list of them")
@@ -225,7 +250,7 @@ class _Call:
         if request.scheme_name == AUTO and request.inputs is None:
             request = replace(request, inputs=len(texts))
         if own["backend"] not in (*CLEAR, REAL):
-            raise InputError(f"no backend {own['backend']!r}", hint=f"one of {', '.join((*CLEAR, REAL))}")
+            raise InputError(f"no backend {own['backend']!r}", hint=nearest(own["backend"], (*CLEAR, REAL)))
         request = replace(request, quick=request.quick or own["backend"] == "plain")
         require_allowed(request, own["backend"], allow_insecure=own["allow_insecure"])
         loaded = model if isinstance(model, Checkpoint) else load(model)
@@ -233,18 +258,24 @@ class _Call:
         return _Call(loaded.sha256, request, loaded, **own)
 
 
-def _ask(kind: type[A], verb: str, model: Model, text: Text | Texts, how: How) -> A | list[A]:
+def _ask(kind: type[A], verb: str, model: Model | None, text: One | Iterable[Text], how: How) -> Any:
     """Asks a text, or each of a list. kind: the class of answers that `texts.task` gives for this verb."""
     if "backend" not in how:
         warn_unprotected(verb, "sim", 4)
-    answers = cast(list[A], ask_all(verb, model, text if isinstance(text, list) else [text], how))
-    return answers if isinstance(text, list) else answers[0]
+    texts, several = texts_of(text)
+    answers = cast(list[A], ask_all(verb, model, texts, how))
+    return answers if several else answers[0]
 
 
-def ask_all(verb: str, model: Model, texts: Sequence[Text], how: How) -> list[Answer]:
+def ask_all(verb: str, model: Model | None, texts: Sequence[Text], how: How) -> list[Answer]:
     """Answers texts by a model that can be asked with this verb, a key of `texts.task.GIVES`. Raises what
     `classify` raises."""
     call = _Call.of(verb, verb, model, texts, how)
+    cut = Cut.of(call.model if call.truncate else None, texts, call.request.tokens)
+    return cut.warn(_answers(verb, call, cut.texts))
+
+
+def _answers(verb: str, call: _Call, texts: Sequence[Text]) -> list[Answer]:
     with reporting(call.progress, verb) as report:
         plan, groups = _plan_for(replace(call, progress=report), texts)
         if call.backend == REAL:

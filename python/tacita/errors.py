@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class TacitaError(Exception):
     """Base of all errors raised on purpose; the command line prints it as one line and exits with status
@@ -74,3 +77,24 @@ class KeyMissingError(TacitaError):
 
 class ShapeError(TacitaError):
     """Operands whose shapes do not fit; names both."""
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Returns a hint for a name that there is not: the nearest one, or all of them.
+
+    >>> nearest("thorn", ("thor", "leaf")), nearest("x", ("thor", "leaf"))
+    ('did you mean thor? one of thor, leaf', 'one of thor, leaf')
+    """
+    known = list(names)
+    near = get_close_matches(name, known, 1)
+    return (f"did you mean {near[0]}? " if near else "") + f"one of {', '.join(known)}"
+
+
+def require_keywords(names: Iterable[str], known: Iterable[str], function: str = "") -> None:
+    """Raises TypeError for the first name that is no keyword of a function, with the nearest one."""
+    allowed = sorted(known)
+    for name in names:
+        if name not in allowed:
+            raise TypeError(
+                f"{function}{': ' if function else ''}no keyword {name!r}: {nearest(name, allowed)}"
+            )

@@ -19,16 +19,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from tacita.api import Answer, Model
+import numpy as np
+
+from tacita.api import Answer, Model, load
 from tacita.ask import How, ask_all
-from tacita.checkpoint import Checkpoint, load
-from tacita.data import DEFAULT_MODEL
-from tacita.errors import InputError
+from tacita.checkpoint import Checkpoint
+from tacita.data import DEFAULT_DECODER
+from tacita.errors import InputError, nearest
+from tacita.generation.generate import generate
 from tacita.schemes.base import warn_unprotected
 from tacita.texts.answer import Classes, Regression, Several
 from tacita.texts.embed import Text
+from tacita.texts.generation import TOKENS
+from tacita.texts.inputs import texts_of
 from tacita.texts.spans import CANDIDATES, NOTHING, Candidate, Extract, Fill, Mask, Tags
 from tacita.texts.task import require_kind
+from tacita.texts.vectors import cosines
 
 Row = dict[str, Any]
 
@@ -43,6 +49,10 @@ class Pipeline:
     question-answering: question=, context=, or a list of both in dicts.
     image-classification: the name of an image's file; top_k (5).
     feature-extraction: a text -> its vector; fill-mask: a text; top_k (5).
+    text-generation: a prompt; max_new_tokens (64), return_full_text (True), temperature, top_k.
+    sentence-similarity: {"source_sentence", "sentences"} -> a cosine for each sentence.
+
+    Also by transformers' other names: sentiment-analysis (text-classification), ner (token-classification).
     """
 
     task: str
@@ -53,10 +63,14 @@ class Pipeline:
         """Answers an input, or each of a list. Raises what `tacita.classify` raises, TypeError for an option
         that the task does not have."""
         task = TASKS[self.task]
+        if task.run:
+            return task.run(self, inputs, **options)
         if inputs is None:  # question= and context=
             inputs = {name: options.pop(name) for name in task.named if name in options}
-        many = isinstance(inputs, list)
-        texts = [task.text(one) for one in (inputs if many else [inputs])]
+        if isinstance(inputs, tuple):
+            texts_of(inputs)  # which refuses one that may be a pair or two texts
+        many = not isinstance(inputs, str | dict | tuple | Path)
+        texts = [task.text(one) for one in (list(inputs) if many else [inputs])]
         answers = ask_all(task.verb, self.model, texts, self.how)
         results = [None if answer.empty else task.row(answer, **options) for answer in answers]
         if many and task.joined and not options:  # the best label of each text: one list
@@ -68,23 +82,26 @@ class Pipeline:
 class _Task:
     """A task of transformers. verb: of `texts.task`. row: turns an answer into what transformers returns.
     text: turns an input into what is asked. named: keywords that stand for the input. joined: whether a list
-    of inputs gives one list of rows."""
+    of inputs gives one list of rows. run: answers an input itself, in the place of `row` and `text`."""
 
     verb: str
-    row: Callable[..., Any]
-    text: Callable[[Any], Text]
+    row: Callable[..., Any] = lambda answer: answer
+    text: Callable[[Any], Text] = str
     named: tuple[str, ...] = ()
     joined: bool = False
+    run: Callable[..., Any] | None = None
 
 
-def pipeline(task: str, model: Model = DEFAULT_MODEL, **how: Unpack[How]) -> Pipeline:
-    """Returns a callable for a task, one of `TASKS`. how: the keywords of `tacita.classify` (scheme, backend,
-    tokens, ...).
+def pipeline(task: str, model: Model | None = None, **how: Unpack[How]) -> Pipeline:
+    """Returns a callable for a task, one of `TASKS` or `ALIASES`. how: the keywords of `tacita.classify`
+    (scheme, backend, tokens, ...), for text-generation those of `tacita.generate`.
 
     Raises InputError for an unknown task or a model of another one, CheckpointError.
     """
-    if task not in TASKS:
-        raise InputError(f"pipeline: no task {task!r:.80}", hint=f"one of {', '.join(TASKS)}")
+    if (task := ALIASES.get(task, task)) not in TASKS:
+        raise InputError(f"pipeline: no task {task!r:.80}", hint=nearest(task, (*TASKS, *ALIASES)))
+    if model is None and TASKS[task].verb == "generate":
+        model = DEFAULT_DECODER
     loaded = model if isinstance(model, Checkpoint) else load(model)
     require_kind(TASKS[task].verb, loaded.config)
     if "backend" not in how:
@@ -166,6 +183,28 @@ def _word(answer: Fill, mask: Mask, one: Candidate) -> Row:
     return {"score": one.score, "token": one.token, "token_str": one.label, "sequence": sequence}
 
 
+def _generated(pipe: Pipeline, inputs: Any, **options: Any) -> Any:
+    """Returns what transformers returns for a prompt, or for each of a list."""
+    if isinstance(inputs, list):
+        return [_generated(pipe, one, **options) for one in inputs]
+    full = options.pop("return_full_text", True)
+    how: dict[str, Any] = {"backend": "plain", **pipe.how, **options}
+    how["max_tokens"] = how.pop("max_new_tokens", TOKENS)
+    (prompt,), _ = texts_of(inputs)
+    text = "".join(token.text for token in generate(str(prompt), model=pipe.model, **how))
+    return [{"generated_text": str(prompt) + text if full else text}]
+
+
+def _similarities(pipe: Pipeline, inputs: Any) -> list[float]:
+    """Returns the cosine of each sentence with the source."""
+    if not isinstance(inputs, dict) or set(inputs) != {"source_sentence", "sentences"}:
+        raise InputError("pipeline: not a source and its sentences", hint="source_sentence, sentences")
+    texts, _ = texts_of([inputs["source_sentence"], *inputs["sentences"]])
+    source, *others = ask_all("embed", pipe.model, texts, pipe.how)
+    return [float(one) for one in cosines(source.vector, np.stack([each.vector for each in others]))]
+
+
+ALIASES = {"sentiment-analysis": "text-classification", "ner": "token-classification"}
 TASKS = {
     "text-classification": _Task("classify", _labels, _text, joined=True),
     "token-classification": _Task("tag", _entities, _text),
@@ -173,4 +212,6 @@ TASKS = {
     "image-classification": _Task("classify", partial(_labels, top_k=5), _name),
     "feature-extraction": _Task("embed", _vector, _text),
     "fill-mask": _Task("fill", _words, _text),
+    "text-generation": _Task("generate", run=_generated),
+    "sentence-similarity": _Task("embed", run=_similarities),
 }

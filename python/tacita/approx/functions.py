@@ -22,7 +22,7 @@ from tacita.approx.activations import (
 )
 from tacita.approx.fit import Interval
 from tacita.approx.spec import Spec
-from tacita.errors import InputError, PlanError
+from tacita.errors import InputError, PlanError, nearest
 
 Fit = Callable[..., Spec]
 
@@ -70,7 +70,7 @@ class Functions:
             variant = getattr(self, field.name)
             if variant not in FITS:
                 raise InputError(
-                    f"functions: no variant {variant!r} of {field.name}", hint=f"one of {', '.join(FITS)}"
+                    f"functions: no variant {variant!r} of {field.name}", hint=nearest(variant, FITS)
                 )
 
     @staticmethod

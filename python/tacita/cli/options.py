@@ -18,7 +18,6 @@ import os
 import tempfile  # noqa: F401 -- for the example
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,7 +32,7 @@ from tacita.checkpoint.hub import name_of
 from tacita.checkpoint.load import resolve, with_documents
 from tacita.cli.columns import read_lines, texts_of
 from tacita.cli.console import err, shown
-from tacita.errors import FileError, InputError
+from tacita.errors import FileError, InputError, nearest
 from tacita.planning.options import LOGITS
 from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import link_of
@@ -279,7 +278,9 @@ def _require_sections() -> None:
     for name in os.environ:
         section, delimiter, _ = name.upper().removeprefix(PREFIX).partition(DELIMITER)
         if delimiter and name.upper().startswith(PREFIX) and section.lower() not in Settings.model_fields:
-            raise InputError(f"{name}: no such setting", hint=_near(section.lower(), Settings.model_fields))
+            raise InputError(
+                f"{name}: no such setting", hint=nearest(section.lower(), sorted(Settings.model_fields))
+            )
 
 
 def _explained(problem: Mapping[str, Any], file: Path | None, line: Values) -> InputError:
@@ -288,7 +289,7 @@ def _explained(problem: Mapping[str, Any], file: Path | None, line: Values) -> I
     place = _place(section, name, file, line)
     if problem["type"] == "extra_forbidden":
         known = fields_of(section) if name else Settings.model_fields
-        return InputError(f"{place}: no such setting", hint=_near(name or section, known))
+        return InputError(f"{place}: no such setting", hint=nearest(name or section, sorted(known)))
     value = f"{str(problem['input'])!r:.{SHOWN}}"
     return InputError(f"{place}: {value}: {problem['msg']}", hint="docs/settings.md")
 
@@ -299,11 +300,6 @@ def _place(section: str, name: str, file: Path | None, line: Values) -> str:
     if name and (variable := variable_of(section, name)) in {each.upper() for each in os.environ}:
         return variable
     return f"{file}: [{section}] {name}".rstrip()
-
-
-def _near(name: str, known: Mapping[str, object]) -> str:
-    near = get_close_matches(name, known, 1)
-    return f"did you mean {near[0]}?" if near else f"one of {', '.join(sorted(known))}"
 
 
 def place_of(flag: str, keys: Keys) -> str | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, Unpack, cast
 
 from tacita.client.calls import Cost, LoopThread, Meter
-from tacita.client.service import AsyncService, Session, Texts, Verb
+from tacita.client.service import AsyncService, How, Input, Session, Verb
 from tacita.plans.wire import Models
 from tacita.texts.answer import Answer
-from tacita.texts.embed import Text
 from tacita.texts.generation import TOKENS, Token
 from tacita.texts.ranking import Ranking
 
@@ -20,10 +19,8 @@ BlockingVerb: TypeAlias = Verb[Answer, list[Answer]]
 def _verb(name: str, about: str) -> BlockingVerb:
     """Returns the method of a verb, a key of `texts.task.GIVES`. about: its docstring."""
 
-    def ask(
-        self: Service, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
-    ) -> Answer | list[Answer]:
-        return self.run(self._inner.ask(name, text, model, scheme))
+    def ask(self: Service, text: Input, **how: Unpack[How]) -> Answer | list[Answer]:
+        return self.run(self._inner.ask(name, text, **how))
 
     ask.__name__, ask.__qualname__, ask.__doc__ = name, f"Service.{name}", about
     return cast(BlockingVerb, ask)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from tacita.client.http.trust import address_of
+from tacita.errors import require_keywords
 from tacita.extras import needing
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ def connect(url: str, **how: Unpack[How]) -> Service:
 
 def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
     """Returns a service whose methods are coroutines; arguments and errors are those of `connect`."""
-    if unknown := how.keys() - How.__annotations__.keys():
-        raise TypeError(f"connect: no keyword {', '.join(sorted(unknown))}")
+    require_keywords(how, How.__annotations__, "connect")
     keywords: dict[str, Any] = {"token": None, "trust": None, "fingerprint": None, "data": None, **how}
     insecure = bool(keywords.get("allow_insecure", False))
     address = address_of(url, allow_insecure=insecure)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 from urllib.parse import quote
 
 from tacita.client.calls import Cost, Meter, Report, in_thread
@@ -21,13 +21,14 @@ from tacita.client.keys import Owner
 from tacita.client.requests import Ciphertexts, fetch_public
 from tacita.client.session import Client
 from tacita.client.store import Store
-from tacita.errors import InputError, PeerError
+from tacita.errors import InputError, PeerError, nearest, require_keywords
 from tacita.plans import engine
 from tacita.plans.scheme import AUTO, BUMBLEBEE
 from tacita.plans.wire import API, VISITOR, Model, Models, Offer
 from tacita.texts.answer import Answer
 from tacita.texts.embed import Text
 from tacita.texts.generation import TOKENS, Choice, TextOptions, Token, stop_texts
+from tacita.texts.inputs import Cut, Pair, texts_of
 from tacita.texts.ranking import Ranking, pairs_of, rank
 from tacita.texts.task import GIVES, PROBLEMS, SINGLE_LABEL, TASKS, kind_of, require_kind, suits
 from tacita.two_party.protocol.party import Party
@@ -35,7 +36,7 @@ from tacita.two_party.protocol.party import Party
 if TYPE_CHECKING:
     from tacita.client.connected import Connected
 
-Texts = list[str] | list[tuple[str, str]] | list[Text]
+Input: TypeAlias = str | Pair | Iterable[Text]
 Session: TypeAlias = "Ciphertexts | Connected"  # with one plan of a server
 One = TypeVar("One", covariant=True)
 Several = TypeVar("Several", covariant=True)
@@ -54,13 +55,21 @@ class Options:
     allow_insecure: bool
 
 
+class How(TypedDict, total=False):
+    """Keywords of a verb; see `AsyncService.classify`."""
+
+    model: str | None
+    scheme: str | None
+    truncate: bool
+
+
 class Verb(Protocol[One, Several]):
     """A method that asks a model: a text for an answer, or each text of a list."""
 
     @overload
-    def __call__(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> One: ...
+    def __call__(self, text: str | Pair, **how: Unpack[How]) -> One: ...
     @overload
-    def __call__(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> Several: ...
+    def __call__(self, text: Iterable[Text], **how: Unpack[How]) -> Several: ...
 
 
 AsyncVerb: TypeAlias = Verb[Coroutine[Any, Any, Answer], Coroutine[Any, Any, list[Answer]]]
@@ -69,10 +78,8 @@ AsyncVerb: TypeAlias = Verb[Coroutine[Any, Any, Answer], Coroutine[Any, Any, lis
 def _verb(name: str, about: str) -> AsyncVerb:
     """Returns the method of a verb, a key of `texts.task.GIVES`. about: its docstring."""
 
-    async def ask(
-        self: AsyncService, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
-    ) -> Answer | list[Answer]:
-        return await self.ask(name, text, model, scheme)
+    async def ask(self: AsyncService, text: Input, **how: Unpack[How]) -> Answer | list[Answer]:
+        return await self.ask(name, text, **how)
 
     ask.__name__, ask.__qualname__, ask.__doc__ = name, f"AsyncService.{name}", about
     return cast(AsyncVerb, ask)
@@ -124,6 +131,7 @@ class AsyncService:
 
         model: a name that the server offers (default: the only one that answers so). scheme: one of its
         offers (default: the first), or "auto": the quickest for so many texts by the offers' estimates.
+        truncate: cuts a text that is too long, which its answer's warnings say; otherwise it is refused.
         Cost: the first time under a CKKS scheme keys are made and sent, seconds and up to gigabytes, as the
         first report says; then what the offer foresees for a request.
         """,
@@ -149,7 +157,7 @@ class AsyncService:
         self, question: str, context: str, *, model: str | None = None, scheme: str | None = None
     ) -> Answer:
         """Answers a question by a part of its context: the answer's `span`. Arguments: as of `classify`."""
-        (answer,) = await self._answers("answer", [(question, context)], model, scheme)
+        (answer,) = await self._answers("answer", [Pair(question, context)], model, scheme)
         return answer
 
     async def rerank(
@@ -191,13 +199,12 @@ class AsyncService:
         finally:
             self.last = meter.cost
 
-    async def ask(
-        self, verb: str, text: Text | Texts, model: str | None, scheme: str | None
-    ) -> Answer | list[Answer]:
-        """Answers a text, or each of a list. verb: a key of `texts.task.GIVES`."""
-        if isinstance(text, list):
-            return await self._answers(verb, text, model, scheme)
-        return (await self._answers(verb, [text], model, scheme))[0]
+    async def ask(self, verb: str, text: Input, **how: Unpack[How]) -> Answer | list[Answer]:
+        """Answers a text, or each of an iterable. verb: a key of `texts.task.GIVES`."""
+        require_keywords(how, How.__annotations__, verb)
+        texts, several = texts_of(text)
+        answers = await self._answers(verb, texts, **how)
+        return answers if several else answers[0]
 
     async def open(
         self,
@@ -227,16 +234,24 @@ class AsyncService:
             reply.require()
 
     async def _answers(
-        self, verb: str, texts: Sequence[Text], model: str | None, scheme: str | None
+        self,
+        verb: str,
+        texts: Sequence[Text],
+        model: str | None = None,
+        scheme: str | None = None,
+        truncate: bool = False,
     ) -> list[Answer]:
         if not texts:
             raise InputError(f"{verb}: no text", hint="pass a text, or a list of them")
         meter, report = Meter(self._channel.patience.clock), self._options.report
         try:
             session = await self.open([verb], model, scheme, meter=meter, texts=len(texts))
-            size = session.plan.batch
-            groups = [texts[at : at + size] for at in range(0, len(texts), size)]
-            return [one for group in groups for one in await session.answer(group, meter, report)]
+            size, cut = (
+                session.plan.batch,
+                Cut.of(session.front if truncate else None, texts, session.plan.tokens),
+            )
+            groups = [cut.texts[at : at + size] for at in range(0, len(texts), size)]
+            return cut.warn([one for group in groups for one in await session.answer(group, meter, report)])
         finally:
             self.last = meter.cost
 
@@ -290,7 +305,7 @@ def choose(
             return selected, offer
     raise InputError(
         f"{selected.name}: not offered under scheme {scheme!r:.60}",
-        hint=f"one of {', '.join(offer.scheme for offer in selected.offers)}",
+        hint=nearest(scheme, [offer.scheme for offer in selected.offers]),
     )
 
 

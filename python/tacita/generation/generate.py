@@ -118,7 +118,7 @@ SILENT = Shown()
 def generate(
     prompt: str,
     *,
-    model: Model | TwoPartyClient = DEFAULT_DECODER,
+    model: Model | TwoPartyClient | None = None,
     max_tokens: int = TOKENS,
     temperature: float = 0.0,
     top_k: int = 0,
@@ -149,8 +149,8 @@ def generate(
     learns the likeliest token and no logits, and logits nearer than `gap` are not told apart. cache: of
     scheme "thor", the server keeps what it computed of earlier rows as ciphertexts, and a request is one row
     (docs/decisions/0038). show_anyway: tokens that are not `sound`, too, in place of PlanError at the first.
-    model: a folder, the name of a shipped model, a checkpoint, or a client of a server that has it; then
-    temperatures go up to 8, there is no seed, and the server has decided on the rest.
+    model: a folder, the name of a shipped model (default: austen-tiny), a checkpoint, or a client of a server
+    that has it; then temperatures go up to 8, there is no seed, and the server has decided on the rest.
 
     Cost: of sim one pass over each text first. Raises InputError for a model of another task, for a prompt
     that is empty or too long, and for options that mean nothing; CheckpointError; all of it before a token.
@@ -177,7 +177,7 @@ def generate(
     if isinstance(model, TwoPartyClient):
         _require_plain(request)
         return connected(model, prompt, request)
-    return started(model, prompt, request)
+    return started(DEFAULT_DECODER if model is None else model, prompt, request)
 
 
 def _require_plain(request: Request) -> None:

@@ -23,7 +23,7 @@ from tacita.approx import comparison
 from tacita.approx.comparison import share
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
-from tacita.errors import InputError
+from tacita.errors import InputError, nearest
 from tacita.layouts.registry import Shape
 from tacita.packings.base import Circuit
 from tacita.packings.executor import beginning
@@ -109,7 +109,7 @@ class DecisionMargin(Option):
         """Reads `reveal` and `gap`."""
         if request.reveal not in REVEALED:
             raise InputError(
-                f"a plan that reveals {request.reveal!r:.40}", hint=f"one of {', '.join(REVEALED)}"
+                f"a plan that reveals {request.reveal!r:.40}", hint=nearest(request.reveal, REVEALED)
             )
         if not (isfinite(request.gap) and request.gap > 0.0):
             raise InputError(f"a gap of {request.gap:g} between logits", hint="a number above 0, such as 0.1")

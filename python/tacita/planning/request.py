@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypedDict
 
 from tacita.approx.functions import Functions
-from tacita.errors import InputError
+from tacita.errors import InputError, nearest, require_keywords
 from tacita.layouts.registry import RULES, rules_of
 from tacita.planning.calibrate.calibrate import Sample, load_texts
 from tacita.planning.calibrate.walk import neighbours
@@ -47,11 +46,7 @@ class Objective(StrEnum):
 def require_fields(names: Collection[str], others: Collection[str]) -> None:
     """Raises TypeError for a keyword that is no field of a plan request and none of the others, with the
     nearest name."""
-    allowed = {each.name for each in fields(PlanRequest)} | set(others)
-    for name in names:
-        if name not in allowed:
-            near = get_close_matches(name, allowed, 1)
-            raise TypeError(f"no keyword {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
+    require_keywords(names, {each.name for each in fields(PlanRequest)} | set(others))
 
 
 def objective_of(name: str) -> Objective:
@@ -59,43 +54,39 @@ def objective_of(name: str) -> Objective:
     try:
         return Objective(name)
     except ValueError:
-        raise InputError(f"no objective {name!r}", hint=f"one of {', '.join(Objective)}") from None
+        raise InputError(f"no objective {name!r}", hint=nearest(name, Objective)) from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest:
-    """What all schemes read comes first, then what those on ciphertexts read, then what two parties read.
+    """What a plan is to be: what all schemes read, then what ciphertexts, two parties and decoders read.
 
-    tokens: of every text, padding included. scheme: thor (one text a request), leaf (the same, activations
-    computed by bootstraps), arion, moai (a batch), bumblebee (two parties), auto (the quickest by estimate);
-    None for thor, or auto where several texts are expected. inputs: texts to expect; a batch is shaped for
-    them (default: one for auto, and as many as one lane holds for a batch). objective: what auto keeps short;
-    None for throughput of several texts, latency of one. texts: calibration sentences (default: those of the
-    model's folder, else the package's). hidden_states: (states, mask) pairs to calibrate on in place of
-    texts. link: between client and server; without one auto cannot weigh bumblebee.
+    tokens: length of every text, padding included.
+    scheme: thor, leaf (one text a request), arion, moai (a batch), bumblebee (two parties), auto (the best).
+    inputs: texts to expect; a batch is shaped for them, and of several the default scheme is auto.
+    objective: what auto keeps short: throughput (default of several texts) or latency.
+    texts: calibration sentences (default: those of the model's folder, else the package's).
+    hidden_states: (states, mask) pairs to calibrate on in place of texts.
+    link: speed between client and server; without one auto cannot weigh bumblebee.
+    preset: encryption parameters by name; "leveled": the smallest secure ring without bootstrapping.
+    packing: rows or multidiagonal of thor, coefficients or rows of leaf; auto for the quicker one.
+    functions: approximations: tacita, moai, arion, leaf, either (of tacita and leaf the cheaper), or thor.
+    accuracy: stated errors of the approximations.
+    prices: table by which plans are priced, used on its ring (default: the shipped table, else formulas).
+    salt: of the commitment to the weights (default: a fresh one); with the same salt a plan is the same.
+    embeddings: of two parties, whether the table of words is "published" or "hidden".
+    formats: of two parties, the fixed-point numbers.
+    begin: of a decoder, a text before every prompt that is no secret.
+    reveal: of a decoder on ciphertexts, what the client gets: "logits", or "token", the likeliest alone.
+    gap: logits nearer than this cannot be told apart under reveal="token" (docs/decisions/0035).
+    cache: of a decoder under thor, the server keeps rows of earlier tokens (docs/decisions/0038).
+    nearest: of a search by two parties, documents of which a client learns the scores; 0 for all.
+    quick: tries the circuit on a text, its approximations on ten: enough where nothing is encrypted.
 
-    preset: encryption parameters by name, or "leveled" for the smallest secure ring on which the circuit
-    fits without bootstrapping. packing: rows (thor's default) or multidiagonal for thor,
-    coefficients (leaf's default) or rows for leaf, auto for the quicker one. functions: approximations of
-    "tacita", "moai", "arion", "leaf", "either" (of tacita's and
-    leaf's activations the cheaper) or "thor", whose softmax takes packing multidiagonal. accuracy: stated
-    errors of these.
-    prices: used on the ring that they are of; default the shipped table for the ring, else formulas.
-    salt: of the commitment to the weights, by default a fresh one; with the same one the same request gives
-    the same plan.
-
-    embeddings: "published" or "hidden". formats: of fixed-point numbers. begin: of decoders, a text before
-    every prompt that is no secret, as a system prompt: the server computes it in the clear, and so no value
-    of it needs room. Many decoders have values in their first token that are a thousand times those of any
-    other. Where positions are turned a prompt is not padded behind it: the server learns its length.
-
-    nearest: of a search by two parties, how many documents a client learns the scores of; 0 for all.
-
-    reveal: what a client of a decoder gets, by one text's ciphertexts: "logits" or "token", the likeliest
-    alone. gap: logits nearer than this cannot be told apart then (docs/decisions/0035). cache: of a decoder,
-    a request is one row of a text, and the server keeps those of earlier ones as ciphertexts
-    (docs/decisions/0038); of scheme thor in rows. quick: tries the circuit on a text and its approximations
-    on ten, which is enough where nothing is encrypted: the stated error says on how many.
+    functions="thor" has its softmax in two phases and takes packing multidiagonal. begin: the server computes
+    it in the clear, and so no value of it needs room; many decoders have values in their first token that are
+    a thousand times those of any other. Where positions are turned a prompt is not padded behind it: the
+    server learns its length.
 
     Raises InputError for a name that there is not, and for sizes below one.
     """
@@ -258,8 +249,8 @@ def _packings(scheme: str, packing: str | None) -> Sequence[str | None]:
 
 def _require_two_party(embeddings: str, formats: Formats | None) -> None:
     if embeddings not in EMBEDDINGS:
-        raise InputError(f"two-party mode: embeddings {embeddings!r}", hint=f"one of {', '.join(EMBEDDINGS)}")
+        raise InputError(f"two-party mode: embeddings {embeddings!r}", hint=nearest(embeddings, EMBEDDINGS))
     if formats and formats.gelu not in GELU_FORMS:
         raise InputError(
-            f"two-party mode: form {formats.gelu!r} of gelu", hint=f"one of {', '.join(GELU_FORMS)}"
+            f"two-party mode: form {formats.gelu!r} of gelu", hint=nearest(formats.gelu, GELU_FORMS)
         )

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tacita.errors import InputError
+from tacita.errors import InputError, nearest
 from tacita.plans.plan import ParameterInfo, Plan
 from tacita.slots.noise import NoiseModel
 from tacita.texts.task import CHOICE
@@ -98,7 +98,7 @@ def candidates(preset: str) -> Sequence[ParameterInfo]:
     if preset == SMALLEST:
         return [PRESETS[f"n{log_n}_leveled"] for log_n in sorted(LEVELED)]
     if preset not in PRESETS:
-        raise InputError(f"no preset {preset!r}", hint=f"one of {SMALLEST}, {', '.join(PRESETS)}")
+        raise InputError(f"no preset {preset!r}", hint=nearest(preset, (SMALLEST, *PRESETS)))
     return [PRESETS[preset]]
 
 

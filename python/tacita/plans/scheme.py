@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from tacita.errors import InputError, PlanError
+from tacita.errors import InputError, PlanError, nearest
 from tacita.layouts.registry import Shape
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.error import finer
@@ -52,13 +52,13 @@ NAMES = (*SCHEMES, BUMBLEBEE)
 def require_name(name: str) -> None:
     """Raises InputError for a name that is no scheme's, nor `AUTO`."""
     if name not in (*NAMES, AUTO):
-        raise InputError(f"no scheme {name!r}", hint=f"one of {', '.join((*NAMES, AUTO))}")
+        raise InputError(f"no scheme {name!r}", hint=nearest(name, (*NAMES, AUTO)))
 
 
 def scheme_named(name: str) -> Scheme:
     """Raises InputError for an unknown name."""
     if name not in SCHEMES:
-        raise InputError(f"no scheme {name!r} on ciphertexts", hint=f"one of {', '.join(SCHEMES)}")
+        raise InputError(f"no scheme {name!r} on ciphertexts", hint=nearest(name, SCHEMES))
     return SCHEMES[name]
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from tacita.checkpoint import Checkpoint
-from tacita.errors import InputError, PrivacyWarning
+from tacita.errors import InputError, PrivacyWarning, nearest
 from tacita.evaluate.keyring import server_bytes
 from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.calibrate.calibrate import Sample
@@ -149,7 +149,7 @@ def require_allowed(request: PlanRequest, backend: str, *, allow_insecure: bool)
 def unknown_backend(backend: str) -> InputError:
     """The error for a backend that is none in the clear."""
     return InputError(
-        f"no backend {backend!r} in the clear", hint=f"{' or '.join(CLEAR)}; ckks is the real thing"
+        f"no backend {backend!r} in the clear", hint=f"{nearest(backend, CLEAR)}; ckks encrypts"
     )
 
 

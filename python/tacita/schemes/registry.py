@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tacita.errors import InputError
+from tacita.errors import InputError, nearest
 from tacita.plans.scheme import BUMBLEBEE, NAMES, SCHEMES
 from tacita.schemes.base import Scheme
 from tacita.schemes.ciphertexts import Ciphertexts
@@ -20,5 +20,5 @@ REGISTRY: Mapping[str, Scheme[Any]] = {
 def scheme_of(name: str) -> Scheme[Any]:
     """Raises InputError for an unknown name."""
     if name not in REGISTRY:
-        raise InputError(f"no scheme {name!r}", hint=f"one of {', '.join(NAMES)}")
+        raise InputError(f"no scheme {name!r}", hint=nearest(name, NAMES))
     return REGISTRY[name]

@@ -18,7 +18,18 @@ from tacita.progress import Progress
 
 NAMES = {
     *("Answer", "Client", "PrivacyWarning", "Server", "TacitaError", "PlanRequest", "__version__"),
-    *("Classes", "Embedding", "Extract", "Fill", "Ranking", "Regression", "Search", "Several", "Tags"),
+    *(
+        "Classes",
+        "Embedding",
+        "Extract",
+        "Fill",
+        "Pair",
+        "Ranking",
+        "Regression",
+        "Search",
+        "Several",
+        "Tags",
+    ),
     *(
         "answer",
         "classify",
@@ -71,7 +82,7 @@ def test_a_text_gets_an_answer_and_a_list_gets_a_list() -> None:
     answer = tacita.classify("a fine film", model=MODEL, **TOY)
     (same, other) = tacita.classify(["a fine film", "the plot is dull"], model=MODEL, **TOY)
     assert same == answer and other.label in MODEL.config.labels
-    pair = tacita.classify(("a fine film", "bad"), model=MODEL, **TOY)  # two sentences that are one text
+    pair = tacita.classify(tacita.Pair("a fine film", "bad"), model=MODEL, **TOY)
     assert isinstance(pair, tacita.Answer)
 
 
@@ -119,7 +130,7 @@ def test_what_cannot_be_is_refused_before_a_plan_is_made(monkeypatch: pytest.Mon
         tacita.classify("fine", model=MODEL, scheme="thorn", **TOY)
     with pytest.raises(PlanError, match="insecure"):
         tacita.classify("fine", model=MODEL, backend="ckks", **TOY)
-    with pytest.raises(TypeError, match="no keyword 'token': did you mean 'tokens'"):
+    with pytest.raises(TypeError, match=r"no keyword 'token': did you mean tokens\?"):
         tacita.classify("fine", model=MODEL, token=16)  # type: ignore[call-overload]
     with pytest.raises(CheckpointError, match="not a folder"):
         tacita.classify("fine", model="/nowhere")

@@ -203,5 +203,5 @@ def test_a_token_that_is_none_is_refused_without_showing_it(token: str, tmp_path
 
 
 def test_an_unknown_keyword_is_told() -> None:
-    with pytest.raises(TypeError, match="no keyword tokn"):
+    with pytest.raises(TypeError, match="no keyword 'tokn': did you mean token"):
         tacita.connect("https://127.0.0.1:1", tokn="a")  # type: ignore[call-arg]

@@ -85,7 +85,7 @@ def test_images_are_calibrated_on_images_and_are_no_pairs(model: Checkpoint, fil
     with pytest.raises(InputError, match="not an image"):
         tacita.classify("a fine film", model=model, **how(files))
     with pytest.raises(InputError, match="takes images"):
-        tacita.classify((files[0], files[1]), model=model, **how(files))
+        tacita.classify(tacita.Pair(files[0], files[1]), model=model, **how(files))
 
 
 @pytest.mark.parametrize(

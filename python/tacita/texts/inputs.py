@@ -1,0 +1,114 @@
+"""What a caller passes as texts: one, a pair, or any number of them; and texts cut to what a plan holds.
+
+>>> texts_of(word for word in ("fine", "dull"))
+(['fine', 'dull'], True)
+>>> texts_of(Pair("is it good?", "a fine film"))
+([Pair(first='is it good?', second='a fine film')], False)
+>>> texts_of(("fine", "dull"))
+Traceback (most recent call last):
+tacita.errors.InputError: a tuple of 2: one pair, or 2 texts?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+from tacita.errors import InputError
+from tacita.texts.answer import Answer
+from tacita.texts.embed import Text, encoded, length_of, parts_of
+from tacita.texts.embedding import Embedder
+
+A = TypeVar("A", bound=Answer)
+
+
+class Pair(NamedTuple):
+    """Two texts that a model reads as one input, as a premise and its hypothesis."""
+
+    first: str
+    second: str
+
+
+def texts_of(given: Any) -> tuple[list[Text], bool]:
+    """Returns the texts, and whether there may be several: False for one text or one `Pair`.
+
+    given: a text, a `Pair`, or any iterable of texts and pairs, such as a list, a generator or an array of
+    strings. Raises InputError for a bare tuple, which may mean either, and for anything that is no text.
+    """
+    if isinstance(given, str | Pair):
+        return [_checked(given, "")], False
+    if isinstance(given, tuple):
+        hint = "tacita.Pair(first, second) is a pair, a list holds texts"
+        raise InputError(f"a tuple of {len(given)}: one pair, or {len(given)} texts?", hint=hint)
+    if isinstance(given, bytes | Mapping | Set) or not isinstance(given, Iterable):  # a set has no order
+        raise InputError(f"texts of type {type(given).__name__}", hint="a text, or a list of texts")
+    each = given.tolist() if hasattr(given, "tolist") else given  # an array's own strings are not Python's
+    if isinstance(each, str):  # of an array without dimensions
+        return [each], False
+    return [_checked(one, f" {number}") for number, one in enumerate(each, 1)], True
+
+
+def _checked(one: Any, place: str) -> Text:
+    """Returns a text or a pair. Raises InputError for anything else."""
+    if isinstance(one, str):
+        return one
+    if isinstance(one, tuple | list) and len(one) == 2 and all(isinstance(part, str) for part in one):
+        return Pair(*one)
+    raise InputError(f"text{place} is of type {type(one).__name__}", hint="a string, or a pair of two")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Texts as they are asked. warnings: of each that was cut, else empty; none at all without `truncate`."""
+
+    texts: Sequence[Text]
+    warnings: Sequence[str] = ()
+
+    @staticmethod
+    def of(front: Embedder | None, texts: Sequence[Text], tokens: int) -> Cut:
+        """Cuts each text by `truncated`; without a front, as of a model of hidden states, none."""
+        if front is None:
+            return Cut(texts)
+        cut = [truncated(front, text, tokens) for text in texts]
+        return Cut([text for text, _ in cut], [warning for _, warning in cut])
+
+    def warn(self, answers: Sequence[A]) -> list[A]:
+        """Adds the warnings to the answers of the texts."""
+        added = [(warning,) if warning else () for warning in self.warnings or [""] * len(answers)]
+        return [replace(a, warnings=(*a.warnings, *more)) for a, more in zip(answers, added, strict=True)]
+
+
+def truncated(front: Embedder, text: Text, tokens: int) -> tuple[Text, str]:
+    """Returns the text cut to so many tokens, and a warning that says so, empty where nothing was cut.
+
+    Tokens are taken from the end, of a pair from the end of the longer part. tokens: of the plan; a model
+    with fewer positions has the last word. An image is not cut. Raises what `embed.tokenize` raises.
+    """
+    most = min(tokens, front.config.positions)
+    if front.config.image is not None or (length := length_of(front, text)) <= most:
+        return text, ""
+    parts, over = parts_of(text), length - most
+    while over > 0:  # a cut can split a word into more tokens than it took away
+        parts, before = _cut(front, parts, over), parts
+        if parts == before or not all(part.strip() for part in parts):
+            raise InputError(f"truncate: {most} tokens hold nothing of the text", hint="plan for more")
+        over = length_of(front, _text(parts)) - most
+    return _text(parts), f"truncated: the model saw {most} of {length} tokens"
+
+
+def _cut(front: Embedder, parts: Sequence[str], over: int) -> tuple[str, ...]:
+    """Takes so many tokens away, each from the part that has more of them then."""
+    encoding = encoded(front, _text(parts))
+    ends: list[list[int]] = [[0] for _ in parts]
+    for (_, end), part in zip(encoding.offsets, encoding.sequence_ids, strict=True):
+        if part is not None:
+            ends[part].append(end)
+    for _ in range(over):
+        if len(longest := max(ends, key=len)) > 1:
+            longest.pop()
+    return tuple(part[: own[-1]] for part, own in zip(parts, ends, strict=True))
+
+
+def _text(parts: Sequence[str]) -> Text:
+    return parts[0] if len(parts) == 1 else Pair(*parts)

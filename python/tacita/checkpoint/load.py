@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from tacita.checkpoint.texts import own_texts
 from tacita.checkpoint.vocabulary import read_tokenizer
 from tacita.checkpoint.weights import open_weights, read_tensors
 from tacita.data import shipped
-from tacita.errors import CheckpointError, InputError
+from tacita.errors import CheckpointError, InputError, nearest
 from tacita.extras import omitted
 from tacita.models.registry import FAMILIES, Config, check, family_of, tensor_shapes
 from tacita.models.retrained import ORDINARY
@@ -89,15 +88,12 @@ def resolve(model: str | Path, revision: str | None = None) -> Path:
     if revision is None and str(path) in folders:
         return folders[str(path)]
     if (named := parse_name(path.as_posix())) is None or (revision and named[1]):
-        near = get_close_matches(str(path), folders, 1)
         raise CheckpointError(
             f"load: {path} is not a folder"
             if revision is None
             else f"load: revision {revision!r} of {path}, which is no org/name of the Hugging Face Hub",
-            hint=f"did you mean {near[0]}?"
-            if near
-            else "pass a local Hugging Face model folder, org/name of the Hugging Face Hub, or one of "
-            f"{', '.join(folders)}",
+            hint="pass a local Hugging Face model folder, or org/name of the Hugging Face Hub; "
+            + nearest(str(path), folders),
         )
     return fetch(named[0], revision or named[1])
 

@@ -133,7 +133,7 @@ def test_shipped_models_have_names_and_others_are_refused(
     assert set(shipped()) == {"austen-tiny", "sst2-tiny"}
     for name, folder in shipped().items():
         assert load(name).sha256 == load(folder).sha256
-    for wrong in ("austen", "austen-tiny/nothing", "../austen-tiny", "austen-tiny.gguf"):
+    for wrong in ("austen", "../austen-tiny", "austen-tiny.gguf"):
         with pytest.raises(CheckpointError, match="is not a folder") as refused:
             load(wrong)
         assert refused.value.hint.endswith("one of austen-tiny, sst2-tiny")

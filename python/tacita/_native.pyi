@@ -337,7 +337,7 @@ def ntt_ms(log_n: int, repeats: int) -> float:
     """Milliseconds of one NTT of ours (one 50-bit limb)."""
 
 def simd_path() -> str:
-    """Which kernels are in force: scalar, avx2 or avx512."""
+    """Which kernels are in force: scalar, neon, avx2, avx512 or avx512ifma."""
 
 # Two parties on shares
 

@@ -17,7 +17,7 @@ native = pytest.importorskip("tacita._native", reason="the native engine is not 
 pytestmark = pytest.mark.native
 
 PRESET = "insecure_toy_n9"
-PATHS = ("scalar", "avx2", "avx512", "avx512ifma")
+PATHS = ("scalar", "neon", "avx2", "avx512", "avx512ifma")
 LACKING = "needs instructions that this processor lacks"
 # what a path of another name would do: import, then say which one runs
 SHOW = "from tacita import compiled; print(compiled.native.simd_path())"
@@ -114,7 +114,7 @@ def test_an_unknown_path_is_refused_by_name(name: str) -> None:
     done = run(name, "from tacita.cli import main; raise SystemExit(main(['prices']))")
     assert done.returncode == 2, done.stderr
     assert "TACITA_SIMD=" in done.stderr and "is no path" in done.stderr, done.stderr
-    assert "scalar, avx2, avx512 or avx512ifma" in done.stderr.replace("\n", " ")
+    assert "scalar, neon, avx2, avx512 or avx512ifma" in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr and "panicked" not in done.stderr and len(done.stderr) < 500
 
 

@@ -108,7 +108,6 @@ mod reference {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
 mod generic {
     use super::{reference, LINE};
     use crate::simd::Simd;

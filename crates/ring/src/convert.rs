@@ -6,7 +6,7 @@
 //! absolute value, so it is the centred x plus e Q with |e| <= k/2: the overflow that hybrid key switching
 //! and rescaling tolerate.
 
-use crate::simd::{dispatch, path, Path};
+use crate::simd::dispatch;
 use crate::{AlignedVec, Modulus};
 
 /// Constants for converting from one base to another.
@@ -117,7 +117,7 @@ impl BaseConverter {
 
     fn sums(&self, ys: &[&[f64]], js: &[usize], outs: &mut [AlignedVec]) {
         #[cfg(target_arch = "x86_64")]
-        if path() == Path::Ifma && self.sums_ifma(ys, js, outs) {
+        if crate::simd::path() == crate::simd::Path::Ifma && self.sums_ifma(ys, js, outs) {
             return;
         }
         let n = ys.first().map_or(0, |y| y.len());
@@ -197,7 +197,6 @@ mod reference {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
 mod generic {
     use super::reference;
     use crate::field::Field;

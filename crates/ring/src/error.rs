@@ -59,7 +59,7 @@ impl fmt::Display for RingError {
             Self::SimdPath { name, reason } => {
                 write!(
                     f,
-                    "TACITA_SIMD={name:?} {reason}; hint: scalar, avx2, avx512 or avx512ifma, or unset it \
+                    "TACITA_SIMD={name:?} {reason}; hint: scalar, neon, avx2, avx512 or avx512ifma, or unset it \
                     for the fastest"
                 )
             }

@@ -6,8 +6,8 @@
 //!   quotient a/p is at least 1/(2p) >= 4u away from a half-integer and its computed value is off by less
 //!   than 2u.
 //! * [`Field::mul_by`]: |a| < 8p, |w| < p/2: the quotient is off by |a w/p| 2u <= k/8 for |a| <= kp, so |r|
-//!   <= (1/2 + k/8) p. `h - qp` and `aw - h` are integers below 2^53, so both fused operations are exact, and
-//!   so is their sum. With w/p computed as w * (1/p) instead of divided, the bound is (1/2 + 3k/16) p.
+//!   <= (1/2 + k/8) p. `h - qp` and `h - aw` are integers below 2^53, so both fused operations are exact, and
+//!   so is their difference (`h - aw`, since NEON has no `aw - h`). With w/p computed as w * (1/p) instead of divided, the bound is (1/2 + 3k/16) p.
 //! * [`Field::mul`]: |a|, |b| < p: the quotient is off by 3u p <= 3/8, so |r| < 7p/8. With |b| < p/2, |r| <
 //!   11p/16.
 //! * [`Field::canonical`]: |a| < 2^51: (a + 1/2)/p is at least 1/(2p) away from an integer and is computed
@@ -80,7 +80,7 @@ impl<S: Simd> Field<S> {
     pub fn mul_by(self, a: S::V, (w, w_over_p): (S::V, S::V)) -> S::V {
         let h = self.s.mul(a, w);
         let q = self.s.round(self.s.mul(a, w_over_p));
-        self.s.add(self.s.fnma(q, self.p, h), self.s.fms(a, w, h))
+        self.s.sub(self.s.fnma(q, self.p, h), self.s.fnma(a, w, h))
     }
 
     /// a*b without precomputation; see the module for the range.
@@ -88,7 +88,7 @@ impl<S: Simd> Field<S> {
     pub fn mul(self, a: S::V, b: S::V) -> S::V {
         let h = self.s.mul(a, b);
         let q = self.s.round(self.s.mul(h, self.inv));
-        self.s.add(self.s.fnma(q, self.p, h), self.s.fms(a, b, h))
+        self.s.sub(self.s.fnma(q, self.p, h), self.s.fnma(a, b, h))
     }
 
     /// The factor of a centred w, with the weaker bound.

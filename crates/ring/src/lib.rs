@@ -2,14 +2,14 @@
 //!
 //! A *limb* is a slice of n doubles, integers in [0, p), for an odd prime p with 2^20 < p < 2^50 and p = 1
 //! mod 2n; it lives in an [`AlignedVec`]. Everything is exact, so the paths (u64/u128 integers, AVX2,
-//! AVX-512; see [`simd_path`]) agree bit for bit. The path is chosen once, from the processor;
-//! `TACITA_SIMD=scalar|avx2|avx512` overrides it.
+//! AVX-512, NEON; see [`simd_path`]) agree bit for bit. The path is chosen once, from the processor;
+//! `TACITA_SIMD=scalar|neon|avx2|avx512|avx512ifma` overrides it.
 //!
 //! Single-threaded: parallelism over limbs is the caller's.
 
 // What only the vector paths use, where there are none.
 #![cfg_attr(
-    not(target_arch = "x86_64"),
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
     allow(dead_code, unused_imports, unused_variables)
 )]
 
@@ -18,7 +18,6 @@ mod aligned;
 mod automorphism;
 mod convert;
 mod error;
-#[cfg(target_arch = "x86_64")]
 mod field;
 pub mod gemm;
 pub mod kernels;

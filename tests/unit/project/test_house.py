@@ -103,7 +103,10 @@ def targets(path: Path, known: dict[str, Path]) -> Iterator[str]:
 
 RUST_CIRCLES = {  # each is a type and what is written for it, in files of their own
     "mpc": [["party", "products"]],
-    "ring": [["ntt::forward", "ntt::inverse", "ntt::vector"], ["simd", "simd::avx2", "simd::avx512"]],
+    "ring": [
+        ["ntt::forward", "ntt::inverse", "ntt::vector"],
+        ["simd", "simd::avx2", "simd::avx512", "simd::neon"],
+    ],
     "wasm": [["front::embed", "part"]],
     "wire": [["error", "fields", "header", "record"]],
 }

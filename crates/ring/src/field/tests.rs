@@ -1,6 +1,9 @@
 //! The stated ranges at their ends: worst primes, worst operands, every vector type of this processor.
 
 use super::*;
+#[cfg(target_arch = "aarch64")]
+use crate::simd::Neon;
+#[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512, Path};
 use crate::testing::sample_primes;
 use proptest::prelude::*;
@@ -18,11 +21,19 @@ trait Check {
 }
 
 fn on_every_vector(m: &Modulus, check: &impl Check) {
+    #[cfg(target_arch = "aarch64")]
+    {
+        // SAFETY: part of the target.
+        let s = unsafe { Neon::assume() };
+        check.check(s, Field::new(s, m), m);
+    }
+    #[cfg(target_arch = "x86_64")]
     if Path::Avx2.is_supported() {
         // SAFETY: supported.
         let s = unsafe { Avx2::assume() };
         check.check(s, Field::new(s, m), m);
     }
+    #[cfg(target_arch = "x86_64")]
     if Path::Avx512.is_supported() {
         // SAFETY: supported.
         let s: Avx512 = unsafe { Avx512::assume() };

@@ -6,10 +6,10 @@
 //! remainder is exact and just above p/2 at most.
 
 use super::{check, reference, Input, Weights, HALF_BITS, ROWS};
+use crate::ahead::fetch_near;
 use crate::field::Field;
 use crate::simd::Simd;
 use crate::{AlignedVec, Modulus};
-use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
 
 /// Doubles of the panels that are packed at a time: half of a second-level cache of 1 MB.
 const PANELS: usize = 1 << 16;
@@ -119,8 +119,7 @@ fn pack<S: Simd, const C: usize>(
 #[inline(always)]
 fn prefetch(x: &[f64]) {
     for line in x.chunks(8) {
-        // SAFETY: a hint, of an address within the slice.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        fetch_near(line.as_ptr().cast());
     }
 }
 

@@ -14,7 +14,6 @@
 //! (`benches/gemm.rs`). The panel of packed inputs stays in the second-level cache, and accumulators in
 //! registers for the whole depth.
 
-#[cfg(target_arch = "x86_64")]
 mod generic;
 mod reference;
 mod weights;

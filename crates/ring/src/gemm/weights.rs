@@ -64,7 +64,6 @@ impl Weights {
         self.packed[(row / ROWS * self.depth + column) * ROWS + row % ROWS]
     }
     /// The blocks of `ROWS` rows.
-    #[cfg(target_arch = "x86_64")]
     pub(super) fn blocks(&self) -> impl Iterator<Item = &[f64]> {
         self.packed.chunks_exact(self.depth * ROWS)
     }

@@ -4,19 +4,13 @@
 //! Outputs are canonical, and the same on every path. Costs are in passes over memory: these kernels run at
 //! cache or memory speed.
 
-#[cfg(target_arch = "x86_64")]
 mod divided;
-#[cfg(target_arch = "x86_64")]
 mod generic;
-#[cfg(target_arch = "x86_64")]
 mod inner;
 pub mod outer;
 pub(crate) mod reference;
-#[cfg(target_arch = "x86_64")]
 mod rows;
-#[cfg(target_arch = "x86_64")]
 mod runs;
-#[cfg(target_arch = "x86_64")]
 mod view;
 
 use crate::packed::Row;

@@ -1,6 +1,6 @@
 //! The kernels in u64/u128 integers: the definition that the SIMD paths must match bit for bit.
 
-use crate::packed::Row;
+use crate::packed::{self, Row};
 use crate::Modulus;
 
 #[inline]
@@ -147,6 +147,11 @@ pub fn divided_product_packed(
 }
 
 fn unpacked(m: &Modulus, rows: &[Row<'_>]) -> Vec<Vec<f64>> {
+    let width = packed::width(m.p());
+    assert!(
+        rows.iter().all(|row| row.holds(width)),
+        "limbs of different lengths"
+    );
     rows.iter().map(|row| row.unpacked(m.p())).collect()
 }
 

@@ -1,9 +1,9 @@
 //! Limbs that a kernel multiplies by: as doubles, or packed and unpacked in registers as they are read.
 use super::view::View;
+use crate::ahead::fetch;
 use crate::packed::{self, Row, GROUP};
 use crate::simd::Simd;
 use crate::Modulus;
-use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T1};
 
 /// Some limbs of one length, which is a multiple of LANES wherever [`Rows::at`] is called.
 pub(super) trait Rows<S: Simd>: Copy {
@@ -87,10 +87,4 @@ impl<S: Simd> Rows<S> for Packed<'_, S> {
 #[inline(always)]
 pub(super) fn fetch_at(x: &[f64], i: usize) {
     fetch(x.as_ptr().wrapping_add(i).cast());
-}
-
-#[inline(always)]
-fn fetch(at: *const u8) {
-    // SAFETY: a hint to the caches, which no address can make fail.
-    unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::packed;
-use crate::simd::{path, testing::same_on_all_paths, Path};
+use crate::simd::{path, testing::on_path, testing::same_on_all_paths, Path};
 use crate::testing::{edge_limb, random_limb, sample_primes};
 use crate::AlignedVec;
 use proptest::prelude::*;
@@ -334,6 +334,12 @@ fn rows_of_a_shorter_prime_are_refused() {
     let (row, mut out) = (Row::new(&bytes, 4096, short.p()), x.clone());
     assert!(packed::width(m.p()) > 30);
     divided_product_packed(&m, &mut out, &[&x], &[row], &x, 1, None);
+}
+
+#[test]
+#[should_panic(expected = "different lengths")]
+fn rows_of_a_shorter_prime_are_refused_by_the_reference() {
+    on_path(Path::Scalar, rows_of_a_shorter_prime_are_refused);
 }
 
 proptest! {

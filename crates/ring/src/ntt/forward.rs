@@ -28,13 +28,13 @@ fn level<S: Simd, const M: usize, const L: usize>(f: Field<S>, v: &mut [S::V; M]
         *q = f.s.round(*q);
     }
     for t in 0..M / 2 {
-        v[low(t) + half] = f.s.fms(v[low(t) + half], root(t).0, h[t]);
+        v[low(t) + half] = f.s.fnma(v[low(t) + half], root(t).0, h[t]);
     }
     for t in 0..M / 2 {
         h[t] = f.s.fnma(q[t], f.p, h[t]);
     }
     for t in 0..M / 2 {
-        let product = f.s.add(v[low(t) + half], h[t]);
+        let product = f.s.sub(h[t], v[low(t) + half]);
         v[low(t) + half] = f.s.sub(v[low(t)], product);
         v[low(t)] = f.s.add(v[low(t)], product);
     }

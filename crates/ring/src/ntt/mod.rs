@@ -3,14 +3,10 @@
 //! Index i of the transformed limb holds a(psi^(2 brv(i) + 1)) with brv the reversal of log2(n) bits. A
 //! polynomial in X^r (r a power of two) therefore has runs of r equal values.
 
-#[cfg(target_arch = "x86_64")]
 mod forward;
-#[cfg(target_arch = "x86_64")]
 mod inverse;
-#[cfg(target_arch = "x86_64")]
 mod plan;
 pub(crate) mod reference;
-#[cfg(target_arch = "x86_64")]
 mod vector;
 
 use crate::ahead::Lines;
@@ -23,17 +19,36 @@ pub const MIN_LOG_N: u32 = 1;
 pub const MAX_LOG_N: u32 = 17;
 
 /// Roots for one (modulus, n). Tables of a path are built at its first use; 3 n bytes each for forward and
-/// inverse with AVX-512, 6 n with AVX2.
+/// inverse with eight lanes (AVX-512), 6 n with four (AVX2, NEON).
 #[derive(Debug)]
 pub struct NttTable {
     modulus: Modulus,
     log_n: u32,
     psi: u64,
     integers: OnceLock<reference::Roots>,
-    #[cfg(target_arch = "x86_64")]
-    avx2: OnceLock<plan::Tables>,
-    #[cfg(target_arch = "x86_64")]
-    avx512: OnceLock<plan::Tables>,
+    four: OnceLock<plan::Tables>,
+    eight: OnceLock<plan::Tables>,
+}
+
+/// Runs a kernel of `vector`, for four lanes or eight, with its tables; or `otherwise`.
+macro_rules! by_lanes {
+    ($self:ident, $four:ident | $eight:ident as $run:ident, $tables:ident => $call:expr, $otherwise:expr) => {
+        match $self.path() {
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            Path::Avx2 | Path::Neon => {
+                let $tables = $self.four_tables();
+                use vector::$four as $run;
+                $call
+            }
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => {
+                let $tables = $self.eight_tables();
+                use vector::$eight as $run;
+                $call
+            }
+            _ => $otherwise,
+        }
+    };
 }
 
 impl NttTable {
@@ -56,10 +71,8 @@ impl NttTable {
             log_n,
             psi,
             integers: OnceLock::new(),
-            #[cfg(target_arch = "x86_64")]
-            avx2: OnceLock::new(),
-            #[cfg(target_arch = "x86_64")]
-            avx512: OnceLock::new(),
+            four: OnceLock::new(),
+            eight: OnceLock::new(),
         })
     }
 
@@ -110,17 +123,11 @@ impl NttTable {
             xs.iter().all(|x| x.len() == self.n()),
             "forward: the limb has another length than the table"
         );
-        match self.path() {
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => vector::forward_avx2(&self.modulus, self.avx2_tables(), xs, 0),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => vector::forward_avx512(&self.modulus, self.avx512_tables(), xs, 0),
-            _ => {
-                for x in xs {
-                    reference::forward(&self.modulus, self.integers(), x);
-                }
+        by_lanes!(self, forward_four | forward_eight as run, tables => run(&self.modulus, tables, xs, 0), {
+            for x in xs {
+                reference::forward(&self.modulus, self.integers(), x);
             }
-        }
+        })
     }
 
     /// [`NttTable::forward`] of the first `len` (a power of two) coefficients; what x holds after them counts
@@ -139,58 +146,34 @@ impl NttTable {
             len.is_power_of_two() && len <= x.len(),
             "forward: {len} coefficients"
         );
-        #[cfg(target_arch = "x86_64")]
-        let copied = |x: &mut [f64], tables: &plan::Tables| {
+        by_lanes!(self, forward_four | forward_eight as run, tables => {
             let done = tables.whole_passes(self.log_n - len.ilog2());
             let part = self.n() >> done;
             x[len..part].fill(0.0);
             for at in (part..x.len()).step_by(part) {
                 x.copy_within(..part, at);
             }
-            done
-        };
-        match self.path() {
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => {
-                let done = copied(x, self.avx2_tables());
-                vector::forward_avx2(&self.modulus, self.avx2_tables(), [x], done);
-            }
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => {
-                let done = copied(x, self.avx512_tables());
-                vector::forward_avx512(&self.modulus, self.avx512_tables(), [x], done);
-            }
-            _ => {
-                x[len..].fill(0.0);
-                reference::forward(&self.modulus, self.integers(), x);
-            }
-        }
+            run(&self.modulus, tables, [x], done);
+        }, {
+            x[len..].fill(0.0);
+            reference::forward(&self.modulus, self.integers(), x);
+        })
     }
 
     /// How many blocks [`NttTable::forward_outer`] leaves, which [`NttTable::forward_block`] ends one by one.
     pub fn blocks(&self) -> usize {
-        match self.path() {
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => 1 << self.avx2_tables().log_blocks(),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => 1 << self.avx512_tables().log_blocks(),
-            _ => 1,
-        }
+        self.tables().map_or(1, |tables| 1 << tables.log_blocks())
     }
 
     /// The levels of [`NttTable::forward`] that concern all blocks.
     pub fn forward_outer(&self, x: &mut [f64]) {
-        match self.path() {
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => vector::outer_avx2(&self.modulus, self.avx2_tables(), [x], 0),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => vector::outer_avx512(&self.modulus, self.avx512_tables(), [x], 0),
-            _ => assert_eq!(
+        by_lanes!(self, outer_four | outer_eight as run, tables => run(&self.modulus, tables, [x], 0), {
+            assert_eq!(
                 x.len(),
                 self.n(),
                 "forward: the limb has another length than the table"
-            ),
-        }
+            )
+        })
     }
 
     /// The levels that concern one block of each limb, which they leave congruent to the values and below
@@ -210,53 +193,30 @@ impl NttTable {
         }
     }
 
-    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables))]
     fn block_of<const K: usize>(&self, xs: [&mut [f64]; K], block: usize, ahead: &mut Lines) {
-        match self.path() {
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => vector::block_avx2(&self.modulus, self.avx2_tables(), xs, (block, 0), ahead),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => vector::block_avx512(&self.modulus, self.avx512_tables(), xs, (block, 0), ahead),
-            _ => {
-                for x in xs {
-                    reference::forward(&self.modulus, self.integers(), x);
-                }
+        by_lanes!(self, block_four | block_eight as run, tables => {
+            run(&self.modulus, tables, xs, (block, 0), ahead)
+        }, {
+            for x in xs {
+                reference::forward(&self.modulus, self.integers(), x);
             }
-        }
+        })
     }
 
     /// The largest table that [`NttTable::forward_block`] reads.
     pub fn block_roots(&self, block: usize) -> &[f64] {
-        #[cfg(target_arch = "x86_64")]
-        let part = |tables: &'_ plan::Tables| {
+        self.tables().map_or(&[], |tables| {
             let lanes = &tables.forward.lanes;
             let len = lanes.len() >> tables.log_blocks();
-            block * len..(block + 1) * len
-        };
-        match self.path() {
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => &self.avx2_tables().forward.lanes[part(self.avx2_tables())],
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => &self.avx512_tables().forward.lanes[part(self.avx512_tables())],
-            _ => &[],
-        }
+            &lanes[block * len..][..len]
+        })
     }
 
     /// Values to coefficients, in place: the exact inverse of [`NttTable::forward`].
     pub fn inverse(&self, x: &mut [f64]) {
-        match self.path() {
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => {
-                let tables = self.avx2_tables();
-                vector::inverse_avx2(&self.modulus, tables, [x], tables.scale(&self.modulus, 1));
-            }
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => {
-                let tables = self.avx512_tables();
-                vector::inverse_avx512(&self.modulus, tables, [x], tables.scale(&self.modulus, 1));
-            }
-            _ => self.reference_inverse(x),
-        }
+        by_lanes!(self, inverse_four | inverse_eight as run, tables => {
+            run(&self.modulus, tables, [x], tables.scale(&self.modulus, 1))
+        }, self.reference_inverse(x))
     }
 
     /// Values to c times the coefficients, centred, in place: what a conversion to other primes takes.
@@ -271,26 +231,16 @@ impl NttTable {
 
     fn centred(&self, x: &mut [f64], from: Option<&[f64]>, c: u64) {
         let m = &self.modulus;
-        match self.path() {
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => {
-                let tables = self.avx2_tables();
-                vector::centred_avx2(m, tables, [x], from, tables.scale(m, c));
+        by_lanes!(self, centred_four | centred_eight as run, tables => {
+            run(m, tables, [x], from, tables.scale(m, c))
+        }, {
+            if let Some(from) = from {
+                x.copy_from_slice(from);
             }
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => {
-                let tables = self.avx512_tables();
-                vector::centred_avx512(m, tables, [x], from, tables.scale(m, c));
-            }
-            _ => {
-                if let Some(from) = from {
-                    x.copy_from_slice(from);
-                }
-                self.reference_inverse(x);
-                x.iter_mut()
-                    .for_each(|x| *x = m.center(m.mul(*x as u64, c)) as f64);
-            }
-        }
+            self.reference_inverse(x);
+            x.iter_mut()
+                .for_each(|x| *x = m.center(m.mul(*x as u64, c)) as f64);
+        })
     }
 
     fn reference_inverse(&self, x: &mut [f64]) {
@@ -307,7 +257,17 @@ impl NttTable {
         match path() {
             Path::Ifma | Path::Avx512 if self.n() > 64 => Path::Avx512,
             Path::Ifma | Path::Avx512 | Path::Avx2 if self.n() > 16 => Path::Avx2,
+            Path::Neon if self.n() > 16 => Path::Neon,
             _ => Path::Scalar,
+        }
+    }
+
+    /// The tables of that path; the integers have none.
+    fn tables(&self) -> Option<&plan::Tables> {
+        match self.path() {
+            Path::Scalar => None,
+            Path::Avx2 | Path::Neon => Some(self.four_tables()),
+            Path::Avx512 | Path::Ifma => Some(self.eight_tables()),
         }
     }
 
@@ -316,15 +276,13 @@ impl NttTable {
             .get_or_init(|| reference::Roots::new(&self.modulus, self.log_n, self.psi))
     }
 
-    #[cfg(target_arch = "x86_64")]
-    fn avx2_tables(&self) -> &plan::Tables {
-        self.avx2
+    fn four_tables(&self) -> &plan::Tables {
+        self.four
             .get_or_init(|| plan::Tables::new(&self.modulus, self.log_n, self.psi, 2))
     }
 
-    #[cfg(target_arch = "x86_64")]
-    fn avx512_tables(&self) -> &plan::Tables {
-        self.avx512
+    fn eight_tables(&self) -> &plan::Tables {
+        self.eight
             .get_or_init(|| plan::Tables::new(&self.modulus, self.log_n, self.psi, 3))
     }
 }

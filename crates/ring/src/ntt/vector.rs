@@ -3,7 +3,11 @@
 use super::plan::{Roots, Tables};
 use crate::ahead::Lines;
 use crate::field::{Factor, Field};
-use crate::simd::{Avx2, Avx512, Simd};
+#[cfg(target_arch = "aarch64")]
+use crate::simd::Neon as Four;
+use crate::simd::Simd;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::{Avx2 as Four, Avx512};
 use crate::Modulus;
 
 /// A limb as raw memory. Invariant: `at` is valid for reads and writes of n doubles, and the offsets of the
@@ -141,40 +145,44 @@ macro_rules! instantiate {
     };
 }
 
-/// A part of the transform on both paths, of how many limbs.
+/// A part of the transform for four lanes and for eight, of how many limbs.
 macro_rules! on_both {
-    ($avx2:ident: $four:path, $avx512:ident: $eight:path, $generics:tt $limbs:tt, $args:tt) => {
-        instantiate!($avx2, $four, Avx2, "avx2,fma", $generics $limbs, $args);
-        instantiate!($avx512, $eight, Avx512, "avx2,fma,avx512f,avx512dq", $generics $limbs, $args);
+    ($four:ident: $of_four:path, $eight:ident: $of_eight:path, $generics:tt $limbs:tt, $args:tt) => {
+        #[cfg(target_arch = "x86_64")]
+        instantiate!($four, $of_four, Four, "avx2,fma", $generics $limbs, $args);
+        #[cfg(target_arch = "aarch64")]
+        instantiate!($four, $of_four, Four, "neon", $generics $limbs, $args);
+        #[cfg(target_arch = "x86_64")]
+        instantiate!($eight, $of_eight, Avx512, "avx2,fma,avx512f,avx512dq", $generics $limbs, $args);
     };
 }
 on_both!(
-    forward_avx2: super::forward::transform::<Avx2, 4, K>,
-    forward_avx512: super::forward::transform::<Avx512, 8, K>,
+    forward_four: super::forward::transform::<Four, 4, K>,
+    forward_eight: super::forward::transform::<Avx512, 8, K>,
     [const K: usize] K,
     (done: u32)
 );
 on_both!(
-    outer_avx2: super::forward::outer::<Avx2>,
-    outer_avx512: super::forward::outer::<Avx512>,
+    outer_four: super::forward::outer::<Four>,
+    outer_eight: super::forward::outer::<Avx512>,
     [] 1,
     (done: u32)
 );
 on_both!(
-    block_avx2: super::forward::block::<Avx2, 4, K, true>,
-    block_avx512: super::forward::block::<Avx512, 8, K, true>,
+    block_four: super::forward::block::<Four, 4, K, true>,
+    block_eight: super::forward::block::<Avx512, 8, K, true>,
     [const K: usize] K,
     (at: (usize, u32), ahead: &mut Lines)
 );
 on_both!(
-    inverse_avx2: super::inverse::canonical::<Avx2, 4>,
-    inverse_avx512: super::inverse::canonical::<Avx512, 8>,
+    inverse_four: super::inverse::canonical::<Four, 4>,
+    inverse_eight: super::inverse::canonical::<Avx512, 8>,
     [] 1,
     (scale: [(f64, f64); 2])
 );
 on_both!(
-    centred_avx2: super::inverse::centred::<Avx2, 4>,
-    centred_avx512: super::inverse::centred::<Avx512, 8>,
+    centred_four: super::inverse::centred::<Four, 4>,
+    centred_eight: super::inverse::centred::<Avx512, 8>,
     [] 1,
     (from: Option<&[f64]>, scale: [(f64, f64); 2])
 );

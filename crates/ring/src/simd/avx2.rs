@@ -1,6 +1,6 @@
 //! Four doubles at a time: AVX2 with FMA.
 
-use super::{Simd, TWO_52};
+use super::{Pairs, Simd, TWO_52};
 use std::arch::x86_64::*;
 
 /// Proof that AVX2 and FMA are there.
@@ -44,10 +44,6 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn fma(self, a: __m256d, b: __m256d, c: __m256d) -> __m256d {
         unsafe { _mm256_fmadd_pd(a, b, c) }
-    }
-    #[inline(always)]
-    fn fms(self, a: __m256d, b: __m256d, c: __m256d) -> __m256d {
-        unsafe { _mm256_fmsub_pd(a, b, c) }
     }
     #[inline(always)]
     fn fnma(self, a: __m256d, b: __m256d, c: __m256d) -> __m256d {
@@ -119,8 +115,7 @@ impl Simd for Avx2 {
     }
 }
 
-/// Where the bits of eight residues lie, two of which are read as 16 bytes from the first one's first byte
-/// on: 7 + 2 * 50 bits at most. By halves of a group: which bytes, and how far they are shifted.
+/// Where the bits of eight residues lie, by halves of a group: which bytes, and how far they are shifted.
 #[derive(Clone, Copy)]
 pub(crate) struct Unpacking {
     starts: [usize; 4],
@@ -132,13 +127,11 @@ pub(crate) struct Unpacking {
 impl Unpacking {
     #[inline(always)]
     fn new(width: usize) -> Self {
-        let (mut places, mut right) = ([0u8; 64], [0u64; 8]);
-        let starts = [0, 2, 4, 6].map(|i| i * width / 8);
-        for i in 0..8 {
-            right[i] = (i * width % 8) as u64;
-            let byte = i * width / 8 - starts[i / 2];
-            (0..8).for_each(|b| places[8 * i + b] = (byte + b).min(15) as u8);
-        }
+        let Pairs {
+            starts,
+            places,
+            right,
+        } = Pairs::new(width);
         // SAFETY: reads the arrays above; a value of `Avx2` exists where this is called.
         unsafe {
             Self {

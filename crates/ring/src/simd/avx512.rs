@@ -52,10 +52,6 @@ impl<const BYTES: bool> Simd for Avx512<BYTES> {
         unsafe { _mm512_fmadd_pd(a, b, c) }
     }
     #[inline(always)]
-    fn fms(self, a: __m512d, b: __m512d, c: __m512d) -> __m512d {
-        unsafe { _mm512_fmsub_pd(a, b, c) }
-    }
-    #[inline(always)]
     fn fnma(self, a: __m512d, b: __m512d, c: __m512d) -> __m512d {
         unsafe { _mm512_fnmadd_pd(a, b, c) }
     }

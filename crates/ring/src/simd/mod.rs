@@ -2,14 +2,18 @@
 //! run time.
 //!
 //! Kernels are written once, generic over [`Simd`], `#[inline(always)]`, and instantiated inside functions
-//! that carry `#[target_feature]`. A value of [`Avx2`] or [`Avx512`] exists only where the processor was
-//! checked to have the features.
+//! that carry `#[target_feature]`. A value of [`Avx2`], [`Avx512`] or [`Neon`] exists only where the processor
+//! was checked to have the features.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::Neon;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use {
     avx2::Avx2,
@@ -42,8 +46,6 @@ pub(crate) trait Simd: Copy {
     fn mul(self, a: Self::V, b: Self::V) -> Self::V;
     /// a*b + c
     fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
-    /// a*b - c
-    fn fms(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// c - a*b
     fn fnma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     fn round(self, a: Self::V) -> Self::V;
@@ -69,6 +71,35 @@ pub(crate) trait Simd: Copy {
     unsafe fn unpack(self, group: *const u8, first: usize, how: &Self::Unpacking) -> Self::V;
     /// Transposes the LANES x LANES matrix whose rows are `rows` (exactly LANES of them).
     fn transpose(self, rows: &mut [Self::V]);
+}
+
+/// Where the bits of eight residues of one width lie, two of which are read as 16 bytes from the first one's
+/// first byte on: 7 + 2 * 50 bits at most.
+pub(crate) struct Pairs {
+    /// First byte of each pair.
+    pub starts: [usize; 4],
+    /// By residue, the eight bytes of its pair that hold it.
+    pub places: [u8; 64],
+    /// By residue, the bits below it.
+    pub right: [u64; 8],
+}
+
+impl Pairs {
+    #[inline(always)]
+    pub fn new(width: usize) -> Self {
+        let (mut places, mut right) = ([0u8; 64], [0u64; 8]);
+        let starts = [0, 2, 4, 6].map(|i| i * width / 8);
+        for i in 0..8 {
+            right[i] = (i * width % 8) as u64;
+            let byte = i * width / 8 - starts[i / 2];
+            (0..8).for_each(|b| places[8 * i + b] = (byte + b).min(15) as u8);
+        }
+        Self {
+            starts,
+            places,
+            right,
+        }
+    }
 }
 
 mod path;
@@ -105,8 +136,17 @@ macro_rules! dispatch {
                 // SAFETY: this function enables the features.
                 generic::$name(unsafe { <$crate::simd::Avx512 as $crate::simd::Simd>::assume() }, $($arg),*)
             }
+            #[cfg(target_arch = "aarch64")]
+            #[target_feature(enable = "neon")]
+            fn neon($($arg: $ty),*) {
+                // SAFETY: this function enables the features.
+                generic::$name(unsafe { <$crate::simd::Neon as $crate::simd::Simd>::assume() }, $($arg),*)
+            }
             match $crate::simd::path() {
                 // SAFETY: `path` only names what the processor supports.
+                #[cfg(target_arch = "aarch64")]
+                $crate::simd::Path::Neon => unsafe { neon($($arg),*) },
+                // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
                 $crate::simd::Path::Avx2 => unsafe { avx2($($arg),*) },
                 // SAFETY: as above.
@@ -145,8 +185,17 @@ macro_rules! dispatch_packed {
                 let s = unsafe { <$crate::simd::Avx512Bytes as $crate::simd::Simd>::assume() };
                 generic::$name(s, $($arg),*)
             }
+            #[cfg(target_arch = "aarch64")]
+            #[target_feature(enable = "neon")]
+            fn neon($($arg: $ty),*) {
+                // SAFETY: this function enables the features.
+                generic::$name(unsafe { <$crate::simd::Neon as $crate::simd::Simd>::assume() }, $($arg),*)
+            }
             match $crate::simd::path() {
                 // SAFETY: `path` only names what the processor supports.
+                #[cfg(target_arch = "aarch64")]
+                $crate::simd::Path::Neon => unsafe { neon($($arg),*) },
+                // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
                 $crate::simd::Path::Avx2 => unsafe { avx2($($arg),*) },
                 // SAFETY: as above.
@@ -183,7 +232,7 @@ pub(crate) mod testing {
 
     /// The paths of this processor, the reference first.
     pub fn paths() -> Vec<Path> {
-        [Path::Scalar, Path::Avx2, Path::Avx512, Path::Ifma]
+        [Path::Scalar, Path::Neon, Path::Avx2, Path::Avx512, Path::Ifma]
             .into_iter()
             .filter(|p| p.is_supported())
             .collect()

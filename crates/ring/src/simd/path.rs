@@ -13,6 +13,8 @@ pub enum Path {
     /// u64/u128 integers, without any vector instruction of ours: what the others are tested against. Its
     /// time may depend on the values.
     Scalar,
+    /// Four doubles at a time, two in a register: 64-bit ARM.
+    Neon,
     /// Four doubles at a time.
     Avx2,
     /// Eight doubles at a time.
@@ -24,12 +26,13 @@ pub enum Path {
 
 impl Path {
     /// From the fastest to the slowest.
-    const ALL: [Self; 4] = [Self::Ifma, Self::Avx512, Self::Avx2, Self::Scalar];
+    const ALL: [Self; 5] = [Self::Ifma, Self::Avx512, Self::Avx2, Self::Neon, Self::Scalar];
 
     /// As `TACITA_SIMD` has it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
+            Self::Neon => "neon",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
             Self::Ifma => "avx512ifma",
@@ -40,6 +43,8 @@ impl Path {
     pub fn is_supported(self) -> bool {
         match self {
             Self::Scalar => true,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
             #[cfg(target_arch = "x86_64")]
@@ -52,7 +57,7 @@ impl Path {
                 let more = is_x86_feature_detected!("avx512ifma") && is_x86_feature_detected!("avx512vbmi");
                 more && Self::Avx512.is_supported()
             }
-            #[cfg(not(target_arch = "x86_64"))]
+            #[allow(unreachable_patterns)] // where every path is of this architecture
             _ => false,
         }
     }

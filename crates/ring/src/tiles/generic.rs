@@ -1,8 +1,10 @@
 //! The sums on vectors of doubles. A product is below 7p/8, so that eight of them and a reduced sum, below
 //! p/2 + 8, stay below 8p: see `field`.
-use super::{check, ifma, Panels, Tiles, Weights, ROWS, WIDTH};
+#[cfg(target_arch = "x86_64")]
+use super::ifma;
+use super::{check, Panels, Tiles, Weights, ROWS, WIDTH};
 use crate::field::Field;
-use crate::simd::{path, Path, Simd};
+use crate::simd::Simd;
 use crate::Modulus;
 
 /// Products between reductions.
@@ -19,7 +21,10 @@ pub fn sums<S: Simd>(
     replace: bool,
 ) {
     check(tiles, weights, first, panels, out);
-    if path() == Path::Ifma && ifma::sums(m, tiles, (weights, first), panels, out, replace) {
+    #[cfg(target_arch = "x86_64")]
+    if crate::simd::path() == crate::simd::Path::Ifma
+        && ifma::sums(m, tiles, (weights, first), panels, out, replace)
+    {
         return;
     }
     let f = Field::new(s, m);

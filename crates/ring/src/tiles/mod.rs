@@ -10,7 +10,6 @@
 //! Cost: two instructions for eight products where there are 52-bit integer products, else seven; weights are
 //! read once for a block of both polynomials, and copied in the order of their use.
 
-#[cfg(target_arch = "x86_64")]
 mod generic;
 #[cfg(target_arch = "x86_64")]
 mod ifma;

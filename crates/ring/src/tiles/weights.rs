@@ -47,6 +47,7 @@ impl Tiles {
     }
 
     /// The most terms of a sum, weights of zero included.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
     pub(super) fn depth(&self) -> usize {
         self.tiles.iter().map(|t| t.inputs.len()).max().unwrap_or(0)
     }

@@ -164,7 +164,7 @@ impl<S: Simd> Sums<S> {
                 for r in 0..R {
                     let (x, (high, low)) = (a[r].at(at), sums[r][part]);
                     let next = s.fma(x, y, high);
-                    sums[r][part] = (next, s.add(low, s.fms(x, y, s.sub(next, high))));
+                    sums[r][part] = (next, s.sub(low, s.fnma(x, y, s.sub(next, high))));
                 }
             }
         }

@@ -4,7 +4,6 @@
 //! terms, so the traffic per product falls with the number of terms; the factors are read once, tile by tile,
 //! into a packed copy that stays in the second-level cache while all rows meet all columns.
 
-#[cfg(target_arch = "x86_64")]
 mod generic;
 mod reference;
 

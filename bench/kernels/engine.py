@@ -147,7 +147,7 @@ def _show(figures: dict[str, Any]) -> None:
     table.add_row("bootstrap, one thread", f"{1e3 * b['seconds']:.0f}", f"{1e3 * b['seconds'] / y:.0f}")
     out.print(table)
     _show_memory(figures["memory"])
-    out.print(f"kernels: {figures['simd']} (TACITA_SIMD=avx512ifma, avx512, avx2, neon or scalar asks for others)")
+    out.print(f"kernels: {figures['simd']} (TACITA_SIMD asks for others: see docs/benchmarks.md)")
     out.print(
         f"bootstrap: {b['bits_average']:.1f} bits average, {b['bits_worst']:.1f} worst, {b['levels_left']} "
         "levels left"

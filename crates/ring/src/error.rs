@@ -59,8 +59,8 @@ impl fmt::Display for RingError {
             Self::SimdPath { name, reason } => {
                 write!(
                     f,
-                    "TACITA_SIMD={name:?} {reason}; hint: scalar, neon, avx2, avx512 or avx512ifma, or unset it \
-                    for the fastest"
+                    "TACITA_SIMD={name:?} {reason}; hint: scalar, neon, avx2, avx512 or avx512ifma, or unset \
+                    it for the fastest"
                 )
             }
             Self::Rounding => {

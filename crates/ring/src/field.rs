@@ -7,7 +7,8 @@
 //!   than 2u.
 //! * [`Field::mul_by`]: |a| < 8p, |w| < p/2: the quotient is off by |a w/p| 2u <= k/8 for |a| <= kp, so |r|
 //!   <= (1/2 + k/8) p. `h - qp` and `h - aw` are integers below 2^53, so both fused operations are exact, and
-//!   so is their difference (`h - aw`, since NEON has no `aw - h`). With w/p computed as w * (1/p) instead of divided, the bound is (1/2 + 3k/16) p.
+//!   so is their difference (`h - aw`, since NEON has no `aw - h`). With w/p computed as w * (1/p) instead of
+//!   divided, the bound is (1/2 + 3k/16) p.
 //! * [`Field::mul`]: |a|, |b| < p: the quotient is off by 3u p <= 3/8, so |r| < 7p/8. With |b| < p/2, |r| <
 //!   11p/16.
 //! * [`Field::canonical`]: |a| < 2^51: (a + 1/2)/p is at least 1/(2p) away from an integer and is computed

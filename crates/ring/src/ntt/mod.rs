@@ -37,13 +37,13 @@ macro_rules! by_lanes {
             #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             Path::Avx2 | Path::Neon => {
                 let $tables = $self.four_tables();
-                use vector::$four as $run;
+                let $run = vector::$four;
                 $call
             }
             #[cfg(target_arch = "x86_64")]
             Path::Avx512 => {
                 let $tables = $self.eight_tables();
-                use vector::$eight as $run;
+                let $run = vector::$eight;
                 $call
             }
             _ => $otherwise,

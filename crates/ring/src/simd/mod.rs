@@ -2,8 +2,8 @@
 //! run time.
 //!
 //! Kernels are written once, generic over [`Simd`], `#[inline(always)]`, and instantiated inside functions
-//! that carry `#[target_feature]`. A value of [`Avx2`], [`Avx512`] or [`Neon`] exists only where the processor
-//! was checked to have the features.
+//! that carry `#[target_feature]`. A value of [`Avx2`], [`Avx512`] or [`Neon`] exists only where the
+//! processor was checked to have the features.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

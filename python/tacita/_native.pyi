@@ -278,6 +278,15 @@ def keygen(
 ) -> None:
     """Writes a secret key and the evaluation keys of a plan. progress(done, total) may raise to interrupt."""
 
+def evaluation_keys(
+    secret: SecretKey,
+    rotations: _Rotations,
+    keys_path: str,
+    progress: Callable[[int, int], object],
+    coefficients: int | None = None,
+) -> None:
+    """Writes evaluation keys of a secret key that exists, with fresh errors."""
+
 def encrypt(secret: SecretKey, slots: _Complex, level: int) -> Ciphertext:
     """slots: a power-of-two length dividing those of the preset, repeated over them."""
 

@@ -81,7 +81,7 @@ def test_every_name_and_command_has_a_page(site: Path) -> None:
     assert {name for name in tacita.__all__ if name not in {"__version__", "errors"}} == api
     shown = {path.stem for path in (site / "reference" / "commands").glob("*.html")}
     groups = shown | {name.partition("-")[0] for name in shown}
-    assert {name for name, *_ in COMMANDS} <= groups
+    assert {name for _, name, *_ in COMMANDS} <= groups
     for name in api:
         text = html.unescape((site / "reference" / "api" / f"{name}.html").read_text(encoding="utf-8"))
         words = re.findall(r"[a-z]{3,}", (getattr(tacita, name).__doc__ or "").partition(".")[0])

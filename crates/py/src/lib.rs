@@ -77,6 +77,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(two_party_connect::certificate_problem, m)?)?;
     m.add_function(wrap_pyfunction!(two_party_listener::share_threads, m)?)?;
     m.add_function(wrap_pyfunction!(secret::keygen, m)?)?;
+    m.add_function(wrap_pyfunction!(secret::evaluation_keys, m)?)?;
     m.add_function(wrap_pyfunction!(secret::encrypt, m)?)?;
     m.add_function(wrap_pyfunction!(bench::yardstick_ms, m)?)?;
     m.add_function(wrap_pyfunction!(bench::ntt_ms, m)?)?;

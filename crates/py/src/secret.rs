@@ -129,16 +129,63 @@ pub fn keygen(
     coefficients: Option<usize>,
 ) -> PyResult<()> {
     let params: CkksParameters = params.0.clone();
-    let specs = keys::specs(&params, &rotations, coefficients)?;
     let owner = Owner::random().map_err(error::wire)?;
     let secret = py
         .detach(|| tacita_rlwe::SecretKey::generate(params.rlwe()))
         .map_err(error::rlwe)?;
     secret_file::write(secret_path, &params, owner, &secret)?;
+    write_keys(
+        py,
+        &params,
+        owner,
+        &secret,
+        &rotations,
+        keys_path,
+        &progress,
+        coefficients,
+    )
+}
+
+/// Makes evaluation keys for a secret key that exists, with fresh errors. Arguments as of [`keygen`].
+#[pyfunction]
+#[pyo3(signature = (secret, rotations, keys_path, progress, coefficients = None))]
+pub fn evaluation_keys(
+    py: Python<'_>,
+    secret: &SecretKey,
+    rotations: Vec<(i64, usize)>,
+    keys_path: &str,
+    progress: Py<PyAny>,
+    coefficients: Option<usize>,
+) -> PyResult<()> {
+    let (params, owner) = (secret.encoder.params(), secret.owner);
+    write_keys(
+        py,
+        params,
+        owner,
+        &secret.key,
+        &rotations,
+        keys_path,
+        &progress,
+        coefficients,
+    )
+}
+
+#[allow(clippy::too_many_arguments)]
+fn write_keys(
+    py: Python<'_>,
+    params: &CkksParameters,
+    owner: Owner,
+    secret: &tacita_rlwe::SecretKey,
+    rotations: &[(i64, usize)],
+    keys_path: &str,
+    progress: &Py<PyAny>,
+    coefficients: Option<usize>,
+) -> PyResult<()> {
+    let specs = keys::specs(params, rotations, coefficients)?;
     let file = File::create(keys_path).map_err(|e| error::io(keys_path, e))?;
     let out = BufWriter::with_capacity(1 << 20, file);
-    let mut writer = KeyWriter::new(out, &params, owner, specs.len() as u64).map_err(error::wire)?;
-    let generator = KeyGenerator::new(&params, &secret).map_err(error::ckks)?;
+    let mut writer = KeyWriter::new(out, params, owner, specs.len() as u64).map_err(error::wire)?;
+    let generator = KeyGenerator::new(params, secret).map_err(error::ckks)?;
     for (done, spec) in specs.iter().enumerate() {
         py.detach(|| {
             let key = generator.generate(*spec).map_err(error::ckks)?;
@@ -152,7 +199,7 @@ pub fn keygen(
         return Ok(());
     };
     py.detach(|| {
-        SmallKeys::generate(&params, &secret, tokens)?.write(&mut out, &params, owner)?;
+        SmallKeys::generate(params, secret, tokens)?.write(&mut out, params, owner)?;
         out.flush().map_err(|e| error::io(keys_path, e))
     })
 }

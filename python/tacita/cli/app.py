@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tacita.cli import demo, estimate, models, plan, steps
+from tacita.cli import demo, estimate, models, plan, recheck, steps
 from tacita.cli.ask import accuracy, generate, tasks
 from tacita.cli.console import MESSAGE, err, fail, shown, warn
 from tacita.cli.help import Command, Group
@@ -79,6 +79,7 @@ COMMANDS: tuple[tuple[str, str, Callable[..., None] | typer.Typer, str], ...] = 
     (EXPERT, "encrypt", steps.encrypt, "Tokenise, embed, pack and encrypt."),
     (EXPERT, "evaluate", steps.evaluate, "Run the model on the ciphertexts."),
     (EXPERT, "decrypt", steps.decrypt, "Decrypt the answers, check them, round them."),
+    (EXPERT, "recheck", recheck.run, "Check a published run again, all of it."),
     (EXPERT, "prices", estimate.prices, "Measure what operations cost here: a minute, 5 GB."),
 )
 for panel, name, command, words in COMMANDS:

@@ -34,7 +34,10 @@ from tacita.schemes.base import AnyPlan
 from tacita.schemes.ciphertexts import parameters
 from tacita.texts.embed import Text, parts_of
 
-TWO_PARTIES = "128 bits, both parties following the protocol"
+TWO_PARTIES = (
+    "128 bits, both parties following the protocol (N = 2^13, log2 QP <= 214, uniform ternary; "
+    "LPN n = 2^21, k = 143,360, t = 2048)"
+)
 STEPS = ("plan", "keygen", "encrypt", "evaluate", "decrypt")
 
 

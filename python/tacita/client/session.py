@@ -7,6 +7,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -60,9 +61,14 @@ class Client:
         self.allow_insecure = allow_insecure
         self.one_user = one_user
 
-    def keygen(self, progress: Callable[[Progress], None] = lambda _: None) -> None:
-        """Writes secret.key and evaluation.keys, replacing those of the folder."""
-        generate_keys(self.plan, self.work, allow_insecure=self.allow_insecure, progress=progress)
+    def keygen(
+        self, progress: Callable[[Progress], None] = lambda _: None, *, keep_secret: bool = False
+    ) -> None:
+        """Writes secret.key and evaluation.keys, replacing those of the folder. keep_secret: makes the
+        evaluation keys anew, with other errors, of the secret key that is there."""
+        insecure = self.allow_insecure
+        secret = load_secret(self.plan, self.work, allow_insecure=insecure) if keep_secret else None
+        generate_keys(self.plan, self.work, secret, allow_insecure=insecure, progress=progress)
 
     def encrypt(
         self, text: Text | None = None, *, hidden_states: Array | None = None, after: str = ""
@@ -181,11 +187,13 @@ def _encrypt(secret: SecretKey, vectors: Sequence[npt.NDArray[Any]], level: int)
 def generate_keys(
     plan: Plan,
     work: Workdir,
+    secret: SecretKey | None = None,
     *,
     allow_insecure: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> None:
-    """Writes `secret.key` (0600) and `evaluation.keys`, exactly the keys of the plan, streamed to disk.
+    """Writes `secret.key` (0600) and `evaluation.keys`, exactly the keys of the plan, streamed to disk; of a
+    secret key that is given the evaluation keys alone.
 
     Both files appear together or not at all. Raises ResourceError before it starts when the disk is too
     small.
@@ -199,13 +207,15 @@ def generate_keys(
         remaining = spent * (total - done) / done if done else predicted
         progress(Progress("evaluation keys", done, total, spent, remaining))
 
-    with (
-        replacing(work.secret_key, mode=0o600) as secret,
-        replacing(work.evaluation_keys) as public,
-        engine.translated(FileError, "key generation"),
-    ):
-        native = compiled.native
-        native.keygen(params, list(plan.rotations), str(secret), str(public), report, plan.coefficients)
+    native, rotations = compiled.native, list(plan.rotations)
+    with ExitStack() as files:
+        path = secret or files.enter_context(replacing(work.secret_key, mode=0o600))
+        public = files.enter_context(replacing(work.evaluation_keys))
+        files.enter_context(engine.translated(FileError, "key generation"))
+        if isinstance(path, Path):
+            native.keygen(params, rotations, str(path), str(public), report, plan.coefficients)
+        else:
+            native.evaluation_keys(path, rotations, str(public), report, plan.coefficients)
 
 
 def load_secret(plan: Plan, work: Workdir, *, allow_insecure: bool = False) -> SecretKey:

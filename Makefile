@@ -27,7 +27,7 @@ BUILD_DIR := build
 # Processes of the unit tests, each of which takes a core and 1 GB, and of the other tests: 2 GB, but for the
 # one at full security, which takes 9. Those start processes of their own, and wait for them.
 TEST_WORKERS ?= 2
-PYTHON_CODE := .ci bench python tests fuzz training deploy docs/examples
+PYTHON_CODE := .ci bench python tests fuzz training deploy docs/examples examples
 
 # Of `make two-party`: labelled sentences for its accuracy, which is left out where the file is absent.
 SENTENCES ?= $(wildcard ../shared/data/sst2/validation.tsv)
@@ -195,7 +195,7 @@ lint-python: setup
 	$(BIN)/ruff check $(PYTHON_CODE)
 	$(BIN)/ruff format --check $(PYTHON_CODE)
 	$(BIN)/mypy
-	MYPYPATH=python $(BIN)/mypy --strict tests/typing
+	MYPYPATH=python $(BIN)/mypy --strict --scripts-are-modules tests/typing examples
 	MYPYPATH=python PYTHONPATH=python $(BIN)/stubtest tacita._native
 	PYTHONPATH=python $(BIN)/lint-imports
 	$(BIN)/python .ci/words.py

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PYTHON = (".ci", "bench", "python", "tests", "fuzz", "training", "deploy", "docs/examples")
+PYTHON = (".ci", "bench", "python", "tests", "fuzz", "training", "deploy", "docs/examples", "examples")
 SOURCES, BENCH, UNIT = Path("python"), Path("bench"), Path("tests/unit")
 ALWAYS = UNIT / "project" / "test_docs_shape.py"
 TOY = ("--preset", "insecure_toy_n11", "--allow-insecure", "--tokens", "16")

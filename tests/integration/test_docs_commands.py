@@ -103,11 +103,12 @@ def test_commands_run(
     asks = any("connect = " in text for text in settings)
     ports = dict.fromkeys(PORTS, "0")  # a free one, until the server says which
     with contextlib.ExitStack() as servers:
-        for command in shown(page):
+        for command, asking in zip(commands := shown(page), [*commands[1:], ""], strict=True):
             for text in settings:
                 (tmp_path / "tacita.toml").write_text(replaced(text, ports))
             given = shlex.split(command, comments=True)
-            words = [replaced(word, ports) for word in small(given, models(given[0]), asks=asks)]
+            model = models(asking.split(" ")[0] if given[0] == "serve" else given[0])
+            words = [replaced(word, ports) for word in small(given, model, asks=asks)]
             if words[0] == "serve":
                 ports.update(dict.fromkeys(PORT.findall(command), servers.enter_context(serving(words))))
                 continue

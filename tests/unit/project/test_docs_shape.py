@@ -14,7 +14,7 @@ from bench.tables import pages
 
 ROOT = Path(__file__).parents[3]
 WIDEST, LONGEST, MOST_FILES = 110, 400, 14
-FOLDERS = ("bench", "docs", "python", "requirements", "training")
+FOLDERS = ("bench", "docs", "examples", "python", "requirements", "training")
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *(page for name in FOLDERS for page in sorted((ROOT / name).rglob("*.md"))),
@@ -27,7 +27,7 @@ NAMED = re.compile(
 )
 BENCH = re.compile(r"python\s+-m\s+bench\s+([a-z][a-z-]*)")
 MADE = {"build/"}  # while it runs
-CODE = ("bench", "crates", "deploy", "docs", "fuzz", "python", "tests", "training", ".ci")
+CODE = ("bench", "crates", "deploy", "docs", "examples", "fuzz", "python", "tests", "training", ".ci")
 KINDS = ("*.py", "*.pyi", "*.rs", "Cargo.toml", "run")
 BUILT = {"target", "__pycache__"}
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

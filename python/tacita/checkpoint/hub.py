@@ -89,24 +89,24 @@ def fetch(repository: str, revision: str | None = None) -> Path:
         )
 
     http_error: Any = errors.HfHubHTTPError.__bases__[0]  # of the HTTP library that this release stands on
-    shown = f"{repository}@{revision}" if revision else repository
+    title = f"{repository}@{revision}" if revision else repository
     try:
         try:
             info = HfApi().model_info(repository, revision=revision, files_metadata=True, timeout=TIMEOUT)
         except errors.HfHubHTTPError as error:
-            raise _refusal(shown, error) from None
+            raise _refusal(title, error) from None
         except (OSError, http_error):  # offline, or no connection
             return cached()
         if not COMMIT.fullmatch(str(info.sha)):
-            raise CheckpointError(f"load: {shown}: the Hub names no commit", hint="is HF_ENDPOINT a Hub?")
-        files = choose_files(shown, _sizes(info))
+            raise CheckpointError(f"load: {title}: the Hub names no commit", hint="is HF_ENDPOINT a Hub?")
+        files = choose_files(title, _sizes(info))
         folder = snapshot_download(repository, revision=revision, allow_patterns=files, tqdm_class=Bar)
     except errors.LocalEntryNotFoundError as error:
-        raise _unreachable(shown, error) from None
+        raise _unreachable(title, error) from None
     except errors.HfHubHTTPError as error:
-        raise _refusal(shown, error) from None
+        raise _refusal(title, error) from None
     except (OSError, ValueError, http_error) as error:
-        raise _unreachable(shown, error) from None
+        raise _unreachable(title, error) from None
     return Path(folder)
 
 

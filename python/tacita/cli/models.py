@@ -21,7 +21,7 @@ from rich.table import Table
 
 from tacita.checkpoint.hub import unpack
 from tacita.cli.console import out, say, shown, size
-from tacita.data import LISTED, fetched_models
+from tacita.data import LISTED, models_cache
 from tacita.errors import FileError, InputError
 
 app = typer.Typer(help="List small models to try, or fetch one.", invoke_without_command=True)
@@ -75,7 +75,7 @@ def fetch(name: Annotated[str, typer.Argument(help="Name of a model of the list.
         near = get_close_matches(name, brought, 1)
         hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(brought)}; see tacita models"
         raise InputError(f"models: nothing to fetch by the name {name!r:.60}", hint=hint)
-    folder = fetched_models() / name
+    folder = models_cache() / name
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".", dir=folder.parent) as work:

@@ -21,11 +21,11 @@ LISTED = Path(__file__).parent / "models.toml"  # models to try, of `tacita mode
 
 def shipped() -> dict[str, Path]:
     """Folders of the models that come with the package, or that `tacita models fetch` brought, by name."""
-    folders = (*_below(fetched_models()), *_below(MODELS))
+    folders = (*_below(models_cache()), *_below(MODELS))
     return {path.name: path for path in folders}
 
 
-def fetched_models() -> Path:
+def models_cache() -> Path:
     """Returns the folder of fetched models, by the XDG base directory rules."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tacita" / "models"
 

@@ -3,7 +3,9 @@
 # Nothing global is touched.
 #   make demo    encrypt real sentences, classify them encrypted, decrypt     make test   the test suites
 #   make demo-service  a server and two clients that ask it
-#   make wheel   an installable file in build/wheels
+#   make wheel   an installable file in build/wheels, for this machine
+#   make release-wheel release-sdist release-check   the files of a release, in build/dist (RELEASING.md)
+#   make notices  THIRD-PARTY-NOTICES.txt anew; make deny  licences and advisories of what we link, with cargo-deny
 #   make check   of what differs from main: formatting, types, import rules, the nearest unit tests; one
 #                sentence encrypted on a toy ring. For between two commits; CI runs lint and test
 #   make lint    formatting, types, import rules, clippy
@@ -75,6 +77,14 @@ SERVICE_DEPS := $(VENV)/.stamp-service
 DEPS := $(VENV)/.stamp-dev
 REQUIREMENTS := $(wildcard requirements/*.txt)
 NATIVE := $(VENV)/.stamp-native
+# The files of a release, and its tools.
+DIST := $(BUILD_DIR)/dist
+RELEASE := $(BUILD_DIR)/release
+RELEASE_BIN := $(RELEASE)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+RELEASE_DEPS := $(RELEASE)/.stamp-release
+RELEASE_TARGET ?= $(shell uname -m)-unknown-linux-gnu
+RELEASE_TAG = $(if $(findstring linux-gnu,$(RELEASE_TARGET)),--zig --compatibility manylinux_2_28)\
+	$(if $(findstring linux-musl,$(RELEASE_TARGET)),--zig --compatibility musllinux_1_2)
 WHEELS := $(BUILD_DIR)/wheels
 WHEEL := $(WHEELS)/.stamp-wheel
 PACKAGE := $(shell find python/tacita -type f -not -name '*.py[co]' -not -name '*.so' 2>/dev/null)
@@ -84,6 +94,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 .DELETE_ON_ERROR:
 .PHONY: setup tools demo demo-service wheel test test-rust test-unit test-integration check lint lint-rust
 .PHONY: sanitize sanitize-address sanitize-thread sanitize-miri lattigo
+.PHONY: release-wheel release-sdist release-readme release-check notices deny
 .PHONY: site lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser
 
 help:
@@ -117,12 +128,44 @@ demo-service: $(NATIVE) $(SERVICE_DEPS)
 	$(BIN)/tacita demo-service
 
 # One file, of this working tree: what the last build left is removed.
-$(WHEEL): $(NATIVE) $(PACKAGE) README.md LICENSE
+$(WHEEL): $(NATIVE) $(PACKAGE) README.md LICENSE THIRD-PARTY-NOTICES.txt
 	rm -rf $(WHEELS)
 	$(BIN)/maturin build --release --locked --strip --interpreter $(BIN)/python --out $(WHEELS)
 	touch $@
 
 wheel: $(WHEEL)
+
+# A wheel of a release for one target. For Linux zig links it against the C library that its tag names,
+# whatever this machine has.
+$(RELEASE_DEPS): requirements/release.txt | tools
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE_BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+release-wheel: $(RELEASE_DEPS)
+	rustup target add $(RELEASE_TARGET)
+	PATH="$(CURDIR)/$(RELEASE_BIN):$$PATH" $(RELEASE_BIN)/maturin build --release --locked --strip \
+	  --target $(RELEASE_TARGET) $(RELEASE_TAG) --interpreter python3.11 --out $(DIST)
+
+release-sdist: $(RELEASE_DEPS)
+	$(RELEASE_BIN)/maturin sdist --out $(DIST)
+
+# Changes README.md, so only in a checkout of which a release is built.
+release-readme: $(RELEASE_DEPS)
+	$(RELEASE_BIN)/python .ci/links.py
+
+release-check: $(RELEASE_DEPS)
+	$(RELEASE_BIN)/twine check --strict $(DIST)/*
+	$(RELEASE_BIN)/check-wheel-contents $(DIST)/*.whl
+	$(RELEASE_BIN)/cffconvert --validate
+	$(PYTHON) .ci/notices.py --check
+
+notices:
+	$(PYTHON) .ci/notices.py
+
+deny:
+	@command -v cargo-deny >/dev/null || { echo "cargo-deny is needed: cargo install cargo-deny --locked"; exit 1; }
+	$(CARGO) deny check
 
 # As root, on Debian: what the page is built with, and the browser that its test drives.
 setup-browser:

@@ -71,6 +71,16 @@ def test_the_wheel_holds_every_file_of_the_package_as_it_is_now(wheel: Path) -> 
             assert archive.read(name) == path.read_bytes(), f"{name} is another in the wheel: make wheel"
 
 
+def test_it_is_small_and_carries_every_licence(wheel: Path) -> None:
+    assert wheel.stat().st_size < 10_000_000
+    with zipfile.ZipFile(wheel) as archive:
+        (info,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+        for name in ("LICENSE", "THIRD-PARTY-NOTICES.txt"):
+            assert archive.read(f"{info}/licenses/{name}") == (ROOT / name).read_bytes(), name
+        assert any(name.startswith(f"{info}/sboms/") for name in archive.namelist())
+        assert "Project-URL: Source, https://" in archive.read(f"{info}/METADATA").decode()
+
+
 def test_the_benches_stay_outside(wheel: Path, installed: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         inside = {name.split("/")[0] for name in archive.namelist()}

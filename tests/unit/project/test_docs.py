@@ -28,7 +28,7 @@ DOCTESTED = [
     for path in sorted(PACKAGE.rglob("*.py"))
     if re.search(r"^ *>>> ", path.read_text(encoding="utf-8"), re.MULTILINE)
 ]
-DOCTESTED += ["check", "words"]  # of .ci
+DOCTESTED += ["check", "links", "words"]  # of .ci
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

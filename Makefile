@@ -5,7 +5,8 @@
 #   make demo-service  a server and two clients that ask it
 #   make wheel   an installable file in build/wheels, for this machine
 #   make release-wheel release-sdist release-check   the files of a release, in build/dist (RELEASING.md)
-#   make notices  THIRD-PARTY-NOTICES.txt anew; make deny  licences and advisories of what we link, with cargo-deny
+#   make notices  THIRD-PARTY-NOTICES.txt anew
+#   make deny    licences and advisories of what we link; needs cargo-deny and a network
 #   make check   of what differs from main: formatting, types, import rules, the nearest unit tests; one
 #                sentence encrypted on a toy ring. For between two commits; CI runs lint and test
 #   make lint    formatting, types, import rules, clippy
@@ -164,7 +165,7 @@ notices:
 	$(PYTHON) .ci/notices.py
 
 deny:
-	@command -v cargo-deny >/dev/null || { echo "cargo-deny is needed: cargo install cargo-deny --locked"; exit 1; }
+	@command -v cargo-deny >/dev/null || { echo "run: cargo install cargo-deny --locked"; exit 1; }
 	$(CARGO) deny check
 
 # As root, on Debian: what the page is built with, and the browser that its test drives.

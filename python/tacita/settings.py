@@ -105,8 +105,11 @@ class PlanOptions(Section):
         "tokens (default: what the model's folder says).",
     )
     documents: Path | None = setting(
-        None, "Answer with scores of these documents, as `tacita embed --index` wrote them with the model."
+        None,
+        "Answer with scores of these documents: an index of `tacita embed --index`, a .txt file with one a "
+        "line, or an .npz file with vectors and names.",
     )
+    titles: bool = setting(False, "Publish the documents' texts or names to clients, in place of numbers.")
     nearest: Whole = setting(
         NEAREST, "Of documents by two parties: tell a client the scores of so many nearest (0: of all).", ge=0
     )

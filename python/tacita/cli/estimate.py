@@ -40,7 +40,7 @@ LINE = (
     *("model", "pooling", "documents", "scheme", "packing", "inputs", "objective"),
     *("tokens", "preset", "functions", "texts", "begin", "reveal", "link"),
 )  # what a command that plans has on its line, and FILE what a file gives it
-FILE = ("prices", "gap", "nearest")
+FILE = ("prices", "gap", "nearest", "titles")
 CONNECTED = "needs a connection: `tacita serve` answers, `tacita classify --connect HOST:PORT` asks"
 PlanFile = Annotated[Path | None, option("--plan", help="An existing plan; without it one is made.")]
 

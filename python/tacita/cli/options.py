@@ -28,10 +28,11 @@ from pydantic_settings import SettingsConfigDict
 
 from tacita.api import DEFAULT_MODEL
 from tacita.checkpoint import Checkpoint, load
+from tacita.checkpoint.documents import read_documents, titles_of, with_documents
 from tacita.checkpoint.hub import name_of
-from tacita.checkpoint.load import resolve, with_documents
+from tacita.checkpoint.load import resolve
 from tacita.cli.columns import read_lines, texts_of
-from tacita.cli.console import err, shown
+from tacita.cli.console import err, progress, shown
 from tacita.errors import FileError, InputError, nearest
 from tacita.planning.options import LOGITS
 from tacita.planning.request import PlanRequest
@@ -184,7 +185,16 @@ def load_model(plan: PlanOptions, pooling: str | None = None, *, embeddings: boo
     the options'. Raises CheckpointError, FileError, InputError for documents of another model."""
     folder = model_folder(plan.model or DEFAULT_MODEL)
     model = load(folder, pooling=pooling or plan.pooling, embeddings=embeddings)
-    return with_documents(model, Index.load(plan.documents)) if plan.documents else model
+    if plan.documents is None:
+        return model
+    index = documents_of(plan.documents, model)
+    return with_documents(model, index, titles_of(index) if plan.titles else None)
+
+
+def documents_of(path: Path, model: Checkpoint) -> Index:
+    """Reads documents with a bar for those that are embedded here. Raises as `read_documents`."""
+    with progress("documents") as report:
+        return read_documents(path, model, report)
 
 
 def model_folder(model: Path) -> Path:

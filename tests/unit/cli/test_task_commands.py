@@ -15,7 +15,7 @@ from test_cli import run
 
 import tacita
 from tacita import api
-from tacita.checkpoint.load import with_documents
+from tacita.checkpoint.documents import with_documents
 from tacita.checkpoint.reference import reference
 from tacita.cli.ask.tasks import read_context, write_vectors
 from tacita.cli.columns import Line

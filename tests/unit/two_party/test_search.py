@@ -12,7 +12,7 @@ from random_checkpoint import make_random_checkpoint
 
 from tacita import api
 from tacita.checkpoint import Checkpoint, embed
-from tacita.checkpoint.load import with_documents
+from tacita.checkpoint.documents import with_documents
 from tacita.checkpoint.reference import reference
 from tacita.errors import FileError, InputError
 from tacita.planning.request import PlanRequest

@@ -18,6 +18,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from tacita.checkpoint.documents import document_names
 from tacita.cli.ask.core import ask, question_of
 from tacita.cli.ask.remote import NETWORK, Question
 from tacita.cli.columns import Line
@@ -162,8 +163,9 @@ def search(
 def with_texts(scores: Sequence[Score], documents: Path | None) -> list[Score]:
     """Returns the scores with the documents' texts as labels, from a file of them; without one the labels
     stay numbers."""
-    texts = Index.load(documents).texts if documents else None
-    return [Score(texts[int(each.label)] if texts else each.label, each.score) for each in scores]
+    names = document_names(documents) if documents else ()
+    numbers = all(each.label.isdecimal() and int(each.label) < len(names) for each in scores)
+    return [Score(names[int(each.label)], each.score) for each in scores] if numbers else [*scores]
 
 
 def show_nearest(query: str, nearest: Sequence[Score]) -> None:

@@ -13,9 +13,10 @@ from ssl import SSLContext
 
 from tacita import api
 from tacita.api import DEFAULT_MODEL
+from tacita.checkpoint.documents import ARRAYS, LINES
 from tacita.checkpoint.load import resolve
 from tacita.cli.console import duration, out, progress, say, several, shown, size, warn
-from tacita.cli.options import load_model, plan_request, taking
+from tacita.cli.options import documents_of, load_model, plan_request, taking
 from tacita.cli.service.https import over_https, require_serving
 from tacita.cli.service.identity import beyond_loopback, identity, show_listening
 from tacita.cli.service.port import address, expectation, identity_of
@@ -42,7 +43,7 @@ LINE = {
     ),
 }
 FILE = {
-    "plan": ("pooling", "nearest", "preset", "begin"),
+    "plan": ("pooling", "nearest", "titles", "preset", "begin"),
     "run": ("threads", "memory", "allow_insecure"),
     "ray": ("address", "nodes", "cores"),
     "service": (
@@ -71,13 +72,14 @@ def run(settings: Settings) -> None:
         1 if service.once else service.clients, service.clients_per_address, service.max_texts
     )
     tls = None if own is None else tls_context(own, service.client_ca)
-    plan, rate = _plan(settings), 1e6 * party.bandwidth
     crowding = caps.sessions / share_threads(settings.run.threads)
-    limits = limits_of(plan, bits_per_second=rate, crowding=crowding)
     with (
         bound_socket(host, service.port) as listener,
         tempfile.TemporaryDirectory(prefix="tacita-serve-") as folder,
     ):
+        settings = indexed(settings, Path(folder))
+        plan, rate = _plan(settings), 1e6 * party.bandwidth
+        limits = limits_of(plan, bits_per_second=rate, crowding=crowding)
         path = Path(folder) / "plan.json"
         path.write_bytes(plan.to_bytes())
         spec = _spec(settings, plan, path, caps.sessions)
@@ -87,6 +89,18 @@ def run(settings: Settings) -> None:
             _warn(plan, host, service.client_ca)
 
         asyncio.run(_serve(spec, caps, listener, tls, announce, service.drain, once=service.once))
+
+
+def indexed(settings: Settings, folder: Path) -> Settings:
+    """Returns the same settings, whose documents are an index: others are embedded or read once, and kept in
+    the folder for the process that serves."""
+    plan = settings.plan
+    if plan.documents is None or plan.documents.suffix not in (LINES, ARRAYS):
+        return settings
+    index = documents_of(plan.documents, load_model(plan.model_copy(update={"documents": None})))
+    index.save(folder / "documents.index")
+    kept = plan.model_copy(update={"documents": folder / "documents.index"})
+    return settings.model_copy(update={"plan": kept})
 
 
 def _plan(settings: Settings) -> TwoPartyPlan:

@@ -22,7 +22,7 @@ from collections import Counter
 from contextlib import suppress
 
 from tacita import checkpoint
-from tacita.checkpoint.load import with_documents
+from tacita.checkpoint.documents import with_documents
 from tacita.errors import FileError, GoneError, LateError, PeerError, TacitaError
 from tacita.plans.plan import read_capped
 from tacita.server.child import Channel, Message, Ready, Unable, channel_of
@@ -253,7 +253,7 @@ def server_of(spec: SessionSpec, cores: int) -> TwoPartyServer:
         )
     model = checkpoint.load(spec.folder, pooling=spec.pooling)
     if spec.documents is not None:
-        model = with_documents(model, Index.load(spec.documents))
+        model = with_documents(model, Index.load(spec.documents), plan.labels)
     limits = limits_of(plan, bits_per_second=spec.bits_per_second, crowding=spec.sessions / cores)
     texts = texts_of_a_key(plan.numbers) if spec.texts_of_a_key is None else spec.texts_of_a_key or None
     return TwoPartyServer(plan, model, limits, texts if plan.embedding else None)

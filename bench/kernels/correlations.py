@@ -7,9 +7,9 @@ to itself.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tacita import compiled
@@ -41,11 +41,8 @@ def _measured(kind: str, count: int) -> tuple[float, float, float]:
 
 
 def _both(pair: tuple[Any, Any], work: Callable[[Any], None]) -> None:
-    threads = [threading.Thread(target=work, args=(party,)) for party in pair]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, pair))
 
 
 def _bytes(party: Any) -> float:

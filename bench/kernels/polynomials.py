@@ -202,14 +202,7 @@ TARGETS = [
     Target("GELU_TANH", "as [`GELU`], for GELU in its form with tanh", tanh_bump, -0.04, 3.29, 2, 0, -1),
     Target("GELU_TANH_FINE", "as [`GELU_TANH`], with a third square", tanh_bump, -0.04, 4.04, 3, 0, 1),
     Target(
-        "SILU",
-        "a sigmoid(-a) for SiLU(x) = max(x, 0) - |x| sigmoid(-|x|)",
-        silu_bump,
-        -0.04,
-        8.29,
-        3,
-        0,
-        1,
+        "SILU", "a sigmoid(-a) for SiLU(x) = max(x, 0) - |x| sigmoid(-|x|)", silu_bump, -0.04, 8.29, 3, 0, 1
     ),
     Target("SILU_FINE", "as [`SILU`], with a fourth square", silu_bump, -0.04, 10.04, 4, 0, -1, starts=40),
     Target("P4", "BOLT's quartic in the form of [`GELU`]", bolt_bump, -0.04, 2.79, 2, 0, -1),

@@ -125,10 +125,7 @@ def tokenizer(encoding: Encoding) -> Tokenizer:
     merges = [(names[first], names[second]) for first, second in merged_pairs(encoding.ranks)]
     found = Tokenizer(BPE(vocabulary, merges))
     found.pre_tokenizer = Sequence(
-        [
-            Split(Regex(encoding.pattern), "isolated"),
-            ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
+        [Split(Regex(encoding.pattern), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
     )
     found.decoder = ByteDecoder()
     by_id = sorted(encoding.special, key=lambda name: encoding.special[name])

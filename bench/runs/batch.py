@@ -52,8 +52,7 @@ DASHFORMER_TOKENS = 64  # 50 amino acids, padded to a power of two
 
 BatchScheme = Annotated[str, option("--scheme", help="arion or moai (thor: one text a request).")]
 Labelled = Annotated[
-    Path | None,
-    option("--texts", help="A file: header, then text, tab, label number (default: unlabelled)."),
+    Path | None, option("--texts", help="A file: header, then text, tab, label number (default: unlabelled).")
 ]
 
 

@@ -291,11 +291,7 @@ def _shared(plan: AnyPlan, model: Checkpoint, groups: Sequence[Group], ran: Ran)
     if isinstance(plan, Plan):
         raise InputError(f"bench: {plan.scheme} has no two parties", hint="ask its backend `ckks`")
     scheme = TwoParties()
-    with (
-        _temporary() as folder,
-        listening(scheme.server(plan, model)) as address,
-        dialled(address) as party,
-    ):
+    with _temporary() as folder, listening(scheme.server(plan, model)) as address, dialled(address) as party:
         client = scheme.client(party, Path(folder))
         for group in groups:
             steps, before = Steps(), party.cost

@@ -210,12 +210,7 @@ def measured(model: Checkpoint, calibrating: list[Sample], asked: list[Sample]) 
     told, errors = answered(plan, model, asked)
     stated = plan.prediction.error
     above, twice = ~(errors <= stated.bound), ~(errors <= 2.0 * stated.bound)
-    shares = {
-        "above": above,
-        "silent": above & ~told,
-        "silent twice": twice & ~told,
-        "false": told & ~above,
-    }
+    shares = {"above": above, "silent": above & ~told, "silent twice": twice & ~told, "false": told & ~above}
     return {
         **{"tokens": tokens, "stated": stated.bound, "texts": stated.texts},
         **{name: float(np.mean(share)) for name, share in shares.items()},

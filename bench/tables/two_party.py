@@ -21,10 +21,7 @@ from tacita.cli.options import option
 Figures = Mapping[str, Any]
 CASES = {  # name -> title, what was asked for
     "matmul_128_768_768": ("(128 x 768) shares times (768 x 768) weights", "2 CPU-s, 5.0 MB, 0.5 GB"),
-    "matmul_1_50257_768": (
-        "(1 x 50257) of the client times (50257 x 768) of the server",
-        "2 CPU-s, 1.4 MB",
-    ),
+    "matmul_1_50257_768": ("(1 x 50257) of the client times (50257 x 768) of the server", "2 CPU-s, 1.4 MB"),
     "gelu_65536": ("GELU, 2^16 values", "1.5 CPU-s a party, 26 MB, 2e-2"),
     "softmax_960_180": ("softmax, 960 rows of 180", "4 CPU-s a party, 150 MB, 1e-2"),
     "less_65536": ("2^16 exact 64-bit comparisons", "4 MB"),
@@ -46,9 +43,7 @@ SHORT = ("matmul_128_768_768", "gelu_65536", "softmax_960_180", "default_model",
 SHORT_COLUMNS = ("seconds", "MB", "rounds", "error", "LAN, WAN s")
 
 
-def two_party_figures(
-    bench: Annotated[Path, option("--bench", help="Of `bench two-party --json`.")],
-) -> None:
+def two_party_figures(bench: Annotated[Path, option("--bench", help="Of `bench two-party --json`.")]) -> None:
     """Write the two-party tables of both pages of benchmarks from a measured file."""
     report = json.loads(bench.read_text())
     pages.write(pages.DOCS / "benchmarks.md", "two-party", short(report))

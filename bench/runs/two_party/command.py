@@ -17,6 +17,7 @@ from bench.runs.two_party.cases import models, pieces
 from bench.runs.two_party.cases.accuracy import Accuracy
 from bench.runs.two_party.cases.case import Case
 from bench.runs.two_party.cases.generate import DECODERS
+from bench.runs.two_party.cases.search import Search
 from bench.runs.two_party.links import LINKS
 from bench.runs.two_party.measure import measure_case, summary
 from bench.runs.two_party.session import Options
@@ -42,6 +43,7 @@ CASES: dict[str, Case] = {
         models.BertLargeShape(),
         models.VitBaseShape(),
         Accuracy(),
+        Search(),
     )
 }
 FOLDER = "generate"  # the decoder of a model's folder; the others are shapes
@@ -65,16 +67,10 @@ Cases = Annotated[list[str] | None, option("--case", help="May be given several 
 Links = Annotated[list[LinkName] | None, option("--link", help=LINK_HELP)]
 Tls = Annotated[bool, option("--tls/--plain", help="TLS 1.3, or bare TCP.")]
 ModelFolder = Annotated[Path | None, option("--model", help="Folder of MiniLM-L6 for the case minilm.")]
-Data = Annotated[Path | None, option("--data", help="SST-2's validation.tsv for the case accuracy.")]
-Sentences = Annotated[
-    int,
-    option(
-        "--sentences",
-        help="Of the case accuracy, by the protocol itself; 0: all of them.",
-        min=0,
-        show_default=True,
-    ),
-]
+Data = Annotated[Path | None, option("--data", help="SST-2's validation.tsv, for accuracy and search.")]
+Documents = Annotated[Path | None, option("--documents", help="Index of the case search.")]
+SENTENCES = "Of the cases accuracy and search, by the protocol itself; 0: all of them."
+Sentences = Annotated[int, option("--sentences", help=SENTENCES, min=0, show_default=True)]
 Threads = Annotated[
     int, option("--threads", help="Threads of each party; one is pinned to a core.", min=1, show_default=True)
 ]
@@ -88,6 +84,7 @@ def two_party(
     tls: Tls = True,
     model: ModelFolder = None,
     data: Data = None,
+    documents: Documents = None,
     sentences: Sentences = 8,
     threads: Threads = 1,
     profile: Profile = False,
@@ -98,7 +95,7 @@ def two_party(
     Without --case, cases that cannot run here (no model folder) are left out with a line that says why, and
     the largest shapes are.
     """
-    how = Options(tls=tls, threads=threads, model=model, data=data, sentences=sentences or None)
+    how = Options(model, data, documents, threads, sentences=sentences or None, tls=tls)
     links = [LINKS[name.value] for name in link or [LinkName.loopback]]
     if unknown := [name for name in case or () if name not in CASES]:
         raise InputError(f"bench: no case {unknown[0]}", hint="one of " + ", ".join(CASES))

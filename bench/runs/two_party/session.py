@@ -18,8 +18,8 @@ WAITING = 600.0  # seconds for the other party
 
 @dataclass(frozen=True)
 class Options:
-    """What the command was given. model: of MiniLM-L6; data: labelled sentences; small: shapes cut down for
-    tests.
+    """What the command was given. model: of MiniLM-L6; data: labelled sentences; documents: an index; small:
+    shapes cut down for tests.
 
     sentences: how many of them the protocol itself answers, None for all. prompt, new, begin: of a text that
     is written, tokens of the prompt, tokens behind it, and its public beginning. tls: or bare TCP. link: by
@@ -28,6 +28,7 @@ class Options:
 
     model: Path | None = None
     data: Path | None = None
+    documents: Path | None = None
     threads: int = 1
     small: bool = False
     sentences: int | None = 8

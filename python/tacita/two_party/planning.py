@@ -27,6 +27,7 @@ from tacita.plans.json_fields import printable
 from tacita.texts.embed import tokenize
 from tacita.texts.task import NEXT, SEARCH
 from tacita.two_party.arithmetic.base import (
+    GELU_FORMS,
     KINDS,
     AttentionBounds,
     Bounds,
@@ -38,7 +39,8 @@ from tacita.two_party.plan.check import check, has_gate, lacking
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.program.program import MOST_TOKENS
 
-DECIMALS, SCORE_DECIMALS = 3, 4  # the second of documents, whose order is what counts
+# documents are told apart by smaller differences than labels are: docs/decisions/0063
+DECIMALS, SCORE_DECIMALS, FINER = 3, 4, Formats(gelu=GELU_FORMS[-1])
 
 
 @within_doubles("plan of two parties")
@@ -60,7 +62,7 @@ def make_two_party_plan(
         config=checkpoint.config,
         tokens=request.tokens,
         embeddings=request.embeddings,
-        formats=request.formats or Formats(),
+        formats=request.formats or (FINER if search else Formats()),
         embedding=embedding,
         bounds=node_bounds(checkpoint, calibration, norms),
         magnitudes=magnitudes(checkpoint.config, calibration),

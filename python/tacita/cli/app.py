@@ -22,7 +22,7 @@ from tacita.cli.ask import accuracy, generate, tasks
 from tacita.cli.console import MESSAGE, err, fail, shown, warn
 from tacita.cli.help import Command, Group
 from tacita.cli.options import place_of
-from tacita.cli.service import backup, keys, serve, token
+from tacita.cli.service import backup, gateway, keys, serve, token
 from tacita.errors import InputError, KeyBudgetWarning, TacitaError
 from tacita.settings import ASK, EXPERT, PLAN, SERVER
 from tacita.version import __version__
@@ -70,6 +70,7 @@ COMMANDS: tuple[tuple[str, str, Callable[..., None] | typer.Typer, str], ...] = 
     (PLAN, "publish", plan.publish, "Make a plan and the folder that clients get."),
     (PLAN, "accuracy", accuracy.run, "Measure accuracy and errors on a labelled file."),
     (SERVER, "serve", serve.run, "Serve a model that sees neither texts nor answers."),
+    (SERVER, "gateway", gateway.run, "Serve OpenAI's clients of this machine, privately."),
     (SERVER, "token", token.app, "Who may ask a server: bearer tokens and quotas."),
     (SERVER, "keys", keys.app, "Keys of services, and whom they belong to."),
     (SERVER, "backup", backup.back_up, "Copy a server's folders, also while it serves."),

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tacita.client.calls import Meter, Report, in_thread
-from tacita.client.store import PublicCache
+from tacita.client.store import PublicCache, cache_folder
 from tacita.errors import GoneError, InputError, PeerError, RefusedError
 from tacita.plans.answers import Answer
-from tacita.plans.wire import Offer
+from tacita.plans.wire import Model, Models, Offer
 from tacita.progress import Progress
 from tacita.texts.embed import Text
 from tacita.texts.generation import TextOptions, Token
@@ -27,6 +27,7 @@ from tacita.two_party.client import connected as generation
 from tacita.two_party.program.run import Watch
 from tacita.two_party.protocol.party import Party
 from tacita.two_party.protocol.refusal import Reason
+from tacita.version import __version__
 
 T = TypeVar("T")
 Dial = Callable[[], Party]
@@ -86,6 +87,9 @@ class Connected:
         finally:
             await self._step(lambda _: tokens.close(), meter, report)
 
+    async def prepare(self, meter: Meter, report: Report) -> None:
+        """Does nothing: the connection of the first text is there, and has no keys."""
+
     async def close(self) -> None:
         """Ends the sessions and closes their connections; a text that is being generated stops."""
 
@@ -139,6 +143,20 @@ class Connected:
         return client
 
 
+def at_port(dial: Dial) -> tuple[Connected, Models]:
+    """Returns a session with a two-party server that is no service, and its model as a service would offer
+    it. Raises PeerError, RefusedError."""
+    first = TwoPartyClient(dial(), PublicCache())
+    first.end()
+    first.party.close()
+    plan, kind = first.plan, {"scheme": first.plan.scheme, "plan": first.plan.hash, "connected": True}
+    offer = Offer.model_validate({**kind, "batch": plan.batch, "tokens": plan.tokens, "seconds": 0.0})
+    about = {"name": plan.name, "task": plan.task, "problem": plan.problem, "labels": plan.labels}
+    model = Model.model_validate({**about, "offers": (offer,)})
+    models = Models(release=__version__, signer="0" * 64, models=(model,))
+    return Connected(dial, offer, cache_folder()), models
+
+
 # A session with a two-party server, over a port or a WebSocket, that outlives its connections: when the
 # server changes the key of a hidden table, or a connection breaks between two texts or two tokens, the client
 # connects again by itself.
@@ -156,7 +174,7 @@ class RenewableSession:
         self._earlier: dict[str, float] = {}
         self._operations: list[Mapping[str, Any]] = []
         self._client: TwoPartyClient | None = None
-        self._rested = self._closed = False  # rested: the connection has answered before
+        self._closed = False
         self._agreed = ""  # hash of the plan, the same over all connections
         self.part = self.client.part
         self.plan, self._agreed = self.part.plan, self.part.plan.hash
@@ -174,11 +192,9 @@ class RenewableSession:
     def classify(self, text: Text, watch: Watch) -> Answer:
         """Answers as `TwoPartyClient.classify`, over a new connection if need be."""
         for tries in range(TRIES, 0, -1):
-            rested, client = self._rested, self.client
+            rested, client = self._client is not None, self.client
             try:
-                answer = client.classify(text, watch)
-                self._rested = True
-                return answer
+                return client.classify(text, watch)
             except InputError:
                 raise  # nothing was sent
             except BaseException as error:
@@ -211,7 +227,7 @@ class RenewableSession:
     def hang_up(self, *, politely: bool = False) -> None:
         """Closes the connection; the next text makes another. politely: tells the server first, if it is
         still there."""
-        client, self._client, self._rested = self._client, None, False
+        client, self._client = self._client, None
         if client is None:
             return
         with suppress(PeerError):
@@ -232,12 +248,10 @@ class RenewableSession:
         try:
             yield from tokens
         except GeneratorExit:  # the text was ended
-            self._rested = True
             raise
         except BaseException:
             self.hang_up()
             raise
-        self._rested = True
 
     def _again(self) -> TwoPartyClient:
         self.hang_up()
@@ -257,7 +271,7 @@ class RenewableSession:
 
 def _passing(error: BaseException, rested: bool) -> bool:
     """Tells whether a new connection may answer: the server's key was used up, or the server has closed a
-    connection that was idle since the last answer."""
+    connection that was idle. rested: whether the connection was there before this text."""
     if isinstance(error, RefusedError):
         return error.reason == Reason.KEY
     return rested and isinstance(error, GoneError)

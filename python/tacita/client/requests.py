@@ -76,6 +76,10 @@ class Ciphertexts:
             with meter.step("decrypt"):
                 return await in_thread(lambda _: client.decrypt_batch(texts=texts))
 
+    async def prepare(self, meter: Meter, report: Report) -> None:
+        """Makes and sends the keys, before the first text. Raises what `answer` raises."""
+        await self._ready(meter, report)
+
     async def close(self) -> None:
         """Does nothing: a session of requests holds no connection."""
 

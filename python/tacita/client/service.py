@@ -246,12 +246,8 @@ class AsyncService:
         meter, report = Meter(self._channel.patience.clock), self._options.report
         try:
             session = await self.open([verb], model, scheme, meter=meter, texts=len(texts))
-            size, cut = (
-                session.plan.batch,
-                Cut.of(session.front if truncate else None, texts, session.plan.tokens),
-            )
-            groups = [cut.texts[at : at + size] for at in range(0, len(texts), size)]
-            return cut.warn([one for group in groups for one in await session.answer(group, meter, report)])
+            cut = Cut.of(session.front if truncate else None, texts, session.plan.tokens)
+            return cut.warn(await answer_all(session, cut.texts, meter, report))
         finally:
             self.last = meter.cost
 
@@ -280,6 +276,13 @@ class AsyncService:
             timeout=options.timeout,
             threads=options.threads,
         )
+
+
+async def answer_all(session: Session, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
+    """Answers texts of one plan, as many a request as it holds."""
+    size = session.plan.batch
+    groups = [texts[at : at + size] for at in range(0, len(texts), size)]
+    return [one for group in groups for one in await session.answer(group, meter, report)]
 
 
 # Which model and offer of a service answers, told from what it lists.
@@ -323,7 +326,7 @@ def _model(models: Models, verbs: Sequence[str], name: str | None) -> Model:
             if each.name == name:
                 return _suiting(each, verbs)
         raise InputError(f"{verbs[0]}: the server has no model {name!r:.200}", hint=f"its models: {names}")
-    suiting = [each for each in offered if _suits(each, verbs)]
+    suiting = [each for each in offered if can_answer(each, verbs)]
     if len(suiting) == 1:
         return suiting[0]
     if not suiting:
@@ -335,7 +338,7 @@ def _model(models: Models, verbs: Sequence[str], name: str | None) -> Model:
 
 
 def _suiting(model: Model, verbs: Sequence[str]) -> Model:
-    if not _suits(model, verbs):
+    if not can_answer(model, verbs):
         kind = _kind(model)
         gives = GIVES.get(kind, "something that this release does not know")
         raise InputError(
@@ -345,7 +348,8 @@ def _suiting(model: Model, verbs: Sequence[str]) -> Model:
     return model
 
 
-def _suits(model: Model, verbs: Sequence[str]) -> bool:
+def can_answer(model: Model, verbs: Sequence[str]) -> bool:
+    """Tells whether a model of a server can be asked with one of these verbs."""
     known = _known(model)
     either = not model.problem and _kind(model) in EITHER and bool({*EITHER} & {*verbs})
     return either or (known is not None and suits(verbs, known))

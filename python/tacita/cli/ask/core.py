@@ -80,7 +80,7 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     plan = planned(checkpoint, replace(request, inputs=inputs, quick=quick))
     seconds = {"plan": time.monotonic() - began}
     if isinstance(plan, TwoPartyPlan) and backend == "ckks" and not settings.ray.address:
-        with _own_server(plan, checkpoint, settings) as own:
+        with own_server(plan, checkpoint, settings) as own:
             outcome = remote.ask(replace(question, lines=good), own, json)
         return replace(outcome, sha256=checkpoint.sha256, complete=outcome.complete and not bad)
     run = _Run(plan, checkpoint, settings, question, good, backend, request.link, seconds)
@@ -93,7 +93,7 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
 
 
 @contextmanager
-def _own_server(plan: TwoPartyPlan, checkpoint: Checkpoint, settings: Settings) -> Iterator[Settings]:
+def own_server(plan: TwoPartyPlan, checkpoint: Checkpoint, settings: Settings) -> Iterator[Settings]:
     """Starts a two-party server on this machine, and yields the settings that ask it."""
     with listening(scheme_of(plan.scheme).server(plan, checkpoint), settings.run.threads) as address:
         target = f"{address.host}:{address.port}"

@@ -16,7 +16,7 @@ from tacita.cli.console import duration, progress, reporting, say, several, show
 from tacita.cli.report import Outcome, Result, brackets, summary_of, text_of
 from tacita.cli.service.port import cost_line, dial_server, open_client, show_profile, watching
 from tacita.client.calls import Cost, Meter
-from tacita.client.connect import connect
+from tacita.client.connect import How, connect
 from tacita.client.connected import RenewableSession
 from tacita.client.http.trust import is_url
 from tacita.data import DEFAULT_MODEL
@@ -197,16 +197,20 @@ def is_service(settings: Settings) -> bool:
 
 def service_of(settings: Settings) -> Service:
     """Makes the client of the service that the settings name; nothing is sent yet. Raises InputError."""
+    return connect(settings.network.connect or "", **how_of(settings))
+
+
+def how_of(settings: Settings) -> How:
+    """Returns the keywords of a connection to the service that the settings name. Raises InputError."""
     network, run = settings.network, settings.run
-    return connect(
-        network.connect or "",
-        token=token_of(network.token_file),
-        trust=network.trust,
-        fingerprint=network.fingerprint,
-        timeout=network.timeout,
-        threads=run.threads,
-        allow_insecure=run.allow_insecure,
-    )
+    return {
+        "token": token_of(network.token_file),
+        "trust": network.trust,
+        "fingerprint": network.fingerprint,
+        "timeout": network.timeout,
+        "threads": run.threads,
+        "allow_insecure": run.allow_insecure,
+    }
 
 
 def token_of(path: Path | None) -> str | None:

@@ -99,8 +99,7 @@ class PlanOptions(Section):
     )
     documents: Path | None = setting(
         None,
-        "Answer with scores of these documents: an index of `tacita embed --index`, a .txt file with one a "
-        "line, or an .npz file with vectors and names.",
+        "Score these documents: an index of `tacita embed --index`, .txt (one a line), .npz (`vectors`).",
     )
     titles: bool = setting(False, "Publish the documents' texts or names to clients, in place of numbers.")
     nearest: Whole = setting(

@@ -368,21 +368,6 @@ def test_answers_that_came_are_written_when_the_session_breaks(tmp_path: Path) -
     assert found["unanswered"] == [3]
 
 
-def test_a_servers_documents_are_searched_by_a_client_that_learns_the_nearest(tmp_path: Path) -> None:
-    """From a text file, by the titles that the server publishes."""
-    encoder = make_random_checkpoint(layers=1, labels=(), pooling="mean", normalise=True, seed=7)
-    model, docs, report = write_folder(encoder, tmp_path / "encoder"), tmp_path / "docs.txt", tmp_path / "r"
-    docs.write_text("\n".join([*TEXTS, "is it a good plot", "a dull film"]))
-    options = ["--documents", str(docs), "--insecure-plain-tcp"]
-    plan = {"plan": {"nearest": 2, "titles": True}}
-    with serving(tmp_path, *options, given_model=model, settings=plan) as served:
-        words = [TEXTS[1], "--top", "1", "--json", str(report)]
-        done = ask("search", served.target, *words, insecure_plain_tcp=True)
-    assert done.returncode == 0 and TEXTS[1] in done.stdout, done.stderr + served.output
-    (found,) = json.loads(report.read_text())["results"]
-    assert found["label"] == TEXTS[1] and len(found["scores"]) == len(found["logits"]) == 2
-
-
 def test_control_c_ends_the_server(tmp_path: Path) -> None:
     with interrupts(), serving(tmp_path, "--insecure-plain-tcp") as served:
         served.process.send_signal(signal.SIGINT)

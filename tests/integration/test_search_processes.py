@@ -1,0 +1,28 @@
+"""`tacita serve --documents` and `tacita search --connect` as two processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from random_checkpoint import make_random_checkpoint, write_folder
+
+processes = pytest.importorskip("test_two_party_processes")
+pytestmark = pytest.mark.native
+TEXTS, own_cache = processes.TEXTS, processes.own_cache
+
+
+def test_a_servers_documents_are_searched_by_a_client_that_learns_the_nearest(tmp_path: Path) -> None:
+    """From a text file, by the titles that the server publishes."""
+    encoder = make_random_checkpoint(layers=1, labels=(), pooling="mean", normalise=True, seed=7)
+    model, docs, report = write_folder(encoder, tmp_path / "encoder"), tmp_path / "docs.txt", tmp_path / "r"
+    docs.write_text("\n".join([*TEXTS, "is it a good plot", "a dull film"]))
+    options = ["--documents", str(docs), "--insecure-plain-tcp"]
+    plan = {"plan": {"nearest": 2, "titles": True}}
+    with processes.serving(tmp_path, *options, given_model=model, settings=plan) as served:
+        words = [TEXTS[1], "--top", "1", "--json", str(report)]
+        done = processes.ask("search", served.target, *words, insecure_plain_tcp=True)
+    assert done.returncode == 0 and TEXTS[1] in done.stdout, done.stderr + served.output
+    (found,) = json.loads(report.read_text())["results"]
+    assert found["label"] == TEXTS[1] and len(found["scores"]) == len(found["logits"]) == 2

@@ -26,8 +26,8 @@ TARGETS = (
     "x86_64-unknown-linux-gnu",
     "aarch64-unknown-linux-gnu",
     "x86_64-unknown-linux-musl",
+    "aarch64-unknown-linux-musl",
     "aarch64-apple-darwin",
-    "x86_64-pc-windows-msvc",
 )
 NAMES = ("license", "licence", "copying", "copyright", "notice", "unlicense")
 RULE = "=" * 100

@@ -257,9 +257,7 @@ class ServiceOptions(Section):
     """`tacita serve`: where it listens, by which certificate, whom it admits and how much they may do."""
 
     https: str | None = setting(
-        None,
-        "Serve the HTTP API there, with any scheme, in place of the bare two-party port.",
-        metavar="HOST:PORT",
+        None, "Serve HTTP there by any scheme, in place of the bare two-party port.", metavar="HOST:PORT"
     )
     data: Path | None = setting(
         None, "With https: the server's own folder of plans, clients, keys and requests."

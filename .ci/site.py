@@ -40,6 +40,8 @@ ELSEWHERE = {  # file of the repository: its page
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security.md",
     "CHANGELOG.md": "project/changes.md",
+    "RELEASING.md": "project/releasing.md",
+    "examples/README.md": "learn/examples.md",
     "web/README.md": "project/web.md",
     "training/README.md": "project/training.md",
     "requirements/README.md": "project/requirements.md",
@@ -64,8 +66,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     }
     single = ["reference/errors.md", "reference/http.md", "reference/rust.md"]
     fill(config.nav, "Reference", [*({key: value} for key, value in reference.items()), *single])
+    named = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    guides = [f"guides/{path.name}" for path in sorted((ROOT / "docs" / "guides").glob("*.md"))]
+    fill(config.nav, "Tasks", [guide for guide in guides if guide not in named])
+    fill(config.nav, "Learn", [{"Examples": "learn/examples.md"}])
     fill(config.nav, "Extend", [{"Changes": "project/changes.md"}, "project/training.md"])
-    fill(config.nav, "Extend", ["project/requirements.md"])
+    fill(config.nav, "Extend", ["project/requirements.md", "project/releasing.md"])
     if MERMAID.exists():
         config.extra_javascript.append("mermaid.min.js")
     else:  # its graphs are shown as text: nothing is loaded from elsewhere while one reads
@@ -86,11 +92,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in [*(ROOT / "docs").rglob("*.md"), *map(ROOT.joinpath, ELSEWHERE)]:
         for _, target, _ in LINK.findall(path.read_text(encoding="utf-8")):
             source = (path.parent / target).resolve()
-            if source.suffix in {".py", ".rs"} and source.is_file():
-                name = f"source/{source.relative_to(ROOT)}.txt"
+            file = str(source.relative_to(ROOT)) if source.is_relative_to(ROOT) else ""
+            if source.is_file() and is_source(file):
+                name = f"source/{file}.txt"
                 if files.get_file_from_path(name) is None:
                     files.append(File.generated(config, name, content=source.read_text(encoding="utf-8")))
     return files
+
+
+def is_source(file: str) -> bool:
+    """Whether a file of the repository is shown as text: it has no page of its own."""
+    return file not in ELSEWHERE and (not file.startswith("docs/") or Path(file).suffix in {".py", ".rs"})
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -204,10 +216,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         file = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         if file in ELSEWHERE:
             page_of_it = ELSEWHERE[file]
-        elif file.startswith("docs/") and Path(file).suffix not in {".py", ".rs"}:
-            page_of_it = file.removeprefix("docs/")
-        elif (ROOT / file).is_file():
+        elif (ROOT / file).is_file() and is_source(file):
             page_of_it = f"source/{file}.txt"
+        elif file.startswith("docs/"):
+            page_of_it = file.removeprefix("docs/")
         else:
             return match.group()
         return before + posixpath.relpath(page_of_it, posixpath.dirname(here) or ".") + after

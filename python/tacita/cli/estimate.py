@@ -4,7 +4,7 @@ it; `tacita prices` measures what operations cost on this machine. How other com
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +14,7 @@ from tacita.api import Choice, Objective, PlanRequest
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, progress, reporting, say, several, show_rows, shown, size
 from tacita.cli.options import Json, load_model, option, plan_request, taking
+from tacita.cli.plot import bars, save
 from tacita.cli.report import TWO_PARTIES, security_line
 from tacita.errors import PlanError
 from tacita.evaluate.session import MEMORY_GB
@@ -24,11 +25,12 @@ from tacita.plans.error import FOLDS, NOT_ESTIMATED, Population
 from tacita.plans.plan import Plan
 from tacita.plans.presets import can_bootstrap
 from tacita.plans.prices.cost import Prices
+from tacita.plans.prices.formulas import prices_of
 from tacita.plans.scheme import AUTO
 from tacita.resources import threads
 from tacita.schemes.base import AnyPlan, load
 from tacita.schemes.choose import UNWEIGHED, Option
-from tacita.schemes.ciphertexts import parameters, stage_estimates
+from tacita.schemes.ciphertexts import KEY_SWITCHES, parameters, stage_estimates
 from tacita.schemes.measure import measure_prices
 from tacita.schemes.prices import describe_prices, keep, measured_prices, prices_here
 from tacita.schemes.registry import scheme_of
@@ -45,8 +47,11 @@ CONNECTED = "needs a connection: `tacita serve` answers, `tacita classify --conn
 PlanFile = Annotated[Path | None, option("--plan", help="An existing plan; without it one is made.")]
 
 
+Plot = Annotated[Path | None, option("--plot", help="Draw the figures there, as SVG.")]
+
+
 @taking({"plan": LINE, "run": ("memory",)}, {"plan": FILE})
-def estimate(settings: Settings, plan: PlanFile = None, json: Json = None) -> None:
+def estimate(settings: Settings, plan: PlanFile = None, plot: Plot = None, json: Json = None) -> None:
     """Say what a run would cost."""
     request, memory = plan_request(settings.plan), settings.run.memory
     priced = load(plan) if plan is not None else planned(load_model(settings.plan), request)
@@ -56,6 +61,31 @@ def estimate(settings: Settings, plan: PlanFile = None, json: Json = None) -> No
             show_stages(priced, memory)
         show_estimate(priced, inputs, memory, link)
         tell_connection(priced)
+    if plot is not None:
+        figures = scheme_of(priced.scheme).estimate(priced, inputs, link=link, memory=memory)
+        save(plot, cost_chart(priced, figures["seconds_per_input"]))
+        say(f"drawn: {shown(str(plot))}")
+
+
+def cost_chart(plan: AnyPlan, links: Mapping[str, float]) -> str:
+    """Draws seconds by stage and kind; of two parties seconds by connection.
+
+    Bootstraps are priced by their number, key switches at the highest level of their stage; the rest of a
+    stage's seconds are products, additions and rescaling.
+    """
+    if not isinstance(plan, Plan):
+        rows = [(link, {"a text": seconds}) for link, seconds in links.items()]
+        return bars(f"Seconds of a text, {plan.name}", rows, "s", "One bar a connection.")
+    prices, rows = prices_of(plan.parameters), []
+    for stage, seconds in zip(plan.stages, plan.prediction.stage_seconds, strict=True):
+        level = max(stage.levels.values(), default=0)
+        switches = sum(stage.counts.get(op, 0) * prices.seconds(op, level) for op in KEY_SWITCHES)
+        refreshed = min(seconds, prices.bootstrap_seconds(stage.kinds))
+        parts = {"bootstraps": refreshed, "key switches": min(switches, seconds - refreshed)}
+        rows.append((stage.name, {**parts, "products and the rest": seconds - sum(parts.values())}))
+    total = sum(plan.prediction.stage_seconds)
+    words = f"{len(rows)} stages, {total:.1f} seconds in all, {plan.bootstraps} bootstraps."
+    return bars(f"Seconds by stage, {plan.name}, {plan.scheme}", rows, "s", words)
 
 
 def show_stages(plan: Plan, memory: float = MEMORY_GB) -> None:

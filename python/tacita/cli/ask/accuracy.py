@@ -20,9 +20,10 @@ import typer
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.columns import Line, admitted, read_labelled
-from tacita.cli.console import INCOMPLETE, duration, progress, reporting, several, show_rows
-from tacita.cli.estimate import planned
+from tacita.cli.console import INCOMPLETE, duration, progress, reporting, say, several, show_rows, shown
+from tacita.cli.estimate import Plot, planned
 from tacita.cli.options import Json, load_model, plan_request, taking
+from tacita.cli.plot import points, save
 from tacita.cli.report import security_of
 from tacita.errors import InputError
 from tacita.planning.calibrate.calibrate import load_texts
@@ -62,7 +63,7 @@ class Row:
         "run": ("backend", "threads", "work", "allow_insecure"),
     }
 )
-def run(data: Data, settings: Settings, limit: Limit = 0, json: Json = None) -> None:
+def run(data: Data, settings: Settings, limit: Limit = 0, plot: Plot = None, json: Json = None) -> None:
     """Measure accuracy, agreement with the float model and the error of the logits.
 
     Lines that are malformed or over the limit are named and left out; the exit status is then 1.
@@ -104,8 +105,31 @@ def run(data: Data, settings: Settings, limit: Limit = 0, json: Json = None) -> 
     }
     with reporting(json, figures):
         _show(figures)
+    if plot is not None:
+        save(plot, error_chart(rows, checkpoint.name))
+        say(f"drawn: {shown(str(plot))}")
     if bad:
         raise typer.Exit(INCOMPLETE)
+
+
+def error_chart(rows: Sequence[Row], name: str) -> str:
+    """Draws each text's error beside how decided the float model is. Below the line an error of half the
+    distance between the two largest logits can turn no label."""
+    groups: dict[str, list[tuple[float, float]]] = {
+        "same label": [],
+        "another label": [],
+        "with a warning": [],
+    }
+    for row in rows:
+        first, second = [*sorted(row.reference, reverse=True), 0.0, 0.0][:2]
+        same = np.argmax(row.logits) == np.argmax(row.reference)
+        kind = "with a warning" if row.warnings else "same label" if same else "another label"
+        error = float(np.max(np.abs(np.subtract(row.logits, row.reference))))
+        groups[kind].append((first - second, error))
+    groups = {f"{kind}: {len(group)}": group for kind, group in groups.items()}
+    axes = ("distance of the two largest logits, in the float model", "largest error of a logit")
+    words = f"{len(rows)} texts; " + ", ".join(groups) + "."
+    return points(f"Errors of {name}", groups, axes, words, [(2.0, 1.0, "half the distance")])
 
 
 def problem_of(model: Model) -> str:

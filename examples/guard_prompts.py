@@ -25,7 +25,7 @@ def main() -> None:
     if options.bad not in model.config.labels:
         sys.exit(f"no label {options.bad}: one of {', '.join(model.config.labels)}")
     prompts = [line.strip() for line in sys.stdin if line.strip()]
-    labels = tacita.classify(prompts, model=model, backend="ckks", scheme="bumblebee", tokens=32)
+    labels = tacita.classify(prompts, model=model, backend="ckks", scheme="bumblebee", tokens=64)
     for prompt, answer in zip(prompts, labels, strict=True):
         print(guarded(prompt, bad=answer.label == options.bad, assistant=repeat))
 

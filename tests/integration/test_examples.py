@@ -4,7 +4,9 @@ ask for, in the folder where `tacita models fetch` puts models."""
 from __future__ import annotations
 
 import csv
+import importlib
 import io
+import json
 import runpy
 import sys
 from pathlib import Path
@@ -107,3 +109,24 @@ def test_a_table_gets_labels_and_says_which_row_is_too_long(monkeypatch, capsys,
 def test_a_server_and_a_client(monkeypatch, capsys) -> None:
     answer, cost = ask(monkeypatch, capsys, "server_and_client.py", "a film of quiet beauty")
     assert answer == "positive a film of quiet beauty" and "bytes sent" in cost
+
+
+NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_shows_what_it_printed(path: Path, monkeypatch) -> None:
+    """Without Jupyter: cell after cell (`.ci/notebooks.py`)."""
+    monkeypatch.syspath_prepend(str(EXAMPLES.parent / ".ci"))
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    stored = [cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    importlib.import_module("notebooks").run(notebook, path.name)
+    run = [cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    kinds = [[[output["output_type"] for output in outputs] for outputs in cells] for cells in (stored, run)]
+    assert kinds[0] == kinds[1], "python .ci/notebooks.py --write"
+    assert all(len("".join(cell["source"])) < 1000 for cell in notebook["cells"])
+
+
+def test_there_are_four_notebooks_and_the_table_has_them() -> None:
+    table = (EXAMPLES / "README.md").read_text()
+    assert len(NOTEBOOKS) == 4 and all(f"](notebooks/{path.name})" in table for path in NOTEBOOKS)

@@ -2,6 +2,7 @@
 
     python deploy/try_in_clean_root.py            a Debian by debootstrap; builds the image there, starts it
     python deploy/try_in_clean_root.py --light    this machine's programs and tacita, read-only; starts it
+    python deploy/try_in_clean_root.py --first-answer WHEEL    installs, fetches a model, serves it, asks it
 
 Then it asks /healthz and /readyz from outside, runs the health check, makes a token, classifies a text as
 another machine would, and ends the server by SIGTERM. Needs Linux, root, util-linux, and without --light
@@ -24,7 +25,8 @@ from clean_root.ask import TrialError, alone, loopback_up, tried
 from clean_root.build import carry_out
 from clean_root.dockerfile import Stage, stages
 from clean_root.dockerfile import settings as settings_of
-from clean_root.lent import light_root
+from clean_root.first_answer import LIMIT, first_answer
+from clean_root.lent import bare_root, light_root
 from clean_root.rooms import Room
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,9 +39,11 @@ IN_ITS_OWN_NETWORK = "--in-its-own-network"
 def main() -> int:
     """0: it keeps what it promises. 1: it does not. 2: it cannot be tried here."""
     options = _options()
-    if missing := _missing(options.light):
+    if missing := _missing(options.light or options.first_answer is not None):
         print(f"cannot be tried here: {missing}", file=sys.stderr)
         return 2
+    if options.first_answer:
+        return _first_answer(options.first_answer.resolve(), options.ca, options.work)
     if options.root is not None:
         return _try(options.root, options.light)
     with tempfile.TemporaryDirectory(dir=options.work) as folder:
@@ -87,6 +91,18 @@ def _try(work: Path, light: bool) -> int:
     return 0
 
 
+def _first_answer(wheel: Path, ca: Path | None, work: Path | None) -> int:
+    """Times what the README shows first, in a root with this machine's programs and no tacita."""
+    with tempfile.TemporaryDirectory(dir=work) as folder:
+        try:
+            seconds = first_answer(bare_root(Path(folder)).prepared(), wheel, ca, _say)
+        except (TrialError, subprocess.CalledProcessError) as error:
+            print(f"FAILED: {error}", file=sys.stderr)
+            return 1
+    _say(f"first private answer after {seconds:.0f} s, at most {LIMIT:.0f}")
+    return int(seconds > LIMIT)
+
+
 def _without_packages(stage: Stage) -> Stage:
     """What is lent is this machine's, and stays as it is."""
     kept = [each for each in stage.instructions if not each.rest.startswith("apt-get ")]
@@ -110,6 +126,9 @@ def _missing(light: bool) -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--light", action="store_true", help="lend this machine's programs and tacita")
+    parser.add_argument(
+        "--first-answer", type=Path, metavar="WHEEL", help="time it, with this wheel of tacita"
+    )
     parser.add_argument("--base", type=Path, help="a clean Debian that is kept; made where it is not there")
     parser.add_argument("--ca", type=Path, help="certificates that this machine's proxy needs, to build")
     parser.add_argument("--work", type=Path, help="where roots are made and removed (default: /tmp)")

@@ -86,7 +86,7 @@ def _started(room: Room, settings: Settings, said: Callable[[str], None]) -> Ite
     words = (*settings.entrypoint, *settings.cmd)
     command = room.command(words, settings.env, settings.user, settings.workdir)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    timer = Timer(PATIENCE, _kill, [process])
+    timer = Timer(PATIENCE, kill, [process])
     timer.start()
     try:
         _hear(process, said)
@@ -95,7 +95,7 @@ def _started(room: Room, settings: Settings, said: Callable[[str], None]) -> Ite
         _stop(process, said)
     finally:
         timer.cancel()
-        _kill(process)
+        kill(process)
         process.wait()
 
 
@@ -120,7 +120,7 @@ def _stop(process: subprocess.Popen[str], said: Callable[[str], None]) -> None:
     said("SIGTERM: it ended")
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
+def kill(process: subprocess.Popen[str]) -> None:
     """And whoever is in the room: the first process there takes all others along."""
     if process.poll() is None:
         with suppress(ValueError, OSError):  # it ends by itself just now

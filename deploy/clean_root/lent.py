@@ -22,6 +22,14 @@ OF_USERS = ("passwd", "group", "shadow", "gshadow", "login.defs", "ld.so.cache",
 
 def light_root(root: Path) -> Room:
     """Makes it in an empty folder. Raises ModuleNotFoundError where this Python has no tacita."""
+    packages = [_package(), *map(Path, {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})]
+    room = bare_root(root, *packages)
+    _environment(root / "tacita", packages)
+    return room
+
+
+def bare_root(root: Path, *packages: Path) -> Room:
+    """Makes a root of this machine's programs and its Python, in an empty folder. packages: lent as well."""
     for name in ("etc", "home", "tmp", "var", "opt"):
         (root / name).mkdir()
     for name in LINKS:
@@ -30,8 +38,6 @@ def light_root(root: Path) -> Room:
     for name in OF_USERS:
         if (found := Path("/etc") / name).exists():
             shutil.copy2(found, root / "etc" / name)
-    packages = [_package(), *map(Path, {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})]
-    _environment(root / "tacita", packages)
     lent = (Path("/usr"), Path(sys.base_prefix).resolve(), *packages)
     outermost = [path for path in dict.fromkeys(lent) if not any(other in path.parents for other in lent)]
     return Room(root, tuple(outermost))

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from random_checkpoint import make_random_checkpoint, write_folder
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
 TRIAL = Path(__file__).parents[2] / "deploy" / "try_in_clean_root.py"
@@ -24,3 +26,20 @@ def test_the_image_serves_without_root_on_a_root_that_can_only_be_read(tmp_path:
         assert said in found.stdout
     assert "GET /readyz under another host name: 200" in found.stdout, "a container that is made anew starts"
     assert not list(tmp_path.iterdir()), "a trial leaves nothing behind"
+
+
+def test_the_steps_to_a_first_answer_give_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that `--first-answer` times with a wheel and MiniLM, by this environment and a small model."""
+    monkeypatch.syspath_prepend(str(TRIAL.parent))
+    steps = importlib.import_module("clean_root.first_answer")
+    model = write_folder(make_random_checkpoint(labels=(), pooling="mean"), tmp_path / "model")
+    said: list[str] = []
+
+    def command(words: tuple[str, ...]) -> list[str]:
+        return [sys.executable, "-m", "tacita", *words]
+
+    answer = steps.private_answer(command, str(model), str(tmp_path / "server"), said.append)
+    assert answer.startswith("16 numbers, norm") and steps.TEXT in answer
+    assert [line.partition(":")[0] for line in said] == ["serve", "ask", "serve and ask"]
+    with pytest.raises(steps.TrialError, match="ended before it listened"):
+        steps.private_answer(command, str(tmp_path / "none"), str(tmp_path / "other"), said.append)

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from tacita.client.calls import Meter, Report
 from tacita.client.service import Session, answer_all, can_answer
 from tacita.errors import InputError, TacitaError
-from tacita.gateway.bodies import Body, Chat, Completion, Embeddings, Rerank, reason_of
+from tacita.gateway.bodies import Body, Chat, Completion, Embeddings, Rerank, prompts_of, reason_of
 from tacita.gateway.guard import Fault, fault_of
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.plans.wire import Model, Models
@@ -77,19 +77,18 @@ class Gateway:
             hint = f"no model {name!r:.100}; the models are: {', '.join(models) or 'none'}"
             raise Fault(404, hint, "model_not_found", "model")
         longest = max(offer.tokens for offer in models[name].offers)
-        row = {"id": name, "object": "model", "created": self.created, "owned_by": "tacita"}
-        return {**row, "max_model_len": longest}
+        about = {"created": self.created, "owned_by": "tacita", "max_model_len": longest}
+        return {"id": name, "object": "model", **about}
 
     async def answers(self, verb: str, model: str, texts: Sequence[Text]) -> tuple[Sequence[Answer], Json]:
-        """Answers texts; returns the model and the tokens, too. Raises Fault where an answer failed its
-        checks."""
+        """Answers texts; returns model and tokens, too. Raises Fault where an answer failed its checks."""
         session, front = await self.session(verb, model, len(texts))
         count = sum(length_of(front, text) for text in texts)
         answers = await answer_all(session, texts, Meter(), self.report)
         if bad := [at for at, answer in enumerate(answers) if answer.empty]:
             raise Fault(422, f"texts {bad}: the answer failed its checks and is not shown", "failed_checks")
         usage = {"prompt_tokens": count, "total_tokens": count}
-        return answers, {"model": session.plan.name, "usage": usage}
+        return answers, {"model": model or session.plan.name, "usage": usage}
 
     async def embeddings(self, body: Embeddings) -> Json:
         """Answers POST /v1/embeddings."""
@@ -144,7 +143,7 @@ class Writer:
         """Yields each text in pieces, then why it ended, with the number of its prompt."""
         plan, spell = self.session.plan, speller(self.front)
         begun, ends = bool(getattr(plan, "begin", ())), getattr(plan, "ends", ())
-        for at, prompt in enumerate(self.body.prompts(self.front)):
+        for at, prompt in enumerate(prompts_of(self.body, self.front)):
             read, ids = len(ids_of(self.front, prompt, begun=begun)), list[int]()
             options, self.read = self.body.options(plan.tokens + 1 - read), self.read + read
             async with aclosing(self.session.generate(prompt, options, Meter(), self.report)) as tokens:
@@ -185,7 +184,8 @@ class Writer:
 
     def _about(self, kind: str, choices: list[Json]) -> Json:
         kind = kind if isinstance(self.body, Chat) else "text_completion"
-        about = {"id": self.id, "object": kind, "created": int(time.time()), "model": self.session.plan.name}
+        name = self.body.model or self.session.plan.name
+        about = {"id": self.id, "object": kind, "created": int(time.time()), "model": name}
         return {**about, "choices": choices}
 
     def _usage(self) -> Json:

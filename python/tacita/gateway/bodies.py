@@ -1,12 +1,5 @@
 """The JSON bodies of OpenAI's API that the gateway takes. An option that would change an answer and that a
-private model does not have is refused, so that nobody believes it was obeyed.
-
->>> Completion.model_validate({"prompt": "Emma", "n": 1, "user": "me", "stop": "."}).stop
-('.',)
->>> try: Completion.model_validate({"prompt": "Emma", "temprature": 1})
-... except ValueError as error: print(*reason_of(error.errors()), sep="; about ")
-temprature: no such option; did you mean temperature?; about temprature
-"""
+private model does not have is refused, so that nobody believes it was obeyed."""
 
 from __future__ import annotations
 
@@ -120,10 +113,6 @@ class Completion(Writing):
 
     prompt: Texts
 
-    def prompts(self, front: Embedder) -> list[str]:
-        """Returns the prompts of the call."""
-        return self.prompt
-
 
 class Message(BaseModel):
     """A message of a chat."""
@@ -137,12 +126,16 @@ class Chat(Writing):
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=TEXTS)]
 
-    def prompts(self, front: Embedder) -> list[str]:
-        """Returns the messages in ChatML where the model knows its marks; else their contents, one a line."""
-        if front.tokenizer is None or front.tokenizer.token_to_id("<|im_start|>") is None:
-            return ["\n".join(each.content for each in self.messages)]
-        turns = [(each.role.replace("developer", "system"), each.content) for each in self.messages]
-        return ["".join(FORM.format(*turn) for turn in turns) + BEGIN]
+
+def prompts_of(body: Chat | Completion, front: Embedder) -> list[str]:
+    """Returns the prompts. Messages are one: in ChatML where the model knows its marks; else their contents,
+    one a line."""
+    if isinstance(body, Completion):
+        return body.prompt
+    if front.tokenizer is None or front.tokenizer.token_to_id("<|im_start|>") is None:
+        return ["\n".join(each.content for each in body.messages)]
+    turns = [(each.role.replace("developer", "system"), each.content) for each in body.messages]
+    return ["".join(FORM.format(*turn) for turn in turns) + BEGIN]
 
 
 def reason_of(problems: Sequence[Any]) -> tuple[str, str]:

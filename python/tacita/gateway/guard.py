@@ -8,12 +8,12 @@ own name as `Host`; both are refused. The log has paths, statuses and seconds, a
 from __future__ import annotations
 
 import hmac
+import re
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
@@ -22,13 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tacita.errors import InputError, PeerError, RefusedError, TacitaError
 
 BODY = 16 << 20  # bytes of a call
-LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
-CODES = (
-    (InputError, 400, "invalid_value"),
-    (RefusedError, 429, "server_refused"),
-    (PeerError, 502, "server_unreachable"),
-    (TacitaError, 500, "server_error"),
-)
+LOOPBACK = re.compile(r"(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?", re.IGNORECASE)  # a `Host`
+CODES = {InputError: (400, "invalid_value"), RefusedError: (429, "server_refused")}
+CODES |= {PeerError: (502, "server_unreachable"), TacitaError: (500, "server_error")}  # the first that fits
 
 
 @dataclass
@@ -53,20 +49,20 @@ class Fault(Exception):
 
 def fault_of(error: TacitaError) -> Fault:
     """Returns the fault that answers an error of ours."""
-    message = f"{error} ({error.hint})" if error.hint else str(error)
-    return next(Fault(status, message, code) for kind, status, code in CODES if isinstance(error, kind))
+    status, code = next(CODES[kind] for kind in CODES if isinstance(error, kind))
+    return Fault(status, f"{error} ({error.hint})" if error.hint else str(error), code)
 
 
 @dataclass
 class Guard:
     """Lets `app` answer calls that may be answered. log: where a line for each call goes. calls: at the same
-    time. key: that callers must send, None for any. hosts: names that `Host` may have, None for any."""
+    time. key: that callers must send, None for any. local: whether it is this machine's alone."""
 
     app: ASGIApp
     log: Callable[[str], None]
     calls: int
     key: str | None = None
-    hosts: frozenset[str] | None = LOOPBACK
+    local: bool = True
     busy: int = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,11 +91,13 @@ class Guard:
             self.log(f"{scope['method']} {path} {status}, {time.monotonic() - began:.1f} s")
 
     def _fault(self, scope: Scope, headers: Headers) -> Fault | None:
-        if self.hosts is not None and _name(headers.get("host", "")) not in self.hosts:
+        if self.local and not LOOPBACK.fullmatch(headers.get("host", "")):
             return Fault(421, "the gateway has another name: call it by 127.0.0.1", "wrong_host")
         if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
             return Fault(403, "pages in a browser may not use the gateway", "foreign_origin")
-        if scope["path"] != "/health" and not self._admits(headers.get("authorization", "")):
+        given = headers.get("authorization", "").encode()
+        admitted = self.key is None or hmac.compare_digest(given, f"Bearer {self.key}".encode())
+        if scope["path"] != "/health" and not admitted:
             return Fault(401, "this gateway has a key: send it as your API key", "invalid_api_key")
         if scope["method"] != "POST":
             return None
@@ -109,13 +107,3 @@ class Guard:
         if self.busy >= self.calls:
             return Fault(429, f"{self.calls} calls at a time: come back later", "rate_limit_exceeded")
         return None
-
-    def _admits(self, given: str) -> bool:
-        return self.key is None or hmac.compare_digest(given.encode(), f"Bearer {self.key}".encode())
-
-
-def _name(host: str) -> str:
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""

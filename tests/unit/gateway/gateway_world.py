@@ -23,7 +23,7 @@ from tacita.client.connected import Connected, at_port
 from tacita.client.service import Session, choose
 from tacita.errors import PeerError
 from tacita.gateway.app import Gateway, app_of
-from tacita.gateway.guard import LOOPBACK, Guard
+from tacita.gateway.guard import Guard
 from tacita.plans.wire import Models
 from tacita.schemes.base import silent
 from tacita.texts.embedding import Embedder
@@ -155,7 +155,7 @@ def world(models: Mapping[str, Checkpoint] = MODELS, **limits: Any) -> Iterator[
             return sessions[choose(offered, verbs, model, scheme)[0].name]
 
         app = app_of(Gateway(listed, opened, None, silent))
-        app.add_middleware(Guard, log=log.append, **{"calls": 4, "hosts": LOOPBACK, **limits})
+        app.add_middleware(Guard, log=log.append, **{"calls": 4, **limits})
         url = stack.enter_context(running(app, [*sessions.values()]))
         yield World(url, wires, log, plans)
 

@@ -72,7 +72,7 @@ def run(settings: Settings) -> None:
 async def _serve(settings: Settings, listener: socket, key: str | None) -> None:
     """Makes keys, then serves until SIGTERM or Ctrl-C."""
     from tacita.gateway.app import Gateway, app_of
-    from tacita.gateway.guard import LOOPBACK, Guard
+    from tacita.gateway.guard import Guard
     from tacita.server.connections import listen, pending_of
     from tacita.server.http.listening import HttpServer, config_of
     from tacita.server.store.bodies import MinRate
@@ -91,9 +91,8 @@ async def _serve(settings: Settings, listener: socket, key: str | None) -> None:
                 "gateway: the server has no model that embeds, reranks or writes", hint="--connect"
             )
         gateway.report = lambda now: None
-        hosts, log = None if beyond_loopback(host) else LOOPBACK | {host}, partial(err.print, markup=False)
-        app = app_of(gateway)
-        app.add_middleware(Guard, log=log, calls=settings.gateway.calls, key=key, hosts=hosts)
+        app, log, local = app_of(gateway), partial(err.print, markup=False), not beyond_loopback(host)
+        app.add_middleware(Guard, log=log, calls=settings.gateway.calls, key=key, local=local)
         pending, slowest = pending_of(raise_descriptors()), MinRate(TIMEOUT, SLOWEST)
         server = HttpServer(config_of(app, own), lambda: None, pending, slowest)
         listen(listener)

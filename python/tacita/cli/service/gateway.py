@@ -56,6 +56,7 @@ def run(settings: Settings) -> None:
             hint="--api-key-file, and [service] certificate and key; or listen on 127.0.0.1",
         )
     with needing("gateway", "gateway"):
+        from tacita.gateway import app  # noqa: F401 - the first that needs it
         from tacita.server.connections import bound_socket
     with bound_socket(host, port) as listener:
         if settings.network.connect:

@@ -74,14 +74,17 @@ def run(
 
 
 def run_together(
-    placed: Sequence[PlacedStage], stages: Sequence[Stage], requests: Sequence[tuple[Backend, Live]]
+    placed: Sequence[PlacedStage],
+    stages: Sequence[Stage],
+    requests: Sequence[tuple[Backend, Live]],
+    step_done: Callable[[], None] = lambda: None,
 ) -> list[Live]:
     """The tensors after the last stage of several requests, each on a backend of its own, as `run` gives
     them.
 
     All go through a stage before any goes on, so the maps that a stage makes as it runs are made once, where
-    few enough are kept. The live tensors of all are there at once; those given are taken over and emptied.
-    Raises PlanError as `run` does.
+    few enough are kept. step_done: called after each stage of each request. The live tensors of all are there
+    at once; those given are taken over and emptied. Raises PlanError as `run` does.
     """
     _require_stages(placed, stages)
     lives, names = [dict(live) for _, live in requests], [frozenset[str]()] * len(requests)
@@ -90,6 +93,7 @@ def run_together(
     for step, stage in zip(placed, stages, strict=True):
         for i, (be, _) in enumerate(requests):
             lives[i], names[i] = _after(step, stage, be, lives[i], names[i])
+            step_done()
     return lives
 
 

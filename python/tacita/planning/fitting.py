@@ -9,6 +9,7 @@ in the quotient. It has an error of its own, and the interval of the sums moves 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,16 +69,20 @@ def fit_circuit(
     functions: Functions | None = None,
     *,
     tokens: int = MAX_POSITIONS,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CircuitSpecs:
     """The specs of every node, of the chosen variants; a retrained model's own functions for those it
-    replaces. tokens: of a text, at most.
+    replaces. tokens: of a text, at most. progress: called with (done, total) of the nodes.
 
     Raises FitError naming the function whose error is out of reach, PlanError for a function without an
     approximation and for a calibration of other nodes.
     """
     fit = _Fit(calibration, accuracy or Accuracy(), functions or Functions(), tokens)
-    fitted = {name: fit.of(name, node) for name, node in nodes(config).items()}
-    specs_by_node = {name: specs for name, specs in fitted.items() if specs}
+    specs_by_node: dict[str, NodeSpecs] = {}
+    for number, (name, node) in enumerate(nodes(config).items(), 1):
+        if specs := fit.of(name, node):
+            specs_by_node[name] = specs
+        progress(number, len(nodes(config)))
     return CircuitSpecs(specs_by_node, calibration.entry, calibration.answer, calibration.inputs)
 
 

@@ -27,7 +27,7 @@ from tacita.planning.circuit import Built, build_circuit, model_info
 from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.planning.place.circuit import Placed, place_circuit
 from tacita.planning.request import PlanRequest
-from tacita.planning.survey import Subject, phase_label
+from tacita.planning.survey import Subject
 from tacita.planning.trial import Trial, stated_error, try_circuit
 from tacita.plans.commitment import commit
 from tacita.plans.plan import ParameterInfo, Plan, Prediction, TensorInfo, parse
@@ -54,7 +54,7 @@ def plan_scheme(subject: Subject, scheme: str) -> Plan:
 
 def _plan_on(ring: ParameterInfo, subject: Subject, scheme: str) -> Plan:
     request, phases = subject.request, subject.phases
-    prices, label = prices_of(ring, request.prices), phase_label(scheme, request.packing)
+    prices, label = prices_of(ring, request.prices), subject.label
     shape = _shape_on(ring, request, scheme)
     survey = subject.survey(shape)
     phases.enter("fit", label)
@@ -62,8 +62,7 @@ def _plan_on(ring: ParameterInfo, subject: Subject, scheme: str) -> Plan:
     model = tempered(subject.model, survey.calibration.temperatures)
     built = build_circuit(model, specs, shapes(shape, model.config.heads, request.inputs), ring, prices)
     phases.enter("place", label)
-    placed = place_circuit(built.circuit, ring, prices)
-    phases.enter("predict", label)
+    placed = place_circuit(built.circuit, ring, prices, phases.part)
     trial = try_circuit(subject, built, placed)
     return _readable(_stated(subject, scheme, survey, built, placed, trial))
 
@@ -79,7 +78,14 @@ def _shape_on(ring: ParameterInfo, request: PlanRequest, scheme: str) -> Shape:
 def _specs_of(survey: Survey, subject: Subject) -> CircuitSpecs:
     """Fits the approximations, those of options among them."""
     request, config = subject.request, subject.model.config
-    specs = fit_circuit(survey.calibration, config, request.accuracy, request.variants, tokens=request.tokens)
+    specs = fit_circuit(
+        survey.calibration,
+        config,
+        request.accuracy,
+        request.variants,
+        tokens=request.tokens,
+        progress=subject.phases.part,
+    )
     for option in request.options:
         specs = option.fit(specs, request.accuracy or Accuracy())
     return specs

@@ -18,7 +18,7 @@ from tacita.blocks.shapes import function_of
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.errors import InputError
 from tacita.layouts.registry import QUADRATIC, Estimates, Shape
-from tacita.models.registry import nodes
+from tacita.models.registry import nodes, shapes
 from tacita.packings.lowering import in_slots
 from tacita.planning.calibrate.calibrate import CalibrationOptions, Sample, Survey, survey, texts_for
 from tacita.planning.calibrate.excesses import held_out
@@ -108,12 +108,22 @@ class Subject:
         if not all(option.by_approximations for option in self.request.options):
             return iter(())
         if states := self.request.hidden_states:
-            return iter(_spread(states, self._tried))
-        return _embedded(self.model, _spread(self._texts, self._tried), self.request.tokens)
+            return iter(_spread(states, self._most))
+        return _embedded(self.model, _spread(self._texts, self._most), self.request.tokens)
 
     @property
-    def _tried(self) -> int:
+    def tried(self) -> int:
+        """How many inputs the error by approximations is predicted on, those among them that do not fit."""
+        return len(_spread(self.request.hidden_states or self._texts, self._most))
+
+    @property
+    def _most(self) -> int:
         return QUICK if self.request.quick else TRIED
+
+    @property
+    def label(self) -> str:
+        """The name behind those of its phases."""
+        return phase_label(self.request.scheme_name, self.request.packing)
 
     @property
     def _texts(self) -> Sequence[Text]:
@@ -148,21 +158,46 @@ def _spread(inputs: Sequence[Input], most: int) -> list[Input]:
     return [inputs[i] for i in numbers[:: -(-len(numbers) // most)]]
 
 
-# Progress of planning: seconds of each phase on the default model at full size.
-CALIBRATE = 6.0
-ONE: Mapping[str, float] = {"fit": 0.3, "place": 0.5, "predict": 8.0}
-BATCH: Mapping[str, float] = {"fit": 0.3, "place": 19.0, "predict": 1.7}  # hundreds of ciphertexts, few slots
+# Progress of planning: seconds of each phase on the default model at full size, with CALIBRATED texts. Of
+# other models they are as many times more as a pass of floats is, by what it took on one of 6 layers, too.
+CALIBRATED = 193
+ONE: Mapping[str, float] = {"calibrate": 1.1, "fit": 0.2, "place": 0.2, "simulate": 1.3, "predict": 1.0}
+BATCH: Mapping[str, float] = {"calibrate": 1.0, "fit": 0.2, "place": 19.0, "simulate": 1.7, "predict": 1.0}
+LAYER, WEIGHT = 0.9e-3, 2.2e-9  # seconds of such a pass by layers and by weights
 
 
-def phases_of(progress: Callable[[Progress], None], schemes: Sequence[str]) -> Phases:
+def phases_of(
+    progress: Callable[[Progress], None],
+    schemes: Sequence[str],
+    model: Checkpoint | None = None,
+    request: PlanRequest | None = None,
+) -> Phases:
     """Returns the phases of planning `schemes`, one after the other; each kind of them is calibrated before
-    its first. schemes: names, each with a packing behind it or alone."""
+    its first. schemes: names, each with a packing behind it or alone. model, request: what their work is
+    counted by."""
+    factors = _factors(model, request) if model and request else {}
     phases: dict[str, float] = {}
     for scheme in schemes:
         kind, shares = _shares(scheme.partition(" ")[0])
-        phases.setdefault(f"calibrate {kind}", CALIBRATE)
-        phases.update({f"{phase} {scheme}": share for phase, share in shares.items()})
+        for phase, seconds in shares.items():
+            name = f"{phase} {kind if phase == 'calibrate' else scheme}"
+            phases.setdefault(name, seconds * factors.get(phase, 1.0))
     return Phases(progress, list(phases.items()))
+
+
+def _factors(model: Checkpoint, request: PlanRequest) -> Mapping[str, float]:
+    """Returns by phase how many times more work it is than of the default model at full size."""
+    texts = request.texts if request.texts is not None else () if request.hidden_states else texts_for(model)
+    samples, layers = len(texts) + len(request.hidden_states), model.config.layers
+    weights = sum(model.tensors[name].size for name in shapes(model.config, 1).tensors)
+    size = (layers * LAYER + weights * WEIGHT) / (2 * LAYER + 4e5 * WEIGHT)
+    return {
+        "calibrate": size * samples / CALIBRATED,
+        "fit": layers / 2,
+        "place": layers / 2,
+        "simulate": size * request.tokens / 128 / (3 if request.quick else 1),
+        "predict": size * min(samples, QUICK if request.quick else TRIED) / TRIED,
+    }
 
 
 def phase_label(scheme: str, packing: str | None) -> str:
@@ -171,7 +206,7 @@ def phase_label(scheme: str, packing: str | None) -> str:
 
 
 def _shares(scheme: str) -> tuple[str, Mapping[str, float]]:
-    """What is calibrated for a scheme, and its phases after that: two parties fit and place nothing."""
+    """What is calibrated for a scheme, and its phases: two parties fit and place nothing."""
     if scheme == BUMBLEBEE:
-        return BUMBLEBEE, {}
+        return BUMBLEBEE, {"calibrate": ONE["calibrate"]}
     return ("batch", BATCH) if scheme_named(scheme).several else ("rows", ONE)

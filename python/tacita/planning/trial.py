@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -85,12 +86,19 @@ def try_circuit(subject: Subject, built: Built, placed: Placed) -> Trial:
     """
     options, bound = subject.request.options, built.specs.answer
     samples = subject.samples[: BATCHED if built.shape.texts > 1 else TRIALS]
-    simulation = run_simulation(subject.model, built.shrunk(len(samples)), placed, samples, options)
+    phases, label = subject.phases, subject.label
+    phases.enter("simulate", label)
+    small = built.shrunk(len(samples))
+    simulation = run_simulation(subject.model, small, placed, samples, options, phases.part)
     for option in options:
         bound = option.bound(bound)
     noise = stated_noise(simulation.noise, placed.parameters, bound)
     decimals = decimals_for(noise, min((MOST_DECIMALS, *(option.decimals for option in options))))
-    texts = approximation_errors(subject.model, built.model, built.specs, subject.error_inputs)
+    phases.enter("predict", label)
+    texts: list[TextError] = []
+    for number, sample in enumerate(subject.error_inputs, 1):
+        texts += approximation_errors(subject.model, built.model, built.specs, [sample])
+        phases.part(number, subject.tried)
     return Trial(simulation, bound, noise, decimals, tuple(texts))
 
 
@@ -100,6 +108,7 @@ def run_simulation(
     placed: Placed,
     samples: Sequence[Sample],
     options: Sequence[Option] = (),
+    progress: Callable[[float, float], None] = lambda done, total: None,
 ) -> Simulation:
     """The samples' answers on `sim` and on `plain`. Raises PlanError without a sample.
 
@@ -117,7 +126,12 @@ def run_simulation(
         lambda: SimBackend(slots, top, inject=True, noise=noise),
         lambda: PlainBackend(slots, top),
     )
-    noisy, quiet = (_answers(placed, built, samples, make) for make in makes)
+    steps, total = count(1), 2 * -(-len(samples) // built.shape.texts) * len(placed.stages)
+
+    def step_done() -> None:
+        progress(min(next(steps), total), total)
+
+    noisy, quiet = (_answers(placed, built, samples, make, step_done) for make in makes)
     targets = [_target(model, sample, options) for sample in samples]
     judged = [i for i, target in enumerate(targets) if target is not None]
     wanted = [target for target in targets if target is not None]
@@ -145,6 +159,7 @@ def _answers(
     built: Built,
     samples: Sequence[Sample],
     make: Callable[[], SimBackend | PlainBackend],
+    step_done: Callable[[], None],
 ) -> list[Array]:
     """Returns an answer for each sample; of steps, each behind those before it."""
     levels, circuit, texts = placed.levels, built.circuit, built.shape.texts
@@ -162,7 +177,7 @@ def _answers(
     for be, group in zip(backends, groups, strict=True):
         packed = circuit.request.pack(group).items()
         requests.append((be, {name: tuple(be.encrypt(v, levels[name]) for v in vs) for name, vs in packed}))
-    outs = executor.run_together(placed.stages, circuit.stages, requests)
+    outs = executor.run_together(placed.stages, circuit.stages, requests, step_done)
     for be, group, out in zip(backends, groups, outs, strict=True):
         answers = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
         values += [answer.values for answer in answers[: len(group)]]

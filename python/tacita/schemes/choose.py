@@ -96,7 +96,7 @@ def choose_plan(
     weighed = request.link is not None or request.scheme_name != AUTO  # what needs a connection
     pairs = [pair for pair in request.wanted if weighed or not scheme_of(pair[0]).connected]
     labels = [phase_label(scheme, packing) for scheme, packing in pairs]
-    subject = Subject(model, request, phases_of(progress, labels), processes)
+    subject = Subject(model, request, phases_of(progress, labels, model, request), processes)
     if auto:
         options = [_option(scheme, packing, subject) for scheme, packing in pairs]
         left_out = [pair[0] for pair in request.wanted if pair not in pairs]

@@ -237,7 +237,7 @@ def test_shipped_texts_and_cutting(checkpoint):
     calibration = calibrate(
         checkpoint, 16, texts[:20] + texts[-2:], options=Options(progress=lambda *pair: seen.append(pair))
     )
-    assert seen[-1] == (22, 22)
+    assert len(seen) == 22 and seen == sorted(seen)  # one a text
     assert calibration.rows <= 16 * 22
 
 

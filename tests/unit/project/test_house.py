@@ -32,7 +32,7 @@ LINES = {
     "layouts": 1885,
     "models": 1920,
     "packings": 6846,
-    "planning": 3920,
+    "planning": 3975,
     "plans": 3105,
     "schemes": 1470,
     "server": 8031,

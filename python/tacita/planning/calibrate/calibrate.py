@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,6 +46,7 @@ from tacita.planning.calibrate.walk import Progress as Progress
 from tacita.planning.calibrate.walk import Sample as Sample
 from tacita.planning.calibrate.walk import Samples, row_samples, walk
 from tacita.plans.error import FOLDS, HELD_OUT, NOT_ESTIMATED
+from tacita.progress import Passes
 from tacita.texts.embed import Text, padded_words
 from tacita.texts.embedding import WORDS
 from tacita.two_party.arithmetic.base import EmbeddingBounds, NormBounds
@@ -65,7 +66,7 @@ class CalibrationOptions:
     need not. two_phases: whether softmax is found in two, which need less tempering and rely on other means.
     reaches: by node, where its function is right whatever calibration says; a text is not outside there.
 
-    progress: called with (done, total) of each pass. processes: see `planning.calibrate.walk`; the result is
+    progress: called with (done, total) of all passes. processes: see `planning.calibrate.walk`; the result is
     the same for any number.
     """
 
@@ -74,7 +75,7 @@ class CalibrationOptions:
     temper: bool = True
     two_phases: bool = False
     reaches: Mapping[str, Interval] = field(default_factory=dict)
-    progress: Progress = lambda done, total: None
+    progress: Callable[[float, float], None] = lambda done, total: None
     processes: int = 1
 
 
@@ -197,24 +198,27 @@ def _measured(
 ) -> _Measured:
     """Chooses the temperatures, then measures the tempered model. The choice needs row samples only, or
     ranges where a packing takes nothing from scores or there are more samples than rows are kept of."""
-    collected, rows = _row_samples(checkpoint, samples, train, options)
+    passes = Passes(options.progress)
+    collected, rows = _row_samples(checkpoint, samples, train, options, passes)
     temperatures, ranges = untempered(checkpoint.config), None
     if options.temper:
         log_mean = collected.log_mean(rows) if collected else None
         if log_mean is None or len(train) > MOST_FOR_ROWS:
-            ranges = _walked(checkpoint, samples, rows, options)
+            ranges = _walked(checkpoint, samples, rows, options, passes.following())
             log_mean = ranges.of(train).log_mean
         share = 0.5 if options.two_phases else 1.0
         temperatures = choose_temperatures(log_mean, checkpoint.config, share, rows)
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
         ranges = None
-        collected, rows = _row_samples(model, samples, train, options)
-    ranges = ranges or _walked(model, samples, rows, options)
+        collected, rows = _row_samples(model, samples, train, options, passes)
+    ranges = ranges or _walked(model, samples, rows, options, passes.following(last=True))
     beyond = {name: collected.beyond[name] for name in rows} if collected else {}
     return _Measured(checkpoint, options, ranges, rows, beyond, temperatures)
 
 
-def _walked(model: Checkpoint, samples: Samples, rows: Rows, options: CalibrationOptions) -> Ranges:
+def _walked(
+    model: Checkpoint, samples: Samples, rows: Rows, options: CalibrationOptions, progress: Progress
+) -> Ranges:
     """Ranges of all samples after these row estimates; densities of the nodes whose functions are fitted to
     those of their inputs."""
     count = len(samples)
@@ -225,21 +229,22 @@ def _walked(model: Checkpoint, samples: Samples, rows: Rows, options: Calibratio
         count,
         rows=rows,
         kept=dict.fromkeys(weighted, max(1, min(SAMPLED, MOST_SAMPLED // count))),
-        progress=options.progress,
+        progress=progress,
         processes=options.processes,
         behind=len(samples.behind),
     )
 
 
 def _row_samples(
-    model: Checkpoint, samples: Samples, train: Sequence[int], options: CalibrationOptions
+    model: Checkpoint, samples: Samples, train: Sequence[int], options: CalibrationOptions, passes: Passes
 ) -> tuple[RowSamples | None, Rows]:
     """Collects row samples of at most MOST_FOR_ROWS evenly spaced samples, and fits estimates to them; None
     where nothing is taken from scores."""
     if options.row_estimates == NONE or not any(map(predictable, attentions(model.config).values())):
         return None, {}
     chosen = train[:: -(-len(train) // MOST_FOR_ROWS)]
-    collected = row_samples(model, samples.at(chosen), len(chosen), options.processes)
+    progress = passes.following()
+    collected = row_samples(model, samples.at(chosen), len(chosen), options.processes, progress)
     return collected, collected.fit(options.row_estimates)
 
 

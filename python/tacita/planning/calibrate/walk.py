@@ -43,7 +43,7 @@ from tacita.texts.embed import Text, embedded, length_of, parts_of, tokenize
 Progress = Callable[[int, int], None]
 Kept = Mapping[str, int]  # how many inputs of which functions are kept of each sample
 
-CHUNK = 16  # samples that a process takes at a time
+CHUNK = 4  # samples that a process takes at a time; each is a second of BERT-base, and progress tells each
 # products of floats below which starting processes takes longer than it saves: 400 short texts through the
 # default model's 400,000 weights, 70 through the ten million of twelve layers of width 256
 WORTH = 2e10
@@ -81,11 +81,20 @@ def walk(
     return Ranges.joined(ranges)
 
 
-def row_samples(model: Checkpoint, samples: Iterable[Sample], count: int, processes: int = 1) -> RowSamples:
+def row_samples(
+    model: Checkpoint,
+    samples: Iterable[Sample],
+    count: int,
+    processes: int = 1,
+    progress: Progress = lambda done, total: None,
+) -> RowSamples:
     """What row estimates are fitted to, of all samples in their order. Arguments: see `walk`."""
     result = RowSamples(model)
-    for part in _parts(model, samples, count, _row_samples, processes):
+    parts = _parts(model, samples, count, _row_samples, processes)
+    size = CHUNK if _dealing(model, count, processes) else 1
+    for number, part in enumerate(parts, 1):
         result.take(part)
+        progress(min(number * size, count), count)
     return result
 
 
@@ -97,9 +106,13 @@ def _parts(
     processes: int,
 ) -> Iterator[Any]:
     """Yields part(model, chunk) of all chunks in their order."""
-    if processes > 1 and count * ROWS * _weights(model) >= WORTH:
+    if _dealing(model, count, processes):
         return _dealt(model, _chunks(samples), part, processes)
-    return (part(model, chunk) for chunk in _chunks(samples))
+    return (part(model, [sample]) for sample in samples)
+
+
+def _dealing(model: Checkpoint, count: int, processes: int) -> bool:
+    return processes > 1 and count * ROWS * _weights(model) >= WORTH
 
 
 def _weights(model: Checkpoint) -> int:

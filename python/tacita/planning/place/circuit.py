@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tacita.errors import LevelError, PlanError, ShapeError
@@ -24,6 +24,7 @@ from tacita.plans.prices.formulas import MemorySim
 from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Live
 
+Progress = Callable[[int, int], None]  # stages done, and all of them
 REMAKE = "make the plan again; do not use it if somebody gave it to you"
 
 
@@ -70,9 +71,11 @@ class Placed:
         return {**sent, **self.fixed_levels}
 
 
-def place_circuit(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -> Placed:
+def place_circuit(
+    circuit: Circuit, parameters: ParameterInfo, prices: Prices, progress: Progress = lambda done, total: None
+) -> Placed:
     """Searches levels and bootstraps, then runs the placed circuit once on `sim` to list its keys."""
-    placement = _placement(circuit, parameters, prices)
+    placement = _placement(circuit, parameters, prices, progress)
     stages = placement.stages
     levels = _fixed_levels(circuit, parameters, placement)
     be = MemorySim(parameters.slots, parameters.max_level, prices)
@@ -88,9 +91,11 @@ def refreshed_nodes(circuit: Circuit, parameters: ParameterInfo, prices: Prices)
     return frozenset(step.placed.name.removesuffix(".activate") for step in steps if step.refreshes)
 
 
-def _placement(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -> Placement:
+def _placement(
+    circuit: Circuit, parameters: ParameterInfo, prices: Prices, progress: Progress = lambda done, total: None
+) -> Placement:
     simulator = StageSimulator(lambda: simulated(parameters), fixed=circuit.unplaced)
-    return place(circuit.stages, circuit.inputs, simulator, prices)
+    return place(circuit.stages, circuit.inputs, simulator, prices, progress)
 
 
 def _fixed_levels(circuit: Circuit, parameters: ParameterInfo, placement: Placement) -> dict[str, int]:

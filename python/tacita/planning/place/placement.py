@@ -9,7 +9,7 @@ may share one complex bootstrap. Of a stage with variants the cheapest is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
@@ -100,15 +100,22 @@ def _seconds_of(kinds: Sequence[str], prices: Prices) -> float:
     return prices.bootstrap_seconds(kinds) if kinds else 0.0
 
 
-def place(stages: Sequence[Stage], request: Shape, sim: StageSimulator, prices: Prices) -> Placement:
+def place(
+    stages: Sequence[Stage],
+    request: Shape,
+    sim: StageSimulator,
+    prices: Prices,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Placement:
     """The cheapest placement. request: tensors that the client sends, name -> number of ciphertexts.
+    progress: called with (done, total) of the stages.
 
     Cost: one `sim` run per stage and relative pattern of levels. Raises PlanError naming the first stage that
     does not fit between two bootstraps.
     """
     search = _Search(stages, _boundaries(stages, request, sim), sim, prices)
     if isfinite(prices.bootstrap_seconds(("complex",))):
-        return search.cheapest(search.tables())
+        return search.cheapest(search.tables(progress))
     if name := next((stage.name for stage in stages if stage.refreshes), None):
         raise PlanError(
             f"stage {name} bootstraps, which these parameters cannot",
@@ -190,7 +197,7 @@ class _Search:
             levels = steps[-1].placed.out_levels
         return steps, ""
 
-    def tables(self) -> list[_Table]:
+    def tables(self, progress: Callable[[int, int], None]) -> list[_Table]:
         """Returns the values before each stage, computed from the last one backwards."""
         tables: list[_Table] = []
         after = np.zeros((self.sim.max_level + 1,) * len(self.boundaries[-1].axes))
@@ -207,6 +214,7 @@ class _Search:
             if not np.isfinite(value).any():
                 raise PlanError(f"no placement from stage {stage.name} on", hint=FEWER_LEVELS)
             tables.append(_Table(run, ready, value))
+            progress(len(tables), len(self.stages))
             after = value
         return tables[::-1]
 

@@ -21,11 +21,22 @@ from tacita.errors import PrivacyWarning, TacitaError
 from tacita.version import __version__
 
 if TYPE_CHECKING:
-    from tacita.api import Answer, Client, PlanRequest, Server, load, plan, publish
+    from tacita.api import Answer, Client, PlanRequest, Server, estimate, load, plan, publish
     from tacita.ask import answer, classify, classify_many, embed, fill, rerank, search, tag
+    from tacita.cards import Estimate
     from tacita.client.connect import connect, connect_async
+    from tacita.coroutines import (
+        answer_async,
+        classify_async,
+        embed_async,
+        fill_async,
+        generate_async,
+        rerank_async,
+        search_async,
+        tag_async,
+    )
     from tacita.generation.generate import generate
-    from tacita.pipelines import pipeline
+    from tacita.pipelines import SentenceEncoder, pipeline
     from tacita.texts.answer import Classes, Regression, Several
     from tacita.texts.inputs import Pair
     from tacita.texts.ranking import Ranking
@@ -37,6 +48,7 @@ __all__ = [
     "Classes",
     "Client",
     "Embedding",
+    "Estimate",
     "Extract",
     "Fill",
     "Pair",
@@ -45,27 +57,37 @@ __all__ = [
     "Ranking",
     "Regression",
     "Search",
+    "SentenceEncoder",
     "Server",
     "Several",
     "TacitaError",
     "Tags",
     "__version__",
     "answer",
+    "answer_async",
     "classify",
+    "classify_async",
     "classify_many",
     "connect",
     "connect_async",
     "embed",
+    "embed_async",
     "errors",
+    "estimate",
     "fill",
+    "fill_async",
     "generate",
+    "generate_async",
     "load",
     "pipeline",
     "plan",
     "publish",
     "rerank",
+    "rerank_async",
     "search",
+    "search_async",
     "tag",
+    "tag_async",
 ]
 
 _ASKING = ("answer", "classify", "embed", "fill", "rerank", "search", "tag")
@@ -75,6 +97,8 @@ _HOMES |= dict.fromkeys(("Embedding", "Search"), "tacita.texts.vectors")
 _HOMES |= dict.fromkeys(("Extract", "Tags"), "tacita.texts.spans") | {"Fill": "tacita.texts.spans"}
 _HOMES |= {"classify_many": "tacita.ask", "Ranking": "tacita.texts.ranking", "Pair": "tacita.texts.inputs"}
 _HOMES |= {"pipeline": "tacita.pipelines", "generate": "tacita.generation.generate"}
+_HOMES |= {f"{name}_async": "tacita.coroutines" for name in (*_ASKING, "generate")}
+_HOMES |= {"SentenceEncoder": "tacita.pipelines", "Estimate": "tacita.cards"}
 _HOMES |= dict.fromkeys(("connect", "connect_async"), "tacita.client.connect")
 
 

@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from tacita import checkpoint
 from tacita.bar import reporting
+from tacita.cards import Estimate
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
 from tacita.client import Answer, Client
@@ -37,11 +38,13 @@ from tacita.client.session import embedded
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.evaluate import Server
+from tacita.evaluate.session import MEMORY_GB
 from tacita.packings.lowering import in_slots
 from tacita.planning.calibrate.calibrate import Sample
 from tacita.planning.circuit import require_model
 from tacita.planning.request import Fields, Objective, PlanRequest, require_fields
 from tacita.plans.answers import understood
+from tacita.plans.commitment import LinkSpeed
 from tacita.plans.plan import Plan
 from tacita.plans.public_folder import Public, open_public, public_of, write_public
 from tacita.schemes.base import AnyPlan, Report, silent
@@ -69,6 +72,7 @@ __all__ = [
     "choose_plan",
     "classify_batch_locally",
     "classify_locally",
+    "estimate",
     "load",
     "open_public",
     "plan",
@@ -181,6 +185,22 @@ def publish(plan: AnyPlan, model: Checkpoint, folder: Path | str) -> str:
         raise unpublished(plan.scheme)
     require_model(plan, model)
     return write_public(public_of(plan, model), Path(folder))
+
+
+def estimate(
+    plan: AnyPlan,
+    inputs: int | None = None,
+    *,
+    link: LinkSpeed | None = None,
+    memory: float = MEMORY_GB,
+) -> Estimate:
+    """Estimates what a run of a plan would cost, without running it. A notebook draws the result.
+
+    inputs: texts to answer (default: one request full). link: between client and server; without one nothing
+    is sent. memory: GB that the server stays within. Returns the figures that `tacita estimate --json`
+    writes: seconds, bytes, and by scheme stages, keys, bootstraps and error.
+    """
+    return Estimate(scheme_of(plan.scheme).estimate(plan, inputs, link=link, memory=memory))
 
 
 def unpublished(scheme: str) -> InputError:

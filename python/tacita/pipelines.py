@@ -13,28 +13,38 @@ not as in the vocabulary, and None stands in the place of an answer that failed 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from tacita.api import Answer, Model, load
 from tacita.ask import How, ask_all
+from tacita.bar import reporting
 from tacita.checkpoint import Checkpoint
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError, nearest
 from tacita.generation.generate import generate
-from tacita.schemes.base import warn_unprotected
+from tacita.progress import Progress
+from tacita.schemes.base import Report, silent, warn_unprotected
 from tacita.texts.answer import Classes, Regression, Several
 from tacita.texts.embed import Text
 from tacita.texts.generation import TOKENS
 from tacita.texts.inputs import texts_of
 from tacita.texts.spans import CANDIDATES, NOTHING, Candidate, Extract, Fill, Mask, Tags
 from tacita.texts.task import require_kind
-from tacita.texts.vectors import cosines
+from tacita.texts.vectors import LEAST_LENGTH, cosines
+
+if TYPE_CHECKING:
+    from tacita.client.blocking import Service
+
+Vectors = npt.NDArray[Any]
 
 Row = dict[str, Any]
 
@@ -215,3 +225,91 @@ TASKS = {
     "text-generation": _Task("generate", run=_generated),
     "sentence-similarity": _Task("embed", run=_similarities),
 }
+
+
+class SentenceEncoder:
+    """Embeds sentences under the names that users of sentence-transformers know.
+
+    >>> encoder = SentenceEncoder("sst2-tiny", backend="plain")
+    Traceback (most recent call last):
+    tacita.errors.InputError: embed: the model answers with a label, not a vector
+
+    privacy: what protected the sentences of the call that ended last, as of `Answer.privacy`.
+    """
+
+    def __init__(
+        self, model: Model | None = None, *, service: Service | None = None, **how: Unpack[How]
+    ) -> None:
+        """Takes a model without labels, or the name of a service's. service: of `tacita.connect`, which then
+        answers. how: the keywords of `tacita.embed`, of a service those of its `embed`. Raises
+        CheckpointError, InputError for a model of another task."""
+        self.privacy, self._service, self._how, self._model = "", service, how, model
+        if not service:
+            loaded = self._model = model if isinstance(model, Checkpoint) else load(model)
+            require_kind("embed", loaded.config)
+            if "backend" not in how:
+                warn_unprotected("SentenceEncoder", "sim", 3)
+
+    def __repr__(self) -> str:
+        name = getattr(self._model, "name", self._model)
+        return f"SentenceEncoder({name!r:.80}, privacy={self.privacy or 'unknown'!r})"
+
+    def encode(
+        self,
+        sentences: str | Iterable[str],
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+        *,
+        normalize_embeddings: bool = True,
+    ) -> Vectors:
+        """Embeds a sentence, (outputs,), or each of many, (sentences, outputs), as float32 of length 1.
+
+        batch_size: sentences that a service is sent at a time, and that a request of arion or moai is shaped
+        for; other schemes ask one a request. show_progress_bar: False for none (default: where stderr is a
+        terminal or a notebook). normalize_embeddings: False leaves the lengths that the model gives.
+        A sentence whose answer failed its checks has NaN in its row, and a warning names it.
+        Raises what `tacita.embed` raises.
+        """
+        texts, several = texts_of(sentences)
+        if batch_size < 1:
+            raise InputError(f"encode: a batch of {batch_size}", hint="at least one sentence")
+        if not texts:
+            return np.zeros((0, 0), np.float32)
+        report = silent if show_progress_bar is False else None
+        ask = self._ask_service if self._service else self._ask_here
+        answers = ask(texts, batch_size, report)
+        self.privacy = next((each.privacy for each in answers if each.privacy), "")
+        vectors = _stacked(answers)
+        if normalize_embeddings:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), LEAST_LENGTH)
+        return vectors.astype(np.float32) if several else vectors[0].astype(np.float32)
+
+    def similarity(self, first: Vectors, second: Vectors) -> Vectors:
+        """Computes the cosine of each row with each: (m, outputs), (n, outputs) -> (m, n)."""
+        rows = [cosines(each, np.atleast_2d(second)) for each in np.atleast_2d(first)]
+        return np.stack(rows).astype(np.float32)
+
+    def _ask_here(self, texts: list[Text], size: int, report: Report | None) -> list[Answer]:
+        batch: dict[str, Any] = {"inputs": size} if self._how.get("scheme") in ("arion", "moai") else {}
+        return ask_all("embed", self._model, texts, cast(How, {**batch, "progress": report, **self._how}))
+
+    def _ask_service(self, texts: list[Text], size: int, report: Report | None) -> list[Answer]:
+        answers, began, embed = list[Answer](), time.monotonic(), cast(Any, self._service).embed
+        with reporting(report, "encode") as show:
+            for at in range(0, len(texts), size):
+                answers += embed(texts[at : at + size], model=self._model, **self._how)
+                spent, share = time.monotonic() - began, len(texts) / len(answers)
+                show(Progress("sentences", len(answers), len(texts), spent, spent * (share - 1.0)))
+        return answers
+
+
+def _stacked(answers: list[Answer]) -> Vectors:
+    """Stacks the vectors; NaN stand in the place of answers that failed their checks, and a warning says
+    where. Raises InputError where all of them failed."""
+    failed = [number for number, answer in enumerate(answers) if answer.empty]
+    width = max(len(answer.logits) for answer in answers)
+    if not width:
+        raise InputError("encode: every answer failed its checks", hint="calibrate on texts like yours")
+    if failed:
+        warnings.warn(f"encode: no answer to trust in rows {failed}", stacklevel=3)
+    return np.stack([np.full(width, np.nan) if each.empty else each.vector for each in answers])

@@ -48,6 +48,14 @@ class Checkpoint:
     sha256: str
     texts: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        """Returns at most 300 characters."""
+        config, sizes = (
+            type(self.config).__name__,
+            f"layers={self.config.layers}, hidden={self.config.hidden}",
+        )
+        return f"Checkpoint({self.name[:80]!r}, {config}({sizes}), sha256='{self.sha256[:12]}...')"
+
 
 def load(
     folder: str | Path, *, revision: str | None = None, pooling: str | None = None, embeddings: bool = True

@@ -16,6 +16,7 @@ from rich.table import Table
 from tacita.bar import drawn
 from tacita.bar import duration as duration
 from tacita.bar import shown as shown
+from tacita.bar import size as size
 from tacita.errors import FileError, TacitaError
 from tacita.plans.files import replacing, write_text
 from tacita.progress import Progress
@@ -99,15 +100,6 @@ def reporting(path: Path | None, report: Mapping[str, Any]) -> Iterator[None]:
 def progress(title: str) -> AbstractContextManager[Callable[[Progress], None]]:
     """Returns a context whose value is a callback that draws a progress bar on stderr (`tacita.bar`)."""
     return drawn(title, err)
-
-
-def size(count: float) -> str:
-    """Writes a number of bytes in decimal units."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.2f} GB"
 
 
 def several(count: int, noun: str) -> str:

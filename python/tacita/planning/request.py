@@ -131,6 +131,11 @@ class PlanRequest:
         candidates(self.preset)
         tuple(self.wanted), tuple(self.options)  # both raise for what no plan can be
 
+    def __repr__(self) -> str:
+        """Returns what was asked for besides defaults, in at most 300 characters."""
+        wanted = [each for each in fields(self) if each.repr and getattr(self, each.name) != each.default]
+        return f"PlanRequest({', '.join(f'{e.name}={getattr(self, e.name)!r:.60}' for e in wanted):.280})"
+
     def calibrated_for(self, texts: Sequence[Text]) -> PlanRequest:
         """Returns the request for these texts: where there are pairs among them and only single texts to
         calibrate on, those are paired with their neighbours. A second text has a token type of its own, which

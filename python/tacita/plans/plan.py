@@ -15,12 +15,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
+from tacita.cards import plan_card
 from tacita.errors import FileError, PlanError
 from tacita.extras import AT_DEFAULT
 from tacita.layouts.runs import Layout
 from tacita.limits import Above, Each, Matches, OneOf, Range, Size
 from tacita.plans import json_fields
-from tacita.plans.commitment import LinkSpeed, salt_beside
+from tacita.plans.commitment import LINKS, LinkSpeed, salt_beside
 from tacita.plans.error import (
     MOST_DECIMALS,
     NO_TEXTS,
@@ -194,6 +195,9 @@ class Plan:
         """Returns a summary of at most 300 characters."""
         sizes = f"tokens={self.tokens}, batch={self.batch}"
         return f"Plan({self.name[:80]!r}, {self.scheme}, {sizes}, {self.privacy})"
+
+    def _repr_html_(self) -> str:
+        return plan_card(self, LINKS)
 
     @property
     def privacy(self) -> str:

@@ -64,6 +64,10 @@ class Choice:
     options: tuple[Option, ...]
     objective: Objective
 
+    def __repr__(self) -> str:
+        """Returns at most 300 characters."""
+        return f"Choice({self.plan!r}, of {len(self.options)} by {self.objective.value})"
+
     @property
     def plan(self) -> AnyPlan:
         """The chosen plan."""

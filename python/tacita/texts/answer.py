@@ -66,6 +66,11 @@ class Answer:
         doubts = f", {len(self.warnings)} warnings" if self.warnings else ""
         return f"{type(self).__name__}({self.summary[:120]!r}, privacy={self.privacy or 'unknown'!r}{doubts})"
 
+    def _repr_html_(self) -> str:
+        from tacita.cards import answer_card
+
+        return answer_card(self)
+
     @property
     def anyway(self) -> Self:
         """The answer, also where it failed its checks: for who must look at what was decrypted. It may say

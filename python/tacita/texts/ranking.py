@@ -44,6 +44,11 @@ class Ranking:
         score = "no answer: its checks failed" if first.score is None else f"{first.score:.3f}"
         return f"Ranking('{first.document:.100} {score}', {len(self.ranks)} documents, {privacy=})"
 
+    def _repr_html_(self) -> str:
+        from tacita.cards import answer_card
+
+        return answer_card(self)
+
     @property
     def privacy(self) -> str:
         """What protected query and documents, as of `Answer.privacy`."""

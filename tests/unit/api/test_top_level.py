@@ -28,7 +28,9 @@ NAMES = {
         "Regression",
         "Search",
         "Several",
-        "Tags",
+        *("Estimate", "SentenceEncoder", "Tags", "estimate"),
+        *("answer_async", "classify_async", "embed_async", "fill_async", "generate_async", "rerank_async"),
+        *("search_async", "tag_async"),
     ),
     *(
         "answer",
@@ -56,6 +58,7 @@ MODEL = make_random_checkpoint(layers=1)
 
 def test_the_names_are_these() -> None:
     assert set(tacita.__all__) == set(dir(tacita)) == NAMES
+    assert tacita.__all__ == sorted(tacita.__all__)
     assert all(getattr(tacita, name) is not None for name in NAMES)
     assert tacita.plan is api.plan and tacita.classify is ask.classify and tacita.Client is api.Client
     with pytest.raises(AttributeError, match="no attribute 'predict'"):

@@ -15,11 +15,12 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from tacita.blocks.tensors import Operations, T, TensorBlocks, W
+from tacita.cards import plan_card
 from tacita.errors import PlanError
 from tacita.extras import AT_DEFAULT
 from tacita.limits import Above, OneOf, Range, Size
 from tacita.models.registry import forward, front
-from tacita.plans.commitment import LinkSpeed
+from tacita.plans.commitment import LINKS, LinkSpeed
 from tacita.plans.json_fields import NOT_STORED, canonical, to_json
 from tacita.texts.embedding import MAX_DOCUMENTS, FrontConfig
 from tacita.texts.task import NEXT
@@ -102,6 +103,9 @@ class TwoPartyPlan(Header):
     def __repr__(self) -> str:
         """Returns at most 300 characters."""
         return f"TwoPartyPlan({self.name[:80]!r}, tokens={self.tokens}, {self.privacy})"
+
+    def _repr_html_(self) -> str:
+        return plan_card(self, LINKS)
 
     def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
         """Estimates the seconds of one text (see `cost.seconds`)."""

@@ -22,19 +22,26 @@ from tacita.version import __version__
 
 if TYPE_CHECKING:
     from tacita.api import Answer, Client, PlanRequest, Server, estimate, load, plan, publish
-    from tacita.ask import answer, classify, classify_many, embed, fill, rerank, search, tag
-    from tacita.cards import Estimate
-    from tacita.client.connect import connect, connect_async
-    from tacita.coroutines import (
+    from tacita.ask import (
+        answer,
         answer_async,
+        classify,
         classify_async,
+        classify_many,
+        embed,
         embed_async,
+        fill,
         fill_async,
         generate_async,
+        rerank,
         rerank_async,
+        search,
         search_async,
+        tag,
         tag_async,
     )
+    from tacita.bar import Estimate
+    from tacita.client.connect import connect, connect_async
     from tacita.generation.generate import generate
     from tacita.pipelines import SentenceEncoder, pipeline
     from tacita.texts.answer import Classes, Regression, Several
@@ -97,8 +104,8 @@ _HOMES |= dict.fromkeys(("Embedding", "Search"), "tacita.texts.vectors")
 _HOMES |= dict.fromkeys(("Extract", "Tags"), "tacita.texts.spans") | {"Fill": "tacita.texts.spans"}
 _HOMES |= {"classify_many": "tacita.ask", "Ranking": "tacita.texts.ranking", "Pair": "tacita.texts.inputs"}
 _HOMES |= {"pipeline": "tacita.pipelines", "generate": "tacita.generation.generate"}
-_HOMES |= {f"{name}_async": "tacita.coroutines" for name in (*_ASKING, "generate")}
-_HOMES |= {"SentenceEncoder": "tacita.pipelines", "Estimate": "tacita.cards"}
+_HOMES |= {f"{name}_async": "tacita.ask" for name in (*_ASKING, "generate")}
+_HOMES |= {"SentenceEncoder": "tacita.pipelines", "Estimate": "tacita.bar"}
 _HOMES |= dict.fromkeys(("connect", "connect_async"), "tacita.client.connect")
 
 

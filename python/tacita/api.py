@@ -29,8 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita import checkpoint
-from tacita.bar import reporting
-from tacita.cards import Estimate
+from tacita.bar import Estimate, reporting
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
 from tacita.client import Answer, Client

@@ -8,6 +8,12 @@ Classes('positive', privacy='none: sim encrypts nothing')
 >>> [answer.label for answer in tacita.classify(texts, backend="plain", **small)]
 ['positive', 'negative']
 
+In an event loop each function has a coroutine:
+
+>>> import asyncio
+>>> asyncio.run(tacita.classify_async("a film of quiet beauty", backend="plain", **small)).label
+'positive'
+
 `classify_many` evaluates on the machines of a Ray cluster:
 
 >>> tacita.classify_many(["a film of quiet beauty"], ray="ray://10.0.0.5:10001")
@@ -22,19 +28,21 @@ removed.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, partial
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar, Unpack, cast, overload
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast, overload
 
 from tacita.api import Model, choose_plan, classify_batch_locally, load
 from tacita.bar import reporting
 from tacita.checkpoint import Checkpoint
+from tacita.client.calls import in_thread
 from tacita.errors import InputError, nearest
 from tacita.evaluate.session import MEMORY_GB
+from tacita.generation.generate import generate
 from tacita.planning.request import Fields, PlanRequest, require_fields
 from tacita.plans.answers import Answer
 from tacita.plans.scheme import AUTO
@@ -54,6 +62,7 @@ from tacita.server.machines.cluster import LOCAL, require_reachable, where_of
 from tacita.server.machines.spread import spreading
 from tacita.texts.answer import Classes, Regression, Several
 from tacita.texts.embed import Text
+from tacita.texts.generation import Token
 from tacita.texts.inputs import Cut, Pair, texts_of
 from tacita.texts.ranking import Ranking, pairs_of, rank
 from tacita.texts.spans import Extract, Fill, Tags
@@ -63,6 +72,8 @@ from tacita.texts.vectors import Embedding, Search
 CACHED_PLANS = 4
 OWN: Mapping[str, Any] = {"backend": "sim", "allow_insecure": False, "progress": None, "truncate": False}
 A = TypeVar("A", bound=Answer)
+P = ParamSpec("P")
+T = TypeVar("T")
 V = TypeVar("V")  # of answers
 F = TypeVar("F", bound=Callable[..., Any])
 Labelled: TypeAlias = Classes | Several | Regression  # by the problem that the model's folder names
@@ -306,3 +317,58 @@ def _place(call: _Call, report: Report, threads: int = 0, memory: float = MEMORY
     """Yields a temporary folder for both sides of a call."""
     with tempfile.TemporaryDirectory(prefix="tacita-") as folder:
         yield Place(Path(folder), threads, memory, call.allow_insecure, bar=lambda _: nullcontext(report))
+
+
+# The same functions as coroutines. Each works in a thread, which leaves the event loop free. Cancelled, it
+# ends at its next report of progress, and waits for that: no work goes on behind the caller's back. A service
+# has coroutines of its own: `tacita.connect_async`.
+
+
+class AsyncVerb(Protocol[V]):
+    """A coroutine function that asks a model, as `Verb`."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # a str is an iterable, too
+        self, text: One, *, model: Model | None = ..., **how: Unpack[How]
+    ) -> Coroutine[Any, Any, V]: ...
+    @overload
+    def __call__(
+        self, text: Iterable[Text], *, model: Model | None = ..., **how: Unpack[How]
+    ) -> Coroutine[Any, Any, list[V]]: ...
+
+
+def _coroutine(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Returns a function as a coroutine function."""
+    name = function.__name__
+
+    async def run(given: Any, how: dict[str, Any]) -> T:
+        with reporting(how.pop("progress", None), name) as report:
+            return await in_thread(lambda now: cast(Any, function)(*given, progress=now, **how), report)
+
+    def begin(*given: P.args, **how: P.kwargs) -> Coroutine[Any, Any, T]:
+        if "backend" not in how:  # the place in the caller's code is known only here
+            warn_unprotected(f"{name}_async", "sim", 3)
+        return run(given, {"backend": "sim", **how})
+
+    begin.__name__ = begin.__qualname__ = f"{name}_async"
+    begin.__doc__ = f"Does what `tacita.{name}` does, as a coroutine: see there."
+    begin.__signature__ = function.__signature__  # type: ignore[attr-defined]  # see `_documented`
+    return begin
+
+
+answer_async = _coroutine(answer)
+rerank_async = _coroutine(rerank)
+classify_async = cast(AsyncVerb[Labelled], _coroutine(cast(Any, classify)))
+embed_async = cast(AsyncVerb[Embedding], _coroutine(cast(Any, embed)))
+search_async = cast(AsyncVerb[Search], _coroutine(cast(Any, search)))
+tag_async = cast(AsyncVerb[Tags], _coroutine(cast(Any, tag)))
+fill_async = cast(AsyncVerb[Fill], _coroutine(cast(Any, fill)))
+
+
+async def generate_async(prompt: str, **how: Any) -> AsyncGenerator[Token, None]:
+    """Yields the tokens of `tacita.generate` as they come. Closed or cancelled, it ends after the token that
+    is being computed. Arguments and errors are those of `tacita.generate`."""
+    tokens: Any = await in_thread(lambda _: generate(prompt, **how))
+    with closing(tokens):
+        while (token := await in_thread(lambda _: next(tokens, None))) is not None:
+            yield token

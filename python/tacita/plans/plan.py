@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from tacita.cards import plan_card
+from tacita.bar import plan_card
 from tacita.errors import FileError, PlanError
 from tacita.extras import AT_DEFAULT
 from tacita.layouts.runs import Layout

@@ -67,7 +67,7 @@ class Answer:
         return f"{type(self).__name__}({self.summary[:120]!r}, privacy={self.privacy or 'unknown'!r}{doubts})"
 
     def _repr_html_(self) -> str:
-        from tacita.cards import answer_card
+        from tacita.bar import answer_card
 
         return answer_card(self)
 

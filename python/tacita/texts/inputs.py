@@ -4,9 +4,6 @@
 (['fine', 'dull'], True)
 >>> texts_of(Pair("is it good?", "a fine film"))
 ([Pair(first='is it good?', second='a fine film')], False)
->>> texts_of(("fine", "dull"))
-Traceback (most recent call last):
-tacita.errors.InputError: a tuple of 2: one pair, or 2 texts?
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Ranking:
         return f"Ranking('{first.document:.100} {score}', {len(self.ranks)} documents, {privacy=})"
 
     def _repr_html_(self) -> str:
-        from tacita.cards import answer_card
+        from tacita.bar import answer_card
 
         return answer_card(self)
 

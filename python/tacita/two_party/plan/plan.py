@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
+from tacita.bar import plan_card
 from tacita.blocks.tensors import Operations, T, TensorBlocks, W
-from tacita.cards import plan_card
 from tacita.errors import PlanError
 from tacita.extras import AT_DEFAULT
 from tacita.limits import Above, OneOf, Range, Size

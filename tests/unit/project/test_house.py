@@ -22,7 +22,7 @@ FILES, ARROWS, FOLDER = 324, 88, 14
 LINES = {
     "approx": 2397,
     "blocks": 1472,
-    "checkpoint": 2070,
+    "checkpoint": 2072,
     "cli": 5130,
     "client": 2893,
     "data": 34,
@@ -34,11 +34,11 @@ LINES = {
     "packings": 6846,
     "planning": 3975,
     "plans": 3105,
-    "schemes": 1470,
+    "schemes": 1474,
     "server": 8031,
     "slots": 2445,
-    "texts": 1922,
-    "two_party": 5340,
+    "texts": 1929,
+    "two_party": 5341,
 }
 
 

@@ -132,7 +132,8 @@ demo-service: $(NATIVE) $(SERVICE_DEPS)
 # One file, of this working tree: what the last build left is removed.
 $(WHEEL): $(NATIVE) $(PACKAGE) README.md LICENSE THIRD-PARTY-NOTICES.txt
 	rm -rf $(WHEELS)
-	$(BIN)/maturin build --release --locked --strip --interpreter $(BIN)/python --out $(WHEELS)
+	$(BIN)/maturin build --release --locked --strip --compression-level 9 \
+	  --interpreter $(BIN)/python --out $(WHEELS)
 	touch $@
 
 wheel: $(WHEEL)
@@ -146,7 +147,7 @@ $(RELEASE_DEPS): requirements/release.txt | tools
 
 release-wheel: $(RELEASE_DEPS)
 	rustup target add $(RELEASE_TARGET)
-	PATH="$(CURDIR)/$(RELEASE_BIN):$$PATH" $(RELEASE_BIN)/maturin build --release --locked --strip \
+	PATH="$(CURDIR)/$(RELEASE_BIN):$$PATH" $(RELEASE_BIN)/maturin build --release --locked --strip --compression-level 9 \
 	  --target $(RELEASE_TARGET) $(RELEASE_TAG) --interpreter python3.11 --out $(DIST)
 
 release-sdist: $(RELEASE_DEPS)

@@ -35,7 +35,7 @@ LINES = {
     "planning": 3975,
     "plans": 3105,
     "schemes": 1474,
-    "server": 8031,
+    "server": 8036,
     "slots": 2445,
     "texts": 1929,
     "two_party": 5341,

@@ -17,9 +17,11 @@ import tacita
 from tacita import api
 from tacita.checkpoint.reference import reference
 from tacita.data import DEFAULT_DECODER, DEFAULT_MODEL
-from tacita.texts.embed import embed
+from tacita.plans.answers import judge, understood
+from tacita.texts.embed import embed, length_of
 
 world = pytest.importorskip("web_world", reason="the service's packages are not installed")
+random = pytest.importorskip("random_checkpoint")
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "python" / "tacita" / "data" / "web"
@@ -83,6 +85,37 @@ def test_its_threads_answer_like_the_model(model: Any, tmp_path: Path) -> None:
     assert {each["name"] for each in told if each["kind"] == "node"} >= {"set-up", "layer0.attention"}
 
 
+CONTEXT = "The plot, never boring, is a very good plot."
+TASKS: dict[str, dict[str, Any]] = {
+    "tag": {"task": "tokens", "labels": ("O", "B-FILM", "I-FILM", "WORD")},
+    "answer": {"task": "span", "labels": ("start", "end")},
+    "embed": {"pooling": "mean", "labels": ()},
+    "normalised": {"pooling": "mean", "labels": (), "normalise": True},
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_its_threads_answer_every_task_as_python_does(name: str, tmp_path: Path) -> None:
+    """Places of spans are Python's, and so are vectors, that of a model which normalises among them."""
+    checkpoint, question = random.make_random_checkpoint(layers=1, **TASKS[name]), "A fine, dull film?"
+    text = (question, CONTEXT) if name == "answer" else question
+    build_parts(tmp_path)
+    with world.serving(checkpoint, 32) as served:
+        options = {"CONTEXT": CONTEXT} if name == "answer" else {}
+        told = run(TESTS / "ask.mjs", tmp_path, ENGINE, served.listener.port, question, **options)
+        values = reference(checkpoint, *embed(checkpoint, text, 32)).trace["answer"]
+        wanted = understood(
+            served.plan, judge(served.plan, values, real=length_of(checkpoint, text)), checkpoint, text
+        )
+    [found] = [each["answer"] for each in told if each["kind"] == "answer"]
+    assert found["trusted"] and found["logits"] == pytest.approx(wanted.logits, abs=0.05)
+    spans = getattr(wanted, "spans", None) or ([wanted.span] if name == "answer" else [])
+    assert len(found["spans"]) == len(spans) and (spans or "tag" not in name)
+    for ours, theirs in zip(found["spans"], spans, strict=True):
+        assert (ours["label"], ours["start"], ours["end"]) == (theirs.label, theirs.start, theirs.end)
+        assert ours["score"] == pytest.approx(theirs.score, abs=0.05)
+
+
 def words(checkpoint: Any, prompt: str, count: int) -> str:
     """What the model writes in floats."""
     return "".join(token.text for token in tacita.generate(prompt, model=checkpoint, max_tokens=count))
@@ -103,6 +136,25 @@ def test_its_threads_write_the_words_that_python_does(writer: Any, tmp_path: Pat
     [failed] = [each for each in run(*asked, TOO_LONG, WRITE=6) if each["kind"] == "failed"]
     assert "this model takes 40" in failed["message"] and failed["again"] is True
     assert writer.visits[0].problem is None
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+@pytest.mark.skipif(not (ROOT / "web" / "node_modules").exists(), reason="playwright-core: make web")
+def test_the_page_marks_an_answer_and_ranks_lines(tmp_path: Path) -> None:
+    """A line that was asked about is not asked about again: the second question costs less."""
+    question, lines = "A fine film", "a dull plot\nis it never boring\na fine film"
+    for name, second in (("answer", CONTEXT), ("embed", lines)):
+        checkpoint = random.make_random_checkpoint(layers=1, **TASKS[name])
+        with world.serving(checkpoint, 32) as served, world.service(served, PAGE) as url:
+            [found] = run(TESTS / "page.mjs", CHROMIUM, url, question, "a good film", LINES=second)
+        assert found["complaints"] == [] and found["unnamed"] == []
+        first, other = found["answers"]
+        if name == "answer":
+            assert first["marks"] == [first["label"]] and first["label"] in CONTEXT
+        else:
+            assert (first["label"], first["scores"][0][1]) == ("a fine film", "1.000")
+            assert sorted(row[0] for row in first["scores"]) == sorted(lines.split("\n"))
+            assert "How many texts4" in first["saw"] and "How many texts1" in other["saw"]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")

@@ -32,7 +32,7 @@ SHOWN = 8  # bytes of a message that the page shows in digits
 
 @dataclass
 class Model:
-    """A shipped model, listening; `visits` are the sessions that are over."""
+    """A model, listening; `visits` are the sessions that are over."""
 
     checkpoint: Checkpoint
     tokens: int
@@ -56,9 +56,10 @@ class Model:
 
 
 @contextmanager
-def serving(name: str, tokens: int) -> Iterator[Model]:
-    """A shipped model in a thread."""
-    model, stopped = Model(api.load(name), tokens), threading.Event()
+def serving(source: str | Checkpoint, tokens: int) -> Iterator[Model]:
+    """A model, or the shipped one with this name, in a thread."""
+    checkpoint = api.load(source) if isinstance(source, str) else source
+    model, stopped = Model(checkpoint, tokens), threading.Event()
     thread = threading.Thread(target=model.serve, args=(stopped,))
     thread.start()
     try:

@@ -19,7 +19,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
 from tacita.data import DEFAULT_DECODER, DEFAULT_MODEL
 from tacita.planning.request import PlanRequest
-from tacita.texts.embed import embed, tokenize
+from tacita.texts.embed import Tokens, embed, tokenize, tokens_of
 from tacita.two_party.arithmetic.base import encode as integers
 from tacita.two_party.model import ServerModel
 from tacita.two_party.plan.plan import TwoPartyPlan
@@ -49,6 +49,11 @@ HARD = (
     "emoji 👍🏽 and “quotes” — dash… ¿qué? § © ™ ٣",
     "\u00a0non\u2003breaking\u2028spaces",
     "한국어 हिन्दी עִבְרִית العَرَبِيَّة ไทย",
+)
+# a question and its context
+PAIRS = (
+    ("How tall is it?", "The tower of 1889, in Orléans, is 330 m tall."),
+    ("whereabouts", "  電影 at the café "),
 )
 
 
@@ -96,9 +101,20 @@ def _asked(plan: TwoPartyPlan, checkpoint: Checkpoint, text: str) -> dict[str, A
 
 
 def tokens(model: str = DEFAULT_MODEL) -> list[dict[str, Any]]:
-    """Texts and their ids, of a shipped model's tokenizer."""
+    """Returns texts with their ids, types and places, of a shipped model's tokenizer."""
     front = api.load(model)
-    return [{"text": text, "ids": tokenize(front, text)[0]} for text in HARD]
+    pairs = PAIRS if model == DEFAULT_MODEL else ()
+    return [
+        {**_places(tokens_of(front, text)), "types": tokenize(front, text)[1]} for text in (*HARD, *pairs)
+    ]
+
+
+def _places(text: Tokens) -> dict[str, Any]:
+    """places: (part, start, end, start and end of the word) of each token that is of a text."""
+    places = [
+        None if each.part is None else [each.part, each.start, each.end, *each.word] for each in text.tokens
+    ]
+    return {"texts": list(text.parts), "ids": [each.id for each in text.tokens], "places": places}
 
 
 if __name__ == "__main__":
@@ -106,4 +122,5 @@ if __name__ == "__main__":
     for case in CASES:
         (FOLDER / f"{case}.json").write_text(json.dumps(vector_of(case), separators=(",", ":")) + "\n")
     for name, model in TOKENIZERS.items():
-        (FOLDER / name).write_text(json.dumps(tokens(model), indent=1) + "\n")
+        lines = (json.dumps(each) for each in tokens(model))
+        (FOLDER / name).write_text("[\n" + ",\n".join(lines) + "\n]\n")

@@ -3,7 +3,7 @@ import { EXAMPLES } from "./examples.js";
 import { openFiles } from "./files/session.js";
 import { known, LANGUAGES, language, speak, t, translate, wanted } from "./language.js";
 import type { Key, Language } from "./language.js";
-import { depart, mine, pass, sees } from "./picture.js";
+import { count, depart, mine, pass, sees } from "./picture.js";
 import { element, showClasses, showCost, showExtract, showNearest, showTags, showVector, showWritten } from "./result.js";
 import type { Cost } from "./result.js";
 import { kindOf, models, offersOf } from "./service.js";
@@ -47,6 +47,7 @@ let held = false; // whether this page's keys are at the server
 let queue: string[] = []; // texts that are asked about, one after another
 let found: Answer[] = []; // of the first of them
 const vectors = new Map<string, Answer>(); // of lines that this session has asked about
+let asks = 0; // of the queue, those that the server was asked about
 let began = 0;
 let at = new Date();
 let start = NOTHING; // of the session, when the first of the queue was asked
@@ -155,7 +156,7 @@ function told(event: Told): void {
       break;
     case "passed":
       passed(event.sent, event.received);
-      pass({ ...event, sent: event.sent - start.sent, received: event.received - start.received });
+      pass(event);
       break;
     case "uploaded":
       foretold = { share: event.done / event.total, left: event.left, told: performance.now() };
@@ -197,12 +198,13 @@ function evaluated({ stage, done, total, left }: Evaluated): void {
 
 function passed(sent: number, received: number, rounds = moved.rounds): void {
   moved = { sent, received, rounds };
+  count(sent - start.sent, received - start.received);
   look();
 }
 
 /** What the server has seen of the queue so far. */
 function look(): void {
-  const seen = { model: model.value, at: began ? at : null, texts: Math.max(1, queue.length), sent: moved.sent - start.sent };
+  const seen = { model: model.value, at: began ? at : null, texts: Math.max(1, asks), sent: moved.sent - start.sent };
   sees({ ...seen, written: kind() === "generate" ? tokens : null, connected: chosen().connected });
 }
 
@@ -224,17 +226,17 @@ function answered(event: Answered): void {
 
 /** Shows what came of the queue. */
 function shown(): void {
-  const [asks, answers, labels] = [queue, found, asked().labels];
+  const [texts, answers, labels] = [queue, found, asked().labels];
   const [cost, took, what] = [taken(), performance.now() - began, kind()];
   const context = lines.value;
   busy(false);
   const draw = (): string => {
     const [first] = answers as [Answer];
     showCost(cost, took);
-    if (what === "tag") return showTags(first, asks[0] ?? "");
+    if (what === "tag") return showTags(first, texts[0] ?? "");
     if (what === "answer") return showExtract(first, context);
     if (what !== "embed") return showClasses(first, labels);
-    return asks.length > 1 ? showNearest(first, asks.slice(1), answers.slice(1)) : showVector(first);
+    return texts.length > 1 ? showNearest(first, texts.slice(1), answers.slice(1)) : showVector(first);
   };
   finish(draw);
 }
@@ -252,13 +254,13 @@ function written(event: Written): void {
   passed(event.sent, event.received, event.rounds);
   tokens += 1;
   written_text += event.text;
-  const [all, count, cost, took] = [(queue[0] ?? "") + written_text, tokens, taken(), performance.now() - began];
-  const draw = (): string => (showCost(cost, took), showWritten(all, count));
+  const [all, number, cost, took] = [(queue[0] ?? "") + written_text, tokens, taken(), performance.now() - began];
+  const draw = (): string => (showCost(cost, took), showWritten(all, number));
   draw();
   element("result", HTMLElement).hidden = false;
   if (!event.last && !stopping) return;
   busy(false);
-  finish(draw, () => t("Written: {count} tokens", { count }));
+  finish(draw, () => t("Written: {count} tokens", { count: number }));
 }
 
 function wish(): Wish {
@@ -270,7 +272,8 @@ function begin(): void {
   for (let cached; (cached = found.length ? vectors.get(queue[found.length] ?? "") : undefined); ) found.push(cached);
   const next = queue[found.length];
   if (next === undefined) return shown();
-  [mark, layer] = [moved, 0];
+  [mark, layer, asks] = [moved, 0, asks + 1];
+  look();
   if (queue.length > 1) say(t("text {at} of {count}", { at: found.length + 1, count: queue.length }));
   else say(t("Under way: only unreadable bytes leave this page"));
   if (kind() === "generate") session?.write?.(next, wish());
@@ -327,7 +330,7 @@ function searched(): string[] {
 function ask(): void {
   element("result", HTMLElement).hidden = true;
   [written_text, tokens, stopping, found] = ["", 0, false, []];
-  [foretold, working] = [undefined, 0];
+  [foretold, working, asks] = [undefined, 0, 0];
   [began, at, queue, start] = [performance.now(), new Date(), [text.value, ...searched()], moved];
   way = chosen().scheme;
   depart(text.value);
@@ -343,9 +346,9 @@ function ask(): void {
 }
 
 function described(each: Model): HTMLOptionElement {
-  const count = Math.max(...offersOf(each).map((offer) => offer.tokens));
+  const longest = Math.max(...offersOf(each).map((offer) => offer.tokens));
   const what = each.labels.slice(0, 4).join(", ") || t(FORMS[kindOf(each) ?? "classify"].what);
-  return new Option(t("{name} ({what}, up to {count} tokens)", { name: each.name, what, count }), each.name);
+  return new Option(t("{name} ({what}, up to {count} tokens)", { name: each.name, what, count: longest }), each.name);
 }
 
 function example(words: { text: string; lines?: string }): HTMLButtonElement {

@@ -53,12 +53,16 @@ export function mine(text: string): void {
   element("mine", HTMLElement).textContent = text;
 }
 
-/** A message. Its counts are those of the text so far. */
+/** Bytes of the text so far. */
+export function count(sent: number, received: number): void {
+  element("sent", HTMLElement).textContent = bytes(sent);
+  element("received", HTMLElement).textContent = bytes(received);
+}
+
+/** A message. */
 export function pass(passed: Passed): void {
   element("nothing", HTMLElement).hidden = true;
   element("bytes", HTMLElement).hidden = false;
-  element("sent", HTMLElement).textContent = bytes(passed.sent);
-  element("received", HTMLElement).textContent = bytes(passed.received);
   element(passed.out ? "out" : "in", HTMLElement).textContent = `… ${digits(passed.tail)}`;
   rows = [...rows, passed].slice(-ROWS);
   draw();

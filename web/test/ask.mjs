@@ -1,5 +1,6 @@
 // Asks a server over plain TCP, in node: node ask.mjs PARTS ENGINE.wasm PORT TEXT... With WRITE=TOKENS the texts
-// are prompts, behind which so many tokens are written, and STOP=NUMBER ends each behind so many.
+// are prompts, behind which so many tokens are written, and STOP=NUMBER ends each behind so many. With
+// CONTEXT=TEXT they are questions about it.
 // Prints one line of JSON for everything that is told. The threads are those of the page, but for the socket.
 import { readFileSync } from "node:fs";
 import { connect } from "node:net";
@@ -22,7 +23,7 @@ async function compute({ parts, engine, texts, ring, port }) {
     if (more) made.enough();
   };
   if (made.greet()) {
-    for (const text of texts) most ? write(text) : made.classify(text);
+    for (const text of texts) most ? write(text) : made.classify(text, process.env.CONTEXT);
     made.end();
   }
   port.close();

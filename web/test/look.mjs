@@ -1,9 +1,10 @@
 // Looks at the page in Chromium, at four sizes, light and dark, before a text is asked about and behind its
 // answer: node look.mjs CHROMIUM URL [FOLDER]. Prints one line of JSON: violations that axe-core finds, and
-// where something is wider than the window. FOLDER gets the pictures. LANGUAGES=en,de,zh says which;
+// where something is wider than the window. FOLDER gets page-WIDTH-SCHEME.webp, with the answer.
+// LANGUAGES=en,de,zh says which;
 // all but the first are looked at in the narrowest window alone.
 import { createRequire } from "node:module";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 
@@ -14,6 +15,14 @@ const languages = (process.env.LANGUAGES ?? "en").split(",");
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] }); // tests may run as root
 const found = { looks: 0, violations: [], wide: [] };
 
+/** Keeps the whole page as a picture of few bytes. */
+async function keep(page, file) {
+  const session = await page.context().newCDPSession(page);
+  const wanted = { format: "webp", quality: 70, captureBeyondViewport: true };
+  const { data } = await session.send("Page.captureScreenshot", wanted);
+  writeFileSync(file, Buffer.from(data, "base64"));
+}
+
 async function look(page, name) {
   found.looks += 1;
   const { violations } = await page.evaluate("axe.run({ resultTypes: ['violations'] })");
@@ -21,7 +30,6 @@ async function look(page, name) {
   found.violations.push(...said);
   const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
   if (wide) found.wide.push(name);
-  if (folder) await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
 }
 
 for (const colorScheme of ["light", "dark"]) {
@@ -34,6 +42,8 @@ for (const colorScheme of ["light", "dark"]) {
       for (const [width, height] of language === languages[0] ? SIZES : SIZES.slice(0, 1)) {
         await page.setViewportSize({ width, height });
         await look(page, `${stage}-${width}-${colorScheme}-${language}`);
+        const kept = folder && stage === "answered" && language === languages[0];
+        if (kept) await keep(page, join(folder, `page-${width}-${colorScheme}.webp`));
       }
       if (stage === "answered") break;
       await page.locator("#go").click();

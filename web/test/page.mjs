@@ -1,7 +1,7 @@
 // Drives the page in Chromium: node page.mjs CHROMIUM URL TEXT... Prints one line of JSON: what was shown for
 // each text, and what the browser complained about. SCREENSHOT=FILE.png keeps what it looked like at the end.
 // WAY=SCHEME asks by that scheme, and tells the price that was shown before; BREAK=NUMBER breaks so many
-// uploads of keys off. WRITE=TOKENS has so many written behind each text, STOP=1 stops each behind its first.
+// uploads of keys off. LINES fills the second field. WRITE=TOKENS has so many written behind each text, STOP=1 stops each behind its first.
 import { chromium } from "playwright-core";
 
 const [executablePath, url, ...texts] = process.argv.slice(2);
@@ -28,9 +28,10 @@ const cells = (id) => page.locator(`#${id} tr`).evaluateAll(contents);
 
 async function asked(text) {
   const writes = Number(process.env.WRITE ?? 0);
-  await page.getByLabel(writes ? "Prompt" : "Text", { exact: true }).fill(text);
+  await page.getByRole("textbox", { name: /^(Text|Prompt|Question)$/ }).fill(text);
+  if (process.env.LINES) await page.locator("#lines").fill(process.env.LINES);
   if (writes) await page.getByLabel("Tokens at most").fill(String(writes));
-  await page.getByRole("button", { name: writes ? "Write" : "Classify" }).click();
+  await page.getByRole("button", { name: /^(Classify|Search|Tag|Answer|Write)$/ }).click();
   if (process.env.STOP) {
     await page.locator("#label", { hasText: "1 token" }).waitFor({ timeout: 120_000 });
     await page.getByRole("button", { name: "Stop" }).click();
@@ -44,7 +45,8 @@ async function asked(text) {
   const saw = await page.locator("#saw").textContent();
   const written = await page.locator("#written").textContent();
   const [out, back] = [await page.locator("#out").textContent(), await page.locator("#in").textContent()];
-  const told = { status, label, saw, written, out, in: back };
+  const marks = await page.locator("mark").allTextContents();
+  const told = { status, label, saw, written, marks, out, in: back };
   return { ...told, scores: await cells("scores"), cost: await cells("cost") };
 }
 

@@ -1,7 +1,12 @@
 //! What an answer says: rounded numbers, the label, scores, reasons for doubt (`tacita.plans.answers`).
+use crate::front::Token;
 use crate::program::{Format, Reading};
+use crate::spans::{extracted, softmax, tagged, Span};
 use serde::Serialize;
 use tacita_mpc::Ring;
+
+/// Below it a vector is divided by this.
+const LEAST_LENGTH: f64 = 1e-12;
 
 /// A label and how likely it is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -13,7 +18,7 @@ pub struct Score {
 }
 
 /// An answer. label: `None` where the model has no labels, or none holds. One that failed its checks is not
-/// trusted, and has neither label, scores nor logits.
+/// trusted, and has neither label, scores, logits nor spans.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct Answer {
@@ -22,6 +27,8 @@ pub struct Answer {
     pub scores: Vec<Score>,
     /// Rounded.
     pub logits: Option<Vec<f64>>,
+    /// Places of a text, of a model that answers for every token.
+    pub spans: Vec<Span>,
     pub warnings: Vec<String>,
     pub trusted: bool,
 }
@@ -33,9 +40,23 @@ impl Answer {
             label: None,
             scores: vec![],
             logits: None,
+            spans: vec![],
             warnings: vec![warning],
             trusted: false,
         }
+    }
+
+    /// Reads what the numbers of a model that answers for every token say of these.
+    pub(crate) fn find_spans(&mut self, reading: &Reading, tokens: &[Token]) {
+        let Some(logits) = self.logits.as_ref().filter(|_| !tokens.is_empty()) else {
+            return;
+        };
+        let rows: Vec<&[f64]> = logits.chunks((logits.len() / tokens.len()).max(1)).collect();
+        self.spans = match reading.task.as_str() {
+            "tokens" if rows.len() == tokens.len() => tagged(&reading.labels, &rows, tokens),
+            "span" if rows.len() == tokens.len() => extracted(&rows, tokens).into_iter().collect(),
+            _ => vec![],
+        };
     }
 }
 
@@ -52,7 +73,10 @@ pub fn told(reading: &Reading, values: &[f64], sound: bool) -> Answer {
         let warning = format!("outside the calibrated intervals: {doubt}; do not trust the answer");
         return Answer::without(warning);
     }
-    let logits: Vec<f64> = values.iter().map(|&v| shown(v, reading)).collect();
+    let logits: Vec<f64> = match reading.normalise {
+        true => normalised(values, reading),
+        false => values.iter().map(|&v| shown(v, reading)).collect(),
+    };
     let known = reading.task == "text" && reading.labels.len() == logits.len();
     let scores = match reading.problem.as_str() {
         "single_label" if known => softmax(&logits),
@@ -72,6 +96,7 @@ pub fn told(reading: &Reading, values: &[f64], sound: bool) -> Answer {
         label: scores.first().filter(holds).map(|score| score.label.clone()),
         scores,
         logits: Some(logits),
+        spans: vec![],
         warnings: vec![],
         trusted: true,
     }
@@ -93,16 +118,23 @@ fn shown(value: f64, reading: &Reading) -> f64 {
     rounded(multiple, reading.decimals + 1)
 }
 
+/// A vector divided by its length, in multiples of a step that is divided by it too and rounded up to two
+/// digits (`tacita.plans.answers.rounded`): no digit is finer than the vector's were.
+fn normalised(values: &[f64], reading: &Reading) -> Vec<f64> {
+    let length = values.iter().map(|v| v * v).sum::<f64>().sqrt();
+    let length = length.clamp(LEAST_LENGTH, 1.0 / LEAST_LENGTH);
+    let size = (10f64).powi(-(reading.decimals as i32)) / length;
+    let power = size.log10().floor() as i32 - 1;
+    let digits = (size / 10f64.powi(power) * (1.0 - 1e-12)).ceil();
+    let step = format!("{digits}e{power}").parse().unwrap_or(size);
+    let places = usize::try_from(1 - f64::log10(step).floor() as i64).unwrap_or(0);
+    let multiple = |v: &f64| rounded((v / length / step).round_ties_even() * step, places);
+    values.iter().map(multiple).collect()
+}
+
 /// By the decimal expansion, as Python rounds; no negative zero.
 fn rounded(value: f64, decimals: usize) -> f64 {
     format!("{value:.decimals$}").parse::<f64>().unwrap_or(value) + 0.0
-}
-
-fn softmax(logits: &[f64]) -> Vec<f64> {
-    let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let powers: Vec<f64> = logits.iter().map(|v| (v - largest).exp()).collect();
-    let sum: f64 = powers.iter().sum();
-    powers.iter().map(|power| power / sum).collect()
 }
 
 #[cfg(test)]
@@ -132,6 +164,19 @@ mod tests {
         assert_eq!(logits(0, 2), [1.5, -1.0]);
         assert_eq!(logits(1, 5), [1.3, -1.24]);
         assert_eq!(logits(2, 1), [1.3, -1.23]);
+    }
+
+    #[test]
+    fn a_vector_is_divided_by_its_length_and_its_step_too() {
+        let reading = Reading {
+            normalise: true,
+            ..reading(3, 1)
+        };
+        let found = told(&reading, &[1.2, -1.6], true).logits.unwrap_or_default();
+        assert_eq!(found, [0.6, -0.8], "multiples of 0.0005");
+        let short = told(&reading, &[0.012, 0.016], true).logits.unwrap_or_default();
+        assert_eq!(short, [0.6, 0.8], "multiples of 0.05");
+        assert_eq!(told(&reading, &[0.0, 0.0], true).logits, Some(vec![0.0, 0.0]));
     }
 
     #[test]

@@ -161,15 +161,22 @@ pub extern "C" fn tacita_greet() -> i32 {
     }
 }
 
-/// Asks about the text that lies in the room. 1 when it was answered.
+/// Asks about the text that lies in the room; where `first` is not 0, about a question of so many bytes and
+/// the context behind it. 1 when it was answered.
 #[no_mangle]
-pub extern "C" fn tacita_classify() -> i32 {
-    let text = ROOM.with_borrow(|room| String::from_utf8_lossy(room).into_owned());
+pub extern "C" fn tacita_classify(first: usize) -> i32 {
+    let given = ROOM.take();
+    let spell = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let texts: Vec<String> = match given.split_at_checked(first) {
+        Some((question, context)) if first > 0 => vec![spell(question), spell(context)],
+        _ => vec![spell(&given)],
+    };
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     SESSION.with_borrow_mut(|session| {
         let Some(session) = session else {
             return failed(&ClientError::Peer("there is no session".to_owned()));
         };
-        match session.classify(&text, &mut watch) {
+        match session.classify(&texts, &mut watch) {
             Err(error) => failed(&error),
             Ok(answer) => {
                 let ((sent, received), rounds, answer) = (session.bytes(), session.rounds(), &answer);

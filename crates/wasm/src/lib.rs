@@ -21,6 +21,7 @@ pub mod part;
 pub mod program;
 pub mod run;
 pub mod session;
+mod spans;
 pub mod tensor;
 pub mod writing;
 

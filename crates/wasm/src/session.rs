@@ -42,15 +42,15 @@ impl Session {
         })
     }
 
-    /// The server's model on a text that it does not see.
+    /// The server's model on a text, or a question and its context, that it does not see.
     ///
     /// # Errors
     /// [`ClientError::Text`] before anything is sent; `Refused`; those of the protocols.
-    pub fn classify(&mut self, text: &str, watch: &mut dyn FnMut(Event)) -> Result<Answer> {
+    pub fn classify(&mut self, texts: &[&str], watch: &mut dyn FnMut(Event)) -> Result<Answer> {
         if self.program().writes() {
             return Err(ClientError::Text("this model writes texts".to_owned()));
         }
-        let given = entered(text, &self.tokenizer, &self.part, self.part.program())?;
+        let given = entered(texts, &self.tokenizer, &self.part, self.part.program())?;
         ask(&mut self.party, &[CLASSIFY])?;
         self.set_up(watch)?;
         let (party, program) = (&mut self.party, self.part.program());
@@ -72,7 +72,9 @@ impl Session {
         let rows = if program.reading.task == "text" { 1 } else { real };
         let numbers = opened(&sums, program.answered);
         let shown = &numbers[..numbers.len().min(rows * columns)];
-        Ok(told(&program.reading, shown, true))
+        let mut answer = told(&program.reading, shown, true);
+        answer.find_spans(&program.reading, &given.tokens);
+        Ok(answer)
     }
 
     /// Has a text written behind a prompt that the server does not see, and gives its first token.

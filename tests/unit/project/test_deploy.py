@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -56,6 +57,17 @@ def test_the_image_is_built_elsewhere_and_runs_without_root() -> None:
     assert not any("cargo" in each.rest or "build-essential" in each.rest for each in LAST.instructions)
 
 
+def test_the_image_has_the_page() -> None:
+    """It is built before the wheel, which takes it along."""
+    runs = [each.rest for each in BUILD.instructions if each.word == "RUN"]
+    (page,) = (at for at, each in enumerate(runs) if each == "make web")
+    assert any("wasm32-unknown-unknown" in each for each in runs[:page])
+    assert any("nodejs npm" in each for each in runs[:page])
+    assert any("maturin build" in each for each in runs[page:])
+    include = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["tool"]["maturin"]["include"]
+    assert {"path": "python/tacita/data/web/*", "format": "wheel"} in include
+
+
 def test_what_is_installed_is_pinned() -> None:
     text = " ".join(each.rest for each in BUILD.instructions if each.word == "RUN")
     assert "-r requirements/service.txt" in text and "--locked" in text
@@ -93,6 +105,8 @@ def test_an_instruction_that_is_not_known_is_refused() -> None:
         ("deploy/prometheus.token", True),
         ("crates/ring/src/lib.rs", False),
         ("python/tacita/data/models", False),
+        ("web/node_modules", True),
+        ("web/src/page.ts", False),
     ],
 )
 def test_secrets_and_what_is_built_do_not_get_into_an_image(path: str, out: bool) -> None:

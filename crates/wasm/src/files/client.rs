@@ -120,6 +120,7 @@ impl Client {
         }
         entered.states.zeroize();
         entered.mask.zeroize();
+        entered.tokens.iter_mut().for_each(|token| token.id.zeroize());
         let request = envelope::request(&self.plan.hash, &secret.id(), &tensors);
         self.asked = Some(hex(&digest(&request)));
         Ok(request)
@@ -156,7 +157,7 @@ impl Client {
 
     fn entered(&self, text: &str) -> Result<Embedded> {
         embedded(
-            text,
+            &[text],
             &self.tokenizer,
             &self.tables,
             &self.plan.front,

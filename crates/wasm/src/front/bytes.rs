@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::collections::HashMap;
 use unicode_categories::UnicodeCategories;
 
-const WHAT: &str = "tokenizer";
+pub(super) const WHAT: &str = "tokenizer";
 const ENDINGS: [&str; 7] = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"];
 
 /// A pair of pieces as files of either age spell it.
@@ -98,14 +98,12 @@ impl Bpe {
         self.spelled.keys()
     }
 
-    /// Appends the ids of a text.
-    pub(super) fn pieces(&self, text: &str, ids: &mut Vec<u32>) {
-        for word in words(text) {
-            match self.whole.as_ref().and_then(|whole| whole.get(word.as_bytes())) {
-                Some(&id) => ids.push(id),
-                None => ids.extend(self.joined(word)),
-            }
-        }
+    /// Gives the ids of each word of a text.
+    pub(super) fn pieces<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (&'a str, Vec<u32>)> {
+        words(text).into_iter().map(|word| {
+            let whole = self.whole.as_ref().and_then(|whole| whole.get(word.as_bytes()));
+            (word, whole.map_or_else(|| self.joined(word), |&id| vec![id]))
+        })
     }
 
     /// The bytes of an id; none of one that is not spelled.

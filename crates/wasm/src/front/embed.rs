@@ -1,5 +1,5 @@
 //! Token ids to the input: sum of the tables, norm, projection, padding (`tacita.texts.embed`).
-use super::Tokenizer;
+use super::{Token, Tokenizer};
 use crate::error::{damaged, ClientError, Result};
 use crate::part::PublicPart;
 use crate::program::{Format, FrontConfig, Program};
@@ -17,6 +17,8 @@ pub struct Embedded {
     pub states: Vec<Vec<f64>>,
     /// Which rows are real.
     pub mask: Vec<bool>,
+    /// Of the real rows.
+    pub tokens: Vec<Token>,
 }
 
 /// What a text enters a program as.
@@ -25,16 +27,24 @@ pub struct Entered {
     pub share: Tensor,
     /// Which rows are real.
     pub mask: Vec<bool>,
+    /// Of the real rows.
+    pub tokens: Vec<Token>,
 }
 
-/// A text as the program takes it.
+/// A text, or a pair, as the program takes it.
 ///
 /// # Errors
 /// As [`embedded`].
-pub fn entered(text: &str, tokenizer: &Tokenizer, part: &PublicPart, program: &Program) -> Result<Entered> {
-    let Embedded { states, mask } = embedded(text, tokenizer, part, &program.front, program.tokens)?;
+pub fn entered(
+    texts: &[&str],
+    tokenizer: &Tokenizer,
+    part: &PublicPart,
+    program: &Program,
+) -> Result<Entered> {
+    let found = embedded(texts, tokenizer, part, &program.front, program.tokens)?;
+    let Embedded { states, mask, tokens } = found;
     let share = share_of(&states, program)?;
-    Ok(Entered { share, mask })
+    Ok(Entered { share, mask, tokens })
 }
 
 /// Rows as a share that holds all of them.
@@ -60,20 +70,23 @@ pub fn prompted(
     ids: &[u32],
     first: usize,
 ) -> Result<Vec<Vec<f64>>> {
-    let row = |(at, &id): (usize, &u32)| row_of(tables, front, first + at, id as usize);
-    let rows = ids.iter().enumerate().map(row).collect::<Option<Vec<_>>>();
+    let row = |(at, &id): (usize, &u32)| row_of(tables, front, first + at, id as usize, 0);
+    sound(ids.iter().enumerate().map(row).collect())
+}
+
+fn sound(rows: Option<Vec<Vec<f64>>>) -> Result<Vec<Vec<f64>>> {
     match rows.filter(|rows| rows.iter().flatten().all(|x| x.is_finite())) {
         Some(rows) => Ok(rows),
         None => damaged("public part of the model", "a token without an embedding"),
     }
 }
 
-/// A text as rows of so many tokens.
+/// A text, or a pair, as rows of so many tokens.
 ///
 /// # Errors
 /// [`ClientError::Text`] for a text that is empty or too long.
 pub fn embedded(
-    text: &str,
+    texts: &[&str],
     tokenizer: &Tokenizer,
     tables: &impl Tables,
     front: &FrontConfig,
@@ -82,16 +95,18 @@ pub fn embedded(
     if front.backwards {
         return damaged("program", "an input that is no text");
     }
-    let ids = tokenizer.encode(text, true)?;
+    let found = tokenizer.tokens(texts)?;
     let most = tokens.min(front.positions);
-    if ids.len() > most {
+    if found.len() > most {
         let said = format!(
             "the text has {} tokens, this model takes {most}: shorten it",
-            ids.len()
+            found.len()
         );
         return Err(ClientError::Text(said));
     }
-    let rows = prompted(tables, front, &ids, 0)?;
+    let row =
+        |(at, token): (usize, &Token)| row_of(tables, front, at, token.id as usize, token.kind as usize);
+    let rows = sound(found.iter().enumerate().map(row).collect())?;
     let padding = tokens - rows.len();
     let first = if front.last_token { padding } else { 0 };
     let real = first..first + rows.len();
@@ -103,11 +118,12 @@ pub fn embedded(
     Ok(Embedded {
         states: (0..tokens).map(|at| row(at).clone()).collect(),
         mask: (0..tokens).map(|at| real.contains(&at)).collect(),
+        tokens: found,
     })
 }
 
-/// One row; `None` where a table has no such row.
-fn row_of(tables: &impl Tables, front: &FrontConfig, at: usize, id: usize) -> Option<Vec<f64>> {
+/// One row, of a token of this type; `None` where a table has no such row.
+fn row_of(tables: &impl Tables, front: &FrontConfig, at: usize, id: usize, kind: usize) -> Option<Vec<f64>> {
     let table = |name: &str, row: usize| tables.row(&format!("embeddings.{name}"), row);
     let mut x = table("word_embeddings.weight", id)?;
     if front.position_table {
@@ -117,7 +133,8 @@ fn row_of(tables: &impl Tables, front: &FrontConfig, at: usize, id: usize) -> Op
         );
     }
     if front.types > 0 {
-        add(&mut x, &table("token_type_embeddings.weight", 0)?);
+        let kind = kind.min(front.types - 1);
+        add(&mut x, &table("token_type_embeddings.weight", kind)?);
     }
     if front.embedding_norm {
         normalise(&mut x, front.norm_eps);

@@ -2,7 +2,8 @@
 mod bytes;
 mod embed;
 mod normalize;
+mod template;
 mod tokenizer;
 
 pub use embed::{embedded, entered, prompted, share_of, Embedded, Entered, Tables};
-pub use tokenizer::Tokenizer;
+pub use tokenizer::{Origin, Token, Tokenizer};

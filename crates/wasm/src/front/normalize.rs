@@ -1,7 +1,7 @@
 //! BERT's normaliser and pre-tokeniser, character by character as Hugging Face's library has them.
 use serde::Deserialize;
 use unicode_categories::UnicodeCategories;
-use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::decompose_canonical;
 
 /// The options of `BertNormalizer`.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -13,25 +13,39 @@ pub struct BertNormalizer {
 }
 
 impl BertNormalizer {
-    /// The text as the vocabulary spells it.
-    pub fn normalized(self, text: &str) -> String {
-        let mut text = text.to_owned();
-        if self.clean_text {
-            let kept = text
-                .chars()
-                .filter(|&c| c != '\0' && c != '\u{fffd}' && !control(c));
-            text = kept.map(|c| if space(c) { ' ' } else { c }).collect();
+    /// The text as the vocabulary spells it, and for each of its bytes the character that it came from.
+    ///
+    /// Accents are taken off character by character: what the whole text's NFD would put in another order are
+    /// accents, but for a few signs of music.
+    pub fn normalized(self, text: &str) -> (String, Vec<usize>) {
+        let (mut normalized, mut sources) = (String::new(), vec![]);
+        let strip = self.strip_accents.unwrap_or(self.lowercase);
+        for (source, c) in text.chars().enumerate() {
+            let kept = !self.clean_text || c != '\0' && c != '\u{fffd}' && !control(c);
+            let c = if self.clean_text && space(c) { ' ' } else { c };
+            let chinese = self.handle_chinese_chars && chinese(c);
+            let around = (kept && chinese).then_some(' ');
+            let own = kept.then_some(c);
+            for c in around.into_iter().chain(own).chain(around) {
+                let mut add = |c: char| {
+                    normalized.push(c);
+                    sources.resize(normalized.len(), source);
+                };
+                let mut lowered = |c: char| match self.lowercase {
+                    true => c.to_lowercase().for_each(&mut add),
+                    false => add(c),
+                };
+                match strip {
+                    true => decompose_canonical(c, |c| {
+                        if !c.is_mark_nonspacing() {
+                            lowered(c);
+                        }
+                    }),
+                    false => lowered(c),
+                }
+            }
         }
-        if self.handle_chinese_chars {
-            text = text.chars().flat_map(apart).collect();
-        }
-        if self.strip_accents.unwrap_or(self.lowercase) {
-            text = text.nfd().filter(|c| !c.is_mark_nonspacing()).collect();
-        }
-        if self.lowercase {
-            text = text.chars().flat_map(char::to_lowercase).collect();
-        }
-        text
+        (normalized, sources)
     }
 }
 
@@ -60,11 +74,6 @@ fn control(c: char) -> bool {
 
 fn punctuation(c: char) -> bool {
     c.is_ascii_punctuation() || c.is_punctuation()
-}
-
-fn apart(c: char) -> impl Iterator<Item = char> {
-    let around = chinese(c).then_some(' ');
-    around.into_iter().chain([c]).chain(around)
 }
 
 fn chinese(c: char) -> bool {

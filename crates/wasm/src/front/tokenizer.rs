@@ -1,12 +1,12 @@
 //! A tokenizer.json for single texts: WordPiece of BERT's kind, or byte-level BPE of GPT-2's. Other kinds are
 //! refused by name.
-use super::bytes::{self, Bpe};
+use super::bytes::{self, Bpe, WHAT};
 use super::normalize::{words, BertNormalizer};
+use super::template::{templates, Post, Slot};
 use crate::error::{damaged, ClientError, Result};
 use serde::Deserialize;
 use std::collections::HashMap;
 
-const WHAT: &str = "tokenizer";
 /// Characters of a text.
 const MAX_CHARACTERS: usize = 1 << 20;
 
@@ -52,37 +52,35 @@ struct WordPiece {
     max_input_chars_per_word: usize,
 }
 
-#[derive(Deserialize)]
-#[serde(tag = "type")]
-enum Post {
-    TemplateProcessing {
-        single: Vec<Piece>,
-        special_tokens: HashMap<String, Special>,
-    },
-    BertProcessing {
-        sep: (String, u32),
-        cls: (String, u32),
-    },
-    ByteLevel {},
+/// Characters of a text, from start to before end.
+pub type Place = std::ops::Range<usize>;
+
+/// Where a token comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Origin {
+    /// 0 for a text or the first of a pair, 1 for the second.
+    pub part: usize,
+    /// Its characters.
+    pub place: Place,
+    /// Those of the word that it is of.
+    pub word: Place,
 }
 
-#[derive(Deserialize)]
-enum Piece {
-    SpecialToken { id: String },
-    Sequence { id: String },
+/// A token as the model takes it. origin: `None` of one that the tokenizer adds. kind: its type.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct Token {
+    pub id: u32,
+    pub kind: u32,
+    pub origin: Option<Origin>,
 }
 
-#[derive(Deserialize)]
-struct Special {
-    ids: Vec<u32>,
-}
-
-/// A tokenizer with what it puts around a text.
+/// A tokenizer with what it puts around a text, and around a pair where it takes pairs.
 pub struct Tokenizer {
     added: Vec<Added>,
     pieces: Pieces,
-    before: Vec<u32>,
-    after: Vec<u32>,
+    single: Vec<Slot>,
+    pair: Option<Vec<Slot>>,
 }
 
 /// How words become ids.
@@ -134,24 +132,51 @@ impl Pieces {
         }
     }
 
-    /// Appends the ids of a text.
-    fn split(&self, text: &str, ids: &mut Vec<u32>) {
+    /// Appends the ids of a text, each with the places of itself and of its word. from: characters before it.
+    fn split(&self, text: &str, from: usize, out: &mut Vec<(u32, Place, Place)>) {
         match self {
-            Self::Bytes(bpe) => bpe.pieces(text, ids),
+            Self::Bytes(bpe) => {
+                let chars = text.char_indices().enumerate();
+                let of: Vec<usize> = chars.flat_map(|(at, (_, c))| vec![at; c.len_utf8()]).collect();
+                // the space before a word is of its place, as where no post-processor trims it
+                let place = |start: usize, end: usize| place_of(&of, start, end, from);
+                let mut at = 0;
+                for (word, ids) in bpe.pieces(text) {
+                    let whole = place(at, at + word.len());
+                    for id in ids {
+                        let end = at + bpe.bytes(id).len();
+                        out.push((id, place(at, end), whole.clone()));
+                        at = end;
+                    }
+                }
+            }
             Self::WordPiece {
                 normalizer,
                 model,
                 unknown,
             } => {
-                for word in words(&normalizer.normalized(text)) {
-                    let before = ids.len();
-                    if model.split(word, ids).is_none() {
-                        ids.truncate(before);
-                        ids.push(*unknown);
+                let (normalized, of) = normalizer.normalized(text);
+                for word in words(&normalized) {
+                    let first = word.as_ptr() as usize - normalized.as_ptr() as usize;
+                    let whole = place_of(&of, first, first + word.len(), from);
+                    let ids = model.split(word).unwrap_or_else(|| vec![(*unknown, word.len())]);
+                    let mut at = first;
+                    for (id, end) in ids {
+                        out.push((id, place_of(&of, at, first + end, from), whole.clone()));
+                        at = first + end;
                     }
                 }
             }
         }
+    }
+}
+
+/// The characters of the bytes start to end, of which `of` has the character of each.
+fn place_of(of: &[usize], start: usize, end: usize, from: usize) -> Place {
+    match of.get(start..end) {
+        Some([first, .., last]) => from + first..from + last + 1,
+        Some([only]) => from + only..from + only + 1,
+        _ => from..from,
     }
 }
 
@@ -177,18 +202,23 @@ impl Tokenizer {
             return damaged(WHAT, "added tokens with options");
         }
         let pieces = Pieces::new(file.model, file.normalizer, &file.pre_tokenizer)?;
-        let (before, after) = around(file.post_processor)?;
+        let (single, pair) = templates(file.post_processor)?;
         let own = pieces.ids();
         let added = file.added_tokens.iter().map(|a| &a.id);
-        let all = own.iter().chain(added).chain(&before).chain(&after);
+        let slots = single.iter().chain(pair.iter().flatten());
+        let around = slots.flat_map(|slot| match slot {
+            Slot::Added(ids, _) => &ids[..],
+            Slot::Text(..) => &[],
+        });
+        let all = own.iter().chain(added).chain(around);
         if all.copied().any(|id| id as usize >= vocab) {
             return damaged(WHAT, "ids beyond the vocabulary");
         }
         Ok(Self {
             added: file.added_tokens,
             pieces,
-            before,
-            after,
+            single,
+            pair,
         })
     }
 
@@ -211,6 +241,53 @@ impl Tokenizer {
     /// # Errors
     /// [`ClientError::Text`] for an empty or huge text.
     pub fn encode(&self, text: &str, around: bool) -> Result<Vec<u32>> {
+        match around {
+            true => Ok(self.tokens(&[text])?.iter().map(|token| token.id).collect()),
+            false => Ok(self.placed(text)?.into_iter().map(|(id, ..)| id).collect()),
+        }
+    }
+
+    /// The tokens of a text, or of a pair, with those around.
+    ///
+    /// # Errors
+    /// As [`Self::encode`]; for a pair where the tokenizer takes none.
+    pub fn tokens(&self, texts: &[&str]) -> Result<Vec<Token>> {
+        let slots = match (texts.len(), &self.pair) {
+            (1, _) => &self.single,
+            (2, Some(pair)) => pair,
+            _ => {
+                return Err(ClientError::Text(
+                    "this model takes no such pair of texts".to_owned(),
+                ))
+            }
+        };
+        let mut tokens = vec![];
+        for slot in slots {
+            match slot {
+                Slot::Added(ids, kind) => tokens.extend(ids.iter().map(|&id| Token {
+                    id,
+                    kind: *kind,
+                    origin: None,
+                })),
+                Slot::Text(part, kind) => {
+                    let placed = self.placed(texts[*part])?.into_iter();
+                    tokens.extend(placed.map(|(id, place, word)| Token {
+                        id,
+                        kind: *kind,
+                        origin: Some(Origin {
+                            part: *part,
+                            place,
+                            word,
+                        }),
+                    }));
+                }
+            }
+        }
+        Ok(tokens)
+    }
+
+    /// The ids of a text alone, with the places of each and of its word.
+    fn placed(&self, text: &str) -> Result<Vec<(u32, Place, Place)>> {
         if text.trim().is_empty() {
             return Err(ClientError::Text("the text is empty".to_owned()));
         }
@@ -219,23 +296,21 @@ impl Tokenizer {
                 "the text has more than {MAX_CHARACTERS} characters"
             )));
         }
-        let mut ids = vec![];
-        let mut rest = text;
+        let (mut found, mut rest, mut from) = (vec![], text, 0);
         while let Some((at, token)) = self.first_added(rest) {
-            self.pieces.split(&rest[..at], &mut ids);
-            ids.push(token.id);
+            self.pieces.split(&rest[..at], from, &mut found);
+            let start = from + rest[..at].chars().count();
+            from = start + token.content.chars().count();
+            found.push((token.id, start..from, start..from));
             rest = &rest[at + token.content.len()..];
         }
-        self.pieces.split(rest, &mut ids);
-        if ids.is_empty() {
+        self.pieces.split(rest, from, &mut found);
+        if found.is_empty() {
             return Err(ClientError::Text(
                 "the text has no token of the vocabulary".to_owned(),
             ));
         }
-        match around {
-            true => Ok([&self.before[..], &ids, &self.after].concat()),
-            false => Ok(ids),
-        }
+        Ok(found)
     }
 
     /// The leftmost token that is spelled out in a text, of several there the longest.
@@ -249,54 +324,23 @@ impl Tokenizer {
 }
 
 impl WordPiece {
-    /// The longest pieces from the left; `None` where one is not in the vocabulary.
-    fn split(&self, word: &str, ids: &mut Vec<u32>) -> Option<()> {
+    /// The longest pieces from the left, each with its end in the word; `None` where one is not in the
+    /// vocabulary.
+    fn split(&self, word: &str) -> Option<Vec<(u32, usize)>> {
         if word.chars().count() > self.max_input_chars_per_word {
             return None;
         }
-        let mut rest = word;
-        let mut prefix = "";
-        while !rest.is_empty() {
+        let (mut ids, mut at, mut prefix) = (vec![], 0, "");
+        while at < word.len() {
+            let rest = &word[at..];
             let ends = rest.char_indices().map(|(at, c)| at + c.len_utf8());
             let pieces = ends.collect::<Vec<_>>().into_iter().rev();
             let found = pieces.map(|end| (end, self.vocab.get(&format!("{prefix}{}", &rest[..end]))));
             let (end, &id) = found.into_iter().find_map(|(end, id)| Some((end, id?)))?;
-            ids.push(id);
-            rest = &rest[end..];
+            at += end;
+            ids.push((id, at));
             prefix = &self.continuing_subword_prefix;
         }
-        Some(())
-    }
-}
-
-/// Ids before and behind a single text.
-fn around(post: Option<Post>) -> Result<(Vec<u32>, Vec<u32>)> {
-    let (single, special) = match post {
-        None | Some(Post::ByteLevel {}) => return Ok((vec![], vec![])),
-        Some(Post::BertProcessing { sep, cls }) => return Ok((vec![cls.1], vec![sep.1])),
-        Some(Post::TemplateProcessing {
-            single,
-            special_tokens,
-        }) => (single, special_tokens),
-    };
-    let text = |piece: &Piece| matches!(piece, Piece::Sequence { id } if id == "A");
-    let places: Vec<usize> = (0..single.len()).filter(|&i| text(&single[i])).collect();
-    let [place] = places[..] else {
-        return damaged(WHAT, "a template without the text, or with more of it");
-    };
-    let ids = |pieces: &[Piece]| {
-        let of = |piece: &Piece| match piece {
-            Piece::SpecialToken { id } => special.get(id).map(|special| special.ids.clone()),
-            Piece::Sequence { .. } => None,
-        };
-        pieces
-            .iter()
-            .map(of)
-            .collect::<Option<Vec<_>>>()
-            .map(|ids| ids.concat())
-    };
-    match (ids(&single[..place]), ids(&single[place + 1..])) {
-        (Some(before), Some(after)) => Ok((before, after)),
-        _ => damaged(WHAT, "a template of other pieces"),
+        Some(ids)
     }
 }

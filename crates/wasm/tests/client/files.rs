@@ -238,7 +238,7 @@ fn a_server_computes_on_its_request_with_its_keys() {
     let front = serde_json::from_value(world.plan["model"]["embeddings"].clone()).unwrap();
     let tables =
         tacita_wasm::files::TableFile::parse(world.tables.clone(), &front, client.plan().hidden).unwrap();
-    let states = embedded(FOUR_TOKENS, &tokenizer, &tables, &front, 16)
+    let states = embedded(&[FOUR_TOKENS], &tokenizer, &tables, &front, 16)
         .unwrap()
         .states;
     assert!(answer.warnings.is_empty(), "{:?}", answer.warnings);

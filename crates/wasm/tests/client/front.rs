@@ -1,12 +1,34 @@
 //! Texts to tokens and to the input, beside Python's and the tokenizers library's.
 use crate::vectors::{content, Vector};
 use serde::Deserialize;
-use tacita_wasm::front::{entered, Tokenizer};
+use tacita_wasm::front::{entered, Origin, Token, Tokenizer};
 
 #[derive(Deserialize)]
 struct Tokens {
-    text: String,
+    texts: Vec<String>,
     ids: Vec<u32>,
+    types: Vec<u32>,
+    /// Part, start, end, start and end of the word, where a token is of a text.
+    places: Vec<Option<[usize; 5]>>,
+}
+
+/// Tokens are those of the library, and stand where it says.
+fn same(tokenizer: &Tokenizer, wanted: &Tokens) {
+    let texts: Vec<&str> = wanted.texts.iter().map(String::as_str).collect();
+    let found = tokenizer.tokens(&texts).unwrap();
+    let ids: Vec<u32> = found.iter().map(|token| token.id).collect();
+    assert_eq!(ids, wanted.ids, "{texts:?}");
+    let kinds: Vec<u32> = found.iter().map(|token| token.kind).collect();
+    assert_eq!(kinds, wanted.types, "{texts:?}");
+    let place = |token: &Token| {
+        let Origin { part, place, word } = token.origin.as_ref()?;
+        Some([*part, place.start, place.end, word.start, word.end])
+    };
+    assert_eq!(
+        found.iter().map(place).collect::<Vec<_>>(),
+        wanted.places,
+        "{texts:?}"
+    );
 }
 
 fn default_tokenizer() -> String {
@@ -18,9 +40,10 @@ fn tokens_are_those_of_the_library() {
     let tokenizer = Tokenizer::parse(&default_tokenizer(), 15_000).unwrap();
     let all: Vec<Tokens> = serde_json::from_str(&content("tests/vectors/program/tokens.json")).unwrap();
     assert!(all.len() > 10);
-    for Tokens { text, ids } in all {
-        assert_eq!(tokenizer.encode(&text, true).unwrap(), ids, "{text:?}");
+    for each in &all {
+        same(&tokenizer, each);
     }
+    assert!(tokenizer.tokens(&["a", " "]).is_err() && tokenizer.tokens(&["a"; 3]).is_err());
 }
 
 #[test]
@@ -29,10 +52,14 @@ fn tokens_of_bytes_are_those_of_the_library_and_spell_the_text() {
     let tokenizer = Tokenizer::parse(&file, 1 << 15).unwrap();
     let all: Vec<Tokens> = serde_json::from_str(&content("tests/vectors/program/bytes.json")).unwrap();
     assert!(all.len() > 10);
-    for Tokens { text, ids } in all {
-        assert_eq!(tokenizer.encode(&text, true).unwrap(), ids, "{text:?}");
-        assert_eq!(tokenizer.decode(&ids), text, "without the token that begins it");
+    for each in &all {
+        same(&tokenizer, each);
+        let spelled = tokenizer.decode(&each.ids);
+        assert_eq!([spelled], each.texts[..], "without the token that begins it");
     }
+    let second = |token: &Token| token.origin.as_ref().is_some_and(|origin| origin.part == 1);
+    let pair = tokenizer.tokens(&["a", "b c"]).unwrap();
+    assert_eq!(pair.iter().filter(|token| second(token)).count(), 2);
 }
 
 #[test]
@@ -66,7 +93,7 @@ fn the_input_is_that_of_python_within_a_unit() {
         let tokenizer = Tokenizer::parse(part.tokenizer().unwrap(), 32).unwrap();
         for asked in &vector.texts {
             assert_eq!(tokenizer.encode(&asked.text, true).unwrap(), asked.ids);
-            let found = entered(&asked.text, &tokenizer, &part, &program).unwrap();
+            let found = entered(&[&asked.text], &tokenizer, &part, &program).unwrap();
             let pairs = found.share.values().iter().zip(&asked.input);
             assert_eq!(pairs.len(), program.tokens * program.hidden);
             assert!(pairs.into_iter().all(|(&a, &b)| (a as i64).abs_diff(b) <= 1));

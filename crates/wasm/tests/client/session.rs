@@ -90,13 +90,13 @@ fn answers_like_the_model(name: &str) {
         let mut session = session.unwrap();
         let long = "very ".repeat(40);
         assert!(matches!(
-            session.classify(&long, &mut |_| ()),
+            session.classify(&[&long], &mut |_| ()),
             Err(ClientError::Text(_))
         ));
         for asked in &vector.texts {
             let mut nodes = vec![];
             let mut watch = |event: Event| nodes.push(format!("{event:?}"));
-            let answer = session.classify(&asked.text, &mut watch).unwrap();
+            let answer = session.classify(&[&asked.text], &mut watch).unwrap();
             let logits = answer.logits.unwrap();
             let far = logits.iter().zip(&asked.answer).map(|(a, b)| (a - b).abs());
             assert!(
@@ -210,7 +210,7 @@ fn a_server_that_leaves_is_an_error() {
         party.send(&[0; 10]).unwrap();
     };
     session(serving, |session| {
-        let error = session.unwrap().classify("a film", &mut |_| ()).unwrap_err();
+        let error = session.unwrap().classify(&["a film"], &mut |_| ()).unwrap_err();
         assert!(error.to_string().contains("closed"), "{error}");
     });
 }

@@ -121,8 +121,7 @@ class Service:
         settings, plan = self.settings, Workdir(offered.folder).plan
         clock, threads = settings.clock, settings.threads
         if offered.offer.connected:
-            of = threads, settings.sessions, offered.plan.hash
-            session = SessionSpec(model, offered.source, plan, *of, documents=settings.documents)
+            session = SessionSpec(model, offered.source, plan, threads, settings.sessions, offered.plan.hash)
             self.sessions[model] = Sessions(session, clock)
             return
         spec = WorkerSpec(

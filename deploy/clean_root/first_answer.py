@@ -67,7 +67,7 @@ def private_answer(command: Command, model: str, folder: str, said: Said) -> str
                 )
         finally:
             kill(server)
-            server.kill()
+            server.terminate()
     if asked.returncode or "norm" not in asked.stdout:
         raise TrialError(f"no answer: {asked.stderr.strip()[-300:]}")
     return next(line for line in asked.stdout.splitlines() if "norm" in line)

@@ -106,6 +106,12 @@ def test_a_table_gets_labels_and_says_which_row_is_too_long(monkeypatch, capsys,
     assert [row["label"] for row in rows] == ["positive", "too long"] and line.startswith("1 of 2 rows")
 
 
+def test_openai_s_client_by_a_gateway(monkeypatch, capsys) -> None:
+    pytest.importorskip("openai")
+    (line,) = ask(monkeypatch, capsys, "openai_client.py", TEXTS[0], TEXTS[0])
+    assert line == f"1.000  {TEXTS[0]} | {TEXTS[0]}"
+
+
 def test_a_server_and_a_client(monkeypatch, capsys) -> None:
     answer, cost = ask(monkeypatch, capsys, "server_and_client.py", "a film of quiet beauty")
     assert answer == "positive a film of quiet beauty" and "bytes sent" in cost

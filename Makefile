@@ -5,6 +5,7 @@
 #   make demo-service  a server and two clients that ask it
 #   make wheel   an installable file in build/wheels, for this machine
 #   make release-wheel release-sdist release-check   the files of a release, in build/dist (RELEASING.md)
+#   make test-arm  the kernels of 64-bit ARM, under qemu; needs what RELEASING.md names
 #   make notices  THIRD-PARTY-NOTICES.txt anew
 #   make deny    licences and advisories of what we link; needs cargo-deny and a network
 #   make check   of what differs from main: formatting, types, import rules, the nearest unit tests; one
@@ -95,7 +96,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 .DELETE_ON_ERROR:
 .PHONY: setup tools demo demo-service wheel test test-rust test-unit test-integration check lint lint-rust
 .PHONY: sanitize sanitize-address sanitize-thread sanitize-miri lattigo
-.PHONY: release-wheel release-sdist release-readme release-check notices deny
+.PHONY: test-arm release-wheel release-sdist release-readme release-check notices deny
 .PHONY: site lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser
 
 help:
@@ -131,7 +132,8 @@ demo-service: $(NATIVE) $(SERVICE_DEPS)
 # One file, of this working tree: what the last build left is removed.
 $(WHEEL): $(NATIVE) $(PACKAGE) README.md LICENSE THIRD-PARTY-NOTICES.txt
 	rm -rf $(WHEELS)
-	$(BIN)/maturin build --release --locked --strip --interpreter $(BIN)/python --out $(WHEELS)
+	$(BIN)/maturin build --release --locked --strip --compression-level 9 \
+	  --interpreter $(BIN)/python --out $(WHEELS)
 	touch $@
 
 wheel: $(WHEEL)
@@ -145,7 +147,7 @@ $(RELEASE_DEPS): requirements/release.txt | tools
 
 release-wheel: $(RELEASE_DEPS)
 	rustup target add $(RELEASE_TARGET)
-	PATH="$(CURDIR)/$(RELEASE_BIN):$$PATH" $(RELEASE_BIN)/maturin build --release --locked --strip \
+	PATH="$(CURDIR)/$(RELEASE_BIN):$$PATH" $(RELEASE_BIN)/maturin build --release --locked --strip --compression-level 9 \
 	  --target $(RELEASE_TARGET) $(RELEASE_TAG) --interpreter python3.11 --out $(DIST)
 
 release-sdist: $(RELEASE_DEPS)
@@ -160,6 +162,13 @@ release-check: $(RELEASE_DEPS)
 	$(RELEASE_BIN)/check-wheel-contents $(DIST)/*.whl
 	$(RELEASE_BIN)/cffconvert --validate
 	$(PYTHON) .ci/notices.py --check
+
+test-arm: ARM := aarch64-unknown-linux-gnu
+test-arm: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc
+test-arm: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER := qemu-aarch64-static -L /usr/aarch64-linux-gnu
+test-arm:
+	rustup target add $(ARM)
+	$(CARGO) test --profile quick --locked --target $(ARM) -p tacita-ring --lib
 
 notices:
 	$(PYTHON) .ci/notices.py

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from bench import elsewhere
+from bench import elsewhere, reproduce
 from bench.freeze import command as freeze
 from bench.kernels import correlations, engine, leaf, lpn, polynomials
 from bench.models import convert, nanoguard_reference, pictures
@@ -44,6 +44,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "one": one.one,
     "photo-crops": pictures.photo_crops,
     "prompts": nanoguard_reference.write_prompts,
+    "reproduce": reproduce.reproduce,
     "serve-under-load": load.serve_under_load,
     "service": service.service,
     "silent-errors": margins.silent_errors,

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 
+from tacita.cli.service.started import started
+from tacita.client.connect import connect
+from tacita.texts.vectors import Search
+
 processes = pytest.importorskip("test_two_party_processes")
 pytestmark = pytest.mark.native
 TEXTS, own_cache = processes.TEXTS, processes.own_cache
@@ -26,3 +30,18 @@ def test_a_servers_documents_are_searched_by_a_client_that_learns_the_nearest(tm
     assert done.returncode == 0 and TEXTS[1] in done.stdout, done.stderr + served.output
     (found,) = json.loads(report.read_text())["results"]
     assert found["label"] == TEXTS[1] and len(found["scores"]) == len(found["logits"]) == 2
+
+
+def test_a_service_searches_its_documents_by_two_parties(tmp_path: Path) -> None:
+    encoder = make_random_checkpoint(layers=1, labels=(), pooling="mean", normalise=True, seed=7)
+    docs, texts = tmp_path / "docs.txt", tmp_path / "texts.txt"
+    docs.write_text("\n".join([*TEXTS, "is it a good plot", "a dull film"]))
+    texts.write_text("\n".join(TEXTS))
+    model = ["--model", str(write_folder(encoder, tmp_path / "encoder")), "--texts", str(texts)]
+    options = [*model, "--schemes", "bumblebee", "--documents", str(docs), "--tokens", "16"]
+    plan = {"plan": {"nearest": 2, "titles": True}, "service": {"drain": 0}}
+    with started(tmp_path, *options, settings=plan) as server:
+        trust = {"token": server.token("clinic"), "trust": server.certificate}
+        with connect(server.url, data=tmp_path / "own", **trust) as service:
+            answer = service.search(TEXTS[1])
+    assert isinstance(answer, Search) and answer.best(1)[0].label == TEXTS[1] and len(answer.scores) == 2

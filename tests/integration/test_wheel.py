@@ -72,7 +72,7 @@ def test_the_wheel_holds_every_file_of_the_package_as_it_is_now(wheel: Path) -> 
 
 
 def test_it_is_small_and_carries_every_licence(wheel: Path) -> None:
-    assert wheel.stat().st_size < 10_000_000
+    assert wheel.stat().st_size < 10 << 20  # MiB, of which the two models are six
     with zipfile.ZipFile(wheel) as archive:
         (info,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
         for name in ("LICENSE", "THIRD-PARTY-NOTICES.txt"):

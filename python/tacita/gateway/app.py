@@ -54,13 +54,6 @@ class Gateway:
         """Returns the models that can be asked here, by name."""
         return {each.name: each for each in (await self.list()).models if verb_of(each)}
 
-    async def prepare(self) -> AsyncIterator[tuple[str, Session]]:
-        """Makes and sends the keys of every model; yields its name and session."""
-        for name, model in (await self.models()).items():
-            session, _ = await self.session(verb_of(model), name)
-            await session.prepare(Meter(), self.report)
-            yield name, session
-
     async def session(self, verb: str, name: str, texts: int = 1) -> tuple[Session, Embedder]:
         """Returns the session of a model, and its tokenizer. Raises Fault for a name that there is not."""
         if name:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from test_cli import run
 
+import tacita.gateway
 from tacita.cli.options import variables
 
 
@@ -33,6 +34,7 @@ def test_its_options_are_checked_first(tmp_path: Path, monkeypatch: pytest.Monke
     assert status == 2 and "none: cannot be read" in err
     monkeypatch.setitem(sys.modules, "fastapi", None)
     monkeypatch.delitem(sys.modules, "tacita.gateway.app", raising=False)
+    monkeypatch.delattr(tacita.gateway, "app", raising=False)
     status, _, err = run(*here, "--listen", "127.0.0.1:0")
     assert status == 2 and "gateway: fastapi is not installed" in err and "[gateway]" in err
 

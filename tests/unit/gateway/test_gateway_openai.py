@@ -184,3 +184,11 @@ def test_the_log_has_no_word_of_anybody(client: openai.OpenAI, served: World) ->
     assert served.log[-1].startswith("GET (no path) 404, ")
     assert not [line for line in served.log if "secret" in line or PROMPT in line]
     assert any(line.startswith("POST /v1/completions 200, ") for line in served.log)
+
+
+def test_a_server_that_is_gone_is_no_fault_of_the_caller(served: World) -> None:
+    served.wires["ranker"].close()
+    body = {"model": "ranker", "query": PROMPT, "documents": ["a"]}
+    answer = httpx2.post(f"{served.url}/v1/rerank", json=body, timeout=SECONDS)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"], error["code"]) == (502, "server_error", "server_unreachable")

@@ -35,7 +35,7 @@ LINES = {
     "planning": 3975,
     "plans": 3105,
     "schemes": 1474,
-    "server": 8031,
+    "server": 8036,
     "slots": 2445,
     "texts": 1929,
     "two_party": 5341,
@@ -70,7 +70,7 @@ def test_packages_stay_small() -> None:
     assert not (large := {name: count for name, count in lines.items() if count > LINES[name]}), large
 
 
-BENCH = 9510  # lines of the laboratory (decision 57)
+BENCH = 9640  # lines of the laboratory (decisions 57, 58)
 
 
 def test_the_laboratory_stays_small() -> None:

@@ -127,3 +127,16 @@ def test_the_notices_are_of_what_is_linked(monkeypatch: pytest.MonkeyPatch) -> N
     for package in here:
         for _, licence in notices.texts(package):
             assert licence in text, package["name"]
+
+
+def test_every_licence_is_one_that_deny_allows() -> None:
+    """Of alternatives one is enough; `make deny` asks the same of cargo-deny, with RustSec's advisories."""
+    allowed = set(tomllib.loads((ROOT / "deny.toml").read_text(encoding="utf-8"))["licenses"]["allow"])
+    head = notices.FILE.read_text(encoding="utf-8").split(notices.RULE)[0]
+    lines = re.findall(r"^\S+ \d\S*: ([^;]+); ", head, re.MULTILINE)
+    assert len(lines) > 50
+    for licence in lines:
+        terms = [
+            re.split(r" OR |/", term) for term in licence.replace("(", "").replace(")", "").split(" AND ")
+        ]
+        assert all(allowed & set(alternatives) for alternatives in terms), licence

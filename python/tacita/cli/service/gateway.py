@@ -17,8 +17,9 @@ from tacita.cli.console import err, progress, say, shown
 from tacita.cli.options import load_model, plan_request, taking
 from tacita.cli.service.identity import beyond_loopback, show_listening
 from tacita.cli.service.port import address, dial_server, identity_of
-from tacita.client.calls import in_thread
+from tacita.client.calls import Meter, in_thread
 from tacita.client.connect import connect_async
+from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.extras import needing
 from tacita.plans.scheme import BUMBLEBEE
@@ -62,7 +63,7 @@ def run(settings: Settings) -> None:
         if settings.network.connect:
             asyncio.run(_serve(settings, listener, key))
             return
-        model = load_model(settings.plan)
+        model = load_model(settings.plan.model_copy(update={"model": settings.plan.model or DEFAULT_DECODER}))
         with progress("plan") as report:
             plan = api.plan(model, plan_request(settings.plan), scheme=BUMBLEBEE, progress=report)
         assert isinstance(plan, TwoPartyPlan)  # by its scheme
@@ -72,25 +73,23 @@ def run(settings: Settings) -> None:
 
 async def _serve(settings: Settings, listener: socket, key: str | None) -> None:
     """Makes keys, then serves until SIGTERM or Ctrl-C."""
-    from tacita.gateway.app import Gateway, app_of
+    from tacita.gateway.app import Gateway, app_of, verb_of
     from tacita.gateway.guard import Guard
     from tacita.server.connections import listen, pending_of
     from tacita.server.http.listening import HttpServer, config_of
     from tacita.server.store.bodies import MinRate
 
-    own, (host, port) = (
-        identity_of(settings.service.certificate, settings.service.key),
-        listener.getsockname()[:2],
-    )
+    (host, port), tls = listener.getsockname()[:2], settings.service
+    own = identity_of(tls.certificate, tls.key)
     async with (_service if is_service(settings) else _port)(settings) as (models, open_session):
         with progress("keys") as report:
             gateway = Gateway(models, open_session, settings.plan.scheme, report)
-            async for name, session in gateway.prepare():
+            for name, model in (known := await gateway.models()).items():
+                session, _ = await gateway.session(verb_of(model), name)
+                await session.prepare(Meter(), report)
                 say(f"{shown(name)}: {session.plan.scheme}, {session.plan.privacy}")
-        if not await gateway.models():
-            raise InputError(
-                "gateway: the server has no model that embeds, reranks or writes", hint="--connect"
-            )
+        if not known:
+            raise InputError("gateway: no model there embeds, reranks or writes", hint="--connect, --model")
         gateway.report = lambda now: None
         app, log, local = app_of(gateway), partial(err.print, markup=False), not beyond_loopback(host)
         app.add_middleware(Guard, log=log, calls=settings.gateway.calls, key=key, local=local)

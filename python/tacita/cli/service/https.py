@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 DAY = 86400.0
 OF_HTTPS = ("data", "anybody", "proxy", "keep_keys", "most_keys", "origin")
 OF_A_PORT = {
-    "plan": ("scheme", "documents", "pooling"),
+    "plan": ("scheme", "pooling"),
     "service": ("client_ca", "max_texts", "once"),
     "two_party": ("hidden_embeddings",),
 }
@@ -67,6 +67,8 @@ def require_serving(settings: Settings) -> None:
             if getattr(getattr(settings, section), name):
                 hint = "--schemes, and `tacita token` for limits"
                 raise InputError(f"serve: [{section}] {name} is not for --https", hint=hint)
+    if settings.plan.documents and set(service.schemes) != {BUMBLEBEE}:
+        raise InputError("serve: --documents with --https", hint=f"two parties search: --schemes {BUMBLEBEE}")
     if service.data is None:
         raise InputError("serve: --https needs a folder for keys and requests", hint="--data FOLDER")
     for address_ in service.proxy:
@@ -176,6 +178,7 @@ def _limits(settings: Settings) -> Limits:
         sessions=service.clients,
         drain=service.drain,
         proxies=tuple(map(_ip_address, service.proxy)),
+        documents=settings.plan.documents,
         keep_keys=service.keep_keys * DAY,
         most_keys=None if service.most_keys is None else int(service.most_keys * GB),
     )

@@ -65,7 +65,8 @@ def run(settings: Settings) -> None:
     plain = service.insecure_plain_tcp
     own = identity(host, files, service.new_certificate, service.names, plain=plain)
     if service.https:
-        return over_https(settings, own)
+        with tempfile.TemporaryDirectory(prefix="tacita-serve-") as folder:
+            return over_https(indexed(settings, Path(folder)), own)
     _require_port(settings)
     logs.start()
     caps = SessionLimits(

@@ -28,7 +28,7 @@ from tacita.schemes import base
 from tacita.schemes.base import AnyPlan, Report
 from tacita.schemes.registry import scheme_of
 from tacita.server import logs
-from tacita.texts.task import NEXT
+from tacita.texts.task import NEXT, SEARCH
 from tacita.two_party.plan.generation_cost import GenerationCost
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.version import __version__
@@ -105,7 +105,7 @@ def offers_of(
         name=name,
         task=first.task,
         problem=first.problem,
-        labels=first.labels,
+        labels=first.labels[:1] if first.problem == SEARCH else first.labels,  # the program has all
         offers=tuple(o.offer for o in named.values()),
     )
     return Offers(named, (entry,))

@@ -121,7 +121,8 @@ class Service:
         settings, plan = self.settings, Workdir(offered.folder).plan
         clock, threads = settings.clock, settings.threads
         if offered.offer.connected:
-            session = SessionSpec(model, offered.source, plan, threads, settings.sessions, offered.plan.hash)
+            of = threads, settings.sessions, offered.plan.hash
+            session = SessionSpec(model, offered.source, plan, *of, documents=settings.documents)
             self.sessions[model] = Sessions(session, clock)
             return
         spec = WorkerSpec(

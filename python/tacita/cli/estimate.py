@@ -35,6 +35,7 @@ from tacita.schemes.measure import measure_prices
 from tacita.schemes.prices import describe_prices, keep, measured_prices, prices_here
 from tacita.schemes.registry import scheme_of
 from tacita.settings import Settings
+from tacita.texts.task import SEARCH
 from tacita.two_party.plan.correlations import in_words
 from tacita.two_party.plan.plan import TwoPartyPlan
 
@@ -43,6 +44,7 @@ LINE = (
     *("tokens", "preset", "functions", "texts", "begin", "reveal", "link"),
 )  # what a command that plans has on its line, and FILE what a file gives it
 FILE = ("prices", "gap", "nearest", "titles")
+VECTOR = 16  # bytes for each number of a document at a server of two parties: a float and an integer
 CONNECTED = "needs a connection: `tacita serve` answers, `tacita classify --connect HOST:PORT` asks"
 PlanFile = Annotated[Path | None, option("--plan", help="An existing plan; without it one is made.")]
 
@@ -149,6 +151,9 @@ def _show_two_parties(plan: TwoPartyPlan, figures: dict[str, Any]) -> None:
     rows |= {f"a text, {link}": duration(each) for link, each in figures["seconds_per_input"].items()}
     if figures["inputs"] > 1:
         rows[several(figures["inputs"], "text")] = duration(figures["wall_seconds"])
+    if plan.problem == SEARCH:
+        count, told = len(plan.labels), plan.nearest or "all"
+        rows["documents"] = f"{count:,}, {told} told; {size(VECTOR * count * plan.hidden)} at the server"
     failure, once = figures["failure_log2"], size(figures["setup_bytes"])
     rows["sent, both directions"] = f"{size(figures['bytes_per_input'])} a text, {once} once"
     rows["correlated transfers"] = f"{figures['transfers_per_input']:,} a text"

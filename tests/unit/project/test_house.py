@@ -23,7 +23,7 @@ LINES = {
     "approx": 2397,
     "blocks": 1472,
     "checkpoint": 2072,
-    "cli": 5130,
+    "cli": 5136,
     "client": 2893,
     "data": 34,
     "evaluate": 1561,

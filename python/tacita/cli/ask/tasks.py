@@ -157,6 +157,8 @@ def search(
             show_nearest(str(line.text), mine.nearest(answer.vector, top))
         elif isinstance(answer, Search):
             show_nearest(str(line.text), with_texts(answer.best(top), documents))
+            if len(answer.scores) < top:
+                say(f"the answer has {several(len(answer.scores), 'document')}, not --top {top}")
     outcome.end()
 
 

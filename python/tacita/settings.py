@@ -300,7 +300,7 @@ class ServiceOptions(Section):
 
 
 class GatewayOptions(Section):
-    """`tacita gateway`: where OpenAI's clients of this machine reach it, and how much they may do."""
+    """`tacita gateway`: where OpenAI's clients reach it. Certificate and key are those of [service]."""
 
     listen: str = setting("127.0.0.1:8117", "Address of the gateway.", metavar="HOST:PORT")
     api_key_file: Path | None = setting(None, "File of the key that callers send (default: any will do).")

@@ -10,8 +10,8 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from tacita.cli.options import variable_of
-from tacita.settings import Settings, fields_of
+from tacita.cli.options import fields_of, section_of, variable_of
+from tacita.settings import Settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 BEGIN, END = "<!-- settings: begin -->\n", "<!-- settings: end -->"
@@ -23,12 +23,16 @@ def tables() -> str:
 
 
 def _section(section: str) -> Iterator[str]:
-    kind = Settings.model_fields[section].annotation
-    yield from (f"## [{section}]", *_wrapped((kind.__doc__ or "").split(), ""), "")
+    title, kind = section + ".NAME" * (section == "models"), section_of(section)
+    yield from (f"## [{title}]", *_wrapped((kind.__doc__ or "").split(), ""), "")
+    inherited = fields_of("plan") if section == "models" else {}
     for name, field in fields_of(section).items():
+        if name in inherited:
+            continue
         default = field.default
         shown = "" if default in (None, "", ()) else f" Default: {str(default).lower()}."
-        words = f"* `{name}`: {field.description}{shown} Variable `{variable_of(section, name)}`."
+        variable = "" if section == "models" else f" Variable `{variable_of(section, name)}`."
+        words = f"* `{name}`: {field.description}{shown}{variable}"
         yield from _wrapped(words.split(), "  ")
     yield ""
 

@@ -1,8 +1,8 @@
 """The settings of the commands, in tables: each key with its meaning, its default and its check.
 `docs/settings.md` lists all of them; `cli.settings` reads them.
 
->>> Settings().plan.preset, flag_of("address", fields_of("ray")["address"])
-('n16', '--ray')
+>>> Settings().plan.preset
+'n16'
 
 A key has one meaning, one default and one check, wherever its value is from. Secrets are no settings: a token
 lies in a file of its own, which `[network] token_file` names, or in the variable TACITA_TOKEN.
@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
-from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -55,6 +53,11 @@ def _split(given: object) -> object:
     return [part.strip() for one in texts for part in one.split(",")]
 
 
+def _listed(given: object) -> object:
+    """Splits one text at its commas; the paths of a list may hold some."""
+    return _split(given) if isinstance(given, str) else given
+
+
 def _no_number(given: object) -> object:
     """Refuses true and false for a number. Raises ValueError, which becomes an error of the field."""
     if isinstance(given, bool):
@@ -63,6 +66,7 @@ def _no_number(given: object) -> object:
 
 
 Several = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+Paths = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_listed)]
 Whole = Annotated[int, BeforeValidator(_no_number)]
 Real = Annotated[float, BeforeValidator(_no_number)]
 
@@ -263,6 +267,9 @@ class ServiceOptions(Section):
         None, "With https: the server's own folder of plans, clients, keys and requests."
     )
     schemes: Several = setting(SERVED, "With https: schemes of the service, with commas between.")
+    models: Paths = setting(
+        (), "Models, as [plan] model names one. With https it may stand several times.", flag="--model"
+    )
     host: str = setting("127.0.0.1", "Without https: address to listen on.")
     port: Whole = setting(0, "Without https: port to listen on (0: a free one).", ge=0, le=65535)
     certificate: Path | None = setting(None, "PEM file of this side's certificate.")
@@ -296,6 +303,12 @@ class ServiceOptions(Section):
     origin: Several = setting(
         (), "With https: answer pages of these sites, too, as https://NAME.", metavar="ORIGIN"
     )
+    waiting: Whole = setting(64, "With https: requests that wait, of each model and scheme.", ge=1)
+    keep_answers: Real = setting(24.0, "With https: hours that an answer waits to be fetched.", gt=0.0)
+    streams: Whole = setting(64, "With https: streams of events of one client.", ge=1)
+    calls: Whole = setting(3000, "With https: calls a minute of one address without a valid token.", ge=1)
+    patience: Real = setting(20.0, "With https: seconds of silence within a body or an answer.", gt=0.0)
+    least_rate: Real = setting(32.0, "With https: kB a second that a body or an answer must move.", gt=0.0)
     drain: Real = setting(20.0, "Seconds that requests and sessions get to end after SIGTERM.", ge=0.0)
 
 
@@ -305,6 +318,13 @@ class GatewayOptions(Section):
     listen: str = setting("127.0.0.1:8117", "Address of the gateway.", metavar="HOST:PORT")
     api_key_file: Path | None = setting(None, "File of the key that callers send (default: any will do).")
     calls: Whole = setting(4, "Calls at the same time; more are told to come back.", ge=1, le=256)
+
+
+class ServedModel(PlanOptions):
+    """With https, in place of --model: a model by the name that clients give, in a table of its own as
+    [models.reviews]. It takes all keys of [plan]; what it does not say is as there, and in [service]."""
+
+    schemes: Several | None = setting(None, "As [service] schemes.")
 
 
 class TwoPartyOptions(Section):
@@ -338,13 +358,16 @@ class Settings(BaseSettings):
     service: ServiceOptions = ServiceOptions()
     gateway: GatewayOptions = GatewayOptions()
     two_party: TwoPartyOptions = TwoPartyOptions()
+    models: Mapping[str, ServedModel] = {}
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_nested_delimiter=DELIMITER, extra="forbid", frozen=True
     )
 
     def only(self, keys: Keys) -> Settings:
         """Returns the settings of these keys; all others are at their defaults."""
-        names = {section: set(keys.get(section, ())) for section in Settings.model_fields}
+        names = {
+            section: set(keys.get(section, ())) for section in Settings.model_fields if section != "models"
+        }
         options: dict[str, Section] = {section: getattr(self, section) for section in names}
         return self.model_copy(
             update={
@@ -364,37 +387,3 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Orders the sources: the command line, the environment, the file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
-
-
-def panel_of(section: str, field: FieldInfo) -> str:
-    """Returns the panel of a command's help that shows a key."""
-    return _extra(field)["panel"] or SECTIONS.get(section, SERVER)
-
-
-def flag_of(name: str, field: FieldInfo) -> str:
-    """Returns the option by which a command line spells a key."""
-    return _extra(field)["flag"] or f"--{name.replace('_', '-')}"
-
-
-def metavar_of(field: FieldInfo) -> str | None:
-    """Returns what stands for the value in a command's help, None for what the type says."""
-    return _extra(field)["metavar"]  # type: ignore[no-any-return]
-
-
-def fields_of(section: str) -> Mapping[str, FieldInfo]:
-    """Returns the keys of a section with their declarations."""
-    kind: type[Section] = Settings.model_fields[section].annotation  # type: ignore[assignment]  # each is one
-    return kind.model_fields
-
-
-def kind_of(field: FieldInfo) -> type:
-    """Returns the type of a key's value, without its checks and without None."""
-    kind: Any = next(one for one in get_args(field.annotation) or (field.annotation,) if one is not NoneType)
-    if get_origin(field.annotation) is tuple:
-        return list[str]
-    return kind.__origin__ if get_origin(kind) is Annotated else kind  # type: ignore[no-any-return]
-
-
-def _extra(field: FieldInfo) -> dict[str, Any]:
-    assert isinstance(field.json_schema_extra, dict)  # `setting` gave it
-    return field.json_schema_extra

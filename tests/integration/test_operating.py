@@ -13,6 +13,8 @@ import pytest
 from test_service import TOY, Caller
 
 from tacita.cli.service.started import started
+from tacita.client.connect import connect
+from tacita.errors import InputError
 from tacita.plans import wire
 
 pytestmark = pytest.mark.native
@@ -51,3 +53,29 @@ def test_a_restored_server_answers_the_same_clients_with_their_keys(tmp_path: Pa
         assert caller.answer(id) == undisturbed
         client.work.response.write_bytes(caller.answer(caller.post(client)))
         assert client.decrypt().label == "positive"
+
+
+MODELS = """
+[models.reviews]
+model = "sst2-tiny"
+schemes = "thor,bumblebee"
+
+[models.writer]
+model = "austen-tiny"
+schemes = "bumblebee"
+"""
+
+
+def test_one_server_offers_several_models_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "tacita.toml").write_text(MODELS)
+    with started(tmp_path, "--config", str(tmp_path / "tacita.toml"), settings=TOY) as server:
+        assert server.greeting[0].startswith("memory: ") and "for reviews by thor; " in server.greeting[0]
+        how = {"trust": server.certificate, "data": tmp_path / "client", "allow_insecure": True}
+        with connect(server.url, token=server.token("clinic"), **how) as service:  # type: ignore[arg-type]
+            assert [each.name for each in service.models().models] == ["reviews", "writer"]
+            for scheme in ("thor", "bumblebee"):
+                answer = service.classify("a waste of time", model="reviews", scheme=scheme)
+                assert answer.label == "negative"
+            assert service.generate("It is a truth", model="writer", max_tokens=1)
+            with pytest.raises(InputError, match="no model 'review'"):
+                service.classify("a waste of time", model="review")

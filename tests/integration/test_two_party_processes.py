@@ -334,8 +334,9 @@ def test_a_fingerprint_or_a_name_is_enough_to_know_the_server(tmp_path: Path) ->
         assert done.returncode == 2 and "fingerprint" in done.stderr
 
 
-def test_a_server_that_everybody_reaches_is_warned(tmp_path: Path) -> None:
-    with serving(tmp_path, "--insecure-plain-tcp", "--host", "0.0.0.0") as served:
+def test_a_server_that_everybody_reaches_is_warned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACITA_SERVICE__HOST", "0.0.0.0")
+    with serving(tmp_path, "--insecure-plain-tcp") as served:
         assert served.says("warning: whoever reaches this address is served")
 
 

@@ -52,7 +52,7 @@ class Clock:
 class PlayedPool:
     """Takes jobs and does nothing with them: the test calls the listener."""
 
-    resident = 0
+    resident = ends = 0
 
     def __init__(
         self, spec: WorkerSpec, listener: Listener, *, waiting: int, clock: Callable[[], float]

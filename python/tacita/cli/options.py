@@ -20,10 +20,12 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import SettingsConfigDict
 
 from tacita.api import DEFAULT_MODEL
@@ -43,15 +45,13 @@ from tacita.settings import (
     DELIMITER,
     FILE,
     PREFIX,
+    SECTIONS,
+    SERVER,
     SHIPPED,
     Keys,
     PlanOptions,
+    Section,
     Settings,
-    fields_of,
-    flag_of,
-    kind_of,
-    metavar_of,
-    panel_of,
 )
 from tacita.texts.embed import Text
 from tacita.texts.vectors import Index
@@ -131,6 +131,45 @@ def spelled(section: str, name: str) -> Any:
 
 def _words(value: object) -> str:
     return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def fields_of(section: str) -> Mapping[str, FieldInfo]:
+    """Returns the keys of a section with their declarations."""
+    return section_of(section).model_fields
+
+
+def section_of(section: str) -> type[Section]:
+    """Returns the declaration of a section's keys, of `models` that of each model's."""
+    kind: Any = Settings.model_fields[section].annotation
+    return get_args(kind)[1] if get_origin(kind) else kind  # type: ignore[no-any-return]
+
+
+def panel_of(section: str, field: FieldInfo) -> str:
+    """Returns the panel of a command's help that shows a key."""
+    return _extra(field)["panel"] or SECTIONS.get(section, SERVER)
+
+
+def flag_of(name: str, field: FieldInfo) -> str:
+    """Returns the option by which a command line spells a key."""
+    return _extra(field)["flag"] or f"--{name.replace('_', '-')}"
+
+
+def metavar_of(field: FieldInfo) -> str | None:
+    """Returns what stands for the value in a command's help, None for what the type says."""
+    return _extra(field)["metavar"]  # type: ignore[no-any-return]
+
+
+def kind_of(field: FieldInfo) -> type:
+    """Returns the type of a key's value, without its checks and without None."""
+    kind: Any = next(one for one in get_args(field.annotation) or (field.annotation,) if one is not NoneType)
+    if get_origin(field.annotation) is tuple:
+        return list[str]
+    return kind.__origin__ if get_origin(kind) is Annotated else kind  # type: ignore[no-any-return]
+
+
+def _extra(field: FieldInfo) -> dict[str, Any]:
+    assert isinstance(field.json_schema_extra, dict)  # `setting` gave it
+    return field.json_schema_extra
 
 
 def _parameter(section: str, name: str) -> inspect.Parameter:
@@ -295,8 +334,10 @@ def _require_sections() -> None:
 
 def _explained(problem: Mapping[str, Any], file: Path | None, line: Values) -> InputError:
     """Turns the first problem that pydantic found into an error with the key's place."""
-    section, name, *_ = (*map(str, problem["loc"]), "", "")
+    section, name, key, *_ = (*map(str, problem["loc"]), "", "", "")
     place = _place(section, name, file, line)
+    if section == "models" and key:
+        place, name = f"{file}: [models.{name}] {key}", key
     if problem["type"] == "extra_forbidden":
         known = fields_of(section) if name else Settings.model_fields
         return InputError(f"{place}: no such setting", hint=nearest(name or section, sorted(known)))

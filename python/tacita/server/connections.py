@@ -13,16 +13,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import signal
 import socket
 import ssl
 import threading
 from asyncio import Task
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol
 
 from tacita.errors import InputError
 from tacita.server import logs
+from tacita.two_party.protocol.party import Identity
 
 SUBNET = 64  # bits of an IPv6 address that a subscriber cannot change
 BACKLOG = 512
@@ -31,6 +33,7 @@ CLOSING = 5.0  # seconds that a peer has to answer the end of TLS
 HANDSHAKE_SECONDS = 20.0  # seconds that a handshake may take
 MOST, OF_ADDRESS = 512, 64  # connections in all, and of one address
 RESERVE = 128  # descriptors for the ledger, workers, and whatever else is no connection
+LOOK_SECONDS = 5.0  # between two looks at the files of a certificate
 EACH = 2  # descriptors of a connection: its own, and that of a file or a session
 
 
@@ -271,3 +274,60 @@ def _cannot(host: str, port: int, error: OSError) -> InputError:
     return InputError(
         f"serve: cannot listen on {host}:{port} ({error.strerror})", hint="another address or port"
     )
+
+
+class Renewal:
+    """Certificate and key of a TLS context, read anew for connections that come from then on. loaded: the
+    certificate that is shown now, PEM. Raises OSError for files that are not there."""
+
+    def __init__(self, context: ssl.SSLContext, identity: Identity) -> None:
+        self._context, self._files = context, (identity.certificate, identity.key)
+        self.loaded, self._marks = identity.certificate.read_bytes(), self._look()
+
+    def renew(self) -> None:
+        """Reads both files. The old ones stay where these are no certificate and its key."""
+        try:
+            loaded = self._files[0].read_bytes()
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
+        except OSError as error:
+            logs.warn("certificate not renewed", why=type(error).__name__)
+            return
+        self._context.load_cert_chain(*self._files)
+        self.loaded = loaded
+        logs.say("certificate renewed")
+
+    def look(self) -> None:
+        """Reads both files where one is another than at the last look."""
+        before, self._marks = self._marks, self._look()
+        if self._marks != before:
+            self.renew()
+
+    def _look(self) -> list[tuple[int, int, int]]:
+        marks = list[tuple[int, int, int]]()
+        for path in self._files:
+            with contextlib.suppress(OSError):  # it is being replaced
+                stat = path.stat()
+                marks.append((stat.st_ino, stat.st_mtime_ns, stat.st_size))
+        return marks
+
+
+@contextlib.contextmanager
+def renewing(context: ssl.SSLContext | None, identity: Identity | None) -> Iterator[Renewal | None]:
+    """Reads a certificate anew at SIGHUP and when its files change, while the block lasts. Needs a loop."""
+    if context is None or identity is None:
+        yield None
+        return
+    renewal = Renewal(context, identity)
+
+    async def follow() -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            renewal.look()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, renewal.renew)
+    task = loop.create_task(follow())
+    try:
+        yield renewal
+    finally:
+        task.cancel()

@@ -40,6 +40,8 @@ class Metrics:
         self._workers = Gauge("workers", "Ready, or at work.", LABELS, **named)
         self._kept = Gauge("keys_kept", "Clients' keys on disk.", **named)
         self._free = Gauge("disk_free_bytes", "Of the disk of the data folder.", **named)
+        self._ends = Gauge("worker_ends", "Of worker processes, since the start.", LABELS, **named)
+        self._expires = Gauge("certificate_expires_seconds", "Unix time of its end.", **named)
         self._sessions = Gauge("two_party_sessions", "Open ones.", ["model"], **named)
 
     def ended(self, model: str, scheme: str, state: str) -> None:
@@ -78,6 +80,11 @@ class Metrics:
         self._queue.labels(model, scheme).set_function(waiting)
         self._resident.labels(model, scheme).set_function(lambda: pool.resident)
         self._workers.labels(model, scheme).set_function(lambda: len(pool.pids))
+        self._ends.labels(model, scheme).set_function(lambda: pool.ends)
+
+    def watch_certificate(self, expires: Callable[[], float]) -> None:
+        """Watches when the certificate that is shown ends, in Unix seconds."""
+        self._expires.set_function(expires)
 
     def watch(
         self, kept: Callable[[], int], free: Callable[[], int], sessions: Mapping[str, Callable[[], int]]

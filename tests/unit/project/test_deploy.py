@@ -13,11 +13,13 @@ import tomllib
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import typer
 import yaml
 
 from tacita.cli.app import app
+from tacita.cli.options import read_settings
 from tacita.server.metrics import Metrics
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -29,7 +31,9 @@ BUILD, LAST = dockerfile.stages((DEPLOY / "Dockerfile").read_text(encoding="utf-
 LINTERS = {  # whatever of them is installed: npm's dockerfile-utils and dclint, Prometheus's own
     "dockerfile-utils": ["lint", str(DEPLOY / "Dockerfile")],
     "dclint": [str(DEPLOY / "compose.yaml")],
-    "promtool": ["check", "config", "--syntax-only", str(DEPLOY / "prometheus.yml")],
+    "promtool check": ["config", "--syntax-only", str(DEPLOY / "prometheus.yml")],
+    "promtool check rules": [str(DEPLOY / "alerts.yml")],
+    "promtool test rules": [str(DEPLOY / "alerts_test.yml")],
 }
 PINNED = re.compile(r"[a-z/]+:v?\d+\.\d+\.\d+[a-z0-9.-]*@sha256:[0-9a-f]{64}|tacita:\d+\.\d+\.\d+")
 HIDDEN = re.compile(r"[\w.-]*\.(?:token|key|pem)$")
@@ -41,9 +45,10 @@ def compose() -> dict[str, Any]:
 
 @pytest.mark.parametrize("program", LINTERS)
 def test_a_linter_finds_nothing(program: str) -> None:
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is not installed")
-    found = subprocess.run([program, *LINTERS[program]], capture_output=True, text=True, check=False)
+    words = program.split()
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"{words[0]} is not installed")
+    found = subprocess.run([*words, *LINTERS[program]], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
 
 
@@ -170,17 +175,137 @@ def test_prometheus_asks_as_an_operator_and_knows_whom() -> None:
     assert all(HIDDEN.search(each) for each in files), "made by the operator, in no image and no commit"
 
 
-def test_the_board_shows_metrics_that_there_are() -> None:
-    board = json.loads((DEPLOY / "grafana" / "board.json").read_text(encoding="utf-8"))
-    names = {
+def there() -> set[str]:
+    """Returns the samples that /metrics can have, and the one that Prometheus adds."""
+    return {"up"} | {
         sample
         for family in Metrics().registry.collect()
         for sample in (family.name, *(f"{family.name}_{end}" for end in ("total", "sum", "bucket", "count")))
     }
+
+
+def test_the_board_shows_metrics_that_there_are() -> None:
+    board = json.loads((DEPLOY / "grafana" / "board.json").read_text(encoding="utf-8"))
     shown = {
         name
         for panel in board["panels"]
         for target in panel["targets"]
         for name in re.findall(r"tacita_\w+", target["expr"])
     }
-    assert len(shown) > 8 and shown <= names, shown - names
+    assert len(shown) > 8 and shown <= there(), shown - there()
+
+
+def test_alerts_watch_metrics_that_there_are_and_each_is_tried() -> None:
+    (group,) = yaml.safe_load((DEPLOY / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    watched = {name for rule in group["rules"] for name in re.findall(r"\btacita_\w+|\bup\b", rule["expr"])}
+    assert len(watched) > 8 and watched <= there(), watched - there()
+    assert all(rule["labels"]["severity"] in ("page", "warn") for rule in group["rules"])
+    assert all(rule["annotations"]["summary"] for rule in group["rules"])
+    cases = yaml.safe_load((DEPLOY / "alerts_test.yml").read_text(encoding="utf-8"))
+    tried = {case["alertname"] for test in cases["tests"] for case in test["alert_rule_test"]}
+    assert tried == {rule["alert"] for rule in group["rules"]}
+    (mounted,) = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))["rule_files"]
+    assert f"./alerts.yml:{mounted}:ro" in compose()["services"]["prometheus"]["volumes"]
+
+
+UNIT = (DEPLOY / "tacita.service").read_text(encoding="utf-8")
+
+
+def unit(name: str) -> list[str]:
+    return re.findall(rf"^{name}=(.*)$", UNIT, re.MULTILINE)
+
+
+def options_of(command: str) -> set[str]:
+    parameters = typer.main.get_command(app).commands[command].params  # type: ignore[attr-defined]
+    return {name for parameter in parameters for name in parameter.opts}
+
+
+def test_the_unit_starts_what_there_is_and_confines_it(tmp_path: Path) -> None:
+    for line in unit("ExecStartPre") + unit("ExecStart"):
+        _, command, *words = shlex.split(line)
+        assert {word for word in words if word.startswith("--")} <= options_of(command)
+    confined = ("NoNewPrivileges", "ProtectHome", "PrivateDevices", "RestrictNamespaces", "PrivateUsers")
+    assert all(unit(name) == ["yes"] for name in confined) and unit("CapabilityBoundingSet") == [""]
+    assert unit("User") != ["root"] and unit("ProtectSystem") == ["strict"]
+    assert "landlock_restrict_self" in " ".join(unit("SystemCallFilter")), (
+        "by which workers confine themselves"
+    )
+    shown = "\n".join(re.findall(r"^#   (.*)$", UNIT.partition("for example:")[2], re.MULTILINE))
+    (tmp_path / "tacita.toml").write_text(shown)
+    assert read_settings(tmp_path / "tacita.toml").service.names == ("model.example.org",)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_takes_the_unit_and_finds_it_confined(tmp_path: Path) -> None:
+    path = tmp_path / "tacita.service"
+    path.write_text(UNIT.replace("/opt/tacita/bin/tacita", "/bin/true"))
+    checked = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    words = ["systemd-analyze", "security", "--offline=true", "--threshold=15", path]
+    exposed = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert exposed.returncode == 0, exposed.stdout[-200:]
+
+
+MANIFESTS = [
+    each
+    for path in sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+    for each in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+]
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda each: each["kind"])
+def test_kubernetes_takes_a_manifest(manifest: dict[str, Any]) -> None:
+    """By the schemas of two releases; a PodMonitor is of the Prometheus operator, which has its own."""
+    if manifest["kind"] == "PodMonitor":
+        (endpoint,) = manifest["spec"]["podMetricsEndpoints"]
+        assert (endpoint["port"], endpoint["path"], endpoint["scheme"]) == ("https", "/metrics", "https")
+        assert manifest["spec"]["selector"] == {"matchLabels": pod()["metadata"]["labels"]}
+        return
+    for release in ("1.30", "1.37"):
+        kubernetes_validate.validate(manifest, release, strict=True)
+
+
+def pod() -> dict[str, Any]:
+    (template,) = (each["spec"]["template"] for each in MANIFESTS if each["kind"] == "StatefulSet")
+    return dict(template)
+
+
+def test_a_pod_runs_what_there_is_without_rights(tmp_path: Path) -> None:
+    (check,), (server,) = pod()["spec"]["initContainers"], pod()["spec"]["containers"]
+    for container in (check, server):
+        command, *words = container["args"]
+        assert {word for word in words if word.startswith("--")} <= options_of(command)
+        rights = container["securityContext"]
+        assert rights["capabilities"] == {"drop": ["ALL"]} and rights["readOnlyRootFilesystem"]
+        assert PINNED.fullmatch(container["image"]) and container["resources"]["limits"]["memory"]
+    assert "--check" in check["args"] and pod()["spec"]["securityContext"]["runAsNonRoot"]
+    user = next(each.rest for each in LAST.instructions if each.word == "USER")
+    assert pod()["spec"]["securityContext"]["runAsUser"] == int(user)
+    probes = {server[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "readiness", "liveness")}
+    assert probes == {"/readyz", "/healthz"}
+
+
+def test_settings_of_a_cluster_are_settings(tmp_path: Path) -> None:
+    (text,) = (each["data"]["tacita.toml"] for each in MANIFESTS if each["kind"] == "ConfigMap")
+    (tmp_path / "tacita.toml").write_text(text)
+    settings = read_settings(tmp_path / "tacita.toml")
+    (server,) = pod()["spec"]["containers"]
+    mounted = [each["mountPath"] for each in server["volumeMounts"]]
+    service = settings.service
+    assert all(any(str(path).startswith(f"{each}/") for each in mounted)
+               for path in (service.data, service.certificate, service.key))  # fmt: skip
+    (port,) = server["ports"]
+    assert service.https == f"0.0.0.0:{port['containerPort']}"
+    assert pod()["spec"]["terminationGracePeriodSeconds"] > service.drain
+
+
+def test_commands_of_the_manifests_exist() -> None:
+    for path in (DEPLOY / "kubernetes").glob("*.yaml"):
+        text = path.read_text(encoding="utf-8")
+        for line in re.findall(
+            r"^#   kubectl exec -n tacita tacita-0 -- tacita ([^>\n]*)", text, re.MULTILINE
+        ):
+            group, name, *words = shlex.split(line)
+            found = typer.main.get_command(app).commands[group].commands[name]  # type: ignore[attr-defined]
+            options = {each for parameter in found.params for each in parameter.opts}
+            assert {word for word in words if word.startswith("--")} <= options

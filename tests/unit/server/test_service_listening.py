@@ -4,6 +4,7 @@ that two readers might read differently: refused."""
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 import threading
@@ -17,9 +18,15 @@ import pytest
 from fastapi import FastAPI, Request, Response
 
 from tacita.errors import InputError
-from tacita.server.connections import PendingConnections, bound_socket, listen
+from tacita.server.connections import PendingConnections, Renewal, bound_socket, listen
 from tacita.server.http import listening
-from tacita.server.http.listening import HttpServer, MinRateTransport, config_of, is_self_signed
+from tacita.server.http.listening import (
+    HttpServer,
+    MinRateTransport,
+    config_of,
+    expiry_of,
+    is_self_signed,
+)
 from tacita.server.store.bodies import MinRate
 from tacita.two_party.protocol.party import Identity, new_identity
 
@@ -270,15 +277,38 @@ def test_a_renewed_certificate_is_shown_without_a_restart(
     def shown() -> str:
         return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", server.port))).hex()
 
-    first = shown()
+    assert server.running.config.ssl is not None
+    first, renewal = shown(), Renewal(server.running.config.ssl, identity)
     identity.certificate.write_text("no certificate")
-    server.running.renew()
+    renewal.renew()
     assert shown() == first
     other = new_identity(tmp_path / "other", ["127.0.0.1"])
     for old, new in ((identity.certificate, other.certificate), (identity.key, other.key)):
         old.write_bytes(new.read_bytes())
-    server.running.renew()
+    renewal.renew()
     assert shown() not in ("", first) and is_self_signed(identity.certificate)
+    assert renewal.loaded == other.certificate.read_bytes() and expiry_of(renewal.loaded) > time.time()
+
+
+@pytest.mark.parametrize("identity", [True], indirect=True)
+def test_a_certificate_whose_files_change_is_read_anew(
+    server: Server, identity: Identity, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where one of the two is replaced before the other, as renewing programs do."""
+    assert server.running.config.ssl is not None
+    renewal, other = Renewal(server.running.config.ssl, identity), new_identity(tmp_path / "other", ["x"])
+    first = renewal.loaded
+    with caplog.at_level(logging.INFO):
+        renewal.look()
+        other.certificate.replace(identity.certificate)
+        renewal.look()
+        assert renewal.loaded == first
+        other.key.replace(identity.key)
+        renewal.look()
+        renewal.look()
+    lines = [each.message for each in caplog.records if each.name == "tacita.server"]
+    assert lines == ["certificate not renewed", "certificate renewed"]
+    assert renewal.loaded == identity.certificate.read_bytes() != first
 
 
 def test_callers_are_refused_until_the_service_is_there() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacita.cli.console import progress, reporting, say, several, shown, size, warn
+from tacita.cli.console import progress, reporting, say, several, shown, size
 from tacita.cli.options import Json, taking
 from tacita.errors import InputError
 from tacita.extras import needing
@@ -18,31 +18,28 @@ if TYPE_CHECKING:
 
 Folder = Annotated[Path, typer.Argument(help="Of the backup.", show_default=False)]
 LINE = {"service": ("data", "new_certificate")}
-FILE = {"service": ("certificate", "key")}
 WithKeys = Annotated[
     bool, typer.Option("--keys/--no-keys", help="Also clients' keys, which they could send again.")
 ]
 
 
-@taking(LINE, FILE)
+@taking(LINE)
 def back_up(folder: Folder, settings: Settings, keys: WithKeys = True, json: Json = None) -> None:
     """Copy a server's data folder and certificate into a new folder, also while it serves."""
     with needing("service", "backup"):
         from tacita.server.core import backup
     service, data = settings.service, _data(settings, "backup")
     tls = service.new_certificate
-    if tls is None and service.certificate is not None:
-        warn("the certificate's two files are the operator's: keep them, too")
     with progress("backup") as report:
         copy = backup.back_up(data, folder, tls, report, with_keys=keys)
     held = f"{several(copy.keys, 'key set')}, {several(copy.requests, 'request')}"
     _show(copy, f"{shown(str(folder))} holds the ledger, {held}:", json)
     if copy.left_out:
         say(f"left out: {several(copy.left_out, 'row')} whose file was gone, not whole, or damaged")
-    say("not in it: model folders, tacita.toml, resume points of requests that run")
+    say("not in it: model folders, tacita.toml, resume points, certificates of your own")
 
 
-@taking(LINE, FILE)
+@taking(LINE)
 def restore(folder: Folder, settings: Settings, json: Json = None) -> None:
     """Make a server's data folder and certificate from a backup, each file checked."""
     with needing("service", "restore"):

@@ -4,48 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from socket import socket
 from typing import TYPE_CHECKING, Any
 
 from tacita.api import DEFAULT_MODEL
-from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.load import resolve
-from tacita.cli.console import duration, progress, say, shown, size
+from tacita.cli.console import duration, progress, say, several, shown, size, warn
 from tacita.cli.options import load_model, plan_request
 from tacita.cli.service.identity import beyond_loopback, show_listening
 from tacita.cli.service.port import address
 from tacita.errors import InputError
 from tacita.extras import needing
+from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE, NAMES
-from tacita.resources import GB, raise_descriptors
+from tacita.resources import GB, available_memory, raise_descriptors
 from tacita.server import logs
-from tacita.server.connections import bound_socket, listen, pending_of
-from tacita.server.machines.cluster import Where, where_of
-from tacita.settings import ServiceOptions, Settings
+from tacita.server.connections import bound_socket, listen, pending_of, renewing
+from tacita.server.machines.cluster import Site, Where, require_reachable, where_of
+from tacita.server.machines.costs import costs_of, store_bytes
+from tacita.settings import PlanOptions, ServiceOptions, Settings
 from tacita.two_party.protocol.party import Identity
 
 if TYPE_CHECKING:
     from tacita.server.core.offers import Offers
     from tacita.server.core.service import Service
     from tacita.server.core.settings import Settings as Limits
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
-
-from tacita.cli.console import several
-from tacita.plans.plan import Plan
-from tacita.server.machines.cluster import Site, require_reachable
-from tacita.server.machines.costs import costs_of, store_bytes
-
-if TYPE_CHECKING:
-    from tacita.server.core.offers import Offers
     from tacita.server.machines.node_set import RayNodeSet
 
-DAY = 86400.0
-OF_HTTPS = ("data", "anybody", "proxy", "keep_keys", "most_keys", "origin")
+HOUR, DAY = 3600.0, 86400.0
+OF_HTTPS = (
+    *("data", "anybody", "proxy", "keep_keys", "most_keys", "origin"),
+    *("waiting", "keep_answers", "streams", "calls", "patience", "least_rate"),
+)
 OF_A_PORT = {
     "plan": ("scheme", "pooling"),
     "service": ("client_ca", "max_texts", "once"),
@@ -67,8 +61,14 @@ def require_serving(settings: Settings) -> None:
             if getattr(getattr(settings, section), name):
                 hint = "--schemes, and `tacita token` for limits"
                 raise InputError(f"serve: [{section}] {name} is not for --https", hint=hint)
+<<<<<<< HEAD
     if settings.plan.documents and set(service.schemes) != {BUMBLEBEE}:
         raise InputError("serve: --documents with --https", hint=f"two parties search: --schemes {BUMBLEBEE}")
+=======
+    for name, table in settings.models.items():
+        if given := table.model_fields_set & {*OF_A_PORT["plan"]}:
+            raise InputError(f"serve: [models.{name}] {min(given)} is not for --https", hint="schemes = ...")
+>>>>>>> 62fef1e7 (Add serve --check, several models by one server, alerts and manifests)
     if service.data is None:
         raise InputError("serve: --https needs a folder for keys and requests", hint="--data FOLDER")
     for address_ in service.proxy:
@@ -98,11 +98,10 @@ def over_https(settings: Settings, own: Identity | None) -> None:
     logs.start()
     with bound_socket(host, port) as listener:
         limits = replace(_limits(settings), **_callers(settings.service, host, own))
-        model = load_model(settings.plan)
-        offers = _offers(settings, model)
+        offers = offers_of_all(settings, on_nodes=where is not None)
 
         async def serve() -> None:
-            async with machines(where, offers, model, limits.threads, limits.memory) as nodes:
+            async with machines(where, offers, limits.threads, limits.memory) as nodes:
                 from tacita.server.core.service import Service
 
                 await _listen(Service(offers, limits, nodes), listener, own, announce)
@@ -117,20 +116,22 @@ async def _listen(
     service: Service, listener: socket, own: Identity | None, announce: Callable[[], None]
 ) -> None:
     from tacita.server.http.app import app_of
-    from tacita.server.http.listening import HttpServer, config_of
+    from tacita.server.http.listening import HttpServer, config_of, expiry_of
     from tacita.server.store.bodies import MinRate
 
     settings = service.settings
     pending = pending_of(raise_descriptors(), settings.proxies)
     min_rate = MinRate(settings.patience, settings.least_rate)
-    listening = HttpServer(config_of(app_of(service), own), service.close_doors, pending, min_rate)
+    config = config_of(app_of(service), own)
+    listening = HttpServer(config, service.close_doors, pending, min_rate)
     await service.start()
     try:
-        if own:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, listening.renew)
         listen(listener)
         announce()
-        await listening.serve(sockets=[listener])
+        with renewing(config.ssl, own) as renewal:
+            if renewal:
+                service.metrics.watch_certificate(lambda: expiry_of(renewal.loaded))
+            await listening.serve(sockets=[listener])
     finally:
         await service.stop()
 
@@ -144,23 +145,6 @@ def _ip_address(given: str) -> str:
             f"serve: [service] proxy {given!r:.60} is not an IP address",
             hint="the address that the proxy calls from",
         ) from None
-
-
-def _offers(settings: Settings, model: Checkpoint) -> Offers:
-    from tacita.server.core.offers import offers_of
-
-    service, plan = settings.service, settings.plan
-    assert service.data is not None  # `require_serving` saw it
-    with progress("plan") as report:
-        return offers_of(
-            model,
-            resolve(plan.model or DEFAULT_MODEL),
-            tuple(dict.fromkeys(service.schemes)),
-            plan_request(plan),
-            service.data,
-            report,
-            insecure=settings.run.allow_insecure,
-        )
 
 
 def _limits(settings: Settings) -> Limits:
@@ -180,6 +164,12 @@ def _limits(settings: Settings) -> Limits:
         proxies=tuple(map(_ip_address, service.proxy)),
         documents=settings.plan.documents,
         keep_keys=service.keep_keys * DAY,
+        waiting=service.waiting,
+        kept=service.keep_answers * HOUR,
+        streams=service.streams,
+        address_per_minute=service.calls,
+        patience=service.patience,
+        least_rate=service.least_rate * 1e3,
         most_keys=None if service.most_keys is None else int(service.most_keys * GB),
     )
 
@@ -209,26 +199,21 @@ def _announce(offers: Offers, host: str, port: int, own: Identity | None) -> Non
 
 # The machines of a Ray cluster that evaluate (`[ray]`), and what they will do in an hour.
 
-HOUR = 3600.0
-
 
 @asynccontextmanager
 async def machines(
-    where: Where | None, offers: Offers, model: Checkpoint, threads: int, memory: float
+    where: Where | None, offers: Offers, threads: int, memory: float
 ) -> AsyncIterator[RayNodeSet | None]:
-    """Opens the nodes for as long as the block lasts, and describes them for each scheme. model: the one that
-    they evaluate. Yields None without `where`."""
+    """Opens the nodes for as long as the block lasts, and describes them for each scheme. Yields None without
+    `where`."""
     if where is None:
         yield None
         return
     from tacita.server.machines.cluster import ClusterRequest
-    from tacita.server.machines.node import write_model
     from tacita.server.machines.node_set import RayNodeSet
 
     plans = [offered.plan for offered in offers.named.values()]
     files = [offered for offered in offers.named.values() if isinstance(offered.plan, Plan)]
-    for offered in files:
-        write_model(model, offered.folder)
     store = store_bytes([offered.files for offered in files], where.nodes or 1)
     nodes = RayNodeSet(ClusterRequest(where, threads, store), len(files))
     await nodes.open()
@@ -247,3 +232,67 @@ def _words(scheme: str, plan: object, sites: Sequence[Site], memory: float) -> s
     on = f"{several(len(sites), 'evaluator')} on {several(len({site.node for site in sites}), 'node')}"
     rate = len(sites) * HOUR / each
     return f"{shown(scheme)}: {on}, {duration(each)} a request, {rate:,.0f} requests an hour by prediction"
+
+
+# The models: each `--model`, or each table `[models.NAME]`, with its own plans.
+
+Served = tuple[str, PlanOptions, tuple[str, ...]]
+
+
+def served(settings: Settings) -> Iterator[Served]:
+    """Yields name, plan options and schemes of each model; an empty name stands for the model's own. Those of
+    the command line come in place of the tables."""
+    plan, schemes = settings.plan, tuple(dict.fromkeys(settings.service.schemes))
+    paths, tables = settings.service.models, settings.models
+    if not tables or paths:
+        for path in paths or (plan.model,):
+            yield "", plan.model_copy(update={"model": path}), schemes
+        return
+    for name, table in tables.items():
+        given = {key: getattr(table, key) for key in table.model_fields_set - {"schemes"}}
+        yield name, plan.model_copy(update=given), tuple(dict.fromkeys(table.schemes or schemes))
+
+
+def one_model(settings: Settings) -> Settings:
+    """Returns the settings of a two-party port, with its model. Raises InputError for several."""
+    if len(models := list(served(settings))) > 1:
+        raise InputError(f"serve: {len(models)} models, and a port has one", hint="--https serves several")
+    return settings.model_copy(update={"plan": models[0][1]})
+
+
+def offers_of_all(settings: Settings, *, on_nodes: bool) -> Offers:
+    """Returns all offers, and says what memory their workers may take. on_nodes: also writes the models for
+    the nodes of a cluster."""
+    from tacita.server.core.offers import offers_of, together
+
+    data, each = settings.service.data, []
+    assert data is not None  # `require_serving` saw it
+    for name, plan, schemes in served(settings):
+        model, source, request = load_model(plan), resolve(plan.model or DEFAULT_MODEL), plan_request(plan)
+        make, insecure = partial(offers_of, name=name), settings.run.allow_insecure
+        with progress(f"plan {name}".strip()) as report:
+            offers = make(model, source, schemes, request, data, report, insecure=insecure)
+        for offered in offers.named.values() if on_nodes else ():
+            if not offered.offer.connected:
+                from tacita.server.machines.node import write_model
+
+                write_model(model, offered.folder)
+        each.append(offers)
+    offers = together(each)
+    _say_memory(offers, settings.run.memory * GB)
+    return offers
+
+
+def _say_memory(offers: Offers, limit: float) -> None:
+    """Says what each worker takes at most while it evaluates, in all, and what this machine has."""
+    takes = {
+        f"{shown(name)} by {scheme}": min(limit, offered.plan.prediction.bytes["server_memory"])
+        for (name, scheme), offered in offers.named.items()
+        if isinstance(offered.plan, Plan)
+    }
+    whole, free = sum(takes.values()), available_memory()
+    if takes:
+        each = ", ".join(f"{size(count)} for {what}" for what, count in takes.items())
+        say(f"memory: {each}; {size(whole)} in all" + (f", {size(free)} are available" if free else ""))
+    if free is not None and whole > free:
+        warn("workers may need more memory than there is: lower [run] memory, or offer less")

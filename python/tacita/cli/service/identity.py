@@ -4,6 +4,7 @@ name that clients may dial."""
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -58,6 +59,14 @@ def show_listening(scheme: str, host: str, port: int, own: Identity | None) -> N
         say(f"certificate {shown(str(own.certificate))}, SHA-256 {fingerprint(own.certificate)}")
     say(f"listening on {scheme}{shown(host)}:{port}, Ctrl-C ends")
     out.file.flush()
+    _tell_systemd()
+
+
+def _tell_systemd() -> None:
+    """Tells a unit of `Type=notify` that the server is ready, as sd_notify(3) does; nothing without one."""
+    if address := os.environ.get("NOTIFY_SOCKET"):
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as unit:
+            unit.sendto(b"READY=1", f"\0{address[1:]}" if address.startswith("@") else address)
 
 
 def everywhere(host: str) -> bool:

@@ -10,6 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from socket import socket
 from ssl import SSLContext
+from typing import Annotated
+
+import typer
 
 from tacita import api
 from tacita.api import DEFAULT_MODEL
@@ -17,7 +20,8 @@ from tacita.checkpoint.documents import ARRAYS, LINES
 from tacita.checkpoint.load import resolve
 from tacita.cli.console import duration, out, progress, say, several, shown, size, warn
 from tacita.cli.options import documents_of, load_model, plan_request, taking
-from tacita.cli.service.https import over_https, require_serving
+from tacita.cli.service.check import check_all
+from tacita.cli.service.https import one_model, over_https, require_serving
 from tacita.cli.service.identity import beyond_loopback, identity, show_listening
 from tacita.cli.service.port import address, expectation, identity_of
 from tacita.errors import InputError
@@ -26,7 +30,7 @@ from tacita.plans.scheme import BUMBLEBEE
 from tacita.resources import raise_descriptors
 from tacita.schemes.registry import scheme_of
 from tacita.server import logs
-from tacita.server.connections import bound_socket, listen
+from tacita.server.connections import bound_socket, listen, renewing
 from tacita.server.sessions.listener import AddressClients, SessionLimits, SessionListener, tls_context
 from tacita.server.sessions.messages import Ended, SessionSpec
 from tacita.server.sessions.supervisor import Sessions
@@ -36,28 +40,35 @@ from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.protocol.party import Identity, share_threads
 
 LINE = {
-    "plan": ("model", "documents", "scheme", "tokens", "texts"),
+    "plan": ("documents", "scheme", "tokens", "texts"),
     "service": (
-        *("https", "data", "schemes", "host", "port", "new_certificate", "certificate", "key", "names"),
+        *("models", "https", "data", "schemes", "port", "new_certificate", "certificate", "key", "names"),
         *("client_ca", "insecure_plain_tcp", "anybody", "max_texts"),
     ),
 }
 FILE = {
-    "plan": ("pooling", "nearest", "titles", "preset", "begin"),
+    "plan": ("model", "pooling", "nearest", "titles", "preset", "begin"),
     "run": ("threads", "memory", "allow_insecure"),
     "ray": ("address", "nodes", "cores"),
     "service": (
-        *("clients", "clients_per_address", "timeout", "once", "keep_keys", "most_keys", "proxy"),
-        *("origin", "drain"),
+        *("host", "clients", "clients_per_address", "timeout", "once", "keep_keys", "most_keys", "proxy"),
+        *("origin", "waiting", "keep_answers", "streams", "calls", "patience", "least_rate", "drain"),
     ),
     "two_party": ("hidden_embeddings", "insecure_any_client", "max_texts_per_key", "bandwidth"),
 }
 
 
+Check = Annotated[
+    bool, typer.Option("--check", help="Say whether it would start: a line for each thing, status 2 for no.")
+]
+
+
 @taking(LINE, FILE)
-def run(settings: Settings) -> None:
+def run(settings: Settings, check: Check = False) -> None:
     """Serve a model by the two-party protocol, or with --https by any scheme: it sees neither the texts nor
     the answers."""
+    if check:
+        return check_all(settings)
     service, party = settings.service, settings.two_party
     require_serving(settings)
     host = address(service.https, "--https", 0)[0] if service.https else service.host
@@ -65,8 +76,13 @@ def run(settings: Settings) -> None:
     plain = service.insecure_plain_tcp
     own = identity(host, files, service.new_certificate, service.names, plain=plain)
     if service.https:
+<<<<<<< HEAD
         with tempfile.TemporaryDirectory(prefix="tacita-serve-") as folder:
             return over_https(indexed(settings, Path(folder)), own)
+=======
+        return over_https(settings, own)
+    settings = one_model(settings)
+>>>>>>> 62fef1e7 (Add serve --check, several models by one server, alerts and manifests)
     _require_port(settings)
     logs.start()
     caps = SessionLimits(
@@ -89,7 +105,7 @@ def run(settings: Settings) -> None:
             _announce(plan, limits, caps, host, listener.getsockname()[1], own)
             _warn(plan, host, service.client_ca)
 
-        asyncio.run(_serve(spec, caps, listener, tls, announce, service.drain, once=service.once))
+        asyncio.run(_serve(spec, caps, listener, tls, own, announce, service.drain, once=service.once))
 
 
 def indexed(settings: Settings, folder: Path) -> Settings:
@@ -141,6 +157,7 @@ async def _serve(
     caps: SessionLimits,
     listener: socket,
     tls: SSLContext | None,
+    own: Identity | None,
     announce: Callable[[], None],
     drain: float,
     *,
@@ -163,7 +180,8 @@ async def _serve(
         listen(listener)
         acceptor.start()
         announce()
-        await over.wait()
+        with renewing(tls, own):
+            await over.wait()
         acceptor.close()
         await sessions.drain(drain)
     finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -89,10 +90,12 @@ def offers_of(
     report: Report,
     *,
     insecure: bool,
+    name: str = "",
 ) -> Offers:
-    """Returns all offers of a model, made or read. Raises what planning raises, and PlanError for parameters
-    below 128 bits unless `insecure`. Cost: at the first start some 15 s a scheme."""
-    name = public_name(model.name)
+    """Returns all offers of a model, made or read. name: that clients give (default: the model's own). Raises
+    what planning raises, and PlanError for parameters below 128 bits unless `insecure`. Cost: at the first
+    start some 15 s a scheme."""
+    name = public_name(name or model.name)
     named: dict[tuple[str, str], Offered] = {}
     for scheme in schemes:
         folder = data / FOLDER / name / scheme
@@ -111,6 +114,14 @@ def offers_of(
     return Offers(named, (entry,))
 
 
+def together(each: Sequence[Offers]) -> Offers:
+    """Returns the offers of several models. Raises InputError for two of one name."""
+    models = [model for offers in each for model in offers.models]
+    if twice := [name for name, count in Counter(model.name for model in models).items() if count > 1]:
+        raise InputError(f"two models named {twice[0]}", hint="[models.OTHER] model = ..., for one of them")
+    return Offers(dict(pair for offers in each for pair in offers.named.items()), tuple(models))
+
+
 def public_name(name: str) -> str:
     """Returns a model's name as it stands in an address.
 
@@ -123,7 +134,7 @@ def public_name(name: str) -> str:
 
 def _plan(model: Checkpoint, request: PlanRequest, folder: Path, report: Report) -> AnyPlan:
     path = Workdir(folder).plan
-    if (plan := _kept(model, request, folder)) is not None:
+    if (plan := kept_plan(model, request, folder)) is not None:
         return plan
     plan = api.plan(model, request, progress=report)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -132,7 +143,7 @@ def _plan(model: Checkpoint, request: PlanRequest, folder: Path, report: Report)
     return plan
 
 
-def _kept(model: Checkpoint, request: PlanRequest, folder: Path) -> AnyPlan | None:
+def kept_plan(model: Checkpoint, request: PlanRequest, folder: Path) -> AnyPlan | None:
     """Returns the plan of an earlier start, None where there is none of this model and request that this
     release can serve. A two-party plan, to which no keys belong, is of one release."""
     made_of, path = folder / MADE_OF, Workdir(folder).plan

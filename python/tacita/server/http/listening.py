@@ -21,7 +21,6 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tacita.errors import InputError
-from tacita.server import logs
 from tacita.server.connections import HANDSHAKE_SECONDS, Acceptor, Connection, PendingConnections
 from tacita.server.http.strict import StrictConnection
 from tacita.server.http.two_party import UVICORN
@@ -138,19 +137,6 @@ class HttpServer(uvicorn.Server):
         self.should_exit = True
         self._closing()
 
-    def renew(self) -> None:
-        """Reads certificate and key anew, for connections that come from now on; the old ones stay where the
-        files are no certificate and key."""
-        files: Any = (self.config.ssl_certfile, self.config.ssl_keyfile)
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
-        except OSError as error:
-            logs.warn("certificate not renewed", why=type(error).__name__)
-            return
-        assert self.config.ssl is not None  # it was made of these files
-        self.config.ssl.load_cert_chain(*files)
-        logs.say("certificate renewed")
-
     def _protocol(self, connection: Connection) -> TimeoutProtocol:
         return TimeoutProtocol(self.config, self, connection, self._min_rate)
 
@@ -159,6 +145,11 @@ def is_self_signed(certificate: Path) -> bool:
     """Returns whether no authority signed it, so that browsers will hardly trust the next one."""
     parsed = x509.load_pem_x509_certificate(certificate.read_bytes())
     return parsed.issuer == parsed.subject
+
+
+def expiry_of(certificate: bytes) -> float:
+    """Returns the Unix seconds after which a certificate, PEM, is not valid."""
+    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
 
 
 def config_of(app: FastAPI, identity: Identity | None) -> uvicorn.Config:

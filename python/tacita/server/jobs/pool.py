@@ -144,6 +144,7 @@ class WorkerPool:
         self._slots = {HERE: WorkerSlot(self, start)}
         self._leaving = list[WorkerSlot]()
         self._opened, self._draining, self._unfinished = False, False, list[str]()
+        self.ends = 0  # of workers, but for those that were asked to end
 
     @property
     def pids(self) -> list[int]:
@@ -258,6 +259,7 @@ class WorkerPool:
 
     def on_worker_exit(self, job: Job | None) -> bool:
         """Requeues or fails the job of a worker that ended. Returns whether another is wanted."""
+        self.ends += not self._draining
         if job is not None:
             self._on_worker_lost(job)
         self.advance()

@@ -105,7 +105,7 @@ def test_a_port_is_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     status, lines = checked("--insecure-plain-tcp")
     assert status == 0 and "no TLS" in lines["certificate"] and "data" not in lines
     status, lines = checked("--insecure-plain-tcp", "--model", "sst2-tiny", "--model", "austen-tiny")
-    assert status == 2 and "a port has one" in lines["settings"]
+    assert status == 2 and "a port or a search has one" in lines["settings"]
 
 
 def names(text: str, tmp_path: Path, line: dict[str, Any] | None = None) -> list[https.Served]:
@@ -162,7 +162,7 @@ def test_every_number_of_the_service_is_a_key(tmp_path: Path) -> None:
     limits = https._limits(read_settings(line={"service": given, "run": run_}))
     usual = Limits(Path("."), clock=limits.clock)
     same = {each.name for each in fields(Limits) if getattr(limits, each.name) == getattr(usual, each.name)}
-    assert same == {"clock", "origins", "hosts", "lasting"}
+    assert same == {"clock", "origins", "hosts", "lasting", "documents"}  # documents: of [plan]
     assert (limits.kept, limits.least_rate, limits.most_keys) == (6 * 3600.0, 10e3, 3 * 10**9)
     plain = https._limits(read_settings(line={"service": {"data": "."}}))
     assert replace(plain, clock=limits.clock) == usual, "defaults are those of the settings"

@@ -61,14 +61,11 @@ def require_serving(settings: Settings) -> None:
             if getattr(getattr(settings, section), name):
                 hint = "--schemes, and `tacita token` for limits"
                 raise InputError(f"serve: [{section}] {name} is not for --https", hint=hint)
-<<<<<<< HEAD
     if settings.plan.documents and set(service.schemes) != {BUMBLEBEE}:
         raise InputError("serve: --documents with --https", hint=f"two parties search: --schemes {BUMBLEBEE}")
-=======
     for name, table in settings.models.items():
         if given := table.model_fields_set & {*OF_A_PORT["plan"]}:
             raise InputError(f"serve: [models.{name}] {min(given)} is not for --https", hint="schemes = ...")
->>>>>>> 62fef1e7 (Add serve --check, several models by one server, alerts and manifests)
     if service.data is None:
         raise InputError("serve: --https needs a folder for keys and requests", hint="--data FOLDER")
     for address_ in service.proxy:
@@ -254,9 +251,10 @@ def served(settings: Settings) -> Iterator[Served]:
 
 
 def one_model(settings: Settings) -> Settings:
-    """Returns the settings of a two-party port, with its model. Raises InputError for several."""
+    """Returns the settings of a two-party port, or a search, with its model. Raises InputError for several."""
     if len(models := list(served(settings))) > 1:
-        raise InputError(f"serve: {len(models)} models, and a port has one", hint="--https serves several")
+        hint = "--https without --documents serves several"
+        raise InputError(f"serve: {len(models)} models, and a port or a search has one", hint=hint)
     return settings.model_copy(update={"plan": models[0][1]})
 
 

@@ -76,13 +76,9 @@ def run(settings: Settings, check: Check = False) -> None:
     plain = service.insecure_plain_tcp
     own = identity(host, files, service.new_certificate, service.names, plain=plain)
     if service.https:
-<<<<<<< HEAD
         with tempfile.TemporaryDirectory(prefix="tacita-serve-") as folder:
             return over_https(indexed(settings, Path(folder)), own)
-=======
-        return over_https(settings, own)
     settings = one_model(settings)
->>>>>>> 62fef1e7 (Add serve --check, several models by one server, alerts and manifests)
     _require_port(settings)
     logs.start()
     caps = SessionLimits(
@@ -111,7 +107,7 @@ def run(settings: Settings, check: Check = False) -> None:
 def indexed(settings: Settings, folder: Path) -> Settings:
     """Returns the same settings, whose documents are an index: others are embedded or read once, and kept in
     the folder for the process that serves."""
-    plan = settings.plan
+    plan = one_model(settings).plan if settings.plan.documents else settings.plan
     if plan.documents is None or plan.documents.suffix not in (LINES, ARRAYS):
         return settings
     index = documents_of(plan.documents, load_model(plan.model_copy(update={"documents": None})))

@@ -251,7 +251,7 @@ def served(settings: Settings) -> Iterator[Served]:
 
 
 def one_model(settings: Settings) -> Settings:
-    """Returns the settings of a two-party port, or a search, with its model. Raises InputError for several."""
+    """Returns the settings of a port or a search, with its one model. Raises InputError for several."""
     if len(models := list(served(settings))) > 1:
         hint = "--https without --documents serves several"
         raise InputError(f"serve: {len(models)} models, and a port or a search has one", hint=hint)

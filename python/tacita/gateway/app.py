@@ -11,7 +11,7 @@ import json
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -232,7 +232,8 @@ class Events(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends all events."""
-        await _while_there(receive, self.stream_response(send))
+        with suppress(Fault):  # the reader has left
+            await _while_there(receive, self.stream_response(send))
 
 
 async def _while_there(receive: Receive, work: Awaitable[T]) -> T:

@@ -184,6 +184,7 @@ def test_the_log_has_no_word_of_anybody(client: openai.OpenAI, served: World) ->
     assert served.log[-1].startswith("GET (no path) 404, ")
     assert not [line for line in served.log if "secret" in line or PROMPT in line]
     assert any(line.startswith("POST /v1/completions 200, ") for line in served.log)
+    assert not [line for line in served.log if line.startswith("defect")]
 
 
 def test_a_server_that_is_gone_is_no_fault_of_the_caller(served: World) -> None:

@@ -37,6 +37,32 @@ def test_the_order_is_that_of_the_float_model(how: dict[str, Any]) -> None:
     assert tacita.rerank(QUERY, DOCUMENTS, model=MODEL, top_n=2, **TOY, **how).ranks == ranking.best(2)
 
 
+@pytest.mark.native
+@pytest.mark.parametrize("scheme", ["thor", "bumblebee"])
+def test_pairs_that_are_encrypted_rank_alike(scheme: str) -> None:
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    how: Any = {**TOY, "scheme": scheme, "model": MODEL}
+    clear = tacita.rerank(QUERY, DOCUMENTS[:2], backend="plain", **how)
+    secret = tacita.rerank(QUERY, DOCUMENTS[:2], backend="ckks", allow_insecure=True, **how)
+    assert [each.index for each in secret.ranks] == [each.index for each in clear.ranks]
+    for one, other in zip(secret.ranks, clear.ranks, strict=True):
+        assert one.score == pytest.approx(other.score, abs=0.02)
+    assert secret.privacy and not secret.privacy.startswith("none")
+
+
+@pytest.mark.native
+def test_the_command_asks_a_server_by_its_port(tmp_path: Path) -> None:
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    file, report = tmp_path / "pairs.tsv", tmp_path / "r.json"
+    file.write_text("\n".join(["text\ttext2", *(f"{QUERY}\t{one}" for one in DOCUMENTS)]))
+    model = ["--model", str(write_folder(MODEL, tmp_path / "m")), "--tokens", "16", "--texts", str(file)]
+    status, out, err = run(
+        "rerank", QUERY, *DOCUMENTS[:2], *model, "--scheme", "bumblebee", "--json", str(report)
+    )
+    assert status == 0, err
+    assert json.loads(report.read_text())["encrypted"] is True and "both parties run here" in out
+
+
 def test_a_pair_that_failed_its_checks_is_last_and_has_no_score() -> None:
     failed = withhold_failed(Answer(None, (9.0,), ("beyond its bound",), trusted=False))
     ranking = rank(["a", "b", "c"], [failed, Answer(None, (-1.0,), ()), Answer(None, (2.0,), ())])

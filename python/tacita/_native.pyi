@@ -47,6 +47,7 @@ __all__ = [
     "certificate_fingerprint",
     "certificate_problem",
     "coefficient_rotations",
+    "commit",
     "encrypt",
     "generate_certificate",
     "keygen",
@@ -344,6 +345,9 @@ def yardstick_ms(log_n: int, repeats: int) -> float:
 
 def ntt_ms(log_n: int, repeats: int) -> float:
     """Milliseconds of one NTT of ours (one 50-bit limb)."""
+
+def commit() -> str:
+    """The commit that was built, 12 hexadecimal digits; empty outside a clone."""
 
 def simd_path() -> str:
     """Which kernels are in force: scalar, neon, avx2, avx512 or avx512ifma."""

@@ -29,6 +29,12 @@ pub fn ntt_ms(py: Python<'_>, log_n: u32, repeats: usize) -> PyResult<f64> {
     .map_err(|e| error::rlwe(e.into()))
 }
 
+/// The commit that was built, 12 hexadecimal digits; empty outside a clone.
+#[pyfunction]
+pub fn commit() -> &'static str {
+    env!("TACITA_COMMIT")
+}
+
 /// Which implementation of the kernels is in force: scalar, avx2 or avx512.
 #[pyfunction]
 pub fn simd_path() -> PyResult<&'static str> {

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita import checkpoint
-from tacita.bar import Estimate, reporting
+from tacita.bar import Estimate, draw, reporting
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
 from tacita.client import Answer, Client
@@ -159,11 +159,11 @@ def choose_plan(
     """Makes a plan as `plan`, and returns it with the numbers that decided. Cost and errors are those of
     `schemes.choose.choose_plan`.
 
-    progress: called with reports; by default they move a bar on stderr where that is a terminal or a
-    notebook. processes: how many calibrate on many texts; a script that asks for more than one needs
-    `if __name__ == "__main__"`. Raises TypeError for an unknown keyword.
+    progress: called with reports, None for none; by default they move a bar on stderr where that is a
+    terminal or a notebook. processes: how many calibrate on many texts; a script that asks for more than
+    one needs `if __name__ == "__main__"`. Raises TypeError for an unknown keyword.
     """
-    fields: dict[str, Any] = {"progress": None, "processes": 1, **how}
+    fields: dict[str, Any] = {"progress": draw, "processes": 1, **how}
     progress, processes = fields.pop("progress"), fields.pop("processes")
     require_fields(fields, ("progress", "processes", "scheme"))
     fields |= {} if scheme is None else {"scheme": scheme}

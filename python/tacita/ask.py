@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast, overload
 
 from tacita.api import Model, choose_plan, classify_batch_locally, load
-from tacita.bar import reporting
+from tacita.bar import draw, reporting
 from tacita.checkpoint import Checkpoint
 from tacita.client.calls import in_thread
 from tacita.errors import InputError, nearest
@@ -70,7 +70,7 @@ from tacita.texts.task import require_kind
 from tacita.texts.vectors import Embedding, Search
 
 CACHED_PLANS = 4
-OWN: Mapping[str, Any] = {"backend": "sim", "allow_insecure": False, "progress": None, "truncate": False}
+OWN: Mapping[str, Any] = {"backend": "sim", "allow_insecure": False, "progress": draw, "truncate": False}
 A = TypeVar("A", bound=Answer)
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,7 +106,8 @@ _KEYWORDS = """
     model: a folder, a shipped model's name or a `Checkpoint` (default: of TACITA_MODEL, else sst2-tiny).
     backend: "sim" (default: with the noise of encryption), "plain" (without); "ckks" alone encrypts.
     allow_insecure: admits presets below 128 bits under "ckks"; for tests.
-    progress: called with reports; by default a bar on stderr where that is a terminal or a notebook.
+    progress: called with reports; None for none, by default a bar on stderr where that is a terminal or a
+    notebook.
     truncate: cuts a text that is too long, which its answer's warnings say; otherwise it is refused.
 """
 

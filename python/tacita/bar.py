@@ -1,7 +1,7 @@
 """Draws in a terminal or a notebook: a progress bar (what runs, how far it is, the time so far and the time
 left), and in a notebook results, as small tables in HTML.
 
->>> with reporting(None, "plan") as report:    # nothing is drawn where nobody looks
+>>> with reporting(draw, "plan") as report:    # nothing is drawn where nobody looks
 ...     report(Progress("calibrate rows", 0, 4, 0.0, 15.0))
 
 >>> card("Classes", {"answer": "<b>"}, [("positive", "", 0.963)]).count("&lt;b&gt;")
@@ -24,14 +24,14 @@ from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextCo
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from tacita.progress import Progress
+from tacita.progress import Progress, silent
 
 if TYPE_CHECKING:
     from tacita.texts.answer import Answer
     from tacita.texts.ranking import Ranking
 
 Report = Callable[[Progress], None]
-QUIET_SECONDS = 2.0  # shorter steps show no bar
+QUIET_SECONDS, LONG_SECONDS = 2.0, 5.0  # shorter steps show no bar; longer ones say before it what they take
 ACTING = (
     "Cc",
     "Cf",
@@ -62,11 +62,16 @@ def _harmless(character: str) -> str:
     return character
 
 
+def draw(_: Progress) -> None:
+    """Stands for a bar on stderr, the default of calls: see `reporting`."""
+
+
 @contextmanager
 def reporting(report: Report | None, title: str) -> Iterator[Report]:
-    """Yields the caller's own report, or a callback that draws a bar on stderr."""
-    if report is not None:
-        yield report
+    """Yields the caller's own report; for `draw` one that draws a bar on stderr, where that is a terminal or
+    a notebook; for None one that says nothing."""
+    if report is not draw:
+        yield report or silent
         return
     with drawn(title, Console(stderr=True, highlight=False, emoji=False)) as bar:
         yield bar
@@ -74,8 +79,8 @@ def reporting(report: Report | None, title: str) -> Iterator[Report]:
 
 @contextmanager
 def drawn(title: str, console: Console) -> Iterator[Report]:
-    """Yields a callback that draws a bar once more than two seconds have passed, or are predicted to
-    remain."""
+    """Yields a callback that draws a bar once more than two seconds have passed, or are predicted to remain.
+    Where that is more than five, a line before it says how many, and stays."""
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeLeft()
     interactive = console.is_terminal or console.is_jupyter
     bar = Bar(*columns, console=console, transient=True, disable=not interactive)
@@ -86,6 +91,8 @@ def drawn(title: str, console: Console) -> Iterator[Report]:
         nonlocal started
         moment = time.monotonic()
         if not started and (now.left > QUIET_SECONDS or moment - began > QUIET_SECONDS):
+            if now.left > LONG_SECONDS and interactive:
+                console.print(f"{title}: {shown(now.stage)} first, about {duration(now.left)} in all")
             bar.start()
             started = True
         description = f"{title}: {shown(now.stage)} ({min(now.index + 1, now.total)}/{now.total})"

@@ -21,6 +21,10 @@ class Progress:
     left: float
 
 
+def silent(_: Progress) -> None:
+    """A report that nobody reads."""
+
+
 PRIOR = 0.03  # share of the work that the prediction of its pace counts for, before any of it is done
 
 

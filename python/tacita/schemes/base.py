@@ -37,6 +37,7 @@ from tacita.plans.files import replacing, write_text
 from tacita.plans.plan import Plan, read_capped
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.progress import Progress
+from tacita.progress import silent as silent
 from tacita.resources import GB
 from tacita.texts.embed import Text
 from tacita.two_party.plan.check import parse_plan
@@ -48,10 +49,6 @@ Report = Callable[[Progress], None]
 Seconds = dict[str, float]  # by step
 CLEAR = ("plain", "sim")  # interpreters that encrypt nothing
 REAL = "ckks"  # the backend that stands for the real thing of any scheme
-
-
-def silent(_: Progress) -> None:
-    """A report that nobody reads."""
 
 
 def no_bar(_: str) -> AbstractContextManager[Report]:

@@ -343,7 +343,7 @@ def _coroutine(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     name = function.__name__
 
     async def run(given: Any, how: dict[str, Any]) -> T:
-        with reporting(how.pop("progress", None), name) as report:
+        with reporting(how.pop("progress", draw), name) as report:
             return await in_thread(lambda now: cast(Any, function)(*given, progress=now, **how), report)
 
     def begin(*given: P.args, **how: P.kwargs) -> Coroutine[Any, Any, T]:

@@ -26,13 +26,13 @@ import numpy.typing as npt
 
 from tacita.api import Answer, Model, load
 from tacita.ask import How, ask_all
-from tacita.bar import reporting
+from tacita.bar import draw, reporting
 from tacita.checkpoint import Checkpoint
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError, nearest
 from tacita.generation.generate import generate
 from tacita.progress import Progress
-from tacita.schemes.base import Report, silent, warn_unprotected
+from tacita.schemes.base import Report, warn_unprotected
 from tacita.texts.answer import Classes, Regression, Several
 from tacita.texts.embed import Text
 from tacita.texts.generation import TOKENS
@@ -275,7 +275,7 @@ class SentenceEncoder:
             raise InputError(f"encode: a batch of {batch_size}", hint="at least one sentence")
         if not texts:
             return np.zeros((0, 0), np.float32)
-        report = silent if show_progress_bar is False else None
+        report = None if show_progress_bar is False else draw
         ask = self._ask_service if self._service else self._ask_here
         answers = ask(texts, batch_size, report)
         self.privacy = next((each.privacy for each in answers if each.privacy), "")

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tacita.cli import demo, estimate, models, plan, recheck, steps
+from tacita.cli import demo, doctor, estimate, models, plan, recheck, steps
 from tacita.cli.ask import accuracy, generate, tasks
 from tacita.cli.console import MESSAGE, err, fail, shown, warn
 from tacita.cli.help import Command, Group
@@ -25,7 +25,6 @@ from tacita.cli.options import place_of
 from tacita.cli.service import backup, gateway, keys, serve, token
 from tacita.errors import InputError, KeyBudgetWarning, TacitaError
 from tacita.settings import ASK, EXPERT, PLAN, SERVER
-from tacita.version import __version__
 
 INTERRUPTED = 130
 
@@ -40,7 +39,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"tacita {__version__}")
+        typer.echo(doctor.version())
         raise typer.Exit
 
 
@@ -48,7 +47,12 @@ def _show_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the release and exit."),
+        typer.Option(
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Show release, commit and kernels, and exit.",
+        ),
     ] = False,
 ) -> None:
     """Takes the options that stand before a command."""
@@ -65,6 +69,7 @@ COMMANDS: tuple[tuple[str, str, Callable[..., None] | typer.Typer, str], ...] = 
     (ASK, "rerank", tasks.rerank, "Sort documents by their relevance to a query."),
     (ASK, "generate", generate.run, "Go on behind a text with a decoder."),
     (ASK, "models", models.app, "List small models to try, or fetch one."),
+    (PLAN, "doctor", doctor.doctor, "Say whether a default run fits on this machine."),
     (PLAN, "estimate", estimate.estimate, "Say what a run would cost."),
     (PLAN, "plan", plan.app, "Make or show the public plan of a run."),
     (PLAN, "publish", plan.publish, "Make a plan and the folder that clients get."),

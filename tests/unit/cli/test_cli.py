@@ -19,7 +19,6 @@ from tacita.cli.console import duration, size
 from tacita.errors import InputError
 from tacita.plans.plan import Plan
 from tacita.plans.public_folder import open_public
-from tacita.version import __version__
 
 SMALL = ["--preset", "insecure_toy_n12", "--tokens", "16"]
 
@@ -159,10 +158,6 @@ def test_short_and_long_options_show_the_same_help(command: list[str]) -> None:
     status, out, _ = run(*command, "-h")
     assert status == 0 and "Usage: " in out and "--help" in out
     assert run(*command, "--help") == (0, out, "")
-
-
-def test_the_release_is_shown_without_a_command() -> None:
-    assert run("--version") == (0, f"tacita {__version__}\n", "")
 
 
 def test_a_text_over_the_limit_is_refused_before_anything_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "python" / "tacita"
 sys.path.insert(0, str(ROOT / ".ci"))
 packages, rust_modules = map(importlib.import_module, ("packages", "rust_modules"))
-FILES, ARROWS, FOLDER = 325, 88, 14
+FILES, ARROWS, FOLDER = 326, 88, 14
 LINES = {
     "approx": 2397,
     "blocks": 1472,
     "checkpoint": 2072,
-    "cli": 5396,
+    "cli": 5510,
     "client": 2893,
     "data": 34,
     "evaluate": 1561,

@@ -1,0 +1,101 @@
+"""`tacita doctor` says whether a default run fits on this machine: processor, memory, disk, kernels, extras,
+prices; and `tacita --version`, which engine this is."""
+
+from __future__ import annotations
+
+import ctypes.util
+import shutil
+import tempfile
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import typer
+
+from tacita import api, compiled
+from tacita.cli.console import INCOMPLETE, err, out, progress, reporting, shown
+from tacita.cli.options import Json
+from tacita.errors import TacitaError
+from tacita.evaluate.keyring import server_bytes
+from tacita.extras import how_to_install
+from tacita.resources import GB, available_memory, processor, threads
+from tacita.schemes.prices import describe_prices, prices_here
+from tacita.version import __version__
+
+# names of `simd_path`, and what brings an extra's first package
+KERNELS = {"scalar": "portable", "neon": "NEON", "avx2": "AVX2", "avx512": "AVX-512"}
+KERNELS["avx512ifma"] = "AVX-512 IFMA"
+EXTRAS = {"client": "httpx2", "service": "fastapi", "ray": "ray", "gguf": "gguf", "images": "PIL"}
+
+
+class Check(NamedTuple):
+    """A line of the table. missing: what a default run lacks, empty where it has it."""
+
+    value: str
+    missing: str = ""
+
+
+def engine() -> tuple[str, str]:
+    """Returns the kernels that run and the commit that was built, empty where nobody knows. Raises
+    TacitaError without an engine."""
+    commit = getattr(compiled.native, "commit", str)  # an engine of before says none
+    return KERNELS.get(path := compiled.native.simd_path(), path), commit()
+
+
+def version() -> str:
+    """Returns the line of `tacita --version`."""
+    try:
+        kernels, commit = engine()
+    except TacitaError:
+        return f"tacita {__version__} (no engine)"
+    return f"tacita {__version__} ({f'commit {commit}, ' if commit else ''}{kernels} kernels)"
+
+
+def doctor(json: Json = None) -> None:
+    """Show whether this machine can run `tacita classify` by its defaults; exit status 1 says it cannot.
+
+    Plans that run, for what it takes of memory and disk."""
+    checks = {"release": Check(version()), "processor": Check(f"{processor().name}, {threads()} cores")}
+    checks |= _engine() | _space()
+    for name, module in EXTRAS.items():  # of which a default run needs none
+        checks[f"extra {name}"] = Check("installed" if find_spec(module) else how_to_install(name))
+    prices, library = prices_here("n16"), ctypes.util.find_library("OpenCL")
+    checks["prices"] = Check(describe_prices(prices).removeprefix("prices: ") if prices else "formulas")
+    checks["OpenCL"] = Check(f"{library or 'none'}; this release computes on processors alone")
+    missing = [f"{name}: {check.missing}" for name, check in checks.items() if check.missing]
+    report: dict[str, Any] = {"fits": not missing, "missing": missing}
+    report["checks"] = {name: check._asdict() for name, check in checks.items()}
+    with reporting(json, report):
+        for name, check in checks.items():
+            mark = "[red]no[/red]" if check.missing else "ok"
+            out.print(f"{mark:2} {name:14} {shown(check.value, 400)}", soft_wrap=True)
+    for each in missing:
+        err.print(f"[red]missing:[/red] {shown(each)}", soft_wrap=True)
+    if missing:
+        raise typer.Exit(INCOMPLETE)
+
+
+def _engine() -> dict[str, Check]:
+    try:
+        return {"kernels": Check(engine()[0])}
+    except TacitaError as error:
+        return {"kernels": Check("none", f"{error} ({error.hint})")}
+
+
+def _space() -> dict[str, Check]:
+    """Compares memory and disk with what the default plan takes."""
+    with progress("plan") as report:
+        plan = api.plan(api.DEFAULT_MODEL, scheme="thor", quick=True, progress=report)
+    disk = sum(plan.prediction.bytes[name] for name in ("evaluation_keys", "request", "response"))
+    folder = tempfile.gettempdir()
+    free, room = available_memory(), shutil.disk_usage(folder).free
+    return {
+        "memory": _fits(server_bytes(plan), free, "available"),
+        "disk": _fits(disk, room, f"free in {folder}"),
+    }
+
+
+def _fits(need: int, have: int | None, where: str) -> Check:
+    if have is None:
+        return Check(f"{need / GB:.1f} GB needed; the system does not say what is {where}")
+    value = f"{need / GB:.1f} GB needed, {have / GB:.1f} GB {where}"
+    return Check(value, "" if need <= have else value)

@@ -95,17 +95,12 @@ class Writing(Body):
     stream_options: dict[str, bool] | None = None
     max_completion_tokens: Positive | None = None
 
-    @model_validator(mode="after")
-    def require_no_seed(self) -> Self:
-        """Raises ValueError for the seed of tokens that are drawn: the server draws them."""
-        if self.seed is not None and self.temperature:
-            raise ValueError("seed: the server draws the tokens; leave it out, or take temperature 0")
-        return self
-
     def options(self, room: int) -> TextOptions:
-        """Returns how a text is written. room: tokens that fit behind the prompt."""
+        """Returns how a text is written; a seed counts where tokens are drawn. room: tokens that fit behind
+        the prompt."""
         most = self.max_tokens or self.max_completion_tokens or max(1, min(TOKENS, room))
-        return TextOptions(most, self.stop, Choice(self.temperature or 0.0, self.top_k))
+        seed = self.seed if self.temperature else None
+        return TextOptions(most, self.stop, Choice(self.temperature or 0.0, self.top_k, seed))
 
 
 class Completion(Writing):

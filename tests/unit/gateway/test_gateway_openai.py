@@ -109,7 +109,11 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("completions", {"prompt": "a", "n": 2}, "n: not offered here"),
     ("completions", {"prompt": "a", "logprobs": 3}, "logprobs: not offered here"),
     ("completions", {"prompt": "a", "extra_body": {"temprature": 1}}, "did you mean temperature?"),
-    ("completions", {"prompt": "a", "temperature": 1.0, "seed": 7}, "seed: the server draws the tokens"),
+    (
+        "completions",
+        {"prompt": "a", "temperature": 1.0, "seed": 7},
+        "a seed with a server (the server draws the token)",
+    ),
     ("completions", {"prompt": "a", "temperature": 99.0}, "a temperature from 0 to 8"),
     ("completions", {"prompt": "a", "max_tokens": 500}, "ask for fewer tokens"),
     ("completions", {"prompt": ""}, "the text is empty"),

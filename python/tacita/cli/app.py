@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from tacita.cli import demo, doctor, estimate, models, plan, recheck, steps
-from tacita.cli.ask import accuracy, generate, tasks
+from tacita.cli.ask import accuracy, choose, generate, tasks
 from tacita.cli.console import MESSAGE, err, fail, shown, warn
 from tacita.cli.help import Command, Group
 from tacita.cli.options import place_of
@@ -70,6 +70,7 @@ COMMANDS: tuple[tuple[str, str, Callable[..., None] | typer.Typer, str], ...] = 
     (ASK, "generate", generate.run, "Go on behind a text with a decoder."),
     (ASK, "models", models.app, "List small models to try, or fetch one."),
     (PLAN, "doctor", doctor.doctor, "Say whether a default run fits on this machine."),
+    (PLAN, "choose", choose.choose, "Name the cheapest scheme that promises what you need."),
     (PLAN, "estimate", estimate.estimate, "Say what a run would cost."),
     (PLAN, "plan", plan.app, "Make or show the public plan of a run."),
     (PLAN, "publish", plan.publish, "Make a plan and the folder that clients get."),

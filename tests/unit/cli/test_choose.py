@@ -10,7 +10,7 @@ import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 from test_cli import run
 
-from tacita.plans.promises import PROMISES, Needs
+from tacita.plans.scheme import PROMISES, Needs
 
 
 @pytest.fixture(scope="module")

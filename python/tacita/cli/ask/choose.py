@@ -21,7 +21,7 @@ from tacita.cli.console import duration, out, progress, reporting, say, several,
 from tacita.cli.options import Json, load_model, option, plan_request, taking
 from tacita.plans.commitment import LINKS, LinkSpeed
 from tacita.plans.plan import Plan
-from tacita.plans.promises import PROMISES, Client, Needs, Rounds, Server, Trusted
+from tacita.plans.scheme import PROMISES, Client, Needs, Rounds, Server, Trusted
 from tacita.schemes.base import AnyPlan
 from tacita.schemes.choose import REFUSALS
 from tacita.schemes.prices import prices_here

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hub_world import hub
 from random_checkpoint import make_random_checkpoint, write_folder
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
@@ -29,7 +30,8 @@ def test_the_image_serves_without_root_on_a_root_that_can_only_be_read(tmp_path:
 
 
 def test_the_steps_to_a_first_answer_give_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that `--first-answer` times with a wheel and MiniLM, by this environment and a small model."""
+    """Those that `--first-answer` times with a wheel and MiniLM, by this environment and a small model, which
+    the server fetches by its name."""
     monkeypatch.syspath_prepend(str(TRIAL.parent))
     steps = importlib.import_module("clean_root.first_answer")
     model = write_folder(make_random_checkpoint(labels=(), pooling="mean"), tmp_path / "model")
@@ -38,7 +40,11 @@ def test_the_steps_to_a_first_answer_give_one(tmp_path: Path, monkeypatch: pytes
     def command(words: tuple[str, ...]) -> list[str]:
         return [sys.executable, "-m", "tacita", *words]
 
-    answer = steps.private_answer(command, str(model), str(tmp_path / "server"), said.append)
+    with hub() as here:
+        here.models["org/tiny"] = model
+        monkeypatch.setenv("HF_ENDPOINT", here.endpoint)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+        answer = steps.private_answer(command, "org/tiny", str(tmp_path / "server"), said.append)
     assert answer.startswith("16 numbers, norm") and steps.TEXT in answer
     assert [line.partition(":")[0] for line in said] == ["serve", "ask", "serve and ask"]
     with pytest.raises(steps.TrialError, match="ended before it listened"):

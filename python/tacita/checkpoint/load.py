@@ -19,7 +19,7 @@ from tacita.checkpoint.hub import fetch, name_of, parse_name
 from tacita.checkpoint.texts import own_texts
 from tacita.checkpoint.vocabulary import read_tokenizer
 from tacita.checkpoint.weights import open_weights, read_tensors
-from tacita.data import shipped
+from tacita.data import read_list, shipped
 from tacita.errors import CheckpointError, nearest
 from tacita.extras import omitted
 from tacita.models.registry import FAMILIES, Config, check, family_of, tensor_shapes
@@ -94,11 +94,12 @@ def resolve(model: str | Path, revision: str | None = None) -> Path:
     if revision is None and str(path) in folders:
         return folders[str(path)]
     if (named := parse_name(path.as_posix())) is None or (revision and named[1]):
+        fetching = f"tacita models fetch {path}; or " if "inside" in read_list()[0].get(str(path), {}) else ""
         raise CheckpointError(
             f"load: {path} is not a folder"
             if revision is None
             else f"load: revision {revision!r} of {path}, which is no org/name of the Hugging Face Hub",
-            hint="pass a local Hugging Face model folder, or org/name of the Hugging Face Hub; "
+            hint=f"{fetching}pass a local Hugging Face model folder, or org/name of the Hugging Face Hub; "
             + nearest(str(path), folders),
         )
     return fetch(named[0], revision or named[1])

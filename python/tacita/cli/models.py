@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,16 +20,10 @@ from rich.table import Table
 
 from tacita.checkpoint.hub import unpack
 from tacita.cli.console import out, say, shown, size
-from tacita.data import LISTED, models_cache
+from tacita.data import models_cache, read_list
 from tacita.errors import FileError, InputError
 
 app = typer.Typer(help="List small models to try, or fetch one.", invoke_without_command=True)
-
-
-def read_list() -> tuple[dict[str, Any], list[dict[str, str]]]:
-    """Returns the models by name, and the tasks, each with a model and the command that runs it."""
-    data = tomllib.loads(LISTED.read_text(encoding="utf-8"))
-    return data["models"], data["tasks"]
 
 
 @app.callback()

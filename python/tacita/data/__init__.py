@@ -7,7 +7,9 @@ Both lie inside the package, so that a wheel and a clone find them in the same w
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
+from typing import Any
 
 MODELS = Path(__file__).parent / "models"
 WEB = Path(__file__).parent / "web"  # the page of the service, where `make web` has built it
@@ -16,7 +18,10 @@ DEFAULT_MODEL = Path(os.environ.get("TACITA_MODEL", MODELS / "sst2-tiny"))
 DEFAULT_DECODER = MODELS / "austen-tiny"  # the same, of `generate`
 
 
-LISTED = Path(__file__).parent / "models.toml"  # models to try, of `tacita models`
+def read_list() -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """Returns the models of `tacita models` by name, and its tasks, each with a model and commands."""
+    data = tomllib.loads((Path(__file__).parent / "models.toml").read_text(encoding="utf-8"))
+    return data["models"], data["tasks"]
 
 
 def shipped() -> dict[str, Path]:

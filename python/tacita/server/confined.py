@@ -100,9 +100,9 @@ def _contains(path: Path, hidden: Path) -> bool:
 
 
 def _links(folder: Path) -> Iterator[Path]:
-    """Yields the files elsewhere that a folder's links name, as in a cache of models."""
-    if folder.is_dir():
-        yield from (path.resolve() for path in folder.iterdir() if path.is_symlink())
+    """Yields the files elsewhere that links of a folder, or of one in it, name: as in a cache of models."""
+    for pattern in ("*", "*/*"):
+        yield from (path.resolve() for path in folder.glob(pattern) if path.is_symlink())
 
 
 def _add(handle: int, path: Path, rights: int) -> None:

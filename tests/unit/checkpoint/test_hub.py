@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from hub_world import COMMIT, Hub, hub
 from huggingface_hub import constants
 from random_checkpoint import make_random_checkpoint, write_folder
@@ -16,6 +18,7 @@ from test_cli import run
 
 import tacita
 from tacita.checkpoint.hub import choose_files, fetch, parse_name
+from tacita.cli.app import app
 from tacita.errors import CheckpointError
 from tacita.models.fields import MAX_WEIGHT_BYTES
 
@@ -84,6 +87,8 @@ def test_each_refusal_says_what_to_do(world: Hub, monkeypatch: pytest.MonkeyPatc
     assert "the Hub answered 503 | try again later" in refusal("org/down")
     assert "which is no org/name" in refusal("tiny-bert", "main")
     assert "did you mean sst2-tiny?" in refusal("sst2-tny")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
+    assert "(tacita models fetch minilm; or pass" in f"({refusal('minilm').partition(' | ')[2]}"
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     assert "the Hub cannot be reached (" in (lines := refusal("org/unreachable")) and "HF_ENDPOINT" in lines
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
@@ -127,6 +132,58 @@ def test_commands_take_a_name(world: Hub, tmp_path: Path) -> None:
     assert status == 0 and f"model: {NAME}@{COMMIT[:12]} of the Hugging Face Hub" in err, err
     status, _, err = run("embed", "a fine film", "--model", "org/absent")
     assert status == 2 and "no such model on the Hub" in err and "Traceback" not in err
+
+
+ASKED = {  # commands that take a model, with what else they need
+    "demo": [],
+    "classify": ["a"],
+    "embed": ["a"],
+    "search": ["a", "--documents", "none.index"],
+    "tag": ["a"],
+    "answer": ["a", "--context", "b"],
+    "fill": ["a"],
+    "rerank": ["a", "b"],
+    "generate": ["a"],
+    "gateway": [],
+    "estimate": [],
+    "plan": [],
+    "publish": [],
+    "accuracy": ["--data", "data.tsv"],
+    "serve": ["--scheme", "bumblebee", "--port", "0", "--new-certificate", "tls"],
+    "recheck": ["none"],
+    "evaluate": [],  # reads its plan before a model
+}
+
+
+def test_every_command_with_a_model_is_asked_by_name() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    taking = {name for name, each in commands.items() for option in each.params if "--model" in option.opts}
+    assert taking - {"encrypt", "decrypt", "keygen"} <= set(ASKED)
+
+
+@pytest.mark.parametrize("command", sorted(set(ASKED) - {"evaluate"}))
+def test_a_name_that_is_unknown_is_one_line_in_every_command(
+    command: str, world: Hub, tmp_path: Path
+) -> None:
+    (tmp_path / "data.tsv").write_text("sentence\tlabel\na fine film\t1\n")
+    status, _, err = run(command, *ASKED[command], "--model", "org/absent")
+    assert status == 2, err
+    assert err.splitlines()[-1].startswith("error: load: org/absent: no such folder here, and no such model")
+    assert "/api/models/org/absent" in world.asked
+
+
+def test_a_measurement_asks_the_hub_once_for_all_its_processes(world: Hub, tmp_path: Path) -> None:
+    labelled = write_folder(make_random_checkpoint(), tmp_path / "labelled")
+    world.models["org/labelled"] = labelled
+    (tmp_path / "data.tsv").write_text("sentence\tlabel\na fine film\t1\nthe plot is dull\t0\n")
+    report = tmp_path / "report.json"
+    small = ["--scheme", "bumblebee", "--tokens", "16", "--texts", "texts.txt", "--json", str(report)]
+    (tmp_path / "texts.txt").write_text("a fine film\nthe plot is dull\n")
+    status, _, err = run(
+        "accuracy", "--data", "data.tsv", "--model", "org/labelled", "--backend", "plain", *small
+    )
+    assert status in (0, 1), err
+    assert json.loads(report.read_text())["model"] == f"org/labelled@{COMMIT[:12]}"
 
 
 def test_the_variables_of_the_hub_hold(world: Hub, tmp_path: Path) -> None:

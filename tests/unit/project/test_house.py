@@ -22,10 +22,10 @@ FILES, ARROWS, FOLDER = 327, 88, 14
 LINES = {
     "approx": 2397,
     "blocks": 1472,
-    "checkpoint": 2072,
+    "checkpoint": 2074,
     "cli": 5648,
     "client": 2893,
-    "data": 34,
+    "data": 39,
     "evaluate": 1561,
     "gateway": 548,
     "generation": 455,

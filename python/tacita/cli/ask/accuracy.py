@@ -22,7 +22,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli.columns import Line, admitted, read_labelled
 from tacita.cli.console import INCOMPLETE, duration, progress, reporting, say, several, show_rows, shown
 from tacita.cli.estimate import Plot, planned
-from tacita.cli.options import Json, load_model, plan_request, taking
+from tacita.cli.options import Json, load_model, model_folder, plan_request, taking
 from tacita.cli.plot import points, save
 from tacita.cli.report import security_of
 from tacita.errors import InputError
@@ -69,7 +69,10 @@ def run(data: Data, settings: Settings, limit: Limit = 0, plot: Plot = None, jso
     Lines that are malformed or over the limit are named and left out; the exit status is then 1.
     """
     run, request = settings.run, plan_request(settings.plan)
-    backend, checkpoint = run.backend or "sim", load_model(settings.plan)
+    options = settings.plan.model_copy(
+        update={"model": model_folder(settings.plan.model or api.DEFAULT_MODEL)}
+    )
+    backend, checkpoint = run.backend or "sim", load_model(options)  # by its folder, for other processes too
     problem = problem_of(checkpoint.config)
     labelled = read_labelled(data, real=problem == REGRESSION)[: limit or None]
     good, bad = admitted(checkpoint, request.tokens, labelled, data)
@@ -79,7 +82,7 @@ def run(data: Data, settings: Settings, limit: Limit = 0, plot: Plot = None, jso
     with nullcontext(run.work) if run.work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
         place = Place(Path(folder), run.threads, allow_insecure=run.allow_insecure, keep_key=True)
         private = _privately(plan, checkpoint, good, place)
-        clear = _in_the_clear(plan, settings.plan, good, backend, run.threads or all_threads())
+        clear = _in_the_clear(plan, options, good, backend, run.threads or all_threads())
         with private if backend == "ckks" else clear as answers, progress(f"accuracy on {backend}") as report:
             began, rows = time.monotonic(), list[Row]()
             report(Progress("sentence", 0, len(good), 0.0, 2.0 * len(good)))

@@ -27,7 +27,7 @@ LINES = {
     "client": 2893,
     "data": 39,
     "evaluate": 1561,
-    "gateway": 548,
+    "gateway": 518,
     "generation": 455,
     "layouts": 1885,
     "models": 1920,

@@ -309,6 +309,9 @@ class ServiceOptions(Section):
     calls: Whole = setting(3000, "With https: calls a minute of one address without a valid token.", ge=1)
     patience: Real = setting(20.0, "With https: seconds of silence within a body or an answer.", gt=0.0)
     least_rate: Real = setting(32.0, "With https: kB a second that a body or an answer must move.", gt=0.0)
+    traces: str | None = setting(
+        None, "With https: OTLP collector of spans, as http://HOST:4318/v1/traces (extra tracing)."
+    )
     drain: Real = setting(20.0, "Seconds that requests and sessions get to end after SIGTERM.", ge=0.0)
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 HOUR, DAY = 3600.0, 86400.0
 OF_HTTPS = (
     *("data", "anybody", "proxy", "keep_keys", "most_keys", "origin"),
-    *("waiting", "keep_answers", "streams", "calls", "patience", "least_rate"),
+    *("waiting", "keep_answers", "streams", "calls", "patience", "least_rate", "traces"),
 )
 OF_A_PORT = {
     "plan": ("scheme", "pooling"),
@@ -162,6 +162,7 @@ def _limits(settings: Settings) -> Limits:
         documents=settings.plan.documents,
         keep_keys=service.keep_keys * DAY,
         waiting=service.waiting,
+        traces=service.traces,
         kept=service.keep_answers * HOUR,
         streams=service.streams,
         address_per_minute=service.calls,

@@ -52,7 +52,17 @@ FILE = {
     "ray": ("address", "nodes", "cores"),
     "service": (
         *("host", "clients", "clients_per_address", "timeout", "once", "keep_keys", "most_keys", "proxy"),
-        *("origin", "waiting", "keep_answers", "streams", "calls", "patience", "least_rate", "drain"),
+        *(
+            "origin",
+            "waiting",
+            "keep_answers",
+            "streams",
+            "calls",
+            "patience",
+            "least_rate",
+            "traces",
+            "drain",
+        ),
     ),
     "two_party": ("hidden_embeddings", "insecure_any_client", "max_texts_per_key", "bandwidth"),
 }

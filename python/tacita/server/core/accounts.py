@@ -76,6 +76,8 @@ class Account:
         fields = {"texts": session.texts, "bytes": carried, "ending": session.ending}
         seconds = round(session.seconds, 3)
         logs.say("session", client=self._who.id, model=self._model, seconds=seconds, **fields)
+        if tracing := self._jobs.tracing:
+            tracing.session(session.seconds, client=self._who.id, model=self._model, **fields)
 
     def _current(self) -> Who | None:
         """Returns the client as the ledger knows it now, unless its token is nobody's any more."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -40,6 +40,9 @@ from tacita.server.store import Ledger, requests, tokens, usage
 from tacita.server.store import keys as ledger_keys
 from tacita.server.store.bodies import Layout, whole
 from tacita.server.store.tables import RequestRow
+
+if TYPE_CHECKING:
+    from tacita.server.tracing import Tracing
 
 
 class ProgressBus:
@@ -92,6 +95,7 @@ class Jobs:
     signer: Ed25519PrivateKey
     pools: dict[tuple[str, str], WorkerPool] = field(default_factory=dict)
     since: dict[str, float] = field(default_factory=dict)  # when each that runs was started
+    tracing: Tracing | None = None
 
     def reserved(self, row: RequestRow) -> Used:
         """Returns what a request takes of its client's quota before it is evaluated: the texts that it has
@@ -120,6 +124,7 @@ class Jobs:
         except TacitaError:
             self.forget(row.id)
             raise
+        self._trace(row.id, "queue")
         ledger_keys.touch(self.ledger, row.client, row.key)
         logs.say("request", request=row.id, client=row.client, model=row.model, scheme=row.scheme)
 
@@ -128,6 +133,9 @@ class Jobs:
         rows = requests.unfinished(self.ledger)
         for row in rows:
             requests.change(self.ledger, row.id, state=State.waiting)
+            if self.tracing:
+                self.tracing.begin(row.id, client=row.client, model=row.model, scheme=row.scheme)
+            self._trace(row.id, "queue")
             try:
                 self._submit(row, resumed=True)
             except TacitaError as error:
@@ -139,6 +147,7 @@ class Jobs:
         pool = self.pools.get((row.model, row.scheme))
         if not row.state.final and pool is not None and pool.cancel(row.id):
             self.metrics.ended(row.model, row.scheme, State.cancelled)
+            self.trace_end(row.id, State.cancelled)
             logs.say("cancelled", request=row.id)
             self.settle(row, self._time_used(row.id))
             self.ledger.insist(partial(requests.drop, self.ledger, row.id))
@@ -175,6 +184,8 @@ class Jobs:
         """Records how a request goes, as its pool says."""
         match event:
             case Passed():
+                if event.progress.index < event.progress.total:
+                    self._trace(id, event.progress.stage, 2)
                 self.bus.publish(id, event.progress)
             case Done():
                 self._finish(id, event)
@@ -183,10 +194,12 @@ class Jobs:
             case State.running:
                 requests.change(self.ledger, id, state=event)
                 self.since[id] = self.ledger.clock()
+                self._trace(id, "evaluate")
                 self.bus.publish(id, None)
                 self.bus.wake_all()
             case _:
                 requests.change(self.ledger, id, state=State.waiting)
+                self._trace(id, "queue")
                 self.bus.publish(id, None)
                 logs.warn("requeued", request=id)
 
@@ -203,6 +216,7 @@ class Jobs:
         answer = {"response": response, "response_bytes": path.stat().st_size, "signature": signature}
         self._change(id, **end, **answer)
         self._charge_answer(row, done.seconds, done.figures)
+        self.trace_end(id, State.done)
         self.bus.publish(id, None)
 
     def fail(self, id: str, code: str, detail: str, hint: str) -> None:
@@ -222,8 +236,18 @@ class Jobs:
         self.layout.drop_request(id)
         self._change(id, state=State.failed, ended=self.ledger.clock(), problem=problem.model_dump_json())
         self.metrics.ended(row.model, row.scheme, State.failed)
+        self.trace_end(id, State.failed)
         self.bus.publish(id, None)
         logs.warn("failed", request=id, code=code)
+
+    def _trace(self, id: str, name: str, depth: int = 1) -> None:
+        if self.tracing:
+            self.tracing.enter(id, name, depth)
+
+    def trace_end(self, id: str, state: str) -> None:
+        """Ends the spans of a request, if there are any."""
+        if self.tracing:
+            self.tracing.ended(id, state=str(state))
 
     def _change(self, id: str, **values: Any) -> None:
         """Sets columns of a request that has ended, whether or not the disk is full."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
 from tacita.errors import RefusedError
+from tacita.extras import needing
 from tacita.plans.files import Workdir
 from tacita.plans.wire import public_hex
 from tacita.server import logs
@@ -44,6 +45,10 @@ class Service:
         signer = signing_key(settings.data)
         self.signer = public_hex(signer)
         self.jobs = Jobs(self.ledger, self.layout, self.bus, offers, self.metrics, signer)
+        if settings.traces:
+            with needing("tracing", "serve"):
+                from tacita.server.tracing import to_collector
+            self.jobs.tracing = to_collector(settings.traces)
         self.sessions: dict[str, Sessions] = {}
         for (model, scheme), offered in offers.named.items():
             self._add(model, scheme, offered)
@@ -92,6 +97,8 @@ class Service:
         stops = [each.stop() for each in self.sessions.values()]
         await asyncio.gather(*(pool.close() for pool in self.pools), *stops)
         logs.say("stopped", unfinished=sum(map(len, unfinished)))
+        if self.jobs.tracing:
+            await asyncio.to_thread(self.jobs.tracing.close)
         self.ledger.close()
 
     async def look(self) -> None:

@@ -35,7 +35,7 @@ class Settings:
     come with. streams: of events that a client may hold. address_per_minute: calls without a valid token that
     one address may make. proxies: addresses whose X-Forwarded-For is believed. origins: of pages that may
     call beside the server's own. hosts: names that callers may use for it, None for any. lasting: whether
-    browsers may be told to insist on TLS."""
+    browsers may be told to insist on TLS. traces: URL of a collector of spans."""
 
     data: Path
     anybody: Quota | None = None
@@ -57,6 +57,7 @@ class Settings:
     origins: tuple[str, ...] = ()
     hosts: frozenset[str] | None = None
     lasting: bool = False
+    traces: str | None = None
     clock: Callable[[], float] = field(default_factory=lambda: steady())
 
 

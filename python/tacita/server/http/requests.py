@@ -63,14 +63,18 @@ async def post(
     named = (id, who.id, model, scheme, offer.plan.hash, key, sha256)
     row = RequestRow(*named, State.waiting, now, again, end)
     reserve_quota(service, who, service.jobs.reserved(row) + Used(bytes=count))
+    if tracing := service.jobs.tracing:
+        tracing.begin(id, client=who.id, model=model, scheme=scheme, bytes=count)
     try:
         await requests.take(id, key, count, sha256, body(request), service.layout, min_rate(service))
         accepted = _accept(service, row)
     except BaseException:
         service.jobs.settle(row, Used())
+        service.jobs.trace_end(id, "refused")
         raise
     if accepted is not row:
         service.jobs.settle(row, Used())
+        service.jobs.trace_end(id, "repeated")
     service.metrics.carried("requests", "in", count)
     return _status(service, accepted, response)
 

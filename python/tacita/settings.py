@@ -324,8 +324,8 @@ class GatewayOptions(Section):
 
 
 class ServedModel(PlanOptions):
-    """With https, in place of --model: a model by the name that clients give, in a table of its own as
-    [models.reviews]. It takes all keys of [plan]; what it does not say is as there, and in [service]."""
+    """A model that is served over https, in place of --model, by the name that clients give. Its table, as
+    [models.reviews], takes all keys of [plan]; what it does not say is as there, and in [service]."""
 
     schemes: Several | None = setting(None, "As [service] schemes.")
 

@@ -150,6 +150,7 @@ ASKED = {  # commands that take a model, with what else they need
     "publish": [],
     "accuracy": ["--data", "data.tsv"],
     "serve": ["--scheme", "bumblebee", "--port", "0", "--new-certificate", "tls"],
+    "choose": [],
     "recheck": ["none"],
     "evaluate": [],  # reads its plan before a model
 }

@@ -90,14 +90,14 @@ def drawn(title: str, console: Console) -> Iterator[Report]:
     def report(now: Progress) -> None:
         nonlocal started
         moment = time.monotonic()
+        description = f"{title}: {shown(now.stage)} ({min(now.index + 1, now.total)}/{now.total})"
+        done = now.seconds / (now.seconds + now.left) if now.seconds + now.left > 0 else 0.0
+        bar.update(task, total=1.0, completed=done, description=description, end=moment + now.left)
         if not started and (now.left > QUIET_SECONDS or moment - began > QUIET_SECONDS):
             if now.left > LONG_SECONDS and interactive:
                 console.print(f"{title}: {shown(now.stage)} first, about {duration(now.left)} in all")
             bar.start()
             started = True
-        description = f"{title}: {shown(now.stage)} ({min(now.index + 1, now.total)}/{now.total})"
-        done = now.seconds / (now.seconds + now.left) if now.seconds + now.left > 0 else 0.0
-        bar.update(task, total=1.0, completed=done, description=description, end=moment + now.left)
 
     try:
         yield report

@@ -56,9 +56,9 @@ class Model:
 
 
 @contextmanager
-def serving(source: str | Checkpoint, tokens: int) -> Iterator[Model]:
-    """A model, or the shipped one with this name, in a thread."""
-    checkpoint = api.load(source) if isinstance(source, str) else source
+def serving(source: Path | Checkpoint, tokens: int) -> Iterator[Model]:
+    """A model, or the one of this folder, in a thread."""
+    checkpoint = source if isinstance(source, Checkpoint) else api.load(source)
     model, stopped = Model(checkpoint, tokens), threading.Event()
     thread = threading.Thread(target=model.serve, args=(stopped,))
     thread.start()

@@ -9,9 +9,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 from test_service import TOY, Caller
 
+from tacita.cli.ask.schemas import schema_of
 from tacita.cli.service.started import started
 from tacita.client.connect import connect
 from tacita.errors import InputError
@@ -42,6 +44,7 @@ def test_a_restored_server_answers_the_same_clients_with_their_keys(tmp_path: Pa
         report = tmp_path / "report.json"
         out = tacita("backup", copy, *words, "--json", report)
         assert "1 key set, 2 requests" in out and json.loads(report.read_text())["left_out"] == 0
+        jsonschema.validate(json.loads(report.read_text()), schema_of("backup"))
         models = caller.get("/v1/models").json()
     shutil.copy(server.certificate, tmp_path / "trusted.pem")
     shutil.rmtree(first)

@@ -18,8 +18,8 @@ from typing import Annotated, Any
 import typer
 
 from tacita.cli import demo, doctor, estimate, models, plan, recheck, steps
-from tacita.cli.ask import accuracy, choose, generate, tasks
-from tacita.cli.console import MESSAGE, err, fail, shown, warn
+from tacita.cli.ask import accuracy, choose, generate, schemas, tasks
+from tacita.cli.console import MESSAGE, err, fail, out, shown, warn
 from tacita.cli.help import Command, Group
 from tacita.cli.options import place_of
 from tacita.cli.service import backup, gateway, keys, serve, token
@@ -86,6 +86,7 @@ COMMANDS: tuple[tuple[str, str, Callable[..., None] | typer.Typer, str], ...] = 
     (EXPERT, "encrypt", steps.encrypt, "Tokenise, embed, pack and encrypt."),
     (EXPERT, "evaluate", steps.evaluate, "Run the model on the ciphertexts."),
     (EXPERT, "decrypt", steps.decrypt, "Decrypt the answers, check them, round them."),
+    (EXPERT, "schema", schemas.schema, "Print the JSON schema of a command's --json."),
     (EXPERT, "recheck", recheck.run, "Check a published run again, all of it."),
     (EXPERT, "prices", estimate.prices, "Measure what operations cost here: a minute, 5 GB."),
 )
@@ -101,6 +102,7 @@ for panel, name, command, words in COMMANDS:
 def main(arguments: list[str] | None = None, commands: typer.Typer = app) -> int:
     """Runs one command and returns its exit status. What the package warns of is shown in one line each.
     commands: `tacita`'s, or others that are to end as they do."""
+    out.stderr = False  # until --json takes standard output
     with warnings.catch_warnings():
         warnings.simplefilter("default", KeyBudgetWarning)
         warnings.showwarning = _show_warning

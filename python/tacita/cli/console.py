@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -39,6 +40,7 @@ class Screen(Console):
 
 out = Screen(highlight=False, emoji=False)
 err = Screen(stderr=True, highlight=False, emoji=False)
+STDOUT = Path("-")  # of --json
 MESSAGE = 2000  # characters of an error that are shown: paths can be long
 
 
@@ -67,8 +69,10 @@ def fail(error: TacitaError) -> None:
 
 
 def write_report(path: Path | None, report: Mapping[str, Any]) -> None:
-    """Writes the JSON file of `--json`, whole or not at all."""
-    if path is not None:
+    """Writes the JSON file of `--json`, whole or not at all; the path "-" stands for standard output."""
+    if path == STDOUT:
+        sys.stdout.write(json.dumps(report, indent=1) + "\n")
+    elif path is not None:
         write_text(path, json.dumps(report, indent=1) + "\n")
 
 

@@ -126,7 +126,8 @@ class _Steps:
         path = self.folder / f"{name}.report.json"
         path.unlink(missing_ok=True)
         options = ["--work", str(self.folder), "--json", str(path), *arguments]
-        status = subprocess.run([sys.executable, "-m", "tacita", name, *options], check=False).returncode
+        command, shown_at = [sys.executable, "-m", "tacita", name, *options], 2 if out.stderr else None
+        status = subprocess.run(command, check=False, stdout=shown_at).returncode
         if status not in accept or not path.exists():
             raise TacitaError(f"demo: step {name} ended with status {status}", hint="its message is above")
         report: dict[str, Any] = json_module.loads(path.read_text())

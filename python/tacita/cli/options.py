@@ -34,7 +34,7 @@ from tacita.checkpoint.documents import read_documents, titles_of, with_document
 from tacita.checkpoint.hub import name_of
 from tacita.checkpoint.load import resolve
 from tacita.cli.columns import read_lines, texts_of
-from tacita.cli.console import err, progress, shown
+from tacita.cli.console import STDOUT, err, out, progress, shown
 from tacita.errors import FileError, InputError, nearest
 from tacita.planning.options import LOGITS
 from tacita.planning.request import PlanRequest
@@ -64,12 +64,22 @@ PUBLIC_DEFAULT = Path("tacita-public")
 TOKENS_DEFAULT = 128
 SETTINGS = "settings"  # the parameter that the options stand for
 
+
+def _json(path: Path | None) -> Path | None:
+    """Sends what people read to standard error where the report takes standard output."""
+    out.stderr = path == STDOUT
+    return path
+
+
 # Options that are no settings: they are of one call.
 Config = Annotated[
     Path | None,
     option("--config", help=f"File of settings (default: {FILE} of this folder, if there is one)."),
 ]
-Json = Annotated[Path | None, option("--json", help="Also write the figures to this file.")]
+Json = Annotated[
+    Path | None,
+    option("--json", help="Also write the figures to this file (-: standard output).", callback=_json),
+]
 Public = Annotated[
     Path, typer.Option("--public", help="Folder that `tacita publish` made: all that a client needs.")
 ]

@@ -7,11 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from test_cli import run
 
 from tacita import api, compiled
 from tacita.cli import doctor
+from tacita.cli.ask.schemas import schema_of
 from tacita.cli.doctor import EXTRAS, KERNELS
 from tacita.errors import TacitaError
 from tacita.version import __version__
@@ -33,6 +35,7 @@ def test_a_machine_with_room_runs_the_defaults(tmp_path: Path, plan: Any) -> Non
     assert (status, err) == (0, "")
     report = json.loads((tmp_path / "doctor.json").read_text())
     assert report["fits"] and report["missing"] == []
+    jsonschema.validate(report, schema_of("doctor"))
     lines = ["release", "processor", "kernels", "memory", "disk", *(f"extra {name}" for name in EXTRAS)]
     assert list(report["checks"]) == [*lines, "prices", "OpenCL"]
     assert all(name in out for name in report["checks"])

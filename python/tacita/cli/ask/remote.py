@@ -156,11 +156,12 @@ class _Port:
         with watching(self.session.plan, title, self.last) as watch:
             answer = self.session.classify(line.text, watch)
         self.last = watch.seconds
-        cost = {name: value - before[name] for name, value in self.session.cost.items()}
+        cost = {name: int(value - before[name]) for name, value in self.session.cost.items()}
         return [Result(line, answer, number, watch.seconds, cost=cost)]
 
     def figures(self, results: Sequence[Result]) -> dict[str, Any]:
-        return {**self.session.cost, "profile": self.session.profile()}
+        cost = {name: int(value) for name, value in self.session.cost.items()}
+        return {**cost, "profile": self.session.profile()}
 
     def show_cost(self, figures: Mapping[str, Any]) -> None:
         say(f"session: {cost_line(figures, figures['seconds'])}")

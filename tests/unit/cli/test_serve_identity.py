@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,20 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve_identity.socket, "gethostname", lambda: "box")
     monkeypatch.setattr(serve_identity.socket, "getfqdn", lambda: "box.example")
     monkeypatch.setattr(serve_identity, "_addresses", lambda: ["192.0.2.7"])
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_a_unit_of_systemd_hears_that_the_server_listens(
+    abstract: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"@{tmp_path.name}-{os.getpid()}@1" if abstract else str(tmp_path / "at@notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as unit:
+        unit.bind(f"\0{name[1:]}" if abstract else name)
+        unit.settimeout(60.0)
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        serve_identity.show_listening("https://", "127.0.0.1", 8443, None)
+        assert unit.recv(64) == b"READY=1"
+    serve_identity.show_listening("https://", "127.0.0.1", 8443, None)  # nobody listens any more
 
 
 def made(folder: Path, host: str, *names: str) -> Identity:

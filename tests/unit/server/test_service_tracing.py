@@ -155,6 +155,13 @@ def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path, monkeypatch
         pass
 
 
+def test_the_end_of_the_certificate_is_a_metric(served: World) -> None:
+    served.service.metrics.watch_certificate(lambda: 2e9)
+    text = served.service.metrics.text().decode()
+    assert "tacita_certificate_expires_seconds 2e+09" in text
+    assert 'tacita_worker_ends{model="sst2-tiny",scheme="thor"} 0.0' in text
+
+
 def test_off_it_is_not_even_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, tracing.__name__)
     with world(tmp_path, monkeypatch) as served:

@@ -333,6 +333,8 @@ def test_the_page_of_the_api_names_every_path_and_runs_nothing(there: World) -> 
         assert path.replace("{", "{") in page.text
     assert "<script" not in page.text and "http:" not in page.text
     assert "default-src 'none'" in page.headers["content-security-policy"]
+    takes = "key in query: string ^[0-9a-f]{32}$; deadline in query, optional: number"
+    assert takes in page.text and "application/octet-stream" in page.text
     assert there.call("GET", "/docs/style.css", token="").headers["content-type"].startswith("text/css")
 
 

@@ -124,7 +124,21 @@ async def style() -> Response:
 def _rows(description: dict[str, Any]) -> Iterator[str]:
     for path, calls in description["paths"].items():
         for method, call in calls.items():
-            parameters = ", ".join(each["name"] for each in call.get("parameters", ()))
-            cells = (f"<code>{method.upper()} {escape(path)}</code>", call.get("summary", ""), parameters)
+            takes = [
+                *map(_words, call.get("parameters", ())),
+                *call.get("requestBody", {}).get("content", ()),
+            ]
+            cells = (
+                f"<code>{method.upper()} {escape(path)}</code>",
+                call.get("summary", ""),
+                "; ".join(takes),
+            )
             first, *rest = cells
             yield f"<tr><td>{first}</td>" + "".join(f"<td>{escape(cell)}</td>" for cell in rest) + "</tr>\n"
+
+
+def _words(parameter: dict[str, Any]) -> str:
+    """Returns where a parameter stands, and its type and form."""
+    schema = parameter["schema"].get("anyOf", [parameter["schema"]])[0]
+    form = " ".join(str(schema[key]) for key in ("type", "enum", "pattern") if key in schema)
+    return f"{parameter['name']} in {parameter['in']}{'' if parameter['required'] else ', optional'}: {form}"

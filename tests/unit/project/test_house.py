@@ -35,7 +35,7 @@ LINES = {
     "planning": 3975,
     "plans": 3152,
     "schemes": 1474,
-    "server": 8229,
+    "server": 8243,
     "slots": 2445,
     "texts": 1929,
     "two_party": 5341,

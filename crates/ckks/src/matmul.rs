@@ -32,9 +32,9 @@ const SEGMENT: usize = 1024;
 /// A matrix of periodic real vectors.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
-    /// Entries [outputs, inputs, period], the last index fastest.
+    /// Entries `[outputs, inputs, period]`, the last index fastest.
     pub weights: &'a [f64],
-    /// What is added to the outputs: [outputs, period].
+    /// What is added to the outputs: `[outputs, period]`.
     pub bias: Option<&'a [f64]>,
     /// Number of outputs.
     pub outputs: usize,

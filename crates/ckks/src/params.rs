@@ -26,9 +26,9 @@
 //! `insecure_toy_leveled_n9` ... `n12` have the chain of `n15_leveled` on small rings.
 //!
 //! Every ciphertext at native level l up to the top residual level has the canonical scale `scales[l]`,
-//! defined by scales[l-1] = scales[l]^2 / q_l; the primes are chosen so that these stay near the scale of the
-//! preset (reduced-error CKKS, Kim et al., ePrint 2020/1118). The scale that bootstrapping returns is
-//! scales[top] *by construction*: the slots-to-coefficients matrices carry the factor that makes it so (see
+//! defined by `scales[l-1]` = `scales[l]`^2 / q_l; the primes are chosen so that these stay near the scale of
+//! the preset (reduced-error CKKS, Kim et al., ePrint 2020/1118). The scale that bootstrapping returns is
+//! `scales[top]` *by construction*: the slots-to-coefficients matrices carry the factor that makes it so (see
 //! `bootstrap`).
 use crate::sparse::{self, RaisedRange};
 use crate::CkksError;

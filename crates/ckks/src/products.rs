@@ -2,7 +2,7 @@
 //! any number of products are added before each is relinearised and rescaled once.
 //!
 //! With J rows, I columns and C terms a call makes J * I * C tensor products at three modular products each,
-//! while an accumulator is read and written once: see [`kernels::outer`]. Memory: 3 N L doubles an
+//! while an accumulator is read and written once: see `kernels::outer`. Memory: 3 N L doubles an
 //! accumulator (18.9 MB at N = 2^16 and 12 limbs), so [`Evaluator::relinearise`] consumes them and frees each
 //! as soon as it is done.
 use crate::keys::KeyKind;
@@ -20,7 +20,7 @@ const SEGMENT: usize = 4096;
 
 type Terms<'a> = [Vec<&'a Ciphertext>];
 
-/// Accumulators of degree 2 at one level and scale: [rows][columns].
+/// Accumulators of degree 2 at one level and scale: `[rows][columns]`.
 pub struct Products {
     entries: Vec<[RnsPoly; 3]>,
     rows: usize,
@@ -76,9 +76,9 @@ fn shape_of(left: &Terms<'_>, right: &Terms<'_>) -> Result<(usize, usize), CkksE
 }
 
 impl Evaluator {
-    /// acc[j][i] = sum over c of left[c][j] * right[c][i], neither relinearised nor rescaled, at the lowest
-    /// level of the operands; those above it are aligned first. left: [terms][rows], right: [terms][columns].
-    /// No key, no level.
+    /// `acc[j][i]` = sum over c of `left[c][j]` * `right[c][i]`, neither relinearised nor rescaled, at the
+    /// lowest level of the operands; those above it are aligned first. left: `[terms][rows]`, right:
+    /// `[terms][columns]`. No key, no level.
     ///
     /// # Errors
     /// [`CkksError::Shape`] for ragged or no operands, operands of degree 2, and scales that cannot be
@@ -149,7 +149,7 @@ impl Evaluator {
         terms.par_iter().flatten().map(factor).collect()
     }
 
-    /// acc += the products of factors [term][row] and [term][column]; `fresh`: acc = them.
+    /// acc += the products of factors `[term][row]` and `[term][column]`; `fresh`: acc = them.
     fn add_outer(
         &self,
         acc: &mut Products,
@@ -172,7 +172,7 @@ impl Evaluator {
         }
     }
 
-    /// Relinearises and rescales every accumulator: [rows][columns], one level down. Consumes the
+    /// Relinearises and rescales every accumulator: `[rows][columns]`, one level down. Consumes the
     /// accumulators, each of which is freed as soon as it is done.
     ///
     /// Cost: one relinearisation and two rescalings an accumulator, as [`Self::mul`].

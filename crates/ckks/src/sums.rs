@@ -117,7 +117,7 @@ impl Evaluator {
     }
 }
 
-/// [polynomial][limb] -> [limb][polynomial].
+/// `[polynomial][limb]` -> `[limb][polynomial]`.
 fn by_limb(polys: &mut [RnsPoly], limbs: usize) -> Vec<Vec<&mut AlignedVec>> {
     let mut rows: Vec<Vec<&mut AlignedVec>> = (0..limbs).map(|_| Vec::with_capacity(3)).collect();
     for poly in polys {

@@ -75,7 +75,7 @@ impl Evaluator {
         Ok(out.into_iter().map(|c| self.wrap(c)).collect())
     }
 
-    /// Refreshes ciphertexts and applies Re sum_k coeffs[k] exp(i k PHASE w) to both parts of every slot w.
+    /// Refreshes ciphertexts and applies Re sum_k `coeffs[k]` exp(i k PHASE w) to both parts of every slot w.
     fn bootstrap_through(
         &self,
         py: Python<'_>,

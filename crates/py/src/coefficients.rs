@@ -193,7 +193,7 @@ impl Coefficients {
         Ok(self.wrapped(found))
     }
 
-    /// Coefficients to fresh slots; through Re sum_k coeffs[k] exp(i k PHASE w) of both parts where given,
+    /// Coefficients to fresh slots; through Re sum_k `coeffs[k]` exp(i k PHASE w) of both parts where given,
     /// and then at user level `level` where it is given: the lower, the cheaper.
     #[pyo3(signature = (cts, coeffs = None, level = None))]
     fn refresh(

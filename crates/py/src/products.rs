@@ -59,8 +59,8 @@ impl Products {
 
 #[pymethods]
 impl Evaluator {
-    /// acc[j][i] (+)= sum over c of left[c][j] * right[c][i], not relinearised. Takes `onto` over unless it
-    /// raises.
+    /// `acc[j][i]` (+)= sum over c of `left[c][j]` * `right[c][i]`, not relinearised. Takes `onto` over
+    /// unless it raises.
     #[pyo3(signature = (left, right, onto = None))]
     fn products(
         &self,
@@ -89,7 +89,7 @@ impl Evaluator {
         }
     }
 
-    /// [rows][columns] ciphertexts one level down. Takes the accumulators over, unless it raises before the
+    /// `[rows][columns]` ciphertexts one level down. Takes the accumulators over, unless it raises before the
     /// first.
     fn relinearise(&self, py: Python<'_>, products: PyRef<'_, Products>) -> PyResult<Vec<Vec<Ciphertext>>> {
         self.check_products(&products)?;

@@ -97,7 +97,7 @@ impl BaseConverter {
         scale_and_center(&self.from[i], limb, self.scales[i]);
     }
 
-    /// outs[t] = sum_i ys[i] (Q/q_i) mod `to[js[t]]`, canonical; `ys` are all limbs of the source base,
+    /// `outs[t]` = sum_i `ys[i]` (Q/q_i) mod `to[js[t]]`, canonical; `ys` are all limbs of the source base,
     /// scaled and centred. Every source is read once for all targets.
     pub fn convert(&self, ys: &[&[f64]], js: &[usize], outs: &mut [AlignedVec]) {
         assert_eq!(ys.len(), self.from.len(), "convert: one limb per source prime");
@@ -148,7 +148,7 @@ impl BaseConverter {
         ifma::weighted_sums(ys, &mut sums)
     }
 
-    /// The overflow e of the conversion, coefficient by coefficient: out = round(sum_i ys[i] / q_i), |e| <=
+    /// The overflow e of the conversion, coefficient by coefficient: out = round(sum_i `ys[i]` / q_i), |e| <=
     /// k/2. Exact but for values within 2^-40 of a tie, where either neighbour is a valid result.
     pub fn overflow(&self, ys: &[&[f64]], out: &mut [f64]) {
         assert_eq!(ys.len(), self.from.len(), "overflow: one limb per source prime");
@@ -160,9 +160,9 @@ impl BaseConverter {
 dispatch! {
     /// x = c * x, centred.
     fn scale_and_center(m: &Modulus, x: &mut [f64], c: u64);
-    /// out = sum of ys[i] * factors[i] for centred ys of other moduli (|y| < 2^49), canonical.
+    /// out = sum of `ys[i]` * `factors[i]` for centred ys of other moduli (|y| < 2^49), canonical.
     fn factor_sum(m: &Modulus, out: &mut [f64], ys: &[&[f64]], factors: &[(f64, f64)]);
-    /// out = round(sum of ys[i] * inverses[i]), in doubles, in order, each product and each sum rounded.
+    /// out = round(sum of `ys[i]` * `inverses[i]`), in doubles, in order, each product and each sum rounded.
     fn rounded_sum(out: &mut [f64], ys: &[&[f64]], inverses: &[f64]);
 }
 

@@ -1,4 +1,4 @@
-//! Exact arithmetic on the limbs of RNS ring elements Z_p[X]/(X^n + 1), in doubles.
+//! Exact arithmetic on the limbs of RNS ring elements `Z_p[X]`/(X^n + 1), in doubles.
 //!
 //! A *limb* is a slice of n doubles, integers in [0, p), for an odd prime p with 2^20 < p < 2^50 and p = 1
 //! mod 2n; it lives in an [`AlignedVec`]. Everything is exact, so the paths (u64/u128 integers, AVX2,

@@ -129,7 +129,7 @@ pub fn gaussian(prng: &mut Prng, n: usize, sigma: f64) -> Vec<i32> {
     out
 }
 
-/// table[k] = 2^63 P(|x| <= k) for k < 6 sigma, where 0 has half its weight on either sign.
+/// `table[k]` = 2^63 P(|x| <= k) for k < 6 sigma, where 0 has half its weight on either sign.
 fn cumulative(sigma: f64) -> Vec<u64> {
     assert!(
         sigma > 0.0 && sigma < 1e6,

@@ -166,7 +166,7 @@ impl CiphertextFile {
     /// Reads all ciphertexts; `owner`, when given, is the only client accepted.
     ///
     /// # Errors
-    /// As [`read_header`] and [`read_ciphertext`]; [`WireError::Trailing`] when bytes follow.
+    /// As [`read_header`] and `read_ciphertext`; [`WireError::Trailing`] when bytes follow.
     pub fn read(r: &mut impl Read, params: &CkksParameters, owner: Option<Owner>) -> Result<Self, WireError> {
         let reader = CiphertextReader::new(r, params, owner)?;
         let owner = reader.owner();

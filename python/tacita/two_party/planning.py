@@ -16,7 +16,6 @@ from tacita.planning.calibrate.calibrate import (
     MARGIN,
     Calibration,
     CalibrationOptions,
-    Progress,
     calibrate,
     hidden_embedding,
     power_above,
@@ -45,7 +44,7 @@ DECIMALS, SCORE_DECIMALS, FINER = 3, 4, Formats(gelu=GELU_FORMS[-1])
 
 @within_doubles("plan of two parties")
 def make_two_party_plan(
-    checkpoint: Checkpoint, request: PlanRequest, progress: Progress | None = None
+    checkpoint: Checkpoint, request: PlanRequest, progress: Callable[[float, float], None] | None = None
 ) -> TwoPartyPlan:
     """Calibrates a checkpoint and checks that its ranges fit the formats.
 
@@ -82,7 +81,10 @@ def make_two_party_plan(
 
 
 def _calibrated(
-    checkpoint: Checkpoint, request: PlanRequest, begin: tuple[int, ...], progress: Progress | None
+    checkpoint: Checkpoint,
+    request: PlanRequest,
+    begin: tuple[int, ...],
+    progress: Callable[[float, float], None] | None,
 ) -> tuple[EmbeddingBounds | None, Calibration, dict[str, NormBounds]]:
     """Returns what is public of a hidden embedding, the intervals of all nodes, and the bounds of the
     embedding's norm."""

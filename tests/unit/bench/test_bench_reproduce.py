@@ -35,15 +35,15 @@ def test_there_are_commands() -> None:
 
 
 def test_data_without_an_entry_is_refused() -> None:
-    with pytest.raises(InputError, match=r"data/unknown\.tsv"):
-        reproduce.needs("tacita accuracy --data data/unknown.tsv")
+    with pytest.raises(InputError, match=r"build/data/unknown\.tsv"):
+        reproduce.needs("tacita accuracy --data build/data/unknown.tsv")
 
 
 def test_another_file_than_the_measured_one_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reproduce, "ROOT", tmp_path)
-    path, page = "data/sst2/dev.tsv", tmp_path / "page.md"
+    path, page = "build/data/sst2/dev.tsv", tmp_path / "page.md"
     assert reproduce.missing(path) == "not there"
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).write_text("sentence\tlabel\n", encoding="utf-8")

@@ -38,7 +38,7 @@ LINES = {
     "server": 8243,
     "slots": 2445,
     "texts": 1929,
-    "two_party": 5341,
+    "two_party": 5343,
 }
 
 

@@ -33,7 +33,7 @@ pub fn add_automorphism(
     }
 }
 
-/// digits[j][d]: the residue modulo prime d of a(X^g), centred, modulo prime j (the special one last), NTT
+/// `digits[j][d]`: the residue modulo prime d of a(X^g), centred, modulo prime j (the special one last), NTT
 /// form.
 fn decompose(params: &Parameters, ct: &Ciphertext, automorphism: &Automorphism) -> Vec<Vec<AlignedVec>> {
     let limbs = ct.limbs();

@@ -15,7 +15,7 @@
 //!
 //! Failure: with the sparse secret of weight 32 the raised value obeys abs(t) <= (1 + 32)/2 + 2^-7.5 for
 //! *every* ciphertext, inside the range 17 of the series: that cannot fail, not merely seldom, as long as the
-//! message and its noise stay below 2^-7.4 of q0; [`sparse::RaisedRange`] has the probability, computed from
+//! message and its noise stay below 2^-7.4 of q0; `sparse::RaisedRange` has the probability, computed from
 //! all of these figures.
 pub mod dft;
 pub mod eval_mod;

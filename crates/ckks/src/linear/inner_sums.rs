@@ -31,8 +31,8 @@ impl Evaluator {
         }
     }
 
-    /// sums[k] += sum of vector * baby over terms[k] = (baby, vector): limb by limb and block by block, so
-    /// that the babies' block stays in cache while all sums read it.
+    /// `sums[k]` += sum of vector * baby over `terms[k]` = (baby, vector): limb by limb and block by block,
+    /// so that the babies' block stays in cache while all sums read it.
     pub(super) fn accumulate(
         &self,
         sums: &mut [Pair],

@@ -5,7 +5,7 @@ use tacita_ckks::{Ciphertext, CkksError};
 
 const TIGHT: f64 = 1e-7;
 
-/// A grid [terms][count] of values and their ciphertexts, at the levels in turn.
+/// A grid `[terms][count]` of values and their ciphertexts, at the levels in turn.
 type Grid = (Vec<Vec<Vec<Complex64>>>, Vec<Vec<Ciphertext>>);
 
 fn grid(t: &Toy, slots: usize, [terms, count]: [usize; 2], salt: u64, levels: &[usize]) -> Grid {

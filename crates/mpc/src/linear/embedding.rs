@@ -32,7 +32,7 @@ pub struct LookupPrice {
 /// What one prime costs against the two of the price table.
 const ONE_PRIME: f64 = 0.5;
 
-/// The cheaper way for `lookups` lookups of `tokens` rows each, and the prices of [table, one-hot].
+/// The cheaper way for `lookups` lookups of `tokens` rows each, and the prices of `[table, one-hot]`.
 ///
 /// # Errors
 /// For shapes that are not supported.

@@ -151,7 +151,7 @@ fn offsets(size: usize, delta: u128) -> Vec<u128> {
     offsets
 }
 
-/// x * a in GF(2^128) = F_2[x] / (x^128 + x^7 + x^2 + x + 1).
+/// x * a in GF(2^128) = `F_2[x]` / (x^128 + x^7 + x^2 + x + 1).
 pub(super) const fn double(a: u128) -> u128 {
     (a << 1) ^ (0x87 & (a >> 127).wrapping_neg())
 }

@@ -48,7 +48,7 @@ impl Input<'_> {
 }
 
 dispatch! {
-    /// out[o][i] = c_o * (sum over k of w_ok * inputs[k][first + i]) mod p: see [`Weights`] for c and w.
+    /// `out[o][i]` = c_o * (sum over k of w_ok * `inputs[k][first + i]`) mod p: see [`Weights`] for c and w.
     ///
     /// All outputs have one length; panics unless rows, depth and lengths fit. Cost: see the module.
     fn product(m: &Modulus, weights: &Weights, inputs: &[Input<'_>], first: usize, out: &mut [&mut [f64]]);

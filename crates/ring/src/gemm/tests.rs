@@ -13,7 +13,7 @@ fn inputs<'a>(limbs: &'a [AlignedVec], runs: &'a [f64]) -> Vec<Input<'a>> {
     limbs.iter().map(|limb| Input { limb, runs }).collect()
 }
 
-/// The product on all paths, checked to be the same and canonical: [rows, len].
+/// The product on all paths, checked to be the same and canonical: `[rows, len]`.
 fn agree(m: &Modulus, weights: &Weights, inputs: &[Input<'_>], first: usize, len: usize) -> Vec<Vec<f64>> {
     let out = same_on_all_paths(|| {
         let mut out = vec![vec![1.0; len]; weights.rows()];

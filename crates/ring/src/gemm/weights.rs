@@ -20,7 +20,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Rounds `factor` times a matrix [rows, depth] to c * w, in as many bits as exact sums admit: c is the
+    /// Rounds `factor` times a matrix `[rows, depth]` to c * w, in as many bits as exact sums admit: c is the
     /// least integer for which the |w| of the row sum to at most [`MAX_ROW_SUM`]. Nothing but the rounding of
     /// w is lost: an entry is off by at most c / 2, that is about the sum of its row's absolute values *
     /// 2^-30 in the units of the matrix (or 1 / (2 factor), when that is more). None for an empty or ragged

@@ -11,7 +11,7 @@ use crate::field::Field;
 use crate::simd::Simd;
 use crate::Modulus;
 
-/// Kernels of the form out[i] = f(x[i], a[i], ..) with the slices and constants named.
+/// Kernels of the form `out[i]` = f(`x[i]`, `a[i]`, ..) with the slices and constants named.
 macro_rules! elementwise {
     ($name:ident, $s:ident, $m:ident, $field:ident, out $out:ident, in($($input:ident),*),
      const($($c:ident),*), $i:ident, { $($setup:tt)* } $value:expr) => {

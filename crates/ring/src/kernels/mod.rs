@@ -46,20 +46,20 @@ dispatch! {
     fn sub_mul_scalar(m: &Modulus, out: &mut [f64], a: &[f64], b: &[f64], c: u64);
     /// acc0 += d * k0 and acc1 += d * k1, reading d once
     fn mul_accumulate2(m: &Modulus, acc0: &mut [f64], acc1: &mut [f64], d: &[f64], k0: &[f64], k1: &[f64]);
-    /// out0 = sum ds[t] * k0s[t] and out1 = sum ds[t] * k1s[t]: the inner product of key switching, one
-    /// reduction at the end
+    /// out0 = sum `ds[t]` * `k0s[t]` and out1 = sum `ds[t]` * `k1s[t]`: the inner product of key switching,
+    /// one reduction at the end
     fn inner_product2(
         m: &Modulus, out0: &mut [f64], out1: &mut [f64],
         ds: &[&[f64]], k0s: &[&[f64]], k1s: &[&[f64]]
     );
-    /// out = c * (sum ds[t] * ks[t] - lift) + e * a, with (a, e) of `add` if there is one: the last step of
-    /// a key switch, for one half. The ds and lift are what [`crate::NttTable::forward_block`] leaves; the
+    /// out = c * (sum `ds[t]` * `ks[t]` - lift) + e * a, with (a, e) of `add` if there is one: the last step
+    /// of a key switch, for one half. The ds and lift are what [`crate::NttTable::forward_block`] leaves; the
     /// rest is canonical.
     fn divided_product(
         m: &Modulus, out: &mut [f64], ds: &[&[f64]], ks: &[&[f64]], lift: &[f64], c: u64,
         add: Option<(&[f64], u64)>
     );
-    /// x[i] += a[i] * w[i / run] with run = n / w.len(): a plaintext that is a sparse polynomial. w.len()
+    /// `x[i]` += `a[i]` * w[i / run] with run = n / w.len(): a plaintext that is a sparse polynomial. w.len()
     /// divides n.
     fn mul_runs_add_assign(m: &Modulus, x: &mut [f64], a: &[f64], w: &[f64]);
     /// x += sum of a * w over the terms (a, w), each w in runs of its own as in [`mul_runs_add_assign`];

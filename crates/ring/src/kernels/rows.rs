@@ -83,7 +83,7 @@ impl<S: Simd> Rows<S> for Packed<'_, S> {
     }
 }
 
-/// Asks the caches for x[i], which may lie behind the end of x.
+/// Asks the caches for `x[i]`, which may lie behind the end of x.
 #[inline(always)]
 pub(super) fn fetch_at(x: &[f64], i: usize) {
     fetch(x.as_ptr().wrapping_add(i).cast());

@@ -1,4 +1,4 @@
-//! The negacyclic number-theoretic transform of one limb: Z_p[X]/(X^n + 1) to its n values and back.
+//! The negacyclic number-theoretic transform of one limb: `Z_p[X]`/(X^n + 1) to its n values and back.
 //!
 //! Index i of the transformed limb holds a(psi^(2 brv(i) + 1)) with brv the reversal of log2(n) bits. A
 //! polynomial in X^r (r a power of two) therefore has runs of r equal values.

@@ -1,7 +1,7 @@
 //! Many sums of products of the same limbs with plaintexts that are constant over runs: the inner sums of a
 //! large linear transform.
 //!
-//! Over a run this is a product of matrices, out[g][i] = sum over b of w[g][b] a[b][i]: 48 sums of 192
+//! Over a run this is a product of matrices, `out[g][i]` = sum over b of `w[g][b]` `a[b][i]`: 48 sums of 192
 //! rotated inputs, for the widening map of a feed-forward block. Term by term it reads an input for every
 //! product, from the third-level cache. Here [`ROWS`] sums of a *panel*, [`WIDTH`] values of all inputs one
 //! after the other, lie in registers while the inputs pass: a load serves [`ROWS`] products, and a panel of
@@ -62,7 +62,7 @@ impl Panels {
 }
 
 dispatch! {
-    /// out[g] = the sum of the terms of sum g over a block (plus what was there, unless `replace`), which
+    /// `out[g]` = the sum of the terms of sum g over a block (plus what was there, unless `replace`), which
     /// begins at value weights.1 of the block that [`Tiles::pack`] made the weights of.
     ///
     /// Panics unless the outputs are blocks and as many as the sums.

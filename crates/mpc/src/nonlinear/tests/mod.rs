@@ -47,7 +47,7 @@ pub(super) fn largest(values: &[f64], found: &[f64], f: impl Fn(f64) -> f64) -> 
         .fold((0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a })
 }
 
-/// `count` points across [low, high].
+/// `count` points across `[low, high]`.
 pub(super) fn grid(low: f64, high: f64, count: usize) -> Vec<f64> {
     (0..count)
         .map(|i| low + (high - low) * i as f64 / (count - 1).max(1) as f64)

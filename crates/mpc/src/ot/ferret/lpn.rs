@@ -11,7 +11,7 @@ use crate::ot::prg::Words;
 /// Rows whose positions are drawn at once: 10 steps of 64 words.
 const ROWS: usize = 64;
 
-/// out[i] += sum of base[position], over the d positions of row i.
+/// `out[i]` += sum of `base[position]`, over the d positions of row i.
 pub(super) fn encode(set: &Set, base: &[u128], out: &mut [u128]) {
     encode_with(set, base, out, add_rows);
 }

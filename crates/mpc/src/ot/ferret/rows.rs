@@ -1,8 +1,8 @@
 //! Sums of blocks at many positions: the inner loop of the matrix.
 use super::params::D;
 
-/// out[i] += sum of base at row i's positions. One 16-byte read a position, no bounds check inside the loop:
-/// half the instructions of the safe form, so that more rows of cache misses are in flight.
+/// `out[i]` += sum of base at row i's positions. One 16-byte read a position, no bounds check inside the
+/// loop: half the instructions of the safe form, so that more rows of cache misses are in flight.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn add_rows(base: &[u128], rows: &[[u32; D]], out: &mut [u128]) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128, _mm_xor_si128};
@@ -23,7 +23,7 @@ pub(super) fn add_rows(base: &[u128], rows: &[[u32; D]], out: &mut [u128]) {
     }
 }
 
-/// out[i] += sum of base at row i's positions.
+/// `out[i]` += sum of base at row i's positions.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn add_rows(base: &[u128], rows: &[[u32; D]], out: &mut [u128]) {
     add_rows_portable(base, rows, out);

@@ -66,7 +66,7 @@ pub fn outer<S: Simd>(
     }
 }
 
-/// Packs the centred parts of factors[c * count + k] from `start` on as [k][vector][c][part][LANES], in the
+/// Packs the centred parts of factors[c * count + k] from `start` on as `[k][vector][c][part][LANES]`, in the
 /// order in which they are read: the caches see one stream a factor.
 #[inline(always)]
 fn pack<S: Simd>(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function

@@ -1,5 +1,5 @@
-"""A data folder as release 0.1 left it (tests/vectors/served-0.1). Each later release opens it, with the same
-clients, keys, requests, plan and signing key.
+"""A data folder as release 0.1 left it (tests/vectors/served-0.1). Each later release opens it, with the
+same clients, keys, requests, plan and signing key.
 
 `python tests/unit/server/test_service_stored.py FOLDER` records one of the release that runs, for the next
 vector; a stored one is never made again.

@@ -36,7 +36,7 @@ from tacita.schemes.base import Report, warn_unprotected
 from tacita.texts.answer import Classes, Regression, Several
 from tacita.texts.embed import Text
 from tacita.texts.generation import TOKENS
-from tacita.texts.inputs import texts_of
+from tacita.texts.inputs import Pair, texts_of
 from tacita.texts.spans import CANDIDATES, NOTHING, Candidate, Extract, Fill, Mask, Tags
 from tacita.texts.task import require_kind
 from tacita.texts.vectors import LEAST_LENGTH, cosines
@@ -77,9 +77,9 @@ class Pipeline:
             return task.run(self, inputs, **options)
         if inputs is None:  # question= and context=
             inputs = {name: options.pop(name) for name in task.named if name in options}
-        if isinstance(inputs, tuple):
+        if isinstance(inputs, tuple) and not isinstance(inputs, Pair):
             texts_of(inputs)  # which refuses one that may be a pair or two texts
-        many = not isinstance(inputs, str | dict | tuple | Path)
+        many = isinstance(inputs, Iterable) and not isinstance(inputs, str | dict | tuple)
         texts = [task.text(one) for one in (list(inputs) if many else [inputs])]
         answers = ask_all(task.verb, self.model, texts, self.how)
         results = [None if answer.empty else task.row(answer, **options) for answer in answers]

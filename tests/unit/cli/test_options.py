@@ -105,7 +105,7 @@ def test_a_command_reads_the_settings_that_it_takes_alone(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["plan", "--scheme", "thorn"], f"no scheme 'thorn' (one of {', '.join((*NAMES, AUTO))})"),
+        (["plan", "--scheme", "thorn"], f"(did you mean thor? one of {', '.join((*NAMES, AUTO))})"),
         (["estimate", "--link", "fast"], "no link 'fast'"),
         (["publish", "--scheme", "bumblebee"], "bumblebee answers over a connection"),
         (["demo", "--scheme", "bumblebee"], "bumblebee passes no files"),

@@ -207,7 +207,7 @@ def test_text_classification_answers_as_transformers_does() -> None:
     assert (both[0]["label"], len(both)) == (answer.label, 2)
     assert pipe(["a fine film"], top_k=None) == [both]
     pair = pipe({"text": "a fine film", "text_pair": "bad film"})
-    assert pair == pipe(("a fine film", "bad film")) and set(pair[0]) == {"label", "score"}
+    assert pair == pipe(tacita.Pair("a fine film", "bad film")) and set(pair[0]) == {"label", "score"}
 
 
 def test_in_place_of_an_answer_that_failed_its_checks_stands_nothing(
@@ -239,7 +239,7 @@ def test_unknown_tasks_inputs_and_models_are_refused() -> None:
     with pytest.raises(InputError, match="answers with a label"):
         tacita.pipeline("question-answering", model=CLASSIFIER)
     pipe = tacita.pipeline("text-classification", model=CLASSIFIER, **TOY)
-    for strange in (3, {"sentence": "a"}, ("a", "b", "c")):
+    for strange in (3, {"sentence": "a"}, [("a", "b", "c")]):
         with pytest.raises(InputError, match="an input of type"):
             pipe(strange)
     with pytest.raises(TypeError):

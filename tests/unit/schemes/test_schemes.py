@@ -66,7 +66,7 @@ def test_a_scheme_answers_in_the_clear(name: str, backend: str, plans: dict[str,
 def test_a_backend_that_is_none_in_the_clear_is_refused(name: str, plans: dict[str, AnyPlan]) -> None:
     with pytest.raises(InputError, match="no backend 'ckks' in the clear") as caught:
         api.classify_locally(plans[name], MODEL, TEXTS[0], backend="ckks")
-    assert "plain or sim" in caught.value.hint
+    assert "one of plain, sim" in caught.value.hint
 
 
 def test_a_hidden_embedding_has_no_answers_in_the_clear() -> None:

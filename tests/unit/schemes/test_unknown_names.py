@@ -148,7 +148,7 @@ def test_schemes_packings_and_objectives(plan: Plan) -> None:
         shape_of(replace(plan, scheme="columns"))
     with pytest.raises(InputError, match="no scheme 'thorn'") as caught:
         api.plan(MODEL, tokens=16, scheme="thorn")  # type: ignore[call-overload]
-    assert caught.value.hint == "one of thor, leaf, arion, moai, bumblebee, auto"
+    assert caught.value.hint == "did you mean thor? one of thor, leaf, arion, moai, bumblebee, auto"
     with pytest.raises(InputError, match="no scheme 'auto'"):
         scheme_of("auto")
     for name in ("speed", ""):

@@ -40,3 +40,19 @@ def ranked(query: str, documents: list[str]) -> list[tuple[str, float | None]]:
 def filled(text: str) -> list[str]:
     masks = tacita.fill(text, model=MODEL, backend="ckks").masks
     return [candidate.label for mask in masks for candidate in mask.best(3)]
+
+
+def vectors(texts: list[str]) -> float:
+    encoder = tacita.SentenceEncoder(MODEL, backend="ckks")
+    rows = encoder.encode((text for text in texts), batch_size=8, show_progress_bar=False)
+    return float(encoder.similarity(rows, rows)[0, 1])
+
+
+def paired(first: str, second: str) -> list[float]:
+    answer = tacita.classify(tacita.Pair(first, second), truncate=True, backend="ckks")
+    return [each.score for each in answer.scores]
+
+
+async def in_a_loop(texts: list[str]) -> tuple[float, str | None]:
+    one, other = await tacita.embed_async(texts, model=MODEL, backend="ckks")
+    return one.similarity(other), (await tacita.classify_async(texts[0], backend="ckks")).label

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import posixpath
 import re
 import sys
@@ -28,6 +29,7 @@ from mkdocs.structure.pages import Page
 import tacita
 from tacita import errors
 from tacita.cli.app import app
+from tacita.cli.ask.schemas import SCHEMAS, schema_of
 from tacita.server.core.service import Service
 from tacita.server.http.app import app_of
 
@@ -63,6 +65,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     reference = {
         "Python": [f"reference/api/{name}.md" for name in names()],
         "Commands": [f"reference/commands/{name}.md" for name in commands()],
+        "Schemas": [f"reference/schemas/{name}.md" for name in SCHEMAS],
     }
     single = ["reference/errors.md", "reference/http.md", "reference/rust.md"]
     fill(config.nav, "Reference", [*({key: value} for key, value in reference.items()), *single])
@@ -113,6 +116,10 @@ def pages() -> Iterator[tuple[str, str]]:
         yield f"reference/api/{name}.md", f"# {name}\n\n{api(name)}\n"
     for name, command in commands().items():
         yield f"reference/commands/{name}.md", command_page(name, command)
+    for name in SCHEMAS:
+        text = json.dumps(schema_of(name), indent=1)
+        page = f"# tacita {name} --json\n\n`tacita schema {name}` prints it.\n\n```json\n{text}\n```\n"
+        yield f"reference/schemas/{name}.md", page
     yield "reference/errors.md", errors_page()
     yield "reference/http.md", http_page()
     yield "reference/rust.md", RUST

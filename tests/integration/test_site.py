@@ -18,6 +18,7 @@ import pytest
 
 import tacita
 from tacita.cli.app import COMMANDS
+from tacita.cli.ask.schemas import SCHEMAS
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,6 +83,7 @@ def test_every_name_and_command_has_a_page(site: Path) -> None:
     api = {path.stem for path in (site / "reference" / "api").glob("*.html")}
     assert {name for name in tacita.__all__ if name not in {"__version__", "errors"}} == api
     shown = {path.stem for path in (site / "reference" / "commands").glob("*.html")}
+    assert {path.stem for path in (site / "reference" / "schemas").glob("*.html")} == set(SCHEMAS)
     groups = shown | {name.partition("-")[0] for name in shown}
     assert {name for _, name, *_ in COMMANDS} <= groups
     for name in api:

@@ -147,8 +147,8 @@ $(RELEASE_DEPS): requirements/release.txt | tools
 
 release-wheel: $(RELEASE_DEPS)
 	rustup target add $(RELEASE_TARGET)
-	PATH="$(CURDIR)/$(RELEASE_BIN):$$PATH" $(RELEASE_BIN)/maturin build --release --locked --strip --compression-level 9 \
-	  --target $(RELEASE_TARGET) $(RELEASE_TAG) --interpreter python3.11 --out $(DIST)
+	PATH="$(CURDIR)/$(RELEASE_BIN):$$PATH" $(RELEASE_BIN)/maturin build --profile dist --locked --strip \
+	  --compression-level 9 --target $(RELEASE_TARGET) $(RELEASE_TAG) --interpreter python3.11 --out $(DIST)
 
 release-sdist: $(RELEASE_DEPS)
 	$(RELEASE_BIN)/maturin sdist --out $(DIST)

@@ -49,6 +49,7 @@ __all__ = [
     "coefficient_rotations",
     "commit",
     "encrypt",
+    "evaluation_keys",
     "generate_certificate",
     "keygen",
     "ntt_ms",

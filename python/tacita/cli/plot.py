@@ -69,7 +69,9 @@ def points(
     for x, y, label in lines:
         end = min(right, high * x / y)
         drawn.append(frame.path([(0.0, 0.0), (end, end * y / x)], "line"))
-        drawn.append(_text(*frame.at(end, end * y / x), label, "soft", "end"))
+        across, down = frame.at(end, end * y / x)
+        left = end < right / 2
+        drawn.append(_text(across + (6 if left else -6), down + 4, label, "soft", "start" if left else "end"))
     for number, group in enumerate(groups.values()):
         for x, y in group:
             cx, cy = frame.at(x, y)

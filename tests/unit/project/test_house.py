@@ -23,7 +23,7 @@ LINES = {
     "approx": 2397,
     "blocks": 1472,
     "checkpoint": 2074,
-    "cli": 5871,
+    "cli": 5873,
     "client": 2893,
     "data": 39,
     "evaluate": 1561,

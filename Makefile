@@ -155,7 +155,7 @@ release-sdist: $(RELEASE_DEPS)
 
 # Changes README.md, so only in a checkout of which a release is built.
 release-readme: $(RELEASE_DEPS)
-	$(RELEASE_BIN)/python .ci/links.py
+	$(RELEASE_BIN)/python .ci/readme_links.py
 
 release-check: $(RELEASE_DEPS)
 	$(RELEASE_BIN)/twine check --strict $(DIST)/*

@@ -83,11 +83,11 @@ class SharedTensors(RecordTensors):
 
     def give(self, x: Register) -> None:
         """Sends this party's share of an answer."""
-        self._run.party.reveal(self.share(self.answer(x)).values)
+        self._run.party.reveal(self.share(self.answer(x, 1.0)).values)
 
     def reveal(self, x: Register) -> np.ndarray:
         """Opens an answer whose other share is sent."""
-        answer = self.answer(x)
+        answer = self.answer(x, 1.0)
         return reveal(self._run.party, self.share(answer).values, answer.format)
 
 

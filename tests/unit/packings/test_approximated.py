@@ -72,7 +72,7 @@ def planned(model, samples, **how):
 
 
 def test_texts_are_tried_in_one_distance_and_those_held_out_first() -> None:
-    assert _spread(range(5)) == [0, 1, 2, 3, 4]
-    assert len(_spread(range(300))) <= TRIED and _spread(range(300))[:3] == [0, 3, 6]
-    held = _spread(range(1000))
+    assert _spread(range(5), TRIED) == [0, 1, 2, 3, 4]
+    assert len(_spread(range(300), TRIED)) <= TRIED and _spread(range(300), TRIED)[:3] == [0, 3, 6]
+    held = _spread(range(1000), TRIED)
     assert len(held) <= TRIED and all(i % 5 == 4 for i in held)

@@ -29,7 +29,7 @@ DOCTESTED = [
     for path in sorted(PACKAGE.rglob("*.py"))
     if re.search(r"^ *>>> ", path.read_text(encoding="utf-8"), re.MULTILINE)
 ]
-DOCTESTED += ["check", "links", "notebooks", "words"]  # of .ci
+DOCTESTED += ["check", "notebooks", "readme_links", "words"]  # of .ci
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

@@ -20,7 +20,7 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / ".ci"))
-links, notices = map(importlib.import_module, ("links", "notices"))
+links, notices = map(importlib.import_module, ("readme_links", "notices"))
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))

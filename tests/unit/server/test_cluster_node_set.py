@@ -14,6 +14,7 @@ import pytest
 from test_cli import run
 
 from tacita.errors import PeerError
+from tacita.extras import how_to_install
 from tacita.plans.json_fields import from_json
 from tacita.server import child
 from tacita.server.child import Child, Ready, Unable, decode, encode
@@ -143,4 +144,4 @@ def test_what_does_not_go_together_is_refused_before_plans_are_made(
 def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "find_spec", lambda _: None)
     status, _, complaint = run("serve", *SERVED, ray__address="local")
-    assert status == 2 and ".[ray]" in complaint
+    assert status == 2 and how_to_install("ray") in complaint

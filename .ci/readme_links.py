@@ -1,6 +1,6 @@
 """Makes the links of README.md absolute: on PyPI there is no repository beside it.
 
-python .ci/links.py    rewrites README.md, in a checkout of which a release is built (RELEASING.md)
+python .ci/readme_links.py    rewrites README.md, in a checkout of which a release is built (RELEASING.md)
 """
 
 from __future__ import annotations

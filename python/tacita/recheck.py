@@ -48,7 +48,7 @@ class Check:
     """One thing that was checked, and what it showed."""
 
     name: str
-    shown: str
+    detail: str
 
 
 def record(folder: Path, plan: Plan, model: Checkpoint, text: str, *, report: Report, **how: Any) -> Answer:
@@ -76,10 +76,10 @@ def record(folder: Path, plan: Plan, model: Checkpoint, text: str, *, report: Re
             extra.unlink(missing_ok=True)
     if (size := sum((folder / name).stat().st_size for name in FILES)) > MOST_BYTES:
         raise InputError(f"{folder}: a run of {size} bytes, at most {MOST_BYTES}", hint="fewer --tokens")
-    said = {"release": __version__, "text": text, "label": answer.label, "logits": list(answer.logits)}
+    claims = {"release": __version__, "text": text, "label": answer.label, "logits": list(answer.logits)}
     sums = {name: _sha256(folder / name) for name in FILES}
     with replacing(folder / KIT) as path:
-        path.write_text(json.dumps({"kit": 1, **said, "files": sums}, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps({"kit": 1, **claims, "files": sums}, indent=1) + "\n", encoding="utf-8")
     return answer
 
 
@@ -90,7 +90,7 @@ def recheck(folder: Path, model: Checkpoint, *, report: Report, **how: Any) -> I
     for the default plan. Raises FileError naming the first check that fails, CheckpointError for another
     model.
     """
-    said = _read(folder)
+    claims = _read(folder)
     yield Check("files", f"{len(FILES)} files have the sums that {KIT} states")
     insecure = bool(how.get("allow_insecure"))
     plan = Plan.load(folder / "plan.json")
@@ -102,22 +102,22 @@ def recheck(folder: Path, model: Checkpoint, *, report: Report, **how: Any) -> I
             shutil.copyfile(folder / name, work.path / name)
         work.secret_key.chmod(0o600)
         client = Client(public_of(plan, model), work, allow_insecure=insecure, one_user=True)
-        error = _request_error(client, said["text"])
+        error = _request_error(client, claims["text"])
         _require(error <= REQUEST_NOISE, "the request encrypts another text")
         yield Check(
             "request", f"encrypts the text: slots differ by 2^{np.log2(max(error, 1e-300)):.0f} at most"
         )
-        answer = client.decrypt(said["text"])
-        _require(list(answer.logits) == said["logits"], "the response decrypts to another answer")
+        answer = client.decrypt(claims["text"])
+        _require(list(answer.logits) == claims["logits"], "the response decrypts to another answer")
         yield Check("response", f"decrypts to {answer.summary}")
         client.keygen(report, keep_secret=True)
         Server(plan, model, work, **how).evaluate(report)
-        again = client.decrypt(said["text"])
+        again = client.decrypt(claims["text"])
         step = 2 * plan.logit_step
         apart = float(np.max(np.abs(np.subtract(again.logits, answer.logits))))
         _require(apart <= step and again.label == answer.label, "evaluated again, the answer is another")
         yield Check("evaluation", f"with new evaluation keys leads to the same answer, within {apart:.2g}")
-        exact = reference_logits(plan, model, said["text"])
+        exact = reference_logits(plan, model, claims["text"])
         yield Check("float", f"the model in the clear differs by {np.max(np.abs(exact - answer.logits)):.2g}")
 
 
@@ -142,11 +142,13 @@ def _read(folder: Path) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ValueError("too large")
-        said = json_fields.loads(path.read_text(encoding="utf-8"))
+        claims = json_fields.loads(path.read_text(encoding="utf-8"))
         kinds = {"kit": int, "release": str, "text": str, "logits": list, "files": dict}
-        if not isinstance(said, dict) or any(type(said.get(key)) is not kind for key, kind in kinds.items()):
+        if not isinstance(claims, dict) or any(
+            type(claims.get(key)) is not kind for key, kind in kinds.items()
+        ):
             raise ValueError(f"needs {', '.join(kinds)}")
-        if said["kit"] != 1 or set(said["files"]) != set(FILES):
+        if claims["kit"] != 1 or set(claims["files"]) != set(FILES):
             raise ValueError("of another version")
     except (OSError, ValueError) as error:
         raise FileError(
@@ -154,8 +156,8 @@ def _read(folder: Path) -> Mapping[str, Any]:
         ) from error
     _require(sum(_size(folder / name) for name in FILES) <= MOST_BYTES, "the files are above 50 MB")
     for name in FILES:
-        _require(_sha256(folder / name) == said["files"][name], f"{name} is not the file that was recorded")
-    return said
+        _require(_sha256(folder / name) == claims["files"][name], f"{name} is not the file that was recorded")
+    return claims
 
 
 def _size(path: Path) -> int:

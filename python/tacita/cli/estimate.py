@@ -152,8 +152,8 @@ def _show_two_parties(plan: TwoPartyPlan, figures: dict[str, Any]) -> None:
     if figures["inputs"] > 1:
         rows[several(figures["inputs"], "text")] = duration(figures["wall_seconds"])
     if plan.problem == SEARCH:
-        count, told = len(plan.labels), plan.nearest or "all"
-        rows["documents"] = f"{count:,}, {told} told; {size(VECTOR * count * plan.hidden)} at the server"
+        count, nearest = len(plan.labels), plan.nearest or "all"
+        rows["documents"] = f"{count:,}, {nearest} told; {size(VECTOR * count * plan.hidden)} at the server"
     failure, once = figures["failure_log2"], size(figures["setup_bytes"])
     rows["sent, both directions"] = f"{size(figures['bytes_per_input'])} a text, {once} once"
     rows["correlated transfers"] = f"{figures['transfers_per_input']:,} a text"

@@ -43,7 +43,7 @@ def run(
         with progress("recheck") as report:
             for check in recheck.recheck(folder, checkpoint, report=report, **how):
                 timed.fields["checks"].append(asdict(check))
-                say(f"ok    {check.name}: {shown(check.shown, MESSAGE)}")
+                say(f"ok    {check.name}: {shown(check.detail, MESSAGE)}")
     say(f"recheck: {shown(str(folder))} is what it says, in {duration(timed.seconds)}")
 
 

@@ -95,8 +95,8 @@ class Guard:
             return Fault(421, "the gateway has another name: call it by 127.0.0.1", "wrong_host")
         if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
             return Fault(403, "pages in a browser may not use the gateway", "foreign_origin")
-        given = headers.get("authorization", "").encode()
-        admitted = self.key is None or hmac.compare_digest(given, f"Bearer {self.key}".encode())
+        token = headers.get("authorization", "").encode()
+        admitted = self.key is None or hmac.compare_digest(token, f"Bearer {self.key}".encode())
         if scope["path"] != "/health" and not admitted:
             return Fault(401, "this gateway has a key: send it as your API key", "invalid_api_key")
         if scope["method"] != "POST":

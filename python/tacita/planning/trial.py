@@ -142,8 +142,8 @@ def run_simulation(
     )
     ended, still = ([finished(v, model.config.normalise) for v in values] for values in (noisy, quiet))
     errors = tuple(float(np.max(rows)) for rows in distances(ended, wanted, masks))
-    of_answers, shown = deviation(noisy, quiet, masks), deviation(ended, still, masks)
-    return Simulation(errors, up(of_answers), up(shown))
+    of_answers, of_ended = deviation(noisy, quiet, masks), deviation(ended, still, masks)
+    return Simulation(errors, up(of_answers), up(of_ended))
 
 
 def _target(model: Checkpoint, sample: Sample, options: Sequence[Option]) -> Array | None:

@@ -111,10 +111,10 @@ FIGURES = (
 
 def _figures(plan: AnyPlan, inputs: int, link: LinkSpeed | None) -> dict[str, Any]:
     """Returns seconds and bytes: of all together, of each request, of what is done once (keys)."""
-    requests, keys, made = -(-inputs // plan.batch), 0, 0.0
+    requests, keys, keygen = -(-inputs // plan.batch), 0, 0.0
     if isinstance(plan, Plan):
-        keys, made = int(plan.prediction.bytes["evaluation_keys"]), plan.prediction.seconds["keygen"]
-    once = made + (link.seconds(keys, 1.0) if link and keys else 0.0)
+        keys, keygen = int(plan.prediction.bytes["evaluation_keys"]), plan.prediction.seconds["keygen"]
+    once = keygen + (link.seconds(keys, 1.0) if link and keys else 0.0)
     seconds, count = plan.predicted_seconds(link), int(plan.predicted_bytes())
     together = once + requests * seconds, keys + requests * count
     return dict(zip(FIGURES, (*together, seconds, count, once, keys), strict=True))

@@ -210,9 +210,9 @@ def answer(
     if not question.strip():
         raise InputError("answer: the question is empty", hint="pass at least one word")
     outcome = ask(Question("answer", [Line(1, (question, read_context(context)))]), settings, json)
-    for _, found in outcome.answers():
-        if isinstance(found, Extract):
-            span = found.span
+    for _, extract in outcome.answers():
+        if isinstance(extract, Extract):
+            span = extract.span
             where = f"characters {span.start} to {span.end} of the context"
             say(f"[bold]{shown(span.text)}[/bold]   {where}, score {span.score:.3f}")
     outcome.end()

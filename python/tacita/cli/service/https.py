@@ -64,8 +64,8 @@ def require_serving(settings: Settings) -> None:
     if settings.plan.documents and set(service.schemes) != {BUMBLEBEE}:
         raise InputError("serve: --documents with --https", hint=f"two parties search: --schemes {BUMBLEBEE}")
     for name, table in settings.models.items():
-        if given := table.model_fields_set & {*OF_A_PORT["plan"]}:
-            raise InputError(f"serve: [models.{name}] {min(given)} is not for --https", hint="schemes = ...")
+        if ports := table.model_fields_set & {*OF_A_PORT["plan"]}:
+            raise InputError(f"serve: [models.{name}] {min(ports)} is not for --https", hint="schemes = ...")
     if service.data is None:
         raise InputError("serve: --https needs a folder for keys and requests", hint="--data FOLDER")
     for address_ in service.proxy:
@@ -247,8 +247,8 @@ def served(settings: Settings) -> Iterator[Served]:
             yield "", plan.model_copy(update={"model": path}), schemes
         return
     for name, table in tables.items():
-        given = {key: getattr(table, key) for key in table.model_fields_set - {"schemes"}}
-        yield name, plan.model_copy(update=given), tuple(dict.fromkeys(table.schemes or schemes))
+        changes = {key: getattr(table, key) for key in table.model_fields_set - {"schemes"}}
+        yield name, plan.model_copy(update=changes), tuple(dict.fromkeys(table.schemes or schemes))
 
 
 def one_model(settings: Settings) -> Settings:

@@ -122,8 +122,8 @@ def indexed(settings: Settings, folder: Path) -> Settings:
         return settings
     index = documents_of(plan.documents, load_model(plan.model_copy(update={"documents": None})))
     index.save(folder / "documents.index")
-    kept = plan.model_copy(update={"documents": folder / "documents.index"})
-    return settings.model_copy(update={"plan": kept})
+    indexed = plan.model_copy(update={"documents": folder / "documents.index"})
+    return settings.model_copy(update={"plan": indexed})
 
 
 def _plan(settings: Settings) -> TwoPartyPlan:

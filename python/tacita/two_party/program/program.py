@@ -127,8 +127,8 @@ class Program(Reading):
     def nearest(self) -> int:
         """How many documents of a search a client learns the scores of; 0 for all."""
         last = self.steps[-1] if self.steps else None
-        told = last is not None and last.op == "nearest" and last.outputs == (self.result,)
-        return int(last.parameters["count"]) if last and told else 0
+        searches = last is not None and last.op == "nearest" and last.outputs == (self.result,)
+        return int(last.parameters["count"]) if last and searches else 0
 
     def sizes(self, rows: int, past: int = 0) -> list[Value]:
         """Returns what each register holds in a run of so many rows. Raises FileError for steps that do not

@@ -185,8 +185,8 @@ class RecordTensors:
         engine's Options)."""
         f, t = self._formats, self.tape
         fraction, outputs = f.fraction + f.weight, sum(d.outputs for d in maps)
-        opened = opened and not (self._writes or self._nearest)
-        product = t.write("linear", (self._wide(x),), fraction, outputs=outputs, opened=opened)
+        hides = opened and not (self._writes or self._nearest)
+        product = t.write("linear", (self._wide(x),), fraction, outputs=outputs, opened=hides)
         self._hold(maps, product)
         if add is None:
             return product

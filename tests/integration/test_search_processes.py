@@ -18,7 +18,7 @@ TEXTS, own_cache = processes.TEXTS, processes.own_cache
 
 
 def test_a_servers_documents_are_searched_by_a_client_that_learns_the_nearest(tmp_path: Path) -> None:
-    """From a text file, by the titles that the server publishes."""
+    """A search reads a text file, and shows the titles that the server publishes."""
     encoder = make_random_checkpoint(layers=1, labels=(), pooling="mean", normalise=True, seed=7)
     model, docs, report = write_folder(encoder, tmp_path / "encoder"), tmp_path / "docs.txt", tmp_path / "r"
     docs.write_text("\n".join([*TEXTS, "is it a good plot", "a dull film"]))

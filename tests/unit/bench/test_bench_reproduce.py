@@ -54,7 +54,7 @@ def test_another_file_than_the_measured_one_is_refused(
 
 
 def test_a_command_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its exit status is that of the command."""
+    """The exit status is that of the command."""
     page = tmp_path / "page.md"
     page.write_text("`tacita estimate --scheme none-such`", encoding="utf-8")
     monkeypatch.setattr(reproduce, "PAGE", page)

@@ -27,7 +27,7 @@ def test_parts_of_a_stage_add_up_to_its_seconds() -> None:
 
 
 def test_an_estimate_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of two parties too: a bar a connection."""
+    """Two parties have a bar a connection."""
     picture = tmp_path / "cost.svg"
     assert main(["estimate", "--scheme", "bumblebee", "--tokens", "16", "--plot", str(picture)]) == 0
     assert "drawn:" in capsys.readouterr().out

@@ -66,6 +66,10 @@ def test_the_pin_of_a_tool_lies_in_its_range(name: str) -> None:
     assert pinned("dev")[name] in TOOLS[name].specifier
 
 
+def test_other_clients_are_pinned() -> None:
+    assert {"langchain-openai", "llama-index-llms-openai-like", "openai"} <= pinned("clients").keys()
+
+
 def test_a_loose_line_among_the_pins_is_refused() -> None:
     with pytest.raises(AssertionError, match="not an exact pin"):
         exact("numpy==2.*")

@@ -5,6 +5,8 @@
 #   make demo-service  a server and two clients that ask it
 #   make wheel   an installable file in build/wheels, for this machine
 #   make release-wheel release-sdist release-check   the files of a release, in build/dist (RELEASING.md)
+#   make release-run  one encrypted run for strangers to check again, in build/run (docs/audit.md)
+#   make gateway-clients  LangChain and LlamaIndex ask a gateway (docs/guides/openai-clients.md)
 #   make test-arm  the kernels of 64-bit ARM, under qemu; needs what RELEASING.md names
 #   make notices  THIRD-PARTY-NOTICES.txt anew
 #   make deny    licences and advisories of what we link; needs cargo-deny and a network
@@ -87,6 +89,14 @@ RELEASE_DEPS := $(RELEASE)/.stamp-release
 RELEASE_TARGET ?= $(shell uname -m)-unknown-linux-gnu
 RELEASE_TAG = $(if $(findstring linux-gnu,$(RELEASE_TARGET)),--zig --compatibility manylinux_2_28)\
 	$(if $(findstring linux-musl,$(RELEASE_TARGET)),--zig --compatibility musllinux_1_2)
+# Other people's clients of the gateway.
+CLIENTS := $(BUILD_DIR)/clients
+CLIENT_DEPS := $(CLIENTS)/.stamp-clients
+# The run that a release publishes: README's first text, the default model and plan.
+RUN := run-of-the-readme
+RUN_TEXT := a film of quiet beauty
+RUN_OPTIONS ?=
+RUNS := $(BUILD_DIR)/run
 WHEELS := $(BUILD_DIR)/wheels
 WHEEL := $(WHEELS)/.stamp-wheel
 PACKAGE := $(shell find python/tacita -type f -not -name '*.py[co]' -not -name '*.so' 2>/dev/null)
@@ -96,7 +106,8 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 .DELETE_ON_ERROR:
 .PHONY: setup tools demo demo-service wheel test test-rust test-unit test-integration check lint lint-rust
 .PHONY: sanitize sanitize-address sanitize-thread sanitize-miri lattigo
-.PHONY: test-arm release-wheel release-sdist release-readme release-check notices deny
+.PHONY: test-arm release-wheel release-sdist release-readme release-check release-run notices deny
+.PHONY: gateway-clients
 .PHONY: site lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser
 
 help:
@@ -162,6 +173,15 @@ release-check: $(RELEASE_DEPS)
 	$(RELEASE_BIN)/check-wheel-contents $(DIST)/*.whl
 	$(RELEASE_BIN)/cffconvert --validate
 	$(PYTHON) .ci/notices.py --check
+
+# With a secret key to throw away, made and checked in one go: 6 GB, a minute or two, 17 MB.
+release-run: setup
+	rm -rf $(RUNS)
+	$(BIN)/tacita recheck $(RUNS)/$(RUN) --record "$(RUN_TEXT)" $(RUN_OPTIONS)
+	tar -czf $(RUNS)/$(RUN).tar.gz -C $(RUNS) $(RUN)
+	rm -rf $(RUNS)/$(RUN)
+	test $$(wc -c < $(RUNS)/$(RUN).tar.gz) -lt 50000000
+	cd $(RUNS) && sha256sum $(RUN).tar.gz > $(RUN).tar.gz.sha256
 
 test-arm: ARM := aarch64-unknown-linux-gnu
 test-arm: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc
@@ -234,6 +254,15 @@ lattigo:
 	elif ! (cd bench/lattigo && go mod download); then \
 	  echo "Lattigo cannot be downloaded: tests against it are left out"; \
 	else cd bench/lattigo && go build -o ../../$(BUILD_DIR)/lattigo/lattigo .; fi
+
+$(CLIENT_DEPS): requirements/clients.txt | tools
+	$(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+# The tests of the guide that `make test` leaves out where this environment is not there.
+gateway-clients: setup $(CLIENT_DEPS)
+	$(BIN)/python -m pytest tests/integration/test_openai_guide.py -k other_libraries
 
 check: setup
 	PYTHONPATH=python $(BIN)/python .ci/check.py

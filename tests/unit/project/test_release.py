@@ -69,6 +69,24 @@ def test_actionlint_finds_nothing() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_the_run_that_is_published_is_the_one_that_the_audit_fetches() -> None:
+    """The target makes, checks and weighs it, the workflow attaches it, the guide names where it lies."""
+    made = subprocess.run(
+        ["make", "-n", "-o", "setup", "release-run"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert 'build/run/run-of-the-readme --record "a film of quiet beauty"' in made and "-lt 50000000" in made
+    assert "--preset" not in made and "insecure" not in made
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    (kept,) = (each["with"] for each in jobs["run"]["steps"] if "upload-artifact" in each.get("uses", ""))
+    (given, _, last) = jobs["publish-run"]["steps"]
+    assert kept["path"] == "build/run" and given["with"]["name"] == kept["name"]
+    assert not kept["name"].startswith("dist-"), "what begins so is uploaded to PyPI"
+    guide = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    assert f"release={PROJECT['urls']['Source']}/releases/download/v{PROJECT['version']}\n" in guide
+    for name in ("run-of-the-readme.tar.gz", "run-of-the-readme.tar.gz.sha256"):
+        assert name in made and name in last["run"] and f"curl -fLO $release/{name}\n" in guide
+
+
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
 def test_a_form_has_what_github_demands(path: Path) -> None:
     form = yaml.safe_load(path.read_text(encoding="utf-8"))

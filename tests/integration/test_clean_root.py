@@ -30,8 +30,8 @@ def test_the_image_serves_without_root_on_a_root_that_can_only_be_read(tmp_path:
 
 
 def test_the_steps_to_a_first_answer_give_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that `--first-answer` times with a wheel and MiniLM, by this environment and a small model, which
-    the server fetches by its name."""
+    """Runs what `--first-answer` times with a wheel and MiniLM, in this environment and with a small model
+    that the server fetches by its name."""
     monkeypatch.syspath_prepend(str(TRIAL.parent))
     steps = importlib.import_module("clean_root.first_answer")
     model = write_folder(make_random_checkpoint(labels=(), pooling="mean"), tmp_path / "model")

@@ -255,7 +255,7 @@ MANIFESTS = [
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda each: each["kind"])
 def test_kubernetes_takes_a_manifest(manifest: dict[str, Any]) -> None:
-    """By the schemas of two releases; a PodMonitor is of the Prometheus operator, which has its own."""
+    """Uses the schemas of two releases; a PodMonitor is of the Prometheus operator, which has its own."""
     if manifest["kind"] == "PodMonitor":
         (endpoint,) = manifest["spec"]["podMetricsEndpoints"]
         assert (endpoint["port"], endpoint["path"], endpoint["scheme"]) == ("https", "/metrics", "https")

@@ -160,8 +160,8 @@ def test_the_largest_stay_exactly(session: Any, ring: int, k: int) -> None:
 
 @pytest.mark.native
 def test_the_servers_share_tells_nothing_of_who_stays(session: Any) -> None:
-    """Of the same numbers it is another each time, and even over the ring, of those that stay and of the
-    others."""
+    """The share of the same numbers is another each time, and is even over the ring: that of numbers that
+    stay and that of the others."""
     ring, x = 12, np.repeat([5, -5], 4000)
     found, theirs = kept(session, x, ring, 4000)
     assert np.array_equal(found, np.where(x > 0, x, none_of(ring)))

@@ -15,6 +15,9 @@ import pytest
 from tacita.resources import one_blas_thread
 
 os.environ.update(one_blas_thread())  # before numpy is imported
+# Where nothing compiled is written, each of the run's hundreds of processes compiles all modules anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 UNIT = Path(__file__).parent / "unit"
 FOLDERS = [UNIT.parents[1], UNIT, *(folder for folder in sorted(UNIT.iterdir()) if folder.is_dir())]
 sys.path[:0] = [str(folder) for folder in FOLDERS]

@@ -90,6 +90,7 @@ def identity(request: pytest.FixtureRequest, tmp_path: Path) -> Identity | None:
 def server(monkeypatch: pytest.MonkeyPatch, identity: Identity | None) -> Iterator[Server]:
     monkeypatch.setattr(listening, "HANDSHAKE_SECONDS", 0.3)
     monkeypatch.setattr(listening, "LINGER", 0.3)
+    monkeypatch.setattr("tacita.server.connections.CLOSING", 0.3)
     found = Server()
     running = found.running = HttpServer(
         config_of(app_of(found), identity), lambda: None, found.pending, MinRate(0.4, 1e3)
@@ -181,6 +182,7 @@ def test_calls_under_way_are_not_sent_away(server: Server) -> None:
 def test_an_answer_that_nobody_reads_is_given_up(
     server: Server, calls: int, identity: Identity | None
 ) -> None:
+    server.running.config.timeout_keep_alive = 1  # second, after which TLS, whose socket holds all, is closed
     reader = secured(server.connect(buffer=4 << 10), identity)
     reader.sendall(ASK.replace(b"/now", b"/large") * calls)
     with reader, secured(server.connect(), identity) as other:

@@ -157,7 +157,7 @@ def small(words: list[str], model: Path, *, asks: bool) -> list[str]:
     written = {"generate", DEFAULT_DECODER.name} & set(words)
     if written and "--scheme" in words:
         ring = "n14" if "--reveal" in words else "n11"  # a choice takes a ciphertext of four vocabularies
-        sizes = {"--tokens": "16", "--max-tokens": "1" if "--reveal" in words else "2"}
+        sizes = {"--tokens": "16", "--max-tokens": "2" if "--cache" in words else "1"}
         values = {name: value for name, value in sizes.items() if name in words}
         values["--preset"] = f"insecure_toy_{ring}"
         return [*without(words, values), *itertools.chain(*values.items())]

@@ -50,7 +50,7 @@ def test_the_figures_and_the_price_table(tmp_path: Path) -> None:
 
 def test_the_quick_prices() -> None:
     """Of four bootstraps: one alone of each kind, and one of both together, divided as they are alone."""
-    table = measure_prices("insecure_toy_n11", allow_insecure=True)
+    table = measure_prices("insecure_toy_n10", allow_insecure=True)
     found = Prices.from_json(table)
     alone, each = (
         [found.bootstrap_ms[kind][how] for kind in ("complex", "real")] for how in ("alone", "each")

@@ -26,8 +26,8 @@ from tacita.server.jobs.messages import (
 )
 from tacita.server.jobs.pool import Event, Job
 
-PRESET, TOKENS = "insecure_toy_n11", 16
-TEXTS = ["a film of quiet beauty", "a waste of time", "it is neither good nor bad , only long"]
+PRESET, TOKENS = "insecure_toy_n10", 8
+TEXTS = ["a film of quiet beauty", "a waste of time", "neither good nor bad"]
 PATIENCE = 180.0  # seconds after which a test gives up
 STAGE = Progress("layer0", 0, 2, 0.0, 1.0)
 

@@ -134,7 +134,7 @@ def test_every_link_of_the_readme_is_absolute_in_a_release() -> None:
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
 def test_the_notices_are_of_what_is_linked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asks for this platform; `make release-check` asks for all. Nothing is listed that Cargo.lock has not."""
+    """This platform is asked for; `make release-check` asks for all. Cargo.lock has all that is listed."""
     monkeypatch.setenv("CARGO_NET_OFFLINE", "true")
     text = notices.FILE.read_text(encoding="utf-8")
     listed = set(re.findall(r"^(\S+ \d\S*): ", text.split(notices.RULE)[0], re.MULTILINE))
@@ -148,7 +148,7 @@ def test_the_notices_are_of_what_is_linked(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_every_licence_is_one_that_deny_allows() -> None:
-    """One of alternative licences is enough; `make deny` asks the same of cargo-deny, with RustSec's advisories."""
+    """One alternative is enough; `make deny` asks the same of cargo-deny, with RustSec's advisories."""
     allowed = set(tomllib.loads((ROOT / "deny.toml").read_text(encoding="utf-8"))["licenses"]["allow"])
     head = notices.FILE.read_text(encoding="utf-8").split(notices.RULE)[0]
     lines = re.findall(r"^\S+ \d\S*: ([^;]+); ", head, re.MULTILINE)

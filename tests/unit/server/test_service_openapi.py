@@ -18,7 +18,7 @@ from tacita.plans import wire
 
 VALID, INVALID = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
 SETTINGS = settings(
-    max_examples=15,
+    max_examples=10,
     derandomize=True,
     deadline=None,
     database=None,

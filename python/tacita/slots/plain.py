@@ -258,16 +258,33 @@ MIN_FILLED = 1 / 16  # of a table that is worth multiplying by: masks fill a hun
 
 
 def apply_linear(xs: Sequence[Values], plan: LinearPlan) -> list[Values]:
-    """The plan on slot vectors: inner sums of all (output, giant) pairs as one batched matrix product over
-    the positions of a period, then one rotation per pair."""
+    """The plan on slot vectors: inner sums of all (output, giant) pairs, then one rotation per pair.
+
+    A vector is here a table (positions of a period, periods of the slots), so that a rotation copies whole
+    rows, a vector's entry multiplies a row, and the inner sums are one matrix product for each position.
+    """
     sums, babies = _pairs(plan)
-    rotated = [np.roll(xs[i], -b) for i, b in babies]
-    inner = _inner_sums(plan, rotated)
     dtype = np.result_type(plan.vectors, *xs)
-    outs = [np.zeros(xs[0].size, dtype) for _ in range(plan.n_outputs)]
-    for (j, giant), part in zip(sums, inner, strict=True):
-        outs[j] += np.roll(part, -giant)
-    return [np.roll(out, -plan.post) for out in outs]
+    tables = [np.ascontiguousarray(x.reshape(-1, plan.period).T) for x in xs]
+    rotated = np.zeros((plan.period, len(babies), tables[0].shape[1]), np.result_type(*xs))
+    for number, (i, baby) in enumerate(babies):
+        _add_turned(rotated[:, number], tables[i], baby)
+    outs = [np.zeros(tables[0].shape, dtype) for _ in range(plan.n_outputs)]
+    for (j, giant), part in zip(sums, _inner_sums(plan, rotated), strict=True):
+        _add_turned(outs[j], part, giant)
+    return [np.roll(out.T.reshape(-1), -plan.post) for out in outs]
+
+
+def _add_turned(target: Values, source: Values, step: int) -> None:
+    """Adds the source, rotated by `step` slots; both as tables (positions, periods)."""
+    positions, periods = source.shape
+    whole, first = divmod(step, positions)
+    for rows, from_rows, turns in (
+        (slice(0, positions - first), slice(first, positions), whole % periods),
+        (slice(positions - first, positions), slice(0, first), (whole + 1) % periods),
+    ):
+        target[rows, : periods - turns] += source[from_rows, turns:]
+        target[rows, periods - turns :] += source[from_rows, :turns]
 
 
 def _pairs(plan: LinearPlan) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -276,20 +293,21 @@ def _pairs(plan: LinearPlan) -> tuple[list[tuple[int, int]], list[tuple[int, int
     return sums, sorted({(int(t[2]), int(t[3])) for t in plan.terms})
 
 
-def _inner_sums(plan: LinearPlan, rotated: list[Values]) -> Iterator[Values]:
+def _inner_sums(plan: LinearPlan, rotated: Values) -> Iterator[Values]:
+    """Yields a table for each pair of the sums. rotated: (positions, pairs of the babies, periods)."""
     table = _table(plan)
     if table is not None:
-        blocks = np.stack(rotated).reshape(len(rotated), -1, plan.period).transpose(2, 0, 1)
-        yield from (table @ blocks).transpose(1, 2, 0).reshape(table.shape[1], -1)
+        whole = np.iscomplexobj(rotated) and not np.iscomplexobj(table)  # two products of real numbers
+        inner = (table @ rotated.view(np.float64)).view(rotated.dtype) if whole else table @ rotated
+        yield from inner.transpose(1, 0, 2)
         return
     sums, babies = _pairs(plan)
-    views = {pair: x.reshape(-1, plan.period) for pair, x in zip(babies, rotated, strict=True)}
-    terms, dtype = _terms_of(plan), np.result_type(plan.vectors, *rotated)
+    terms, numbers = _terms_of(plan), {pair: number for number, pair in enumerate(babies)}
     for pair in sums:
-        inner = np.zeros((rotated[0].size // plan.period, plan.period), dtype)
+        inner = np.zeros((plan.period, rotated.shape[2]), np.result_type(plan.vectors, rotated))
         for i, baby, v, where in terms[pair]:
-            inner[:, where] += views[i, baby][:, where] * plan.vectors[v, where]
-        yield inner.reshape(-1)
+            inner[where] += rotated[where, numbers[i, baby]] * plan.vectors[v, where][:, None]
+        yield inner
 
 
 @cached_weakly(CACHE_SIZE)

@@ -197,20 +197,20 @@ def _measured(
     checkpoint: Checkpoint, samples: Samples, train: Sequence[int], options: CalibrationOptions
 ) -> _Measured:
     """Chooses the temperatures, then measures the tempered model. The choice needs row samples only, or
-    ranges where a packing takes nothing from scores or there are more samples than rows are kept of."""
+    ranges where a packing takes nothing from scores or there are more samples than rows are kept of. Row
+    samples of all samples come with their ranges."""
     passes = Passes(options.progress)
-    collected, rows = _row_samples(checkpoint, samples, train, options, passes)
-    temperatures, ranges = untempered(checkpoint.config), None
+    collected, rows, ranges = _row_samples(checkpoint, samples, train, options, passes)
+    temperatures = untempered(checkpoint.config)
     if options.temper:
         log_mean = collected.log_mean(rows) if collected else None
         if log_mean is None or len(train) > MOST_FOR_ROWS:
-            ranges = _walked(checkpoint, samples, rows, options, passes.following())
+            ranges = ranges or _walked(checkpoint, samples, rows, options, passes.following())
             log_mean = ranges.of(train).log_mean
         share = 0.5 if options.two_phases else 1.0
         temperatures = choose_temperatures(log_mean, checkpoint.config, share, rows)
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
-        ranges = None
-        collected, rows = _row_samples(model, samples, train, options, passes)
+        collected, rows, ranges = _row_samples(model, samples, train, options, passes)
     ranges = ranges or _walked(model, samples, rows, options, passes.following(last=True))
     beyond = {name: collected.beyond[name] for name in rows} if collected else {}
     return _Measured(checkpoint, options, ranges, rows, beyond, temperatures)
@@ -219,33 +219,40 @@ def _measured(
 def _walked(
     model: Checkpoint, samples: Samples, rows: Rows, options: CalibrationOptions, progress: Progress
 ) -> Ranges:
-    """Ranges of all samples after these row estimates; densities of the nodes whose functions are fitted to
-    those of their inputs."""
+    """Ranges of all samples after these row estimates."""
     count = len(samples)
-    weighted = [name for name, node in nodes(model.config).items() if function_of(node) in WEIGHTED]
     return walk(
         model,
         samples.at(range(count)),
         count,
         rows=rows,
-        kept=dict.fromkeys(weighted, max(1, min(SAMPLED, MOST_SAMPLED // count))),
+        kept=_kept(model, count),
         progress=progress,
         processes=options.processes,
         behind=len(samples.behind),
     )
 
 
+def _kept(model: Checkpoint, count: int) -> dict[str, int]:
+    """Returns how many inputs are kept of the functions that are fitted to the density of theirs."""
+    weighted = [name for name, node in nodes(model.config).items() if function_of(node) in WEIGHTED]
+    return dict.fromkeys(weighted, max(1, min(SAMPLED, MOST_SAMPLED // count)))
+
+
 def _row_samples(
     model: Checkpoint, samples: Samples, train: Sequence[int], options: CalibrationOptions, passes: Passes
-) -> tuple[RowSamples | None, Rows]:
+) -> tuple[RowSamples | None, Rows, Ranges | None]:
     """Collects row samples of at most MOST_FOR_ROWS evenly spaced samples, and fits estimates to them; None
-    where nothing is taken from scores."""
+    where nothing is taken from scores. The ranges are there where these are all samples."""
     if options.row_estimates == NONE or not any(map(predictable, attentions(model.config).values())):
-        return None, {}
+        return None, {}, None
     chosen = train[:: -(-len(train) // MOST_FOR_ROWS)]
-    progress = passes.following()
-    collected = row_samples(model, samples.at(chosen), len(chosen), options.processes, progress)
-    return collected, collected.fit(options.row_estimates)
+    kept = _kept(model, len(samples)) if len(chosen) == len(samples) else None
+    collected, ranges = row_samples(
+        model, samples.at(chosen), len(chosen), options.processes, passes.following(), kept
+    )
+    rows = collected.fit(options.row_estimates)
+    return collected, rows, ranges and collected.completed(ranges, rows)
 
 
 # Calibration of a model whose embedding stays at the server: bounds of the tables, and samples as such a

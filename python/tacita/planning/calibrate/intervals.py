@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -68,6 +68,12 @@ class Ranges:
         inputs = tuple(one for part in parts for one in part.inputs)
         return Ranges(parts[0].heads, parts[0].names, values, rows, inputs)
 
+    def extended(self, more: Mapping[str, Array]) -> Ranges:
+        """Returns the ranges with further ones. more: (samples, 2) by name."""
+        names = {**self.names, **{name: len(self.names) + place for place, name in enumerate(more)}}
+        values = np.concatenate([self.values, *(each[:, None] for each in more.values())], axis=1)
+        return Ranges(self.heads, names, values, self.rows, self.inputs)
+
     def of(self, samples: Sequence[int]) -> Ranges:
         """Returns the ranges of some of the samples."""
         rows, inputs = tuple(self.rows[i] for i in samples), tuple(self.inputs[i] for i in samples)
@@ -111,7 +117,7 @@ class Watch:
 
     heads, reaches: of each attention. mask: (tokens,). estimate: what a circuit takes from the scores of
     every row before exp (`approx.softmax`), if anything. kept: how many inputs of which functions are
-    kept for the density, about.
+    kept for the density, about. by_row: attentions whose scores and sums `RowSamples.completed` adds.
     """
 
     def __init__(
@@ -121,8 +127,10 @@ class Watch:
         estimate: Estimate | None = None,
         kept: Mapping[str, int] = MappingProxyType({}),
         reaches: Mapping[str, Reach] = MappingProxyType({}),
+        by_row: Container[str] = (),
     ) -> None:
         self._heads, self._mask, self._estimate, self._kept = heads, mask, estimate, kept
+        self._by_row = by_row
         self._reaches = {name: reach for name, reach in reaches.items() if reach != EVERYWHERE}
         self._taken: Array | None = None  # from the scores of the present attention: (heads, tokens)
         self._log_sums: Array = np.zeros((0, 0))  # of the present attention: (heads, tokens)
@@ -141,6 +149,10 @@ class Watch:
         log_mixed_mean, of |sum_j w exp(score_ij) V_j| with weights w = 1 and 1/n.
         """
         node, _, key = name.rpartition(".")
+        if node in self._by_row and key in ("scores", "log_sum_exp", "context"):
+            if key == "context":
+                self._keep(name, value)
+            return
         if key == INPUT and self._estimate is not None:
             self._taken = self._estimate(node, value)
         elif key in ("scores", "log_sum_exp") and self._taken is not None:
@@ -157,7 +169,7 @@ class Watch:
             real = value[self._mask > 0.0] if len(value) == len(self._mask) else value
             self._inputs[node] = _sampled(real, self._kept[node])
         elif key == "context":
-            mixed = self._log_mixed(value, self._heads[node])
+            mixed = log_mixed(value, self._log_sums)
             self._keep(f"{node}.log_mixed", mixed)
             self._keep(f"{node}.log_mixed_mean", mixed - np.log(self._mask.sum()))
 
@@ -181,11 +193,12 @@ class Watch:
             for head, values in enumerate(logs):
                 self._keep(f"{node}.log_mean.{t}.{head}", values)
 
-    def _log_mixed(self, context: Array, heads: int) -> Array:
-        """Largest log |context| + log sum of each token and head: (tokens, heads)."""
-        tokens = len(context)
-        largest = np.abs(context.reshape(tokens, heads, -1)).max(axis=-1)
-        return np.asarray(np.log(np.maximum(largest, np.finfo(np.float64).tiny)) + self._log_sums.T)
+
+def log_mixed(context: Array, log_sums: Array) -> Array:
+    """Largest log |context| + log sum of each head and token: (heads, tokens), as the log sums are."""
+    heads, tokens = log_sums.shape
+    largest = np.abs(context.reshape(tokens, heads, -1)).max(axis=-1)
+    return np.asarray(np.log(np.maximum(largest, np.finfo(np.float64).tiny)).T + log_sums)
 
 
 def scaled_log_means(scores: Array) -> Array:

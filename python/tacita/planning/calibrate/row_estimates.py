@@ -33,7 +33,14 @@ from tacita.checkpoint import Checkpoint
 from tacita.layouts.registry import LINEAR, NONE, Estimates
 from tacita.models.registry import attentions
 from tacita.planning.calibrate.calibration import nearest
-from tacita.planning.calibrate.intervals import TEMPERATURES, Estimate, Interval, scaled_log_means
+from tacita.planning.calibrate.intervals import (
+    TEMPERATURES,
+    Estimate,
+    Interval,
+    Ranges,
+    log_mixed,
+    scaled_log_means,
+)
 from tacita.planning.calibrate.temper import LogMean
 
 Array = NDArray[np.float64]
@@ -50,18 +57,20 @@ ROUNDS_LINEAR = 4
 PER_ROUND = 16  # rows per feature of a head for each of these
 FLOOR = 0.05  # weight of the rows that fit best, of the mean
 FIFTHS = 5  # of the samples, each tested on an estimate of the others
+ENDS = "log_sum_exp", "log_mixed", "log_mixed_mean"  # of a row, after its least and largest score
 PLENTY = 32  # rows per feature of a head from which one fifth tells as much as all, in a fifth of the time
 
 
 class RowSamples:
     """Collects queries and log means of `checkpoint.reference`; pass `see` as its record, after `start`.
 
-    by_attention: the rows that each computes. Memory: hidden + 13 heads floats of 4 bytes a row and
+    by_attention: the rows that each computes. Memory: hidden + 35 heads floats of 4 bytes a row and
     attention.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._model, self._mask, self._input = checkpoint, np.ones(0), np.zeros((0, 0))
+        self._ends: list[Array] = []  # of the present attention: (heads, rows) each
         self.by_attention = {
             n: AttentionRows(a) for n, a in attentions(checkpoint.config).items() if predictable(a)
         }
@@ -80,9 +89,14 @@ class RowSamples:
             self._input = value
         elif key == "scores":
             self._add(rows, real, value)
+            self._ends = [value.min(axis=-1), value.max(axis=-1)]
         elif key == "log_sum_exp":
             computed = real[: value.shape[1]]
             rows.logs.append((value[:, computed] - np.log(self._mask.sum())).astype(np.float32))
+            self._ends.append(value)
+        elif key == "context":
+            mixed = log_mixed(value, self._ends[2])
+            rows.ends.append(np.stack([*self._ends, mixed, mixed - np.log(self._mask.sum())]))
 
     def _add(self, target: AttentionRows, real: NDArray[np.bool_], scores: Array) -> None:
         """Adds an attention's rows. scores (heads, rows, tokens): of the first rows alone where no others are
@@ -92,7 +106,8 @@ class RowSamples:
         queries, padding = (scaled_queries(model, a, x[which]) for which in (rows, ~rows))
         target.add(queries, padding, project(model, a.key, a.heads, self._input[real]))
         each = scaled_log_means(scores[:, :, real])
-        target.scaled_logs += [each[:, :, which].astype(np.float32) for which in (rows, ~rows)]
+        target.scaled_logs += [each[:, :, which] for which in (rows, ~rows)]
+        target.order.append(np.argsort(~rows, kind="stable"))
 
     def take(self, more: Mapping[str, AttentionRows]) -> None:
         """Appends the rows of further samples of the same model; drops attentions that have none there."""
@@ -126,6 +141,17 @@ class RowSamples:
             return {}
         fits = {name: rows.fit(kind) for name, rows in self.by_attention.items()}
         return {name: row for name, row in fits.items() if row is not None}
+
+    def completed(self, ranges: Ranges, rows: Rows) -> Ranges:
+        """Returns the ranges of the same samples with what `Watch` leaves to be found by row: those of scores
+        and sums, after these estimates."""
+        return ranges.extended(
+            {
+                f"{node}.{key}": each
+                for node, own in self.by_attention.items()
+                for key, each in own.ranges(rows.get(node)).items()
+            }
+        )
 
     @property
     def beyond(self) -> dict[str, Interval]:
@@ -168,13 +194,16 @@ class AttentionRows:
     attention that computes no others: too few to fit a query's part to, but of alike queries, for which a
     constant a head is enough. logs: log means (heads, tokens) of each sample; scaled_logs: the same with
     factors of the scores (factors, heads, tokens), for real tokens and then for padding; keys' second moments
-    as they come."""
+    as they come. ends: of each sample, in the order of its rows, what ENDS names (ends, heads, rows); order:
+    its rows, real tokens first."""
 
     def __init__(self, attention: Attention) -> None:
         heads, size = attention.heads, attention.head_size
         self.attention, self.alone, self.beyond = attention, False, (0.0, 0.0)
         self.logs: list[NDArray[np.float32]] = []
-        self.scaled_logs: list[NDArray[np.float32]] = []
+        self.scaled_logs: list[Array] = []
+        self.ends: list[Array] = []
+        self.order: list[NDArray[np.int64]] = []
         self._queries: list[NDArray[np.float32]] = []  # of real tokens and of padding, by turns
         self._sum, self._square = np.zeros((heads, size)), np.zeros((heads, size, size))
 
@@ -188,8 +217,28 @@ class AttentionRows:
         self.alone = self.alone or more.alone
         self.logs += more.logs
         self.scaled_logs += more.scaled_logs
+        self.ends, self.order = self.ends + more.ends, self.order + more.order
         self._queries += more._queries
         self._sum, self._square = self._sum + more._sum, self._square + more._square
+
+    def ranges(self, estimate: RowEstimate | None) -> dict[str, Array]:
+        """Returns (samples, 2) by name, as `Watch` records them after this estimate."""
+        each = [self._ranges(number, estimate) for number in range(len(self.ends))]
+        return {name: np.array([one[name] for one in each]) for name in each[0]}
+
+    def _ranges(self, sample: int, estimate: RowEstimate | None) -> dict[str, Interval]:
+        two = slice(2 * sample, 2 * sample + 2)
+        ends, means = self.ends[sample][..., self.order[sample]], np.concatenate(self.scaled_logs[two], axis=2)
+        if estimate is not None:
+            taken = estimate.of(np.concatenate(self._queries[two]).astype(np.float64))
+            ends, means = ends - taken, means - np.multiply.outer(TEMPERATURES, taken)
+        low, high, *others = ends
+        found = {"scores": (float(low.min()), float(high.max()))}
+        found |= {name: (float(v.min()), float(v.max())) for name, v in zip(ENDS, others, strict=True)}
+        for factor, heads in zip(TEMPERATURES, means, strict=True):
+            for head, v in enumerate(heads):
+                found[f"log_mean.{factor}.{head}"] = float(v.min()), float(v.max())
+        return found
 
     @property
     def queries(self) -> Array:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,13 +87,17 @@ def row_samples(
     count: int,
     processes: int = 1,
     progress: Progress = lambda done, total: None,
-) -> RowSamples:
-    """What row estimates are fitted to, of all samples in their order. Arguments: see `walk`."""
-    result = RowSamples(model)
-    for number, part in enumerate(_parts(model, samples, count, _row_samples, processes), 1):
-        result.take(part)
+    kept: Kept | None = None,
+) -> tuple[RowSamples, Ranges | None]:
+    """What row estimates are fitted to, of all samples in their order; and unless `kept` is None the ranges
+    of the same walk, without what follows from the rows (`RowSamples.completed`). Arguments: see `walk`."""
+    result, ranges = RowSamples(model), list[Ranges]()
+    part = partial(_row_samples, kept=None if kept is None else dict(kept))
+    for number, (rows, of_part) in enumerate(_parts(model, samples, count, part, processes), 1):
+        result.take(rows)
+        ranges += of_part
         progress(min(number * CHUNK, count), count)
-    return result
+    return result, Ranges.joined(ranges) if ranges else None
 
 
 def _parts(
@@ -125,20 +129,40 @@ def _ranges(model: Checkpoint, samples: Sequence[Sample], rows: Rows, kept: Kept
     return Ranges.joined([_one(model, hidden, mask, estimate, kept, behind) for hidden, mask in samples])
 
 
-def _row_samples(model: Checkpoint, samples: Sequence[Sample]) -> Mapping[str, AttentionRows]:
-    collector = RowSamples(model)
+def _row_samples(
+    model: Checkpoint, samples: Sequence[Sample], kept: Kept | None
+) -> tuple[Mapping[str, AttentionRows], list[Ranges]]:
+    collector, ranges = RowSamples(model), list[Ranges]()
     for hidden, mask in samples:
         collector.start(mask)
-        reference(model, hidden, mask, collector.see, all_rows=_all_rows(model))
-    return collector.by_attention
+        watch = None if kept is None else _watch(model, mask, None, kept, collector.by_attention)
+        see = collector.see if watch is None else _both(collector.see, watch.see)
+        see(INPUT, hidden)
+        reference(model, hidden, mask, see, all_rows=_all_rows(model))
+        ranges += [] if watch is None else [watch.ranges()]
+    return collector.by_attention, ranges
+
+
+def _both(first: See, second: See) -> See:
+    def see(name: str, value: Array) -> None:
+        first(name, value)
+        second(name, value)
+
+    return see
+
+
+def _watch(
+    model: Checkpoint, mask: Array, estimate: Estimate | None, kept: Kept, by_row: Container[str] = ()
+) -> Watch:
+    nodes = attentions(model.config).items()
+    heads, reaches = {name: a.heads for name, a in nodes}, {name: a.reach for name, a in nodes}
+    return Watch(heads, mask, estimate, kept, reaches, by_row)
 
 
 def _one(
     model: Checkpoint, hidden: Array, mask: Array, estimate: Estimate, kept: Kept, behind: int
 ) -> Ranges:
-    nodes = attentions(model.config).items()
-    heads, reaches = {name: a.heads for name, a in nodes}, {name: a.reach for name, a in nodes}
-    watch = Watch(heads, mask, estimate, kept, reaches)
+    watch = _watch(model, mask, estimate, kept)
     see = _after(behind, len(hidden), watch.see) if behind else watch.see
     see(INPUT, hidden)
     reference(model, hidden, mask, see, all_rows=_all_rows(model))

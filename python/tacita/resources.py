@@ -9,10 +9,17 @@ import platform
 import resource
 import shutil
 import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from tacita.errors import ResourceError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 GB = 1e9
 BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # numpy reads them when it is imported
@@ -83,6 +90,17 @@ def trim() -> None:
 def threads() -> int:
     """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_threads(work: Callable[[Item], Result], items: Iterable[Item], count: int) -> Iterator[Result]:
+    """Yields what `work` makes of each item, in their order; on so many threads, each in the caller's context
+    (`numpy.errstate` is of it). What of its work is numpy's on large arrays runs beside the others'."""
+    if count < 2:
+        yield from map(work, items)
+        return
+    context = copy_context()
+    with ThreadPoolExecutor(count) as pool:
+        yield from pool.map(lambda item: context.copy().run(work, item), items)
 
 
 def one_blas_thread() -> dict[str, str]:

@@ -92,8 +92,7 @@ def evaluate_series(coefficients: Array, u: Array) -> Array:
 
 
 def in_pieces(f: Function, x: Array) -> Array:
-    """Computes an elementwise function on pieces of x that stay in a core's cache: of a layer's inputs in half
-    the time."""
+    """Computes an elementwise function on pieces of x that stay in a core's cache, in half the time."""
     flat = np.ravel(np.asarray(x, dtype=np.float64))
     result = np.empty_like(flat)
     for first in range(0, flat.size, PIECE):

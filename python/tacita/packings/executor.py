@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -17,6 +18,7 @@ from tacita.layouts.runs import Answer, Sample
 from tacita.packings.base import Circuit
 from tacita.plans.plan import PlacedStage
 from tacita.progress import Progress
+from tacita.resources import in_threads
 from tacita.slots.base import Backend, Ct, Kind
 from tacita.slots.stage import Live, Stage
 
@@ -78,23 +80,38 @@ def run_together(
     stages: Sequence[Stage],
     requests: Sequence[tuple[Backend, Live]],
     step_done: Callable[[], None] = lambda: None,
+    threads: int = 1,
 ) -> list[Live]:
     """The tensors after the last stage of several requests, each on a backend of its own, as `run` gives
     them.
 
     All go through a stage before any goes on, so the maps that a stage makes as it runs are made once, where
-    few enough are kept. step_done: called after each stage of each request. The live tensors of all are there
-    at once; those given are taken over and emptied. Raises PlanError as `run` does.
+    few enough are kept. step_done: called after each stage of each request. threads: that requests of
+    backends in the clear are run on. The live tensors of all are there at once; those given are taken over
+    and emptied. Raises PlanError as `run` does.
     """
     _require_stages(placed, stages)
     lives, names = [dict(live) for _, live in requests], [frozenset[str]()] * len(requests)
     for _, request in requests:
         request.clear()
     for step, stage in zip(placed, stages, strict=True):
-        for i, (be, _) in enumerate(requests):
-            lives[i], names[i] = _after(step, stage, be, lives[i], names[i])
+        after = partial(_after_of, step, stage, requests, lives, names)
+        for i, done in enumerate(in_threads(after, range(len(requests)), threads)):
+            lives[i], names[i] = done
             step_done()
     return lives
+
+
+def _after_of(
+    step: PlacedStage,
+    stage: Stage,
+    requests: Sequence[tuple[Backend, Live]],
+    lives: Sequence[Live],
+    names: Sequence[frozenset[str]],
+    i: int,
+) -> tuple[Live, frozenset[str]]:
+    """What `_after` gives of the request of this number."""
+    return _after(step, stage, requests[i][0], lives[i], names[i])
 
 
 def _require_stages(placed: Sequence[PlacedStage], stages: Sequence[Stage]) -> None:

@@ -161,8 +161,8 @@ def _spread(inputs: Sequence[Input], most: int) -> list[Input]:
 # Progress of planning: seconds of each phase on the default model at full size, with CALIBRATED texts. Of
 # other models they are as many times more as a pass of floats is, by what it took on one of 6 layers, too.
 CALIBRATED = 193
-ONE: Mapping[str, float] = {"calibrate": 1.1, "fit": 0.2, "place": 0.2, "simulate": 1.3, "predict": 1.0}
-BATCH: Mapping[str, float] = {"calibrate": 1.0, "fit": 0.2, "place": 19.0, "simulate": 1.7, "predict": 1.0}
+ONE: Mapping[str, float] = {"calibrate": 0.6, "fit": 0.2, "place": 0.2, "simulate": 0.9, "predict": 0.35}
+BATCH: Mapping[str, float] = {"calibrate": 0.6, "fit": 0.2, "place": 19.0, "simulate": 1.4, "predict": 0.35}
 LAYER, WEIGHT = 0.9e-3, 2.2e-9  # seconds of such a pass by layers and by weights
 
 

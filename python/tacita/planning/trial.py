@@ -13,8 +13,9 @@ rounding are added.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -38,6 +39,7 @@ from tacita.plans.error import MOST_DECIMALS, ErrorBound, share_of, tolerance_bo
 from tacita.plans.plan import Plan
 from tacita.plans.presets import noise_of
 from tacita.plans.scheme import shown_step
+from tacita.resources import in_threads
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Live
@@ -89,15 +91,18 @@ def try_circuit(subject: Subject, built: Built, placed: Placed) -> Trial:
     phases, label = subject.phases, subject.label
     phases.enter("simulate", label)
     small = built.shrunk(len(samples))
-    simulation = run_simulation(subject.model, small, placed, samples, options, phases.part)
+    simulation = run_simulation(
+        subject.model, small, placed, samples, options, phases.part, subject.processes
+    )
     for option in options:
         bound = option.bound(bound)
     noise = stated_noise(simulation.noise, placed.parameters, bound)
     decimals = decimals_for(noise, min((MOST_DECIMALS, *(option.decimals for option in options))))
     phases.enter("predict", label)
     texts: list[TextError] = []
-    for number, sample in enumerate(subject.error_inputs, 1):
-        texts += approximation_errors(subject.model, built.model, built.specs, [sample])
+    errors = partial(approximation_errors, subject.model, built.model, built.specs)
+    for number, found in enumerate(in_threads(errors, subject.error_inputs, subject.processes), 1):
+        texts += found
         phases.part(number, subject.tried)
     return Trial(simulation, bound, noise, decimals, tuple(texts))
 
@@ -109,8 +114,9 @@ def run_simulation(
     samples: Sequence[Sample],
     options: Sequence[Option] = (),
     progress: Callable[[float, float], None] = lambda done, total: None,
+    threads: int = 1,
 ) -> Simulation:
-    """The samples' answers on `sim` and on `plain`. Raises PlanError without a sample.
+    """The samples' answers on `sim` and on `plain`, on so many threads. Raises PlanError without a sample.
 
     built: the placed circuit, or the same one with fewer sequences. Samples go as many at a time as it holds.
     Of steps every beginning of a sample is an answer.
@@ -131,7 +137,7 @@ def run_simulation(
     def step_done() -> None:
         progress(min(next(steps), total), total)
 
-    noisy, quiet = (_answers(placed, built, samples, make, step_done) for make in makes)
+    noisy, quiet = _answers(placed, built, samples, makes, step_done, threads)
     targets = [_target(model, sample, options) for sample in samples]
     judged = [i for i, target in enumerate(targets) if target is not None]
     wanted = [target for target in targets if target is not None]
@@ -158,29 +164,39 @@ def _answers(
     placed: Placed,
     built: Built,
     samples: Sequence[Sample],
-    make: Callable[[], SimBackend | PlainBackend],
+    makes: Sequence[Callable[[], SimBackend | PlainBackend]],
     step_done: Callable[[], None],
-) -> list[Array]:
-    """Returns an answer for each sample; of steps, each behind those before it."""
+    threads: int,
+) -> list[list[Array]]:
+    """Returns an answer for each sample on each kind of backend; of steps, each behind those before it."""
     levels, circuit, texts = placed.levels, built.circuit, built.shape.texts
-    values: list[Array] = []
     if circuit.kept:
-        steps = Steps(placed.stages, circuit, levels, make())
-        for sample in samples:
-            if np.count_nonzero(sample[1]) == 1:
-                steps.begin()
-            values.append(steps.answer(sample).values)
-        return values
+        return [_of_steps(Steps(placed.stages, circuit, levels, make()), samples) for make in makes]
     groups = [samples[at : at + texts] for at in range(0, len(samples), texts)]
-    backends: list[Any] = [make() for _ in groups]
     requests: list[tuple[Any, Live]] = []
-    for be, group in zip(backends, groups, strict=True):
-        packed = circuit.request.pack(group).items()
-        requests.append((be, {name: tuple(be.encrypt(v, levels[name]) for v in vs) for name, vs in packed}))
-    outs = executor.run_together(placed.stages, circuit.stages, requests, step_done)
-    for be, group, out in zip(backends, groups, outs, strict=True):
-        answers = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
-        values += [answer.values for answer in answers[: len(group)]]
+    for make in makes:
+        for group in groups:
+            be: Any = make()
+            packed = circuit.request.pack(group).items()
+            live = {name: tuple(be.encrypt(v, levels[name]) for v in vs) for name, vs in packed}
+            requests.append((be, live))
+    outs = executor.run_together(placed.stages, circuit.stages, requests, step_done, threads)
+    results = [
+        circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
+        for (be, _), out in zip(requests, outs, strict=True)
+    ]
+    values = [
+        a.values for r, group in zip(results, groups * len(makes), strict=True) for a in r[: len(group)]
+    ]
+    return [values[at : at + len(samples)] for at in range(0, len(values), len(samples))]
+
+
+def _of_steps(steps: Steps, samples: Sequence[Sample]) -> list[Array]:
+    values: list[Array] = []
+    for sample in samples:
+        if np.count_nonzero(sample[1]) == 1:
+            steps.begin()
+        values.append(steps.answer(sample).values)
     return values
 
 
@@ -209,16 +225,19 @@ class TextError:
 
 
 def approximation_errors(
-    model: Checkpoint, soft: Checkpoint, specs: CircuitSpecs, samples: Iterable[Sample]
-) -> Iterator[TextError]:
-    """Returns an error for each sample but those outside their intervals, of which a client is told. soft:
-    the model, tempered as the circuit's."""
-    for hidden, mask in samples:
-        result = approximated(soft, specs, hidden, mask)
-        if not result.outside:
-            wanted = reference(model, hidden, mask, all_rows=False)
-            (rows,) = distances([result.answer], [wanted.logits], [mask])
-            yield TextError(float(np.max(rows)), float(np.linalg.norm(wanted.trace["answer"])))
+    model: Checkpoint, soft: Checkpoint, specs: CircuitSpecs, sample: Sample
+) -> list[TextError]:
+    """Returns the error of a sample; none of one outside its intervals, of which a client is told. soft: the
+    model, tempered as the circuit's."""
+    hidden, mask = sample
+    if mask[: (real := np.count_nonzero(mask))].all():  # padding behind a text changes none of its rows
+        hidden, mask = hidden[:real], mask[:real]
+    result = approximated(soft, specs, hidden, mask)
+    if result.outside:
+        return []
+    wanted = reference(model, hidden, mask, all_rows=False)
+    (rows,) = distances([result.answer], [wanted.logits], [mask])
+    return [TextError(float(np.max(rows)), float(np.linalg.norm(wanted.trace["answer"])))]
 
 
 def stated_error(plan: Plan, trial: Trial) -> ErrorBound:

@@ -266,25 +266,30 @@ def apply_linear(xs: Sequence[Values], plan: LinearPlan) -> list[Values]:
     sums, babies = _pairs(plan)
     dtype = np.result_type(plan.vectors, *xs)
     tables = [np.ascontiguousarray(x.reshape(-1, plan.period).T) for x in xs]
-    rotated = np.zeros((plan.period, len(babies), tables[0].shape[1]), np.result_type(*xs))
+    rotated = np.empty((plan.period, len(babies), tables[0].shape[1]), np.result_type(*xs))
     for number, (i, baby) in enumerate(babies):
-        _add_turned(rotated[:, number], tables[i], baby)
+        for there, here in _turns(tables[i].shape, baby):
+            rotated[:, number][there] = tables[i][here]
     outs = [np.zeros(tables[0].shape, dtype) for _ in range(plan.n_outputs)]
     for (j, giant), part in zip(sums, _inner_sums(plan, rotated), strict=True):
-        _add_turned(outs[j], part, giant)
+        for there, here in _turns(part.shape, giant):
+            outs[j][there] += part[here]
     return [np.roll(out.T.reshape(-1), -plan.post) for out in outs]
 
 
-def _add_turned(target: Values, source: Values, step: int) -> None:
-    """Adds the source, rotated by `step` slots; both as tables (positions, periods)."""
-    positions, periods = source.shape
+Block = tuple[slice, slice]  # of a table
+
+
+def _turns(shape: tuple[int, ...], step: int) -> Iterator[tuple[Block, Block]]:
+    """Yields where blocks of a table (positions, periods) go in a rotation, and the blocks."""
+    positions, periods = shape
     whole, first = divmod(step, positions)
     for rows, from_rows, turns in (
         (slice(0, positions - first), slice(first, positions), whole % periods),
         (slice(positions - first, positions), slice(0, first), (whole + 1) % periods),
     ):
-        target[rows, : periods - turns] += source[from_rows, turns:]
-        target[rows, periods - turns :] += source[from_rows, :turns]
+        yield (rows, slice(0, periods - turns)), (from_rows, slice(turns, periods))
+        yield (rows, slice(periods - turns, periods)), (from_rows, slice(0, turns))
 
 
 def _pairs(plan: LinearPlan) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

@@ -21,7 +21,7 @@ from tacita.schemes.choose import choose_plan
 from tacita.slots.sim import SimBackend
 
 # seconds of work on the default model
-FORWARD, FITTED, PLACED, STAGE, APPROXIMATED = 2.8e-3, 14e-3, 6e-3, 8e-3, 10.3e-3
+FORWARD, FITTED, PLACED, STAGE, APPROXIMATED = 2.9e-3, 14e-3, 6e-3, 5.5e-3, 3.4e-3
 SLOW = 40.0  # a model as many times larger, or a processor as many times slower
 TEXTS = [f"a film of {word} beauty that is never boring" for word in ("quiet", "great", "no", "rare") * 10]
 

@@ -248,9 +248,8 @@ def _row_samples(
         return None, {}, None
     chosen = train[:: -(-len(train) // MOST_FOR_ROWS)]
     kept = _kept(model, len(samples)) if len(chosen) == len(samples) else None
-    collected, ranges = row_samples(
-        model, samples.at(chosen), len(chosen), options.processes, passes.following(), kept
-    )
+    progress = passes.following(last=kept is not None)
+    collected, ranges = row_samples(model, samples.at(chosen), len(chosen), options.processes, progress, kept)
     rows = collected.fit(options.row_estimates)
     return collected, rows, ranges and collected.completed(ranges, rows)
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -95,23 +94,14 @@ def run_together(
     for _, request in requests:
         request.clear()
     for step, stage in zip(placed, stages, strict=True):
-        after = partial(_after_of, step, stage, requests, lives, names)
+
+        def after(i: int, step: PlacedStage = step, stage: Stage = stage) -> tuple[Live, frozenset[str]]:
+            return _after(step, stage, requests[i][0], lives[i], names[i])
+
         for i, done in enumerate(in_threads(after, range(len(requests)), threads)):
             lives[i], names[i] = done
             step_done()
     return lives
-
-
-def _after_of(
-    step: PlacedStage,
-    stage: Stage,
-    requests: Sequence[tuple[Backend, Live]],
-    lives: Sequence[Live],
-    names: Sequence[frozenset[str]],
-    i: int,
-) -> tuple[Live, frozenset[str]]:
-    """What `_after` gives of the request of this number."""
-    return _after(step, stage, requests[i][0], lives[i], names[i])
 
 
 def _require_stages(placed: Sequence[PlacedStage], stages: Sequence[Stage]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import runpy
 import struct
 import zipfile
 from pathlib import Path
@@ -18,10 +19,11 @@ from safetensors.numpy import load_file, save_file
 
 from tacita.checkpoint import load, pickles
 from tacita.checkpoint.pickles import REBUILD, Described, Storage, described
-from tacita.checkpoint.weights import TorchFile
+from tacita.checkpoint.weights import PLANES, SafetensorsFile, TorchFile
 from tacita.errors import CheckpointError
 from tacita.texts.embedding import decode
 
+ROOT = Path(__file__).parents[3]
 DATA = Path(__file__).parents[2] / "vectors" / "torch"  # written by torch 1.13.1
 STATE = DATA / "state.bin"
 
@@ -90,6 +92,25 @@ def _state(tensors: dict[str, np.ndarray]) -> bytes:
         body = one.removeprefix(b"\x80\x02}" + _literal("w")).removesuffix(b"s.")
         made += _literal(name) + body.replace(_literal("0"), _literal(str(number)), 1)
     return made + b"u."
+
+
+def test_a_folder_with_planes_of_bytes_is_the_same_model(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    save_file({name: values.astype(np.float16) for name, values in load_file(path).items()}, path)
+    expected = load(folder)
+    split = runpy.run_path(str(ROOT / "training" / "planes.py"))["main"]
+    split(folder)
+    assert load_file(path) and all(values.dtype == np.uint8 for values in load_file(path).values())
+    assert load(folder).sha256 == expected.sha256
+    with pytest.raises(SystemExit, match="uint8, not float16"):
+        split(folder)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((2, 4), np.float16), np.zeros((3, 4), np.uint8)])
+def test_planes_that_are_none_are_refused(tmp_path: Path, wrong: np.ndarray) -> None:
+    save_file({"w": wrong}, tmp_path / "w.safetensors", metadata=PLANES)
+    with pytest.raises(CheckpointError, match="w: no planes of bytes"):
+        SafetensorsFile(tmp_path / "w.safetensors").read(["w"])
 
 
 class Command:

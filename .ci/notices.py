@@ -28,6 +28,7 @@ TARGETS = (
     "x86_64-unknown-linux-musl",
     "aarch64-unknown-linux-musl",
     "aarch64-apple-darwin",
+    "x86_64-pc-windows-msvc",
 )
 NAMES = ("license", "licence", "copying", "copyright", "notice", "unlicense")
 RULE = "=" * 100

@@ -1,4 +1,7 @@
-"""Checks this machine's memory and disk before a run starts, and measures them after it."""
+"""Checks this machine's memory and disk before a run starts, and measures them after it; locks files.
+
+A client also runs on Windows, which has neither `resource` nor `fcntl`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ import ctypes
 import hashlib
 import os
 import platform
-import resource
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -17,6 +20,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from tacita.errors import ResourceError
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+    import resource
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -54,7 +63,10 @@ def require_disk(folder: Path, need: int, what: str) -> None:
 
 
 def peak_memory_gb(*, children: bool = False) -> float:
-    """Returns the largest resident set of this process so far (or of its finished children), in GB."""
+    """Returns the largest resident set of this process so far (or of its finished children), in GB; 0 on
+    Windows."""
+    if sys.platform == "win32":
+        return 0.0
     who = resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF
     return resource.getrusage(who).ru_maxrss * 1024 / GB
 
@@ -62,6 +74,8 @@ def peak_memory_gb(*, children: bool = False) -> float:
 def raise_descriptors() -> int:
     """Lets this process have as many file descriptors as the system allows it, and returns how many. Programs
     are often started with 1,024, and each connection takes one or two."""
+    if sys.platform == "win32":
+        return sys.maxsize
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -73,8 +87,8 @@ def raise_descriptors() -> int:
 def resident_bytes() -> int | None:
     """Returns the resident set of this process now, in bytes; None where the system does not say."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    except (OSError, IndexError, ValueError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError, AttributeError):
         return None
 
 
@@ -129,6 +143,43 @@ def _cgroup() -> int | None:
         )  # cache can go
     except (OSError, ValueError):
         return None
+
+
+# Locks of files that are open, which the system opens when the process ends, however it ends. Windows locks
+# bytes, and nobody else can then read them: we take one that no file of ours has.
+
+BEYOND = 1 << 30
+AGAIN = 0.05  # seconds between two tries on Windows, which does not wait for longer than ten
+
+
+def try_lock(descriptor: int) -> bool:
+    """Takes the lock of an open file for this process alone, if nobody has it, and tells whether it did."""
+    try:
+        if sys.platform == "win32":
+            os.lseek(descriptor, BEYOND, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def lock(descriptor: int) -> None:
+    """Takes the lock of an open file for this process alone, and waits for it."""
+    if sys.platform == "win32":
+        while not try_lock(descriptor):
+            time.sleep(AGAIN)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def open_lock(folder: Path) -> int:
+    """Opens what is locked of a folder: the folder itself, on Windows a file in it. Raises OSError for a
+    link."""
+    if sys.platform == "win32":
+        return os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
 
 # The processor of this machine: its name for people, and the key of prices measured on it.

@@ -33,9 +33,9 @@ impl Moment {
     }
 }
 
-/// CPU seconds of this process.
+/// CPU seconds of this process; 0 where the system is none of POSIX.
 pub fn cpu_seconds() -> f64 {
-    #[cfg(not(target_family = "wasm"))]
+    #[cfg(unix)]
     {
         let mut time = libc::timespec {
             tv_sec: 0,
@@ -45,6 +45,6 @@ pub fn cpu_seconds() -> f64 {
         unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
         time.tv_sec as f64 + 1e-9 * time.tv_nsec as f64
     }
-    #[cfg(target_family = "wasm")]
+    #[cfg(not(unix))]
     0.0
 }

@@ -1,9 +1,8 @@
 //! The client's secret-key file: its own kind, mode 0600, two bits per ternary coefficient, checksummed.
 use crate::error;
 use pyo3::PyResult;
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
 use tacita_ckks::CkksParameters;
 use tacita_rlwe::SecretKey;
 use tacita_wire::{
@@ -20,15 +19,8 @@ pub fn write(path: &str, params: &CkksParameters, owner: Owner, key: &SecretKey)
         packed[i / 4] |= ((c + 1) as u8) << (2 * (i % 4));
     }
     let mut options = OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(|e| error::io(path, e))?;
-    file.set_permissions(Permissions::from_mode(0o600))
-        .map_err(|e| error::io(path, e))?;
+    options.write(true).create(true).truncate(true);
+    let mut file = open_private(path, &mut options).map_err(|e| error::io(path, e))?;
     let header = Header {
         kind: Kind::SECRET_KEY,
         parameters: *params.rlwe().hash(),
@@ -38,6 +30,21 @@ pub fn write(path: &str, params: &CkksParameters, owner: Owner, key: &SecretKey)
     write_header(&mut file, OP, &header).map_err(error::wire)?;
     write_record(&mut file, OP, &packed).map_err(error::wire)?;
     file.flush().map_err(|e| error::io(path, e))
+}
+
+#[cfg(unix)]
+fn open_private(path: &str, options: &mut OpenOptions) -> io::Result<File> {
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+    let file = options.mode(0o600).open(path)?;
+    file.set_permissions(PermissionsExt::from_mode(0o600))?;
+    Ok(file)
+}
+
+/// Windows has no modes: a file is its owner's by the rights of the folder, which is in the user's profile
+/// unless the user chose another.
+#[cfg(not(unix))]
+fn open_private(path: &str, options: &mut OpenOptions) -> io::Result<File> {
+    options.open(path)
 }
 
 /// Reads the key back.

@@ -15,7 +15,12 @@ impl TwoParty {
     /// those that the parties of the process share (see `share_threads`), as a server's session wants it.
     #[staticmethod]
     #[pyo3(signature = (fd, *, client, timeout, threads))]
-    fn over_socket(fd: i32, client: bool, timeout: f64, threads: Option<usize>) -> PyResult<Self> {
+    fn over_socket(
+        fd: local::Descriptor,
+        client: bool,
+        timeout: f64,
+        threads: Option<usize>,
+    ) -> PyResult<Self> {
         let (role, side) = if client {
             (Role::Client, Side::Dialled)
         } else {

@@ -6,15 +6,13 @@ from there: after a broken connection, in another process, on another day.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
 
 from tacita.client.calls import Report, in_thread
 from tacita.client.http.channel import Channel, Reply
@@ -26,6 +24,7 @@ from tacita.plans.json_fields import printable
 from tacita.plans.prices.formulas import file_bytes
 from tacita.plans.wire import CHUNK_BYTES, PLAN, SHA256, WHOLE_SHA256, KeyState, Offer
 from tacita.progress import Progress
+from tacita.resources import try_lock
 
 READ = 1 << 20
 CLASHES = 4  # answers 409 in a row that change nothing, after which we give up
@@ -111,17 +110,10 @@ def _exclusive(files: PlanFolder, report: Report) -> Iterator[None]:
     """Holds the folder's lock, so that no other process makes keys there; waits for it, reporting."""
     with (private(files.path) / "lock").open("w") as file:
         Path(file.name).chmod(0o600)
-        while not _try_lock(file):
+        while not try_lock(file.fileno()):
             report(Progress("another process makes these keys", 0, 1, 0.0, 0.0))
             time.sleep(LOOK)
         yield
-
-
-def _try_lock(file: TextIO) -> bool:
-    with suppress(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
 
 
 async def _upload(owner: Owner, key: str, state: KeyState | None, report: Report) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ from tacita.plans.prices.formulas import file_bytes
 from tacita.plans.public_folder import Public, open_public
 from tacita.plans.scheme import PlanHeader
 from tacita.progress import Progress
-from tacita.resources import require_disk
+from tacita.resources import lock, require_disk
 from tacita.texts.embed import Text, arranged, embed, length_of
 from tacita.texts.embedding import Embedder
 from tacita.texts.task import CHOICE, NEXT
@@ -233,7 +233,7 @@ def count_answers(work: Workdir, key: str, more: int) -> int:
     sum. It is called before they are decrypted, so that a run that fails does not take them back; another
     process waits. Raises FileError for a damaged count."""
     with require(work.secret_key, "keygen").open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file.fileno())
         total = _answers_so_far(work.key_use, key) + more
         with replacing(work.key_use, mode=0o600) as temporary:
             temporary.write_text(json.dumps({"key": key, "answers": total}) + "\n", encoding="utf-8")
@@ -257,5 +257,5 @@ def _answers_so_far(path: Path, key: str) -> int:
 
 def _require_private(path: Path) -> None:
     mode = path.stat().st_mode & 0o777
-    if mode & 0o077:
+    if mode & 0o077 and sys.platform != "win32":  # which has no modes: the folder's rights hold
         raise FileError(f"{path}: mode {mode:03o} lets others read the secret key", hint=f"chmod 600 {path}")

@@ -13,13 +13,12 @@ Folders are 0700 and files 0600.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,13 @@ from tacita.client.http.trust import Address
 from tacita.errors import FileError, PeerError
 from tacita.plans import json_fields
 from tacita.plans.files import Workdir, replacing
+from tacita.resources import lock, open_lock, try_lock
 from tacita.two_party.protocol.public_part import MAX_BYTES, digest
 
 # Folders of requests that are under way, and the removal of those whose client was killed.
 #
-# A folder is locked (`flock` on the folder itself) for as long as its client lives: the kernel opens the lock
-# when the process ends, however it ends. Of a plan's folder a shared lock is held while a request's folder is
-# made, and the exclusive one while stale ones are removed, so that none is taken for stale before it is
+# A folder is locked for as long as its client lives (`resources.lock`). The plan's folder is locked while a
+# request's folder is made and while stale ones are removed, so that none is taken for stale before it is
 # locked.
 
 PREFIX = "request-"
@@ -44,7 +43,7 @@ def remove_stale(plan: Path) -> int:
     """Removes the request folders of a plan whose clients are gone, and returns their number: 0 while another
     client makes one or removes them itself."""
     try:
-        with _locked(plan, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with _locked(plan, wait=False):
             stale = [path for path in plan.glob(f"{PREFIX}*") if path.is_dir() and not path.is_symlink()]
             return sum(map(_removed, stale))
     except OSError:
@@ -54,26 +53,26 @@ def remove_stale(plan: Path) -> int:
 def _removed(folder: Path) -> bool:
     """Removes a folder that is stale, and tells whether it was."""
     try:
-        with _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            shutil.rmtree(folder)
+        with _locked(folder, wait=False):
+            pass  # Windows removes no folder with an open file; the plan's lock keeps others away
+        shutil.rmtree(folder)
     except OSError:
         return False
     return True
 
 
 @contextmanager
-def _locked(folder: Path, how: int) -> Iterator[None]:
-    """Locks a folder. Raises BlockingIOError where others hold the lock and `how` has LOCK_NB."""
-    held = _open_folder(folder)
+def _locked(folder: Path, *, wait: bool) -> Iterator[None]:
+    """Locks a folder. Raises BlockingIOError where others hold the lock and nobody waits for it."""
+    held = open_lock(folder)
     try:
-        fcntl.flock(held, how)
+        if wait:
+            lock(held)
+        elif not try_lock(held):
+            raise BlockingIOError
         yield
     finally:
         os.close(held)
-
-
-def _open_folder(folder: Path) -> int:
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
 
 MOST = 1 << 16  # bytes of a small file
@@ -136,15 +135,12 @@ class PlanFolder(Workdir):
     @contextmanager
     def request_folder(self) -> Iterator[RequestFolder]:
         """Makes a folder for one request, readable by its owner alone, and removes it afterwards."""
-        with _locked(private(self.path), fcntl.LOCK_SH):
-            folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.path))
-            held = _open_folder(folder)
-            fcntl.flock(held, fcntl.LOCK_EX)
-        try:
+        with ExitStack() as held:
+            with _locked(private(self.path), wait=True):
+                folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.path))
+                held.callback(shutil.rmtree, folder, ignore_errors=True)
+                held.enter_context(_locked(folder, wait=True))
             yield RequestFolder(folder, self.secret_key)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(held)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def test_only_what_a_killed_client_left_is_removed(tmp_path: Path, plan: PlanFol
 
 def test_nothing_is_removed_while_a_folder_is_being_made(plan: PlanFolder) -> None:
     (plan.path / "request-old").mkdir()
-    with store._locked(plan.path, store.fcntl.LOCK_SH):
+    with store._locked(plan.path, wait=True):
         assert store.remove_stale(plan.path) == 0
     assert store.remove_stale(plan.path) == 1
 

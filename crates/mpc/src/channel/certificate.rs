@@ -99,14 +99,22 @@ fn failed(e: &rcgen::Error) -> MpcError {
 }
 
 fn create(path: &Path, content: &[u8], mode: u32) -> Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
+    let mut options = OpenOptions::new();
+    private(options.write(true).create_new(true), mode)
         .open(path)
         .and_then(|mut file| file.write_all(content))
         .map_err(|e| unreadable(path, &e))
+}
+
+#[cfg(unix)]
+fn private(options: &mut OpenOptions, mode: u32) -> &mut OpenOptions {
+    std::os::unix::fs::OpenOptionsExt::mode(options, mode)
+}
+
+/// Windows has no modes: a file is its owner's by the rights of its folder.
+#[cfg(not(unix))]
+fn private(options: &mut OpenOptions, _: u32) -> &mut OpenOptions {
+    options
 }
 
 fn unreadable(path: &Path, e: &dyn std::fmt::Display) -> MpcError {

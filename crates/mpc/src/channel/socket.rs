@@ -5,9 +5,9 @@ use super::queue::{io_error, Sink};
 use super::stream::{Source, StreamChannel};
 use super::Closer;
 use crate::Result;
+use socket2::Socket as LocalSocket;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ macro_rules! socket {
 }
 
 socket!(TcpStream);
-socket!(UnixStream);
+socket!(LocalSocket);
 
 /// The two halves. Both and the closer share one file descriptor: a server has a limited number of them.
 pub(super) fn halves<S: Socket>(

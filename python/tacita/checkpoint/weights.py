@@ -93,8 +93,8 @@ def _missing_hint(names: Collection[str]) -> str:
 
 # A safetensors file, whose head says the names of its tensors before one of them is read.
 #
-# The models of the package have the lower bytes of all numbers of a tensor before the upper ones, which packs a
-# tenth better (docs/decisions/0067). Their head says so in its metadata.
+# The models of the package have the lower bytes of all numbers of a tensor before the upper ones, which packs
+# a tenth better (docs/decisions/0067). Their head says so in its metadata.
 
 PLANES = {"bytes": "planes"}  # each tensor of float16 is one of U8, (2, *shape)
 MAX_HEAD_BYTES = 100 << 20  # the library's own limit

@@ -1,17 +1,18 @@
-"""How a server makes a plan of ciphertexts that has an option (`plans.options`): one object an option, which
-the planner asks at each of its steps.
+"""How a server makes a plan that has an option (`plans.options`): one object an option, which the planner
+asks at each of its steps.
 
     admit     may this model have it?                samples    on which inputs the circuit is tried
     shape     which circuit is asked for             target     what an answer of those should be
     fit       approximations that it needs           state      the fields of the plan
+    basis     what two parties calibrate on
 
 A plan request makes the objects from its fields, and walks over the list of this module to do so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -28,12 +29,16 @@ from tacita.layouts.registry import Shape
 from tacita.packings.base import Circuit
 from tacita.packings.executor import beginning
 from tacita.packings.specs import CircuitSpecs
+from tacita.planning.calibrate.calibrate import MARGIN, hidden_embedding, texts_for
 from tacita.planning.calibrate.walk import Sample
 from tacita.planning.fitting import Accuracy
 from tacita.plans import options as stated
 from tacita.plans.error import MOST_DECIMALS
 from tacita.plans.plan import Plan, TensorInfo
+from tacita.texts.embed import Text, tokenize
 from tacita.texts.task import NEXT
+from tacita.two_party.arithmetic.base import EmbeddingBounds, NormBounds
+from tacita.two_party.plan.plan import EMBEDDINGS, PUBLISHED
 
 if TYPE_CHECKING:  # which makes the objects of this module
     from tacita.planning.request import PlanRequest
@@ -44,6 +49,19 @@ GAP = 0.1
 CACHING = "thor"  # the scheme that keeps rows of earlier tokens
 SEARCHED = 64  # texts, for samples that have a likeliest word
 STEPS = 8  # rows of a sample that is asked row by row: a step is as noisy whatever is behind it
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What two parties calibrate on, and what of it their plan states. texts: None for those of the model.
+    hidden_states: (states, mask) pairs. begin: ids of a public beginning. embedding: what is public of a
+    hidden word table. norms: bounds of the norms behind it, by node."""
+
+    texts: Sequence[Text] | None
+    hidden_states: Sequence[Sample]
+    begin: tuple[int, ...] = ()
+    embedding: EmbeddingBounds | None = None
+    norms: Mapping[str, NormBounds] = field(default_factory=dict)
 
 
 class Option:
@@ -89,6 +107,11 @@ class Option:
     def state(self, circuit: Circuit, levels: Mapping[str, int]) -> dict[str, Any]:
         """Returns fields of the plan. levels: of the tensors that come in."""
         return {}
+
+    def basis(self, model: Checkpoint, tokens: int, basis: Basis) -> Basis:
+        """Returns what two parties calibrate on. Raises InputError for a model that cannot have the option
+        there."""
+        return basis
 
     @classmethod
     def check_circuit(cls, specs: CircuitSpecs, plan: Plan) -> Iterator[tuple[str, bool]]:
@@ -191,7 +214,48 @@ class KeptRows(Option):
         }
 
 
-OPTIONS: list[type[Option]] = [KeptRows, DecisionMargin]  # samples are shortened before they are judged
+@dataclass(frozen=True)
+class HiddenTable(Option):
+    """Two parties look words up in a table that the client never gets."""
+
+    @classmethod
+    def of(cls, request: PlanRequest) -> HiddenTable | None:
+        """Reads `embeddings`."""
+        if request.embeddings not in EMBEDDINGS:
+            what = f"two-party mode: embeddings {request.embeddings!r}"
+            raise InputError(what, hint=nearest(request.embeddings, EMBEDDINGS))
+        return HiddenTable() if request.embeddings != PUBLISHED else None
+
+    def basis(self, model: Checkpoint, tokens: int, basis: Basis) -> Basis:
+        """Calibrates on the states behind the front, which is part of the program."""
+        texts = texts_for(model) if basis.texts is None else basis.texts
+        embedding, norms, states = hidden_embedding(model, tokens, list(texts), MARGIN)
+        return replace(basis, texts=None, hidden_states=states, embedding=embedding, norms=norms)
+
+
+@dataclass(frozen=True)
+class PublicBeginning(Option):
+    """A text before every prompt of two parties that is no secret."""
+
+    text: str
+
+    @classmethod
+    def of(cls, request: PlanRequest) -> PublicBeginning | None:
+        """Reads `begin`."""
+        return PublicBeginning(request.begin) if request.begin else None
+
+    def basis(self, model: Checkpoint, tokens: int, basis: Basis) -> Basis:
+        """Calibrates behind the beginning."""
+        if model.config.task != NEXT or basis.hidden_states:
+            raise InputError(
+                "two-party mode: a public beginning",
+                hint="it is for decoders whose embedding is published, on texts",
+            )
+        return replace(basis, begin=tuple(tokenize(model, self.text, special=False)[0]))
+
+
+# Samples are shortened before they are judged; a beginning needs texts, and a hidden table leaves none.
+OPTIONS: list[type[Option]] = [KeptRows, DecisionMargin, HiddenTable, PublicBeginning]
 
 
 def one_hot(logits: Array) -> Array:

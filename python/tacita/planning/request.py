@@ -31,7 +31,6 @@ from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import AUTO, BUMBLEBEE, NAMES, SCHEMES, packings_of, require_name, scheme_named
 from tacita.texts.embed import Text, parts_of
 from tacita.two_party.arithmetic.base import GELU_FORMS, Formats
-from tacita.two_party.plan.plan import EMBEDDINGS
 
 NEAREST = 10  # documents of a search
 
@@ -127,7 +126,9 @@ class PlanRequest:
         self._set(
             texts=None if self.texts is None else tuple(self.texts), hidden_states=tuple(self.hidden_states)
         )
-        _require_two_party(self.embeddings, self.formats)
+        if (formats := self.formats) and formats.gelu not in GELU_FORMS:
+            what = f"two-party mode: form {formats.gelu!r} of gelu"
+            raise InputError(what, hint=nearest(formats.gelu, GELU_FORMS))
         candidates(self.preset)
         tuple(self.wanted), tuple(self.options)  # both raise for what no plan can be
 
@@ -158,7 +159,7 @@ class PlanRequest:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """The options of ciphertexts that are asked for. Raises InputError for one that no plan can have."""
+        """The options that are asked for. Raises InputError for one that no plan can have."""
         return tuple(option for kind in OPTIONS if (option := kind.of(self)))
 
     @property
@@ -250,12 +251,3 @@ def _packings(scheme: str, packing: str | None) -> Sequence[str | None]:
         return (None,) if packing in (None, AUTO) else ()
     available = packing in (None, AUTO, *scheme_named(scheme).packings)
     return packings_of(scheme, packing) if available else ()
-
-
-def _require_two_party(embeddings: str, formats: Formats | None) -> None:
-    if embeddings not in EMBEDDINGS:
-        raise InputError(f"two-party mode: embeddings {embeddings!r}", hint=nearest(embeddings, EMBEDDINGS))
-    if formats and formats.gelu not in GELU_FORMS:
-        raise InputError(
-            f"two-party mode: form {formats.gelu!r} of gelu", hint=nearest(formats.gelu, GELU_FORMS)
-        )

@@ -6,12 +6,12 @@ list that the checks of a plan, its answers and the commands walk over.
 
 An option whose statement is a number states it in `Plan.options` under its name and needs no field of its
 own. How a server makes a plan that has one: `planning.options`, which has an object of the same name for
-each.
+each. Two parties have their own kind of plan and list their options of it in `two_party.plan.check`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tacita.limits import Rules
 from tacita.plans.error import MOST_DECIMALS
@@ -37,15 +37,15 @@ class PlanOption:
     task: ClassVar[str | None] = None
     decimals: ClassVar[int] = MOST_DECIMALS
 
-    def stated(self, plan: Plan) -> bool:
+    def stated(self, plan: Any) -> bool:
         """Tells whether the plan has the option."""
         return self.name in plan.options
 
-    def check(self, plan: Plan) -> Rules:
+    def check(self, plan: Any) -> Rules:
         """Yields the rules of a plan that has the option (`plans.check`)."""
         return ()
 
-    def describe(self, plan: Plan) -> str:
+    def describe(self, plan: Any) -> str:
         """Says what a plan that has the option does otherwise, for people."""
         return self.name
 

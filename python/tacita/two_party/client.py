@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from tacita.errors import GoneError, InputError, LateError, PeerError, RefusedEr
 from tacita.plans import engine
 from tacita.plans.answers import Answer, judge, understood
 from tacita.texts.embed import Text, embed, embedded, pad_hidden, padded_words, tokenize
-from tacita.texts.embedding import Embedder
 from tacita.texts.generation import TextOptions, Token, ends_of, generated, ids_of, speller
 from tacita.texts.task import NEXT, require_kind
 from tacita.two_party.arithmetic.base import Array
@@ -28,9 +27,6 @@ from tacita.two_party.protocol.party import Party, receive_table
 from tacita.two_party.protocol.public_part import PublicPart
 from tacita.two_party.protocol.refusal import Reason
 from tacita.two_party.writing import Writer
-
-if TYPE_CHECKING:
-    from tacita._native import TableClient
 
 
 class TwoPartyClient:
@@ -46,7 +42,7 @@ class TwoPartyClient:
         self._party = party
         with talking("greeting"):
             self.part: PublicPart = handshake.run_client(party, cache, loaded)
-        self._table = self._receive_table()
+        self.entry: Entry = HiddenTable(self.part) if self.plan.hides else PublishedTables(self.part)
         self._ready = False
 
     @property
@@ -67,35 +63,16 @@ class TwoPartyClient:
         plan = self.plan
         if plan.task == NEXT:
             raise InputError("classify: the model writes texts", hint="tacita.generate(model=client)")
-        inputs, mask = self._model_input(text)
+        inputs, mask = self.entry.read(text)
         with talking("classification"):
             handshake.ask(self._party)
             self.set_up(watch)
-            share = Run(self._party.native, plan, mask, watch=watch).answer(self.input_share(inputs))
+            share = Run(self._party.native, plan, mask, watch=watch).answer(
+                self.entry.share(self._party, inputs)
+            )
             values = reveal(self._party.native, share, plan.answered)
             answer = judge_nearest(plan, values, real=int(mask.sum()))
         return replace(understood(plan, answer, self.part.front, text), privacy=plan.privacy)
-
-    def _model_input(self, text: Text) -> tuple[Array | list[int], Array]:
-        """Returns hidden states, or the rows to look up, and the mask. Raises InputError for a text that does
-        not fit."""
-        if self._table is None:
-            return embed(self.part.front, text, self.plan.tokens)
-        return rows_of(self.part.front, text, self.plan.tokens)
-
-    def input_share(self, inputs: Array | list[int]) -> Words:
-        """Returns this party's share of what the model starts from."""
-        if isinstance(inputs, list):
-            assert self._table is not None  # or there would be no rows to look up
-            return self._party.native.lookup(self._table, inputs)
-        return from_floats(inputs, self.plan.entered.fraction, self.plan.entered.ring).values
-
-    def _receive_table(self) -> TableClient | None:
-        """Returns the hidden word table, if the plan hides it."""
-        plan = self.plan
-        if not plan.hides:
-            return None
-        return receive_table(self.part.encrypted, (plan.vocab, plan.hidden), plan.entered.ring)
 
     def set_up(self, watch: Watch) -> None:
         """Exchanges keys and correlations, once a session."""
@@ -110,6 +87,61 @@ class TwoPartyClient:
             self._party.send(handshake.END)
 
 
+class Entry(Protocol):
+    """Makes this party's share of what the model starts from, of inputs of its own."""
+
+    def read(self, text: Text) -> tuple[Any, Array]:
+        """Returns inputs and the mask. Raises InputError for a text that does not fit."""
+
+    def of_ids(self, ids: list[int], padding: int, position: int) -> Any:
+        """Returns inputs of ids from this position on, so many of padding before them."""
+
+    def share(self, party: Party, inputs: Any) -> Words:
+        """Returns this party's share of them."""
+
+
+class PublishedTables(Entry):
+    """Embeds by the tables that the server publishes: the share is all of it."""
+
+    def __init__(self, part: PublicPart) -> None:
+        self._front, self._plan = part.front, part.plan
+
+    def read(self, text: Text) -> tuple[Array, Array]:
+        return embed(self._front, text, self._plan.tokens)
+
+    def of_ids(self, ids: list[int], padding: int, position: int) -> Array:
+        states = embedded(self._front, ids, [0] * len(ids), position)
+        return pad_hidden(states, padding + len(ids), left=True)[0]
+
+    def share(self, party: Party, inputs: Array) -> Words:
+        return from_floats(inputs, self._plan.entered.fraction, self._plan.entered.ring).values
+
+
+class HiddenTable(Entry):
+    """Looks rows up in a table that the server alone knows."""
+
+    def __init__(self, part: PublicPart) -> None:
+        plan, self._front, self._tokens = part.plan, part.front, part.plan.tokens
+        self._table = receive_table(part.encrypted, (plan.vocab, plan.hidden), plan.entered.ring)
+
+    def read(self, text: Text) -> tuple[list[int], Array]:
+        ids, types = tokenize(self._front, text)
+        if any(types):
+            raise InputError(
+                "a pair of texts, and the server hides its embedding",
+                hint="pass a single text; the server can publish it: [two_party] hidden_embeddings = false",
+            )
+        if (count := len(ids)) > (most := self._tokens):
+            raise InputError(f"the text has {count} tokens, the server takes {most}", hint="shorten it")
+        return padded_words(self._front, text, self._tokens)
+
+    def of_ids(self, ids: list[int], padding: int, position: int) -> list[int]:
+        return [ids[0]] * padding + ids
+
+    def share(self, party: Party, inputs: list[int]) -> Words:
+        return party.native.lookup(self._table, inputs)
+
+
 def judge_nearest(plan: Program, values: Array, *, sound: bool = True, real: int | None = None) -> Answer:
     """Judges an answer (rows, outputs) as `judge` does; of a search that tells the nearest documents alone,
     by the scores and labels of these. Documents that equal the last of them count as well."""
@@ -120,20 +152,6 @@ def judge_nearest(plan: Program, values: Array, *, sound: bool = True, real: int
             labels = tuple(plan.labels[number] for number in np.flatnonzero(near))
             plan, values = replace(plan, labels=labels), scores[near]
     return judge(plan, values, sound=sound, real=real)
-
-
-def rows_of(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]:
-    """Returns rows of the word table, padded with the first, and the mask. Raises InputError for a pair or
-    too many tokens."""
-    ids, types = tokenize(front, text)
-    if any(types):
-        raise InputError(
-            "a pair of texts, and the server hides its embedding",
-            hint="pass a single text; the server can publish it: [two_party] hidden_embeddings = false",
-        )
-    if len(ids) > tokens:
-        raise InputError(f"the text has {len(ids)} tokens, the server takes {tokens}", hint="shorten it")
-    return padded_words(front, text, tokens)
 
 
 @contextmanager
@@ -207,17 +225,14 @@ class GenerationClient:
                 say(self._client.party, more=False)
         self._left = 0
 
-    def _next_input(self, ids: list[int], slots: int) -> Array | list[int]:
-        """Returns hidden states, or the rows of a table to look up."""
+    def _next_input(self, ids: list[int], slots: int) -> Any:
+        """Returns inputs as the client's entry has them."""
         padding, position = slots - len(ids), self._position
         self._mask = np.concatenate([self._mask, np.zeros(padding), np.ones(len(ids))])
         self._position += len(ids)
-        if self._client.plan.hides:
-            return [ids[0]] * padding + ids
-        front = self._client.part.front
-        return pad_hidden(embedded(front, ids, [0] * len(ids), position), slots, left=True)[0]
+        return self._client.entry.of_ids(ids, padding, position)
 
-    def _safely(self, inputs: Array | list[int], rows: int) -> int:
+    def _safely(self, inputs: Any, rows: int) -> int:
         """Returns one token; where the connection breaks, or others have used up the key of the server's
         table, it tries once more over a new one."""
         try:
@@ -229,12 +244,14 @@ class GenerationClient:
         self._client, self._writer = self._again(), None
         return self._token(inputs, rows)
 
-    def _token(self, inputs: Array | list[int], rows: int) -> int:
-        input_share = self._client.input_share
+    def _token(self, inputs: Any, rows: int) -> int:
+        client = self._client
         with talking("generation"):
             writer = self._writer or self._request_text(rows)
             say(self._client.party, more=True)
-            logits = writer.read(lambda: input_share(inputs), rows, self._mask, ahead=self._left)
+            logits = writer.read(
+                lambda: client.entry.share(client.party, inputs), rows, self._mask, ahead=self._left
+            )
             token = writer.learn(writer.choose(logits, *self._chance))
         self._past, self._left = writer.past, self._left - 1
         return token

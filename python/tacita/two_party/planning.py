@@ -8,29 +8,25 @@ from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
-from tacita.errors import CheckpointError, FileError, InputError, ShapeError
+from tacita.errors import CheckpointError, FileError, ShapeError
 from tacita.models.registry import Config, family_of, nodes
 from tacita.packings.executor import within_doubles
 from tacita.planning.calibrate.calibrate import (
     DEFAULT,
-    MARGIN,
     Calibration,
     CalibrationOptions,
     calibrate,
-    hidden_embedding,
     power_above,
-    texts_for,
 )
+from tacita.planning.options import Basis
 from tacita.planning.request import PlanRequest
 from tacita.plans.json_fields import printable
-from tacita.texts.embed import tokenize
-from tacita.texts.task import NEXT, SEARCH
+from tacita.texts.task import SEARCH
 from tacita.two_party.arithmetic.base import (
     GELU_FORMS,
     KINDS,
     AttentionBounds,
     Bounds,
-    EmbeddingBounds,
     Formats,
     NormBounds,
 )
@@ -53,8 +49,18 @@ def make_two_party_plan(
     """
     require_ordinary(checkpoint.config)
     _require_tokens(checkpoint.config, request.tokens)
-    begin, search = _beginning(checkpoint, request), checkpoint.config.problem == SEARCH
-    embedding, calibration, norms = _calibrated(checkpoint, request, begin, progress)
+    search = checkpoint.config.problem == SEARCH
+    basis = Basis(request.texts, request.hidden_states)
+    for option in request.options:
+        basis = option.basis(checkpoint, request.tokens, basis)
+    calibration = calibrate(
+        checkpoint,
+        request.tokens,
+        basis.texts,
+        hidden_states=basis.hidden_states,
+        behind=basis.begin,
+        options=CalibrationOptions(temper=False, progress=progress or DEFAULT.progress),
+    )
     plan = TwoPartyPlan(
         name=printable(checkpoint.name),
         family=family_of(checkpoint.config),
@@ -62,12 +68,12 @@ def make_two_party_plan(
         tokens=request.tokens,
         embeddings=request.embeddings,
         formats=request.formats or (FINER if search else Formats()),
-        embedding=embedding,
-        bounds=node_bounds(checkpoint, calibration, norms),
+        embedding=basis.embedding,
+        bounds=node_bounds(checkpoint, calibration, basis.norms),
         magnitudes=magnitudes(checkpoint.config, calibration),
         answer=calibration.answer,
         decimals=SCORE_DECIMALS if search else DECIMALS,
-        begin=begin,
+        begin=basis.begin,
         nearest=request.nearest if search and request.nearest < checkpoint.config.outputs else 0,
         pace=request.prices.pace if request.prices else 1.0,
     )
@@ -78,43 +84,6 @@ def make_two_party_plan(
             f"{checkpoint.name}: {error}", hint="its values do not fit the two-party formats"
         ) from None
     return plan
-
-
-def _calibrated(
-    checkpoint: Checkpoint,
-    request: PlanRequest,
-    begin: tuple[int, ...],
-    progress: Callable[[float, float], None] | None,
-) -> tuple[EmbeddingBounds | None, Calibration, dict[str, NormBounds]]:
-    """Returns what is public of a hidden embedding, the intervals of all nodes, and the bounds of the
-    embedding's norm."""
-    options = CalibrationOptions(temper=False, progress=progress or DEFAULT.progress)
-    if request.embeddings == "published":
-        calibration = calibrate(
-            checkpoint,
-            request.tokens,
-            request.texts,
-            hidden_states=request.hidden_states,
-            behind=begin,
-            options=options,
-        )
-        return None, calibration, {}
-    texts = texts_for(checkpoint) if request.texts is None else request.texts
-    embedding, norms, samples = hidden_embedding(checkpoint, request.tokens, list(texts), MARGIN)
-    calibration = calibrate(checkpoint, request.tokens, hidden_states=samples, options=options)
-    return embedding, calibration, norms
-
-
-def _beginning(checkpoint: Checkpoint, request: PlanRequest) -> tuple[int, ...]:
-    """Returns the tokens of the public beginning. Raises InputError where there can be none."""
-    if not request.begin:
-        return ()
-    if checkpoint.config.task != NEXT or request.embeddings != "published" or request.hidden_states:
-        raise InputError(
-            "two-party mode: a public beginning",
-            hint="it is for decoders whose embedding is published, on texts",
-        )
-    return tuple(tokenize(checkpoint, request.begin, special=False)[0])
 
 
 def require_ordinary(config: Config) -> None:

@@ -22,9 +22,9 @@ FILES, ARROWS, FOLDER = 329, 88, 14
 LINES = {
     "approx": 2412,
     "blocks": 1472,
-    "checkpoint": 2074,
+    "checkpoint": 2090,
     "cli": 5873,
-    "client": 2893,
+    "client": 2881,
     "data": 39,
     "evaluate": 1561,
     "gateway": 518,
@@ -32,13 +32,13 @@ LINES = {
     "layouts": 1885,
     "models": 1920,
     "packings": 6849,
-    "planning": 4078,
+    "planning": 4134,
     "plans": 3152,
     "schemes": 1474,
     "server": 8243,
     "slots": 2453,
     "texts": 1929,
-    "two_party": 5343,
+    "two_party": 5348,
 }
 
 

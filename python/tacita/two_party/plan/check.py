@@ -17,6 +17,7 @@ from tacita.limits import Rules, limits_of, require, try_make
 from tacita.models.registry import FAMILIES, Config, nodes, shapes, unknown_option
 from tacita.models.registry import check as check_config
 from tacita.plans.json_fields import from_json
+from tacita.plans.options import PlanOption
 from tacita.texts.embedding import MAX_CLASSES, MAX_DOCUMENTS, MAX_HIDDEN, MAX_LAYERS, MAX_VOCAB
 from tacita.texts.task import NEXT, SEARCH
 from tacita.two_party.arithmetic.base import KINDS as FUNCTIONS
@@ -27,14 +28,13 @@ from tacita.two_party.arithmetic.base import (
     MOST,
     TURN,
     AttentionBounds,
-    EmbeddingBounds,
     Formats,
     Interval,
     NormBounds,
     range_bits,
 )
 from tacita.two_party.arithmetic.functions import norm_layout
-from tacita.two_party.plan.plan import FORMAT, REMAKE, VERSION, TwoPartyPlan
+from tacita.two_party.plan.plan import FORMAT, REMAKE, VERSION, TwoPartyPlan, words_ring
 from tacita.two_party.program.cost import MOST_FAILURE, failure_log2
 from tacita.two_party.program.program import MOST_TOKENS, header_rules
 
@@ -73,6 +73,31 @@ def check(plan: TwoPartyPlan) -> None:
     require(_rules(plan), "two-party plan", hint=REMAKE, broken="is out of range")
 
 
+class HiddenTable(PlanOption):
+    """The client looks words up in a table that it never gets."""
+
+    def stated(self, plan: TwoPartyPlan) -> bool:
+        return plan.embedding is not None
+
+    def check(self, plan: TwoPartyPlan) -> Rules:
+        # padded on its left, a text begins where its client alone knows
+        yield "hidden positions", not (plan.config.last_token and plan.config.position_table)
+        yield "embedding's entries", words_ring(plan) <= MOST_TABLE_RING
+
+
+class PublicBeginning(PlanOption):
+    """Before every prompt of a decoder stand tokens that are no secret."""
+
+    def stated(self, plan: TwoPartyPlan) -> bool:
+        return bool(plan.begin)
+
+    def check(self, plan: TwoPartyPlan) -> Rules:
+        yield "beginning", plan.config.last_token
+
+
+OPTIONS: list[PlanOption] = [PublicBeginning(), HiddenTable()]
+
+
 def _rules(plan: TwoPartyPlan) -> Rules:
     config, formats = plan.config, plan.formats
     yield from limits_of(plan)
@@ -90,11 +115,9 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     yield "nearest", not plan.nearest or (config.problem == SEARCH and plan.nearest < config.outputs)
     yield "embeddings", config.embeddings
     yield "embedding", (plan.embedding is not None) == (plan.embeddings == "hidden")
-    yield "beginning", not plan.begin or config.last_token
-    # padded on its left, a text begins at a place that only its client knows
-    yield "hidden positions", not (plan.embedding and config.last_token and config.position_table)
-    if plan.embedding:
-        yield from _embedding_rules(plan.embedding, formats)
+    for option in OPTIONS:
+        if option.stated(plan):
+            yield from option.check(plan)
     yield from _format_rules(formats)
     yield from _node_rules(plan)
     failure = failure_log2(plan.program.cost().responses)
@@ -180,10 +203,6 @@ def _function_rules(name: str, interval: Interval, kind: str | None, formats: Fo
     yield f"{name}: argument {interval}", inner <= formats.ring - formats.weight
     if kind == "relu2":
         yield f"{name}: squares of {interval}", formats.square_ring(interval) <= formats.ring
-
-
-def _embedding_rules(bounds: EmbeddingBounds, formats: Formats) -> Rules:
-    yield "embedding's entries", formats.table_ring(bounds) <= MOST_TABLE_RING
 
 
 def _norm_rules(name: str, norm: NormBounds, size: int) -> Rules:

@@ -32,7 +32,7 @@ from tacita.two_party.program.recorder import Held, RecordTensors
 
 FORMAT = "tacita-two-party"
 VERSION = 3
-EMBEDDINGS = ("published", "hidden")
+PUBLISHED, HIDDEN = EMBEDDINGS = ("published", "hidden")
 REMAKE = "the peer runs another release, or the connection is not to a tacita server"
 
 

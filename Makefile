@@ -171,6 +171,7 @@ release-readme: $(RELEASE_DEPS)
 release-check: $(RELEASE_DEPS)
 	$(RELEASE_BIN)/twine check --strict $(DIST)/*
 	$(RELEASE_BIN)/check-wheel-contents $(DIST)/*.whl
+	@large=$$(find $(DIST) -name '*.whl' -size +9999999c); test -z "$$large" || { echo "10 MB: $$large"; exit 1; }
 	$(RELEASE_BIN)/cffconvert --validate
 	$(PYTHON) .ci/notices.py --check
 

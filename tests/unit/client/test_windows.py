@@ -1,4 +1,4 @@
-"""A client where the system is not POSIX: one as on Windows, without the modules and names that are not there.
+"""A client where the system is not POSIX: as on Windows, without the modules and names that are not there.
 
 It shows that a client needs none of them, not that Windows does what it is asked.
 """
@@ -17,7 +17,8 @@ CLOSE = 0.02  # of two roundings
 
 WINDOWS = """
 import asyncio, multiprocessing, os, shutil, subprocess, sys, sysconfig, tempfile, types
-import cryptography.x509, httpx2, numpy, pydantic, rich, safetensors.numpy, tokenizers, websockets.asyncio.client
+import cryptography.x509, httpx2, numpy, pydantic, rich, safetensors.numpy, tokenizers
+import websockets.asyncio.client
 import fcntl as posix
 
 def locking(descriptor, mode, count):
@@ -30,7 +31,7 @@ def locking(descriptor, mode, count):
 sysconfig.get_config_vars()  # reads a file of this system
 gone = "fcntl grp posix pwd resource termios tty".split()
 sys.modules.update(dict.fromkeys(gone), msvcrt=types.SimpleNamespace(locking=locking, LK_NBLCK=2))
-for name in "O_DIRECTORY O_NOFOLLOW O_NONBLOCK fchmod fork geteuid getuid mkfifo sched_getaffinity sysconf".split():
+for name in "O_DIRECTORY O_NOFOLLOW O_NONBLOCK fchmod fork geteuid getuid mkfifo sysconf".split():
     delattr(os, name)
 shutil._use_fd_functions = False
 sys.platform = "win32"

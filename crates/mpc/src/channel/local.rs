@@ -1,5 +1,5 @@
-//! A channel over a stream socket of this machine that another made and connected: its bytes are carried on by
-//! somebody else, as by the relay of a WebSocket. Queueing, limits and closing are those of TCP.
+//! A channel over a stream socket of this machine that another made and connected: its bytes are carried on
+//! by somebody else, as by the relay of a WebSocket. Queueing, limits and closing are those of TCP.
 //!
 //! It is a Unix socket. Windows has no pairs of those, so there it is one of the loopback, as `socketpair` of
 //! Python makes it.

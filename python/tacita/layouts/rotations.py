@@ -27,20 +27,18 @@ def spread(be: Backend, ct: Ct, width: int, step: int = 1) -> Ct:
     return rotate_sum(be, ct, width, -step)
 
 
-def rotate_range(be: Backend, ct: Ct, step: int, count: int) -> list[Ct]:
-    """[rotate(ct, step*r) for r < count] with few keys: babies hoisted from anchors that are chained by one
-    key.
-
-    Keys: step*1 .. step*(b-1) and step*b, b about sqrt(count). Cost: count/b - 1 full and count*(1 - 1/b)
-    hoisted.
-    """
-    return [turned for part in rotate_parts(be, ct, step, count) for turned in part]
+def range_radix(count: int) -> int:
+    """The number of rotations that `rotate_parts` makes at a time: about sqrt(count)."""
+    return 1 << (max(1, int(np.sqrt(count))) - 1).bit_length()
 
 
 def rotate_parts(be: Backend, ct: Ct, step: int, count: int) -> Iterator[list[Ct]]:
-    """Yields the rotations of `rotate_range` about sqrt(count) at a time, so that few are held at once."""
-    radix = 1 << (max(1, int(np.sqrt(count))) - 1).bit_length()
-    anchor = ct
+    """Yields [rotate(ct, step*r) for r < count], b = `range_radix` at a time, so that few are held at once:
+    babies hoisted from anchors that are chained by one key.
+
+    Keys: step*1 .. step*(b-1) and step*b. Cost: count/b - 1 full and count*(1 - 1/b) hoisted.
+    """
+    radix, anchor = range_radix(count), ct
     for start in range(0, count, radix):
         anchor = anchor if start == 0 else be.rotate(anchor, step * radix)
         yield be.rotate_many(anchor, [step * r for r in range(min(radix, count - start))])

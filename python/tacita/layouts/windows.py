@@ -44,6 +44,11 @@ class HeadWindow:
         return self.shape.tokens // self.copies
 
     @property
+    def pairs(self) -> int:
+        """Products needed where the parts of one have two shifts, r and r + pairs."""
+        return max(1, self.shifts // 2)
+
+    @property
     def score_cts(self) -> int:
         """Ciphertexts of scores."""
         return -(-self.shifts // self.half)
@@ -79,6 +84,10 @@ class HeadWindow:
     def within(self) -> Array:
         """int [window]: position inside the group."""
         return np.arange(self.shape.window) % self.half
+
+    def hot(self, position: int) -> Array:
+        """[window]: 1 at one position of every group."""
+        return np.where(self.groups & (self.within == position), 1.0, 0.0)
 
     def place(self, head: int, query: int, key: int) -> tuple[int, int]:
         """(ciphertext, slot) of a score. head: index within the window."""

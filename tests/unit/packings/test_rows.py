@@ -4,19 +4,22 @@ import numpy as np
 import pytest
 
 from tacita.errors import ShapeError
-from tacita.layouts.rotations import rotate_range
+from tacita.layouts.rotations import doubled_parts, rotate_parts
 from tacita.layouts.rows import FeatureLayout, RowsShape, linear_diagonals, restore_copies
 from tacita.layouts.windows import head_windows, mask_numbers, pack_masks
 from tacita.packings.rows.linear import (
     Affine,
     folded_layout,
+    mask_plan,
     pack_plan,
+    paired_scores,
     repeat_copies,
     residual,
+    score_parts,
+    turned_parts,
     unpack_anchors,
     unpack_plan,
 )
-from tacita.slots.linear import LinearPlan
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 
@@ -92,26 +95,42 @@ def test_scores_land_where_the_layout_says(heads, size):
     q, k = (RNG.normal(size=(16, heads * half)) + 1j * RNG.normal(size=(16, heads * half)) for _ in range(2))
     layout = folded_layout(windows)
     for window, cq, ck in zip(windows, encrypt(be, layout.pack(q)), encrypt(be, layout.pack(k)), strict=True):
-        keys = rotate_range(be, repeat_copies(be, ck, window, window.shifts), 32, window.shifts)
-        products = [be.mul(repeat_copies(be, cq, window), key) for key in keys]
-        scores = decrypt(be, be.linear(products, pack_plan(window)))
+        queries, packed = doubled_parts(be, repeat_copies(be, cq, window)), []
+        for keys in turned_parts(be, repeat_copies(be, ck, window, window.shifts), window):
+            packed += [be.dot(queries, pair) for pair in zip(*keys, strict=True)]
+        scores = decrypt(be, score_parts(be, be.linear(packed, pack_plan(window)), window))
         for n, head in enumerate(window.heads):
             part = slice(head * half, (head + 1) * half)
-            want = q[:, part] @ k[:, part].T
+            want = 8 * (q[:, part] @ k[:, part].conj().T).real
             for i, j in ((0, 0), (3, 15), (15, 2), (7, 8)):
                 ct, slot = window.place(n, i, j)
                 assert np.isclose(scores[ct][slot], want[i, j])
 
 
-def test_unpack_spreads_every_score_over_its_group():
-    (window,) = head_windows(SHAPE, 2, 8)
+@pytest.mark.parametrize(("heads", "size"), [(2, 8), (4, 8), (1, 2)])
+def test_unpack_spreads_every_score_over_its_group(heads, size):
+    """Two shifts in the parts of one: of one ciphertext and of two, and of a window with one shift."""
+    (window,) = head_windows(SHAPE if size > 2 else RowsShape(512, 4), heads, size)
+    be, half = PlainBackend(window.shape.slots), window.half
+    exps = RNG.normal(size=(window.score_cts, window.shape.tokens, window.shape.window // half, half))
+    paired = paired_scores(be, [be.encrypt(e.ravel()) for e in exps], window)
+    anchors = [anchor for ct in paired for anchor in unpack_anchors(be, ct, window)]
+    spread = [be.decrypt(ct) for ct in be.linear(anchors, unpack_plan(window))]
+    for r in range(window.shifts):
+        want = np.repeat(exps[r // half, :, :, r % half], half, axis=1) * window.groups
+        part = spread[r % window.pairs].reshape(want.shape)
+        assert np.allclose(part.imag if r >= window.pairs else part.real, want)
+
+
+def test_masks_reach_the_scores_that_they_belong_to():
+    windows, keep = head_windows(SHAPE, 6, 8), RNG.normal(size=16)
     be = PlainBackend(512)
-    e = be.encrypt(RNG.normal(size=512))
-    spread = be.linear(unpack_anchors(be, e, window), unpack_plan(window))
-    for r, ct in enumerate(spread):
-        source = be.decrypt(e).reshape(16, -1, window.half)[:, :, r]
-        want = np.repeat(source, window.half, axis=1) * window.groups
-        assert np.allclose(be.decrypt(ct).reshape(16, -1), want)
+    for window, number in zip(windows, mask_numbers(windows), strict=True):
+        mask = be.encrypt(pack_masks(windows, keep)[number])
+        masks = decrypt(be, be.linear([mask], mask_plan(window)))
+        for i, j in ((0, 0), (3, 15), (15, 2), (7, 8)):
+            ct, slot = window.place(0, i, j)
+            assert np.isclose(masks[ct][slot], keep[j])
 
 
 def test_masks_follow_the_shifts_of_the_copies():
@@ -128,12 +147,17 @@ def test_masks_follow_the_shifts_of_the_copies():
 def test_attention_maps_use_few_keys():
     (window,) = head_windows(RowsShape(32768, 128), 2, 64)
     assert (window.copies, window.shifts, window.score_cts, window.shared) == (4, 32, 1, True)
-    assert pack_plan(window).rotations == frozenset({1, -31})
-    assert pack_plan(window).giant_rotations == 62
+    assert pack_plan(window).rotations == frozenset({1, 2, 3, 4, -16})
+    assert pack_plan(window).giant_rotations == 11
     assert unpack_plan(window).rotations == frozenset(range(1, 8))
     be = SimBackend(32768)
-    rotate_range(be, be.input(), 256, 32)
-    assert len(be.rotation_levels) == 8
+    list(rotate_parts(be, be.input(), 256, 16))
+    assert len(be.rotation_levels) == 4
+    assert mask_plan(window).rotations == be.rotation_levels.keys()
+    wide = head_windows(RowsShape(32768, 128), 12, 64)[0]
+    assert (wide.shifts, wide.score_cts, wide.pairs) == (64, 2, 32)
+    assert pack_plan(wide).rotations == frozenset({1, -31})
+    assert (pack_plan(wide).giant_rotations, len(pack_plan(wide).terms)) == (62, 32 * 32)
 
 
 @pytest.mark.parametrize(("slots", "tokens"), [(512, 12), (512, 2), (512, 1024), (64, 32)])
@@ -146,10 +170,3 @@ def test_refused_shapes(slots, tokens):
 def test_heads_wider_than_a_window_are_refused():
     with pytest.raises(ShapeError, match="heads of size 48"):
         head_windows(SHAPE, 1, 48)
-
-
-def test_giant_only_pack_equals_any_other_split():
-    (window,) = head_windows(SHAPE, 2, 8)
-    plan = pack_plan(window)
-    assert isinstance(plan, LinearPlan)
-    assert not plan.babies

@@ -31,7 +31,7 @@ LINES = {
     "generation": 455,
     "layouts": 1885,
     "models": 1920,
-    "packings": 6849,
+    "packings": 6896,
     "planning": 4134,
     "plans": 3152,
     "schemes": 1474,

@@ -8,12 +8,13 @@ costs no level on the way from scores to context. V is computed from x at the le
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
 
 from tacita.layouts.arrays import Array
-from tacita.layouts.rotations import rotate_parts, rotate_range
+from tacita.layouts.rotations import doubled_parts, doubled_real
 from tacita.layouts.rows import FeatureLayout, linear_diagonals
 from tacita.layouts.windows import HeadWindow, mask_numbers, placed
 from tacita.packings.encoding import Argument, divide, divide_factor, stored_bound
@@ -27,9 +28,14 @@ from tacita.packings.rows.linear import (
     folded_maps,
     folded_variances,
     folded_vectors,
+    head_sums,
     linear_of,
+    mask_plan,
     pack_plan,
+    paired_scores,
     repeat_copies,
+    score_parts,
+    turned_parts,
     unfold_plan,
     unpack_anchors,
     unpack_plan,
@@ -40,7 +46,7 @@ from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 
 Cts = tuple[Ct, ...]
-DOUBLED = 0.5  # share of scores: the product and its conjugate are added up
+DOUBLED = 0.125  # share of scores: parts of queries, of keys and of the scores come doubled
 MIXING = 3  # levels from exponentials to context and sums
 
 
@@ -98,15 +104,15 @@ class Attention:
 
     def _window_scores(self, be: Backend, number: int, q: Ct, k: Ct) -> list[Ct]:
         window = self.windows[number]
-        q = repeat_copies(be, q, window)
-        k = repeat_copies(be, k, window, window.shifts)
-        products = [be.mul(q, kr) for kr in rotate_range(be, k, window.shape.window, window.shifts)]
-        scores = be.linear(products, self.packs[number])
+        queries = [(part,) for part in doubled_parts(be, repeat_copies(be, q, window))]
+        products: list[Ct] = []
+        for keys in turned_parts(be, repeat_copies(be, k, window, window.shifts), window):
+            products += be.relinearise(be.products(queries, keys))[0]
+        scores = score_parts(be, be.linear(products, self.packs[number]), window)
         centre = self.added[number] or (window.of_heads(self.specs.score_offsets(self.plan.heads)),) * len(
             scores
         )
-        # real parts: the factor 1/2 is folded into Q and K
-        return [be.add_vector(be.add(s, be.conjugate(s)), v) for s, v in zip(scores, centre, strict=True)]
+        return [be.add_vector(s, v) for s, v in zip(scores, centre, strict=True)]
 
     @property
     def visible(self) -> list[Array] | None:
@@ -123,12 +129,17 @@ class Attention:
         level above exps at most."""
         entry = min(be.level(e) for e in exps)
         values = self._values(be, x, masks, entry + 1)
+        numbers = mask_numbers(self.windows)
+        plans = [mask_plan(self.windows[numbers.index(number)]) for number in sorted(set(numbers))]
+        kept = [
+            be.linear([be.drop_to(mask, min(be.level(mask), entry + 1))], plan)
+            for mask, plan in zip(masks, plans, strict=False)
+        ]
         context, sums, first = [], [], 0
         for i, window in enumerate(self.windows):
             mine = exps[first : first + window.score_cts]
             first += window.score_cts
-            mask = masks[mask_numbers(self.windows)[i]]
-            outs = self._mix_window(be, i, mine, values[i], mask)
+            outs = self._mix_window(be, i, mine, values[i], kept[numbers[i]])
             context.append(outs[0])
             sums += outs[1:]
         return tuple(context), self._centred_sums(be, sums)
@@ -154,26 +165,23 @@ class Attention:
             out.append(be.mul(v, be.drop_to(mask, min(be.level(mask), be.level(v)))))
         return out
 
-    def _mix_window(self, be: Backend, i: int, exps: Cts, value: Ct, mask: Ct) -> list[Ct]:
-        window, step = self.windows[i], self.windows[i].shape.window
-        anchors = [a for e in exps for a in unpack_anchors(be, e, window)]
+    def _mix_window(self, be: Backend, i: int, exps: Cts, value: Ct, kept: Sequence[Ct]) -> list[Ct]:
+        window = self.windows[i]
+        anchors = [a for e in paired_scores(be, exps, window) for a in unpack_anchors(be, e, window)]
         spread_exps = be.linear(anchors, self.unpacks[i])
         del anchors
-        mask = be.drop_to(mask, min(be.level(mask), be.level(spread_exps[0]), be.level(value)))
-        parts = (rotate_parts(be, ct, step, window.shifts) for ct in (value, mask))
         acc, first = None, 0
-        for turned in zip(*parts, strict=True):  # few at a time: all are as many as the exponentials
+        for turned in turned_parts(be, value, window, -1):
             exps_of = spread_exps[first : first + len(turned[0])]
             acc = be.products(list(zip(*turned, strict=True)), [(e,) for e in exps_of], acc)
             first += len(exps_of)
-        context, sums = (row[0] for row in be.relinearise(acc))
-        sums = fold_copies(be, sums, window)
-        return self._unfold(be, i, fold_copies(be, context, window), sums)
+        parts = [doubled_real(be, fold_copies(be, row[0], window)) for row in be.relinearise(acc)]
+        sums = fold_copies(be, be.dot(exps, kept), window)
+        inside = np.arange(window.shape.window) < window.half * len(window.heads)
+        return self._unfold(be, i, parts, head_sums(be, sums, inside, window.half, 0.0))
 
-    def _unfold(self, be: Backend, i: int, context: Ct, sums: Ct) -> list[Ct]:
+    def _unfold(self, be: Backend, i: int, parts: list[Ct], sums: Ct) -> list[Ct]:
         window = self.windows[i]
-        conjugate = be.conjugate(context)
-        parts = [be.add(context, conjugate), be.mul_i(be.sub(conjugate, context))]
         rotated = be.rotate(sums, -window.sum_offset) if window.shared else sums
         more = [sums] if self.early and window.shared else []
         outs = be.linear([*parts, rotated, *more], self.unfolds[i])
@@ -212,14 +220,14 @@ class Attention:
 
 
 def _phases(positional: Positional, windows: tuple[HeadWindow, ...]) -> tuple[Array, ...]:
-    """What folded Q and then folded, conjugated K are multiplied by; none without rotary positions."""
+    """What folded Q and then folded K are multiplied by; none without rotary positions."""
     if positional.rotary is None:
         return ()
     half = windows[0].half
     angles = np.zeros((windows[0].shape.tokens, half), np.complex128)
     angles[:, : positional.rotary.cos.shape[1]] = positional.rotary.phases
     factors = [np.where(row >= 0, angles[:, row % half], 0.0).ravel() for row in folded_layout(windows).home]
-    return (*factors, *(v.conj() for v in factors))
+    return (*factors, *factors)
 
 
 def _added(positional: Positional, window: HeadWindow, specs: AttentionSpecs) -> tuple[Array, ...]:
@@ -236,9 +244,9 @@ def _unfolds(
     """The unfolding plan of each window. scale: factor of the sums, where no iteration comes before their
     bootstrap."""
     if early:
-        return tuple(unfold_plan(w, 0.5, early.sums, twice=early.scale) for w in windows)
+        return tuple(unfold_plan(w, 0.25, early.sums, twice=early.scale) for w in windows)
     places = {w: gathered.places(number) for number, w in enumerate(gathered.windows)} if gathered else {}
-    return tuple(unfold_plan(w, 0.5, scale, places.get(w)) for w in windows)
+    return tuple(unfold_plan(w, 0.25, scale, places.get(w)) for w in windows)
 
 
 def _value(

@@ -7,14 +7,22 @@ the deepest one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from tacita.layouts.arrays import Array, Diagonal, ceil_power
-from tacita.layouts.rotations import RealMap, rotate_sum, spread
+from tacita.layouts.rotations import (
+    RealMap,
+    doubled_parts,
+    joined,
+    range_radix,
+    rotate_parts,
+    rotate_sum,
+    spread,
+)
 from tacita.layouts.rows import FeatureLayout, linear_diagonals, restore_copies
 from tacita.layouts.windows import HeadWindow
 from tacita.packings.encoding import WeightBias
@@ -154,15 +162,15 @@ def mean(be: Backend, x: Cts, weights: Ct, layout: FeatureLayout) -> Cts:
 # Attention on rows: how heads, shifts and scores share a window, and the slot-linear maps between these
 # layouts.
 #
-# Q, K and V of a head are folded to half their width: complex entry e of a head is Q[e] + i Q[e + half] (K
-# conjugated), so that Re(sum_e Q'_e K'_e) is the whole inner product. A window holds `copies` copies of its
-# heads; copy c of K is shifted by c*R tokens, so one product serves `copies` shifts r + c*R of keys against
-# queries and R = tokens/copies products serve all. Scores of shift r land at position r of their group (mod
-# half), hence one real ciphertext holds `half` products' worth of scores, and exactly tokens^2 * heads /
-# slots ciphertexts hold all when heads fill windows.
+# Q, K and V of a head are folded to half their width: complex entry e of a head is Q[e] + i Q[e + half]. A
+# window holds `copies` copies of its heads; copy c of K is shifted by c*R tokens, so one product serves
+# `copies` shifts r + c*R of keys against queries and R = tokens/copies products serve all. Scores of shift r
+# land at position r of their group (mod half), hence one real ciphertext holds `half` products' worth of
+# scores, and exactly tokens^2 * heads / slots ciphertexts hold all when heads fill windows.
 #
-# (THOR's complexification folds two shifts into one product; folding the head's width instead halves the
-# number of positions to sum over, which is what the rotations of `pack` and `unpack` are proportional to.)
+# Then the parts take turns. Both parts of Q, each real, are multiplied by those of K, each of which has the
+# keys R/2 shifts further on as its imaginary part, so that a sum of two products has two shifts (THOR's
+# complexification). Packing them, and unpacking exponentials of two shifts at once, costs half.
 
 
 KEPT = 32  # plans of windows: the same in all layers
@@ -185,9 +193,7 @@ def context_layout(windows: tuple[HeadWindow, ...], head_size: int) -> FeatureLa
     return FeatureLayout.of(windows[0].shape, rows, copied=False)
 
 
-def fold_heads(
-    per_feature: Array, heads: int, width: int, *, conjugate: bool = False, halves: bool = False
-) -> Array:
+def fold_heads(per_feature: Array, heads: int, width: int, *, halves: bool = False) -> Array:
     """(heads*head_size, ...) -> complex (heads*width/2, ...): entry e of a head plus i times entry e +
     width/2; or plus i times entry e + head_size/2, with halves: those that turn together."""
     size = per_feature.shape[0] // heads
@@ -198,7 +204,7 @@ def fold_heads(
     else:
         padded[:, :size] = by_head
     low, high = padded[:, : width // 2], padded[:, width // 2 :]
-    folded: Array = (low - 1j * high) if conjugate else (low + 1j * high)
+    folded: Array = low + 1j * high
     return folded.reshape(-1, *per_feature.shape[1:])
 
 
@@ -211,20 +217,45 @@ def repeat_copies(be: Backend, ct: Ct, window: HeadWindow, tokens: int = 0) -> C
     return ct
 
 
+def turned_parts(be: Backend, ct: Ct, window: HeadWindow, sign: int = 1) -> Iterator[tuple[list[Ct], ...]]:
+    """Twice both parts of a ciphertext with repeated copies, turned by r shifts, and sign * i times the same
+    turned by `pairs` more. Yields few r at a time, as all are as many as the exponentials. No level."""
+    step, parts = window.shape.window, doubled_parts(be, ct)
+    if window.shifts > 1:
+        parts = tuple(joined(be, [x, be.rotate(x, step * window.pairs)], sign)[0] for x in parts)
+    return zip(*(rotate_parts(be, x, step, window.pairs) for x in parts), strict=True)
+
+
 @lru_cache(maxsize=KEPT)
 def pack_plan(window: HeadWindow) -> LinearPlan:
-    """R products -> score ciphertexts: sums each group of product r into position r mod half. Complex; one
-    level.
+    """Products of two shifts each -> complex scores: sums each group of product r into position r mod half;
+    one level.
 
-    Terms R*half, rotations at most 2*half - 2 an output by Horner's rule with one key.
+    Terms pairs*half, rotations at most 2*half - 2 an output by Horner's rule with one key.
     """
     diagonals: Diagonal = {}
-    hot = [np.where(window.groups & (window.within == t), 1.0, 0.0) for t in range(window.half)]
-    for r in range(window.shifts):
+    for r in range(window.pairs):
         j, t = divmod(r, window.half)
         for e in range(window.half):
-            diagonals[j, r, e - t] = hot[t]
-    return LinearPlan.from_diagonals(diagonals, n_inputs=window.shifts, n_outputs=window.score_cts)
+            diagonals[j, r, e - t] = window.hot(t)
+    outputs = -(-window.pairs // window.half)
+    return LinearPlan.from_diagonals(diagonals, n_inputs=window.pairs, n_outputs=outputs)
+
+
+def score_parts(be: Backend, packed: Sequence[Ct], window: HeadWindow) -> list[Ct]:
+    """What `pack_plan` makes -> twice the real scores, in order. A conjugation each, no level."""
+    firsts, seconds = zip(*(doubled_parts(be, ct) for ct in packed), strict=True)
+    if window.score_cts > 1 or window.shifts == 1:
+        return [*firsts, *seconds][: window.score_cts]
+    return [be.add(firsts[0], be.rotate(seconds[0], -window.pairs))]
+
+
+def paired_scores(be: Backend, scores: Sequence[Ct], window: HeadWindow) -> list[Ct]:
+    """Real scores -> complex ones, as `pack_plan` makes them. No level."""
+    if len(scores) == 1:
+        return joined(be, [scores[0], be.rotate(scores[0], window.pairs)][: window.shifts])
+    half = len(scores) // 2
+    return [z for two in zip(scores[:half], scores[half:], strict=True) for z in joined(be, two)]
 
 
 def unpack_step(window: HeadWindow) -> int:
@@ -233,11 +264,12 @@ def unpack_step(window: HeadWindow) -> int:
 
 
 def unpack_anchors(be: Backend, ct: Ct, window: HeadWindow) -> list[Ct]:
-    """rotate(ct, a*step) for every anchor a, chained with the two keys +-step: from -half to half - step."""
+    """rotate(ct, a*step) for every anchor a, chained with the two keys +-step: from -half to the last
+    position of a score."""
     step = unpack_step(window)
     up: list[Ct] = [ct]
     down: list[Ct] = []
-    for _ in range(window.half // step - 1):
+    for _ in range(min(window.half, window.pairs) // step - 1):
         up.append(be.rotate(up[-1], step))
     for _ in range(window.half // step):
         down.append(be.rotate((down or [ct])[-1], -step))
@@ -246,20 +278,28 @@ def unpack_anchors(be: Backend, ct: Ct, window: HeadWindow) -> list[Ct]:
 
 @lru_cache(maxsize=KEPT)
 def unpack_plan(window: HeadWindow) -> LinearPlan:
-    """Anchors of all score ciphertexts -> R ciphertexts that hold score r in every position of its group; one
-    level."""
+    """Anchors of all complex ciphertexts -> `pairs` ciphertexts that hold score r, and that of `pairs` shifts
+    further on, in every position of its group; one level."""
     step = unpack_step(window)
-    anchors = 2 * window.half // step
-    hot = [np.where(window.groups & (window.within == e), 1.0, 0.0) for e in range(window.half)]
+    before = window.half // step
+    anchors = before + max(1, min(window.half, window.pairs) // step)
     diagonals: Diagonal = {}
-    for r in range(window.shifts):
+    for r in range(window.pairs):
         j, t = divmod(r, window.half)
         for e in range(window.half):
             a, b = divmod(t - e, step)
-            diagonals[r, j * anchors + a + anchors // 2, b] = hot[e]
-    return LinearPlan.from_diagonals(
-        diagonals, n_inputs=anchors * window.score_cts, n_outputs=window.shifts, split="baby"
-    )
+            diagonals[r, j * anchors + a + before, b] = window.hot(e)
+    inputs = anchors * -(-window.pairs // window.half)
+    return LinearPlan.from_diagonals(diagonals, n_inputs=inputs, n_outputs=window.pairs, split="baby")
+
+
+@lru_cache(maxsize=KEPT)
+def mask_plan(window: HeadWindow) -> LinearPlan:
+    """The window's mask -> the mask of each ciphertext of its scores; one level."""
+    step = window.shape.window
+    diagonals = {(r // window.half, 0, r * step): window.hot(r % window.half) for r in range(window.shifts)}
+    split = step * range_radix(window.pairs)
+    return LinearPlan.from_diagonals(diagonals, n_inputs=1, n_outputs=window.score_cts, split=split)
 
 
 def fold_copies(be: Backend, ct: Ct, window: HeadWindow) -> Ct:
@@ -314,11 +354,11 @@ def folded_maps(
     *,
     halves: bool,
 ) -> tuple[LinearPlan, tuple[Array, ...]]:
-    """One plan for folded Q and conjugated folded K, which share the rotations of x, and their biases. sides:
+    """One plan for folded Q and K, which share the rotations of x, and their biases. sides:
     maps of stored x. halves: as of `fold_heads`."""
     folded, parts = folded_layout(windows), list[Diagonals]()
     for n, (weight, _) in enumerate(sides):
-        matrix = _folded(weight, windows, conjugate=n == 1, halves=halves)
+        matrix = _folded(weight, windows, halves)
         parts.append(linear_diagonals(matrix, layout, folded, n * len(windows)))
     diagonals = Diagonals.joined(parts)
     plan = LinearPlan.from_diagonals(diagonals, n_inputs=layout.count, n_outputs=2 * len(windows))
@@ -328,15 +368,14 @@ def folded_maps(
 def folded_vectors(
     sides: Sequence[Array], windows: tuple[HeadWindow, ...], *, halves: bool
 ) -> tuple[Array, ...]:
-    """What is added to folded queries and conjugated folded keys, by feature of all heads."""
+    """What is added to folded queries and keys, by feature of all heads."""
     folded = folded_layout(windows)
-    both = (_folded(side, windows, conjugate=n == 1, halves=halves) for n, side in enumerate(sides))
-    return tuple(v for side in both for v in folded.vectors(side))
+    return tuple(v for side in sides for v in folded.vectors(_folded(side, windows, halves)))
 
 
-def _folded(side: Array, windows: tuple[HeadWindow, ...], *, conjugate: bool, halves: bool) -> Array:
+def _folded(side: Array, windows: tuple[HeadWindow, ...], halves: bool) -> Array:
     heads = sum(len(w.heads) for w in windows)
-    return fold_heads(side, heads, windows[0].width, conjugate=conjugate, halves=halves)
+    return fold_heads(side, heads, windows[0].width, halves=halves)
 
 
 def folded_variances(

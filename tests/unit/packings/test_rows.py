@@ -12,11 +12,11 @@ from tacita.packings.rows.linear import (
     folded_layout,
     mask_plan,
     pack_plan,
-    paired_scores,
+    pair_scores,
     repeat_copies,
     residual,
     score_parts,
-    turned_parts,
+    turn_parts,
     unpack_anchors,
     unpack_plan,
 )
@@ -96,7 +96,7 @@ def test_scores_land_where_the_layout_says(heads, size):
     layout = folded_layout(windows)
     for window, cq, ck in zip(windows, encrypt(be, layout.pack(q)), encrypt(be, layout.pack(k)), strict=True):
         queries, packed = doubled_parts(be, repeat_copies(be, cq, window)), []
-        for keys in turned_parts(be, repeat_copies(be, ck, window, window.shifts), window):
+        for keys in turn_parts(be, repeat_copies(be, ck, window, window.shifts), window):
             packed += [be.dot(queries, pair) for pair in zip(*keys, strict=True)]
         scores = decrypt(be, score_parts(be, be.linear(packed, pack_plan(window)), window))
         for n, head in enumerate(window.heads):
@@ -113,7 +113,7 @@ def test_unpack_spreads_every_score_over_its_group(heads, size):
     (window,) = head_windows(SHAPE if size > 2 else RowsShape(512, 4), heads, size)
     be, half = PlainBackend(window.shape.slots), window.half
     exps = RNG.normal(size=(window.score_cts, window.shape.tokens, window.shape.window // half, half))
-    paired = paired_scores(be, [be.encrypt(e.ravel()) for e in exps], window)
+    paired = pair_scores(be, [be.encrypt(e.ravel()) for e in exps], window)
     anchors = [anchor for ct in paired for anchor in unpack_anchors(be, ct, window)]
     spread = [be.decrypt(ct) for ct in be.linear(anchors, unpack_plan(window))]
     for r in range(window.shifts):

@@ -32,10 +32,10 @@ from tacita.packings.rows.linear import (
     linear_of,
     mask_plan,
     pack_plan,
-    paired_scores,
+    pair_scores,
     repeat_copies,
     score_parts,
-    turned_parts,
+    turn_parts,
     unfold_plan,
     unpack_anchors,
     unpack_plan,
@@ -106,7 +106,7 @@ class Attention:
         window = self.windows[number]
         queries = [(part,) for part in doubled_parts(be, repeat_copies(be, q, window))]
         products: list[Ct] = []
-        for keys in turned_parts(be, repeat_copies(be, k, window, window.shifts), window):
+        for keys in turn_parts(be, repeat_copies(be, k, window, window.shifts), window):
             products += be.relinearise(be.products(queries, keys))[0]
         scores = score_parts(be, be.linear(products, self.packs[number]), window)
         centre = self.added[number] or (window.of_heads(self.specs.score_offsets(self.plan.heads)),) * len(
@@ -131,7 +131,7 @@ class Attention:
         values = self._values(be, x, masks, entry + 1)
         numbers = mask_numbers(self.windows)
         plans = [mask_plan(self.windows[numbers.index(number)]) for number in sorted(set(numbers))]
-        kept = [
+        padding = [
             be.linear([be.drop_to(mask, min(be.level(mask), entry + 1))], plan)
             for mask, plan in zip(masks, plans, strict=False)
         ]
@@ -139,7 +139,7 @@ class Attention:
         for i, window in enumerate(self.windows):
             mine = exps[first : first + window.score_cts]
             first += window.score_cts
-            outs = self._mix_window(be, i, mine, values[i], kept[numbers[i]])
+            outs = self._mix_window(be, i, mine, values[i], padding[numbers[i]])
             context.append(outs[0])
             sums += outs[1:]
         return tuple(context), self._centred_sums(be, sums)
@@ -165,18 +165,18 @@ class Attention:
             out.append(be.mul(v, be.drop_to(mask, min(be.level(mask), be.level(v)))))
         return out
 
-    def _mix_window(self, be: Backend, i: int, exps: Cts, value: Ct, kept: Sequence[Ct]) -> list[Ct]:
+    def _mix_window(self, be: Backend, i: int, exps: Cts, value: Ct, padding: Sequence[Ct]) -> list[Ct]:
         window = self.windows[i]
-        anchors = [a for e in paired_scores(be, exps, window) for a in unpack_anchors(be, e, window)]
+        anchors = [a for e in pair_scores(be, exps, window) for a in unpack_anchors(be, e, window)]
         spread_exps = be.linear(anchors, self.unpacks[i])
         del anchors
         acc, first = None, 0
-        for turned in turned_parts(be, value, window, -1):
+        for turned in turn_parts(be, value, window, -1):
             exps_of = spread_exps[first : first + len(turned[0])]
             acc = be.products(list(zip(*turned, strict=True)), [(e,) for e in exps_of], acc)
             first += len(exps_of)
         parts = [doubled_real(be, fold_copies(be, row[0], window)) for row in be.relinearise(acc)]
-        sums = fold_copies(be, be.dot(exps, kept), window)
+        sums = fold_copies(be, be.dot(exps, padding), window)
         inside = np.arange(window.shape.window) < window.half * len(window.heads)
         return self._unfold(be, i, parts, head_sums(be, sums, inside, window.half, 0.0))
 

@@ -217,7 +217,7 @@ def repeat_copies(be: Backend, ct: Ct, window: HeadWindow, tokens: int = 0) -> C
     return ct
 
 
-def turned_parts(be: Backend, ct: Ct, window: HeadWindow, sign: int = 1) -> Iterator[tuple[list[Ct], ...]]:
+def turn_parts(be: Backend, ct: Ct, window: HeadWindow, sign: int = 1) -> Iterator[tuple[list[Ct], ...]]:
     """Twice both parts of a ciphertext with repeated copies, turned by r shifts, and sign * i times the same
     turned by `pairs` more. Yields few r at a time, as all are as many as the exponentials. No level."""
     step, parts = window.shape.window, doubled_parts(be, ct)
@@ -250,7 +250,7 @@ def score_parts(be: Backend, packed: Sequence[Ct], window: HeadWindow) -> list[C
     return [be.add(firsts[0], be.rotate(seconds[0], -window.pairs))]
 
 
-def paired_scores(be: Backend, scores: Sequence[Ct], window: HeadWindow) -> list[Ct]:
+def pair_scores(be: Backend, scores: Sequence[Ct], window: HeadWindow) -> list[Ct]:
     """Real scores -> complex ones, as `pack_plan` makes them. No level."""
     if len(scores) == 1:
         return joined(be, [scores[0], be.rotate(scores[0], window.pairs)][: window.shifts])

@@ -132,12 +132,18 @@ impl Evaluator {
         Ok(())
     }
 
-    /// Few inputs, many outputs: rotated inputs are made in chunks and added into all outputs.
+    /// Few inputs, many outputs: all babies go into all outputs at once, block by block, or in chunks where
+    /// there are more outputs than babies or the digits of all inputs are too large.
     fn babies_only(&self, inputs: &[&Ciphertext], t: &EncodedTransform) -> Result<Vec<Pair>, CkksError> {
         let wanted: Vec<(usize, i64)> = (0..t.outputs).map(|j| (j, 0)).collect();
+        let steps = steps_of(t);
+        let rotated: BTreeSet<usize> = steps.iter().filter(|x| x.1 != 0).map(|x| x.0).collect();
+        if self.keeps_sums(t, wanted.len(), &steps) && rotated.len() * self.digit_bytes(t) <= CHUNK_BYTES {
+            let digits = self.decompose_inputs(inputs, t)?;
+            return self.streamed(inputs, &digits, &wanted, t);
+        }
         let mut sums = self.zero_pairs(wanted.len(), t);
         let mut digits: Vec<Option<Decomposed>> = inputs.iter().map(|_| None).collect();
-        let steps = steps_of(t);
         for part in steps.chunks(self.babies_in_chunk(t, &steps)) {
             self.keep_digits(inputs, part, &mut digits);
             let babies = self.babies(inputs, &digits, part, t)?;
@@ -154,8 +160,7 @@ impl Evaluator {
     fn baby_giant(&self, inputs: &[&Ciphertext], t: &EncodedTransform) -> Result<Vec<Pair>, CkksError> {
         let (steps, wanted) = (steps_of(t), giants_of(t));
         let digits = self.decompose_inputs(inputs, t)?;
-        // Sums are as large as babies: where there are fewer of them, they are what to keep.
-        if t.lifted && wanted.len() <= self.pairs_in_chunk(t).max(steps.len()) {
+        if self.keeps_sums(t, wanted.len(), &steps) {
             let sums = self.streamed(inputs, &digits, &wanted, t)?;
             drop(digits);
             let mut sums: BTreeMap<(usize, i64), Pair> = wanted.into_iter().zip(sums).collect();
@@ -171,6 +176,11 @@ impl Evaluator {
         (0..t.outputs)
             .map(|j| self.over_giants(&mut InnerSums::new(self, t, &steps, &babies, j)))
             .collect()
+    }
+
+    /// Sums are as large as babies: where there are fewer of them, they are what to keep.
+    fn keeps_sums(&self, t: &EncodedTransform, sums: usize, steps: &[(usize, i64)]) -> bool {
+        t.lifted && sums <= self.pairs_in_chunk(t).max(steps.len())
     }
 
     /// The inner sums of one output, rotated by their giants and added up.
@@ -190,16 +200,20 @@ impl Evaluator {
     /// How many babies of several inputs fit it beside the digits that they are made from.
     fn babies_in_chunk(&self, t: &EncodedTransform, steps: &[(usize, i64)]) -> usize {
         let inputs: BTreeSet<usize> = steps.iter().map(|&(input, _)| input).collect();
-        let limb_bytes = self.rlwe().n() * 8;
-        let pair = 2 * (t.limbs + self.special(t)) * limb_bytes;
-        let digits = self.rlwe().digits(t.limbs) * (t.limbs + self.rlwe().p_len()) * limb_bytes;
-        let each = pair + digits * inputs.len() / steps.len().max(1);
+        let pair = 2 * (t.limbs + self.special(t)) * self.rlwe().n() * 8;
+        let each = pair + self.digit_bytes(t) * inputs.len() / steps.len().max(1);
         let room = if inputs.len() > 1 {
             CHUNK_BYTES / 4
         } else {
             CHUNK_BYTES
         };
         (room / each).max(2)
+    }
+
+    /// Of the digits of one input.
+    fn digit_bytes(&self, t: &EncodedTransform) -> usize {
+        let limbs = t.limbs + self.rlwe().p_len();
+        self.rlwe().digits(t.limbs) * limbs * self.rlwe().n() * 8
     }
 
     fn special(&self, t: &EncodedTransform) -> usize {

@@ -135,12 +135,12 @@ def _prediction(
     coefficients = any("coefficient_product" in stage.counts for stage in placed.stages)
     multiplied = tokens if coefficients else None
     sizes = run_bytes(info, placed.rotations, request, response, working, prices, multiplied)
-    keys, evaluate = sizes["evaluation_keys"], placed.placement.seconds
+    stage_seconds = tuple(step.seconds_on(prices) for step in placed.placement.steps)
     return Prediction(
         machine=prices.named,
         threads=prices.threads,
-        stage_seconds=tuple(prices.scale * (s.seconds + s.bootstrap_seconds) for s in placed.placement.steps),
-        seconds=run_seconds(keys, evaluate, working, prices),
+        stage_seconds=stage_seconds,
+        seconds=run_seconds(sizes["evaluation_keys"], sum(stage_seconds), working, prices),
         bytes=sizes,
         stage_bytes=placed.stage_bytes,
     )

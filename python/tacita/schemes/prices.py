@@ -3,20 +3,26 @@
     $XDG_CACHE_HOME/tacita/prices/n16-2threads-0.1.0-1f0c9a55e0b7d3aa.json    (by default under ~/.cache)
 
 The name has ring, threads, release and processor, so that another of these finds nothing there. Until prices
-are measured, predictions are the shipped table's times one factor: how long the yardstick takes here beside
-there. Both are used by the commands; `PlanRequest.prices` is the shipped table unless it is told otherwise,
-so that plans made in Python are the same on every machine.
+are measured, predictions are the shipped table's times two factors: how long a key switch takes here beside
+there, by its arithmetic in the caches and by a copy, and how long a copy does. Both are used by the commands;
+`PlanRequest.prices` is the shipped table unless it is told otherwise, so that plans made in Python are the
+same on every machine.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tacita import compiled
 from tacita.client.store import cache_folder
@@ -32,14 +38,16 @@ from tacita.version import __version__
 FORMAT, VERSION = "tacita-prices", 1
 MOST_BYTES = 1 << 20
 MOST = 1e12  # of any number in a table; bytes are the largest
-YARDSTICKS, TRANSFORMS = 5, 4  # the best of so many runs of so many transforms; 20 ms
+YARDSTICKS, TRANSFORMS = 6, 4  # the best of so many runs of so many transforms
+TIMED, TIMED_LEVEL, SWITCHES = "insecure_toy_leveled_n11", 11, 100  # a ring in the caches, 12 limbs, calls
+COPIED = 1 << 27  # bytes, read and written
 BOOTSTRAP_PRICES = {(kind, how) for kind in ("complex", "real") for how in ("alone", "each")}
 AGAIN = "measure again: `tacita prices`; or delete the file; or [plan] prices = 'shipped'"
 
 
 def prices_here(preset: str) -> Prices | None:
     """What predictions for a preset are made of on this machine: measured prices, else the shipped ones
-    scaled by the yardstick, else None (a ring without either, parameters without bootstrapping: formulas).
+    scaled by some kernels, else None (a ring without either, parameters without bootstrapping: formulas).
 
     Raises FileError for measured prices that cannot be read: other ones would be used in silence otherwise.
     """
@@ -56,22 +64,71 @@ def describe_prices(prices: Prices) -> str:
     'prices: AMD EPYC, 2 threads'
     """
     if prices.scale != 1.0:
-        return f"prices: {prices.origin} by this machine's yardstick; `tacita prices` measures its own"
+        return f"prices: {prices.origin} by this machine's kernels; `tacita prices` measures its own"
     return f"prices: {prices.origin or f'{prices.machine}, {prices.threads} threads'}"
 
 
 def scaled(shipped: Prices | None) -> Prices | None:
-    """Shipped prices with the factor of this machine; without an engine as they are. The pace of two parties
-    is that of the engine's own transform: their work uses a processor's vectors too."""
+    """Shipped prices with the factors of this machine, by its kernels; without an engine as they are. The
+    pace of two parties is that of the engine's own transform: their work uses a processor's vectors too."""
     if shipped is None:
         return None
     try:
-        here = min(compiled.native.yardstick_ms(shipped.log_n, TRANSFORMS) for _ in range(YARDSTICKS))
-        ntt = min(compiled.native.ntt_ms(shipped.log_n, TRANSFORMS) for _ in range(YARDSTICKS))
+        here = kernels()
     except TacitaError:  # not built: plans can be made, nothing can be run
         return shipped
-    factor, pace = round(here / shipped.yardstick_ms, 2), round(ntt / NTT_MS, 2)
-    return replace(shipped, scale=factor, pace=pace, origin=f"shipped, scaled by {factor:.2f}")
+    streams = here.copy / SHIPPED_KERNELS.copy
+    factor = round(HOT * here.switch / SHIPPED_KERNELS.switch + (1.0 - HOT) * streams, 2)
+    origin = f"shipped, scaled by {factor:.2f}"
+    pace = round(here.transform / NTT_MS, 2)
+    return replace(shipped, scale=factor, streams=round(streams, 2), pace=pace, origin=origin)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Processor milliseconds of one thread. switch: a rotation and a product at 12 limbs whose operands and
+    keys stay in the caches, scaled to N = 2^16; copy: of 10^8 bytes from memory to memory, read and written;
+    transform: one limb at N = 2^16."""
+
+    switch: float
+    copy: float
+    transform: float
+
+
+# Of the machine of the shipped table: a rotation and a product take 32.7 ms there and 23.2 on a Zen 5, whose
+# kernels are (18.1, 2.58, 0.055). Copies were timed on both. What is left of 32.7 ms is what the same bytes
+# of keys and ciphertexts leave, 0.198 GB; counting instructions gives 24 to 26 (decision 76).
+SHIPPED_KERNELS = Kernels(25.6, 3.57, NTT_MS)
+HOT = 0.78  # of a switch there: what its caches would leave of its time
+
+
+@lru_cache(maxsize=1)
+def kernels() -> Kernels:
+    """Times this machine's kernels: 0.4 s and 130 MB, once a process. Processor time, so that others who use
+    the machine change it little. Raises TacitaError where the engine was not built."""
+    native, rotations = compiled.native, [(1, TIMED_LEVEL)]
+    params = native.Parameters.preset(TIMED, allow_insecure=True)  # nothing is encrypted but zeros
+    with tempfile.TemporaryDirectory(prefix="tacita-prices-") as folder:
+        secret, public = f"{folder}/secret.key", f"{folder}/evaluation.keys"
+        native.keygen(params, rotations, secret, public, lambda done, total: None)
+        keys = native.EvaluationKeys.load(public, params, rotations)
+        x = native.encrypt(native.SecretKey.load(secret, params), np.zeros(1, np.complex128), TIMED_LEVEL)
+    one = native.Evaluator(params, keys, 1)
+    switch = _least(lambda: one.rotate(x, 1), SWITCHES) + _least(lambda: one.mul(x, x), SWITCHES)
+    source, target = np.ones(COPIED // 16), np.empty(COPIED // 16)
+    copy = _least(lambda: np.copyto(target, source), YARDSTICKS) * 1e8 / COPIED
+    transform = min(native.ntt_ms(16, TRANSFORMS) for _ in range(YARDSTICKS))
+    return Kernels(switch * (1 << 16) / (2 * params.slots), copy, transform)
+
+
+def _least(work: Callable[[], object], calls: int) -> float:
+    """Returns the least processor milliseconds of some calls."""
+    taken = []
+    for _ in range(calls):
+        began = time.process_time()
+        work()
+        taken.append(time.process_time() - began)
+    return 1e3 * min(taken)
 
 
 def path_of(log_n: int, folder: Path | None = None, here: Processor | None = None) -> Path:

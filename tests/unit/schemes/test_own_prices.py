@@ -24,7 +24,15 @@ from tacita.plans.prices.cost import Prices
 from tacita.resources import Processor, processor
 from tacita.schemes import prices as own_prices
 from tacita.schemes.ciphertexts import estimate, stage_estimates
-from tacita.schemes.prices import describe_prices, keep, measured_prices, path_of, prices_here, scaled
+from tacita.schemes.prices import (
+    describe_prices,
+    keep,
+    kernels,
+    measured_prices,
+    path_of,
+    prices_here,
+    scaled,
+)
 from tacita.two_party.program.cost import NTT_MS
 
 DAY = date(2026, 11, 22)
@@ -106,16 +114,26 @@ def test_only_rings_that_bootstrap_have_prices_of_their_own() -> None:
 def test_until_then_shipped_prices_are_scaled_and_plans_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     shipped = Prices.shipped(16)
     assert shipped is not None
-    half, twice = (staticmethod(lambda *_, ms=ms: ms) for ms in (0.5 * shipped.yardstick_ms, 2.0 * NTT_MS))
-    engine = type("engine", (), {"yardstick_ms": half, "ntt_ms": twice})
-    monkeypatch.setattr(own_prices.compiled, "native", engine, raising=False)
+    there = own_prices.SHIPPED_KERNELS
+    quick = own_prices.Kernels(0.5 * there.switch, 2.0 * there.copy, 2.0 * NTT_MS)
+    monkeypatch.setattr(own_prices, "kernels", lambda: quick)
     here = scaled(shipped)
-    assert here is not None and (here.scale, here.origin) == (0.5, "shipped, scaled by 0.50")
-    assert here.pace == 2.0 and "`tacita prices`" in describe_prices(here)
+    assert here is not None and (here.scale, here.streams) == (0.83, 2.0)
+    assert here.pace == 2.0 and "shipped, scaled by 0.83 by this machine's kernels" in describe_prices(here)
     plan = real_plan()
     circuit, parameters = circuit_of(plan, model()), PRESETS["insecure_toy_n10"]
     ours, theirs = (place_circuit(circuit, parameters, prices) for prices in (here, shipped))
     assert ours.placement == theirs.placement
+    for step in ours.placement.steps:
+        slow = 2.0 * step.streaming + 0.83 * (step.seconds - step.streaming + step.bootstrap_seconds)
+        assert step.seconds_on(here) == pytest.approx(slow) and 0.0 < step.streaming < step.seconds
+
+
+def test_kernels_are_timed_in_seconds_of_this_processor() -> None:
+    """A switch in the caches takes 30 limbs' transforms and more; all of it within what an estimate may."""
+    found = kernels()
+    assert 30.0 * found.transform < found.switch < 3000.0 * found.transform
+    assert found.copy > 0.0 and kernels() is found
 
 
 def test_new_memory_and_the_disk_are_priced_stage_by_stage() -> None:

@@ -28,13 +28,19 @@ FEWER_LEVELS = "use --functions tacita, whose polynomials need the fewest levels
 
 @dataclass(frozen=True)
 class Step:
-    """A placed stage with its predicted seconds. refreshes: of the variant that was taken, whether it
-    bootstraps by itself."""
+    """A placed stage with its seconds by the table. refreshes: of the variant that was taken, whether it
+    bootstraps by itself. streaming: what `Prices.streaming` has of its seconds."""
 
     placed: PlacedStage
     bootstrap_seconds: float
     seconds: float
     refreshes: bool = False
+    streaming: float = 0.0
+
+    def seconds_on(self, prices: Prices) -> float:
+        """Returns the seconds of the stage and its bootstraps on the machine of these prices."""
+        switching = self.seconds - self.streaming + self.bootstrap_seconds
+        return prices.scale * switching + prices.streams * self.streaming
 
 
 @dataclass(frozen=True)
@@ -340,6 +346,7 @@ class _Search:
             _seconds_of(kinds, self.prices),
             self.prices.total(outcome.counts),
             stage.refreshes,
+            self.prices.streaming(outcome.counts),
         )
 
 

@@ -30,6 +30,8 @@ COEFFICIENTS = {
     "coefficient_product": (1e-5, 0.0),
     "coefficient_refresh": (0.23, 0.038),
 }
+# whose time is that of memory: they compute little on much
+STREAMS = frozenset({"add", "tensor", "mul_scalar", "mul_plain", "matmul_input", "outer"})
 THROUGH = {"bootstrap_through": "complex", "bootstrap_through_real": "real"}  # and the bootstrap they contain
 # For 10^9 bytes of ciphertexts: that a process touches for the first time (the system finds and clears the
 # pages), and that are packed, written to disk and read back.
@@ -92,8 +94,9 @@ class Prices:
     machines.
     sizes: bytes of keys, ciphertexts and processes. keygen_seconds_per_gb: per 10^9 bytes of the key file.
     touch_seconds_per_gb, spill_seconds_per_gb: see `SECONDS_PER_GB`; 0 in a table that has not measured them.
-    scale: seconds here for one second of the table, on a machine that has measured no more than its
-    yardstick. Predictions are multiplied by it and nothing else is: plans are those of the table.
+    scale, streams: seconds here for one second of the table, of operations at large and of STREAMS, on a
+    machine that has timed a few kernels. Predictions are multiplied by them and nothing else is: plans are
+    those of the table.
     pace: the same for two parties on shares, whose seconds are not of this table (`two_party.program.cost`).
     origin: where the prices come from, in the words of a report.
     """
@@ -111,6 +114,7 @@ class Prices:
     touch_seconds_per_gb: float = 0.0
     spill_seconds_per_gb: float = 0.0
     scale: float = 1.0
+    streams: float = 1.0
     pace: float = 1.0
     origin: str = ""
 
@@ -203,6 +207,10 @@ class Prices:
             for (op, level, _), n in counts.items()
             if op not in BOOTSTRAPS and op not in THROUGH
         )
+
+    def streaming(self, counts: Counts) -> float:
+        """What STREAMS have of `total`."""
+        return sum(n * self.seconds(op, level) for (op, level, _), n in counts.items() if op in STREAMS)
 
     def bootstrap_seconds(self, kinds: Sequence[str]) -> float:
         """Seconds to refresh ciphertexts of these kinds ("real" or "complex") in one call."""

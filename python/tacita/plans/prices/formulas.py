@@ -279,13 +279,14 @@ def file_bytes(plan: Plan) -> dict[str, int]:
 
 def run_seconds(keys: int, evaluate: float, working: int, prices: Prices) -> dict[str, float]:
     """Seconds of steps here: keygen, which writes a file of so many bytes of keys at a measured rate, and
-    evaluate (warm: in memory that the process has touched before).
+    evaluate, as given (warm: in memory that the process has touched before).
 
     Where the table prices them, also touch and spill: seconds that a new process takes for touching its
     working memory, and that a request would take if all of it went to disk and back once. What a stage has of
     them follows from its bytes: `schemes.ciphertexts.stage_estimates`.
     """
-    seconds = {"keygen": keys / 1e9 * prices.keygen_seconds_per_gb, "evaluate": evaluate}
+    seconds = {"keygen": prices.scale * keys / 1e9 * prices.keygen_seconds_per_gb, "evaluate": evaluate}
     extra = {"touch": prices.touch_seconds_per_gb, "spill": prices.spill_seconds_per_gb}
-    seconds |= {name: working / 1e9 * per_gb for name, per_gb in extra.items() if per_gb}
-    return {name: prices.scale * value for name, value in seconds.items()}
+    return seconds | {
+        name: prices.streams * working / 1e9 * per_gb for name, per_gb in extra.items() if per_gb
+    }

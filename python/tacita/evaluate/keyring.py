@@ -23,6 +23,7 @@ RESULTS = 8  # one part in so many is free for results
 LEAST = 4  # one part in so many of the predicted budget is used in any case
 NUMBER = 8  # bytes of a weight in a model: float64
 LIMB = 8  # bytes of a residue: a double
+REFRESH = 16_000  # bytes of a bootstrap while it runs, a coefficient of the ring: 1 GB at N = 2^16
 # bytes of a layer's weight in a circuit, beside those of the model: its place in complex, padded diagonals
 # and what the process grows by on the way. Measured, 24.7 on three layers of BERT-base's shape (21.9 million
 # weights, packing rows): 18.4 of them in the diagonals
@@ -65,6 +66,13 @@ def results_bytes(plan: Plan, group: int) -> int:
     the limbs that they end with."""
     limbs = 2 * (plan.parameters.max_level + 1)
     return group * 2 * limbs * 2 * plan.parameters.slots * LIMB
+
+
+def bootstraps_within(plan: Plan, memory: float, threads: int) -> int:
+    """Returns how many bootstraps may run at once: of half the threads, which is as many as the engine takes
+    from one call, those whose working memory a limit of `memory` GB leaves room for; at least one."""
+    spare = int(memory * GB) - server_bytes(plan)
+    return max(1, min(threads // 2, 1 + spare // (REFRESH * 2 * plan.parameters.slots)))
 
 
 def server_bytes(plan: Plan) -> int:

@@ -20,6 +20,7 @@ from tacita.evaluate.kept import KeptRows, forget, kept_bytes, kept_rows
 from tacita.evaluate.keyring import (
     ClientKeys,
     KeyRing,
+    bootstraps_within,
     ciphertext_budget,
     measured_budget,
     predicted_memory,
@@ -146,6 +147,16 @@ class Server:
         forget(self.work.path)
 
     @property
+    def _at_once(self) -> int:
+        return bootstraps_within(self.plan, self.memory - self.ring.further_bytes / GB, self.threads)
+
+    @property
+    def _group(self) -> int:
+        """Ciphertexts that one call refreshes: where memory has no room for as many as the engine takes at
+        once, as many as it has room for."""
+        return self._at_once if self._at_once < self.threads // 2 else max(BOOTSTRAP_GROUP, self._at_once)
+
+    @property
     def _circuit(self) -> Circuit:
         return circuit_of(self.plan, self.model)
 
@@ -159,7 +170,7 @@ class Server:
         memory = self.memory - self.ring.further_bytes / GB
         _ = self._circuit  # so that it is there when memory is measured
         in_use = taken_bytes(held.evaluator)
-        results = results_bytes(self.plan, BOOTSTRAP_GROUP)
+        results = results_bytes(self.plan, self._group)
         budget = measured_budget(ciphertext_budget(self.plan, memory), self.memory, in_use, results)
         native = compiled.native
         codec = Codec(
@@ -167,7 +178,7 @@ class Server:
             dump=lambda ct: bytes(ct.to_bytes()),
             load=lambda data: native.Ciphertext.from_bytes(self.params, data),
         )
-        return SpillingBackend(CkksBackend(held.evaluator), store, budget, codec)
+        return SpillingBackend(CkksBackend(held.evaluator), store, budget, codec, self._group)
 
     def _run(
         self,
@@ -191,6 +202,7 @@ class Server:
             progress=progress,
             begin=begin,
             complex_names=complex_names,
+            at_once=max(executor.AT_ONCE, self._at_once),
             reached=points if self.resume else lambda _: None,
         )
         self.usage = _usage(be, begin)

@@ -21,9 +21,7 @@ from tacita.resources import in_threads
 from tacita.slots.base import Backend, Ct, Kind
 from tacita.slots.stage import Live, Stage
 
-AT_ONCE = (
-    2  # bootstraps in one call: one shares its work over two threads, so more would only hold more memory
-)
+AT_ONCE = 2  # bootstraps in one call: one shares its work over two threads, more would hold more memory
 
 
 @dataclass(frozen=True)
@@ -49,15 +47,16 @@ def run(
     inspect: Callable[[str, Live], None] = lambda _stage, _live: None,
     begin: int = 0,
     complex_names: Set[str] = frozenset(),
+    at_once: int = AT_ONCE,
     reached: Callable[[Reached], None] = lambda _: None,
 ) -> Live:
     """The tensors after the last stage.
 
     live: the request's tensors, by name; taken over and emptied, so that dead ciphertexts are freed early.
     predicted: seconds of each stage, for the time left. inspect: called with the live tensors after each
-    stage (tests compare layers with it). reached: called after each stage but the last, with what a later run
-    needs to go on from there: its `live`, index as `begin`, `complex_names`. Raises PlanError when stages and
-    plan differ.
+    stage (tests compare layers with it). at_once: bootstraps in one call. reached: called after each stage
+    but the last, with what a later run needs to go on from there: its `live`, index as `begin`,
+    `complex_names`. Raises PlanError when stages and plan differ.
     """
     _require_stages(placed, stages)
     clock = _Clock(predicted or [1.0] * len(stages), begin)
@@ -66,7 +65,7 @@ def run(
     for index, (step, stage) in islice(enumerate(zip(placed, stages, strict=True)), begin, None):
         progress(clock.report(stage.name, index))
         # rebound at once: what is dead now is freed before the next stage, not after it
-        live, complex_names = _after(step, stage, be, live, complex_names)
+        live, complex_names = _after(step, stage, be, live, complex_names, at_once)
         inspect(stage.name, dict(live))
         if index + 1 < len(stages):
             reached(Reached(index + 1, dict(live), frozenset(complex_names)))
@@ -112,17 +111,22 @@ def _require_stages(placed: Sequence[PlacedStage], stages: Sequence[Stage]) -> N
 
 
 def _after(
-    step: PlacedStage, stage: Stage, be: Backend, live: Live, complex_names: Set[str]
+    step: PlacedStage,
+    stage: Stage,
+    be: Backend,
+    live: Live,
+    complex_names: Set[str],
+    at_once: int = AT_ONCE,
 ) -> tuple[Live, frozenset[str]]:
     """The live tensors after a stage and those with independent parts. live: those before it, changed."""
-    _enter(step, be, live, complex_names)
+    _enter(step, be, live, complex_names, at_once)
     with be.stage(stage.name):
         outputs = stage.run(be, dict(live))
     carried = {name for name in complex_names if outputs.get(name) is live.get(name)}
     return outputs, frozenset(carried | stage.complex_outputs)
 
 
-def _enter(step: PlacedStage, be: Backend, live: Live, complex_names: Set[str]) -> None:
+def _enter(step: PlacedStage, be: Backend, live: Live, complex_names: Set[str], at_once: int) -> None:
     """Bootstraps, then lowers, the tensors that the step names, in place; others (masks) pass."""
     if unknown := sorted({*step.bootstraps, *step.levels} - set(live)):
         raise PlanError(
@@ -131,7 +135,7 @@ def _enter(step: PlacedStage, be: Backend, live: Live, complex_names: Set[str]) 
     if step.bootstraps:
         with be.stage(f"{step.name}/bootstrap"):
             named = {name: live[name] for name in step.bootstraps}
-            live.update(refresh(be, named, complex_names, step.kinds, step.levels))
+            live.update(refresh(be, named, complex_names, step.kinds, step.levels, at_once))
     for name, level in step.levels.items():
         live[name] = tuple(be.drop_to(ct, level) for ct in live[name])
 
@@ -145,8 +149,9 @@ def refresh(
     complex_names: Set[str],
     planned: Sequence[str],
     levels: Mapping[str, int] | None = None,
+    at_once: int = AT_ONCE,
 ) -> Live:
-    """All these tensors refreshed, at `levels` where given, else at the top; a few ciphertexts at a time.
+    """All these tensors refreshed, at `levels` where given, else at the top; `at_once` ciphertexts at a time.
 
     planned: kinds of the bootstraps as placement chose them; as many real ciphertexts as that takes go two by
     two, as (a + ib) / 2. The parts are then z + conj(z) and -i(z - conj(z)); the half costs a level where
@@ -157,8 +162,8 @@ def refresh(
     wanted = dict.fromkeys(tensors, be.max_level) | dict(levels or {})
     results: dict[Slot, Ct] = {}
     groups = _groups(be, tensors, complex_names, planned)
-    for first in range(0, len(groups), AT_ONCE):
-        part = groups[first : first + AT_ONCE]
+    for first in range(0, len(groups), at_once):
+        part = groups[first : first + at_once]
         inputs = [_join(be, *(tensors[name][i] for name, i in slots)) for slots, _ in part]
         for (slots, _), ct in zip(part, be.bootstrap(inputs, [kind for _, kind in part]), strict=True):
             lowered = be.drop_to(ct, max(wanted[name] for name, _ in slots))

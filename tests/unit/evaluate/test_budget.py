@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
 import pytest
-from plans import real_plan
+from plans import model, real_plan
+from spilling import CODEC
 
 from bench.models.shapes import random_inputs, shaped_model
 from tacita.errors import ResourceError
+from tacita.evaluate import Server, session
 from tacita.evaluate.keyring import (
     IN_CIRCUIT,
     NUMBER,
+    REFRESH,
+    ClientKeys,
+    bootstraps_within,
     ciphertext_budget,
     circuit_bytes,
     fixed_bytes,
@@ -21,6 +28,7 @@ from tacita.evaluate.keyring import (
     predicted_memory,
     server_bytes,
 )
+from tacita.evaluate.spill.store import SpillStore
 from tacita.packings.lowering import build
 from tacita.planning.calibrate.calibrate import calibrate
 from tacita.planning.fitting import fit_circuit
@@ -29,6 +37,7 @@ from tacita.plans.scheme import first_shape
 from tacita.resources import GB
 from tacita.schemes.ciphertexts import too_large
 from tacita.slots.linear import LinearPlan
+from tacita.slots.plain import PlainBackend
 
 
 def bert_base() -> Plan:
@@ -73,3 +82,38 @@ def test_what_a_process_holds_already_is_left_out_of_its_budget() -> None:
     assert measured_budget(10**7, 1.0, 9 * 10**8) == 10**7  # as predicted
     assert measured_budget(10**8, 1.0, 9 * 10**8, 2 * 10**7) == 8 * 10**7  # room for large results
     assert measured_budget(10**8, 1.0, 2 * 10**9) == 10**8 // 4  # beyond the limit: the run goes on
+
+
+def test_bootstraps_of_64_threads_stay_within_the_limit_of_memory() -> None:
+    """Half the threads would take 32 GB at N = 2^16; the limit says how many run at once."""
+    plan = bert_base()
+    need, each = server_bytes(plan), REFRESH * 2 * plan.parameters.slots
+    for room in range(40):
+        count = bootstraps_within(plan, (need + room * each + 1) / GB, 64)
+        assert count == min(32, 1 + room)
+    assert bootstraps_within(plan, need / 2 / GB, 64) == 1  # what spills runs one by one
+    assert [bootstraps_within(plan, 1e3, threads) for threads in (1, 2, 5, 64)] == [1, 1, 2, 32]
+
+
+@pytest.mark.parametrize("room", [0, 2, 9, 99])
+def test_a_server_of_64_threads_refreshes_no_more_at_once(
+    room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine runs as many bootstraps of a call at once as half its threads."""
+    plan, slots, seen = real_plan(), 2 * real_plan().parameters.slots, list[int]()
+    limit = server_bytes(plan) + room * REFRESH * slots + 1
+    server = Server(plan, model(), tmp_path, threads=64, memory=limit / GB, allow_insecure=True)
+
+    class Counted(PlainBackend):
+        def bootstrap(self, cts: Any, kinds: Any) -> Any:
+            seen.append(len(cts))
+            return super().bootstrap(cts, kinds)
+
+    monkeypatch.setattr(session, "CkksBackend", lambda evaluator: Counted(64))
+    monkeypatch.setattr(session, "taken_bytes", lambda evaluator: 0)
+    be = server._backend(ClientKeys("", cast("Any", None), 0, ""), SpillStore(tmp_path / "spilled"))
+    be.pool.codec = CODEC
+    fresh = [be.adopt(PlainBackend(64).encrypt(np.zeros(1), 1)) for _ in range(70)]
+    be.bootstrap(fresh, ["real"] * 70)
+    assert sum(seen) == 70
+    assert server_bytes(plan) + (min(max(seen), 32) - 1) * REFRESH * slots <= limit

@@ -26,15 +26,22 @@ LINES = {
     "cli": 5873,
     "client": 2881,
     "data": 39,
-    "evaluate": 1561,
+    "evaluate": 1573,
     "gateway": 518,
     "generation": 455,
     "layouts": 1885,
     "models": 1920,
+<<<<<<< HEAD
     "packings": 6896,
     "planning": 4134,
     "plans": 3152,
     "schemes": 1474,
+=======
+    "packings": 6854,
+    "planning": 4141,
+    "plans": 3161,
+    "schemes": 1528,
+>>>>>>> c213ea6f (Fix memory of many threads: --memory bounds bootstraps at once)
     "server": 8243,
     "slots": 2453,
     "texts": 1929,

@@ -21,9 +21,7 @@ from tacita.slots.bootstraps import CoefficientMatrix
 from tacita.slots.linear import LinearPlan
 from tacita.slots.plain import check_kinds
 
-BOOTSTRAP_GROUP = (
-    16  # refreshed ciphertexts are the largest there are: these many at once, the engine gains by no more
-)
+BOOTSTRAP_GROUP = 16  # refreshed ciphertexts are the largest there are: so many in one call of the engine
 
 MATMUL_GROUP = (
     32  # outputs of a matrix product made at once, if memory is short; fewer repeat its preparation too often
@@ -42,7 +40,7 @@ class Operation:
 
 class SpillingBackend:
     """A backend within a memory budget; see the module. `inner` sees its own ciphertexts only; circuits see
-    handles only."""
+    handles only. group: ciphertexts that one call of `inner` refreshes, at most."""
 
     add = Operation()
     sub = Operation()
@@ -61,8 +59,15 @@ class SpillingBackend:
     poly = Operation()
     relinearise = Operation()
 
-    def __init__(self, inner: Backend, store: SpillStore, budget_bytes: int, codec: Codec) -> None:
-        self.pool = Pool(store, budget_bytes, codec)
+    def __init__(
+        self,
+        inner: Backend,
+        store: SpillStore,
+        budget_bytes: int,
+        codec: Codec,
+        group: int = BOOTSTRAP_GROUP,
+    ) -> None:
+        self.pool, self._group = Pool(store, budget_bytes, codec), group
         self.slots, self.max_level = inner.slots, inner.max_level
         self._inner = inner
 
@@ -123,7 +128,7 @@ class SpillingBackend:
         self, name: str, cts: Sequence[Handle], kinds: Sequence[Kind], *arguments: Any
     ) -> list[Handle]:
         check_kinds(len(cts), kinds)
-        groups = [slice(i, i + BOOTSTRAP_GROUP) for i in range(0, len(cts), BOOTSTRAP_GROUP)]
+        groups = [slice(i, i + self._group) for i in range(0, len(cts), self._group)]
         return [ct for group in groups for ct in self.call(name, True, cts[group], kinds[group], *arguments)]
 
     def matmul(self, xs: Sequence[Handle], weights: Vector, bias: Vector | None = None) -> list[Handle]:

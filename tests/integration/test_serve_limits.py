@@ -70,7 +70,7 @@ def test_whoever_says_nothing_is_given_up(tmp_path: Path) -> None:
 
 def test_a_byte_now_and_then_does_not_renew_the_limit(tmp_path: Path) -> None:
     with service(make_server(handshake=SHORT), tmp_path) as serving, serving.silent() as dripping:
-        gone = threading.Event()
+        gone = threading.Event()  # set after the end alone: a limit that bytes renewed would never pass
 
         def drip() -> None:
             with contextlib.suppress(OSError):
@@ -83,7 +83,6 @@ def test_a_byte_now_and_then_does_not_renew_the_limit(tmp_path: Path) -> None:
         gone.set()
         thread.join()
         assert session.ending in ("too late", "damaged")  # damaged: sixteen bytes came in time
-        assert session.seconds < 20 * SHORT
 
 
 def test_who_asks_for_the_part_and_does_not_read_it_holds_little_for_a_short_time(tmp_path: Path) -> None:

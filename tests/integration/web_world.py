@@ -80,12 +80,12 @@ def service(model: Model, page: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{_port(server)}/"
     finally:
         server.should_exit = True
-        thread.join(30.0)
+        thread.join(SECONDS)
 
 
 def _port(server: uvicorn.Server) -> int:
     waited = threading.Event()
-    for _ in range(600):
+    for _ in range(int(SECONDS / 0.05)):
         if server.started:
             return int(server.servers[0].sockets[0].getsockname()[1])
         waited.wait(0.05)

@@ -134,16 +134,15 @@ def test_data_that_only_look_published_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not dashformer.available(), reason=dashformer.MISSING)
-@pytest.mark.parametrize("backend", ["plain", "sim"])
-def test_the_published_data_are_enough(backend: str, tmp_path: Path) -> None:
+def test_the_published_data_are_enough(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    options = ["--data", str(dashformer.DATA), "--inputs", "4", "--backend", backend, "--json", str(report)]
+    options = ["--data", str(dashformer.DATA), "--inputs", "4", "--backend", "sim", "--json", str(report)]
     status, out, err = bench("dashformer", *options)
     assert status == 0, err
     found = json.loads(report.read_text())
     assert (found["model"], found["inputs"], found["agreement"]) == ("dashformer", 4, 1.0)
     assert found["max_softmax_error"] < 0.02
-    assert f"none: {backend} encrypts nothing" in out
+    assert "none: sim encrypts nothing" in out
 
 
 @pytest.mark.native

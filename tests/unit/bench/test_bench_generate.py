@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import pytest
 
 from bench.__main__ import main
@@ -15,9 +18,14 @@ pytestmark = pytest.mark.native
 HOW = Options(small=True, prompt=6, new=3, tls=False)
 
 
+@cache
+def measured(shape: str) -> dict[str, Any]:
+    return measure_case(DECODERS[shape], options=HOW)
+
+
 @pytest.mark.parametrize("shape", ["gpt2", "smollm2"])
 def test_figures_of_a_prompt_and_of_a_token(shape: str) -> None:
-    found = measure_case(DECODERS[shape], options=HOW)
+    found = measured(shape)
     assert found["agreement"] == 1.0 and found["kl"] < 1e-3 and len(found["peak_rss_gb"]) == 2
     assert found["prefill"]["steps"] == 1 and found["token"]["steps"] == 2
     for figures in (found["prefill"], found["token"]):
@@ -36,7 +44,7 @@ def test_a_model_or_a_shape() -> None:
 def test_what_is_counted_is_what_is_sent(shape: str) -> None:
     """To a quarter, in all: the transfers that are made in one go fall on any step."""
     case = DECODERS[shape]
-    found, plan = measure_case(case, options=HOW), case.plan(case.checkpoint(HOW), HOW)
+    found, plan = measured(shape), case.plan(case.checkpoint(HOW), HOW)
     writing = GenerationCost.of(plan.program, HOW.prompt)
     ahead = writing.ahead.bits  # once: a ciphertext holds 32 rows as well as two
     counted = (writing.prompt.bits + ahead + 2 * writing.token.bits) / 8e6

@@ -117,7 +117,7 @@ def alive(process: int) -> bool:
         return False
 
 
-def wait_for(condition: object, seconds: float = 20.0) -> None:
+def wait_for(condition: object, seconds: float = 180.0) -> None:
     until = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < until, "waited too long"

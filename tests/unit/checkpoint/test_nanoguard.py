@@ -100,12 +100,10 @@ def model_of(hidden: int = 16) -> Checkpoint:
     return from_tensors(config, tensors, make_tokenizer(32), name="guard")
 
 
-@pytest.mark.parametrize(
-    ("scheme", "packing"), [("thor", "rows"), ("thor", "multidiagonal"), ("arion", "columns")]
-)
-def test_a_plan_answers_as_floats_do(scheme: str, packing: str) -> None:
+def test_a_plan_answers_as_floats_do() -> None:
+    """In rows, with noise too; `test_family_schemes.py` plans the family in every packing."""
     model, options = model_of(), {"tokens": 16, "preset": "insecure_toy_n11", "texts": TEXTS}
-    plan = api.plan(model, scheme=scheme, packing=packing, **options)
+    plan = api.plan(model, scheme="thor", packing="rows", **options)
     require_circuit(plan)
     for text in (TEXTS[2], TEXTS[3]):
         wanted = reference(model, *embed(model, text, 16)).logits

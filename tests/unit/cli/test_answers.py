@@ -259,5 +259,5 @@ def test_a_reader_that_leaves_ends_nothing(tmp_path: Path) -> None:
         assert child.stdout is not None
         child.stdout.readline()
         child.stdout.close()
-        assert child.wait(60) == 0
+        assert child.wait(180) == 0
     assert (tmp_path / "done").read_text() == "done"

@@ -124,7 +124,7 @@ def test_all_are_answered(evaluators: int, nodes_of: Any) -> None:
 def test_a_node_where_none_starts_costs_time_alone(nodes_of: Any, quick_starts: None) -> None:
     nodes = nodes_of(World("bad", "good", bad=("bad",)))
     assert sorted(answered(nodes, 5)) == list(range(5))
-    until = time.monotonic() + 60.0
+    until = time.monotonic() + 180.0
     while nodes.size > 1 and time.monotonic() < until:
         time.sleep(0.01)
     assert nodes.size == 1

@@ -125,7 +125,7 @@ def test_whoever_does_not_read_holds_the_other_back(identity: Identity | None, s
         silent, talking = (client, session) if slow == "client" else (session, client)
         silent[1].transport.pause_reading()  # type: ignore[attr-defined]
         sending = asyncio.create_task(send(talking, bytes(4 * MUCH)))
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.1)
         assert not sending.done()
         silent[1].transport.resume_reading()  # type: ignore[attr-defined]
         assert await silent[0].readexactly(4 * MUCH) == bytes(4 * MUCH)

@@ -250,8 +250,8 @@ class TestConnections:
 
     def test_plain_and_tls_do_not_mix(self, listener: Any) -> None:
         with ThreadPoolExecutor(1) as pool:
-            accepting = pool.submit(listener.accept, WAIT, timeout=2.0)
-            client = native.TwoParty.dial("localhost", listener.port, insecure_plain=True, timeout=2.0)
+            accepting = pool.submit(listener.accept, WAIT, timeout=WAIT)
+            client = native.TwoParty.dial("localhost", listener.port, insecure_plain=True, timeout=WAIT)
             client.send(b"secret words")
             with pytest.raises(native.PeerError, match="plain TCP") as caught:
                 accepting.result()

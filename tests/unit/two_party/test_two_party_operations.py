@@ -302,13 +302,13 @@ client.reveal(client.to_arithmetic(client.negative(np.load(folder + "/share.npy"
 client.close()
 """
     with subprocess.Popen([sys.executable, "-c", script, str(tmp_path), str(listener.port)]) as process:
-        server = listener.accept(30.0, timeout=60.0)
+        server = listener.accept(180.0, timeout=180.0)
         server.handshake(bytes(32))
         server.setup()
         share = server.to_arithmetic(server.negative(right, 64), 8)
         negative = server.receive_revealed(share, 8)
         server.close()
-        assert process.wait(30) == 0
+        assert process.wait(180) == 0
     np.testing.assert_array_equal(negative, x < 0)
 
 

@@ -261,7 +261,7 @@ def test_a_session_that_reads_nothing_holds_the_client_back(plain: World) -> Non
         end = plain.end()
         sending = pool.submit(lambda: [websocket.send(bytes(FRAME_BYTES)) for _ in range(64)])
         with pytest.raises(TimeoutError):
-            sending.result(0.5)
+            sending.result(0.1)
         assert exactly(end, 64 * FRAME_BYTES) == bytes(64 * FRAME_BYTES)
         sending.result(SECONDS)
         end.close()

@@ -26,7 +26,7 @@ from tacita.plans.plan import Plan
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 
-PRESET = "insecure_toy_n11"
+PRESET = "insecure_toy_n12"
 TEXT = "a film of quiet beauty"
 CALIBRATION = "a film of quiet beauty\na waste of time\nit is neither good nor bad , only long\n"
 TOY = "--allow-insecure"
@@ -124,7 +124,7 @@ def test_insecure_parameters_must_be_asked_for(work: Path) -> None:
     for step in ("keygen", "encrypt", "evaluate", "decrypt"):
         failed = tacita(work, step, *([TEXT] if step == "encrypt" else []), check=False)
         assert failed.returncode == 2
-        assert "4 bits of security, 128 are required" in failed.stderr
+        assert "7 bits of security, 128 are required" in failed.stderr
 
 
 def test_hidden_states_give_the_same_answer(work: Path) -> None:
@@ -202,7 +202,7 @@ def test_keys_of_other_parameters_are_told_apart(work: Path, tmp_path: Path) -> 
     other = tmp_path / "other"
     texts = work / "texts.txt"
     public = ("--output", str(other / "public"))
-    tacita(other, "publish", *public, "--preset", "insecure_toy_n10", "--tokens", "8", "--texts", str(texts))
+    tacita(other, "publish", *public, "--preset", "insecure_toy_n11", "--tokens", "8", "--texts", str(texts))
     tacita(other, "keygen", TOY)
     shutil.copy(other / "evaluation.keys", work / "evaluation.keys")
     failed = tacita(work, "evaluate", TOY, check=False)

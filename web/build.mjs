@@ -1,8 +1,9 @@
 // Bundles the page into a folder: node build.mjs FOLDER ENGINE.wasm; or, for tests in node, the parts of its
 // threads: node build.mjs --parts FOLDER.
-import { copyFileSync, mkdirSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { brotliCompressSync } from "node:zlib";
 import { build } from "esbuild";
 
 const source = join(dirname(fileURLToPath(import.meta.url)), "src");
@@ -15,7 +16,7 @@ async function page(folder, engine) {
   const files = { files: join(source, "files", "worker.ts") };
   await build({ ...usual, entryPoints: files, outdir: folder, minify: true });
   for (const name of ["index.html", "headers.json"]) copyFileSync(join(source, name), join(folder, name));
-  copyFileSync(engine, join(folder, "tacita.wasm"));
+  writeFileSync(join(folder, "tacita.wasm.br"), brotliCompressSync(readFileSync(engine)));
 }
 
 async function parts(folder) {

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from random_checkpoint import make_random_checkpoint, write_folder
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
@@ -27,6 +28,7 @@ pytestmark = [pytest.mark.native, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 NODE = shutil.which("node")
 CHROMIUM = os.environ.get("TACITA_CHROMIUM") or shutil.which("chromium")
+TOY = {"plan": {"preset": "insecure_toy_n11"}, "run": {"allow_insecure": True}, "service": {"drain": 0}}
 TEXTS = {"a film of quiet beauty": "positive", "a waste of time, truly bad": "negative"}
 
 
@@ -40,9 +42,8 @@ def in_browser(test: Any) -> Any:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     folder = tmp_path_factory.mktemp("page")
-    toy = {"plan": {"preset": "insecure_toy_n11"}, "run": {"allow_insecure": True}, "service": {"drain": 0}}
     options = ("--schemes", "bumblebee,thor", "--tokens", "16", "--anybody")
-    with started(folder, *options, settings=toy, plain=True) as found:
+    with started(folder, *options, settings=TOY, plain=True) as found:
         yield found
 
 
@@ -135,6 +136,45 @@ def test_a_browser_asks_by_keys_that_it_makes_and_drops(server: Started, tmp_pat
     keys = list(server.data.glob("keys/*/*"))
     assert len(keys) == 1  # the Python client's: the page's went with it
     require_no_text(server)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    """A server of two models that answer for every token."""
+    folder = tmp_path_factory.mktemp("rows")
+    kinds = {"filler": ("words", ()), "reader": ("span", ("start", "end"))}
+    made = {
+        name: make_random_checkpoint(1, task=task, labels=labels) for name, (task, labels) in kinds.items()
+    }
+    words = [word for name in made for word in ("--model", str(write_folder(made[name], folder / name)))]
+    options = (*words, "--schemes", "thor", "--tokens", "16", "--anybody")
+    with started(folder, *options, settings=TOY, plain=True) as found:
+        yield found
+
+
+@in_browser
+@pytest.mark.parametrize(("name", "text"), [("filler", "a [MASK] film"), ("reader", "a good plot")])
+def test_a_browser_asks_about_every_token_by_ciphertexts(
+    rows: Started, name: str, text: str, tmp_path: Path
+) -> None:
+    """A mask of a text, and an answer from a context: a pair of texts. They are those of the Python client,
+    within the noise of a toy ring."""
+    context = "the film is very good, never boring"
+    second = {"LINES": context} if name == "reader" else {}
+    found = driven(f"{rows.url}/?allow-insecure", text, MODEL=name, WAY="thor", **second)
+    [shown] = found["answers"]
+    assert found["complaints"] == []
+    with tacita.connect(rows.url, data=tmp_path, allow_insecure=True) as service:
+        if name == "reader":
+            expected: Any = service.answer(text, context, model=name)
+            wanted = [(context[expected.span.start : expected.span.end], expected.span.score)]
+        else:
+            expected = service.fill(text, model=name)
+            wanted = [(one.label, one.score) for one in expected.masks[0].best()]
+            assert shown["label"] == expected.text
+    assert [row[0] for row in shown["scores"]] == [label for label, _ in wanted]
+    for (_, share), (_, score) in zip(shown["scores"], wanted, strict=True):
+        assert float(share.removesuffix(" %")) == pytest.approx(100 * score, abs=1)
 
 
 @in_browser

@@ -26,7 +26,7 @@ random = pytest.importorskip("random_checkpoint")
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "python" / "tacita" / "data" / "web"
 TESTS = ROOT / "web" / "test"
-ENGINE = PAGE / "tacita.wasm"
+ENGINE = PAGE / "tacita.wasm.br"
 NODE = shutil.which("node")
 CHROMIUM = os.environ.get("TACITA_CHROMIUM") or shutil.which("chromium")
 TEXTS = ("a film of quiet beauty", "a waste of time, truly bad")
@@ -89,6 +89,7 @@ CONTEXT = "The plot, never boring, is a very good plot."
 TASKS: dict[str, dict[str, Any]] = {
     "tag": {"task": "tokens", "labels": ("O", "B-FILM", "I-FILM", "WORD")},
     "answer": {"task": "span", "labels": ("start", "end")},
+    "fill": {"task": "words", "labels": ()},
     "embed": {"pooling": "mean", "labels": ()},
     "normalised": {"pooling": "mean", "labels": (), "normalise": True},
 }
@@ -97,7 +98,8 @@ TASKS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", TASKS)
 def test_its_threads_answer_every_task_as_python_does(name: str, tmp_path: Path) -> None:
     """Places of spans are Python's, and so are vectors, that of a model which normalises among them."""
-    checkpoint, question = random.make_random_checkpoint(layers=1, **TASKS[name]), "A fine, dull film?"
+    checkpoint = random.make_random_checkpoint(layers=1, **TASKS[name])
+    question = "A [MASK], dull [MASK]" if name == "fill" else "A fine, dull film?"
     text = (question, CONTEXT) if name == "answer" else question
     build_parts(tmp_path)
     with world.serving(checkpoint, 32) as served:
@@ -108,12 +110,26 @@ def test_its_threads_answer_every_task_as_python_does(name: str, tmp_path: Path)
             served.plan, judge(served.plan, values, real=length_of(checkpoint, text)), checkpoint, text
         )
     [found] = [each["answer"] for each in told if each["kind"] == "answer"]
-    assert found["trusted"] and found["logits"] == pytest.approx(wanted.logits, abs=0.05)
+    assert found["trusted"]
+    if name == "fill":
+        return same_candidates(found["spans"], wanted.masks)
+    assert found["logits"] == pytest.approx(wanted.logits, abs=0.05)
     spans = getattr(wanted, "spans", None) or ([wanted.span] if name == "answer" else [])
     assert len(found["spans"]) == len(spans) and (spans or "tag" not in name)
     for ours, theirs in zip(found["spans"], spans, strict=True):
         assert (ours["label"], ours["start"], ours["end"]) == (theirs.label, theirs.start, theirs.end)
         assert ours["score"] == pytest.approx(theirs.score, abs=0.05)
+
+
+def same_candidates(spans: list[dict[str, Any]], masks: Any) -> None:
+    """Five of each mask, the likeliest first, with Python's scores."""
+    assert len(spans) == 5 * len(masks) > 5
+    for at, one in enumerate(spans):
+        mask = masks[at // 5]
+        score = next(each.score for each in mask.scores if each.label == one["label"])
+        assert (one["start"], one["end"]) == (mask.start, mask.end)
+        assert one["score"] == pytest.approx(score, abs=0.02)
+        assert score == pytest.approx(mask.scores[at % 5].score, abs=0.02)
 
 
 def words(checkpoint: Any, prompt: str, count: int) -> str:
@@ -140,16 +156,21 @@ def test_its_threads_write_the_words_that_python_does(writer: Any, tmp_path: Pat
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 @pytest.mark.skipif(not (ROOT / "web" / "node_modules").exists(), reason="playwright-core: make web")
-def test_the_page_marks_an_answer_and_ranks_lines(tmp_path: Path) -> None:
+def test_the_page_marks_an_answer_ranks_lines_and_fills_a_mask(tmp_path: Path) -> None:
     """A line that was asked about is not asked about again: the second question costs less."""
     question, lines = "A fine film", "a dull plot\nis it never boring\na fine film"
-    for name, second in (("answer", CONTEXT), ("embed", lines)):
+    for name, second in (("answer", CONTEXT), ("embed", lines), ("fill", "")):
         checkpoint = random.make_random_checkpoint(layers=1, **TASKS[name])
         with world.serving(checkpoint, 32) as served, world.service(served, PAGE) as url:
-            [found] = run(TESTS / "page.mjs", CHROMIUM, url, question, "a good film", LINES=second)
+            texts = ("a [MASK] film", "never boring") if name == "fill" else (question, "a good film")
+            [found] = run(TESTS / "page.mjs", CHROMIUM, url, *texts, LINES=second)
         assert found["complaints"] == [] and found["unnamed"] == []
         first, other = found["answers"]
-        if name == "answer":
+        if name == "fill":
+            best = first["scores"][0][0].removeprefix("##")
+            assert first["label"] == f"a {best} film" and len(first["scores"]) == 5
+            assert "write [MASK] where a word is wanted" in other["status"]
+        elif name == "answer":
             assert first["marks"] == [first["label"]] and first["label"] in CONTEXT
         else:
             assert (first["label"], first["scores"][0][1]) == ("a fine film", "1.000")

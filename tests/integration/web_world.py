@@ -112,6 +112,10 @@ def app_of(model: Model, page: Path) -> FastAPI:
 
     @app.get("/{name:path}")
     def file(name: str) -> Response:
+        if (packed := page / f"{name}.br").is_file():
+            return FileResponse(
+                packed, media_type="application/wasm", headers=headers | {"Content-Encoding": "br"}
+            )
         return FileResponse(page / (name or "index.html"), headers=headers)
 
     return app

@@ -1,7 +1,7 @@
 /** The engine of a session of two parties. */
 import { Host } from "./host.js";
 import type { Link } from "./host.js";
-import type { Told, Wish } from "./told.js";
+import type { Message, Wish } from "./messages.js";
 
 interface Exports {
   tacita_greet(): number;
@@ -23,10 +23,10 @@ export class Engine {
   static async load(
     code: Promise<Response> | BufferSource,
     link: Link,
-    tell: (told: Told) => void,
+    tell: (told: Message) => void,
   ): Promise<Engine> {
     let made: Engine | undefined;
-    const heard = (told: Told): void => {
+    const heard = (told: Message): void => {
       if (made && told.kind === "written") made.last = told.last;
       tell(told);
     };
@@ -42,8 +42,7 @@ export class Engine {
   /** Asks about a text, or a question and its context; the answer is told. False when that failed, which was
    * told. */
   classify(text: string, context = ""): boolean {
-    this.host.put(UTF8.encode(text + context));
-    return this.host.exports.tacita_classify(context ? UTF8.encode(text).length : 0) === 1;
+    return this.host.exports.tacita_classify(this.host.putPair(text, context)) === 1;
   }
 
   /** Has a text written; its first token is told. False where no other follows, or that failed. */

@@ -25,5 +25,6 @@ export const EXAMPLES: Readonly<Record<Kind, readonly Example[]>> = {
     { text: "How tall is the Eiffel Tower?", lines: PARIS },
     { text: "Where does the tower stand?", lines: PARIS },
   ],
+  fill: [{ text: "a [MASK] film" }, { text: "the plot is [MASK]" }],
   generate: [{ text: "It is a truth" }, { text: "She was not" }],
 };

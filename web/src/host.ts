@@ -13,6 +13,7 @@ interface Exports {
   tacita_room(length: number): number;
 }
 
+const UTF8 = new TextEncoder();
 const RANDOM_BYTES = 65536; // that a page may ask for at once
 
 /** E: the functions that are called of it. */
@@ -50,6 +51,12 @@ export class Host<E> {
       : WebAssembly.instantiate(code, { tacita }));
     host = new Host(instance.exports as unknown as E & Exports);
     return host;
+  }
+
+  /** Puts a text there, or a pair where the second is not empty: then the bytes of the first, else 0. */
+  putPair(text: string, second: string): number {
+    this.put(UTF8.encode(text + second));
+    return second ? UTF8.encode(text).length : 0;
   }
 
   /** Puts bytes where the engine's next function takes them from. */

@@ -26,7 +26,7 @@ export function call(path: string, token: string, sent: Sent = {}): Promise<Resp
 }
 
 /** As `call`. Rejects with `Refused` unless it succeeds. */
-export async function asked(path: string, token: string, sent: Sent = {}): Promise<Response> {
+export async function request(path: string, token: string, sent: Sent = {}): Promise<Response> {
   const response = await call(path, token, sent);
   return response.ok ? response : Promise.reject(await refusal(response));
 }

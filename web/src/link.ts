@@ -2,7 +2,7 @@
 import type { Link } from "./host.js";
 import { Reader } from "./ring.js";
 import type { Filled } from "./ring.js";
-import type { Out } from "./told.js";
+import type { Out } from "./messages.js";
 
 // Of a message: half of what a server takes (`tacita.plans.wire`), which may count what a browser's
 // compression adds.

@@ -1,8 +1,8 @@
-/** The way of a text as a picture: the text, the bytes that travel, what the server sees. Whatever moves in it
- * is a message that was sent or came in: threads with the connection show the last bytes of some. */
+/** The way of a text as a picture: the text, the bytes that travel, what the server sees. Whatever moves in
+ * it is a message that was sent or came in: threads with the connection show the last bytes of some. */
 import { language, t } from "./language.js";
 import { element } from "./result.js";
-import type { Passed } from "./told.js";
+import type { Passed } from "./messages.js";
 import { bytes } from "./words.js";
 
 const ROWS = 8; // messages in the picture
@@ -37,7 +37,8 @@ function travel(out: boolean): void {
   const wires = [...document.querySelectorAll(".wire")];
   (out ? wires : wires.reverse()).forEach((wire, index) => {
     const dot = wire.children[out ? 0 : 1];
-    const ends = [{ offset: 0, top: out ? "0%" : "100%", opacity: 1 }, { top: out ? "100%" : "0%", opacity: 1 }];
+    const [from, to] = out ? ["0%", "100%"] : ["100%", "0%"];
+    const ends = [{ offset: 0, top: from, opacity: 1 }, { top: to, opacity: 1 }];
     dot?.animate(ends, { duration: 400, delay: 200 * index, easing: "ease-in-out" });
   });
 }
@@ -85,6 +86,7 @@ function fact(name: string, what: string, secret = false): HTMLElement[] {
   return [Object.assign(document.createElement("dt"), { textContent: name }), dd];
 }
 
+/** Shows what the server has seen. */
 export function sees({ model, at, texts, written, sent, connected }: Seen): void {
   const came = connected
     ? t("{bytes} of ciphertexts and numbers that look random", { bytes: bytes(sent) })

@@ -1,6 +1,6 @@
 /** What an answer shows: label, scores, spans, a vector, what it took. */
 import { number, t } from "./language.js";
-import type { Answer, Span } from "./told.js";
+import type { Answer, Span } from "./messages.js";
 import { bytes, percent, seconds } from "./words.js";
 
 const FEW = 12; // numbers that are shown where there is nothing else
@@ -36,7 +36,9 @@ export function showCost(cost: Cost, took: number): void {
   );
 }
 
-function headline(label: string, rows: readonly HTMLTableRowElement[] = [], warnings: readonly string[] = []): void {
+type Rows = readonly HTMLTableRowElement[];
+
+function headline(label: string, rows: Rows = [], warnings: readonly string[] = []): void {
   element("label", HTMLElement).textContent = label;
   element("scores", HTMLTableSectionElement).replaceChildren(...rows);
   element("scored", HTMLElement).hidden = rows.length === 0;
@@ -80,7 +82,7 @@ function markUp(text: string, spans: readonly Span[]): void {
   place.hidden = false;
 }
 
-function spelled(text: string, { start, end }: Span): string {
+function spell(text: string, { start, end }: Span): string {
   return Array.from(text).slice(start, end).join("");
 }
 
@@ -88,18 +90,38 @@ function spelled(text: string, { start, end }: Span): string {
 export function showTags(answer: Answer, text: string): string {
   if (!answer.trusted) return withheld(answer);
   const spans = answer.spans ?? [];
-  const rows = spans.map((span) => row(`${spelled(text, span)} (${span.label})`, percent(span.score), span.score));
-  const label = spans.map((span) => `${spelled(text, span)} (${span.label})`).join(", ") || t("no span");
+  const words = (span: Span): string => `${spell(text, span)} (${span.label})`;
+  const rows = spans.map((span) => row(words(span), percent(span.score), span.score));
+  const label = spans.map(words).join(", ") || t("no span");
   headline(label, rows, answer.warnings);
   markUp(text, spans);
   return label;
+}
+
+/** Shows a text with the likeliest word in place of each mask, and returns it. Spans are candidates, those of
+ * a mask from the likeliest on; a piece that goes on with a word is spelled with `##`. */
+export function showFilled(answer: Answer, text: string): string {
+  if (!answer.trusted) return withheld(answer);
+  const spans = answer.spans ?? [];
+  const best = spans.filter((span, at) => span.start !== spans[at - 1]?.start);
+  const number = (span: Span): number => best.findIndex((each) => each.start === span.start) + 1;
+  const name = (span: Span): string => (best.length > 1 ? `${number(span)}: ` : "") + span.label;
+  const rows = spans.map((span) => row(name(span), percent(span.score), span.score));
+  const letters = Array.from(text);
+  const label = best.reduceRight((rest, { label, end }, at) => {
+    const after = letters.slice(end, best[at + 1]?.start).join("");
+    return label.replace(/^##/, "") + after + rest;
+  }, "");
+  const whole = letters.slice(0, best[0]?.start).join("") + label;
+  headline(whole, rows, answer.warnings);
+  return whole;
 }
 
 /** Shows the part of a context that answers a question, and returns it. */
 export function showExtract(answer: Answer, context: string): string {
   const [span] = answer.spans ?? [];
   if (!answer.trusted || !span) return withheld(answer);
-  const label = spelled(context, span) || t("no span");
+  const label = spell(context, span) || t("no span");
   headline(label, [row(label, percent(span.score), span.score)], answer.warnings);
   markUp(context, [{ ...span, label: "" }]);
   return label;
@@ -119,7 +141,8 @@ export function cosine(a: readonly number[], b: readonly number[]): number {
 export function showVector(answer: Answer): string {
   const vector = answer.logits;
   if (!answer.trusted || !vector) return withheld(answer);
-  const label = t("{count} numbers, length {length}", { count: vector.length, length: number(length(vector), 3) });
+  const size = { count: vector.length, length: number(length(vector), 3) };
+  const label = t("{count} numbers, length {length}", size);
   headline(label, [], answer.warnings);
   element("vector", HTMLElement).hidden = false;
   const canvas = element("vector", HTMLElement).querySelector("canvas") as HTMLCanvasElement;

@@ -1,5 +1,5 @@
 /** What the page fetches of the service: the models, and what they publish for their clients. */
-import { asked, body, sha256 } from "./http.js";
+import { request, body, sha256 } from "./http.js";
 
 export interface Offer {
   readonly scheme: string;
@@ -36,9 +36,14 @@ export interface Models {
 export const CONNECTED = "bumblebee";
 const SCHEMES = ["thor", CONNECTED]; // that a page can ask by
 /** What a page does with a model. */
-export type Kind = "classify" | "embed" | "tag" | "answer" | "generate";
-const KINDS: Readonly<Record<string, Kind>> = { tokens: "tag", span: "answer", next: "generate" };
-const ALONE: readonly Kind[] = ["tag", "answer", "generate"]; // which two parties alone do in a page
+export type Kind = "classify" | "embed" | "tag" | "answer" | "fill" | "generate";
+const KINDS: Readonly<Record<string, Kind>> = {
+  tokens: "tag",
+  span: "answer",
+  words: "fill",
+  next: "generate",
+};
+const WRITES: Kind = "generate"; // which two parties alone do
 const MOST_PLAN = 8 << 20;
 const MOST_LIST = 1 << 16;
 const MOST_TOKENIZER = 64 << 20;
@@ -46,7 +51,7 @@ const MOST_TABLES = 256 << 20;
 
 /** Models that a page can ask. */
 export async function models(token: string): Promise<Models> {
-  const response = await asked("/v1/models", token);
+  const response = await request("/v1/models", token);
   const found = (await response.json()) as Models;
   const visitor = response.headers.get("Tacita-Visitor-Token") ?? "";
   return { ...found, visitor, models: found.models.filter((model) => offersOf(model).length > 0) };
@@ -62,7 +67,7 @@ export function kindOf({ task, labels }: Model): Kind | null {
 export function offersOf(model: Model): Offer[] {
   const kind = kindOf(model);
   const wanted = ({ scheme, connected }: Offer): boolean =>
-    kind !== null && SCHEMES.includes(scheme) && (connected || !ALONE.includes(kind));
+    kind !== null && SCHEMES.includes(scheme) && (connected || kind !== WRITES);
   const known = model.offers.filter(wanted);
   return known.sort((a, b) => Number(b.connected) - Number(a.connected));
 }
@@ -75,7 +80,7 @@ function published(model: string, offer: Offer, file = ""): string {
  * offer's hash stands for. */
 export async function parts(model: string, offer: Offer, token: string): Promise<ArrayBuffer[]> {
   const get = async (file: string, most: number): Promise<ArrayBuffer> =>
-    body(await asked(published(model, offer, file), token), most);
+    body(await request(published(model, offer, file), token), most);
   const files = await listed(await get("", MOST_LIST), offer);
   const named = async (file: string, most: number): Promise<ArrayBuffer> => {
     const data = await get(`/${file}`, most);

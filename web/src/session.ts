@@ -1,6 +1,6 @@
 /** A session: two threads and what they say, behind three functions. */
 import { makeRing } from "./ring.js";
-import type { Dial, Dialled, Order, Told, Wish } from "./told.js";
+import type { Dial, SocketMessage, Order, Message, Wish } from "./messages.js";
 
 const RING_BYTES = 1 << 22;
 const ENGINE = "tacita.wasm";
@@ -38,7 +38,7 @@ export function socketUrl(page: string, model: string): string {
 export function open(
   model: string,
   token: string,
-  tell: (told: Told) => void,
+  tell: (told: Message) => void,
 ): Session {
   const ring = makeRing(RING_BYTES);
   const { port1, port2 } = new MessageChannel();
@@ -51,13 +51,13 @@ export function open(
   };
   let opened = false;
   let ended = false;
-  worker.addEventListener("message", ({ data }: MessageEvent<Told>) => {
+  worker.addEventListener("message", ({ data }: MessageEvent<Message>) => {
     if (!ended) tell(data);
   });
   worker.addEventListener("error", () => {
     tell({ kind: "failed", message: "the engine cannot be loaded; reload the page", again: false });
   });
-  socket.addEventListener("message", ({ data }: MessageEvent<Dialled>) => {
+  socket.addEventListener("message", ({ data }: MessageEvent<SocketMessage>) => {
     if (data.kind === "passed") return void (ended || tell(data));
     if (data.kind === "open") opened = true;
     else if (ended) stop();

@@ -1,9 +1,9 @@
 /** The thread with the WebSocket: bytes to and from the thread that computes, whatever that waits for. */
 import { Writer } from "./ring.js";
-import { SHOWN } from "./told.js";
-import type { Dial, Dialled, Out } from "./told.js";
+import { SHOWN } from "./messages.js";
+import type { Dial, SocketMessage, Out } from "./messages.js";
 
-function tell(dialled: Dialled): void {
+function tell(dialled: SocketMessage): void {
   self.postMessage(dialled);
 }
 

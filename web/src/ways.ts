@@ -12,12 +12,11 @@ export function price(offer: Offer, held: boolean): string {
   const traffic = bytes(offer.traffic_bytes);
   if (offer.token_bytes > 0) {
     const then = { each: seconds(1000 * offer.token_seconds), bytes: bytes(offer.token_bytes) };
-    return t(
-      "About {answer} and {traffic} for the prompt, {each} and {bytes} for each token behind it; nothing is kept.",
-      { answer, traffic, ...then },
-    );
+    const first = t("About {answer} and {traffic} for the prompt.", { answer, traffic });
+    return `${first} ${t("{each} and {bytes} for each token behind it; nothing is kept.", then)}`;
   }
-  if (offer.connected) return t("About {answer} and {traffic} each text; nothing is kept.", { answer, traffic });
+  const both = { answer, traffic };
+  if (offer.connected) return t("About {answer} and {traffic} each text; nothing is kept.", both);
   const request = { bytes: bytes(offer.request_bytes), answer };
   const each = t("Each text sends {bytes} and takes the server about {answer}.", request);
   if (held) return `${each} ${t("Your keys are at the server until you leave this page.")}`;
@@ -25,14 +24,12 @@ export function price(offer: Offer, held: boolean): string {
   const links = LINKS.map((rate) => {
     return t("{time} at {rate} Mbit/s", { time: about((8 * offer.keys_bytes) / (1000 * rate)), rate });
   });
-  const keys = { bytes: bytes(offer.keys_bytes), made, links: links.join(", ") };
   return [
-    t(
-      "First {bytes} of keys are made here and sent, once: about {made} to make them, or as long as sending takes ({links}).",
-      keys,
-    ),
+    t("First {bytes} of keys are made here and sent, once.", { bytes: bytes(offer.keys_bytes) }),
+    t("That takes about {made}, or as long as sending takes ({links}).", { made, links: links.join(", ") }),
     each,
-    t("The secret key stays in this page's memory and is gone when you leave it; the server then drops the keys."),
+    t("The secret key stays in this page's memory and is gone when you leave it."),
+    t("The server then drops the keys."),
   ].join(" ");
 }
 

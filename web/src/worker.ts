@@ -1,12 +1,12 @@
 /** The thread that computes: it may wait for the server, as the page's own thread may not. */
 import { Engine } from "./engine.js";
 import { linkOver } from "./link.js";
-import type { Order, Told, Wish } from "./told.js";
+import type { Order, Message, Wish } from "./messages.js";
 
 let engine: Engine | undefined;
 let stopped = false; // whether no further token is wanted of the text that is written
 
-function tell(told: Told): void {
+function tell(told: Message): void {
   self.postMessage(told);
 }
 

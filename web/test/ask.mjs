@@ -1,11 +1,12 @@
-// Asks a server over plain TCP, in node: node ask.mjs PARTS ENGINE.wasm PORT TEXT... With WRITE=TOKENS the texts
-// are prompts, behind which so many tokens are written, and STOP=NUMBER ends each behind so many. With
+// Asks a server over plain TCP, in node: node ask.mjs PARTS ENGINE.wasm.br PORT TEXT... With WRITE=TOKENS the
+// texts are prompts, behind which so many tokens are written, and STOP=NUMBER ends each behind so many. With
 // CONTEXT=TEXT they are questions about it.
 // Prints one line of JSON for everything that is told. The threads are those of the page, but for the socket.
 import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import { brotliDecompressSync } from "node:zlib";
 import { isMainThread, MessageChannel, parentPort, Worker, workerData } from "node:worker_threads";
 
 const part = (folder, name) => import(pathToFileURL(resolve(join(folder, `${name}.js`))).href);
@@ -14,7 +15,7 @@ async function compute({ parts, engine, texts, ring, port }) {
   const { Engine } = await part(parts, "engine");
   const { linkOver } = await part(parts, "link");
   const tell = (told) => parentPort.postMessage({ ...told, at: performance.now() });
-  const made = await Engine.load(readFileSync(engine), linkOver(port, ring), tell);
+  const made = await Engine.load(brotliDecompressSync(readFileSync(engine)), linkOver(port, ring), tell);
   const most = Number(process.env.WRITE ?? 0);
   const write = (text) => {
     let left = Number(process.env.STOP ?? most) - 1;

@@ -1,7 +1,8 @@
 // Drives the page in Chromium: node page.mjs CHROMIUM URL TEXT... Prints one line of JSON: what was shown for
 // each text, and what the browser complained about. SCREENSHOT=FILE.png keeps what it looked like at the end.
-// WAY=SCHEME asks by that scheme, and tells the price that was shown before; BREAK=NUMBER breaks so many
-// uploads of keys off. LINES fills the second field. WRITE=TOKENS has so many written behind each text, STOP=1 stops each behind its first.
+// MODEL chooses a model. WAY=SCHEME asks by that scheme, and tells the price that was shown before; BREAK=NUMBER
+// breaks so many uploads of keys off. LINES fills the second field. WRITE=TOKENS has so many written behind each
+// text, STOP=1 stops each behind its first.
 import { chromium } from "playwright-core";
 
 const [executablePath, url, ...texts] = process.argv.slice(2);
@@ -28,10 +29,13 @@ const cells = (id) => page.locator(`#${id} tr`).evaluateAll(contents);
 
 async function asked(text) {
   const writes = Number(process.env.WRITE ?? 0);
-  await page.getByRole("textbox", { name: /^(Text|Prompt|Question)$/ }).fill(text);
-  if (process.env.LINES) await page.locator("#lines").fill(process.env.LINES);
+  await page.getByRole("textbox", { name: /^(Text|Text with a mask|Prompt|Question)$/ }).fill(text);
+  if (process.env.LINES) {
+    if (!(await page.locator("#lines").isVisible())) await page.locator("#kind-of-lines").click();
+    await page.locator("#lines").fill(process.env.LINES);
+  }
   if (writes) await page.getByLabel("Tokens at most").fill(String(writes));
-  await page.getByRole("button", { name: /^(Classify|Search|Tag|Answer|Write)$/ }).click();
+  await page.getByRole("button", { name: /^(Classify|Search|Tag|Answer|Fill|Write)$/ }).click();
   if (process.env.STOP) {
     await page.locator("#label", { hasText: "1 token" }).waitFor({ timeout: 120_000 });
     await page.getByRole("button", { name: "Stop" }).click();
@@ -54,6 +58,7 @@ const answers = [];
 let price = null;
 try {
   await page.locator("#model option").first().waitFor({ state: "attached", timeout: 30_000 });
+  if (process.env.MODEL) await page.locator("#model").selectOption(process.env.MODEL);
   if (process.env.WRITE) price = await page.locator("#price").textContent();
   if (process.env.WAY) {
     const choice = page.locator(`input[name=way][value=${process.env.WAY}]`);
@@ -72,7 +77,8 @@ const unnamed = await page.evaluate(() =>
 );
 if (process.env.WAY && answers.some(({ label }) => label)) {
   // leaving drops the keys; a browser that closes at once may not send that
-  const dropped = (response) => response.request().method() === "DELETE" && response.url().includes("/v1/keys/");
+  const drops = (request) => request.method() === "DELETE" && request.url().includes("/v1/keys/");
+  const dropped = (response) => drops(response.request());
   const gone = page.waitForResponse(dropped, { timeout: 60_000 });
   await page.evaluate(`dispatchEvent(new Event("pagehide"))`);
   await gone;

@@ -1,10 +1,12 @@
 //! What an answer says: rounded numbers, the label, scores, reasons for doubt (`tacita.plans.answers`).
-use crate::front::Token;
+use crate::front::{Token, Tokenizer};
 use crate::program::{Format, Reading};
-use crate::spans::{extracted, softmax, tagged, Span};
+use crate::spans::{candidates, extracted, softmax, tagged, Span};
 use serde::Serialize;
 use tacita_mpc::Ring;
 
+/// Task of a model that answers with a number for each word of the vocabulary.
+pub(crate) const MASKS: &str = "words";
 /// Below it a vector is divided by this.
 const LEAST_LENGTH: f64 = 1e-12;
 
@@ -47,7 +49,8 @@ impl Answer {
     }
 
     /// Reads what the numbers of a model that answers for every token say of these.
-    pub(crate) fn find_spans(&mut self, reading: &Reading, tokens: &[Token]) {
+    /// Of a model for masks the numbers of the whole vocabulary are not told.
+    pub(crate) fn find_spans(&mut self, reading: &Reading, tokens: &[Token], tokenizer: &Tokenizer) {
         let Some(logits) = self.logits.as_ref().filter(|_| !tokens.is_empty()) else {
             return;
         };
@@ -55,8 +58,15 @@ impl Answer {
         self.spans = match reading.task.as_str() {
             "tokens" if rows.len() == tokens.len() => tagged(&reading.labels, &rows, tokens),
             "span" if rows.len() == tokens.len() => extracted(&rows, tokens).into_iter().collect(),
+            MASKS if rows.len() == tokens.len() => match tokenizer.mask() {
+                Some((mask, _)) => candidates(&rows, tokens, mask, |id| tokenizer.piece(id)),
+                None => vec![],
+            },
             _ => vec![],
         };
+        if reading.task == MASKS {
+            self.logits = None;
+        }
     }
 }
 

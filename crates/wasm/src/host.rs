@@ -138,6 +138,16 @@ pub extern "C" fn tacita_room(len: usize) -> *mut u8 {
     })
 }
 
+/// The text that lies in the room or, where `first` is not 0, a pair: its first of so many bytes.
+fn texts(first: usize) -> Vec<String> {
+    let given = ROOM.take();
+    let spell = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    match given.split_at_checked(first) {
+        Some((one, other)) if first > 0 => vec![spell(one), spell(other)],
+        _ => vec![spell(&given)],
+    }
+}
+
 /// Greets the server. 1 when a session is there.
 #[no_mangle]
 pub extern "C" fn tacita_greet() -> i32 {
@@ -165,12 +175,7 @@ pub extern "C" fn tacita_greet() -> i32 {
 /// the context behind it. 1 when it was answered.
 #[no_mangle]
 pub extern "C" fn tacita_classify(first: usize) -> i32 {
-    let given = ROOM.take();
-    let spell = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    let texts: Vec<String> = match given.split_at_checked(first) {
-        Some((question, context)) if first > 0 => vec![spell(question), spell(context)],
-        _ => vec![spell(&given)],
-    };
+    let texts = texts(first);
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     SESSION.with_borrow_mut(|session| {
         let Some(session) = session else {

@@ -1,5 +1,5 @@
 //! A session: keys and correlations, texts that are asked about, and texts that are written.
-use crate::answer::{opened, told, Answer};
+use crate::answer::{opened, told, Answer, MASKS};
 use crate::error::{damaged, ClientError, Result};
 use crate::framed::{Framed, Transport};
 use crate::front::{entered, Tokenizer};
@@ -50,6 +50,9 @@ impl Session {
         if self.program().writes() {
             return Err(ClientError::Text("this model writes texts".to_owned()));
         }
+        if self.program().reading.task == MASKS {
+            self.tokenizer.require_mask(texts)?;
+        }
         let given = entered(texts, &self.tokenizer, &self.part, self.part.program())?;
         ask(&mut self.party, &[CLASSIFY])?;
         self.set_up(watch)?;
@@ -73,7 +76,7 @@ impl Session {
         let numbers = opened(&sums, program.answered);
         let shown = &numbers[..numbers.len().min(rows * columns)];
         let mut answer = told(&program.reading, shown, true);
-        answer.find_spans(&program.reading, &given.tokens);
+        answer.find_spans(&program.reading, &given.tokens, &self.tokenizer);
         Ok(answer)
     }
 

@@ -4,6 +4,8 @@ use serde::Serialize;
 
 /// Of an answer, as in transformers' pipeline.
 const MOST_TOKENS: usize = 15;
+/// Of a mask that are told.
+const CANDIDATES: usize = 5;
 const CONTEXT: usize = 1;
 const NOTHING: &str = "O";
 
@@ -107,6 +109,27 @@ pub fn extracted(rows: &[&[f64]], tokens: &[Token]) -> Option<Span> {
     })
 }
 
+/// The likeliest pieces of the vocabulary for each token that is the mask, from the likeliest on, each a span
+/// of the mask's place. rows: (tokens, vocabulary). spell: a piece by its number.
+pub fn candidates(rows: &[&[f64]], tokens: &[Token], mask: u32, spell: impl Fn(u32) -> String) -> Vec<Span> {
+    let mut spans = vec![];
+    for (row, token) in rows.iter().zip(tokens).filter(|(_, token)| token.id == mask) {
+        let Some(Origin { place, .. }) = &token.origin else {
+            continue;
+        };
+        let scores = softmax(row);
+        let mut order: Vec<usize> = (0..scores.len()).collect();
+        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a])); // stable: of equal ones the first
+        spans.extend(order.iter().take(CANDIDATES).map(|&id| Span {
+            label: spell(id as u32),
+            score: scores[id],
+            start: place.start,
+            end: place.end,
+        }));
+    }
+    spans
+}
+
 /// Probabilities of logits.
 pub(crate) fn softmax(logits: &[f64]) -> Vec<f64> {
     let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -153,6 +176,26 @@ mod tests {
         assert_eq!(shown, [("X", 5, 14), ("X", 15, 19), ("Y", 25, 34)]);
         let share = 1f64.exp() / (1f64.exp() + 3.0);
         assert!(found.iter().all(|span| (span.score - share).abs() < 1e-12));
+    }
+
+    #[test]
+    fn a_mask_has_the_likeliest_pieces_and_other_tokens_have_none() {
+        let mut tokens = tokens(&[None, Some(0), Some(0), None]);
+        [7, 3, 1, 3]
+            .iter()
+            .zip(&mut tokens)
+            .for_each(|(&id, token)| token.id = id);
+        let row = [0.0, 2.0, 1.0, 2.0, -1.0, 0.5];
+        let found = candidates(&[&row; 4], &tokens, 3, |id| format!("piece {id}"));
+        let shown: Vec<_> = found.iter().map(|s| (s.label.as_str(), s.start, s.end)).collect();
+        let pieces = ["piece 1", "piece 3", "piece 2", "piece 5", "piece 0"];
+        assert_eq!(
+            shown,
+            pieces.map(|piece| (piece, 5, 9)),
+            "the added mask is no text's"
+        );
+        assert!(found.windows(2).all(|pair| pair[0].score >= pair[1].score));
+        assert!((found[0].score - softmax(&row)[1]).abs() < 1e-12);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 /** Keys into pieces as they are made, never more of them in memory than the network takes. */
-import type { Chunk } from "./told.js";
+import type { Chunk } from "./messages.js";
 
 export const CHUNK_BYTES = 8 << 20; // as `tacita.plans.wire` says
 const AHEAD = 3; // pieces that wait to be sent, after which the maker waits too

@@ -2,14 +2,14 @@
 import { ENDED } from "../ring.js";
 import { Host } from "../host.js";
 import type { Link } from "../host.js";
-import type { EngineTold } from "./told.js";
+import type { EngineMessage } from "./messages.js";
 
 interface Exports {
   files_give(part: number): number;
   files_open(insecure: number): number;
-  files_check(): number;
+  files_check(first: number): number;
   files_keys(): number;
-  files_encrypt(): number;
+  files_encrypt(first: number): number;
   files_decrypt(): number;
 }
 
@@ -25,7 +25,7 @@ export class FilesEngine {
   /** Loads the engine. tell: called from within the methods below. */
   static async load(
     code: Promise<Response> | BufferSource,
-    tell: (told: EngineTold) => void,
+    tell: (told: EngineMessage) => void,
   ): Promise<FilesEngine> {
     const out = { send: (_: Uint8Array<ArrayBuffer>): void => undefined };
     const link: Link = { send: (bytes) => out.send(bytes), receive: () => ENDED };
@@ -38,10 +38,9 @@ export class FilesEngine {
     return this.host.exports.files_open(insecure ? 1 : 0) === 1;
   }
 
-  /** Whether a text can be asked about. */
-  check(text: string): boolean {
-    this.host.put(UTF8.encode(text));
-    return this.host.exports.files_check() === 1;
+  /** Whether a text can be asked about. context: of a question, or the second of a pair; else empty. */
+  check(text: string, context: string): boolean {
+    return this.host.exports.files_check(this.host.putPair(text, context)) === 1;
   }
 
   /** Makes keys; send: called with their bytes, in order, which are there until it returns; it may wait. */
@@ -51,11 +50,11 @@ export class FilesEngine {
   }
 
   /** The bytes of a request, or null. */
-  encrypt(text: string): Uint8Array<ArrayBuffer> | null {
+  encrypt(text: string, context: string): Uint8Array<ArrayBuffer> | null {
     let request: Uint8Array<ArrayBuffer> | null = null;
     this.out.send = (bytes) => (request = bytes.slice());
-    this.host.put(UTF8.encode(text));
-    return this.host.exports.files_encrypt() === 1 ? request : null;
+    const first = this.host.putPair(text, context);
+    return this.host.exports.files_encrypt(first) === 1 ? request : null;
   }
 
   /** receipt: JSON of one, with the signer's key. */

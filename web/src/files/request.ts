@@ -1,6 +1,6 @@
 /** A request at the server: sent, watched until it ends, its response fetched. */
-import { asked, body, call, pause, sha256 } from "../http.js";
-import type { Status } from "./told.js";
+import { request, body, call, pause, sha256 } from "../http.js";
+import type { Status } from "./messages.js";
 
 const MOST_RESPONSE = 256 << 20;
 const MOST_LINE = 1 << 16;
@@ -27,7 +27,7 @@ export async function post(asking: Asking, bytes: Uint8Array<ArrayBuffer>): Prom
     "Idempotency-Key": crypto.randomUUID(),
   };
   const sent = { method: "POST", headers, body: bytes, signal };
-  const response = await again(asking, () => asked(`/v1/requests?${query}`, token, sent));
+  const response = await again(asking, () => request(`/v1/requests?${query}`, token, sent));
   return (await response.json()) as Status;
 }
 
@@ -56,7 +56,7 @@ export function forget(path: string, token: string): Promise<unknown> {
 }
 
 function get({ token, signal }: Asking, path: string): Promise<Response> {
-  return asked(path, token, { signal });
+  return request(path, token, { signal });
 }
 
 /** What is tried again where it did not reach the server. */

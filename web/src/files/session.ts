@@ -4,13 +4,13 @@ import { t } from "../language.js";
 import { parts } from "../service.js";
 import type { Offer } from "../service.js";
 import type { Session } from "../session.js";
-import type { Answer, Told } from "../told.js";
-import { SHOWN } from "../told.js";
+import type { Answer, Message } from "../messages.js";
+import { SHOWN } from "../messages.js";
 import { counted, makeCount } from "./chunks.js";
 import { ended, fetchResponse, forget, post } from "./request.js";
 import type { Asking } from "./request.js";
 import { Failure, Thread } from "./thread.js";
-import type { Chunk, FilesTold, Status } from "./told.js";
+import type { Chunk, FilesMessage, Status } from "./messages.js";
 import { send } from "./upload.js";
 
 const ENGINE = "tacita.wasm";
@@ -27,12 +27,12 @@ export interface Place {
 }
 
 /** tell: called with everything that happens. */
-export function openFiles(place: Place, tell: (told: Told) => void): Session {
+export function openFiles(place: Place, tell: (told: Message) => void): Session {
   const client = new FilesClient(place, tell);
   const failed = (error: unknown): void => client.failed(error);
   client.open().catch(failed);
   const stop = (): void => client.stop();
-  return { ask: (text) => void client.ask(text).catch(failed), end: stop, stop };
+  return { ask: (text, context) => void client.ask(text, context).catch(failed), end: stop, stop };
 }
 
 class FilesClient {
@@ -52,7 +52,7 @@ class FilesClient {
 
   constructor(
     private readonly place: Place,
-    private readonly tell: (told: Told) => void,
+    private readonly tell: (told: Message) => void,
   ) {}
 
   async open(): Promise<void> {
@@ -66,11 +66,11 @@ class FilesClient {
     this.tell({ kind: "ready", name: model, tokens: offer.tokens, labels: [], writes: false, layers: 0 });
   }
 
-  async ask(text: string): Promise<void> {
-    await this.thread.order({ kind: "check", text });
+  async ask(text: string, context: string): Promise<void> {
+    await this.thread.order({ kind: "check", text, context });
     if (!this.ready) await this.makeKeys();
     this.say("encrypting");
-    await this.thread.order({ kind: "encrypt", text });
+    await this.thread.order({ kind: "encrypt", text, context });
     const request = this.request as Uint8Array<ArrayBuffer>;
     this.request = undefined;
     this.say("sending the request");
@@ -96,7 +96,7 @@ class FilesClient {
     if (this.key) void gone.then(() => forget(`/v1/keys/${this.key}`, token));
   }
 
-  private heard(told: FilesTold): void {
+  private heard(told: FilesMessage): void {
     switch (told.kind) {
       case "open":
         this.total = told.keys;

@@ -1,5 +1,5 @@
 /** The thread of a client of ciphertexts, behind orders that resolve once they are carried out. */
-import type { FilesOrder, FilesTold } from "./told.js";
+import type { FilesOrder, FilesMessage } from "./messages.js";
 
 /** again: whether another order may succeed. */
 export class Failure extends Error {
@@ -18,8 +18,8 @@ export class Thread {
   private ending: Ended | undefined;
 
   /** tell: called with everything but the ends of orders. */
-  constructor(tell: (told: FilesTold) => void) {
-    this.worker.addEventListener("message", ({ data }: MessageEvent<FilesTold>) => {
+  constructor(tell: (told: FilesMessage) => void) {
+    this.worker.addEventListener("message", ({ data }: MessageEvent<FilesMessage>) => {
       if (data.kind === "done") this.ending?.resolve();
       else if (data.kind === "failed") this.ending?.reject(new Failure(data.message, data.again));
       else tell(data);

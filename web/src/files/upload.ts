@@ -2,7 +2,7 @@
  * the server says that it stands. */
 import { call, pause, refusal, sha256 } from "../http.js";
 import { CHUNK_BYTES } from "./chunks.js";
-import type { Chunk } from "./told.js";
+import type { Chunk } from "./messages.js";
 
 const WAITS = [1000, 2000, 4000, 8000, 16_000]; // milliseconds before a piece is tried again
 const FINAL = [400, 401, 403, 404, 411, 413, 422]; // statuses that trying again does not change

@@ -4,9 +4,9 @@ use super::keys::{hex, Hashing, Secret};
 use super::layout::Source;
 use super::plan::Plan;
 use super::{envelope, Receipt, TableFile};
-use crate::answer::{told, Answer};
+use crate::answer::{told, Answer, MASKS};
 use crate::error::{damaged, ClientError, Result};
-use crate::front::{embedded, Embedded, Tokenizer};
+use crate::front::{embedded, Embedded, Token, Tokenizer};
 use crate::part::digest;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -30,6 +30,8 @@ pub struct Client {
     secret: Option<Secret>,
     /// Hash of the request that was made last.
     asked: Option<String>,
+    /// Of its text, until its answer is read.
+    tokens: Vec<Token>,
     /// That the secret decrypted, and how many it may.
     answers: u64,
     budget: Option<u64>,
@@ -56,6 +58,7 @@ impl Client {
             specs,
             secret: None,
             asked: None,
+            tokens: vec![],
         })
     }
 
@@ -78,12 +81,12 @@ impl Client {
         HEADER_BYTES as u64 + records.sum::<u64>()
     }
 
-    /// Refuses a text that cannot be asked about, before keys are made for it.
+    /// Refuses a text, or a pair, that cannot be asked about, before keys are made for it.
     ///
     /// # Errors
     /// [`ClientError::Text`].
-    pub fn check(&self, text: &str) -> Result<()> {
-        self.entered(text).map(drop)
+    pub fn check(&self, texts: &[&str]) -> Result<()> {
+        self.entered(texts).map(drop)
     }
 
     /// Draws a new secret; the id of the keys that belong to it.
@@ -108,20 +111,21 @@ impl Client {
         Ok(out.finish())
     }
 
-    /// The bytes of request.ct.
+    /// The bytes of request.ct, of a text or a pair.
     ///
     /// # Errors
     /// [`ClientError::Text`] for a text that is empty or too long.
-    pub fn encrypt(&mut self, text: &str) -> Result<Vec<u8>> {
-        let (secret, mut entered) = (self.secret()?, self.entered(text)?);
+    pub fn encrypt(&mut self, texts: &[&str]) -> Result<Vec<u8>> {
+        let (secret, mut entered) = (self.secret()?, self.entered(texts)?);
         let mut tensors = BTreeMap::new();
         for name in self.plan.request.tensors.keys() {
             tensors.insert(name.clone(), self.tensor(secret, name, &entered)?);
         }
         entered.states.zeroize();
         entered.mask.zeroize();
-        entered.tokens.iter_mut().for_each(|token| token.id.zeroize());
         let request = envelope::request(&self.plan.hash, &secret.id(), &tensors);
+        self.forget();
+        self.tokens = entered.tokens;
         self.asked = Some(hex(&digest(&request)));
         Ok(request)
     }
@@ -140,7 +144,11 @@ impl Client {
         let cts = envelope::response(response, plan, &secret.id(), tensor)?;
         let slots: Result<Vec<_>> = cts.iter().map(|ct| self.decrypted(secret, ct)).collect();
         let found = layout.read(self.plan.agreement, &slots?);
-        let mut answer = told(&self.plan.reading, &found.values, found.sound);
+        let rows = if layout.rows == 1 { 1 } else { self.tokens.len() };
+        let shown = &found.values[..found.values.len().min(rows * layout.size)];
+        let mut answer = told(&self.plan.reading, shown, found.sound);
+        answer.find_spans(&self.plan.reading, &self.tokens, &self.tokenizer);
+        self.forget();
         self.answers += 1;
         answer.warnings.extend(warning(self.answers, self.budget));
         Ok(answer)
@@ -155,9 +163,18 @@ impl Client {
         self.secret.as_ref().ok_or_else(missing)
     }
 
-    fn entered(&self, text: &str) -> Result<Embedded> {
+    /// Wipes the text that was asked about.
+    fn forget(&mut self) {
+        self.tokens.iter_mut().for_each(|token| token.id.zeroize());
+        self.tokens.clear();
+    }
+
+    fn entered(&self, texts: &[&str]) -> Result<Embedded> {
+        if self.plan.reading.task == MASKS {
+            self.tokenizer.require_mask(texts)?;
+        }
         embedded(
-            &[text],
+            texts,
             &self.tokenizer,
             &self.tables,
             &self.plan.front,

@@ -1,6 +1,7 @@
 //! What a client reads of the plan (`tacita.plans.plan`): the file that the server published and that Python
 //! reads too. Of what a page has no form for, it is refused.
 use super::layout::{Layout, Request, Response};
+use crate::answer::MASKS;
 use crate::error::{damaged, Result};
 use crate::program::{first_wrong, FrontConfig, Reading};
 use serde::de::IgnoredAny;
@@ -22,6 +23,9 @@ const QUIET: f64 = 64.0; // times the noise: the least step of rounding
 const AGREEMENT: (f64, f64) = (1024.0, 0.002); // times the noise, and of a logit
 /// Bits below which keys are made for tests alone.
 const MIN_SECURITY_BITS: u32 = 128;
+/// What a page reads the answer of; of all but the first there is a row a token.
+const TASKS: [&str; 4] = [TEXT, "tokens", "span", MASKS];
+const TEXT: &str = "text";
 /// Counted by stages whose products want keys of their own, which a page does not make.
 const PRODUCTS: &str = "coefficient_product";
 
@@ -68,11 +72,17 @@ struct Model {
 }
 
 fn text() -> String {
-    "text".to_owned()
+    TEXT.to_owned()
 }
 
 fn single_label() -> String {
     "single_label".to_owned()
+}
+
+impl Model {
+    fn is_vector(&self) -> bool {
+        self.task == TEXT && self.labels.is_empty()
+    }
 }
 
 #[derive(Deserialize)]
@@ -178,7 +188,7 @@ impl File {
             agreement: (AGREEMENT.0 * self.noise).max(AGREEMENT.1),
             front,
             reading: Reading {
-                parts: parts_of(self.noise, self.decimals, model.labels.is_empty()).unwrap_or(1),
+                parts: parts_of(self.noise, self.decimals, model.is_vector()).unwrap_or(1),
                 name: model.name,
                 task: model.task,
                 problem: model.problem,
@@ -204,7 +214,7 @@ impl File {
         let plain = self.gap == 0.0 && self.kept.is_empty() && self.options.is_empty();
         let right = [
             (
-                self.model.task == "text" && plain,
+                TASKS.contains(&self.model.task.as_str()) && plain,
                 "an answer that a page does not read",
             ),
             (!self.model.normalise, "vectors, which a page does not read"),
@@ -221,11 +231,12 @@ impl File {
         let Layout {
             request, response, ..
         } = &self.layout;
-        let outputs = if self.model.labels.is_empty() {
-            self.model.hidden
-        } else {
-            self.model.labels.len()
+        let outputs = match self.model.labels.len() {
+            0 if self.model.task == MASKS => self.front().map_or(0, |front| front.vocab),
+            0 => self.model.hidden,
+            labels => labels,
         };
+        let rows = if self.model.task == TEXT { 1 } else { self.tokens };
         let sizes = (params.slots(), self.batch, self.tokens, self.model.hidden);
         let counts = self.request.iter().map(|tensor| (&tensor.name, tensor.count));
         let stated = request.tensors.iter().map(|(name, tensor)| (name, tensor.count));
@@ -245,7 +256,7 @@ impl File {
             ),
             (self.rotations.len() <= MOST_ROTATIONS, "rotations"),
             (
-                parts_of(self.noise, self.decimals, self.model.labels.is_empty()).is_some(),
+                parts_of(self.noise, self.decimals, self.model.is_vector()).is_some(),
                 "decimals",
             ),
             ((1..=MOST_TENSORS).contains(&self.request.len()), "tensors"),
@@ -266,7 +277,7 @@ impl File {
             ),
             (
                 (response.slots, response.texts, response.rows, response.size)
-                    == (sizes.0, sizes.1, 1, outputs),
+                    == (sizes.0, sizes.1, rows, outputs),
                 "sizes of the response",
             ),
             (request.fits(), "slots of the request"),

@@ -93,6 +93,13 @@ impl Bpe {
         })
     }
 
+    /// An id as the file spells it: a letter a byte.
+    pub(super) fn piece(&self, id: u32) -> Option<String> {
+        let letters = letters();
+        let bytes = self.spelled.get(&id)?;
+        Some(bytes.iter().map(|&byte| letters[usize::from(byte)]).collect())
+    }
+
     /// All ids of the vocabulary.
     pub(super) fn ids(&self) -> impl Iterator<Item = &u32> {
         self.spelled.keys()

@@ -7,6 +7,8 @@ use crate::error::{damaged, ClientError, Result};
 use serde::Deserialize;
 use std::collections::HashMap;
 
+/// What tokenizers call the token that stands for an unknown one.
+const MASKS: [&str; 2] = ["[MASK]", "<mask>"];
 /// Characters of a text.
 const MAX_CHARACTERS: usize = 1 << 20;
 
@@ -125,6 +127,18 @@ impl Pieces {
         }
     }
 
+    /// As the vocabulary spells it.
+    fn piece(&self, id: u32) -> Option<String> {
+        match self {
+            Self::WordPiece { model, .. } => {
+                let mut all = model.vocab.iter();
+                all.find(|(_, &other)| other == id)
+                    .map(|(piece, _)| piece.clone())
+            }
+            Self::Bytes(bpe) => bpe.piece(id),
+        }
+    }
+
     fn ids(&self) -> Vec<u32> {
         match self {
             Self::WordPiece { model, .. } => model.vocab.values().copied().collect(),
@@ -220,6 +234,38 @@ impl Tokenizer {
             single,
             pair,
         })
+    }
+
+    /// The token of masks, where there is one.
+    pub fn mask(&self) -> Option<(u32, &'static str)> {
+        let added = |name: &str| self.added.iter().find(|added| added.content == name);
+        MASKS.iter().find_map(|&name| Some((added(name)?.id, name)))
+    }
+
+    /// Refuses a text without a mask.
+    ///
+    /// # Errors
+    /// [`ClientError::Text`], which spells the mask.
+    pub fn require_mask(&self, texts: &[&str]) -> Result<()> {
+        let Some((mask, name)) = self.mask() else {
+            return damaged(WHAT, "no mask token");
+        };
+        match self.tokens(texts)?.iter().any(|token| token.id == mask) {
+            true => Ok(()),
+            false => Err(ClientError::Text(format!(
+                "the text has no mask: write {name} where a word is wanted"
+            ))),
+        }
+    }
+
+    /// The piece with this id as the vocabulary spells it, or the id where there is none.
+    pub fn piece(&self, id: u32) -> String {
+        let added = self.added.iter().find(|added| added.id == id);
+        let own = || self.pieces.piece(id);
+        added
+            .map(|added| added.content.clone())
+            .or_else(own)
+            .unwrap_or_else(|| id.to_string())
     }
 
     /// What ids spell, without special tokens: bytes that are no whole character become U+FFFD. Empty for a

@@ -1,6 +1,6 @@
 //! The client of ciphertexts, step by step. What it writes leaves by `send`, as a session's bytes do; the
 //! page says in which step it is.
-use super::{failed, send, tell, Told, ROOM};
+use super::{failed, send, tell, texts, Told, ROOM};
 use crate::files::{Client, Receipt};
 use crate::ClientError;
 use std::cell::RefCell;
@@ -31,6 +31,13 @@ impl Write for Out {
     }
 }
 
+/// Runs a step with the texts in the room; see `texts`.
+fn step_with(first: usize, run: impl FnOnce(&mut Client, &[&str]) -> Result<(), ClientError>) -> i32 {
+    let texts = texts(first);
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    step(|client| run(client, &texts))
+}
+
 /// Runs a step of the client; 1 where it succeeded.
 fn step(run: impl FnOnce(&mut Client) -> Result<(), ClientError>) -> i32 {
     CLIENT.with_borrow_mut(|client| {
@@ -39,10 +46,6 @@ fn step(run: impl FnOnce(&mut Client) -> Result<(), ClientError>) -> i32 {
         };
         run(client).map_or_else(|error| failed(&error), |()| 1)
     })
-}
-
-fn text() -> String {
-    ROOM.with_borrow(|room| String::from_utf8_lossy(room).into_owned())
 }
 
 /// Keeps what lies in the room as one of the parts. 0 for a part that there is not.
@@ -75,11 +78,11 @@ pub extern "C" fn files_open(allow_insecure: i32) -> i32 {
     }
 }
 
-/// Refuses the text in the room where it cannot be asked about.
+/// Refuses the text in the room, or the pair of which the first has so many bytes, where it cannot be asked
+/// about.
 #[no_mangle]
-pub extern "C" fn files_check() -> i32 {
-    let text = text();
-    step(|client| client.check(&text))
+pub extern "C" fn files_check(first: usize) -> i32 {
+    step_with(first, |client, texts| client.check(texts))
 }
 
 /// Draws a secret and makes its evaluation keys; all of their bytes are sent before it returns.
@@ -94,12 +97,11 @@ pub extern "C" fn files_keys() -> i32 {
     })
 }
 
-/// Encrypts the text in the room; the bytes of the request are sent before it returns.
+/// Encrypts the text in the room, or the pair; the bytes of the request are sent before it returns.
 #[no_mangle]
-pub extern "C" fn files_encrypt() -> i32 {
-    let text = text();
-    step(|client| {
-        let request = client.encrypt(&text)?;
+pub extern "C" fn files_encrypt(first: usize) -> i32 {
+    step_with(first, |client, texts| {
+        let request = client.encrypt(texts)?;
         Out.write_all(&request).map_err(ClientError::engine)
     })
 }

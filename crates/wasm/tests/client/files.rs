@@ -217,7 +217,7 @@ fn asked(world: &World) -> Asked {
         (hash, keys.len() as u64),
         (hex(&Sha256::digest(&keys)), client.key_bytes())
     );
-    let request = client.encrypt(FOUR_TOKENS).unwrap();
+    let request = client.encrypt(&[FOUR_TOKENS]).unwrap();
     assert_eq!(opened(&request).0["key"], id);
     let response = evaluated(&params, &keys, &request);
     Asked {
@@ -271,10 +271,10 @@ fn what_is_not_the_signed_answer_is_refused() {
         assert!(client.decrypt(&response[..at], &signed(&response[..at])).is_err());
     }
     assert!(client.decrypt(&response, &signed(&response)).is_ok());
-    client.encrypt("another film").unwrap();
+    client.encrypt(&["another film"]).unwrap();
     assert!(client.decrypt(&response, &signed(&response)).is_err());
     client.draw().unwrap();
-    assert!(client.encrypt("x".repeat(200).as_str()).is_ok());
+    assert!(client.encrypt(&["x".repeat(200).as_str()]).is_ok());
 }
 
 #[test]

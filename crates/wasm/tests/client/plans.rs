@@ -31,6 +31,8 @@ fn other_plans_are_refused() {
         ("/model/embeddings/backwards", json!(true)),
         ("/model/embeddings/image", json!({"size": 32})),
         ("/model/task", json!("tokens")),
+        ("/model/task", json!("words")),
+        ("/model/task", json!("next")),
         ("/gap", json!(0.1)),
         (
             "/kept",

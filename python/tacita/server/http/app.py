@@ -78,15 +78,9 @@ def two_party(service: Service) -> APIRouter:
 # without which browsers give no shared memory.
 
 page = APIRouter(include_in_schema=False)
-FILES = {
-    "index.html": "text/html; charset=utf-8",
-    "page.js": "text/javascript",
-    "worker.js": "text/javascript",
-    "socket.js": "text/javascript",
-    "files.js": "text/javascript",
-    "style.css": "text/css",
-    "tacita.wasm": "application/wasm",
-}
+FILES = {"index.html": "text/html; charset=utf-8", "style.css": "text/css", "tacita.wasm": "application/wasm"}
+FILES |= dict.fromkeys(("page.js", "worker.js", "socket.js", "files.js"), "text/javascript")
+PACKED = ".br"  # Brotli, which every browser with shared memory takes
 
 
 @page.get("/")
@@ -97,14 +91,16 @@ async def index() -> Response:
 
 @page.get("/{name}")
 async def file(name: str) -> Response:
-    if name not in FILES or not (WEB / name).is_file():
+    if name not in FILES or not any((WEB / each).is_file() for each in (name, name + PACKED)):
         raise not_found("page")
     return _file(name)
 
 
 def _file(name: str) -> FileResponse:
-    headers = {**_headers(WEB), "Cache-Control": "no-cache"}
-    return FileResponse(WEB / name, media_type=FILES[name], headers=headers)
+    headers, path = {**_headers(WEB), "Cache-Control": "no-cache"}, WEB / name
+    if not path.is_file():
+        path, headers = WEB / (name + PACKED), headers | {"Content-Encoding": "br"}
+    return FileResponse(path, media_type=FILES[name], headers=headers)
 
 
 @cache

@@ -1,9 +1,9 @@
 /** What the client of ciphertexts tells (`crates/wasm/src/host/files.rs`), and what its thread and the page
  * say to each other. */
-import type { Answer, Failed } from "../told.js";
+import type { Answer, Failed } from "../messages.js";
 
 /** From the engine. keys: bytes of the evaluation keys. security: bits. */
-export type EngineTold =
+export type EngineMessage =
   | { readonly kind: "open"; readonly tokens: number; readonly security: number; readonly keys: number }
   | { readonly kind: "key"; readonly id: string }
   | { readonly kind: "made"; readonly sha256: string }
@@ -19,8 +19,8 @@ export interface Chunk {
 }
 
 /** From the thread. "done": the order is carried out. */
-export type FilesTold =
-  | EngineTold
+export type FilesMessage =
+  | EngineMessage
   | Chunk
   | { readonly kind: "request"; readonly bytes: Uint8Array<ArrayBuffer> }
   | { readonly kind: "done" };
@@ -34,9 +34,9 @@ export type FilesOrder =
       readonly sent: SharedArrayBuffer;
       readonly insecure: boolean;
     }
-  | { readonly kind: "check"; readonly text: string }
+  | { readonly kind: "check"; readonly text: string; readonly context: string }
   | { readonly kind: "keys" }
-  | { readonly kind: "encrypt"; readonly text: string }
+  | { readonly kind: "encrypt"; readonly text: string; readonly context: string }
   | { readonly kind: "decrypt"; readonly response: ArrayBuffer; readonly receipt: string };
 
 /** Of an Ed25519 signature over three hashes; all in hexadecimal digits. */

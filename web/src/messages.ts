@@ -1,6 +1,6 @@
 /** What happens, as the engine tells it (`crates/wasm/src/host.rs`) or the client of ciphertexts, and what
- * threads of two parties say to each other. "closed": the
- * connection is, which the engine tells too if it was computing. */
+ * threads of two parties say to each other. "closed": the connection is, which the engine tells too if it was
+ * computing. */
 
 export interface Score {
   readonly label: string;
@@ -16,7 +16,8 @@ export interface Span {
 }
 
 /** One that failed its checks is not trusted, and has neither label, scores, logits nor spans. spans: of a
- * model that answers for every token; those of an answer to a question are places in its context. */
+ * model that answers for every token; those of an answer to a question are places in its context, those of
+ * a mask candidates for it. */
 export interface Answer {
   readonly label: string | null;
   readonly scores: readonly Score[];
@@ -88,7 +89,7 @@ export interface Failed {
   readonly again: boolean;
 }
 
-export type Told =
+export type Message =
   | { readonly kind: "loaded"; readonly done: number; readonly total: number }
   | { readonly kind: "node"; readonly name: string }
   | { readonly kind: "uploaded"; readonly done: number; readonly total: number; readonly left: number }
@@ -124,4 +125,7 @@ export interface Dial {
 /** From the worker that computes to the one with the socket: bytes to send, or that there is room again. */
 export type Out = ArrayBuffer | "room";
 
-export type Dialled = Passed | { readonly kind: "open" } | { readonly kind: "closed"; readonly code: number };
+export type SocketMessage =
+  | Passed
+  | { readonly kind: "open" }
+  | { readonly kind: "closed"; readonly code: number };

@@ -39,7 +39,7 @@ def read_config(
     family, head = _family_and_head(fields)
     if fields.data.get("quantization_config") is not None:
         fields.refuse("quantization_config", "take the model in single, half or brain precision")
-    if head == WORDS and (pooling is not None or (folder / MODULES).is_file()):
+    if head == WORDS and pooling != EVERY_TOKEN and (pooling is not None or (folder / MODULES).is_file()):
         head = MODEL  # an encoder that was trained on words, asked for vectors
     config: Any = family.read(fields, embeddings=embeddings, **_answer(fields, head))
     if head == CLASS:

@@ -349,3 +349,11 @@ def test_commands_take_a_pooling_and_steps_follow_the_plan(
         assert np.abs(np.array(found["reference_logits"]) - wanted).max() < 1e-6
     assert command("plan", *common, "--pooling", "max") == 2
     assert command("estimate", *common, "--scheme", "bumblebee", "--pooling", "mean") == 0
+
+
+def test_a_model_of_masks_is_opened_as_its_plan_says(tmp_path: Path) -> None:
+    """A worker of a service passes on the pooling of the plan, which is "none"."""
+    folder = write_folder(make_random_checkpoint(1, labels=(), task="words"), tmp_path / "filler")
+    named = load(folder, pooling="none")
+    assert (named.config.task, named.sha256) == ("words", load(folder).sha256)
+    assert load(folder, pooling="mean").config.task == "text"

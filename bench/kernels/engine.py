@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 from rich.table import Table
 
-from bench.kernels import traffic
+from bench.kernels import scaling, traffic
 from bench.options import PRESET_DEFAULT, Insecure, Preset
 from tacita import compiled
 from tacita.cli.console import out, progress, reporting
@@ -112,6 +112,7 @@ def _bits(error: Any) -> tuple[float, float]:
     return float(-np.log2(parts.mean())), float(-np.log2(parts.max()))
 
 
+Scaling = Annotated[bool, option("--scaling", help="Print what 2 to 64 cores would give, by counts.")]
 PriceFile = Annotated[Path | None, option("--prices", help="Write a price table for `tacita plan --prices`.")]
 
 
@@ -120,6 +121,7 @@ def engine(
     prices: PriceFile = None,
     preset: Preset = PRESET_DEFAULT,
     allow_insecure: Insecure = False,
+    more: Scaling = False,
 ) -> None:
     """Time transforms, rotations, products and bootstrapping; takes some minutes and the keys' disk space."""
     door.require_secure(door.describe(preset), allow_insecure=allow_insecure)
@@ -132,10 +134,34 @@ def engine(
         figures["bootstrap"], bootstrap_ms = _bootstrapping(bench)
         figures["memory"] = _memory(bench, figures)
         steps.enter("prices")
+        works, widths = _works(bench, figures, bootstrap_ms) if more else ([], (0.0, 0.0))
         table = price_table(bench, figures["yardstick_ms"], bootstrap_ms, source="python -m bench engine")
         steps.enter("done")
     with reporting(json, figures), reporting(prices, table):
         _show(figures)
+        if more:
+            scaling.show_scaling(works, bench.threads, *widths)
+
+
+def _works(
+    bench: Bench, figures: dict[str, Any], bootstrap_ms: dict[str, dict[str, float]]
+) -> tuple[list[scaling.Work], tuple[float, float]]:
+    """What `--scaling` shows, and GB a second of a copy on one thread and on all."""
+    a, b = bench.encrypt(BENCH_LEVEL, 1), bench.encrypt(BENCH_LEVEL, 2)
+    sizes, one = (
+        Sizes.of_ring(bench.params.log_n),
+        {name: figures[f"{name}_ms"] for name in ("rotate", "mul")},
+    )
+    ring = traffic.Ring(1 << bench.params.log_n, sizes.special, bench.params.max_level + LIMBS_AT_LEVEL_0)
+    several = {
+        "rotate": best_ms(lambda: bench.all.rotate(a, 1), REPEATS),
+        "mul": best_ms(lambda: bench.all.mul(a, b), REPEATS),
+        "bootstrap": bootstrap_ms["complex"]["alone"],
+        "two bootstraps": 2 * bootstrap_ms["complex"]["each"],
+    }
+    one["bootstrap"] = 1e3 * figures["bootstrap"]["seconds"]
+    works = scaling.works(ring, figures["limbs"], one, several, sizes.bootstrap_matrices)
+    return works, (traffic.copy_gb_per_second(), traffic.copy_gb_per_second(bench.threads))
 
 
 def _show(figures: dict[str, Any]) -> None:

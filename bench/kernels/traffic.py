@@ -9,12 +9,14 @@ their sources once for a group of four targets.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
 import numpy as np
 
+from tacita.resources import in_threads
 from tacita.schemes.operation_prices import best_ms
 from tacita.slots.counts import poly_counts
 
@@ -145,11 +147,16 @@ def _maps(log_slots: int, count: int) -> list[tuple[int, int]]:
     return [(2 ** ceil(b / 2), 2 ** (b // 2)) for b in wide]
 
 
-def copy_gb_per_second() -> float:
-    """What one thread moves in a large copy: every byte is read and written."""
+def copy_gb_per_second(threads: int = 1) -> float:
+    """What so many threads move in a large copy, each a part: every byte is read and written."""
     source = np.ones(COPY_BYTES // RESIDUE)
     target = np.zeros_like(source)
-    return 2 * COPY_BYTES / best_ms(lambda: np.copyto(target, source), 5) / 1e6
+    parts = list(zip(np.array_split(target, threads), np.array_split(source, threads), strict=True))
+
+    def copy() -> None:
+        deque(in_threads(lambda part: np.copyto(*part), parts, threads), maxlen=0)
+
+    return 2 * COPY_BYTES / best_ms(copy, 5) / 1e6
 
 
 def moved(

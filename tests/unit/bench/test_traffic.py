@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.kernels import traffic
+from bench.kernels import scaling, traffic
 
 RING = traffic.Ring(1 << 16, 7, 16)
 
@@ -62,3 +62,22 @@ def test_the_share_of_a_copy():
     assert rotate["bytes"] == 270 * 524_288
     assert rotate["share_of_copy"] == pytest.approx(270 * 524_288 / 15e-3 / 20e9)
     assert found["operations"].keys() == times.keys()
+
+
+def test_more_cores_give_no_more_than_tasks_and_bandwidth_do() -> None:
+    """A rotation of 12 limbs has 76 transforms; beyond 12 cores it gains by bandwidth alone."""
+    phases = scaling.switch_phases(12, 7)
+    assert phases == ((12, 12), (28, 7), (36, 12))
+    each = {"rotate": 16.0, "mul": 16.0, "bootstrap": 2500.0, "two bootstraps": 3000.0}
+    rows = {work.name: work for work in scaling.works(RING, 12, each, each, 1 << 30)}
+    rotate = rows["rotate"]
+    times = [scaling.counted(rotate, cores, 28.0, 28.0) for cores in (1, *scaling.CORES)]
+    assert times[0] == pytest.approx(16.0)
+    assert times == sorted(times, reverse=True) and times[4] == times[6]  # 16 and 64 cores
+    memory = rotate.bytes / 28.0 / 1e6
+    assert times[6] == pytest.approx((16.0 - memory) * (12 / 12 + 28 / 7 + 36 / 12) / 76 + memory)
+    boots = rows["64 bootstraps"]
+    alone = scaling.counted(rows["bootstrap"], 2, 28.0, 39.0)
+    many = scaling.counted(boots, 64, 28.0, 1e9)
+    assert many == pytest.approx(2 * scaling.counted(rows["bootstrap"], 2, 28.0, 1e9), rel=1e-3)
+    assert alone > scaling.counted(rows["bootstrap"], 16, 28.0, 200.0)

@@ -101,7 +101,7 @@ def test_scores_land_where_the_layout_says(heads, size):
         scores = decrypt(be, score_parts(be, be.linear(packed, pack_plan(window)), window))
         for n, head in enumerate(window.heads):
             part = slice(head * half, (head + 1) * half)
-            want = 8 * (q[:, part] @ k[:, part].conj().T).real
+            want = 2 * (q[:, part] @ k[:, part].conj().T).real
             for i, j in ((0, 0), (3, 15), (15, 2), (7, 8)):
                 ct, slot = window.place(n, i, j)
                 assert np.isclose(scores[ct][slot], want[i, j])

@@ -46,7 +46,7 @@ from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 
 Cts = tuple[Ct, ...]
-DOUBLED = 0.125  # share of scores: parts of queries, of keys and of the scores come doubled
+DOUBLED = 0.5  # share of scores: their parts come doubled
 MIXING = 3  # levels from exponentials to context and sums
 
 

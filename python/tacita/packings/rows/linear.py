@@ -228,8 +228,8 @@ def turn_parts(be: Backend, ct: Ct, window: HeadWindow, sign: int = 1) -> Iterat
 
 @lru_cache(maxsize=KEPT)
 def pack_plan(window: HeadWindow) -> LinearPlan:
-    """Products of two shifts each -> complex scores: sums each group of product r into position r mod half;
-    one level.
+    """Products of two shifts each, of doubled parts, -> complex scores: sums each group of product r into
+    position r mod half. One level.
 
     Terms pairs*half, rotations at most 2*half - 2 an output by Horner's rule with one key.
     """
@@ -237,7 +237,7 @@ def pack_plan(window: HeadWindow) -> LinearPlan:
     for r in range(window.pairs):
         j, t = divmod(r, window.half)
         for e in range(window.half):
-            diagonals[j, r, e - t] = window.hot(t)
+            diagonals[j, r, e - t] = window.hot(t) / 4
     outputs = -(-window.pairs // window.half)
     return LinearPlan.from_diagonals(diagonals, n_inputs=window.pairs, n_outputs=outputs)
 

@@ -51,11 +51,11 @@ def price_table(
 
     The highest level is timed first: what follows finds the memory that it takes in use already.
     """
-    found = {}
+    by_limbs = {}
     for done, level in enumerate(reversed(LEVELS)):
         part(done, len(LEVELS))
-        found[level + LIMBS_AT_LEVEL_0] = _row(bench, level)
-    rows = dict(sorted(found.items()))
+        by_limbs[level + LIMBS_AT_LEVEL_0] = _row(bench, level)
+    rows = dict(sorted(by_limbs.items()))
     ops = next(iter(rows.values()))
     ciphertext = bench.encrypt(max(LEVELS))
     return {

@@ -141,8 +141,8 @@ class _Run:
                     answers, seconds = answer([line.text for line in group], title)
                     for line, each in zip(group, answers, strict=True):
                         floats = np.ravel(api.reference_logits(self.plan, self.model, line.text))
-                        shown = self.question.visible(each)
-                        results.append(Result(line, shown, number, seconds, tuple(floats.tolist())))
+                        visible = self.question.visible(each)
+                        results.append(Result(line, visible, number, seconds, tuple(floats.tolist())))
             figures = run_report(
                 self.plan,
                 results,

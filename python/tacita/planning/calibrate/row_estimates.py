@@ -236,12 +236,12 @@ class AttentionRows:
             taken = estimate.of(np.concatenate(self._queries[two]).astype(np.float64))
             ends, means = ends - taken, means - np.multiply.outer(TEMPERATURES, taken)
         low, high, *others = ends
-        found = {"scores": (float(low.min()), float(high.max()))}
-        found |= {name: (float(v.min()), float(v.max())) for name, v in zip(ENDS, others, strict=True)}
+        bounds = {"scores": (float(low.min()), float(high.max()))}
+        bounds |= {name: (float(v.min()), float(v.max())) for name, v in zip(ENDS, others, strict=True)}
         for factor, heads in zip(TEMPERATURES, means, strict=True):
             for head, v in enumerate(heads):
-                found[f"log_mean.{factor}.{head}"] = float(v.min()), float(v.max())
-        return found
+                bounds[f"log_mean.{factor}.{head}"] = float(v.min()), float(v.max())
+        return bounds
 
     @property
     def queries(self) -> Array:

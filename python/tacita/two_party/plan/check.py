@@ -206,8 +206,8 @@ def _function_rules(name: str, interval: Interval, kind: str | None, formats: Fo
 
 
 def _norm_rules(name: str, norm: NormBounds, size: int) -> Rules:
-    told = norm.centred, math.sqrt(norm.variance[0]), norm.gamma
-    yield f"{name} {norm}", try_make(lambda: norm_layout(size, *told), ValueError) is not None
+    arguments = norm.centred, math.sqrt(norm.variance[0]), norm.gamma
+    yield f"{name} {norm}", try_make(lambda: norm_layout(size, *arguments), ValueError) is not None
 
 
 def _attention_rules(name: str, bounds: AttentionBounds, formats: Formats) -> Rules:

@@ -101,8 +101,8 @@ def try_circuit(subject: Subject, built: Built, placed: Placed) -> Trial:
     phases.enter("predict", label)
     texts: list[TextError] = []
     errors = partial(approximation_errors, subject.model, built.model, built.specs)
-    for number, found in enumerate(in_threads(errors, subject.error_inputs, subject.processes), 1):
-        texts += found
+    for number, of_text in enumerate(in_threads(errors, subject.error_inputs, subject.processes), 1):
+        texts += of_text
         phases.part(number, subject.tried)
     return Trial(simulation, bound, noise, decimals, tuple(texts))
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from tacita.resources import BLAS, resident_bytes, trim
+from tacita.resources import BLAS, in_threads, resident_bytes, trim
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only its C library is asked")
@@ -43,3 +43,11 @@ def test_a_command_multiplies_on_one_thread_unless_the_user_says_otherwise(chose
     done = subprocess.run([sys.executable, "-c", PRODUCT], capture_output=True, text=True, env=environment)
     cores = len(os.sched_getaffinity(0))
     assert done.stdout.split()[-1] == ("1" if chosen is None else str(min(2, cores))), done.stderr
+
+
+def test_threads_keep_the_order_of_their_items_and_the_context_of_their_caller() -> None:
+    with np.errstate(over="ignore"):
+        assert list(in_threads(np.exp, [1e4, 0.0, 2e4], 3)) == [np.inf, 1.0, np.inf]
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        list(in_threads(np.exp, [0.0, 1e4], 2))
+    assert list(in_threads(lambda x: 2 * x, iter([3, 1, 2]), 1)) == [6, 2, 4]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tacita import approx
 from tacita.approx import FitError, arion, exp, fit, inverse, moai, rsqrt, softmax
-from tacita.approx.activations import gelu, relu, tanh
+from tacita.approx.activations import erf, gelu, relu, tanh
 from tacita.approx.inverse import goldschmidt_spec
 from tacita.approx.rsqrt import newton_spec
 from tacita.slots.counts import series_depth
@@ -253,3 +253,18 @@ def test_the_least_sum_of_squares_is_that_of_equal_keys():
     (total,) = softmax.squares(scores, mask, spec).sum(axis=1)
     assert spec.second.domain[0] <= total <= spec.second.domain[1]
     assert np.abs(softmax.numpy(scores, mask, spec) - 1 / 32).max() <= 1e-3
+
+
+def test_erf_of_arrays_is_that_of_numbers_and_pieces_are_the_whole() -> None:
+    x = np.concatenate([np.linspace(-7.0, 7.0, 40_001), [0.0, 1e-9, -5.9999, np.inf, -np.inf]])
+    wanted = wanted_of(x)
+    assert np.abs(erf(x) - wanted).max() <= 3e-16
+    whole = 0.5 * x[:-2] * (1.0 + wanted_of(x[:-2] / math.sqrt(2.0)))
+    assert np.abs(gelu.exact(x[:-2]) - whole).max() <= 2e-15
+    assert np.isnan(gelu.exact(np.array([np.nan]))).all()
+    table = np.arange(2.0 * fit.PIECE + 6.0).reshape(2, -1)
+    assert np.array_equal(fit.in_pieces(np.sqrt, table), np.sqrt(table))
+
+
+def wanted_of(x: np.ndarray) -> np.ndarray:
+    return np.array([math.erf(v) for v in x])

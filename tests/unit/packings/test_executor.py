@@ -155,6 +155,10 @@ def test_requests_that_run_together_answer_as_by_themselves_stage_by_stage() -> 
         assert np.array_equal(one.decrypt(wanted["y"][0]), other.decrypt(out["y"][0]))
     stages = [(name, number) for name, number in order if not name.endswith("/bootstrap")]
     assert stages == [(stage.name, number) for stage in circuit() for number in range(3)]
+    more = [(be, request(be, placement, be.number)) for be in map(backend, range(3))]
+    threaded = executor.run_together(steps, circuit(), more, threads=3)
+    for (be, _), wanted, out in zip(more, found, threaded, strict=True):
+        assert np.array_equal(be.decrypt(wanted["y"][0]), be.decrypt(out["y"][0]))
     assert not any(live for _, live in given)  # dead ciphertexts of the requests are freed early
 
 

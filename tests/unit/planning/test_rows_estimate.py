@@ -23,7 +23,7 @@ from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.excesses import excesses
 from tacita.planning.calibrate.row_estimates import RowSamples, estimator
 from tacita.planning.calibrate.temper import tempered
-from tacita.planning.calibrate.walk import walk
+from tacita.planning.calibrate.walk import row_samples, walk
 from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.plans.json_fields import from_json, to_json
 from tacita.slots.plain import PlainBackend
@@ -168,6 +168,26 @@ def test_the_fit_narrows_the_row_means_of_every_head_to_an_interval_about_zero(k
     assert np.ptp(left) < np.ptp(before) - 2.0
     constants = np.abs(rows["layer0.attention"].constant)  # of 8 bits
     assert np.all(np.abs(left.max(axis=1) + left.min(axis=1)) <= 2.0 * (2.0**-8 * constants + 1e-6))
+
+
+def test_ranges_of_the_walk_that_fits_estimates_are_those_of_another_walk_with_them():
+    model = peaked(hidden=16, heads=2, ff=32, layers=2)
+    inputs, some = samples(model), {"layer1.feed_forward": 100}
+    collected, ranges = row_samples(model, inputs, len(inputs), kept=some)
+    rows = collected.fit(QUADRATIC)
+    assert rows and ranges is not None
+    for estimates in ({}, rows):
+        once, again = (
+            collected.completed(ranges, estimates),
+            walk(model, inputs, len(inputs), rows=estimates, kept=some),
+        )
+        assert once.names.keys() == again.names.keys() and once.rows == again.rows
+        for name in again.names:
+            np.testing.assert_allclose(once.each(name), again.each(name), rtol=1e-6, atol=1e-4)
+        assert all(
+            np.array_equal(a[n], b[n]) for a, b in zip(once.inputs, again.inputs, strict=True) for n in b
+        )
+    assert row_samples(model, inputs[:2], 2)[1] is None
 
 
 def test_few_rows_or_narrow_ones_get_no_estimate():

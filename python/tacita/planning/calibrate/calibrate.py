@@ -226,14 +226,14 @@ def _walked(
         samples.at(range(count)),
         count,
         rows=rows,
-        kept=_kept(model, count),
+        kept=_densities(model, count),
         progress=progress,
         processes=options.processes,
         behind=len(samples.behind),
     )
 
 
-def _kept(model: Checkpoint, count: int) -> dict[str, int]:
+def _densities(model: Checkpoint, count: int) -> dict[str, int]:
     """Returns how many inputs are kept of the functions that are fitted to the density of theirs."""
     weighted = [name for name, node in nodes(model.config).items() if function_of(node) in WEIGHTED]
     return dict.fromkeys(weighted, max(1, min(SAMPLED, MOST_SAMPLED // count)))
@@ -247,9 +247,11 @@ def _row_samples(
     if options.row_estimates == NONE or not any(map(predictable, attentions(model.config).values())):
         return None, {}, None
     chosen = train[:: -(-len(train) // MOST_FOR_ROWS)]
-    kept = _kept(model, len(samples)) if len(chosen) == len(samples) else None
-    progress = passes.following(last=kept is not None)
-    collected, ranges = row_samples(model, samples.at(chosen), len(chosen), options.processes, progress, kept)
+    densities = _densities(model, len(samples)) if len(chosen) == len(samples) else None
+    progress = passes.following(last=densities is not None)
+    collected, ranges = row_samples(
+        model, samples.at(chosen), len(chosen), options.processes, progress, densities
+    )
     rows = collected.fit(options.row_estimates)
     return collected, rows, ranges and collected.completed(ranges, rows)
 

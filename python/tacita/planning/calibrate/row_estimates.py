@@ -228,10 +228,8 @@ class AttentionRows:
 
     def _ranges(self, sample: int, estimate: RowEstimate | None) -> dict[str, Interval]:
         two = slice(2 * sample, 2 * sample + 2)
-        ends, means = (
-            self.ends[sample][..., self.order[sample]],
-            np.concatenate(self.scaled_logs[two], axis=2),
-        )
+        ends = self.ends[sample][..., self.order[sample]]
+        means = np.concatenate(self.scaled_logs[two], axis=2)
         if estimate is not None:
             taken = estimate.of(np.concatenate(self._queries[two]).astype(np.float64))
             ends, means = ends - taken, means - np.multiply.outer(TEMPERATURES, taken)

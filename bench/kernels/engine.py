@@ -71,12 +71,12 @@ def _bootstrap_prices(bench: Bench, repeats: int = 2) -> dict[str, dict[str, flo
 def _bootstrapping(bench: Bench) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
     """Figures of one complex bootstrap on one thread, and prices with all threads."""
     a = bench.encrypt(0, 3)
-    bench.one.bootstrap([a], [False])  # encodes the matrices once
-    seconds = best_ms(lambda: bench.one.bootstrap([a], [False]), BOOTSTRAPS) / 1e3
-    bench.all.bootstrap([a], [False])
+    bench.one.bootstrap([a], ["complex"])  # encodes the matrices once
+    seconds = best_ms(lambda: bench.one.bootstrap([a], ["complex"]), BOOTSTRAPS) / 1e3
+    bench.all.bootstrap([a], ["complex"])
     prices = _bootstrap_prices(bench)
     alone, each = prices["complex"]["alone"], prices["complex"]["each"]
-    fresh = bench.one.bootstrap([a], [False])[0]
+    fresh = bench.one.bootstrap([a], ["complex"])[0]
     average, worst = _bits(np.asarray(bench.secret.decrypt(fresh)) - bench.values(3))
     report = {
         "seconds": seconds,

@@ -28,7 +28,6 @@ from tacita.approx.fourier import FourierSpec, fit
 from tacita.approx.spec import Spec
 from tacita.cli.console import out, progress, reporting
 from tacita.cli.options import Json, option
-from tacita.layouts.rotations import doubled_parts, joined
 from tacita.layouts.rows import FeatureLayout, RowsShape
 from tacita.packings.rows.linear import Affine
 from tacita.plans import engine
@@ -191,7 +190,7 @@ class SlotRoute:
         self.narrow, self.wide = (
             FeatureLayout.dense(rows, size, copied=False) for size in (shape.hidden, shape.inner)
         )
-        self.expand = Affine.build(block.w1 * self.scale / 2, block.b1 * self.scale, self.narrow, self.wide)
+        self.expand = Affine.build(block.w1 * self.scale, block.b1 * self.scale, self.narrow, self.wide)
         self.contract = Affine.build(block.w2 * block.unit, block.b2, self.wide, self.narrow)
         self.level = 2 + self.gelu.depth(self.scale)
 
@@ -221,16 +220,12 @@ class SlotRoute:
         with clock.stage("refresh of r"):
             refreshed = self._refreshed(list(r))
         found = self.wide.unpack(self._real(z)), self.narrow.unpack(self._real(refreshed))
-        return found[0] * block.unit, found[1] / 2
+        return found[0] * block.unit, found[1]
 
     def _refreshed(self, cts: list[Any]) -> list[Any]:
-        """Twice each, two and two as the parts of one ciphertext."""
-        be, pairs = self.backend, len(cts) // 2
-        kinds: list[Kind] = ["complex"] * pairs
-        kinds += ["real"] * (len(cts) % 2)
-        fresh = be.bootstrap(joined(be, cts), kinds)
-        parts = [part for z in fresh[:pairs] for part in doubled_parts(be, z)]
-        return parts + [be.add(ct, ct) for ct in fresh[pairs:]]
+        odd = len(cts) % 2
+        kinds: list[Kind] = ["pair"] * (len(cts) - odd)
+        return self.backend.bootstrap(cts, kinds + ["real"] * odd)
 
     def _real(self, cts: list[Any]) -> list[Any]:
         return [np.real(slots) for slots in self.machine.decrypt(cts)]

@@ -3,6 +3,7 @@ what the second, whose keys, matrices and circuit are there, as a server that st
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from bench.options import (
     PriceFile,
     Threads,
     Tokens,
+    emit,
 )
 from bench.runs.harness import (
     Group,
@@ -75,6 +77,7 @@ Measuring = Annotated[
     ),
 ]
 Several = Annotated[int, option("--inputs", help="Texts, one after the other.", min=2)]
+PlanOnly = Annotated[bool, option("--plan-only", help="Say what the plan takes, and run nothing.")]
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ def one(
     json: Json = None,
     texts: Measuring = None,
     inputs: Several = MEASURED,
+    plan_only: PlanOnly = False,
     allow_insecure: Insecure = False,
 ) -> None:
     """Time one text: the first request of a process and the second, stage by stage beside the estimate.
@@ -122,10 +126,18 @@ def one(
         options |= {"prices": paid, "progress": report, "processes": processors()}
         plan = api.plan(chosen.model, scheme="thor", **options)
     assert isinstance(plan, Plan)  # of a scheme with requests
+    if plan_only:
+        return emit(_planned(plan), json)
     machine = Machine(backend, threads, memory, allow_insecure, work)
     found = _measured(unrounded(plan), chosen, machine, ran)
     with reporting(json, found):
         _show(found)
+
+
+def _planned(plan: Plan) -> dict[str, Any]:
+    kinds = Counter(kind for stage in plan.stages for kind in stage.kinds)
+    seconds = sum(plan.prediction.stage_seconds)
+    return {"bootstraps": plan.bootstraps, "kinds": kinds, "predicted_seconds": seconds}
 
 
 def _of_shape(name: str, layers: int | None, tokens: int, inputs: int) -> Measured:

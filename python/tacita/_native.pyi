@@ -262,9 +262,10 @@ class Evaluator:
     def poly(self, a: Ciphertext, coeffs: _Complex) -> Ciphertext:
         """A Chebyshev series on [-1, 1]."""
     def drop_to(self, a: Ciphertext, level: int) -> Ciphertext: ...
-    def bootstrap(self, cts: Sequence[Ciphertext], is_real: Sequence[bool]) -> list[Ciphertext]: ...
+    def bootstrap(self, cts: Sequence[Ciphertext], kinds: Sequence[str]) -> list[Ciphertext]:
+        """Refreshed. kinds: "real", "complex", or "pair" of two real ones next to each other."""
     def bootstrap_through(
-        self, cts: Sequence[Ciphertext], is_real: Sequence[bool], coeffs: _Complex
+        self, cts: Sequence[Ciphertext], kinds: Sequence[str], coeffs: _Complex
     ) -> list[Ciphertext]:
         """Refreshed, and Re sum_k coeffs[k] exp(i k PHASE w) of both parts of every slot w."""
     def rescale_ms(self, a: Ciphertext, repeats: int) -> float:

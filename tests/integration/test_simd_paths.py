@@ -72,7 +72,7 @@ def show(folder: str) -> None:
     a, b = (native.Ciphertext.from_bytes(params, Path(folder, f"{name}.ct").read_bytes()) for name in (1, 2))
     vector = np.linspace(-1, 1, params.slots).astype(complex)
     terms = np.array([[0, 0, 0, 1, 0], [0, 5, 0, 2, 0]], np.int32)
-    fresh = be.bootstrap([be.drop_to(a, 0)], [False])
+    fresh = be.bootstrap([be.drop_to(a, 0)], ["complex"])
     results = {
         "sum": [be.add(a, be.neg(be.sub(b, a)))],
         "product": [be.dot([a, b], [b, b])],

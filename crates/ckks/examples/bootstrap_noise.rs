@@ -30,7 +30,7 @@ fn main() {
             .unwrap();
         let slots = b.coefficients_to_slots(e, raised).unwrap();
         let multiples = t.decrypt(&slots);
-        let y = t.decrypt(&b.modular_reduction(e, &slots, Content::Complex).unwrap());
+        let y = t.decrypt(&b.modular_reduction(e, &slots, Content::Complex).unwrap()[0]);
         for ((m, y), x) in multiples.iter().zip(&y).zip(&x) {
             for (m, error) in [(m.re, y.re - x.re), (m.im, y.im - x.im)] {
                 let row = found

@@ -56,7 +56,7 @@ fn main() {
         let c = timed("mod raise", || b.mod_raise(e, &c).unwrap());
         let c = timed("coefficients to slots", || b.coefficients_to_slots(e, c).unwrap());
         let c = timed("modular reduction", || {
-            b.modular_reduction(e, &c, content).unwrap()
+            b.modular_reduction(e, &c, content).unwrap().remove(0)
         });
         let total = start.elapsed().as_secs_f64();
         println!("total {total:.3} s = {:.0} Y", total * 1e3 / y);

@@ -28,13 +28,13 @@ pub fn refresh(e: &Evaluator, how: &Refresh<'_>, low: &[Ciphertext]) -> Result<V
     let mut out = Vec::with_capacity(low.len());
     for part in low.chunks(at_once) {
         let done: std::result::Result<Vec<_>, _> = part.par_iter().map(|ct| how.one(e, ct)).collect();
-        out.extend(done?);
+        out.extend(done?.into_iter().flatten());
     }
     Ok(out)
 }
 
 impl Refresh<'_> {
-    fn one(&self, e: &Evaluator, low: &Ciphertext) -> std::result::Result<Ciphertext, CkksError> {
+    fn one(&self, e: &Evaluator, low: &Ciphertext) -> std::result::Result<Vec<Ciphertext>, CkksError> {
         let wide = || e.mul_integer(low, MULTIPLE);
         match self {
             Self::Whole(b) => {

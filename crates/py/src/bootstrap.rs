@@ -15,22 +15,23 @@ impl Evaluator {
         &self,
         op: &str,
         cts: &[Handle<'_>],
-        is_real: &[bool],
+        kinds: &[String],
     ) -> PyResult<Vec<(tacita_ckks::Ciphertext, Content)>> {
-        if cts.len() != is_real.len() {
+        let content = |kind: &String| match kind.as_str() {
+            "real" => Some(Content::Real),
+            "complex" => Some(Content::Complex),
+            "pair" => Some(Content::Pair),
+            _ => None,
+        };
+        let contents: Option<Vec<_>> = kinds.iter().map(content).collect();
+        let Some(contents) = contents.filter(|all| all.len() == cts.len()) else {
             return Err(TacitaError::new_err(format!(
-                "{op}: {} ciphertexts but {} kinds",
-                cts.len(),
-                is_real.len()
+                "{op}: {} ciphertexts, kinds {kinds:?}",
+                cts.len()
             )));
-        }
+        };
         cts.iter().try_for_each(|c| self.check(c))?;
-        let content = |real: &bool| if *real { Content::Real } else { Content::Complex };
-        Ok(cts
-            .iter()
-            .zip(is_real)
-            .map(|(c, real)| (c.inner.clone(), content(real)))
-            .collect())
+        Ok(cts.iter().map(|c| c.inner.clone()).zip(contents).collect())
     }
 
     /// Made when it is first needed, or by `prepare`.
@@ -63,14 +64,15 @@ impl Evaluator {
         self.inner.unused()
     }
 
-    /// Refreshes ciphertexts across the cores. is_real: one modular reduction instead of two.
+    /// Refreshes ciphertexts across the cores. kinds: "complex"; "real", for one modular reduction instead of
+    /// two; "pair", of two real ones next to each other, which share a bootstrap.
     fn bootstrap(
         &self,
         py: Python<'_>,
         cts: Vec<Handle<'_>>,
-        is_real: Vec<bool>,
+        kinds: Vec<String>,
     ) -> PyResult<Vec<Ciphertext>> {
-        let inputs = self.contents("bootstrap", &cts, &is_real)?;
+        let inputs = self.contents("bootstrap", &cts, &kinds)?;
         let out = self.run(py, || self.bootstrapper()?.bootstrap_many(&self.inner, &inputs))?;
         Ok(out.into_iter().map(|c| self.wrap(c)).collect())
     }
@@ -80,10 +82,10 @@ impl Evaluator {
         &self,
         py: Python<'_>,
         cts: Vec<Handle<'_>>,
-        is_real: Vec<bool>,
+        kinds: Vec<String>,
         coeffs: PyReadonlyArray1<'_, Complex64>,
     ) -> PyResult<Vec<Ciphertext>> {
-        let inputs = self.contents("bootstrap_through", &cts, &is_real)?;
+        let inputs = self.contents("bootstrap_through", &cts, &kinds)?;
         let coeffs = coeffs.as_slice()?.to_vec();
         let out = self.run(py, || {
             let f = Harmonics::new(&coeffs)?;

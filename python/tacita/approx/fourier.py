@@ -78,25 +78,12 @@ class FourierSpec(Spec):
     def evaluate_all(
         self, be: Backend, cts: Sequence[Ct], input_scale: float = 1.0, output_scale: float = 1.0
     ) -> list[Ct]:
-        """Lets two and two real ciphertexts share a bootstrap, as the parts of a complex one; the halves that
-        taking them apart doubles are in the coefficients, so they take no level."""
+        """Lets two and two real ciphertexts share a bootstrap."""
         us = [normalise(be, ct, self.domain, input_scale) for ct in cts]
-        pairs = [be.add(a, be.mul_i(b)) for a, b in zip(us[::2], us[1::2], strict=False)]
-        whole = self.harmonics * output_scale
-        results: list[Ct] = []
-        if pairs:
-            kinds: list[Kind] = ["complex"] * len(pairs)
-            for z in be.bootstrap_through(pairs, kinds, whole / 2):
-                results += _parts(be, z)
-        if len(us) % 2:
-            results += be.bootstrap_through(us[-1:], ["real"], whole)
-        return results
-
-
-def _parts(be: Backend, z: Ct) -> tuple[Ct, Ct]:
-    """Returns z + conj(z) and -i(z - conj(z)): twice the parts."""
-    conjugate = be.conjugate(z)
-    return be.add(z, conjugate), be.neg(be.mul_i(be.sub(z, conjugate)))
+        odd = len(us) % 2
+        kinds: list[Kind] = ["pair"] * (len(us) - odd)
+        kinds += ["real"] * odd
+        return be.bootstrap_through(us, kinds, self.harmonics * output_scale)
 
 
 def fourier_spec(

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tacita.errors import LevelError, PlanError
-from tacita.layouts.rotations import doubled_parts
+from tacita.errors import PlanError
 from tacita.layouts.runs import Answer, Sample
 from tacita.packings.base import Circuit
 from tacita.plans.plan import PlacedStage
@@ -151,53 +150,37 @@ def refresh(
     levels: Mapping[str, int] | None = None,
     at_once: int = AT_ONCE,
 ) -> Live:
-    """All these tensors refreshed, at `levels` where given, else at the top; `at_once` ciphertexts at a time.
+    """All these tensors refreshed, at `levels` where given, else at the top; `at_once` bootstraps at a time.
 
     planned: kinds of the bootstraps as placement chose them; as many real ciphertexts as that takes go two by
-    two, as (a + ib) / 2. The parts are then z + conj(z) and -i(z - conj(z)); the half costs a level where
-    levels are worth nothing, so only ciphertexts above level 0 are paired. Cost beside the bootstraps: one
-    conjugation per pair. Raises LevelError where fewer of them are above level 0 than were planned: a mask
-    that came too low drags along what it is multiplied with.
+    two. Raises PlanError where there are fewer of them than were planned.
     """
     wanted = dict.fromkeys(tensors, be.max_level) | dict(levels or {})
     results: dict[Slot, Ct] = {}
-    groups = _groups(be, tensors, complex_names, planned)
+    groups = _groups(tensors, complex_names, planned)
     for first in range(0, len(groups), at_once):
-        part = groups[first : first + at_once]
-        inputs = [_join(be, *(tensors[name][i] for name, i in slots)) for slots, _ in part]
-        for (slots, _), ct in zip(part, be.bootstrap(inputs, [kind for _, kind in part]), strict=True):
-            lowered = be.drop_to(ct, max(wanted[name] for name, _ in slots))
-            results.update(zip(slots, _parts(be, lowered, len(slots)), strict=True))
+        slots = [(slot, kind) for group, kind in groups[first : first + at_once] for slot in group]
+        cts = [tensors[name][i] for (name, i), _ in slots]
+        for (slot, _), ct in zip(slots, be.bootstrap(cts, [kind for _, kind in slots]), strict=True):
+            results[slot] = be.drop_to(ct, wanted[slot[0]])
     return {name: tuple(results[name, i] for i in range(len(cts))) for name, cts in tensors.items()}
 
 
 def _groups(
-    be: Backend, tensors: Live, complex_names: Set[str], planned: Sequence[str]
+    tensors: Live, complex_names: Set[str], planned: Sequence[str]
 ) -> list[tuple[tuple[Slot, ...], Kind]]:
     """What goes into each bootstrap: one ciphertext, or two real ones."""
     slots = [(name, i) for name, cts in tensors.items() for i in range(len(cts))]
-    pairable = [s for s in slots if s[0] not in complex_names and be.level(tensors[s[0]][s[1]]) >= 1]
-    count = planned.count("complex") - sum(name in complex_names for name, _ in slots)
-    if 2 * count > len(pairable):
-        raise LevelError(
-            f"bootstrap of {count} pairs: {len(pairable)} real ciphertexts have the level that a pair costs",
+    whole, real = ([s for s in slots if (s[0] in complex_names) == both] for both in (True, False))
+    paired = 2 * (planned.count("complex") - len(whole))
+    if not 0 <= paired <= len(real):
+        raise PlanError(
+            f"bootstrap of {len(real)} real and {len(whole)} complex ciphertexts: kinds {list(planned)[:9]}",
             hint="make the plan again",
         )
-    pairs = list(zip(pairable[0 : 2 * count : 2], pairable[1 : 2 * count : 2], strict=True))
-    paired = {s for pair in pairs for s in pair}
-    groups: list[tuple[tuple[Slot, ...], Kind]] = [(pair, "complex") for pair in pairs]
-    groups += [((s,), "complex" if s[0] in complex_names else "real") for s in slots if s not in paired]
-    return groups
-
-
-def _join(be: Backend, a: Ct, b: Ct | None = None) -> Ct:
-    """(a + ib) / 2 at level 0; a alone as it is."""
-    return a if b is None else be.mul_const(be.add(be.drop_to(a, 1), be.mul_i(be.drop_to(b, 1))), 0.5)
-
-
-def _parts(be: Backend, z: Ct, count: int) -> tuple[Ct, ...]:
-    """What `_join` put together, doubled as it was halved; z alone as it is."""
-    return (z,) if count == 1 else doubled_parts(be, z)
+    groups: list[tuple[tuple[Slot, ...], Kind]] = []
+    groups += [(pair, "pair") for pair in zip(real[:paired:2], real[1:paired:2], strict=True)]
+    return groups + [((s,), "real") for s in real[paired:]] + [((s,), "complex") for s in whole]
 
 
 class _Clock:

@@ -79,7 +79,7 @@ def measure_prices(
         prepared = prepare(preset, Path(folder), steps, allow_insecure=allow_insecure)
     bench = replace(prepared, repeats=REPEATS)
     steps.enter("bootstrapping")
-    bench.all.bootstrap([bench.encrypt(0, 3, real=True)], [True])  # encodes the matrices once
+    bench.all.bootstrap([bench.encrypt(0, 3, real=True)], ["real"])  # encodes the matrices once
     bootstrap_ms = bootstrap_prices(bench)
     steps.enter("prices")
     yardstick_ms = compiled.native.yardstick_ms(bench.params.log_n, 50)

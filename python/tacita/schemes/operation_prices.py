@@ -79,10 +79,8 @@ def bootstrap_prices(bench: Bench) -> dict[str, dict[str, float]]:
     each kind and one of a complex and a real ciphertext together, whose time is divided as they are alone:
     four bootstraps in place of six. The matrices must have been encoded by a bootstrap before."""
     cts = {"complex": bench.encrypt(0, 3), "real": bench.encrypt(0, 4, real=True)}
-    alone = {
-        kind: best_ms(partial(bench.all.bootstrap, [ct], [kind == "real"]), 1) for kind, ct in cts.items()
-    }
-    both = best_ms(lambda: bench.all.bootstrap(list(cts.values()), [False, True]), 1)
+    alone = {kind: best_ms(partial(bench.all.bootstrap, [ct], [kind]), 1) for kind, ct in cts.items()}
+    both = best_ms(lambda: bench.all.bootstrap(list(cts.values()), list(cts)), 1)
     share = both / sum(alone.values())
     return {kind: {"alone": ms, "each": share * ms} for kind, ms in alone.items()}
 

@@ -36,7 +36,7 @@ __all__ = [
 Ct: TypeAlias = Any  # an opaque handle; each backend has its own
 Products: TypeAlias = Any  # opaque accumulators of degree 2; see `Backend.products`
 Vector: TypeAlias = npt.NDArray[Any]  # float64 or complex128, one axis
-Kind: TypeAlias = Literal["real", "complex"]
+Kind: TypeAlias = Literal["real", "complex", "pair"]
 
 MAX_PERIOD = 8  # of the weights of `matmul`
 
@@ -138,12 +138,13 @@ class Backend(Protocol):
         """Returns a at a level not above its own; free. Lower levels make every later operation cheaper."""
 
     def bootstrap(self, cts: Sequence[Ct], kinds: Sequence[Kind]) -> list[Ct]:
-        """Returns every ciphertext at max_level; its parts must lie in [-1, 1]. "complex" costs about twice
-        "real"."""
+        """Returns every ciphertext at max_level; its parts must lie in [-1, 1]. "complex" costs about 1.3
+        times "real". "pair": two real ones next to each other, before all others, share the cost of one
+        "complex" and a conjugation, each as exact as alone. Errors: ShapeError for kinds that do not fit."""
 
     def bootstrap_through(self, cts: Sequence[Ct], kinds: Sequence[Kind], harmonics: Vector) -> list[Ct]:
         """Computes f(w) of every slot w, f(Re w) + i f(Im w) for "complex", where f(w) = Re sum_k
-        harmonics[k] exp(i k PHASE w): see `slots.bootstraps`.
+        harmonics[k] exp(i k PHASE w): see `slots.bootstraps`. kinds: as of `bootstrap`.
 
         The parts of w must lie in [-1, 1]; they may be any of these. Level: max_level + 1 - ceil(log2(n + 1))
         for n harmonics, whatever it was. Cost: a bootstrap, and as many products a part as a series of

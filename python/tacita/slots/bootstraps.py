@@ -53,7 +53,7 @@ def level_after(harmonics: Vector, max_level: int) -> int:
 def apply_harmonics(values: Vector, kind: Kind, harmonics: Vector) -> Vector:
     """Computes f of the real parts, and for "complex" i times f of the imaginary parts."""
     real = evaluate_harmonics(harmonics, np.real(values))
-    return real if kind == "real" else real + 1j * evaluate_harmonics(harmonics, np.imag(values))
+    return real + 1j * evaluate_harmonics(harmonics, np.imag(values)) if kind == "complex" else real
 
 
 def evaluate_harmonics(harmonics: Vector, w: Vector) -> Vector:

@@ -136,13 +136,12 @@ class CkksBackend:
 
     def bootstrap(self, cts: Sequence[Ct], kinds: Sequence[Kind]) -> list[Ct]:
         check_kinds(len(cts), kinds)
-        return list(self._native.bootstrap(list(cts), [kind == "real" for kind in kinds]))
+        return list(self._native.bootstrap(list(cts), list(kinds)))
 
     def bootstrap_through(self, cts: Sequence[Ct], kinds: Sequence[Kind], harmonics: Vector) -> list[Ct]:
         check_kinds(len(cts), kinds)
         level_after(harmonics, self.max_level)
-        real = [kind == "real" for kind in kinds]
-        return list(self._native.bootstrap_through(list(cts), real, _complex(harmonics)))
+        return list(self._native.bootstrap_through(list(cts), list(kinds), _complex(harmonics)))
 
     def coefficient_product(
         self,

@@ -176,24 +176,29 @@ def check_shapes(h: Harness) -> None:
 def check_bootstrap(h: Harness) -> None:
     be = h.be
     (a, va), (b, vb) = h.fresh(10, 0, real=True), h.fresh(11, 0)
-    fresh = be.bootstrap([a, b], ["real", "complex"])
+    (c, vc), (d, vd) = h.fresh(16, 0, real=True), h.fresh(17, 0, real=True)
+    fresh = be.bootstrap([c, d, a, b], ["pair", "pair", "real", "complex"])
     # engines refresh to about 2^-20 whatever the tolerance of one operation is
     slack = max(1.0, 2.0**-17 / h.tolerance) if h.tolerance > 1e-8 else 1.0
-    for ct, v in zip(fresh, (va, vb), strict=True):
+    for ct, v in zip(fresh, (vc, vd, va, vb), strict=True):
         h.expect(ct, v, be.max_level, slack)
+    _raises(ShapeError, lambda: be.bootstrap([a, c, d], ["real", "pair", "pair"]))
+    _raises(ShapeError, lambda: be.bootstrap([c, a, b], ["pair", "real", "real"]))
 
 
 def check_bootstrap_through(h: Harness) -> None:
     """A function with a corner in its slope, of one part and of two, from the lowest level."""
     be = h.be
-    (a, va), (b, vb) = h.fresh(12, 0, real=True), h.fresh(13, 2)
+    (a, va), (b, vb), (c, vc) = h.fresh(12, 0, real=True), h.fresh(13, 2), h.fresh(18, 0, real=True)
     slack = max(1.0, 2.0**-17 / h.tolerance) if h.tolerance > 1e-8 else 1.0
     for degree in (1, 6, 20):
         orders = np.arange(degree + 1)
         harmonics = np.exp(0.7j * orders) / (1.0 + orders**2)
         real, both = be.bootstrap_through([a, b], ["real", "complex"], harmonics)
+        pair = be.bootstrap_through([a, c], ["pair", "pair"], harmonics)
         level = be.max_level + 1 - degree.bit_length()
-        h.expect(real, evaluate_harmonics(harmonics, va.real), level, slack)
+        for ct, v in zip((real, *pair), (va, va, vc), strict=True):
+            h.expect(ct, evaluate_harmonics(harmonics, v.real), level, slack)
         parts = [evaluate_harmonics(harmonics, part) for part in (vb.real, vb.imag)]
         h.expect(both, parts[0] + 1j * parts[1], level, slack)
     _raises(LevelError, lambda: be.bootstrap_through([a], ["real"], np.ones(4 << be.max_level)))

@@ -12,7 +12,7 @@ Counted operations (keys of `SimBackend.counts`, level = that of the operands):
 * matmul: one weight of one lane times a ciphertext, added up; matmul_input: preparing one lane of an input of
   `matmul`, whatever the outputs; outer: tensor product added to an accumulator of `products`
 * rescale, add: themselves
-* bootstrap: two parts; bootstrap_real: one part; bootstrap_through, bootstrap_through_real: the same up to z,
+* bootstrap: two parts, a pair too; bootstrap_real: one; bootstrap_through, bootstrap_through_real: the same up to z,
   products of the function counted as mul and tensor
 * to_coefficients: slots of a ciphertext to coefficients; coefficient_product: a polynomial of weights times a
   block of coefficients (`CoefficientMatrix.products`), its share of merging included; coefficient_refresh:

@@ -204,7 +204,7 @@ class PlainBackend:
     def bootstrap(self, cts: Sequence[PlainCt], kinds: Sequence[Kind]) -> list[PlainCt]:
         check_kinds(len(cts), kinds)
         fresh = [
-            np.real(c.values) if kind == "real" else c.values for c, kind in zip(cts, kinds, strict=True)
+            c.values if kind == "complex" else np.real(c.values) for c, kind in zip(cts, kinds, strict=True)
         ]
         return [PlainCt(values, self.max_level) for values in fresh]
 
@@ -246,10 +246,13 @@ def check_dot(xs: int, ys: int) -> None:
 
 
 def check_kinds(count: int, kinds: Sequence[str]) -> None:
-    """Raises ShapeError unless there is one known kind per ciphertext."""
-    if count != len(kinds) or any(kind not in ("real", "complex") for kind in kinds):
+    """Raises ShapeError unless there is one known kind per ciphertext, and pairs come first, two by two."""
+    paired = kinds.count("pair")
+    known = ["pair"] * paired + [kind for kind in kinds if kind in ("real", "complex")]
+    if count != len(kinds) or known != list(kinds) or paired % 2:
         raise ShapeError(
-            f"bootstrap: {count} ciphertexts, kinds {list(kinds)}", hint='one of "real", "complex" each'
+            f"bootstrap: {count} ciphertexts, kinds {list(kinds)}",
+            hint='"pair" two by two at first, then one of "real", "complex" each',
         )
 
 

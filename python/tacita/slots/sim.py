@@ -270,21 +270,28 @@ class SimBackend:
 
     def bootstrap(self, cts: Sequence[SimCt], kinds: Sequence[Kind]) -> list[SimCt]:
         check_kinds(len(cts), kinds)
-        for ct, kind in zip(cts, kinds, strict=True):
-            self._count("bootstrap" if kind == "complex" else "bootstrap_real", ct.level)
+        self._count_bootstraps("bootstrap", cts, kinds)
         plains = self._run_many("bootstrap", len(cts), cts, kinds)
         fresh = self.model.bootstrap
         pairs = zip(cts, plains, strict=True)
         return [self._out(self.max_level, ct.noise, fresh, p, refresh=True) for ct, p in pairs]
+
+    def _count_bootstraps(self, op: str, cts: Sequence[SimCt], kinds: Sequence[Kind]) -> None:
+        """Counts a pair as one complex bootstrap, and the conjugation by which its parts stay apart."""
+        paired = kinds.count("pair")
+        self._count("conjugate", self.max_level, paired // 2)
+        for i, (ct, kind) in enumerate(zip(cts, kinds, strict=True)):
+            if i >= paired or i % 2:
+                self._count(f"{op}_real" if kind == "real" else op, ct.level)
 
     def bootstrap_through(
         self, cts: Sequence[SimCt], kinds: Sequence[Kind], harmonics: Vector
     ) -> list[SimCt]:
         check_kinds(len(cts), kinds)
         level, grown = level_after(harmonics, self.max_level), slope(harmonics)
-        for ct, kind in zip(cts, kinds, strict=True):
-            self._count("bootstrap_through" if kind == "complex" else "bootstrap_through_real", ct.level)
-            self._count_harmonics(len(harmonics) - 1, 2 if kind == "complex" else 1, self.max_level)
+        self._count_bootstraps("bootstrap_through", cts, kinds)
+        parts = len(kinds) + kinds.count("complex")
+        self._count_harmonics(len(harmonics) - 1, parts, self.max_level)
         plains = self._run_many("bootstrap_through", len(cts), cts, kinds, harmonics)
         fresh = combined(grown * OF_Z * self.model.bootstrap, self._product_noise)
         pairs = zip(cts, plains, strict=True)

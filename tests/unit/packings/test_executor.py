@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacita.errors import LevelError, PlanError
+from tacita.errors import PlanError
 from tacita.packings import executor
 from tacita.planning.place.placement import Placement, place
 from tacita.planning.place.simulate import StageSimulator
@@ -169,9 +169,22 @@ def test_another_circuit_is_refused() -> None:
         executor.run_together([], circuit(), [(PlainBackend(SLOTS, MAX), {})])
 
 
-def test_pairs_that_have_no_level_left_are_a_level_error() -> None:
-    """Who looks for the lowest level of a mask meets them, and goes on with a higher one."""
+def test_real_ciphertexts_without_a_level_left_are_paired_as_planned() -> None:
+    be = SimBackend(SLOTS, MAX, values=True)
+    slots = dict(zip("abcz", np.random.default_rng(8).uniform(-1, 1, (4, SLOTS)), strict=True))
+    tensors = {
+        name: (be.encrypt(v, level),) for (name, v), level in zip(slots.items(), (0, 2, 0, 0), strict=True)
+    }
+    fresh = executor.refresh(be, tensors, {"z"}, ("real", "complex", "complex"), {"b": 3})
+    assert {name: be.level(ct) for name, (ct,) in fresh.items()} == {"a": MAX, "b": 3, "c": MAX, "z": MAX}
+    assert all(np.array_equal(be.decrypt(ct), slots[name]) for name, (ct,) in fresh.items())
+    counts = {("bootstrap", 0): 2, ("bootstrap_real", 0): 1, ("conjugate", MAX): 1}
+    assert {(op, level): n for (op, level, _), n in be.counts.items()} == counts
+
+
+@pytest.mark.parametrize("planned", [("complex",) * 3, ("real",) * 3])
+def test_more_pairs_than_there_are_and_none_for_complex_values_are_refused(planned: tuple[str, ...]) -> None:
     be = PlainBackend(SLOTS, MAX)
-    tensors = {"a": (be.encrypt(np.zeros(SLOTS), 1),), "b": (be.encrypt(np.zeros(SLOTS), 0),)}
-    with pytest.raises(LevelError, match="bootstrap of 1 pairs: 1 real"):
-        executor.refresh(be, tensors, frozenset(), ("complex",))
+    tensors = {name: (be.encrypt(np.zeros(SLOTS), 1),) for name in "abz"}
+    with pytest.raises(PlanError, match="bootstrap of 2 real and 1 complex ciphertexts"):
+        executor.refresh(be, tensors, {"z"}, planned)

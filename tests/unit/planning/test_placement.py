@@ -134,12 +134,8 @@ def brute_force(stages: list[Stage]) -> float:
         for size in range(len(names) + 1):
             for chosen in combinations(names, size):
                 top = {**levels, **dict.fromkeys(chosen, MAX)}
-                pairable = sum(sizes[name] for name in chosen if levels[name])
-                rest = sum(sizes[name] for name in chosen if not levels[name])
-                cts = pairable + rest
-                options = [
-                    ["complex"] * p + ["real"] * (rest + pairable - 2 * p) for p in range(pairable // 2 + 1)
-                ]
+                cts = sum(sizes[name] for name in chosen)
+                options = [["complex"] * p + ["real"] * (cts - 2 * p) for p in range(cts // 2 + 1)]
                 price = min(PRICES.bootstrap_seconds(kinds) for kinds in options) if cts else 0.0
                 for entry in product(*(range(top[name] + 1) for name in names)):
                     best = min(best, price + enter(index, dict(zip(names, entry, strict=True)), sizes))
@@ -222,15 +218,11 @@ def test_a_short_circuit_is_encrypted_low() -> None:
 
 def test_real_ciphertexts_share_a_complex_bootstrap_where_that_pays() -> None:
     boundary = Boundary({"x": 1, "s": 2, "pv": 1}, frozenset({"pv"}), frozenset())
-    assert boundary.kinds(("x", "s"), {"x": 3, "s": 1}, PRICES) == ("complex", "real")
-    assert boundary.kinds(("x", "s"), {"x": 0, "s": 1}, PRICES) == (
-        "complex",
-        "real",
-    )  # x has no level for the half
-    assert boundary.kinds(("s", "pv"), {"s": 0, "pv": 0}, PRICES) == ("complex", "real", "real")
+    assert boundary.kinds(("x", "s"), PRICES) == ("complex", "real")
+    assert boundary.kinds(("s", "pv"), PRICES) == ("complex", "complex")
     cheap = {"real": {"alone": 300.0, "each": 150.0}, "complex": {"alone": 450.0, "each": 400.0}}
     together = dataclasses.replace(PRICES, bootstrap_ms=cheap)  # two at once cost no more than one
-    assert boundary.kinds(("s",), {"s": 3}, together) == ("real", "real")
+    assert boundary.kinds(("s",), together) == ("real", "real")
 
 
 def test_masks_stay_at_the_top() -> None:

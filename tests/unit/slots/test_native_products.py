@@ -79,4 +79,4 @@ def test_leveled_presets_do_not_bootstrap(client: tuple[Any, Any]) -> None:
     assert not secret.params.can_bootstrap
     assert secret.params.failure_log2 == -1024.0
     with pytest.raises(native.TacitaError, match="no primes for bootstrapping"):
-        evaluator.bootstrap([_encrypt(secret)], [True])
+        evaluator.bootstrap([_encrypt(secret)], ["real"])

@@ -11,7 +11,7 @@
 //!
 //! Acting on slot values instead of DFT coefficients, the reduction's error is uniform in the slots, and a
 //! *real* input needs one reduction instead of two: the imaginary halves of the coefficients are noise that
-//! is never read.
+//! is never read. A *pair* of reals is one complex input whose parts, once reduced, stay apart.
 //!
 //! Failure: with the sparse secret of weight 32 the raised value obeys abs(t) <= (1 + 32)/2 + 2^-7.5 for
 //! *every* ciphertext, inside the range 17 of the series: that cannot fail, not merely seldom, as long as the
@@ -29,6 +29,7 @@ use crate::sums::Sum;
 use crate::{Ciphertext, CkksError, CkksParameters, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;
+use std::borrow::Cow;
 use tacita_rlwe::{keyswitch, RnsPoly};
 
 pub use key_list::{of_plan, required_keys};
@@ -40,6 +41,9 @@ pub enum Content {
     Real,
     /// Complex values: two.
     Complex,
+    /// Real values, refreshed with those of the next input, which is of the same pair: one each, but all else
+    /// once for both.
+    Pair,
 }
 
 /// Encoded matrices and series of bootstrapping.
@@ -115,30 +119,31 @@ impl Bootstrapper {
     /// at any native level >= 2 with parts in [-1, 1]; results at the top residual level.
     ///
     /// # Errors
-    /// [`CkksError::Level`] below the bottom level, missing keys.
+    /// [`CkksError::Level`] below the bottom level, [`CkksError::Shape`] for half a pair, missing keys.
     pub fn bootstrap_many(
         &self,
         e: &Evaluator,
         inputs: &[(Ciphertext, Content)],
     ) -> Result<Vec<Ciphertext>, CkksError> {
-        self.many(inputs, |c, content| self.bootstrap(e, c, content))
+        self.many(e, inputs, |c, content| self.bootstrap(e, c, content))
     }
 
     fn many(
         &self,
+        e: &Evaluator,
         inputs: &[(Ciphertext, Content)],
-        one: impl Fn(&Ciphertext, Content) -> Result<Ciphertext, CkksError> + Sync,
+        one: impl Fn(&Ciphertext, Content) -> Result<Vec<Ciphertext>, CkksError> + Sync,
     ) -> Result<Vec<Ciphertext>, CkksError> {
         let at_once = (rayon::current_num_threads() / 2).max(1);
         let mut out = Vec::with_capacity(inputs.len());
-        for part in inputs.chunks(at_once) {
+        for part in joined(e, inputs)?.chunks(at_once) {
             let done: Result<Vec<_>, _> = part.par_iter().map(|(c, content)| one(c, *content)).collect();
-            out.extend(done?);
+            out.extend(done?.into_iter().flatten());
         }
         Ok(out)
     }
 
-    /// Refreshes one ciphertext.
+    /// Refreshes one ciphertext; a pair comes as a + i b and gives two.
     ///
     /// # Errors
     /// As [`Self::bootstrap_many`].
@@ -147,7 +152,7 @@ impl Bootstrapper {
         e: &Evaluator,
         c: &Ciphertext,
         content: Content,
-    ) -> Result<Ciphertext, CkksError> {
+    ) -> Result<Vec<Ciphertext>, CkksError> {
         let low = self.slots_to_coefficients(e, c)?;
         let raised = self.mod_raise(e, &low)?;
         let slots = self.coefficients_to_slots(e, raised)?;
@@ -189,7 +194,7 @@ impl Bootstrapper {
         Ok(x)
     }
 
-    /// Removes the multiples of q0 from real and imaginary parts: nine levels.
+    /// Removes the multiples of q0 from real and imaginary parts: nine levels. Two results of a pair.
     ///
     /// # Errors
     /// Missing keys.
@@ -198,33 +203,16 @@ impl Bootstrapper {
         e: &Evaluator,
         c: &Ciphertext,
         content: Content,
-    ) -> Result<Ciphertext, CkksError> {
-        let (one, i) = (Complex64::new(1.0, 0.0), Complex64::i());
-        let conjugate = e.conjugate(c)?;
-        let real = combined(e, vec![(c, one), (&conjugate, one)])?;
-        let reduce = |x: &Ciphertext| self.wave(e, self.exponential(e, x)?);
-        let (a, b) = match content {
-            Content::Real => (reduce(&real)?, None),
-            Content::Complex => {
-                let imaginary = combined(e, vec![(&conjugate, i), (c, -i)])?;
-                let (a, b) = rayon::join(|| reduce(&real), || reduce(&imaginary));
-                (a?, Some(b?))
-            }
-        };
-        // i a + conj(i a) = -2 Im(a) is the real part, conj(b) - b = -2i Im(b) the imaginary one
-        let with_sign = |sign: f64| {
-            let second = b.iter().map(move |b| (b, Complex64::new(sign, 0.0)));
-            std::iter::once((&a, i)).chain(second).collect::<Vec<_>>()
-        };
-        let conjugate = e.conjugate(&combined(e, with_sign(1.0))?)?;
-        let mut terms = with_sign(-1.0);
-        terms.push((&conjugate, one));
-        let mut out = combined(e, terms)?;
+    ) -> Result<Vec<Ciphertext>, CkksError> {
+        // i a + conj(i a) = -2 Im(a)
+        let mut out = of_parts(e, c, content, Complex64::i(), |x| self.wave(e, self.exponential(e, x)?))?;
         // The slots hold 24*pi * (w * coefficient scale / q0); reading them in units of w multiplies the
         // scale by that factor, and the coefficient scale was chosen so that the product is the canonical
         // scale.
         let p = e.params();
-        out.scale *= 24.0 * std::f64::consts::PI * p.coefficient_scale() / p.prime(0);
+        for x in &mut out {
+            x.scale *= 24.0 * std::f64::consts::PI * p.coefficient_scale() / p.prime(0);
+        }
         Ok(out)
     }
 
@@ -269,6 +257,63 @@ fn raise_to(e: &Evaluator, c: &Ciphertext, limbs: usize) -> Result<Ciphertext, C
         polys: vec![u0, u1],
         scale: MOD_RANGE * p.prime(0),
     })
+}
+
+/// What goes into each bootstrap: an input, or a + i b of a pair at the bottom level, where it is exact and
+/// takes no level, as i is X^(N/2).
+fn joined<'a>(
+    e: &Evaluator,
+    mut inputs: &'a [(Ciphertext, Content)],
+) -> Result<Vec<(Cow<'a, Ciphertext>, Content)>, CkksError> {
+    let bottom = e.params().bottom_level();
+    let mut out = Vec::with_capacity(inputs.len());
+    while let [(a, content), rest @ ..] = inputs {
+        e.need_level(a, "bootstrap", bottom)?;
+        inputs = rest;
+        if *content != Content::Pair {
+            out.push((Cow::Borrowed(a), *content));
+            continue;
+        }
+        let [(b, Content::Pair), rest @ ..] = rest else {
+            return Err(CkksError::Shape {
+                op: "bootstrap",
+                detail: "one ciphertext of a pair; hint: give both, next to each other".into(),
+            });
+        };
+        e.need_level(b, "bootstrap", bottom)?;
+        let i_b = e.mul_i(&e.drop_to(b, bottom)?);
+        out.push((Cow::Owned(e.add(&e.drop_to(a, bottom)?, &i_b)?), Content::Pair));
+        inputs = rest;
+    }
+    Ok(out)
+}
+
+/// Both parts of slots through `half`, as f half + conj(f half): together again, those of a pair apart.
+fn of_parts(
+    e: &Evaluator,
+    slots: &Ciphertext,
+    content: Content,
+    f: Complex64,
+    half: impl Fn(&Ciphertext) -> Result<Ciphertext, CkksError> + Sync,
+) -> Result<Vec<Ciphertext>, CkksError> {
+    let (one, i) = (Complex64::new(1.0, 0.0), Complex64::i());
+    let mirror = e.conjugate(slots)?;
+    let real = || half(&combined(e, vec![(slots, one), (&mirror, one)])?);
+    let imaginary = || half(&combined(e, vec![(&mirror, i), (slots, -i)])?);
+    let whole = |x: Ciphertext| combined(e, vec![(&x, f), (&e.conjugate(&x)?, f.conj())]);
+    match content {
+        Content::Real => Ok(vec![whole(real()?)?]),
+        Content::Pair => {
+            let (a, b) = rayon::join(|| whole(real()?), || whole(imaginary()?));
+            Ok(vec![a?, b?])
+        }
+        Content::Complex => {
+            let (a, b) = rayon::join(real, imaginary);
+            let (a, b) = (a?, b?);
+            let mirror = e.conjugate(&combined(e, vec![(&a, f), (&b, -i * f)])?)?;
+            Ok(vec![combined(e, vec![(&a, f), (&b, i * f), (&mirror, one)])?])
+        }
+    }
 }
 
 /// A sum of multiples of ciphertexts of one level and scale, in one pass.

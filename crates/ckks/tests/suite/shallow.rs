@@ -34,7 +34,8 @@ fn the_result_is_that_of_a_refresh_at_a_lower_level() {
             .unwrap();
         let found = shallow
             .refresh(e, &e.mul_integer(&low, MULTIPLE), content, &f)
-            .unwrap();
+            .unwrap()
+            .remove(0);
         assert_eq!(found.level(), out);
         assert!((found.scale / e.params().scale(out) - 1.0).abs() < 1e-9);
         let value = |w: f64| -> f64 {

@@ -85,19 +85,16 @@ class Boundary:
         """Returns the point of the grid that stands for these levels."""
         return tuple(levels[name] for name in self.axes)
 
-    def kinds(self, names: Sequence[str], levels: Levels, prices: Prices) -> tuple[str, ...]:
+    def kinds(self, names: Sequence[str], prices: Prices) -> tuple[str, ...]:
         """Kinds of the bootstraps that refresh these tensors, the cheapest way.
 
-        Two real ciphertexts that have a level left can go as one complex one; whether that pays depends on
-        how well the machine refreshes several at once.
+        Two real ciphertexts can go as one complex one; whether that pays depends on how well the machine
+        refreshes several at once.
         """
-        real = [name for name in names if name not in self.complex_tensors]
-        pairable = sum(self.shape[n] for n in real if levels[n] >= 1)
-        single = sum(self.shape[n] for n in real if levels[n] == 0)
         whole = sum(self.shape[n] for n in names if n in self.complex_tensors)
+        real = sum(self.shape[n] for n in names) - whole
         options = [
-            ("complex",) * (pairs + whole) + ("real",) * (single + pairable - 2 * pairs)
-            for pairs in range(pairable // 2 + 1)
+            ("complex",) * (pairs + whole) + ("real",) * (real - 2 * pairs) for pairs in range(real // 2 + 1)
         ]
         return min(options, key=lambda kinds: _seconds_of(kinds, prices))
 
@@ -280,19 +277,11 @@ class _Search:
         return entries
 
     def _refreshed(self, ready: np.ndarray, before: Boundary, names: Sequence[str]) -> np.ndarray:
-        """Values when `names` are bootstrapped first: their axes are read at the top.
-
-        The price depends on which of them are at level 0, as those cannot be paired.
-        """
+        """Values when `names` are bootstrapped first: their axes are read at the top."""
         for axis, name in enumerate(before.axes):
             if name in names:
                 ready = np.broadcast_to(np.take(ready, [ready.shape[axis] - 1], axis=axis), ready.shape)
-        values = np.array(ready)
-        for bottom in _subsets(names):
-            region = tuple(_region(name, names, bottom) for name in before.axes)
-            kinds = before.kinds(names, {name: int(name not in bottom) for name in names}, self.prices)
-            values[region] += _seconds_of(kinds, self.prices)
-        return values
+        return ready + _seconds_of(before.kinds(names, self.prices), self.prices)
 
     def cheapest(self, tables: Sequence[_Table]) -> Placement:
         """Reads the cheapest path out of the tables, starting with a request at the top (fresh
@@ -302,7 +291,7 @@ class _Search:
         for index, (stage, table) in enumerate(zip(self.stages, tables, strict=True)):
             before = self.boundaries[index]
             names = self._cheapest_subset(before, table, levels) if steps else ()
-            kinds = before.kinds(names, levels, self.prices)
+            kinds = before.kinds(names, self.prices)
             levels = _cheapest_entry(before, table, {**levels, **dict.fromkeys(names, self.sim.max_level)})
             start = levels if not steps else start  # the client encrypts where the first stage wants it
             options = [
@@ -359,9 +348,3 @@ def _cheapest_entry(before: Boundary, table: _Table, levels: Levels) -> dict[str
 def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for size in range(len(names) + 1):
         yield from combinations(names, size)
-
-
-def _region(name: str, names: Sequence[str], bottom: Sequence[str]) -> slice:
-    if name not in names:
-        return slice(None)
-    return slice(0, 1) if name in bottom else slice(1, None)

@@ -29,12 +29,11 @@
 pub mod circle;
 pub mod shallow;
 
-use super::{Bootstrapper, Content};
+use super::{of_parts, Bootstrapper, Content};
 use crate::params::{CkksParameters, DOUBLINGS};
 use crate::sparse::RaisedRange;
 use crate::{polynomial, Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
-use rayon::prelude::*;
 
 /// What the coefficients are multiplied by before mod-raise: the largest power of two for which the message
 /// stays below half of q0.
@@ -101,7 +100,7 @@ impl Harmonics {
 
 impl Bootstrapper {
     /// f of every slot of every input, as many at once as by [`Self::bootstrap_many`]. Inputs as there;
-    /// results at [`Harmonics::out_level`]. Complex inputs become f(Re w) + i f(Im w).
+    /// results at [`Harmonics::out_level`]. Complex inputs become f(Re w) + i f(Im w), pairs f of each.
     ///
     /// Cost: a bootstrap less one level, and [`polynomial::best_split`] products for each part.
     ///
@@ -113,7 +112,7 @@ impl Bootstrapper {
         inputs: &[(Ciphertext, Content)],
         f: &Harmonics,
     ) -> Result<Vec<Ciphertext>, CkksError> {
-        self.many(inputs, |c, content| self.bootstrap_through(e, c, content, f))
+        self.many(e, inputs, |c, content| self.bootstrap_through(e, c, content, f))
     }
 
     /// f of every slot of one input.
@@ -126,7 +125,7 @@ impl Bootstrapper {
         c: &Ciphertext,
         content: Content,
         f: &Harmonics,
-    ) -> Result<Ciphertext, CkksError> {
+    ) -> Result<Vec<Ciphertext>, CkksError> {
         f.out_level(e.params())?;
         let low = e.mul_integer(&self.slots_to_coefficients(e, c)?, MULTIPLE);
         let slots = self.coefficients_to_slots(e, self.mod_raise(e, &low)?)?;
@@ -143,10 +142,10 @@ impl Bootstrapper {
         slots: &Ciphertext,
         content: Content,
         f: &Harmonics,
-    ) -> Result<Ciphertext, CkksError> {
+    ) -> Result<Vec<Ciphertext>, CkksError> {
         let level = f.out_level(e.params())?;
         let scale = e.params().scale(level);
-        of_parts(e, slots, content, |x| {
+        of_parts(e, slots, content, Complex64::new(1.0, 0.0), |x| {
             e.power_series(&self.phase(e, x)?, &f.halves, Some(scale))
         })
     }
@@ -160,33 +159,6 @@ impl Bootstrapper {
         }
         Ok(z)
     }
-}
-
-/// Twice the parts of the slots, each through `half`, and together again.
-fn of_parts(
-    e: &Evaluator,
-    slots: &Ciphertext,
-    content: Content,
-    half: impl Fn(&Ciphertext) -> Result<Ciphertext, CkksError> + Sync,
-) -> Result<Ciphertext, CkksError> {
-    let conjugate = e.conjugate(slots)?;
-    let real = e.add(slots, &conjugate)?;
-    let (sum, difference) = match content {
-        Content::Real => {
-            let a = half(&real)?;
-            (a.clone(), a)
-        }
-        Content::Complex => {
-            let imaginary = e.neg(&e.mul_i(&e.sub(slots, &conjugate)?));
-            let parts = [real, imaginary]
-                .par_iter()
-                .map(&half)
-                .collect::<Result<Vec<_>, _>>()?;
-            let b = e.mul_i(&parts[1]);
-            (e.add(&parts[0], &b)?, e.sub(&parts[0], &b)?)
-        }
-    };
-    e.add(&sum, &e.conjugate(&difference)?)
 }
 
 /// Scale of the series whose squarings, [`DOUBLINGS`] of them and one more, end in the canonical scale.

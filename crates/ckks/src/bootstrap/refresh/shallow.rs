@@ -12,8 +12,8 @@
 //!
 //! Primes below the residual top are of 48 bits, so scales are the canonical ones there: 2^48 in place of
 //! 2^49.3, z loses 1.3 bits. Above it every level has the scale of which the square is the one below.
-use super::{circle, of_parts, Harmonics};
-use crate::bootstrap::{dft, eval_mod, raise_to, Content};
+use super::{circle, Harmonics};
+use crate::bootstrap::{dft, eval_mod, of_parts, raise_to, Content};
 use crate::linear::EncodedTransform;
 use crate::params::{CkksParameters, CTS_LEVELS, DOUBLINGS, MOD_RANGE};
 use crate::{polynomial, Ciphertext, CkksError, Evaluator};
@@ -115,7 +115,7 @@ impl ShallowRefresh {
         low: &Ciphertext,
         content: Content,
         f: &Harmonics,
-    ) -> Result<Ciphertext, CkksError> {
+    ) -> Result<Vec<Ciphertext>, CkksError> {
         if f.depth() != self.levels.depth() {
             let (found, made) = (f.depth(), self.levels.depth());
             let detail = format!("a function of {found} levels in a refresh made for {made}");
@@ -129,7 +129,7 @@ impl ShallowRefresh {
             x = e.apply_transform(&[x], t)?.remove(0);
         }
         let out = e.params().scale(self.levels.out);
-        of_parts(e, &x, content, |part| {
+        of_parts(e, &x, content, Complex64::new(1.0, 0.0), |part| {
             e.power_series(&self.phase(e, part)?, &f.halves, Some(out))
         })
     }

@@ -12,8 +12,8 @@ Counted operations (keys of `SimBackend.counts`, level = that of the operands):
 * matmul: one weight of one lane times a ciphertext, added up; matmul_input: preparing one lane of an input of
   `matmul`, whatever the outputs; outer: tensor product added to an accumulator of `products`
 * rescale, add: themselves
-* bootstrap: two parts, a pair too; bootstrap_real: one; bootstrap_through, bootstrap_through_real: the same up to z,
-  products of the function counted as mul and tensor
+* bootstrap: two parts, or a pair; bootstrap_real: one; bootstrap_through, bootstrap_through_real: the same up
+  to z, products of the function counted as mul and tensor
 * to_coefficients: slots of a ciphertext to coefficients; coefficient_product: a polynomial of weights times a
   block of coefficients (`CoefficientMatrix.products`), its share of merging included; coefficient_refresh:
   what of a bootstrap follows, up to z, at the level before the function

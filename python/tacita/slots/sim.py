@@ -281,7 +281,7 @@ class SimBackend:
         paired = kinds.count("pair")
         self._count("conjugate", self.max_level, paired // 2)
         for i, (ct, kind) in enumerate(zip(cts, kinds, strict=True)):
-            if i >= paired or i % 2:
+            if i >= paired or i % 2 == 0:
                 self._count(f"{op}_real" if kind == "real" else op, ct.level)
 
     def bootstrap_through(

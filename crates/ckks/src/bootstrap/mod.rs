@@ -205,7 +205,9 @@ impl Bootstrapper {
         content: Content,
     ) -> Result<Vec<Ciphertext>, CkksError> {
         // i a + conj(i a) = -2 Im(a)
-        let mut out = of_parts(e, c, content, Complex64::i(), |x| self.wave(e, self.exponential(e, x)?))?;
+        let mut out = of_parts(e, c, content, Complex64::i(), |x| {
+            self.wave(e, self.exponential(e, x)?)
+        })?;
         // The slots hold 24*pi * (w * coefficient scale / q0); reading them in units of w multiplies the
         // scale by that factor, and the coefficient scale was chosen so that the product is the canonical
         // scale.

@@ -29,7 +29,10 @@ fn two_reals_at_the_bottom_share_a_bootstrap_and_come_back_apart() {
     let bottom = e.params().bottom_level();
     let kinds = [Content::Complex, Content::Pair, Content::Pair, Content::Real];
     let slots: Vec<_> = (1..=4).map(|salt| values(512, salt, salt == 1)).collect();
-    let cts = slots.iter().zip([0, 0, 3, 0]).map(|(x, over)| t.encrypt(x, bottom + over));
+    let cts = slots
+        .iter()
+        .zip([0, 0, 3, 0])
+        .map(|(x, over)| t.encrypt(x, bottom + over));
     let inputs: Vec<_> = cts.zip(kinds).collect();
     let out = b.bootstrap_many(e, &inputs).unwrap();
     assert_eq!(out.len(), 4);

@@ -31,3 +31,92 @@ LINES = {
     "generation": 455,
     "layouts": 1885,
     "models": 1920,
+    "packings": 6886,
+    "planning": 4141,
+    "plans": 3161,
+    "schemes": 1528,
+    "server": 8243,
+    "slots": 2468,
+    "texts": 1929,
+    "two_party": 5348,
+}
+
+
+def modules() -> dict[str, Path]:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return {".".join(["tacita", *path.relative_to(PACKAGE).with_suffix("").parts]): path for path in paths}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Names that a file imports before it is imported itself."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_files_and_folders_stay_few() -> None:
+    folders = Counter(path.parent for path in modules().values() if path.name != "__init__.py")
+    large = {str(folder.relative_to(PACKAGE)): count for folder, count in folders.items() if count > FOLDER}
+    assert len(modules()) <= FILES and not large, (len(modules()), large)
+
+
+def test_packages_stay_small() -> None:
+    """A new package is a new row."""
+    lines = Counter[str]()
+    for path in modules().values():
+        if (parts := path.relative_to(PACKAGE).parts)[1:]:
+            lines[parts[0]] += len(path.read_text(encoding="utf-8").splitlines())
+    assert set(lines) == set(LINES)
+    assert not (large := {name: count for name, count in lines.items() if count > LINES[name]}), large
+
+
+BENCH = 9742  # lines of the laboratory (decisions 57, 58, 77)
+
+
+def test_the_laboratory_stays_small() -> None:
+    lines = (len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / "bench").rglob("*.py"))
+    assert sum(lines) <= BENCH
+
+
+def test_packages_import_few_others() -> None:
+    assert len(pairs := packages.arrows()) <= ARROWS, len(pairs)
+
+
+def test_the_drawing_is_of_today() -> None:
+    """`python .ci/packages.py --write` draws it anew."""
+    assert doctest.testmod(packages).failed == 0
+    assert packages.drawing() in (ROOT / "docs" / "packages.md").read_text(encoding="utf-8")
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    known = modules()
+    graph = {name: {n for n in targets(path, known) if n != name} for name, path in known.items()}
+    while leaves := {name for name, needed in graph.items() if not needed}:
+        graph = {name: needed - leaves for name, needed in graph.items() if name not in leaves}
+    assert not graph, f"in a circle, or above one: {sorted(graph)}"
+
+
+def targets(path: Path, known: dict[str, Path]) -> Iterator[str]:
+    for name in imports(path):
+        module = name if name in known else name.rpartition(".")[0]
+        yield from (one for one in (module, f"{module}.__init__") if one in known)
+
+
+RUST_CIRCLES = {  # each is a type and what is written for it, in files of their own
+    "mpc": [["party", "products"]],
+    "ring": [
+        ["ntt::forward", "ntt::inverse", "ntt::vector"],
+        ["simd", "simd::avx2", "simd::avx512", "simd::neon"],
+    ],
+    "wasm": [["front::embed", "part"]],
+    "wire": [["error", "fields", "header", "record"]],
+}
+
+
+def test_rust_files_use_each_other_in_no_further_circle() -> None:
+    assert doctest.testmod(rust_modules).failed == 0
+    assert all(
+        ring in RUST_CIRCLES.get(crate, [])
+        for crate, rings in rust_modules.by_crate().items()
+        for ring in rings
+    )

@@ -219,8 +219,7 @@ class SlotRoute:
             r = self.contract.apply(be, [be.drop_to(ct, 1) for ct in z])
         with clock.stage("refresh of r"):
             refreshed = self._refreshed(list(r))
-        found = self.wide.unpack(self._real(z)), self.narrow.unpack(self._real(refreshed))
-        return found[0] * block.unit, found[1]
+        return self.wide.unpack(self._real(z)) * block.unit, self.narrow.unpack(self._real(refreshed))
 
     def _refreshed(self, cts: list[Any]) -> list[Any]:
         odd = len(cts) % 2

@@ -3,7 +3,6 @@ what the second, whose keys, matrices and circuit are there, as a server that st
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,17 +126,12 @@ def one(
         plan = api.plan(chosen.model, scheme="thor", **options)
     assert isinstance(plan, Plan)  # of a scheme with requests
     if plan_only:
-        return emit(_planned(plan), json)
+        seconds = sum(plan.prediction.stage_seconds)
+        return emit({"bootstraps": plan.bootstraps, "predicted_seconds": seconds}, json)
     machine = Machine(backend, threads, memory, allow_insecure, work)
     found = _measured(unrounded(plan), chosen, machine, ran)
     with reporting(json, found):
         _show(found)
-
-
-def _planned(plan: Plan) -> dict[str, Any]:
-    kinds = Counter(kind for stage in plan.stages for kind in stage.kinds)
-    seconds = sum(plan.prediction.stage_seconds)
-    return {"bootstraps": plan.bootstraps, "kinds": kinds, "predicted_seconds": seconds}
 
 
 def _of_shape(name: str, layers: int | None, tokens: int, inputs: int) -> Measured:

@@ -63,7 +63,7 @@ def _plan_on(ring: ParameterInfo, subject: Subject, scheme: str) -> Plan:
     built = build_circuit(model, specs, shapes(shape, model.config.heads, request.inputs), ring, prices)
     phases.enter("place", label)
     placed = place_circuit(built.circuit, ring, prices, phases.part)
-    trial = try_circuit(subject, built, placed)
+    trial = try_circuit(subject, built, placed, survey.answers)
     return _readable(_stated(subject, scheme, survey, built, placed, trial))
 
 

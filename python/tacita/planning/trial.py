@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from tacita.packings.executor import RESPONSE, Steps, prefixes
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibrate import Array, Sample
 from tacita.planning.calibrate.calibration import up
+from tacita.planning.calibrate.walk import Answers, mark, trimmed
 from tacita.planning.circuit import Built
 from tacita.planning.options import Option
 from tacita.planning.place.circuit import Placed
@@ -79,12 +81,13 @@ class Trial:
     texts: tuple[TextError, ...]
 
 
-def try_circuit(subject: Subject, built: Built, placed: Placed) -> Trial:
+def try_circuit(subject: Subject, built: Built, placed: Placed, answers: Answers) -> Trial:
     """Simulates the circuit on the subject's samples, then approximates its error inputs. Raises PlanError
     without a sample, and where the noise leaves no decimals to show.
 
     Hundreds of full ciphertexts would take minutes: the circuit is tried with as few sequences as hold the
-    samples, which takes seconds; the noise is that of the full ring.
+    samples, which takes seconds; the noise is that of the full ring. answers: of the model itself, as far as
+    they are there.
     """
     options, bound = subject.request.options, built.specs.answer
     samples = subject.samples[: BATCHED if built.shape.texts > 1 else TRIALS]
@@ -100,7 +103,7 @@ def try_circuit(subject: Subject, built: Built, placed: Placed) -> Trial:
     decimals = decimals_for(noise, min((MOST_DECIMALS, *(option.decimals for option in options))))
     phases.enter("predict", label)
     texts: list[TextError] = []
-    errors = partial(approximation_errors, subject.model, built.model, built.specs)
+    errors = partial(approximation_errors, subject.model, built.model, built.specs, answers=answers)
     for number, of_text in enumerate(in_threads(errors, subject.error_inputs, subject.processes), 1):
         texts += of_text
         phases.part(number, subject.tried)
@@ -225,19 +228,24 @@ class TextError:
 
 
 def approximation_errors(
-    model: Checkpoint, soft: Checkpoint, specs: CircuitSpecs, sample: Sample
+    model: Checkpoint,
+    soft: Checkpoint,
+    specs: CircuitSpecs,
+    sample: Sample,
+    answers: Answers = MappingProxyType({}),
 ) -> list[TextError]:
     """Returns the error of a sample; none of one outside its intervals, of which a client is told. soft: the
-    model, tempered as the circuit's."""
-    hidden, mask = sample
-    if mask[: (real := np.count_nonzero(mask))].all():  # padding behind a text changes none of its rows
-        hidden, mask = hidden[:real], mask[:real]
+    model, tempered as the circuit's. answers: of the model, those that are there."""
+    hidden, mask = trimmed(sample)
     result = approximated(soft, specs, hidden, mask)
     if result.outside:
         return []
-    wanted = reference(model, hidden, mask, all_rows=False)
-    (rows,) = distances([result.answer], [wanted.logits], [mask])
-    return [TextError(float(np.max(rows)), float(np.linalg.norm(wanted.trace["answer"])))]
+    if (answer := answers.get(mark(sample))) is None:
+        answer = reference(model, hidden, mask, all_rows=False).trace["answer"]
+    elif model.config.every_token:
+        answer = answer[: len(mask)]
+    (rows,) = distances([result.answer], [finished(answer, model.config.normalise)], [mask])
+    return [TextError(float(np.max(rows)), float(np.linalg.norm(answer)))]
 
 
 def stated_error(plan: Plan, trial: Trial) -> ErrorBound:

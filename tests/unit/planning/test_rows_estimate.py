@@ -23,7 +23,7 @@ from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.excesses import excesses
 from tacita.planning.calibrate.row_estimates import RowSamples, estimator
 from tacita.planning.calibrate.temper import tempered
-from tacita.planning.calibrate.walk import row_samples, walk
+from tacita.planning.calibrate.walk import mark, row_samples, walk
 from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.plans.json_fields import from_json, to_json
 from tacita.slots.plain import PlainBackend
@@ -173,7 +173,10 @@ def test_the_fit_narrows_the_row_means_of_every_head_to_an_interval_about_zero(k
 def test_ranges_of_the_walk_that_fits_estimates_are_those_of_another_walk_with_them():
     model = peaked(hidden=16, heads=2, ff=32, layers=2)
     inputs, some = samples(model), {"layer1.feed_forward": 100}
-    collected, ranges = row_samples(model, inputs, len(inputs), kept=some)
+    collected, ranges, answers = row_samples(model, inputs, len(inputs), kept=some)
+    for hidden, mask in inputs[:3]:  # with padding or without
+        wanted, real = reference(model, hidden, mask).trace["answer"], int(mask.sum())
+        assert np.allclose(answers[mark((hidden[:real], mask[:real]))], wanted)
     rows = collected.fit(QUADRATIC)
     assert rows and ranges is not None
     for estimates in ({}, rows):

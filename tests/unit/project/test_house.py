@@ -32,7 +32,7 @@ LINES = {
     "layouts": 1885,
     "models": 1920,
     "packings": 6886,
-    "planning": 4141,
+    "planning": 4160,
     "plans": 3161,
     "schemes": 1528,
     "server": 8243,

@@ -42,9 +42,9 @@ from tacita.planning.calibrate.excesses import Counts, counted, excesses, folds,
 from tacita.planning.calibrate.intervals import INPUT, Interval, Intervals, Ranges
 from tacita.planning.calibrate.row_estimates import Rows, RowSamples, predictable
 from tacita.planning.calibrate.temper import choose_temperatures, tempered, untempered
+from tacita.planning.calibrate.walk import Answers, Samples, row_samples, walk
 from tacita.planning.calibrate.walk import Progress as Progress
 from tacita.planning.calibrate.walk import Sample as Sample
-from tacita.planning.calibrate.walk import Samples, row_samples, walk
 from tacita.plans.error import FOLDS, HELD_OUT, NOT_ESTIMATED
 from tacita.progress import Passes
 from tacita.texts.embed import Text, padded_words
@@ -84,10 +84,12 @@ DEFAULT = CalibrationOptions()
 
 @dataclass(frozen=True)
 class Survey:
-    """A calibration, and how many of the texts that did not make it left its intervals."""
+    """A calibration, and how many of the texts that did not make it left its intervals. answers: of the model
+    itself on some samples, by `walk.mark`."""
 
     calibration: Calibration
     counts: Counts
+    answers: Answers
 
 
 def calibrate(
@@ -129,9 +131,10 @@ def survey(
     measured = _measured(checkpoint, samples, train, options)
     calibration = measured.calibration(train)
     if held:
-        return Survey(calibration, counted(HELD_OUT, [measured.excess(calibration, held)]))
+        return Survey(calibration, counted(HELD_OUT, [measured.excess(calibration, held)]), {})
     tested = [measured.excess(measured.calibration(part), test) for part, test in folds(len(samples))]
-    return Survey(calibration, counted(FOLDS if tested else NOT_ESTIMATED, tested))
+    counts = counted(FOLDS if tested else NOT_ESTIMATED, tested)
+    return Survey(calibration, counts, measured.answers)
 
 
 def texts_for(checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -150,6 +153,7 @@ class _Measured:
     rows: Rows
     beyond: Mapping[str, Interval]
     temperatures: Mapping[str, tuple[float, ...]]
+    answers: Answers
 
     def calibration(self, train: Sequence[int]) -> Calibration:
         """Builds the calibration: intervals of the `train` samples, widened and rounded."""
@@ -200,7 +204,7 @@ def _measured(
     ranges where a packing takes nothing from scores or there are more samples than rows are kept of. Row
     samples of all samples come with their ranges."""
     passes = Passes(options.progress)
-    collected, rows, ranges = _row_samples(checkpoint, samples, train, options, passes)
+    collected, rows, ranges, answers = _row_samples(checkpoint, samples, train, options, passes)
     temperatures = untempered(checkpoint.config)
     if options.temper:
         log_mean = collected.log_mean(rows) if collected else None
@@ -210,10 +214,10 @@ def _measured(
         share = 0.5 if options.two_phases else 1.0
         temperatures = choose_temperatures(log_mean, checkpoint.config, share, rows)
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
-        collected, rows, ranges = _row_samples(model, samples, train, options, passes)
+        collected, rows, ranges, _ = _row_samples(model, samples, train, options, passes)
     ranges = ranges or _walked(model, samples, rows, options, passes.following(last=True))
     beyond = {name: collected.beyond[name] for name in rows} if collected else {}
-    return _Measured(checkpoint, options, ranges, rows, beyond, temperatures)
+    return _Measured(checkpoint, options, ranges, rows, beyond, temperatures, answers)
 
 
 def _walked(
@@ -241,19 +245,19 @@ def _densities(model: Checkpoint, count: int) -> dict[str, int]:
 
 def _row_samples(
     model: Checkpoint, samples: Samples, train: Sequence[int], options: CalibrationOptions, passes: Passes
-) -> tuple[RowSamples | None, Rows, Ranges | None]:
+) -> tuple[RowSamples | None, Rows, Ranges | None, Answers]:
     """Collects row samples of at most MOST_FOR_ROWS evenly spaced samples, and fits estimates to them; None
     where nothing is taken from scores. The ranges are there where these are all samples."""
     if options.row_estimates == NONE or not any(map(predictable, attentions(model.config).values())):
-        return None, {}, None
+        return None, {}, None, {}
     chosen = train[:: -(-len(train) // MOST_FOR_ROWS)]
     densities = _densities(model, len(samples)) if len(chosen) == len(samples) else None
     progress = passes.following(last=densities is not None)
-    collected, ranges = row_samples(
+    collected, ranges, answers = row_samples(
         model, samples.at(chosen), len(chosen), options.processes, progress, densities
     )
     rows = collected.fit(options.row_estimates)
-    return collected, rows, ranges and collected.completed(ranges, rows)
+    return collected, rows, ranges and collected.completed(ranges, rows), answers
 
 
 # Calibration of a model whose embedding stays at the server: bounds of the tables, and samples as such a

@@ -17,6 +17,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from hashlib import blake2b
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -41,6 +42,7 @@ from tacita.resources import BLAS, available_memory
 from tacita.texts.embed import Text, embedded, length_of, parts_of, tokenize
 
 Progress = Callable[[int, int], None]
+Answers = Mapping[bytes, NDArray[np.float64]]  # before a client divides them by their length
 Kept = Mapping[str, int]  # how many inputs of which functions are kept of each sample
 
 CHUNK = 4  # samples that a process takes at a time: 1.6 s of BERT-base, after which progress moves
@@ -48,6 +50,7 @@ CHUNK = 4  # samples that a process takes at a time: 1.6 s of BERT-base, after w
 # default model's 400,000 weights, 70 through the ten million of twelve layers of width 256
 WORTH = 2e10
 ROWS = 40  # of a text, about
+MOST_ANSWER = 4096  # numbers of an answer that is kept
 AHEAD = 4  # chunks that wait for each process
 ROOM = 300 << 20  # bytes that a process takes beside the model
 BY_ROW = (".variance", ".log_sum_exp")  # recorded with a number a row
@@ -88,16 +91,20 @@ def row_samples(
     processes: int = 1,
     progress: Progress = lambda done, total: None,
     kept: Kept | None = None,
-) -> tuple[RowSamples, Ranges | None]:
+) -> tuple[RowSamples, Ranges | None, Answers]:
     """What row estimates are fitted to, of all samples in their order; and unless `kept` is None the ranges
-    of the same walk, without what follows from the rows (`RowSamples.completed`). Arguments: see `walk`."""
-    result, ranges = RowSamples(model), list[Ranges]()
+    of the same walk, without what follows from the rows (`RowSamples.completed`), and the model's answers by
+    `mark`. Arguments: see `walk`."""
+    result, ranges, answers = RowSamples(model), list[Ranges](), dict[bytes, Array]()
     part = partial(_row_samples, kept=None if kept is None else dict(kept))
-    for number, (rows, of_part) in enumerate(_parts(model, samples, count, part, processes), 1):
+    for number, (rows, of_part, answers_of_part) in enumerate(
+        _parts(model, samples, count, part, processes), 1
+    ):
         result.take(rows)
         ranges += of_part
+        answers |= answers_of_part
         progress(min(number * CHUNK, count), count)
-    return result, Ranges.joined(ranges) if ranges else None
+    return result, Ranges.joined(ranges) if ranges else None, answers
 
 
 def _parts(
@@ -131,16 +138,18 @@ def _ranges(model: Checkpoint, samples: Sequence[Sample], rows: Rows, kept: Kept
 
 def _row_samples(
     model: Checkpoint, samples: Sequence[Sample], kept: Kept | None
-) -> tuple[Mapping[str, AttentionRows], list[Ranges]]:
-    collector, ranges = RowSamples(model), list[Ranges]()
+) -> tuple[Mapping[str, AttentionRows], list[Ranges], Answers]:
+    collector, ranges, answers = RowSamples(model), list[Ranges](), dict[bytes, Array]()
     for hidden, mask in samples:
         collector.start(mask)
         watch = None if kept is None else _watch(model, mask, None, kept, collector.by_attention)
         see = collector.see if watch is None else _both(collector.see, watch.see)
         see(INPUT, hidden)
-        reference(model, hidden, mask, see, all_rows=_all_rows(model))
+        answer = reference(model, hidden, mask, see, all_rows=_all_rows(model)).trace["answer"]
         ranges += [] if watch is None else [watch.ranges()]
-    return collector.by_attention, ranges
+        if watch is not None and answer.size <= MOST_ANSWER:
+            answers[mark((hidden, mask))] = answer
+    return collector.by_attention, ranges, answers
 
 
 def _both(first: See, second: See) -> See:
@@ -296,6 +305,21 @@ class Samples:
             ids = [*self.behind, *tokenize(self.checkpoint, text, special=False)[0]]
             return embedded(self.checkpoint, ids, [0] * len(ids)), np.ones(len(ids))
         return embed(self.checkpoint, text, self.padded or length_of(self.checkpoint, text))
+
+
+def trimmed(sample: Sample) -> Sample:
+    """Returns the sample without padding that stands behind its real rows, none of which depends on it."""
+    hidden, mask = sample
+    real = np.count_nonzero(mask)
+    return (hidden[:real], mask[:real]) if mask[:real].all() else sample
+
+
+def mark(sample: Sample) -> bytes:
+    """Returns what tells a sample from others, whatever its padding."""
+    digest = blake2b(digest_size=16)
+    for part in trimmed(sample):
+        digest.update(part.tobytes())
+    return digest.digest()
 
 
 def neighbours(texts: Sequence[Text]) -> list[Text]:

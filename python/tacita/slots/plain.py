@@ -256,7 +256,8 @@ def check_kinds(count: int, kinds: Sequence[str]) -> None:
         )
 
 
-MAX_TABLE = 1 << 21  # entries of a dense table of vectors; above it, term by term
+MAX_TABLE = 1 << 23  # entries of a dense table of vectors; above it, term by term
+TABLES = 16  # that are kept: of two layers of BERT-base, 0.6 GB
 MIN_FILLED = 1 / 16  # of a table that is worth multiplying by: masks fill a hundredth
 
 
@@ -338,7 +339,7 @@ def _positions(v: Values) -> Any:
     return slice(int(positions[0]), int(positions[-1]) + 1, steps.pop())
 
 
-@cached_weakly(CACHE_SIZE)
+@cached_weakly(TABLES)
 def _table(plan: LinearPlan) -> Values | None:
     """Returns [period, pairs (output, giant), pairs (input, baby)], or None when that would be too large or
     nearly empty."""

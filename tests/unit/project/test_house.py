@@ -36,7 +36,7 @@ LINES = {
     "plans": 3161,
     "schemes": 1528,
     "server": 8243,
-    "slots": 2468,
+    "slots": 2469,
     "texts": 1929,
     "two_party": 5348,
 }

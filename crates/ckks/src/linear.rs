@@ -152,6 +152,7 @@ impl Evaluator {
                 &pick(t, part, &wanted),
                 &halves(inputs, part, &babies),
                 t,
+                false,
             );
         }
         Ok(sums)

@@ -22,6 +22,16 @@ impl Evaluator {
         (0..count).map(|_| self.zero_pair(t)).collect()
     }
 
+    /// Pairs that hold anything.
+    pub(super) fn scratch_pairs(&self, count: usize, t: &EncodedTransform) -> Vec<Pair> {
+        let limbs = t.limbs + self.special(t);
+        let scratch = || RnsPoly {
+            limbs: (0..limbs).map(|_| AlignedVec::scratch(self.rlwe().n())).collect(),
+            q_len: t.limbs,
+        };
+        (0..count).map(|_| Pair(scratch(), scratch())).collect()
+    }
+
     /// The prime of limb `at` of a polynomial over Q and P that has so many limbs over Q.
     pub(super) fn index(&self, at: usize, limbs: usize) -> usize {
         if at < limbs {
@@ -31,21 +41,22 @@ impl Evaluator {
         }
     }
 
-    /// `sums[k]` += sum of vector * baby over `terms[k]` = (baby, vector): limb by limb and block by block,
-    /// so that the babies' block stays in cache while all sums read it.
+    /// `sums[k]` += sum of vector * baby over `terms[k]` = (baby, vector), or = where they are fresh: limb by
+    /// limb and block by block, so that the babies' block stays in cache while all sums read it.
     pub(super) fn accumulate(
         &self,
         sums: &mut [Pair],
         terms: &[Vec<(usize, usize)>],
         babies: &[Halves<'_>],
         t: &EncodedTransform,
+        fresh: bool,
     ) {
         let tiled = Tiled::new(self.rlwe().n(), terms, t);
         by_limb(sums).into_par_iter().enumerate().for_each(|(at, row)| {
             let place = (self.rlwe().modulus(self.index(at, t.limbs)), at);
             match &tiled {
-                Some(tiled) => add_tiles(place, row, tiled, babies),
-                None => self.add_terms(place, row, terms, babies, t),
+                Some(tiled) => add_tiles(place, row, tiled, babies, fresh),
+                None => self.add_terms(place, row, terms, babies, t, fresh),
             }
         });
     }
@@ -58,8 +69,14 @@ impl Evaluator {
         terms: &[Vec<(usize, usize)>],
         babies: &[Halves<'_>],
         t: &EncodedTransform,
+        fresh: bool,
     ) {
         let n = self.rlwe().n();
+        let add = if fresh {
+            kernels::sum_runs
+        } else {
+            kernels::mac_runs
+        };
         for (half, mut sums) in sums.into_iter().enumerate() {
             for start in (0..n).step_by(BLOCK) {
                 let block = start..(start + BLOCK).min(n);
@@ -69,7 +86,7 @@ impl Evaluator {
                         (&babies[b][half].limbs[at][block.clone()], weights)
                     };
                     let products: Vec<(&[f64], &[f64])> = terms.iter().map(term).collect();
-                    kernels::mac_runs(m, &mut limb[block.clone()], &products);
+                    add(m, &mut limb[block.clone()], &products);
                 }
             }
         }
@@ -82,6 +99,7 @@ fn add_tiles(
     mut sums: [Vec<&mut AlignedVec>; 2],
     tiled: &Tiled<'_>,
     babies: &[Halves<'_>],
+    fresh: bool,
 ) {
     let mut workspace = tiled.workspace(at, babies.len());
     for part in tiled.blocks() {
@@ -93,7 +111,7 @@ fn add_tiles(
         let blocks = sums
             .each_mut()
             .map(|half| half.iter_mut().map(|limb| &mut limb[part.clone()]).collect());
-        tiled.add(m, part.start, &mut workspace, blocks, false);
+        tiled.add(m, part.start, &mut workspace, blocks, fresh);
     }
 }
 
@@ -189,8 +207,9 @@ impl<'a> InnerSums<'a> {
         let keep = self.pending.len().saturating_sub(e.pairs_in_chunk(self.t));
         let giants = self.pending.split_off(keep);
         let wanted: Vec<(usize, i64)> = giants.iter().map(|g| (self.output, *g)).collect();
-        let mut sums = e.zero_pairs(giants.len(), self.t);
-        e.accumulate(&mut sums, &pick(self.t, self.steps, &wanted), self.babies, self.t);
+        let mut sums = e.scratch_pairs(giants.len(), self.t);
+        let terms = pick(self.t, self.steps, &wanted);
+        e.accumulate(&mut sums, &terms, self.babies, self.t, true);
         self.ready.extend(giants.into_iter().zip(sums));
     }
 }

@@ -76,7 +76,13 @@ fn streamed_sums_are_those_of_kept_babies() {
         let babies = e.babies(&inputs, &digits, &steps, &encoded).unwrap();
         let mut kept = e.zero_pairs(wanted.len(), &encoded);
         let babies = halves(&inputs, &steps, &babies);
-        e.accumulate(&mut kept, &pick(&encoded, &steps, &wanted), &babies, &encoded);
+        e.accumulate(
+            &mut kept,
+            &pick(&encoded, &steps, &wanted),
+            &babies,
+            &encoded,
+            false,
+        );
         assert_eq!(streamed.len(), 4);
         for (a, b) in streamed.iter().zip(&kept) {
             for (a, b) in [(&a.0, &b.0), (&a.1, &b.1)] {
@@ -146,14 +152,51 @@ fn sums_by_tiles_are_those_term_by_term() {
             &terms,
             &babies,
             &t,
+            false,
         );
     }
     let mut kept = e.zero_pairs(wanted.len(), &t);
-    e.accumulate(&mut kept, &terms, &babies, &t);
+    e.accumulate(&mut kept, &terms, &babies, &t, false);
+    let mut fresh = e.scratch_pairs(wanted.len(), &t);
+    e.accumulate(&mut fresh, &terms, &babies, &t, true);
     let streamed = e.streamed(&inputs, &digits, &wanted, &t).unwrap();
-    for other in [&kept, &streamed] {
+    for other in [&kept, &fresh, &streamed] {
         for (a, b) in plain.iter().zip(other) {
             assert!(a.0.limbs == b.0.limbs && a.1.limbs == b.1.limbs);
         }
+    }
+}
+
+/// Also of an output without terms.
+#[test]
+fn sums_without_giants_are_those_of_kept_babies() {
+    let (e, secret) = client();
+    let (slots, limbs) = (e.params().slots(), 4);
+    let mut t = dense(slots);
+    t.terms.iter_mut().for_each(|term| term.giant = 0);
+    t.terms
+        .retain(|term| term.vector < 13 || (26..39).contains(&term.vector));
+    let scale = e.params().scale(limbs - 1);
+    let plain = e.encode(&vector(slots, 1), scale, limbs).unwrap();
+    let made: Vec<_> = (0..6)
+        .map(|_| {
+            encrypt::encrypt_secret(e.rlwe(), &secret, &plain, scale)
+                .unwrap()
+                .0
+        })
+        .collect();
+    let inputs: Vec<_> = made.iter().collect();
+    let t = e
+        .encode_transform(&t, limbs, e.plain_scale(inputs[0]), true)
+        .unwrap();
+    let (steps, wanted): (_, Vec<_>) = (steps_of(&t), (0..t.outputs).map(|j| (j, 0)).collect());
+    let digits = e.decompose_inputs(&inputs, &t).unwrap();
+    let babies = e.babies(&inputs, &digits, &steps, &t).unwrap();
+    let mut kept = e.zero_pairs(wanted.len(), &t);
+    let babies = halves(&inputs, &steps, &babies);
+    e.accumulate(&mut kept, &pick(&t, &steps, &wanted), &babies, &t, false);
+    assert!(kept[4].0.limbs.iter().all(|limb| limb.iter().all(|&x| x == 0.0)));
+    for (a, b) in e.babies_only(&inputs, &t).unwrap().iter().zip(&kept) {
+        assert!(a.0.limbs == b.0.limbs && a.1.limbs == b.1.limbs);
     }
 }

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from plan_changes import all_of, copied, drop, nested, put
 
 CALIBRATION, SPECS = ("circuit", "calibration"), ("circuit", "specs")
@@ -39,6 +41,16 @@ FRONT = {
     "embedding_norm": True,
     "first_token": True,
 }
+
+
+def _cap(data: Any, level: int) -> None:
+    """Lowers every tensor to this level where it is higher."""
+    tables = [stage[name] for stage in data["stages"] for name in ("levels", "out_levels")]
+    for table in tables:
+        table.update({tensor: min(at, level) for tensor, at in table.items()})
+    for tensor in data["request"]:
+        tensor["level"] = min(tensor["level"], level)
+
 
 FILE_TABLE = [
     ("decimals 30", put("decimals", value=30), "decimals"),
@@ -107,7 +119,7 @@ FILE_TABLE = [
         lambda d: [s.update(bootstraps=[], kinds=[]) for s in d["stages"]],
         "rise without a bootstrap",
     ),
-    ("a key above all levels", put("rotations", 0, 1, value=13), "levels of the rotations"),
+    ("a key above all levels", lambda d: _cap(d, 12), "levels of the rotations"),  # there are keys of 13
     ("a tensor that is not there", put("stages", 0, "levels", value={"q": 1}), "levels that rise"),
     ("answer above its level", put("response", 0, "level", value=13), "level of the response"),
     ("no stage", put("stages", value=[]), "number of stages"),

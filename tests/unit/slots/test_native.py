@@ -137,10 +137,3 @@ def test_levels_above_the_top_are_refused_and_do_not_wrap(level: int, toy: Toy, 
     fresh = native.encrypt(secret, np.zeros(16, complex), 3)
     with pytest.raises(native.TacitaError, match="above"):
         native.Evaluator(params, keys, 1).drop_to(fresh, level)
-
-
-def test_two_reals_share_one_complex_bootstrap(harness: Harness) -> None:
-    be = harness.be
-    (a, va), (b, vb) = harness.fresh(3, 0, real=True), harness.fresh(4, 0, real=True)
-    joined = be.bootstrap([be.add(a, be.mul_i(b))], ["complex"])[0]
-    harness.expect(joined, va + 1j * vb, be.max_level)

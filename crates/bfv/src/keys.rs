@@ -101,7 +101,7 @@ impl ServerKeys {
     /// Bytes of keys for `limbs` primes: 0.15 MB of public key and 0.3 MB (narrow) or 0.6 MB (wide) an
     /// automorphism.
     pub fn byte_len(params: &Parameters, limbs: usize, packing: bool) -> usize {
-        let digits = SwitchingKey::digits(params, limbs, Gadget::Rns);
+        let digits = SwitchingKey::digits(params, (limbs, params.p_len()), Gadget::Rns);
         let one = SEED + digits * poly_len(params, limbs, params.p_len());
         let count = if packing { params.log_n() as usize } else { 0 };
         SEED + poly_len(params, params.q_len(), 0) + count * one
@@ -157,7 +157,7 @@ fn read_automorphism(
 ) -> Result<Automorphism> {
     let seed = take_seed(rest);
     let special = params.p_len();
-    let bodies = (0..SwitchingKey::digits(params, limbs, Gadget::Rns))
+    let bodies = (0..SwitchingKey::digits(params, (limbs, params.p_len()), Gadget::Rns))
         .map(|_| read_poly(params, rest, limbs, special))
         .collect::<Result<_>>()?;
     let key = SwitchingKey::from_parts(params, seed, limbs, special, Gadget::Rns, bodies);

@@ -77,7 +77,7 @@ impl KeySpec {
         let ((special, gadget), rlwe) = (self.shape(params), params.rlwe());
         let primes = rlwe.q()[..self.limbs].iter().chain(&rlwe.p()[..special]);
         let half: usize = primes.map(|&p| packed::packed_len(rlwe.n(), p)).sum();
-        2 * SwitchingKey::digits(rlwe, self.limbs, gadget) * half
+        2 * SwitchingKey::digits(rlwe, (self.limbs, special), gadget) * half
     }
 }
 

@@ -214,7 +214,7 @@ impl Evaluator {
     /// Of the digits of one input.
     fn digit_bytes(&self, t: &EncodedTransform) -> usize {
         let limbs = t.limbs + self.rlwe().p_len();
-        self.rlwe().digits(t.limbs) * limbs * self.rlwe().n() * 8
+        self.rlwe().digits(t.limbs, self.rlwe().p_len()) * limbs * self.rlwe().n() * 8
     }
 
     fn special(&self, t: &EncodedTransform) -> usize {

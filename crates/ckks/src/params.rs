@@ -11,6 +11,13 @@
 //! | coefficients-to-slots | 3 | 49.3 | bootstrapping |
 //! | special | 7 | 50 | key switching |
 //!
+//! `n16_deep` (`insecure_toy_deep_n8` ...) has the same parts with a scale that falls: its 14 residual levels
+//! begin at 48 bits and go down by primes of 50, 50 and 46 bits to scales of 46, 42 and 38 bits, where primes
+//! of 38 bits keep them; the last one, of 35 bits, lifts the scale to the 41 bits of slots-to-coefficients.
+//!  Its coefficients-to-slots primes are as long as the rounding of their matrix
+//! asks for. With nine special primes that leaves three digits, each as long as its product allows: a key is
+//! a quarter smaller. See docs/decisions/0073.
+//!
 //! Leveled, 128-bit. The base prime leaves decrypted values 8 or 9 bits above the scale (sign included); a
 //! rescaling adds an error of sqrt(N (1 + 2N/3) / 12) / scale to each slot, the last column in log2:
 //!
@@ -36,6 +43,10 @@ use std::f64::consts::PI;
 use tacita_ring::ntt_primes;
 use tacita_rlwe::{Parameters, ParametersLiteral};
 
+/// log2 of the primes of coefficients-to-slots where the scale falls, the lowest first. A full-length diagonal
+/// is rounded 2^5 times as coarsely as a short one, so the first matrix needs the most.
+const FALLING_CTS_BITS: [f64; CTS_LEVELS] = [42.5, 45.5, 47.2];
+
 /// Limbs of slots-to-coefficients.
 pub const STC_LEVELS: usize = 2;
 /// Levels of the modular reduction: polynomial 5, squarings 3, sine correction 1.
@@ -44,8 +55,8 @@ pub const EVAL_MOD_LEVELS: usize = 9;
 pub const CTS_LEVELS: usize = 3;
 /// log2 of the scale inside bootstrapping.
 const LOG_BOOT_SCALE: f64 = 49.3;
-/// Bits of special primes: the most that a prime can have.
-const SPECIAL_BITS: f64 = 50.0;
+/// Bits of the longest primes.
+const LONGEST: f64 = 50.0;
 /// Bound on |message + q0*I| / q0 after mod-raise: (32 + 1) / 2 for a sparse secret of weight 32, plus the
 /// message.
 pub const MOD_RANGE: f64 = 17.0;
@@ -57,26 +68,47 @@ pub const DOUBLINGS: usize = 3;
 struct Chain {
     base_bits: f64,
     log_scale: f64,
+    /// log2 of the scale to which it falls from the top down; `log_scale` where it stays.
+    log_floor: f64,
+    /// log2 of the scale of slots-to-coefficients, whose errors are a bootstrap's.
+    log_bottom: f64,
     /// Limbs under the user's circuit.
     bottom: usize,
     /// Limbs of the user's circuit.
     levels: usize,
     /// Limbs above it.
     boot: usize,
-    /// Special primes, and limbs per key-switching digit.
+    special_bits: f64,
+    /// Special primes, and limbs per key-switching digit where the scale stays.
     special: usize,
 }
 
 const BOOTSTRAPPED: Chain = Chain {
     base_bits: 50.0,
     log_scale: 48.0,
+    log_floor: 48.0,
+    log_bottom: 48.0,
+    special_bits: LONGEST,
     bottom: STC_LEVELS,
     levels: 13,
     boot: EVAL_MOD_LEVELS + CTS_LEVELS,
     special: 7,
 };
 
+const DEEP: Chain = Chain {
+    log_floor: 38.0,
+    log_bottom: 41.0,
+    special_bits: 48.8,
+    levels: 14,
+    special: 9,
+    ..BOOTSTRAPPED
+};
+
 impl Chain {
+    fn falls(&self) -> bool {
+        self.log_floor < self.log_scale
+    }
+
     /// The longest chain without bootstrapping that 128 bits of security allow at N = 2^log_n.
     fn leveled(log_n: u32) -> Option<Self> {
         let (base_bits, log_scale, levels, special) = match log_n {
@@ -90,6 +122,9 @@ impl Chain {
         Some(Self {
             base_bits,
             log_scale,
+            log_floor: log_scale,
+            log_bottom: log_scale,
+            special_bits: LONGEST,
             bottom: 0,
             levels,
             boot: 0,
@@ -102,8 +137,11 @@ impl Chain {
         let degree = |digits: &str, allowed: std::ops::RangeInclusive<u32>| {
             digits.parse().ok().filter(|log_n| allowed.contains(log_n))
         };
-        if name == "n16" {
-            return Some((16, BOOTSTRAPPED));
+        if let "n16" | "n16_deep" = name {
+            return Some((16, if name == "n16" { BOOTSTRAPPED } else { DEEP }));
+        }
+        if let Some(digits) = name.strip_prefix("insecure_toy_deep_n") {
+            return degree(digits, 8..=15).map(|log_n| (log_n, DEEP));
         }
         if let Some(digits) = name.strip_prefix("insecure_toy_leveled_n") {
             return degree(digits, 9..=12).zip(Self::leveled(15));
@@ -125,7 +163,7 @@ pub struct CkksParameters {
 }
 
 impl CkksParameters {
-    /// A preset by name: `n16` (128-bit, bootstrapping), `n13_leveled` ... `n17_leveled` (128-bit, none), or
+    /// A preset by name: `n16` and `n16_deep` (128-bit, bootstrapping), `n13_leveled` ... `n17_leveled` (128-bit, none), or
     /// for tests only `insecure_toy_n8` ... `insecure_toy_n15` and `insecure_toy_leveled_n9` ...
     /// `insecure_toy_leveled_n12`.
     ///
@@ -135,7 +173,7 @@ impl CkksParameters {
         let (log_n, chain) = Chain::named(name).ok_or_else(|| CkksError::Shape {
             op: "parameters",
             detail: format!(
-                "unknown preset {name:?}; hint: use \"n16\" or \"n13_leveled\"..\"n17_leveled\" (128-bit), \
+                "unknown preset {name:?}; hint: use \"n16\", \"n16_deep\" or \"n13_leveled\"..\"n17_leveled\" (128-bit), \
                 \"insecure_toy_n8\"..\"insecure_toy_n15\" or \
                 \"insecure_toy_leveled_n9\"..\"insecure_toy_leveled_n12\""
             ),
@@ -151,17 +189,26 @@ impl CkksParameters {
             Ok(prime)
         };
         let p = (0..chain.special)
-            .map(|_| pick(SPECIAL_BITS))
+            .map(|_| pick(chain.special_bits))
             .collect::<Result<Vec<_>, _>>()?;
         let base = pick(chain.base_bits)?;
+        let boot_bits = |i: usize| match i.checked_sub(EVAL_MOD_LEVELS) {
+            Some(i) if chain.falls() => FALLING_CTS_BITS[i],
+            _ => LOG_BOOT_SCALE,
+        };
         let boot = (0..chain.boot)
-            .map(|_| pick(LOG_BOOT_SCALE))
+            .map(|i| pick(boot_bits(i)))
             .collect::<Result<Vec<_>, _>>()?;
         let (top, scale) = (chain.bottom + chain.levels, chain.log_scale.exp2());
         let mut scales = vec![scale; top + 1];
         let mut residual = vec![0u64; top];
         for l in (1..=top).rev() {
-            residual[l - 1] = pick((scales[l] * scales[l] / scale).log2())?;
+            let floor = if l > chain.bottom + 1 {
+                chain.log_floor
+            } else {
+                chain.log_bottom
+            };
+            residual[l - 1] = pick((2.0 * scales[l].log2() - floor).min(LONGEST))?;
             scales[l - 1] = scales[l] * scales[l] / residual[l - 1] as f64;
         }
         let q: Vec<u64> = std::iter::once(base).chain(residual).chain(boot).collect();
@@ -170,7 +217,7 @@ impl CkksParameters {
             log_n,
             q,
             p,
-            digit_limbs: chain.special,
+            digit_limbs: if chain.falls() { 0 } else { chain.special },
         };
         if chain.boot > 0 {
             sparse::check_modulus(&literal)?;
@@ -227,6 +274,11 @@ impl CkksParameters {
     /// Canonical scale at a native level up to [`Self::top_level`].
     pub fn scale(&self, native: usize) -> f64 {
         self.scales[native]
+    }
+    /// Baby steps of the first matrix of coefficients-to-slots for which a giant step more stands in: each is
+    /// a key of 86 MB less, for 156 transforms of a bootstrap's 9,000.
+    pub(crate) fn spared_steps(&self) -> i64 {
+        2 * i64::from(self.chain.falls())
     }
     /// Scale inside the modular reduction.
     pub fn boot_scale(&self) -> f64 {
@@ -289,6 +341,38 @@ mod tests {
     }
 
     #[test]
+    fn the_deep_preset_is_as_safe_with_longer_digits() {
+        let named = |name| CkksParameters::preset(name).unwrap();
+        let (p, n16) = (named("n16_deep"), named("n16"));
+        let rlwe = p.rlwe();
+        assert!(rlwe.log_qp() < n16.rlwe().log_qp() && rlwe.security_bits() == 128);
+        assert_eq!(p.failure_log2(), n16.failure_log2());
+        assert!((p.log_message_ratio() - n16.log_message_ratio()).abs() < 0.01);
+        assert_eq!((p.top_level(), p.bottom_level(), rlwe.q_len()), (16, 2, 29));
+        let bits: Vec<f64> = (0..=16).map(|l| p.scale(l).log2()).collect();
+        assert!(bits[..3].iter().all(|b| (b - 41.0).abs() < 0.01));
+        assert!(bits[3..14].iter().all(|b| (b - 38.0).abs() < 0.01));
+        assert!(bits[14..]
+            .iter()
+            .zip([42.0, 46.0, 48.0])
+            .all(|(b, wanted)| (b - wanted).abs() < 0.01));
+        let bits_of = |primes: &[u64]| primes.iter().map(|&p| (p as f64).log2()).sum::<f64>();
+        for special in [2, 3, 9] {
+            let digits = 0..rlwe.digits(29, special);
+            let longest = digits
+                .map(|d| bits_of(&rlwe.q()[rlwe.digit(d, 29, special)]))
+                .fold(0.0, f64::max);
+            assert!(longest < bits_of(&rlwe.p()[..special]) - 5.0, "{special}");
+        }
+        assert_eq!([11, 12, 29].map(|limbs| rlwe.digits(limbs, 9)), [1, 2, 3]);
+        let bytes = |p: &CkksParameters| -> usize {
+            let keys = crate::bootstrap::required_keys(p);
+            keys.iter().map(|key| key.bytes(p)).sum()
+        };
+        assert!(bytes(&p) <= 2_300_000_000 && bytes(&n16) > 3_000_000_000);
+    }
+
+    #[test]
     fn leveled_presets_are_secure_and_as_the_table_says() {
         for (log_n, depth, special, digits, log_qp) in [
             (13, 3, 1, 4, 212.0),
@@ -302,7 +386,11 @@ mod tests {
             assert_eq!((rlwe.log_n(), rlwe.security_bits()), (log_n, 128));
             assert_eq!((p.top_level(), p.bottom_level(), p.user_level(0)), (depth, 0, 0));
             assert_eq!(
-                (rlwe.p_len(), rlwe.digits(rlwe.q_len()), p.can_bootstrap()),
+                (
+                    rlwe.p_len(),
+                    rlwe.digits(rlwe.q_len(), rlwe.p_len()),
+                    p.can_bootstrap()
+                ),
                 (special, digits, false)
             );
             assert!((rlwe.log_qp() - log_qp).abs() < 0.05, "{}", rlwe.log_qp());

@@ -7,7 +7,7 @@ use tacita_rlwe::keyswitch;
 impl Evaluator {
     /// Slot-wise product, relinearised and rescaled. One level; scale a.scale * b.scale / q.
     ///
-    /// Cost: D(L+k) + 3L + 3k NTTs about, D = ceil(L / digit_limbs).
+    /// Cost: D(L+k) + 3L + 3k NTTs about, D digits.
     ///
     /// # Errors
     /// [`CkksError::Level`]; shape errors when the operands are not at one level; a missing relinearisation

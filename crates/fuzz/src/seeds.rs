@@ -78,7 +78,7 @@ fn keys(specs: &[(KeyKind, usize)]) -> Vec<u8> {
     for &(kind, limbs) in specs {
         let spec = KeySpec { kind, limbs };
         let (special, gadget) = spec.shape(params);
-        let digits = SwitchingKey::digits(params.rlwe(), limbs, gadget);
+        let digits = SwitchingKey::digits(params.rlwe(), (limbs, special), gadget);
         let b = (0..digits).map(|_| poly(limbs, special)).collect();
         let key = SwitchingKey::from_parts(params.rlwe(), [3; 32], limbs, special, gadget, b);
         writer.write(&spec, &key).expect("a vector takes it");
@@ -90,7 +90,7 @@ fn coefficient_keys() -> Vec<u8> {
     let shapes = insecure_shapes();
     let key = |shape: &KeyShape<'_>| {
         let (ring, limbs, special) = (shape.ring, shape.limbs, shape.ring.p_len());
-        let digits = SwitchingKey::digits(ring, limbs, shape.gadget);
+        let digits = SwitchingKey::digits(ring, (limbs, special), shape.gadget);
         let b = (0..digits).map(|_| poly(limbs, special)).collect();
         SwitchingKey::from_parts(ring, [3; 32], limbs, special, shape.gadget, b)
     };

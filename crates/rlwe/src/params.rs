@@ -1,5 +1,6 @@
 //! Parameters: a literal with public fields goes in, an immutable checked object comes out.
 use crate::{security, RlweError};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use tacita_ring::{BaseConverter, Modulus, NttTable};
 
@@ -14,9 +15,13 @@ pub struct ParametersLiteral {
     pub q: Vec<u64>,
     /// Special primes; none where nothing is ever key-switched.
     pub p: Vec<u64>,
-    /// Limbs per key-switching digit.
+    /// Limbs per key-switching digit; none: as many as a key's special primes hold, see [`Parameters::digit`].
     pub digit_limbs: usize,
 }
+
+/// log2 of what the special primes of a key exceed each of its digits by, where digits go by their bits: the
+/// key's error then stays below the rounding of the division.
+const DIGIT_MARGIN: f64 = 5.0;
 
 /// Checked parameters with every table that follows from them. Cheap to clone.
 #[derive(Clone)]
@@ -25,6 +30,8 @@ pub struct Parameters(Arc<Inner>);
 struct Inner {
     literal: ParametersLiteral,
     tables: Vec<NttTable>,
+    /// By number of special primes: the first limb of each digit, and the number of limbs.
+    cuts: Vec<Vec<usize>>,
     /// Mod-up converters by first limb of the digit and digit length.
     mod_up: Vec<Vec<OnceLock<BaseConverter>>>,
     /// Mod-down from the first `np` special primes, optionally with the top ciphertext limb `l` as one more.
@@ -47,10 +54,13 @@ impl Parameters {
             .map(|&p| NttTable::new(Modulus::new(p)?, literal.log_n))
             .collect::<Result<Vec<_>, _>>()?;
         let hash = fingerprint(&literal);
-        let digits = literal.q.len().div_ceil(literal.digit_limbs);
+        let cuts: Vec<Vec<usize>> = (0..=literal.p.len()).map(|k| cuts(&literal, k)).collect();
+        let lengths = cuts.iter().flat_map(|cuts| cuts.windows(2).map(|w| w[1] - w[0]));
+        let (longest, limbs) = (lengths.max().unwrap_or(0), literal.q.len());
         let lock_row = |n: usize| (0..n).map(|_| OnceLock::new()).collect::<Vec<_>>();
         Ok(Self(Arc::new(Inner {
-            mod_up: (0..digits).map(|_| lock_row(literal.digit_limbs)).collect(),
+            mod_up: (0..limbs).map(|i| lock_row(longest.min(limbs - i))).collect(),
+            cuts,
             mod_down: lock_row(literal.p.len()),
             mod_down_rescale: (0..literal.p.len()).map(|_| lock_row(literal.q.len())).collect(),
             tables,
@@ -87,13 +97,20 @@ impl Parameters {
     pub fn p(&self) -> &[u64] {
         &self.0.literal.p
     }
-    /// Limbs per key-switching digit.
+    /// Limbs per key-switching digit; none where they go by bits.
     pub fn digit_limbs(&self) -> usize {
         self.0.literal.digit_limbs
     }
-    /// Digits needed for a ciphertext of `limbs` limbs.
-    pub fn digits(&self, limbs: usize) -> usize {
-        limbs.div_ceil(self.digit_limbs())
+    /// Digits of a ciphertext of `limbs` limbs for keys with `special` special primes.
+    pub fn digits(&self, limbs: usize, special: usize) -> usize {
+        let cuts = &self.0.cuts[special];
+        cuts[..cuts.len() - 1].partition_point(|&first| first < limbs)
+    }
+    /// The limbs of digit `d` of these: `digit_limbs` each, or else as many as have a product that is 5
+    /// bits shorter than the special primes'.
+    pub fn digit(&self, d: usize, limbs: usize, special: usize) -> Range<usize> {
+        let cuts = &self.0.cuts[special];
+        cuts[d]..cuts[d + 1].min(limbs)
     }
     /// log2 of the product of all primes.
     pub fn log_qp(&self) -> f64 {
@@ -120,12 +137,10 @@ impl Parameters {
         self.q_len() + k
     }
 
-    /// Converter from limbs `[digit * a, digit * a + len)` to all primes (targets by global index).
-    pub fn mod_up(&self, digit: usize, len: usize) -> &BaseConverter {
-        self.0.mod_up[digit][len - 1].get_or_init(|| {
-            let first = digit * self.digit_limbs();
-            self.converter(&(first..first + len).collect::<Vec<_>>())
-        })
+    /// Converter from the limbs of a digit to all primes (targets by global index).
+    pub fn mod_up(&self, digit: &Range<usize>) -> &BaseConverter {
+        self.0.mod_up[digit.start][digit.len() - 1]
+            .get_or_init(|| self.converter(&digit.clone().collect::<Vec<_>>()))
     }
 
     /// Converter from the first `np` special primes to all primes.
@@ -170,8 +185,8 @@ fn check(l: &ParametersLiteral) -> Result<(), RlweError> {
     if !(5..=17).contains(&l.log_n) {
         return fail(format!("log_n = {} is outside 5..=17", l.log_n));
     }
-    if l.q.is_empty() || l.digit_limbs == 0 {
-        return fail("empty prime chain or zero digit_limbs".into());
+    if l.q.is_empty() {
+        return fail("empty prime chain".into());
     }
     let mut all: Vec<u64> = l.q.iter().chain(&l.p).copied().collect();
     all.sort_unstable();
@@ -188,6 +203,24 @@ fn check(l: &ParametersLiteral) -> Result<(), RlweError> {
         });
     }
     Ok(())
+}
+
+/// First limbs of digits for keys with so many special primes, and the number of limbs.
+fn cuts(l: &ParametersLiteral, special: usize) -> Vec<usize> {
+    let bits = |primes: &[u64]| primes.iter().map(|&p| (p as f64).log2()).sum::<f64>();
+    let most = bits(&l.p[..special]) - DIGIT_MARGIN;
+    let fits = |range: Range<usize>| match l.digit_limbs {
+        0 => bits(&l.q[range]) <= most,
+        limbs => range.len() <= limbs,
+    };
+    let mut cuts = vec![0];
+    for i in 1..l.q.len() {
+        if !fits(cuts[cuts.len() - 1]..i + 1) {
+            cuts.push(i);
+        }
+    }
+    cuts.push(l.q.len());
+    cuts
 }
 
 fn fingerprint(l: &ParametersLiteral) -> [u8; 32] {

@@ -1,6 +1,6 @@
 //! Key-switching keys.
 //!
-//! A hybrid key from s' to s holds, for each digit d of `digit_limbs` ciphertext primes, (b_d, a_d) with
+//! A hybrid key from s' to s holds, for each digit d (see [`Parameters::digit`]), (b_d, a_d) with
 //! b_d = -a_d*s + e_d + P*g_d*s', where g_d is 1 modulo the primes of digit d and 0 modulo the others. A
 //! *single-digit* key has g = 1: it switches polynomials that are already small (the freshly raised c1 of
 //! bootstrapping). The uniform halves a_d come from a public seed, so only b_d and the seed travel.
@@ -18,7 +18,7 @@ pub const SIGMA: f64 = 3.2;
 /// How a key decomposes its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gadget {
-    /// One digit per `digit_limbs` ciphertext primes.
+    /// The digits of [`Parameters::digit`].
     Rns,
     /// One digit for everything: the input must be small.
     Single,
@@ -49,9 +49,9 @@ pub(crate) enum Rows<'a> {
 
 impl SwitchingKey {
     /// Number of digits of a key with this shape.
-    pub fn digits(params: &Parameters, limbs: usize, gadget: Gadget) -> usize {
+    pub fn digits(params: &Parameters, (limbs, special): (usize, usize), gadget: Gadget) -> usize {
         match gadget {
-            Gadget::Rns => params.digits(limbs),
+            Gadget::Rns => params.digits(limbs, special),
             Gadget::Single => 1,
         }
     }
@@ -71,7 +71,7 @@ impl SwitchingKey {
         let mut prng = sample::Prng::from_os()?;
         let mut seed = [0u8; 32];
         prng.fill(&mut seed);
-        let digits = Self::digits(params, limbs, gadget);
+        let digits = Self::digits(params, (limbs, special), gadget);
         let a = expand_uniform(params, &seed, digits, limbs, special);
         let b = (0..digits)
             .map(|d| digit_body(params, &mut prng, from, to, &a[d], d, gadget))
@@ -123,7 +123,7 @@ impl SwitchingKey {
         let fill = |d, i, limb: &mut [f64]| {
             sample::uniform(&mut limb_stream(&seed, d, i), params.modulus(i), limb);
         };
-        let digits = Self::digits(params, limbs, gadget);
+        let digits = Self::digits(params, (limbs, special), gadget);
         let packed = PackedHalves::new(params, (digits, limbs, special), b, fill)?;
         Ok(Self {
             seed,
@@ -218,7 +218,10 @@ fn digit_body(
     let mut error = error_poly(params, prng, a.q_len, a.p_len());
     let q_len = a.q_len;
     let secret_q = params.q_len();
-    let dl = params.digit_limbs();
+    let own = match gadget {
+        Gadget::Single => 0..q_len,
+        Gadget::Rns => params.digit(digit, q_len, a.p_len()),
+    };
     error.limbs.par_iter_mut().enumerate().for_each(|(i, out)| {
         let special = i >= q_len;
         let index = if special { params.p_index(i - q_len) } else { i };
@@ -229,8 +232,7 @@ fn digit_body(
         kernels::sub_assign(m, out, &product);
         // `a` is public: what goes back to the pool must not be a multiple of the secret by it.
         product.zeroize();
-        let in_digit = gadget == Gadget::Single || i / dl == digit;
-        if !special && in_digit {
+        if own.contains(&i) {
             let p = special_product(params, a.p_len(), index);
             kernels::mul_scalar_add_assign(m, out, &from.limbs[at], p);
         }

@@ -7,14 +7,15 @@ use tacita_rlwe::{Parameters, ParametersLiteral, RnsPoly, SecretKey, SwitchingKe
 const LIMBS: usize = 8;
 const SPECIAL: usize = 3;
 
-fn parameters(log_n: u32) -> Parameters {
+/// digit_limbs: none for digits of as many limbs as the special primes hold, which are two.
+fn parameters(log_n: u32, digit_limbs: usize) -> Parameters {
     let primes = ntt_primes(50.0, log_n + 1, LIMBS + SPECIAL, &[]).unwrap();
     Parameters::new(ParametersLiteral {
         name: "insecure_stationary".into(),
         log_n,
         q: primes[..LIMBS].to_vec(),
         p: primes[LIMBS..].to_vec(),
-        digit_limbs: SPECIAL,
+        digit_limbs,
     })
     .unwrap()
 }
@@ -67,9 +68,10 @@ fn assert_same((a0, a1): &(RnsPoly, RnsPoly), (b0, b1): &(RnsPoly, RnsPoly)) {
 
 #[test]
 fn every_level_and_every_ending() {
-    for log_n in [5, 10, 12] {
-        let params = parameters(log_n);
+    for (log_n, digit_limbs) in [(5, SPECIAL), (10, 0), (10, SPECIAL), (12, SPECIAL)] {
+        let params = parameters(log_n, digit_limbs);
         let key = key(&params);
+        assert_eq!(key.b.len(), if digit_limbs > 0 { 3 } else { 4 });
         for limbs in 1..=LIMBS {
             let c: Vec<RnsPoly> = (0..3).map(|k| random(&params, limbs, 0, 10 * k + 1)).collect();
             let digits = keyswitch::decompose(&params, &c[2]);
@@ -96,7 +98,7 @@ fn every_level_and_every_ending() {
 
 #[test]
 fn what_is_finished_limb_by_limb_is_finished_everywhere() {
-    let params = parameters(10);
+    let params = parameters(10, SPECIAL);
     let (key, c0, c1) = (key(&params), random(&params, 5, 0, 3), random(&params, 5, 0, 4));
     let added = |i: usize, (mut u0, u1): (AlignedVec, AlignedVec)| {
         keyswitch::add_to_limb(&params, &mut u0, i, (&c0, SPECIAL));
@@ -124,7 +126,7 @@ fn what_is_finished_limb_by_limb_is_finished_everywhere() {
 /// error far below what rounding adds.
 #[test]
 fn a_key_with_few_special_primes() {
-    let params = parameters(10);
+    let params = parameters(10, SPECIAL);
     let secret = SecretKey::generate(&params).unwrap();
     let from = secret.automorphism(&params, 5);
     for few in 1..SPECIAL {
@@ -161,7 +163,7 @@ fn a_key_with_few_special_primes() {
 
 #[test]
 fn a_digit_above_the_special_primes_is_refused() {
-    let params = parameters(5);
+    let params = parameters(5, SPECIAL);
     let secret = SecretKey::generate(&params).unwrap();
     let key = SwitchingKey::generate(&params, secret.ntt(), secret.ntt(), LIMBS, 1, Gadget::Rns).unwrap();
     assert!(keyswitch::switch(&params, &random(&params, 1, 0, 1), &key, &Ending::default()).is_ok());
@@ -171,7 +173,7 @@ fn a_digit_above_the_special_primes_is_refused() {
 #[test]
 fn what_is_added_and_permuted_at_the_end() {
     for log_n in [5, 11, 12, 13] {
-        let params = parameters(log_n);
+        let params = parameters(log_n, SPECIAL);
         let (key, c0, c1) = (key(&params), random(&params, 5, 0, 3), random(&params, 5, 0, 4));
         let plain = keyswitch::switch(&params, &c1, &key, &Ending::default()).unwrap();
         for galois in [5, 25, (2u64 << log_n) - 1] {
@@ -193,7 +195,7 @@ fn what_is_added_and_permuted_at_the_end() {
 
 #[test]
 fn a_key_of_fewer_limbs_is_refused() {
-    let params = parameters(5);
+    let params = parameters(5, SPECIAL);
     let secret = SecretKey::generate(&params).unwrap();
     let short = SwitchingKey::generate(&params, secret.ntt(), secret.ntt(), 2, SPECIAL, Gadget::Rns).unwrap();
     let c = random(&params, 3, 0, 1);
@@ -205,7 +207,7 @@ fn a_key_of_fewer_limbs_is_refused() {
 #[test]
 fn a_packed_key_switches_to_the_same_bits() {
     for log_n in [5, 10, 12] {
-        let params = parameters(log_n);
+        let params = parameters(log_n, SPECIAL);
         let key = key(&params);
         let packed = packed_key(&params, &key);
         assert!(packed.bytes(&params) < key.bytes(&params) * 4 / 5);
@@ -227,7 +229,7 @@ fn a_packed_key_switches_to_the_same_bits() {
 
 #[test]
 fn a_packed_single_digit_key_switches_to_the_same_bits() {
-    let params = parameters(10);
+    let params = parameters(10, SPECIAL);
     let secret = SecretKey::generate(&params).unwrap();
     let key = SwitchingKey::generate(&params, secret.ntt(), secret.ntt(), LIMBS, 2, Gadget::Single).unwrap();
     let small: Vec<i64> = (0..params.n() as i64).map(|i| i * i % 1009 - 500).collect();
@@ -237,7 +239,7 @@ fn a_packed_single_digit_key_switches_to_the_same_bits() {
 
 #[test]
 fn a_packed_residue_that_is_not_below_its_prime_is_found_in_every_limb() {
-    let params = parameters(5);
+    let params = parameters(5, SPECIAL);
     let key = key(&params);
     let good = packed_b(&params, &key);
     let limbs: usize = key.b.iter().map(|b| b.limbs.len()).sum();

@@ -57,7 +57,7 @@ fn keys(params: &CkksParameters, limbs: usize) -> Result<(), WireError> {
         limbs,
     };
     let (special, gadget) = spec(0).shape(params);
-    let digits = SwitchingKey::digits(rlwe, limbs, gadget);
+    let digits = SwitchingKey::digits(rlwe, (limbs, special), gadget);
     let expand = |b| SwitchingKey::from_parts(rlwe, [7; 32], limbs, special, gadget, b);
     // Any residues do for timing: uniform ones, as a key's.
     let zero = tacita_rlwe::RnsPoly::zero(rlwe, limbs, special);

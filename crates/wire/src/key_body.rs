@@ -26,7 +26,7 @@ impl Shape {
         Self {
             special,
             gadget,
-            digits: SwitchingKey::digits(params.rlwe(), spec.limbs, gadget),
+            digits: SwitchingKey::digits(params.rlwe(), (spec.limbs, special), gadget),
         }
     }
 }

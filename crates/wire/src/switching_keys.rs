@@ -29,7 +29,7 @@ pub struct KeyShape<'a> {
 
 impl KeyShape<'_> {
     fn digits(&self) -> usize {
-        SwitchingKey::digits(self.ring, self.limbs, self.gadget)
+        SwitchingKey::digits(self.ring, self.rows(), self.gadget)
     }
 
     fn rows(&self) -> (usize, usize) {

@@ -17,7 +17,7 @@ fn shapes(params: &CkksParameters) -> Vec<KeyShape<'_>> {
 
 fn made(shape: &KeyShape<'_>, salt: u64) -> SwitchingKey {
     let (ring, special) = (shape.ring, shape.ring.p_len());
-    let digits = SwitchingKey::digits(ring, shape.limbs, shape.gadget) as u64;
+    let digits = SwitchingKey::digits(ring, (shape.limbs, special), shape.gadget) as u64;
     let b = (0..digits).map(|d| poly(ring, shape.limbs, special, salt + d));
     SwitchingKey::from_parts(ring, SEED, shape.limbs, special, shape.gadget, b.collect())
 }

@@ -1,8 +1,8 @@
 """Figures of the engine's presets, so that planning needs no compiled module. A test holds them equal to the
 engine.
 
-`n16` bootstraps. The leveled presets do not: `max_level` rescalings are all that a circuit has, rotations and
-products cost less, and keys are few. `leveled` finds the smallest secure ring that is deep enough.
+`n16` and `n16_deep` bootstrap. The leveled presets do not: `max_level` rescalings are all that a circuit has,
+rotations and products cost less, keys are few. `leveled` finds the smallest secure ring that is deep enough.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tacita.slots.noise import NoiseModel
 from tacita.texts.task import CHOICE
 
 LOG_QP = 1711.6
+DEEP = 14, 1711.1  # levels and log2 QP of `n16_deep`
 # the engine computes it from its parameters and says -1000 for that or less
 BOOTSTRAP_FAILURE = -1000.0
 # stands for "nothing to fail": JSON has no infinity
@@ -53,6 +54,11 @@ LEVELED_TOYS = {9: 2, 10: 4, 11: 8, 12: 15}
 PRESETS = (
     {"n16": _preset("n16", 16, LOG_QP, 128)}
     | {
+        name: _preset(name, n, DEEP[1], bits, DEEP[0])
+        for n, bits in (TOYS | {16: 128}).items()
+        for name in [f"insecure_toy_deep_n{n}" if n < 16 else "n16_deep"]
+    }
+    | {
         name: _preset(name, n, log_qp, 128, depth, NO_BOOTSTRAP)
         for n, (depth, log_qp) in LEVELED.items()
         for name in [f"n{n}_leveled"]
@@ -84,6 +90,7 @@ class Chain:
 
 
 SCALE = 48.0  # log2, of the presets with bootstrapping
+LOWEST_SCALE = {DEEP[0]: 38.0}  # where it falls, by levels
 CHAINS = {  # as in the engine's presets
     13: Chain(38.0, 1),
     14: Chain(40.0, 2),
@@ -104,7 +111,8 @@ def candidates(preset: str) -> Sequence[ParameterInfo]:
 
 def noise_of(parameters: ParameterInfo) -> NoiseModel:
     """Noise in the slots under these parameters."""
-    scale = SCALE if can_bootstrap(parameters) else chain_of(parameters).log_scale
+    leveled, lowest = not can_bootstrap(parameters), LOWEST_SCALE.get(parameters.max_level, SCALE)
+    scale = chain_of(parameters).log_scale if leveled else lowest
     return NoiseModel(parameters.slots, scale_bits=scale)
 
 

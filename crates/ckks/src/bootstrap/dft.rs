@@ -233,8 +233,8 @@ fn towards_coefficients(slots: usize) -> [Group; 2] {
     ]
 }
 
-/// Coefficients-to-slots in three groups, largest strides first.
-fn towards_slots(slots: usize) -> [Group; 3] {
+/// Coefficients-to-slots in three groups, largest strides first. spared: baby steps fewer in the first one.
+fn towards_slots(slots: usize, spared: i64) -> [Group; 3] {
     let runs = cuts(slots.trailing_zeros(), crate::params::CTS_LEVELS as u32);
     let (small, middle, large) = (runs[0], runs[1], runs[2]);
     let (o3, o2) = (1i64 << middle.0, 1i64 << large.0);
@@ -245,7 +245,7 @@ fn towards_slots(slots: usize) -> [Group; 3] {
             leaves: -o2,
             wraps: true,
             stride: o2,
-            babies: babies_for(large.1 - large.0),
+            babies: (babies_for(large.1 - large.0) - spared).max(1),
         },
         Group {
             butterflies: middle,
@@ -273,9 +273,14 @@ pub fn slots_to_coefficients(encoder: &Encoder, slots: usize) -> Vec<LinearTrans
 }
 
 /// Coefficients-to-slots, the matrix that acts first in front; every one is multiplied by the cube root of
-/// `factor`.
-pub fn coefficients_to_slots(encoder: &Encoder, slots: usize, factor: f64) -> Vec<LinearTransform> {
-    let groups = towards_slots(slots);
+/// `factor`. spared: baby steps of the first one for which giant steps stand in.
+pub fn coefficients_to_slots(
+    encoder: &Encoder,
+    slots: usize,
+    spared: i64,
+    factor: f64,
+) -> Vec<LinearTransform> {
+    let groups = towards_slots(slots, spared);
     let c = factor.powf(1.0 / groups.len() as f64);
     let matrix = |group: &Group| group.matrix(encoder, slots, true, c);
     groups.iter().map(matrix).collect()
@@ -291,8 +296,8 @@ pub fn rotations_to_coefficients(slots: usize) -> Vec<BTreeSet<i64>> {
 }
 
 /// The same for [`coefficients_to_slots`].
-pub fn rotations_to_slots(slots: usize) -> Vec<BTreeSet<i64>> {
-    towards_slots(slots)
+pub fn rotations_to_slots(slots: usize, spared: i64) -> Vec<BTreeSet<i64>> {
+    towards_slots(slots, spared)
         .iter()
         .map(|group| group.rotations(slots))
         .collect()
@@ -330,10 +335,12 @@ mod tests {
                 rotations_to_coefficients(slots),
                 of(slots_to_coefficients(&e, slots))
             );
-            assert_eq!(
-                rotations_to_slots(slots),
-                of(coefficients_to_slots(&e, slots, 0.5))
-            );
+            for spared in [0, 2] {
+                assert_eq!(
+                    rotations_to_slots(slots, spared),
+                    of(coefficients_to_slots(&e, slots, spared, 0.5))
+                );
+            }
         }
     }
 
@@ -355,7 +362,7 @@ mod tests {
                 let got = Complex64::new(c[r], c[r + slots]);
                 assert!((got - want).norm() < 1e-8, "{log} {j} {got} {want}");
             }
-            let back = coefficients_to_slots(&e, slots, 1.0)
+            let back = coefficients_to_slots(&e, slots, 2, 1.0)
                 .iter()
                 .fold(stc, |v, t| apply(t, &v));
             assert!(back.iter().zip(&x).all(|(a, b)| (a - b).norm() < 1e-8));

@@ -29,7 +29,10 @@ pub fn required_keys(p: &CkksParameters) -> Vec<KeySpec> {
     for (i, rotations) in dft::rotations_to_coefficients(p.slots()).into_iter().enumerate() {
         steps(rotations, KeyKind::LowGalois, p.bottom_level() + 1 - i);
     }
-    for (i, rotations) in dft::rotations_to_slots(p.slots()).into_iter().enumerate() {
+    for (i, rotations) in dft::rotations_to_slots(p.slots(), p.spared_steps())
+        .into_iter()
+        .enumerate()
+    {
         steps(rotations, KeyKind::Galois, all - i);
     }
     need(KeyKind::Galois(galois_of_conjugation(p)), all - CTS_LEVELS);

@@ -59,7 +59,7 @@ fn stc_matrices(evaluator_encoder: &crate::encoding::Encoder, p: &CkksParameters
 }
 
 fn cts_matrices(encoder: &crate::encoding::Encoder, p: &CkksParameters) -> Vec<LinearTransform> {
-    dft::coefficients_to_slots(encoder, p.slots(), 0.5)
+    dft::coefficients_to_slots(encoder, p.slots(), p.spared_steps(), 0.5)
 }
 
 impl Bootstrapper {

@@ -4,7 +4,12 @@ use tacita_ckks::bootstrap::{Bootstrapper, Content};
 
 #[test]
 fn a_bootstrapped_ciphertext_holds_the_same_values_at_the_top_level() {
-    let t = Toy::new("insecure_toy_n10", &[], true);
+    for preset in ["insecure_toy_n10", "insecure_toy_deep_n10"] {
+        holds_the_same_values(&Toy::new(preset, &[], true));
+    }
+}
+
+fn holds_the_same_values(t: &Toy) {
     let e = &t.evaluator;
     let b = Bootstrapper::new(e).unwrap();
     for (content, complex) in [(Content::Complex, true), (Content::Real, false)] {

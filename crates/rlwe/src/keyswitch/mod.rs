@@ -24,7 +24,7 @@ pub struct Decomposed {
     limbs: usize,
 }
 
-/// Splits `c` (NTT form, `L` limbs) into ceil(L / digit_limbs) digits, for keys with all special primes.
+/// Splits `c` (NTT form, `L` limbs) into digits, for keys with all special primes.
 ///
 /// Cost: L inverse and D*(L+k) - L forward NTTs.
 pub fn decompose(params: &Parameters, c: &RnsPoly) -> Decomposed {
@@ -34,31 +34,28 @@ pub fn decompose(params: &Parameters, c: &RnsPoly) -> Decomposed {
 /// The same for keys with the first `special` special primes.
 pub fn decompose_for(params: &Parameters, c: &RnsPoly, special: usize) -> Decomposed {
     let limbs = c.q_len;
-    let coefficients = scaled_coefficients(params, c);
-    let digits = (0..limbs.div_ceil(params.digit_limbs()))
+    let coefficients = scaled_coefficients(params, c, special);
+    let digits = (0..params.digits(limbs, special))
         .map(|d| extend_digit(params, c, &coefficients, (d, special)))
         .collect();
     Decomposed { digits, limbs }
 }
 
 /// The ciphertext limbs of `c` in coefficient form, as the conversions of their digits take them.
-fn scaled_coefficients(params: &Parameters, c: &RnsPoly) -> Vec<AlignedVec> {
-    let dl = params.digit_limbs();
-    let limbs = c.limbs[..c.q_len].par_iter().enumerate();
+fn scaled_coefficients(params: &Parameters, c: &RnsPoly, special: usize) -> Vec<AlignedVec> {
+    let digits = (0..params.digits(c.q_len, special)).map(|d| params.digit(d, c.q_len, special));
+    let limbs: Vec<_> = digits
+        .flat_map(|own| own.clone().map(move |i| (i, own.clone())))
+        .collect();
     limbs
-        .map(|(i, limb)| {
-            let (d, len) = digit_of(i, dl, c.q_len);
-            let scale = params.mod_up(d, len).input_scale(i - d * dl);
+        .into_par_iter()
+        .map(|(i, own)| {
+            let scale = params.mod_up(&own).input_scale(i - own.start);
             let mut x = AlignedVec::scratch(params.n());
-            params.table(i).inverse_centred_into(&mut x, limb, scale);
+            params.table(i).inverse_centred_into(&mut x, &c.limbs[i], scale);
             x
         })
         .collect()
-}
-
-fn digit_of(i: usize, dl: usize, limbs: usize) -> (usize, usize) {
-    let d = i / dl;
-    (d, dl.min(limbs - d * dl))
 }
 
 fn extend_digit(
@@ -70,7 +67,8 @@ fn extend_digit(
     let limbs = targets(c.q_len + special)
         .into_par_iter()
         .flat_map_iter(|group| {
-            let made = extended(params, c.q_len, ys, (d, &group));
+            let own = params.digit(d, c.q_len, special);
+            let made = extended(params, c.q_len, ys, (own, &group));
             let limb = |(&at, x): (&usize, Option<AlignedVec>)| x.unwrap_or_else(|| c.limbs[at].clone());
             group.iter().zip(made).map(limb).collect::<Vec<_>>()
         })
@@ -90,15 +88,15 @@ fn prime_of(params: &Parameters, limbs: usize, at: usize) -> usize {
     }
 }
 
-/// Digit `d` of a polynomial of `limbs` limbs in some limbs over QP, in NTT form; none where a limb is the
-/// digit's own. ys: all limbs as the conversions take them.
+/// The digit of the limbs `own` of a polynomial of `limbs` limbs in some limbs over QP, in NTT form; none
+/// where a limb is its own. ys: all limbs as the conversions take them.
 fn extended(
     params: &Parameters,
     limbs: usize,
     ys: &[AlignedVec],
-    (d, targets): (usize, &[usize]),
+    (own, targets): (Range<usize>, &[usize]),
 ) -> Vec<Option<AlignedVec>> {
-    let mut made = converted(params, limbs, ys, (d, targets));
+    let mut made = converted(params, limbs, ys, (own, targets));
     for (&at, x) in targets.iter().zip(&mut made) {
         if let Some(x) = x {
             params.table(prime_of(params, limbs, at)).forward(x);
@@ -112,16 +110,13 @@ fn converted(
     params: &Parameters,
     limbs: usize,
     ys: &[AlignedVec],
-    (d, targets): (usize, &[usize]),
+    (own, targets): (Range<usize>, &[usize]),
 ) -> Vec<Option<AlignedVec>> {
-    let dl = params.digit_limbs();
-    let (_, len) = digit_of(d * dl, dl, limbs);
-    let own = d * dl..d * dl + len;
     let sources: Vec<&[f64]> = ys[own.clone()].iter().map(|y| &y[..]).collect();
     let others = targets.iter().filter(|at| !own.contains(at));
     let primes: Vec<usize> = others.map(|&at| prime_of(params, limbs, at)).collect();
     let mut made: Vec<AlignedVec> = primes.iter().map(|_| AlignedVec::scratch(params.n())).collect();
-    params.mod_up(d, len).convert(&sources, &primes, &mut made);
+    params.mod_up(&own).convert(&sources, &primes, &mut made);
     let mut made = made.into_iter();
     let limb = |at: &usize| if own.contains(at) { None } else { made.next() };
     targets.iter().map(limb).collect()
@@ -185,8 +180,9 @@ impl Decomposed {
 /// out no larger than sqrt(N/12) times the error, far below the rounding of the division; no ciphertext prime
 /// is longer than a special one, so counting them is enough.
 fn require(params: &Parameters, key: &SwitchingKey, limbs: usize) -> Result<(), RlweError> {
-    let digit = limbs.min(params.digit_limbs());
-    if key.limbs < limbs || key.special < digit.min(params.p_len()) || key.gadget != Gadget::Rns {
+    let digit = params.digit(0, limbs, key.special).len();
+    let short = params.digit_limbs() > 0 && key.special < digit.min(params.p_len());
+    if key.limbs < limbs || short || key.gadget != Gadget::Rns {
         return Err(RlweError::MissingKey(format!(
             "a key for {limbs} limbs was asked of a key made for {} with {} special primes",
             key.limbs, key.special

@@ -104,7 +104,7 @@ impl<'a> Switch<'a> {
             params,
             c1,
             key,
-            coefficients: scaled_coefficients(params, c1),
+            coefficients: scaled_coefficients(params, c1, key.special),
         })
     }
 
@@ -122,10 +122,11 @@ impl<'a> Switch<'a> {
 
     /// By target, limb by limb, every digit in coefficient form; none for the digit that the limb belongs to.
     pub(super) fn digits(&self, targets: &[usize]) -> Vec<Vec<Option<AlignedVec>>> {
-        let digits = self.c1.q_len.div_ceil(self.params.digit_limbs());
+        let (params, limbs, special) = (self.params, self.c1.q_len, self.key.special);
         let mut made: Vec<Vec<Option<AlignedVec>>> = targets.iter().map(|_| Vec::new()).collect();
-        for d in 0..digits {
-            let limbs = converted(self.params, self.c1.q_len, &self.coefficients, (d, targets));
+        for d in 0..params.digits(limbs, special) {
+            let own = params.digit(d, limbs, special);
+            let limbs = converted(params, limbs, &self.coefficients, (own, targets));
             for (row, x) in made.iter_mut().zip(limbs) {
                 row.push(x);
             }

@@ -48,7 +48,7 @@ pub fn seeded_ciphertext(params: &CkksParameters, limbs: usize, salt: u64) -> Ci
 
 pub fn key(params: &CkksParameters, spec: &KeySpec) -> SwitchingKey {
     let (special, gadget) = spec.shape(params);
-    let digits = SwitchingKey::digits(params.rlwe(), spec.limbs, gadget) as u64;
+    let digits = SwitchingKey::digits(params.rlwe(), (spec.limbs, special), gadget) as u64;
     let b = (0..digits).map(|d| poly(params.rlwe(), spec.limbs, special, d + 5));
     let seed = [spec.limbs as u8; 32];
     SwitchingKey::from_parts(params.rlwe(), seed, spec.limbs, special, gadget, b.collect())

@@ -18,7 +18,7 @@ from math import ceil, inf
 from typing import Any
 
 from tacita.plans.plan import ParameterInfo, Plan, TensorInfo
-from tacita.plans.presets import can_bootstrap, chain_of
+from tacita.plans.presets import DEEP, can_bootstrap, chain_of
 from tacita.plans.prices.cost import Prices, Sizes
 from tacita.slots.bootstraps import INPUT_LEVEL
 from tacita.slots.ckks import translate
@@ -172,7 +172,10 @@ def prices_of(parameters: ParameterInfo, prices: Prices | None = None) -> Prices
     """
     prices = prices if prices is not None and prices.log_n == parameters.log_n else None
     if can_bootstrap(parameters):
-        return prices or Prices.shipped(parameters.log_n) or formula_prices(parameters.log_n)
+        table = prices or Prices.shipped(parameters.log_n) or formula_prices(parameters.log_n)
+        file, memory = (size << parameters.log_n for size in (16_232, 32_452))
+        deep = replace(table.sizes, special=9, bootstrap_keys_file=file, bootstrap_keys_memory=memory)
+        return replace(table, sizes=deep) if parameters.max_level == DEEP[0] else table
     special = chain_of(parameters).special
     table = prices or formula_prices(parameters.log_n, special=special, limbs_at_level_0=1)
     never = {kind: {"alone": inf, "each": inf} for kind in ("real", "complex")}

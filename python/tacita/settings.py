@@ -138,7 +138,8 @@ class PlanOptions(Section):
     )
     preset: str = setting(
         "n16",
-        "Encryption parameters. leveled: the smallest secure ring that needs no bootstrapping.",
+        "Encryption parameters. n16_deep: smaller keys, a level more. leveled: the smallest secure ring that "
+        "needs no bootstrapping.",
         panel=EXPERT,
     )
     functions: str = setting(

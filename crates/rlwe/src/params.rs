@@ -15,7 +15,7 @@ pub struct ParametersLiteral {
     pub q: Vec<u64>,
     /// Special primes; none where nothing is ever key-switched.
     pub p: Vec<u64>,
-    /// Limbs per key-switching digit; none: as many as a key's special primes hold, see [`Parameters::digit`].
+    /// Limbs per key-switching digit; none: as many as its special primes hold, see [`Parameters::digit`].
     pub digit_limbs: usize,
 }
 

@@ -33,7 +33,7 @@ LINES = {
     "models": 1920,
     "packings": 6886,
     "planning": 4160,
-    "plans": 3161,
+    "plans": 3172,
     "schemes": 1528,
     "server": 8243,
     "slots": 2469,

@@ -164,8 +164,8 @@ pub struct CkksParameters {
 
 impl CkksParameters {
     /// A preset by name: `n16` and `n16_deep` (128-bit, bootstrapping), `n13_leveled` ... `n17_leveled`
-    /// (128-bit, none), or for tests only `insecure_toy_n8` ... `insecure_toy_n15`, `insecure_toy_deep_n8` ...
-    /// and `insecure_toy_leveled_n9` ... `insecure_toy_leveled_n12`.
+    /// (128-bit, none), or for tests `insecure_toy_n8` ... `insecure_toy_n15`, `insecure_toy_deep_n8` ... and
+    /// `insecure_toy_leveled_n9` ... `insecure_toy_leveled_n12`.
     ///
     /// # Errors
     /// [`CkksError::Shape`] for an unknown name.
@@ -173,8 +173,8 @@ impl CkksParameters {
         let (log_n, chain) = Chain::named(name).ok_or_else(|| CkksError::Shape {
             op: "parameters",
             detail: format!(
-                "unknown preset {name:?}; hint: use \"n16\", \"n16_deep\" or \"n13_leveled\"..\"n17_leveled\" \
-                (128-bit), \"insecure_toy_n8\"..\"insecure_toy_n15\" or \
+                "unknown preset {name:?}; hint: use \"n16\", \"n16_deep\", \"n13_leveled\"..\
+                \"n17_leveled\" (128-bit), \"insecure_toy_n8\"..\"insecure_toy_n15\" or \
                 \"insecure_toy_leveled_n9\"..\"insecure_toy_leveled_n12\""
             ),
         })?;

@@ -173,7 +173,7 @@ def prices_of(parameters: ParameterInfo, prices: Prices | None = None) -> Prices
     prices = prices if prices is not None and prices.log_n == parameters.log_n else None
     if can_bootstrap(parameters):
         table = prices or Prices.shipped(parameters.log_n) or formula_prices(parameters.log_n)
-        file, memory = (size << parameters.log_n for size in (16_232, 32_452))
+        file, memory = (size << parameters.log_n for size in (16_147, 32_294))
         deep = replace(table.sizes, special=9, bootstrap_keys_file=file, bootstrap_keys_memory=memory)
         return replace(table, sizes=deep) if parameters.max_level == DEEP[0] else table
     special = chain_of(parameters).special

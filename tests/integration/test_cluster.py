@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -155,6 +155,13 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def kill(*pids: int) -> None:
+    """Kills processes; one that ended by itself in the meantime is as dead as the others."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_a_node_that_dies_in_the_middle_changes_no_byte(asked: Asked, mark: str, tmp_path: Path) -> None:
     count, killed = 4 * len(TEXTS), 0
     with two_nodes(asked, tmp_path) as nodes:
@@ -164,8 +171,7 @@ def test_a_node_that_dies_in_the_middle_changes_no_byte(asked: Asked, mark: str,
             assert nodes.event(wait=True) is not None
             if done == 4:  # both work, and most requests are on their way yet
                 killed = second_raylet(mark)
-                for pid in (*children(killed), killed):
-                    os.kill(pid, signal.SIGKILL)
+                kill(*children(killed), killed)
         assert killed and '"lost"' in nodes.log.read_text()
     for number in range(count):
         response = (tmp_path / str(number) / "response.ct").read_bytes()
@@ -178,8 +184,7 @@ def test_the_last_node_that_dies_ends_the_run(asked: Asked, mark: str, tmp_path:
         submit(asked, nodes, tmp_path, 0)
         nodes.event(wait=True)
         raylets = [pid for pid in running(mark) if b"/raylet\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-        for pid in raylets:
-            os.kill(pid, signal.SIGKILL)
+        kill(*raylets)
         with pytest.raises(PeerError, match="no evaluator is left after 1 answers"):
             nodes.event(wait=True)
     require_nothing_left(mark)

@@ -51,6 +51,7 @@ __all__ = [
     "encrypt",
     "evaluation_keys",
     "generate_certificate",
+    "hot_kernels_ms",
     "keygen",
     "ntt_ms",
     "share_threads",
@@ -347,6 +348,10 @@ def yardstick_ms(log_n: int, repeats: int) -> float:
 
 def ntt_ms(log_n: int, repeats: int) -> float:
     """Milliseconds of one NTT of ours (one 50-bit limb)."""
+
+def hot_kernels_ms(log_n: int, repeats: int) -> tuple[float, float]:
+    """Returns milliseconds of two steps of a key switch, out of the caches: the conversion of one limb to one
+    prime, and one limb of one half of the product of two digits with a packed key, divided."""
 
 def commit() -> str:
     """The commit that was built, 12 hexadecimal digits; empty outside a clone."""

@@ -35,6 +35,7 @@ def test_the_figures_and_the_price_table(tmp_path: Path) -> None:
     assert main(["engine", *options]) == 0
     found = json.loads(report.read_text())
     assert {"yardstick_ms", "ntt_ms", "rotate_ms", "mul_relin_ms", "rescale_ms", "threads"} <= set(found)
+    assert found["conversion_ms"] > 0 and found["product_ms"] > 0  # beside ntt_ms: the floors of a key switch
     wanted = {"seconds", "bits_average", "bits_worst", "levels_left", "log_qp", "keys_gb", "peak_rss_gb"}
     assert wanted <= set(found["bootstrap"])
     assert found["bootstrap"]["bits_average"] >= 20

@@ -58,6 +58,7 @@ pub fn weighted_sums(ys: &[&[f64]], sums: &mut [Sum<'_>]) -> bool {
 
 #[target_feature(enable = "avx2,fma,avx512f,avx512dq,avx512ifma")]
 fn group<const G: usize>(ys: &[&[f64]], sums: [&mut Sum<'_>; G]) {
+    // No closures from here on: they would not inherit the features of this function, and be called.
     let terms = ys.len();
     let mut weights = [[0; G]; MOST];
     for (t, row) in weights[..terms].iter_mut().enumerate() {
@@ -65,17 +66,18 @@ fn group<const G: usize>(ys: &[&[f64]], sums: [&mut Sum<'_>; G]) {
             *w = sum.weights.integers[t] as i64;
         }
     }
-    let ends = sums
-        .each_ref()
-        .map(|sum| End::new(sum.m, &sum.weights.integers[..terms]));
+    let mut ends = [End::new(sums[0].m, &sums[0].weights.integers[..terms]); G];
+    let mut outs = [sums[0].out.as_mut_ptr(); G];
+    for g in 1..G {
+        ends[g] = End::new(sums[g].m, &sums[g].weights.integers[..terms]);
+        outs[g] = sums[g].out.as_mut_ptr();
+    }
     let shift = _mm512_set1_pd(SHIFT);
-    let n = ys[0].len();
-    let mut i = 0;
-    while i < n {
-        let (mut low, mut high) = (
-            ends.each_ref().map(|end| end.low),
-            ends.each_ref().map(|end| end.high),
-        );
+    for i in (0..ys[0].len()).step_by(LANES) {
+        let (mut low, mut high) = ([ends[0].low; G], [ends[0].high; G]);
+        for g in 1..G {
+            (low[g], high[g]) = (ends[g].low, ends[g].high);
+        }
         for t in 0..terms {
             // SAFETY: i + LANES <= n, which is the length of every y.
             let y = unsafe { _mm512_loadu_pd(ys[t].as_ptr().add(i)) };
@@ -88,18 +90,13 @@ fn group<const G: usize>(ys: &[&[f64]], sums: [&mut Sum<'_>; G]) {
         }
         for g in 0..G {
             // SAFETY: as above, for every output.
-            unsafe {
-                _mm512_storeu_pd(
-                    sums[g].out.as_mut_ptr().add(i),
-                    ends[g].canonical(low[g], high[g]),
-                )
-            };
+            unsafe { _mm512_storeu_pd(outs[g].add(i), ends[g].canonical(low[g], high[g])) };
         }
-        i += LANES;
     }
 }
 
 /// What the accumulators of a sum start at, and what makes it canonical.
+#[derive(Clone, Copy)]
 struct End {
     field: Field<Avx512>,
     low: __m512i,

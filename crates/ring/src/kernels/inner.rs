@@ -94,9 +94,6 @@ fn add_products<S: Simd, K: Rows<S>>(
     let d = View(f.s, &ds.1[t][start..start + out0.1.len()]);
     for i in (0..d.1.len()).step_by(S::LANES) {
         let here = start + i;
-        ds.fetch(t, here + SWEEP);
-        k0s.fetch(t, here + SWEEP);
-        k1s.fetch(t, here + SWEEP);
         let d = d.at(i);
         let (mut sum0, mut sum1) = (f.mul(d, k0s.at(t, here)), f.mul(d, k1s.at(t, here)));
         if !first {

@@ -12,8 +12,6 @@ pub(super) trait Rows<S: Simd>: Copy {
     fn are(&self, len: usize) -> bool;
     /// Values i.. of limb t, for i + LANES <= length.
     fn at(&self, t: usize, i: usize) -> S::V;
-    /// Asks the caches for the values at i, which may lie behind the end.
-    fn fetch(&self, t: usize, i: usize);
 }
 
 /// As they are.
@@ -32,10 +30,6 @@ impl<S: Simd> Rows<S> for Doubles<'_, S> {
     #[inline(always)]
     fn at(&self, t: usize, i: usize) -> S::V {
         View(self.0, self.1[t]).at(i)
-    }
-    #[inline(always)]
-    fn fetch(&self, t: usize, i: usize) {
-        fetch(self.1[t].as_ptr().wrapping_add(i).cast());
     }
 }
 
@@ -76,10 +70,6 @@ impl<S: Simd> Rows<S> for Packed<'_, S> {
             let group = self.rows[t].as_ptr().add(i / GROUP * self.width);
             self.s.unpack(group, i % GROUP, &self.how)
         }
-    }
-    #[inline(always)]
-    fn fetch(&self, t: usize, i: usize) {
-        fetch(self.rows[t].as_ptr().wrapping_add(i / GROUP * self.width));
     }
 }
 

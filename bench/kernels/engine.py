@@ -63,8 +63,8 @@ def _bootstrap_prices(bench: Bench, repeats: int = 2) -> dict[str, dict[str, flo
     prices: dict[str, dict[str, float]] = {}
     for kind, real in (("complex", False), ("real", True)):
         one, two = bench.encrypt(0, 3, real=real), bench.encrypt(0, 4, real=real)
-        alone = best_ms(partial(bench.all.bootstrap, [one], [real]), repeats)
-        both = best_ms(partial(bench.all.bootstrap, [one, two], [real, real]), repeats)
+        alone = best_ms(partial(bench.all.bootstrap, [one], [kind]), repeats)
+        both = best_ms(partial(bench.all.bootstrap, [one, two], [kind, kind]), repeats)
         prices[kind] = {"alone": alone, "each": both / 2}
     return prices
 

@@ -186,7 +186,7 @@ mod tests {
             .zip(&mut tokens)
             .for_each(|(&id, token)| token.id = id);
         let row = [0.0, 2.0, 1.0, 2.0, -1.0, 0.5];
-        let found = candidates(&[&row; 4], &tokens, 3, |id| format!("piece {id}"));
+        let found = candidates(&[&row[..]; 4], &tokens, 3, |id| format!("piece {id}"));
         let shown: Vec<_> = found.iter().map(|s| (s.label.as_str(), s.start, s.end)).collect();
         let pieces = ["piece 1", "piece 3", "piece 2", "piece 5", "piece 0"];
         assert_eq!(

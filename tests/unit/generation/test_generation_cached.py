@@ -81,7 +81,7 @@ def test_what_a_step_costs() -> None:
     """Counts of a layer: rows are turned in two stages, a rotation each; nothing else sees the kept rows."""
     plan = planned(llama(layers=1), cache=True)
     counts = {stage.name.removeprefix("layer0."): dict(stage.counts) for stage in plan.stages}
-    assert plan.bootstraps == 5 and len(plan.stages) == 18
+    assert plan.bootstraps == 4 and len(plan.stages) == 18
     found = {name: counts[f"attention.{name}"].get("rotate", 0) for name in ("scores", "mix")}
     assert found == {"scores": 12, "mix": 13}
 

@@ -31,8 +31,8 @@ STORED = Path(__file__).parents[2] / "vectors" / "served-0.1"
 REQUEST = PlanRequest(tokens=16, preset="insecure_toy_n11", texts=["a film of quiet beauty"])
 NOW, KEY, HASH = 1.8e9, "ab" * 16, "cd" * 32
 TOKEN = "tacita_" + "x" * 43  # of the client "clinic" there
-PLAN = "facba46f327fecc21accb51888e7a31482631863894f1b2adbaa464dec8ee5ac"
-SIGNER = "9428ccc61729e87622a1732cc0f17452f5957a1002ebb9c16d8ba32c2b2adfd7"
+PLAN = "2e4fc40b7732a552b3e5b7ff8bf6eceb4f421839f67ea39f0479fb3db9b5586a"
+SIGNER = "027bdc8c32b75f38b23fd53adfe0fa61e26c1887a2f1a7944c0ebf5250399939"
 
 
 def plan_of(folder: Path) -> str:

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use tacita_bfv::matmul::product::{products, Inputs};
 use tacita_ckks::bootstrap::dft;
 use tacita_ckks::linear::EncodedTransform;
+use tacita_ckks::params::STC_LEVELS;
 use tacita_ckks::{Ciphertext, CkksError, CkksParameters, Evaluator};
 use tacita_rlwe::{keyswitch, RingPair, RnsPoly};
 
@@ -234,14 +235,9 @@ impl Coefficients {
 /// Slots-to-coefficients with one limb more than a bootstrap has, every group leaving the scale as it is.
 fn encoded(e: &Evaluator) -> Result<Vec<EncodedTransform>> {
     let p = e.params();
-    let matrices = dft::slots_to_coefficients(e.encoder(), p.slots());
-    let top = matrices.len() + LIMBS;
-    let encode = |(i, t)| e.encode_transform(t, top - i, p.prime(top - i - 1), false);
-    Ok(matrices
-        .iter()
-        .enumerate()
-        .map(encode)
-        .collect::<std::result::Result<_, _>>()?)
+    let top = STC_LEVELS + LIMBS;
+    let encode = |i, t| e.encode_transform(&t, top - i, p.prime(top - i - 1), false);
+    Ok(dft::slots_to_coefficients(e.encoder(), p.slots(), encode)?)
 }
 
 /// X^-shift = -X^(n - shift).

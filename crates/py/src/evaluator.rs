@@ -114,20 +114,21 @@ impl Evaluator {
 
 #[pymethods]
 impl Evaluator {
-    /// threads = 0: all cores.
+    /// keys: None for what all clients share alone, see `with_keys`. threads = 0: all cores.
     #[new]
-    #[pyo3(signature = (params, keys, threads = 0))]
-    fn new(params: &Parameters, keys: &EvaluationKeys, threads: usize) -> PyResult<Self> {
+    #[pyo3(signature = (params, keys = None, threads = 0))]
+    fn new(params: &Parameters, keys: Option<PyRef<'_, EvaluationKeys>>, threads: usize) -> PyResult<Self> {
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads)
             .build()
             .map_err(|e| TacitaError::new_err(format!("evaluator: no thread pool ({e})")))?;
+        let held = keys.as_ref().map(|k| k.inner.clone()).unwrap_or_default();
         Ok(Self {
-            inner: tacita_ckks::Evaluator::new(params.0.clone(), keys.inner.clone()),
+            inner: tacita_ckks::Evaluator::new(params.0.clone(), held),
             bootstrapper: Arc::new(OnceLock::new()),
             pool: Arc::new(pool),
-            owner: keys.owner,
-            small: keys.small.clone(),
+            owner: keys.as_ref().map(|k| k.owner).unwrap_or_default(),
+            small: keys.and_then(|k| k.small.clone()),
             maps: Arc::default(),
         })
     }

@@ -47,7 +47,7 @@ impl EvaluationKeys {
         let specs = specs(&params, &rotations, coefficients)?;
         let (owner, keys, small) = py.detach(|| {
             let file = File::open(path).map_err(|e| error::io(path, e))?;
-            let mut reader = BufReader::with_capacity(1 << 20, file);
+            let mut reader = BufReader::with_capacity(1 << 20, ReadOnce { file, at: 0 });
             let Some(tokens) = coefficients else {
                 let read = tacita_wire::read_evaluation_keys(reader, &params, None, Some(&specs));
                 return read.map(|(owner, keys)| (owner, keys, None)).map_err(error::wire);
@@ -100,6 +100,27 @@ impl EvaluationKeys {
     }
     fn __len__(&self) -> usize {
         self.inner.len()
+    }
+}
+
+/// Bytes of a file that are read between two calls of `release_cache`.
+const STEP: u64 = 1 << 24;
+
+/// A file that is read once, whose cached pages go as it is read: keys then lie in that memory.
+struct ReadOnce {
+    file: File,
+    at: u64,
+}
+
+impl Read for ReadOnce {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read(out)?;
+        let before = self.at / STEP;
+        self.at += read as u64;
+        if self.at / STEP > before {
+            tacita_ring::release_cache(&self.file, self.at);
+        }
+        Ok(read)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Touching memory for the first time costs 0.2 to 3 seconds a gigabyte, most of it on virtual machines, one
 //! thread at a time: callers prefault the parts of a region in parallel.
 
+use std::fs::File;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
@@ -76,6 +77,24 @@ pub fn trim_heap() {
     unsafe {
         libc::malloc_trim(0);
     }
+}
+
+/// Lets the operating system reuse at once the memory that it cached the first `bytes` of a file in, where
+/// these are not read again soon: on virtual machines taking other memory costs 2 seconds a gigabyte. Advice.
+pub fn release_cache(file: &File, bytes: u64) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the descriptor is open; the call changes no contents and its failure is harmless.
+    unsafe {
+        use std::os::fd::AsRawFd;
+        libc::posix_fadvise(
+            file.as_raw_fd(),
+            0,
+            bytes as libc::off_t,
+            libc::POSIX_FADV_DONTNEED,
+        );
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, bytes);
 }
 
 #[cfg(all(target_os = "linux", not(any(miri, tacita_no_pool))))]
@@ -166,6 +185,18 @@ mod tests {
             region[last] = 7;
             assert_eq!(region[last], 7);
         }
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn a_file_without_its_cache_reads_as_before() {
+        let path = std::env::temp_dir().join(format!("tacita-region-{}", std::process::id()));
+        std::fs::write(&path, b"weights").unwrap();
+        let file = File::open(&path).unwrap();
+        release_cache(&file, 0);
+        release_cache(&file, u64::MAX);
+        assert_eq!(std::io::read_to_string(&file).unwrap(), "weights");
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -12,6 +12,7 @@
 use crate::encoding::Encoder;
 use crate::linear::{LinearTransform, Term};
 use num_complex::Complex64;
+use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A matrix as diagonals: out = sum_d v_d * rot(x, d), with periodic v_d.
@@ -266,24 +267,40 @@ fn towards_slots(slots: usize, spared: i64) -> [Group; 3] {
     ]
 }
 
-/// Slots-to-coefficients, the matrix that acts first in front.
-pub fn slots_to_coefficients(encoder: &Encoder, slots: usize) -> Vec<LinearTransform> {
-    let matrix = |group: &Group| group.matrix(encoder, slots, false, 1.0);
-    towards_coefficients(slots).iter().map(matrix).collect()
-}
-
-/// Coefficients-to-slots, the matrix that acts first in front; every one is multiplied by the cube root of
-/// `factor`. spared: baby steps of the first one for which giant steps stand in.
-pub fn coefficients_to_slots(
+/// Slots-to-coefficients, the matrix that acts first in front. `each`, of place and matrix, runs on all
+/// threads: a matrix goes when it is encoded, and is made while others are.
+///
+/// # Errors
+/// Those of `each`.
+pub fn slots_to_coefficients<T: Send, E: Send>(
     encoder: &Encoder,
     slots: usize,
-    spared: i64,
+    each: impl Fn(usize, LinearTransform) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let groups = towards_coefficients(slots).into_par_iter().enumerate();
+    groups
+        .map(|(i, group)| each(i, group.matrix(encoder, slots, false, 1.0)))
+        .collect()
+}
+
+/// Coefficients-to-slots, as [`slots_to_coefficients`]; every matrix is multiplied by the cube root of
+/// `factor`. spared: baby steps of the first one for which giant steps stand in.
+///
+/// # Errors
+/// Those of `each`.
+pub fn coefficients_to_slots<T: Send, E: Send>(
+    encoder: &Encoder,
+    (slots, spared): (usize, i64),
     factor: f64,
-) -> Vec<LinearTransform> {
+    each: impl Fn(usize, LinearTransform) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
     let groups = towards_slots(slots, spared);
     let c = factor.powf(1.0 / groups.len() as f64);
-    let matrix = |group: &Group| group.matrix(encoder, slots, true, c);
-    groups.iter().map(matrix).collect()
+    groups
+        .into_par_iter()
+        .enumerate()
+        .map(|(i, group)| each(i, group.matrix(encoder, slots, true, c)))
+        .collect()
 }
 
 /// The rotations that each matrix of [`slots_to_coefficients`] needs, without making it: at 2^15 slots all
@@ -328,20 +345,30 @@ mod tests {
         for log in 6u32..=13 {
             let slots = 1usize << log;
             let e = Encoder::new(slots);
-            let of = |matrices: Vec<LinearTransform>| -> Vec<BTreeSet<i64>> {
-                matrices.iter().map(required_rotations).collect()
-            };
+            let of = |_, t| Ok::<_, ()>(required_rotations(&t));
             assert_eq!(
-                rotations_to_coefficients(slots),
-                of(slots_to_coefficients(&e, slots))
+                Ok(rotations_to_coefficients(slots)),
+                slots_to_coefficients(&e, slots, of)
             );
             for spared in [0, 2] {
                 assert_eq!(
-                    rotations_to_slots(slots, spared),
-                    of(coefficients_to_slots(&e, slots, spared, 0.5))
+                    Ok(rotations_to_slots(slots, spared)),
+                    coefficients_to_slots(&e, (slots, spared), 0.5, of)
                 );
             }
         }
+    }
+
+    #[test]
+    fn matrices_have_their_places_and_one_error_ends_them() {
+        let e = Encoder::new(1 << 6);
+        let place = |i, _| if i == 1 { Err(i) } else { Ok(i) };
+        assert_eq!(slots_to_coefficients(&e, 1 << 6, place), Err(1));
+        let place = |i, _| Ok::<_, ()>(i);
+        assert_eq!(
+            coefficients_to_slots(&e, (1 << 6, 0), 0.5, place),
+            Ok(vec![0, 1, 2])
+        );
     }
 
     #[test]
@@ -352,7 +379,9 @@ mod tests {
             let x: Vec<Complex64> = (0..slots)
                 .map(|j| Complex64::new((j * 7 % 13) as f64 - 6.0, (j % 5) as f64))
                 .collect();
-            let stc = slots_to_coefficients(&e, slots)
+            let whole = |_, t| Ok::<_, ()>(t);
+            let stc = slots_to_coefficients(&e, slots, whole)
+                .unwrap()
                 .iter()
                 .fold(x.clone(), |v, t| apply(t, &v));
             // the polynomial whose slots are `stc` has the bit-reversed x as coefficients
@@ -362,7 +391,8 @@ mod tests {
                 let got = Complex64::new(c[r], c[r + slots]);
                 assert!((got - want).norm() < 1e-8, "{log} {j} {got} {want}");
             }
-            let back = coefficients_to_slots(&e, slots, 2, 1.0)
+            let back = coefficients_to_slots(&e, (slots, 2), 1.0, whole)
+                .unwrap()
                 .iter()
                 .fold(stc, |v, t| apply(t, &v));
             assert!(back.iter().zip(&x).all(|(a, b)| (a - b).norm() < 1e-8));

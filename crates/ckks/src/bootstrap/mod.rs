@@ -23,7 +23,7 @@ mod key_list;
 pub mod refresh;
 
 use crate::keys::KeyKind;
-use crate::linear::{EncodedTransform, LinearTransform};
+use crate::linear::EncodedTransform;
 use crate::params::{CTS_LEVELS, DOUBLINGS, MOD_RANGE};
 use crate::sums::Sum;
 use crate::{Ciphertext, CkksError, CkksParameters, Evaluator};
@@ -54,14 +54,6 @@ pub struct Bootstrapper {
     circle: Vec<Complex64>,
 }
 
-fn stc_matrices(evaluator_encoder: &crate::encoding::Encoder, p: &CkksParameters) -> Vec<LinearTransform> {
-    dft::slots_to_coefficients(evaluator_encoder, p.slots())
-}
-
-fn cts_matrices(encoder: &crate::encoding::Encoder, p: &CkksParameters) -> Vec<LinearTransform> {
-    dft::coefficients_to_slots(encoder, p.slots(), p.spared_steps(), 0.5)
-}
-
 impl Bootstrapper {
     /// Encodes the matrices: about 1 GB at N = 2^16 (two groups have full-length diagonals).
     ///
@@ -81,25 +73,20 @@ impl Bootstrapper {
             });
         }
         let top = p.rlwe().q_len() - 1;
-        let stc = stc_matrices(e.encoder(), p)
-            .into_iter()
-            .zip(stc_scales(p))
-            .enumerate()
-            .map(|(i, (t, s))| {
-                let encoded = e.encode_transform(&t, p.bottom_level() + 1 - i, s, false)?;
-                Ok(encoded.with_low_keys())
-            })
-            .collect::<Result<Vec<_>, CkksError>>()?;
-        let cts = cts_matrices(e.encoder(), p)
-            .into_iter()
-            .zip(cts_scales(p))
-            .enumerate()
-            .map(|(i, (t, s))| e.encode_transform(&t, top + 1 - i, s, true))
-            .collect::<Result<Vec<_>, _>>()?;
-        tacita_ring::trim_heap(); // the diagonals took a third as much as what was made of them
+        let (stc_scales, cts_scales) = (stc_scales(p), cts_scales(p));
+        let stc_each = |i, t| {
+            let encoded = e.encode_transform(&t, p.bottom_level() + 1 - i, stc_scales[i], false);
+            encoded.map(EncodedTransform::with_low_keys)
+        };
+        let cts_each = |i, t| e.encode_transform(&t, top + 1 - i, cts_scales[i], true);
+        let (stc, cts) = rayon::join(
+            || dft::slots_to_coefficients(e.encoder(), p.slots(), stc_each),
+            || dft::coefficients_to_slots(e.encoder(), (p.slots(), p.spared_steps()), 0.5, cts_each),
+        );
+        tacita_ring::trim_heap(); // of the diagonals
         Ok(Self {
-            stc,
-            cts,
+            stc: stc?,
+            cts: cts?,
             series: eval_mod::coefficients(),
             circle: refresh::circle::coefficients(),
         })

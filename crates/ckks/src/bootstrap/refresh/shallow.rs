@@ -84,17 +84,12 @@ impl ShallowRefresh {
         let p = e.params();
         let levels = Levels::new(p, depth, out)?;
         let step = (scale(p, levels.slots) / (MOD_RANGE * p.prime(0))).powf(1.0 / CTS_LEVELS as f64);
-        let matrices = dft::coefficients_to_slots(e.encoder(), p.slots(), p.spared_steps(), 0.5);
-        let encode = |(i, t)| {
+        let encode = |i, t| {
             let level = levels.raised - i;
-            e.encode_transform(t, level + 1, step * p.prime(level), true)
+            e.encode_transform(&t, level + 1, step * p.prime(level), true)
         };
         Ok(Self {
-            cts: matrices
-                .iter()
-                .enumerate()
-                .map(encode)
-                .collect::<Result<_, _>>()?,
+            cts: dft::coefficients_to_slots(e.encoder(), (p.slots(), p.spared_steps()), 0.5, encode)?,
             circle: circle::coefficients(),
             levels,
         })

@@ -195,9 +195,12 @@ class Products:
 
 @final
 class Evaluator:
-    """Evaluates circuits; operations as in `tacita.slots.base.Backend`. threads = 0: all cores."""
+    """Evaluates circuits; operations as in `tacita.slots.base.Backend`. keys: None for what clients share,
+    which `with_keys` takes along. threads = 0: all cores."""
 
-    def __new__(cls, params: Parameters, keys: EvaluationKeys, threads: int = 0) -> Evaluator: ...
+    def __new__(
+        cls, params: Parameters, keys: EvaluationKeys | None = None, threads: int = 0
+    ) -> Evaluator: ...
     def with_keys(self, keys: EvaluationKeys) -> Evaluator:
         """An evaluator over another client's keys, with the same threads and matrices of bootstrapping."""
 

@@ -1,10 +1,10 @@
-"""How much of a memory limit ciphertexts may take, and how much of them will not fit: from the plan's
-prediction."""
+"""Clients' keys, and how much of a memory limit ciphertexts may take, from the plan's prediction."""
 
 from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,12 +117,8 @@ def _working(plan: Plan) -> int:
     return max(plan.prediction.stage_bytes, default=0)
 
 
-# Evaluators by client: what stays in memory between the requests of one plan.
-#
-# An evaluator is a client's evaluation keys, the threads, and the encoded matrices of bootstrapping (1 GB at
-# N = 2^16), which are made when the first keys are loaded and shared by all clients. The circuit is kept
-# beside them by `planning.circuit.circuit_of`, with its weights as vectors; these are encoded in each request
-# (decision 19).
+# Beside what `KeyRing` holds, `planning.circuit.circuit_of` keeps the circuit, with its weights as vectors;
+# these are encoded in each request (decision 19).
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,15 +135,15 @@ class ClientKeys:
 class KeyRing:
     """The evaluators of one plan, the latest used last, as many as a limit of memory admits: at least one.
 
-    memory: GB that an evaluation may take, all keys included. What the plan predicts for one evaluation with
-    one client's keys comes first; every client's keys are equally large, and further ones are kept in what
-    is left of the limit. The keys that were used longest ago make room.
+    memory: GB that an evaluation may take, all keys included: what the plan predicts for one client's, and
+    further keys, equally large, in what is left. Those that were used longest ago make room.
     """
 
     def __init__(self, plan: Plan, *, memory: float, threads: int = 0, allow_insecure: bool = False) -> None:
         self.params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
         self._plan, self._threads, self._memory = plan, threads, memory
         self._held: OrderedDict[str, ClientKeys] = OrderedDict()
+        self._shared: Evaluator | None = None
 
     def __len__(self) -> int:
         return len(self._held)
@@ -167,14 +163,22 @@ class KeyRing:
         """Lets go of a client's evaluator, if it is here: the next request reads a file again."""
         self._held.pop(key_id, None)
 
-    def load(self, path: Path, mark: str = "") -> ClientKeys:
-        """Reads a file of evaluation keys. mark: what tells this file from another one. Cost: about 5 s a GB;
-        the first keys also make what all requests share, and have the memory that one works in provided.
+    def prepare(self) -> Evaluator:
+        """Makes what all clients share, once: threads and the matrices of bootstrapping, which take a second
+        and 1 GB at N = 2^16."""
+        if (made := self._shared) is None:
+            made = compiled.native.Evaluator(self.params, threads=self._threads)
+            made.prepare(self._plan.bootstraps > 0, 0)
+            self._shared = made
+        return made
 
-        Others make room once the file was read, so that a bad one pushes nothing out; while it is read the
-        limit may be passed by one client's keys, where the machine has memory for them. Raises ResourceError
-        before it starts when memory is short, KeyMissingError and FileError for another file than the plan's
-        keys.
+    def load(self, path: Path, mark: str = "") -> ClientKeys:
+        """Reads a file of evaluation keys. mark: what tells this file from another one. Cost: about 3 s a GB;
+        the first keys also wait for `prepare`, which runs meanwhile, and for the memory to work in.
+
+        Others make room once the file was read: a bad one pushes nothing out; meanwhile the limit may be
+        passed by one client's keys, where the machine has memory for them. Raises ResourceError before it
+        starts when memory is short, KeyMissingError and FileError for another file than the plan's keys.
         """
         need = predicted_memory(self._plan, self._memory)
         need = next((held.nbytes for held in self._held.values()), need)
@@ -183,9 +187,14 @@ class KeyRing:
         except ResourceError:
             self._make_room()
             require_memory(need, "evaluation")
-        keys = self._read(path)
+        with ThreadPoolExecutor(1) as meanwhile:
+            shared = meanwhile.submit(self.prepare)
+            keys = self._read(path)
         self._make_room()
-        self._held[keys.key_id] = entry = ClientKeys(keys.key_id, self._evaluator(keys), keys.nbytes, mark)
+        evaluator = shared.result().with_keys(keys)
+        if not self._held:
+            evaluator.prepare(False, self._working(evaluator))
+        self._held[keys.key_id] = entry = ClientKeys(keys.key_id, evaluator, keys.nbytes, mark)
         return entry
 
     def _make_room(self) -> None:
@@ -203,18 +212,9 @@ class KeyRing:
         except FileError as error:
             raise _naming_rotations(error, self._plan) from error
 
-    def _evaluator(self, keys: EvaluationKeys) -> Evaluator:
-        for held in self._held.values():
-            return held.evaluator.with_keys(keys)
-        evaluator = compiled.native.Evaluator(self.params, keys, self._threads)
-        evaluator.prepare(self._plan.bootstraps > 0, 0)
-        evaluator.prepare(False, self._working(evaluator))
-        return evaluator
-
     def _working(self, evaluator: Evaluator) -> int:
-        """Bytes to provide for ciphertexts: what the plan predicts, and within the limit what is left when
-        the circuit comes too. What is kept free for results is not provided, since what else a process comes
-        to hold on the way goes there, too."""
+        """Bytes to provide for ciphertexts: what the plan predicts, and within the limit what is left beside
+        the circuit. What is kept free for results is not provided: what else a process takes goes there."""
         predicted, in_use = working_bytes(self._plan, self._memory), taken_bytes(evaluator)
         if in_use is None:
             return predicted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from service_dispatch import World, make_world
 
+from tacita.errors import FileError
 from tacita.evaluate.keyring import KeyRing, server_bytes
 from tacita.resources import GB
 
@@ -30,3 +31,16 @@ def test_keys_stay_within_the_limit_and_share_what_is_no_clients(world: World) -
     assert [ring.held(key) is not None for key in (a, b, c)] == [True, False, True]
     one.load(files[1])
     assert len(one) == 1 and one.held(a) is None
+
+
+def test_what_clients_share_is_made_once_and_a_bad_file_is_named(world: World) -> None:
+    ring = KeyRing(world.plan, memory=2 * server_bytes(world.plan) / GB, allow_insecure=True)
+    damaged = world.root / "damaged.keys"
+    good = world.root / "keys" / "ann" / "evaluation.keys"
+    damaged.write_bytes(good.read_bytes()[:-1])
+    with pytest.raises(FileError, match=r"damaged\.keys"):
+        ring.load(damaged)
+    assert len(ring) == 0
+    shared = ring.prepare()  # by the thread beside the read that failed, or now
+    assert ring.load(good).evaluator is not shared and ring.prepare() is shared
+    assert ring.load(good).key_id == ring.load(good).key_id and len(ring) == 1

@@ -268,10 +268,7 @@ fn towards_slots(slots: usize, spared: i64) -> [Group; 3] {
 }
 
 /// Slots-to-coefficients, the matrix that acts first in front. `each`, of place and matrix, runs on all
-/// threads: a matrix goes when it is encoded, and is made while others are.
-///
-/// # Errors
-/// Those of `each`.
+/// threads: a matrix goes when it is encoded, and is made while others are. Errors are those of `each`.
 pub fn slots_to_coefficients<T: Send, E: Send>(
     encoder: &Encoder,
     slots: usize,
@@ -285,9 +282,6 @@ pub fn slots_to_coefficients<T: Send, E: Send>(
 
 /// Coefficients-to-slots, as [`slots_to_coefficients`]; every matrix is multiplied by the cube root of
 /// `factor`. spared: baby steps of the first one for which giant steps stand in.
-///
-/// # Errors
-/// Those of `each`.
 pub fn coefficients_to_slots<T: Send, E: Send>(
     encoder: &Encoder,
     (slots, spared): (usize, i64),

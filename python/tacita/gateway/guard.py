@@ -87,7 +87,7 @@ class Guard:
                 await Fault(500, "the gateway failed", "internal").response()(scope, receive, noting)
         finally:
             self.busy -= computes
-            path = "(no path)" if status in (403, 404, 421) else scope["path"]
+            path = "(no path)" if fault or status == 404 else scope["path"]  # that anybody may choose
             self.log(f"{scope['method']} {path} {status}, {time.monotonic() - began:.1f} s")
 
     def _fault(self, scope: Scope, headers: Headers) -> Fault | None:

@@ -95,6 +95,8 @@ def test_a_gateway_with_a_key_takes_that_key_alone() -> None:
     ):
         assert error_of(call(world, headers=given)) == (401, "invalid_api_key")
     assert call(World(), headers={"Authorization": "Bearer any"}).status_code == 200
+    call(world, path="/secret%0aGET /v1/models 200, 0.1 s")  # whose line break would forge a call
+    assert all(line.count("\n") == 0 and "secret" not in line for line in world.log)
 
 
 def test_bodies_have_a_length_and_a_most() -> None:

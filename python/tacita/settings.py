@@ -238,6 +238,9 @@ class NetworkOptions(Section):
         None, "Of a service: file that holds the token (default: variable TACITA_TOKEN)."
     )
     profile: bool = setting(False, "At a port: show time, bytes and rounds of each operation.")
+    prepared: Whole = setting(
+        0, "By two parties: prepare products for so many texts before they are sent.", ge=0, le=64
+    )
 
 
 class RayOptions(Section):
@@ -293,6 +296,9 @@ class ServiceOptions(Section):
         None,
         "Of these, sessions of one address (default: all but one; from this machine, all).",
         ge=1,
+    )
+    prepared: Whole = setting(
+        4, "By two parties: texts of a session whose products are prepared before they come.", ge=0, le=64
     )
     timeout: Real = setting(TIMEOUT, "Seconds of silence after which the other side is given up.", gt=0.0)
     once: bool = setting(False, "Serve one client at a time, and end after the first that asked for a text.")

@@ -94,7 +94,7 @@ def server_greeting(data: bytes) -> None:
 
     def serve() -> None:
         handshake.run_server(link, b"the public part", PLAN.hash)
-        while handshake.another_wanted(link):
+        while handshake.receive_wish(link) != handshake.END:
             pass
 
     tacita_errors(serve)

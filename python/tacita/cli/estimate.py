@@ -149,6 +149,10 @@ def _show_two_parties(plan: TwoPartyPlan, figures: dict[str, Any]) -> None:
     layers = several(plan.config.layers, "layer")
     rows = {"model": f"{shown(plan.name)}, {layers}, {plan.tokens} tokens, two parties"}
     rows |= {f"a text, {link}": duration(each) for link, each in figures["seconds_per_input"].items()}
+    for link, before in figures["before_seconds"].items():
+        after = figures["after_seconds"][link]
+        words = f"{duration(before)} before the text, {duration(after)} after it"
+        rows[f"prepared, {link}"] = f"{words}, {duration(before + after)} together"
     if figures["inputs"] > 1:
         rows[several(figures["inputs"], "text")] = duration(figures["wall_seconds"])
     if plan.problem == SEARCH:
@@ -156,6 +160,8 @@ def _show_two_parties(plan: TwoPartyPlan, figures: dict[str, Any]) -> None:
         rows["documents"] = f"{count:,}, {nearest} told; {size(VECTOR * count * plan.hidden)} at the server"
     failure, once = figures["failure_log2"], size(figures["setup_bytes"])
     rows["sent, both directions"] = f"{size(figures['bytes_per_input'])} a text, {once} once"
+    before, after = size(figures["before_bytes"]), size(figures["after_bytes"])
+    rows["the same, prepared"] = f"{before} before the text, {after} after it"
     rows["correlated transfers"] = f"{figures['transfers_per_input']:,} a text"
     rows["security"] = TWO_PARTIES
     rows["wrong by chance"] = in_words(-math.inf if failure is None else failure)

@@ -31,6 +31,7 @@ class How(TypedDict, total=False):
     progress: Report
     timeout: float
     threads: int
+    prepared: int
     allow_insecure: bool
     patience: RetryPolicy
 
@@ -43,7 +44,8 @@ def connect(url: str, **how: Unpack[How]) -> Service:
     fingerprint: SHA-256 of the one certificate to take, in hex; at most one of the two, by default the
     system's authorities. data: folder of keys and of what servers publish (default:
     `$XDG_DATA_HOME/tacita`). progress: called with reports, also from other threads. timeout: seconds of
-    silence after which the server is given up. threads: of a connected scheme, 0 for all cores.
+    silence after which the server is given up. threads: of a connected scheme, 0 for all cores. prepared: of
+    a connected scheme, texts to come whose products are prepared while nothing is asked.
     allow_insecure: admits plain HTTP to other machines, and parameters below 128 bits; for tests. patience:
     how often and after how long a failed request is sent again.
 
@@ -76,6 +78,7 @@ def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
         context if address.secure else None,
         timeout,
         keywords.get("threads", 0),
+        keywords.get("prepared", 0),
         insecure,
     )
     return AsyncService(Channel(address, client, patience, Meter(patience.clock)), store, options)

@@ -50,11 +50,13 @@ class Connected:
     own.
 
     dial: makes a new connection; the first is made at once, so that a session is opened in a thread. cache:
-    folder of public parts. Raises PeerError, RefusedError.
+    folder of public parts. prepared: texts whose products are made while nothing is asked. Raises PeerError,
+    RefusedError.
     """
 
-    def __init__(self, dial: Dial, offer: Offer, cache: Path) -> None:
-        self._dial, self._cache = dial, PublicCache(cache)
+    def __init__(self, dial: Dial, offer: Offer, cache: Path, prepared: int = 0) -> None:
+        self._dial, self._cache, self._prepared = dial, PublicCache(cache), prepared
+        self._ahead: asyncio.Task[None] | None = None
         self._turn, self.offer = asyncio.Lock(), offer
         first = self._new()
         self._all, self._resting = {first}, [first]
@@ -67,7 +69,10 @@ class Connected:
             with self._lent(meter) as session:
                 return [session.classify(text, Steps(now, time.monotonic())) for text in texts]
 
-        return await self._step(answers, meter, report)
+        try:
+            return await self._step(answers, meter, report)
+        finally:
+            self._prepare_ahead()
 
     async def generate(
         self, prompt: str, options: TextOptions, meter: Meter, report: Report
@@ -86,12 +91,29 @@ class Connected:
                 yield token
         finally:
             await self._step(lambda _: tokens.close(), meter, report)
+            self._prepare_ahead()
 
     async def prepare(self, meter: Meter, report: Report) -> None:
-        """Does nothing: the connection of the first text is there, and has no keys."""
+        """Prepares products for the texts to come, if it is to: the connection is there, and has no keys."""
+        while await self._step(lambda now: self._prepare_map(Steps(now, time.monotonic())), meter, report):
+            pass
+
+    def _prepare_map(self, watch: Watch) -> bool:
+        """Prepares one map of a text to come; a text that is asked meanwhile waits for no more than that.
+        Returns whether another is to follow. A connection that breaks is made anew by the next text."""
+        session = self._resting[-1] if self._resting else None
+        if session is None or session.ready >= self._prepared:
+            return False
+        try:
+            return session.client.prepare_map(watch)
+        except (PeerError, RefusedError):
+            session.hang_up()
+            return False
 
     async def close(self) -> None:
         """Ends the sessions and closes their connections; a text that is being generated stops."""
+        if self._ahead is not None:
+            self._ahead.cancel()
 
         def close(_: Report) -> None:
             for session in self._all:
@@ -104,6 +126,11 @@ class Connected:
         async with self._turn:
             with meter.step("evaluate"):
                 return await in_thread(action, report)
+
+    def _prepare_ahead(self) -> None:
+        """Has products prepared from now on, until there are enough."""
+        if self._prepared and (self._ahead is None or self._ahead.done()):
+            self._ahead = asyncio.create_task(self.prepare(Meter(), lambda now: None))
 
     def _tokens(
         self, prompt: str, options: TextOptions, meter: Meter, steps: Steps
@@ -143,7 +170,7 @@ class Connected:
         return client
 
 
-def at_port(dial: Dial) -> tuple[Connected, Models]:
+def at_port(dial: Dial, prepared: int = 0) -> tuple[Connected, Models]:
     """Returns a session with a two-party server that is no service, and its model as a service would offer
     it. Raises PeerError, RefusedError."""
     first = TwoPartyClient(dial(), PublicCache())
@@ -154,7 +181,7 @@ def at_port(dial: Dial) -> tuple[Connected, Models]:
     about = {"name": plan.name, "task": plan.task, "problem": plan.problem, "labels": plan.labels}
     model = Model.model_validate({**about, "offers": (offer,)})
     models = Models(release=__version__, signer="0" * 64, models=(model,))
-    return Connected(dial, offer, cache_folder()), models
+    return Connected(dial, offer, cache_folder(), prepared), models
 
 
 # A session with a two-party server, over a port or a WebSocket, that outlives its connections: when the
@@ -202,6 +229,15 @@ class RenewableSession:
                 if tries == 1 or not _passing(error, rested):
                     raise
         raise AssertionError("the last try returns or raises")
+
+    @property
+    def ready(self) -> int:
+        """Texts that are prepared over this connection."""
+        return self._client.ahead.texts if self._client else 0
+
+    def prepare(self, texts: int, watch: Watch) -> int:
+        """Prepares as `TwoPartyClient.prepare`. What is prepared is gone with the connection."""
+        return self.client.prepare(texts, watch)
 
     def generate(self, prompt: str, options: TextOptions, watch: Watch) -> Generator[Token, None, None]:
         """Yields tokens as `two_party.client` does, over as many connections as it takes. Closing the

@@ -46,12 +46,14 @@ Several = TypeVar("Several", covariant=True)
 class Options:
     """How a service is asked. report: called with progress, from several threads. context: of WebSockets;
     None for connections without TLS. timeout: seconds of their silence. threads: of a connected scheme, 0 for
-    all cores. allow_insecure: admits parameters below 128 bits."""
+    all cores. prepared: texts to come that a session of one prepares. allow_insecure: admits parameters below
+    128 bits."""
 
     report: Report
     context: ssl.SSLContext | None
     timeout: float
     threads: int
+    prepared: int
     allow_insecure: bool
 
 
@@ -256,8 +258,8 @@ class AsyncService:
         if offer.connected:
             from tacita.client.connected import Connected
 
-            dial, cache = partial(self._dial, model.name), self._store.public
-            return await in_thread(lambda _: Connected(dial, offer, cache))
+            how = partial(self._dial, model.name), offer, self._store.public, self._options.prepared
+            return await in_thread(lambda _: Connected(*how))
         channel = self._channel.metered(meter)
         public = await fetch_public(channel, model.name, offer, self._store.public)
         engine.require_secure(public.plan.parameters, allow_insecure=self._options.allow_insecure)

@@ -29,6 +29,7 @@ from tacita.schemes.base import Place, Private, Report, Seconds, unknown_backend
 from tacita.texts.embed import Text
 from tacita.two_party.client import TwoPartyClient, judge_nearest
 from tacita.two_party.model import simulation
+from tacita.two_party.plan.generation_cost import PreparedCost
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.program.cost import SET_UP, failure_log2
@@ -48,12 +49,15 @@ from tacita.two_party.server import TwoPartyServer
 
 def estimate(plan: TwoPartyPlan, inputs: int = 1, link: LinkSpeed | None = None) -> dict[str, Any]:
     """JSON fields. seconds: of a core a party on the measured machine, over no link, over two usual ones,
-    and over `link`, by which all texts are reckoned if it is given.
+    and over `link`, by which all texts are reckoned if it is given; before_seconds and after_seconds: the
+    same of a text whose products are prepared, before it is there and after.
     """
     links: dict[str, LinkSpeed | None] = {"loopback": None, **LINKS}
     if link is not None and link not in LINKS.values():
         links[link_label(link)] = link
-    cost = plan.program.cost()
+    cost, prepared = plan.program.cost(), PreparedCost.of(plan.program)
+    apart = {name: prepared.seconds(over, plan.pace) for name, over in links.items()}
+    before, after = prepared.bytes()
     return {
         "model": plan.name,
         "scheme": plan.scheme,
@@ -62,6 +66,10 @@ def estimate(plan: TwoPartyPlan, inputs: int = 1, link: LinkSpeed | None = None)
         "wall_seconds": inputs * plan.predicted_seconds(link),
         "seconds_per_input": {name: plan.predicted_seconds(over) for name, over in links.items()},
         "bytes_per_input": plan.predicted_bytes(),
+        "before_seconds": {name: seconds for name, (seconds, _) in apart.items()},
+        "after_seconds": {name: seconds for name, (_, seconds) in apart.items()},
+        "before_bytes": before,
+        "after_bytes": after,
         "setup_bytes": SET_UP,
         "transfers_per_input": cost.transfers,
         "failure_log2": failure if math.isfinite(failure := failure_log2(cost.responses)) else None,

@@ -20,7 +20,7 @@ from tacita.two_party.arithmetic.base import Array
 from tacita.two_party.arithmetic.residues import Words, from_floats
 from tacita.two_party.arithmetic.text_steps import none_of, settled
 from tacita.two_party.program.program import Program
-from tacita.two_party.program.run import Run, Watch, empty_past, reveal
+from tacita.two_party.program.run import Ahead, Run, Watch, empty_past, reveal
 from tacita.two_party.protocol import handshake
 from tacita.two_party.protocol.handshake import KEY_BYTES, MOST_TEMPERATURE, NO_KEY, GenerateRequest, say
 from tacita.two_party.protocol.party import Party, receive_table
@@ -44,6 +44,7 @@ class TwoPartyClient:
             self.part: PublicPart = handshake.run_client(party, cache, loaded)
         self.entry: Entry = HiddenTable(self.part) if self.plan.hides else PublishedTables(self.part)
         self._ready = False
+        self.ahead = Ahead(party.native, self.plan)
 
     @property
     def party(self) -> Party:
@@ -67,12 +68,34 @@ class TwoPartyClient:
         with talking("classification"):
             handshake.ask(self._party)
             self.set_up(watch)
-            share = Run(self._party.native, plan, mask, watch=watch).answer(
-                self.entry.share(self._party, inputs)
-            )
+            run = Run(self._party.native, plan, mask, watch=watch, prepared=self.ahead.take())
+            share = run.answer(self.entry.share(self._party, inputs))
             values = reveal(self._party.native, share, plan.answered)
             answer = judge_nearest(plan, values, real=int(mask.sum()))
         return replace(understood(plan, answer, self.part.front, text), privacy=plan.privacy)
+
+    def prepare(self, texts: int = 1, watch: Watch = lambda stage: None) -> int:
+        """Prepares the products with weights of texts to come until so many have theirs, and returns how many
+        have: fewer where the server prepares fewer. What is sent depends on no text. Each of the next texts
+        takes what was prepared for one. Cost: `PreparedCost`. Raises RefusedError."""
+        while self.ahead.texts < texts and self.prepare_map(watch):
+            pass
+        return self.ahead.texts
+
+    def prepare_map(self, watch: Watch = lambda stage: None) -> bool:
+        """Prepares the next linear map of a text to come, so that a caller may stop in the middle of a text.
+        Returns False where the server has prepared enough. Raises RefusedError."""
+        with talking("preparation"):
+            try:
+                handshake.ask(self._party, handshake.PREPARE)
+            except RefusedError as error:
+                if error.reason == Reason.PREPARED:
+                    return False
+                raise
+            self.set_up(watch)
+            watch("prepare")
+            self.ahead.prepare()
+        return True
 
     def set_up(self, watch: Watch) -> None:
         """Exchanges keys and correlations, once a session."""
@@ -264,7 +287,8 @@ class GenerationClient:
         handshake.ask(party, handshake.WRITE, request.to_bytes())
         self._client.set_up(self._watch)
         self._key = party.receive(KEY_BYTES)
-        self._writer = Writer(party.native, plan, watch=self._watch, past=self._past)
+        prepared = self._client.ahead.take()
+        self._writer = Writer(party.native, plan, watch=self._watch, past=self._past, prepared=prepared)
         return self._writer
 
 

@@ -7,6 +7,8 @@ does not renew them.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 HANDSHAKE = 10.0  # seconds from the connection to the choice of a plan, TLS included
 LOADING = 1e-6  # seconds a byte of the public part, in addition: 8 Mbit/s, whatever the link is said to be
 IDLE = 30.0  # seconds between two texts
+RESTING = 600.0  # where one is prepared; a service's limit of silence is shorter
+QUIET = 10.0  # seconds that a map to be prepared waits for texts of other sessions
+PREPARED, PREPARED_BYTES = 4, 1 << 28  # texts that are prepared of a session; bytes of the server's shares
 FAREWELL = 2.0  # seconds for the last bytes to leave
 FLOOR, FACTOR = 60.0, 10.0  # seconds of a text: a floor, and a multiple of the estimate
 HANDSHAKE_QUEUE = 1 << 20  # bytes that may wait before a plan is agreed: a chunk of the public part
@@ -37,7 +42,8 @@ LEAST_QUEUE = 16_000_000  # bytes that may wait later: the set-up of a session a
 class Limits:
     """Bounds of a session: seconds of each step, and `queue`, bytes that may wait for a client to read them.
 
-    text: one text from the permission to the answer, the set-up of the session included.
+    text: one text from the permission to the answer, the set-up of the session included. prepared: texts that
+    a session may have prepared.
     """
 
     text: float
@@ -46,15 +52,19 @@ class Limits:
     loading: float = LOADING
     idle: float = IDLE
     farewell: float = FAREWELL
+    resting: float = RESTING
+    prepared: int = PREPARED
 
     def part(self, size: int) -> float:
         """Returns the seconds to fetch a public part of so many bytes and to choose the plan."""
         return self.handshake + self.loading * size
 
 
-def limits_of(plan: TwoPartyPlan, *, bits_per_second: float, crowding: float = 1.0) -> Limits:
+def limits_of(
+    plan: TwoPartyPlan, *, bits_per_second: float, crowding: float = 1.0, prepared: int = PREPARED
+) -> Limits:
     """Returns limits of a plan's texts over such a link. crowding: sessions at the same time for each core,
-    at least 1.
+    at least 1. prepared: texts of a session, if their shares take no more than 256 MB.
 
     The public part may take ten times what it needs over that link. A text may take ten times its estimate,
     times the crowding, and a minute. The queue holds what two layers send: the protocols need room for the
@@ -63,7 +73,35 @@ def limits_of(plan: TwoPartyPlan, *, bits_per_second: float, crowding: float = 1
     link = LinkSpeed(bits_per_second, LINKS["WAN"].round_trip)
     text = FLOOR + FACTOR * max(1.0, crowding) * plan.predicted_seconds(link)
     queue = max(LEAST_QUEUE, 2 * plan.predicted_bytes() // plan.config.layers)
-    return Limits(text, queue, loading=max(LOADING, FACTOR * 8 / bits_per_second))
+    shares = sum(8 * each.shape[0] * each.outputs for each in plan.program.maps())
+    most = min(prepared, PREPARED_BYTES // max(1, shares))
+    return Limits(text, queue, loading=max(LOADING, FACTOR * 8 / bits_per_second), prepared=most)
+
+
+class Idle:
+    """How many texts of all sessions are under way. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._changed, self._texts = threading.Condition(), 0
+
+    @contextmanager
+    def text(self) -> Iterator[None]:
+        """Counts a text for as long as the block lasts."""
+        self._add(1)
+        try:
+            yield
+        finally:
+            self._add(-1)
+
+    def wait(self, seconds: float) -> None:
+        """Waits until none is under way, this long at most."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._texts, seconds)
+
+    def _add(self, count: int) -> None:
+        with self._changed:
+            self._texts += count
+            self._changed.notify_all()
 
 
 class Admission:
@@ -85,6 +123,10 @@ class Admission:
     def admit(self, tokens: int = 0) -> Refusal | None:
         """Asks for one text, of at most so many tokens where it is written. Returns why not, or None."""
         self.texts += 1
+        return None
+
+    def resume(self, tokens: int = 0) -> Refusal | None:
+        """Asks to go on with a text that was admitted when it was prepared. Returns why not, or None."""
         return None
 
     def wrote(self) -> None:

@@ -16,15 +16,24 @@ from tacita.planning.calibrate.walk import prefix_rows
 from tacita.plans import engine
 from tacita.texts.task import NEXT
 from tacita.two_party.arithmetic.residues import Words
-from tacita.two_party.limits import HANDSHAKE_QUEUE, Admission, Limits, Publication, Publisher, limits_of
+from tacita.two_party.limits import (
+    HANDSHAKE_QUEUE,
+    QUIET,
+    Admission,
+    Idle,
+    Limits,
+    Publication,
+    Publisher,
+    limits_of,
+)
 from tacita.two_party.model import ServerModel, share_prefix
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import require_ordinary
-from tacita.two_party.program.run import Past, Run, Watch, zeros
+from tacita.two_party.program.run import Ahead, Past, Run, Watch, zeros
 from tacita.two_party.protocol import handshake
-from tacita.two_party.protocol.handshake import CLASSIFY, WRITE
+from tacita.two_party.protocol.handshake import CLASSIFY, END, PREPARE, WRITE
 from tacita.two_party.protocol.party import Party
-from tacita.two_party.protocol.refusal import Refusal
+from tacita.two_party.protocol.refusal import Reason, Refusal
 from tacita.two_party.sessions import GenerationSessions
 
 BITS_PER_SECOND = 1e9
@@ -72,7 +81,7 @@ class TwoPartyServer:
             if plan.task == NEXT
             else None
         )
-        self._publisher = Publisher(plan, checkpoint, most)
+        self._publisher, self._idle = Publisher(plan, checkpoint, most), Idle()
 
     @property
     def public_bytes(self) -> int:
@@ -90,16 +99,17 @@ class TwoPartyServer:
         watch: called as each step of a text begins. admission: what admits its texts
         and counts them.
         """
-        admission, texts = admission or Admission(), 0
+        admission, texts, ready = admission or Admission(), 0, False
+        ahead = Ahead(party.native, self._program, self._model)
         try:
             with engine.translated(PeerError, "session"):
                 publication = self._run_handshake(party, admission)
-                while answer := self._next_request(party, admission, publication):
-                    if not texts:
+                while answer := self._next_request(party, admission, publication, ahead):
+                    if not ready:
                         watch("set-up")
                         party.set_up(self.plan.correlations)
-                    answer(watch)
-                    texts += 1
+                    ready = True
+                    texts += answer(watch)
                     admission.over()
         except TacitaError as error:
             return Served(texts, error)
@@ -123,51 +133,87 @@ class TwoPartyServer:
         return publication
 
     def _next_request(
-        self, party: Party, admission: Admission, publication: Publication
-    ) -> Callable[[Watch], None] | None:
-        """Returns how the client's next request is answered; None where it has none. Raises RefusedError."""
-        party.limit(self.limits.idle)
-        if not self._has_request(party):
+        self, party: Party, admission: Admission, publication: Publication, ahead: Ahead
+    ) -> Callable[[Watch], int] | None:
+        """Returns what answers the client's next request, and returns how many texts that were; None where it
+        has none. Raises RefusedError."""
+        party.limit(self.limits.resting if ahead.texts else self.limits.idle)
+        while (wish := self._wish(party)) == PREPARE and self._has_enough(ahead):
+            handshake.permit(party, Refusal(Reason.PREPARED, self.limits.prepared))
+        if wish == END:
             return None
-        answer: Callable[[Watch], None] = partial(self._classify, party, publication)
-        if self._generations:
-            answer = self._generation(self._generations, party, admission, publication)
+        answer: Callable[[Watch], int] = partial(self._classify, party, publication, ahead)
+        if wish == WRITE and self._generations:
+            answer = self._generation(self._generations, party, admission, publication, ahead)
         else:
-            handshake.answer(party, self._refusal(admission, publication))
+            if wish == PREPARE:
+                self._idle.wait(QUIET)
+                answer = partial(self._prepare, ahead)
+            new = ahead.begins() if wish == PREPARE else not ahead.any
+            handshake.answer(party, self._refusal(admission, publication, new=new))
         party.limit(self.limits.text)
         party.hold(self.limits.queue)
         return answer
 
-    def _refusal(self, admission: Admission, publication: Publication, tokens: int = 0) -> Refusal | None:
-        """Returns why a text is not admitted, or None. One under a spent key is not counted."""
+    def _has_enough(self, ahead: Ahead) -> bool:
+        return ahead.texts >= self.limits.prepared
+
+    def _refusal(
+        self, admission: Admission, publication: Publication, tokens: int = 0, *, new: bool
+    ) -> Refusal | None:
+        """Returns why a text is not admitted, or None. One under a spent key is not counted; one that was
+        admitted when it was prepared is not counted again."""
+        if not new:
+            return admission.resume(tokens)
         return publication.refusal() or admission.admit(tokens) or self._publisher.take(publication)
 
-    def _has_request(self, party: Party) -> bool:
-        """Whether the client has a request. One that hangs up here, as after a text of its own that is too
-        long, has none."""
+    def _wish(self, party: Party) -> bytes:
+        """Returns what the client wants. One that hangs up here, as after a text of its own that is too long,
+        wants no more."""
         try:
             with engine.translated(PeerError, "session"):
-                return handshake.another_wanted(party, CLASSIFY if self._generations is None else WRITE)
+                return handshake.receive_wish(party, CLASSIFY if self._generations is None else WRITE)
         except GoneError:
-            return False
+            return END
+
+    def _prepare(self, ahead: Ahead, watch: Watch) -> int:
+        """Prepares one map of a text to come."""
+        watch("prepare")
+        ahead.prepare()
+        return 0
 
     def _generation(
-        self, sessions: GenerationSessions, party: Party, admission: Admission, publication: Publication
-    ) -> Callable[[Watch], None]:
-        """Returns how a text that the client requests is written, token by token. Raises RefusedError."""
+        self,
+        sessions: GenerationSessions,
+        party: Party,
+        admission: Admission,
+        publication: Publication,
+        ahead: Ahead,
+    ) -> Callable[[Watch], int]:
+        """Returns what writes a text that the client requests, token by token. Raises RefusedError."""
         request = handshake.receive_request(party, self._program)
-        refusal = sessions.refusal(request) or self._refusal(admission, publication, request.most)
+        refusal = sessions.refusal(request) or self._refusal(
+            admission, publication, request.most, new=not ahead.any
+        )
         text = refusal or sessions.open(request)
         handshake.answer(party, text if isinstance(text, Refusal) else None)
         assert not isinstance(text, Refusal)  # or it was raised
         enter = partial(self._input_share, party, publication)
-        return lambda watch: sessions.serve(party, request, text, enter, self.limits, watch, admission)
 
-    def _classify(self, party: Party, publication: Publication, watch: Watch) -> None:
+        def write(watch: Watch) -> int:
+            with self._idle.text():
+                sessions.serve(party, request, text, enter, self.limits, watch, admission, ahead.take())
+            return 1
+
+        return write
+
+    def _classify(self, party: Party, publication: Publication, ahead: Ahead, watch: Watch) -> int:
         """Classifies one text: this party's shares of the input are zero, its shares of the answer go to the
         client."""
-        run = Run(party.native, self._program, model=self._model, watch=watch)
-        party.native.reveal(run.answer(self._input_share(party, publication, self.plan.tokens)))
+        run = Run(party.native, self._program, model=self._model, watch=watch, prepared=ahead.take())
+        with self._idle.text():
+            party.native.reveal(run.answer(self._input_share(party, publication, self.plan.tokens)))
+        return 1
 
     def _input_share(self, party: Party, publication: Publication, rows: int) -> Words:
         """Returns this party's share of what so many rows of the model start from."""

@@ -14,7 +14,7 @@ from secrets import token_bytes
 from tacita.two_party.arithmetic.residues import Words
 from tacita.two_party.limits import Admission, Limits
 from tacita.two_party.program.program import Program
-from tacita.two_party.program.run import Model, Past, Watch
+from tacita.two_party.program.run import Model, Past, Prepared, Watch
 from tacita.two_party.protocol import handshake
 from tacita.two_party.protocol.handshake import KEY_BYTES, NO_KEY, GenerateRequest
 from tacita.two_party.protocol.party import Party
@@ -85,12 +85,14 @@ class GenerationSessions:
         limits: Limits,
         watch: Watch,
         admission: Admission,
+        prepared: Prepared,
     ) -> None:
         """Writes a text that was opened, up to where the client wants no more. enter: this party's share of
-        what so many rows start from. Raises what the connection raises; the text is kept then."""
+        what so many rows start from. prepared: of its maps. Raises what the connection raises; the text is
+        kept then."""
         key = token_bytes(KEY_BYTES)
         party.send(key)
-        writer = Writer(party.native, self._program, self._model, watch, text.past)
+        writer = Writer(party.native, self._program, self._model, watch, text.past, prepared)
         rows = request.rows
         while text.left:
             party.limit(limits.idle)

@@ -30,8 +30,8 @@ from tacita.two_party.program.run import Model, Past, Prepared, Run, Watch
 class Writer:
     """One party's side of one text. party: the engine's `TwoParty`, set up. model: at the server alone.
 
-    past: what both had read of the text when their connection broke. Rows that were prepared in another
-    session are gone with it, so no mask is used twice.
+    past: what both had read of the text when their connection broke. prepared: of this session; rows of
+    another are gone with it, so no mask is used twice.
     """
 
     def __init__(
@@ -41,9 +41,10 @@ class Writer:
         model: Model | None = None,
         watch: Watch = lambda stage: None,
         past: Past | None = None,
+        prepared: Prepared | None = None,
     ) -> None:
         self._party, self._program, self._model, self._watch = party, program, model, watch
-        self._prepared = Prepared()
+        self._prepared = prepared or Prepared()
         self.past = past or Past()
 
     def prepare(self, tokens: int) -> None:

@@ -174,9 +174,9 @@ def test_help_stands_in_panels_with_a_sentence_an_option() -> None:
         "Options": ["--config", "--json", "--help"],
         "Ask": ["--file", "--pair", "--model", "--backend"],
         "Plan": ["--scheme", "--tokens"],
-        "Server": ["--connect", "--trust"],
+        "Server": ["--connect", "--trust", "--prepared"],
         "Cluster": ["--ray"],
-        "Expert": ["--preset", "--texts", "--work"],
+        "Expert": ["--preset", "--texts"],
     }
     assert "fifth" not in out and "classify --help-all" in out
     status, out, _ = run("classify", "--help-all")

@@ -41,11 +41,11 @@ class Opened:
         self.parties.append(self.stack.enter_context(dialled(self.address, threads=1)))
         return self.parties[-1]
 
-    async def session(self) -> Connected:
+    async def session(self, prepared: int = 0) -> Connected:
         plan = self.plan
         counts = {"batch": 1, "tokens": plan.tokens, "seconds": 1.0, "traffic_bytes": 1}
         offer = Offer(scheme=plan.scheme, plan=plan.hash, connected=True, **counts)
-        return await in_thread(lambda _: Connected(self.dial, offer, self.folder / "cache"))
+        return await in_thread(lambda _: Connected(self.dial, offer, self.folder / "cache", prepared))
 
 
 @pytest.fixture(scope="module")
@@ -132,5 +132,26 @@ def test_a_text_goes_on_no_further_once_its_session_is_closed(opened: Opened) ->
         await session.close()
         with pytest.raises(InputError, match="was closed"):
             await anext(tokens)
+
+    asyncio.run(asked())
+
+
+def test_a_session_prepares_while_nothing_is_asked(opened: Opened) -> None:
+    """The text that comes takes it, and the next is prepared behind it."""
+
+    async def asked() -> None:
+        session, meter = await opened.session(prepared=1), Meter()
+        await session.prepare(Meter(), lambda now: None)
+        assert session._resting[0].ready == 1
+        tokens = text(session, meter)
+        await anext(tokens)
+        assert session._all.pop().ready == 0
+        assert len([token async for token in tokens]) == COUNT - 1
+        assert session._ahead is not None
+        await session._ahead
+        assert session._resting[0].ready == 1
+        opened.parties[-1].close()
+        assert len([token async for token in text(session)]) == COUNT  # over a connection that has none
+        await session.close()
 
     asyncio.run(asked())

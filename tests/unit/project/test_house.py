@@ -23,8 +23,8 @@ LINES = {
     "approx": 2412,
     "blocks": 1472,
     "checkpoint": 2090,
-    "cli": 5873,
-    "client": 2881,
+    "cli": 5947,
+    "client": 2922,
     "data": 39,
     "evaluate": 1573,
     "gateway": 518,
@@ -34,11 +34,11 @@ LINES = {
     "packings": 6886,
     "planning": 4160,
     "plans": 3172,
-    "schemes": 1528,
-    "server": 8243,
+    "schemes": 1534,
+    "server": 8250,
     "slots": 2469,
     "texts": 1929,
-    "two_party": 5348,
+    "two_party": 5590,
 }
 
 

@@ -98,3 +98,7 @@ def test_the_command_writes_the_fields(tmp_path: Path) -> None:
     found = json.loads(report.read_text())
     assert found["scheme"] == "bumblebee" and found["inputs"] == 3
     assert found["wall_seconds"] == pytest.approx(3 * found["seconds_per_input"]["loopback"])
+    before, after = (found[f"{name}_bytes"] for name in ("before", "after"))
+    assert 0 < before < after < before + after < found["bytes_per_input"] + before
+    for link, seconds in found["seconds_per_input"].items():
+        assert 0 < found["before_seconds"][link] < found["after_seconds"][link] < seconds

@@ -128,7 +128,7 @@ def test_a_refusal_stands_in_place_of_the_welcome(part: PublicPart, tmp_path: Pa
 @pytest.mark.parametrize("refusal", [None, Refusal(Reason.CLIENT, 7), Refusal(12, 0)])
 def test_every_text_is_permitted_or_refused(refusal: Refusal | None) -> None:
     def answering(link: SocketLink) -> None:
-        assert handshake.another_wanted(link)
+        assert handshake.receive_wish(link) == handshake.CLASSIFY
         handshake.answer(link, refusal)
 
     for said in both(handshake.ask, answering):

@@ -103,7 +103,9 @@ def own_server(plan: TwoPartyPlan, checkpoint: Checkpoint, settings: Settings) -
         )
         network = settings.network
         own = NetworkOptions(connect=target, fingerprint=address.fingerprint)
-        own = own.model_copy(update={"timeout": network.timeout, "profile": network.profile})
+        own = own.model_copy(
+            update={name: getattr(network, name) for name in ("timeout", "profile", "prepared")}
+        )
         yield settings.model_copy(update={"network": own})
 
 

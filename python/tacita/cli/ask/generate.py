@@ -19,6 +19,7 @@ from tacita.cli.service.port import (
     cost_line,
     dial_server,
     open_client,
+    prepare_ahead,
     watching,
     writing_expectation,
 )
@@ -40,7 +41,7 @@ SCHEMES = ("thor", "leaf", BUMBLEBEE)  # that continue a text
 LINE = {
     "plan": ("model", "scheme", "tokens", "preset", "texts", "begin", "reveal"),
     "run": ("backend",),
-    "network": ("connect", "trust"),
+    "network": ("connect", "trust", "prepared"),
 }
 FILE = {
     "plan": ("gap",),
@@ -223,6 +224,9 @@ class GenerationSession:
 def _over_a_port(settings: Settings) -> Iterator[GenerationSession]:
     session = RenewableSession(lambda: dial_server(settings), open_client)
     try:
+        before = prepare_ahead(session, min(1, settings.network.prepared))
+        if before:
+            say(f"before the text: {cost_line(before, before['seconds'])}")
         yield GenerationSession(session.plan, session.part.front, session.generate, lambda: session.cost)
     finally:
         session.close(politely=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tacita.cli.columns import Line, admitted
 from tacita.cli.console import duration, progress, reporting, say, several, shown, size, warn, write_report
 from tacita.cli.report import Outcome, Result, brackets, summary_of, text_of
-from tacita.cli.service.port import cost_line, dial_server, open_client, show_profile, watching
+from tacita.cli.service.port import (
+    cost_line,
+    dial_server,
+    open_client,
+    prepare_ahead,
+    show_profile,
+    watching,
+)
 from tacita.client.calls import Cost, Meter
 from tacita.client.connect import How, connect
 from tacita.client.connected import RenewableSession
@@ -88,6 +96,7 @@ def _answer_all(remote: Remote, question: Question, lines: Sequence[Line], resul
     groups = [lines[at : at + batch] for at in range(0, len(lines), batch)]
     for number, group in enumerate(groups, 1):
         title = f"request {number} of {len(groups)}" if len(groups) > 1 else "request"
+        remote.prepare(len(lines) - len(results))
         for result in remote.answer(group, number, title):
             results.append(replace(result, answer=question.visible(result.answer)))
             _show(results[-1])
@@ -141,7 +150,9 @@ class _Port:
 
     session: RenewableSession
     profile: bool
+    prepared: int = 0  # texts
     last: Mapping[str, float] = field(default_factory=dict)  # seconds of the last text, by step
+    before: Counter[str] = field(default_factory=Counter)  # what was prepared took
 
     @property
     def plan(self) -> PlanHeader:
@@ -159,11 +170,31 @@ class _Port:
         cost = {name: int(value - before[name]) for name, value in self.session.cost.items()}
         return [Result(line, answer, number, watch.seconds, cost=cost)]
 
+    def prepare(self, texts: int) -> None:
+        """Prepares for so many texts at most where none is prepared."""
+        if not self.session.ready:
+            self.before.update(prepare_ahead(self.session, min(self.prepared, texts)))
+
     def figures(self, results: Sequence[Result]) -> dict[str, Any]:
+        """Returns bytes and rounds of the session; with products that were prepared, what came before the
+        texts and after them apart, and their sum."""
         cost = {name: int(value) for name, value in self.session.cost.items()}
-        return {**cost, "profile": self.session.profile()}
+        after = Counter[str]()
+        for result in results:
+            after.update({"texts": 1, "seconds": sum(result.seconds.values()), **result.cost})
+        parts = {"before": self.before, "after": after, "together": self.before + after}
+        parts["together"]["texts"] = after["texts"]
+        apart = {name: dict(part) for name, part in parts.items()} if self.before else {}
+        return {**cost, **apart, "profile": self.session.profile()}
 
     def show_cost(self, figures: Mapping[str, Any]) -> None:
+        for name, words in (
+            ("before", "before the texts"),
+            ("after", "after them"),
+            ("together", "together"),
+        ):
+            if part := figures.get(name):
+                say(f"{words}: {cost_line(part, part['seconds'])}")
         say(f"session: {cost_line(figures, figures['seconds'])}")
         if self.profile:
             show_profile(figures["profile"])
@@ -174,7 +205,7 @@ def _by_port(question: Question, settings: Settings) -> Iterator[_Port]:
     session = RenewableSession(lambda: dial_server(settings), open_client)
     try:
         require_kind(question.verb, session.plan, *question.others)
-        yield _Port(session, settings.network.profile)
+        yield _Port(session, settings.network.profile, settings.network.prepared)
         session.hang_up(politely=True)
     finally:
         session.close()
@@ -209,6 +240,7 @@ def how_of(settings: Settings) -> How:
         "trust": network.trust,
         "fingerprint": network.fingerprint,
         "timeout": network.timeout,
+        "prepared": network.prepared,
         "threads": run.threads,
         "allow_insecure": run.allow_insecure,
     }
@@ -256,6 +288,9 @@ class _Service:
         self.costs[number] = meter.cost
         steps = meter.cost.seconds
         return [Result(line, answer, number, steps) for line, answer in zip(lines, answers, strict=True)]
+
+    def prepare(self, texts: int) -> None:
+        """Does nothing: a session of a service prepares by itself, while nobody waits."""
 
     def figures(self, results: Sequence[Result]) -> dict[str, Any]:
         """Bytes and seconds of steps are sums over all requests and what came before them."""

@@ -42,7 +42,7 @@ LINE: Keys = {
 ALL: Keys = {
     "plan": (*LINE["plan"], "pooling", "packing", "objective", "functions", "nearest", "link"),
     "run": (*LINE["run"], "threads", "memory", "work", "allow_insecure", "show_anyway"),
-    "network": (*LINE["network"], *NETWORK),
+    "network": (*LINE["network"], "prepared", *NETWORK),
     "ray": ("address", "nodes", "cores"),
 }
 SUFFIXES = (".npy", ".json")  # of a file of vectors
@@ -60,7 +60,7 @@ def _words(metavar: str, meaning: str) -> typer.models.ArgumentInfo:
     return argument
 
 
-@_asking(run=("work",), ray=("address",))
+@_asking(network=("prepared",), ray=("address",))
 def classify(
     *,
     words: Annotated[list[str] | None, _words("TEXT", "Texts to classify.")] = None,

@@ -38,7 +38,7 @@ LINE: Keys = {
 }
 FILE: Keys = {
     "run": ("threads", "allow_insecure"),
-    "network": [name for name in NETWORK if name != "token_file"],
+    "network": ["prepared", *(name for name in NETWORK if name != "token_file")],
     "service": ("certificate", "key"),
     "gateway": ("calls",),
 }
@@ -116,7 +116,9 @@ async def _port(settings: Settings) -> AsyncIterator[Asked]:
     from tacita.client.connected import at_port
     from tacita.client.service import choose
 
-    session, models = await in_thread(lambda _: at_port(partial(dial_server, settings)))
+    session, models = await in_thread(
+        lambda _: at_port(partial(dial_server, settings), settings.network.prepared)
+    )
 
     async def list_models() -> Models:
         return models

@@ -157,6 +157,7 @@ def _limits(settings: Settings) -> Limits:
         memory=run.memory,
         allow_insecure=run.allow_insecure,
         sessions=service.clients,
+        prepared=service.prepared,
         drain=service.drain,
         proxies=tuple(map(_ip_address, service.proxy)),
         documents=settings.plan.documents,

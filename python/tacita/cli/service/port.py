@@ -13,6 +13,7 @@ from typing import Any
 from rich.table import Table
 
 from tacita.cli.console import duration, out, progress, say, several, shown, size
+from tacita.client.connected import RenewableSession
 from tacita.client.store import PublicCache
 from tacita.errors import InputError
 from tacita.plans.commitment import LINKS
@@ -145,6 +146,18 @@ def cost_line(cost: Mapping[str, float], seconds: float) -> str:
     return (
         f"{duration(seconds)}, {size(sent + received)} ({size(sent)} sent, {size(received)} received){rounds}"
     )
+
+
+def prepare_ahead(session: RenewableSession, texts: int) -> dict[str, float]:
+    """Prepares for so many texts to come, and returns what that took: seconds, bytes and rounds, and for how
+    many texts; nothing for none. Raises PeerError, RefusedError."""
+    began, before = time.monotonic(), session.cost
+    if not texts:
+        return {}
+    with watching(session.plan, "prepare", {}) as watch:
+        ready = session.prepare(texts, watch)
+    cost = {name: value - before[name] for name, value in session.cost.items()}
+    return {"texts": ready, "seconds": time.monotonic() - began, **cost}
 
 
 def dial_server(settings: Settings) -> Party:

@@ -51,7 +51,17 @@ FILE = {
     "run": ("threads", "memory", "allow_insecure"),
     "ray": ("address", "nodes", "cores"),
     "service": (
-        *("host", "clients", "clients_per_address", "timeout", "once", "keep_keys", "most_keys", "proxy"),
+        *(
+            "host",
+            "clients",
+            "clients_per_address",
+            "prepared",
+            "timeout",
+            "once",
+            "keep_keys",
+            "most_keys",
+            "proxy",
+        ),
         *(
             "origin",
             "waiting",
@@ -102,7 +112,7 @@ def run(settings: Settings, check: Check = False) -> None:
     ):
         settings = indexed(settings, Path(folder))
         plan, rate = _plan(settings), 1e6 * party.bandwidth
-        limits = limits_of(plan, bits_per_second=rate, crowding=crowding)
+        limits = limits_of(plan, bits_per_second=rate, crowding=crowding, prepared=service.prepared)
         path = Path(folder) / "plan.json"
         path.write_bytes(plan.to_bytes())
         spec = _spec(settings, plan, path, caps.sessions)
@@ -155,6 +165,7 @@ def _spec(settings: Settings, plan: TwoPartyPlan, path: Path, sessions: int) -> 
         pooling=model.pooling,
         documents=model.documents,
         texts_of_a_key=party.max_texts_per_key,
+        prepared=settings.service.prepared,
     )
 
 

@@ -129,7 +129,9 @@ class Service:
         clock, threads = settings.clock, settings.threads
         if offered.offer.connected:
             of = threads, settings.sessions, offered.plan.hash
-            session = SessionSpec(model, offered.source, plan, *of, documents=settings.documents)
+            session = SessionSpec(
+                model, offered.source, plan, *of, documents=settings.documents, prepared=settings.prepared
+            )
             self.sessions[model] = Sessions(session, clock)
             return
         spec = WorkerSpec(

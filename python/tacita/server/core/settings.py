@@ -26,16 +26,17 @@ DAY = 24 * HOUR
 
 @dataclass(frozen=True)
 class Settings:
-    """How a service runs. data: the folder of everything that the server keeps, for it alone. anybody: the
-    quota of each caller without a token; None: there are none. documents: an index that two parties search.
-    memory: GB of each worker. waiting: requests that a scheme's queue holds. sessions: of two parties at the
-    same time. drain: seconds that running requests get to end after SIGTERM. kept: seconds that an answer
-    waits to be fetched. keep_keys: seconds that keys stay without being used. most_keys: bytes of all keys;
-    None: what the disk has. patience: seconds of silence in a body; least_rate: bytes a second that it must
-    come with. streams: of events that a client may hold. address_per_minute: calls without a valid token that
-    one address may make. proxies: addresses whose X-Forwarded-For is believed. origins: of pages that may
-    call beside the server's own. hosts: names that callers may use for it, None for any. lasting: whether
-    browsers may be told to insist on TLS. traces: URL of a collector of spans."""
+    """How a service runs. data: the folder of everything that the server keeps, for it alone. anybody:
+    the quota of each caller without a token; None: there are none. documents: an index that two parties
+    search. memory: GB of each worker. waiting: requests that a scheme's queue holds. sessions: of two
+    parties at the same time; prepared: texts that one of these prepares. drain: seconds that running
+    requests get to end after SIGTERM. kept: seconds that an answer waits to be fetched. keep_keys:
+    seconds that keys stay without being used. most_keys: bytes of all keys; None: what the disk has.
+    patience: seconds of silence in a body; least_rate: bytes a second that it must come with. streams: of
+    events that a client may hold. address_per_minute: calls without a valid token that one address may
+    make. proxies: addresses whose X-Forwarded-For is believed. origins: of pages that may call beside the
+    server's own. hosts: names that callers may use for it, None for any. lasting: whether browsers may be
+    told to insist on TLS. traces: URL of a collector of spans."""
 
     data: Path
     anybody: Quota | None = None
@@ -45,6 +46,7 @@ class Settings:
     allow_insecure: bool = False
     waiting: int = 64
     sessions: int = 4
+    prepared: int = 4
     drain: float = 20.0
     kept: float = DAY
     keep_keys: float = 30 * DAY

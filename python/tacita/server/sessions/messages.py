@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from tacita.server.child import Message
+from tacita.two_party.limits import PREPARED
 from tacita.two_party.protocol.refusal import Refusal
 from tacita.two_party.server import BITS_PER_SECOND
 
@@ -33,7 +34,7 @@ class SessionSpec(Message):
     the limits of time and memory are set (`two_party.limits`). silence: seconds after which a client that
     says nothing is given up. pooling: of an embedding model, as `checkpoint.load` takes it. documents: an
     index that the model searches. texts_of_a_key: of a hidden table; None for those that cannot betray it, 0
-    for any number.
+    for any number. prepared: texts of a session whose products are made before they come.
     """
 
     tag: ClassVar[str] = "serve"
@@ -48,6 +49,7 @@ class SessionSpec(Message):
     pooling: str | None = None
     documents: Path | None = None
     texts_of_a_key: int | None = None
+    prepared: int = PREPARED
 
 
 @dataclass(frozen=True)

@@ -132,11 +132,15 @@ class HostedSession(Admission):
 
     def admit(self, tokens: int = 0) -> Refusal | None:
         """Asks the service first: what it reserved is given back where there is no place."""
-        plan = self._host.server.plan
-        carried = plan.predicted_bytes() + (0 if self.texts else SET_UP)
-        refusal = self._reserve(Used(1, tokens, carried, plan.predicted_seconds())) or self._enter()
+        refusal = self.resume(tokens, new=1) or self._enter()
         self.texts += refusal is None
         return refusal
+
+    def resume(self, tokens: int = 0, *, new: int = 0) -> Refusal | None:
+        """Asks the service. new: 1 for a text that it is to count."""
+        plan = self._host.server.plan
+        carried = plan.predicted_bytes() + (0 if self.texts else SET_UP)
+        return self._reserve(Used(new, tokens, carried, plan.predicted_seconds()))
 
     def wrote(self) -> None:
         """Counts a token, and tells the service."""
@@ -254,7 +258,8 @@ def server_of(spec: SessionSpec, cores: int) -> TwoPartyServer:
     model = checkpoint.load(spec.folder, pooling=spec.pooling)
     if spec.documents is not None:
         model = with_documents(model, Index.load(spec.documents), plan.labels)
-    limits = limits_of(plan, bits_per_second=spec.bits_per_second, crowding=spec.sessions / cores)
+    crowding = spec.sessions / cores
+    limits = limits_of(plan, bits_per_second=spec.bits_per_second, crowding=crowding, prepared=spec.prepared)
     texts = texts_of_a_key(plan.numbers) if spec.texts_of_a_key is None else spec.texts_of_a_key or None
     return TwoPartyServer(plan, model, limits, texts if plan.embedding else None)
 

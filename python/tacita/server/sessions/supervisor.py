@@ -167,7 +167,7 @@ class Sessions:
         now = self._clock()
         need = Used(wanted.texts, wanted.tokens, wanted.bytes, wanted.seconds)
         refusal = running.client.admit(running.used(now), need) or GRANTED
-        if refusal == GRANTED and wanted.texts:
+        if refusal == GRANTED and wanted.seconds:
             running.working = now
         self._say(Answered(id=wanted.id, reason=refusal.reason, number=refusal.number))
 

@@ -1,4 +1,5 @@
-"""What a text that is written costs two parties: the prompt once, then token by token.
+"""What a text costs two parties in parts: one that is written its prompt once, then token by token; one whose
+products are prepared what comes before it, and after.
 
 writing = GenerationCost.of(program, prompt=32, temperature=0.8, top_k=40)
 writing.bytes()      # of the prompt, and of a token behind it, both directions together
@@ -6,7 +7,8 @@ writing.bytes()      # of the prompt, and of a token behind it, both directions 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 from tacita.plans.commitment import LinkSpeed
 from tacita.two_party.arithmetic.base import choice_ring
@@ -16,6 +18,8 @@ from tacita.two_party.program import cost
 from tacita.two_party.program.cost import Cost
 from tacita.two_party.program.program import Program
 
+PLAIN = 0.04  # a product of integers beside one under encryption
+MAP_ROUNDS = 2  # of a map that is prepared: the server's permission, the product
 COMPARED, CHOSEN = 4, 2  # bits a pair for each bit of their ring, and for each bit that is chosen from them
 
 
@@ -61,3 +65,37 @@ def _argmax_bits(count: int, ring: int) -> float:
     """Counts the bits of an argmax: the larger of each pair and its number are chosen, by one comparison."""
     index = (count - 1).bit_length()
     return float(count * (COMPARED * ring + CHOSEN * (ring + 1 + index)))
+
+
+@dataclass(frozen=True)
+class PreparedCost:
+    """What a text costs whose products with weights are prepared (`run.Ahead`). before: what preparing takes;
+    after: what is left for the text, which sends its rows less their masks, and has the server multiply
+    integers."""
+
+    program: Program
+    before: Cost
+    after: Cost
+
+    @staticmethod
+    def of(program: Program) -> PreparedCost:
+        """Counts both for one text."""
+        maps = program.maps()
+        before, after = Cost(rounds=MAP_ROUNDS * len(maps)), replace(program.cost())
+        for each in maps:
+            before.bits += cost.product_bits(*each.shape)
+            before.multiplications += float(prod(each.shape))
+            after.bits += prod(each.read) * each.ring - cost.product_bits(
+                each.read[0], each.read[1], each.outputs
+            )
+            after.multiplications -= (1 - PLAIN) * prod(each.read) * each.outputs
+        return PreparedCost(program, before, after)
+
+    def bytes(self) -> tuple[int, int]:
+        """Returns the bytes before the text and after it, both directions together."""
+        return int(self.before.bits / 8), int(self.after.bits / 8)
+
+    def seconds(self, link: LinkSpeed | None = None, pace: float = 1.0) -> tuple[float, float]:
+        """Returns the seconds of both, as `cost.seconds` reckons."""
+        ahead = pace * cost.working(self.before) + cost.over(self.before, 0, link)
+        return ahead, cost.seconds(self.after, self.program.layers, link, pace)

@@ -28,9 +28,10 @@ from tacita.texts.embedding import (
 )
 from tacita.texts.task import NEXT, SEARCH
 from tacita.two_party.arithmetic.base import MOST, Format
+from tacita.two_party.arithmetic.masked import AT_ONCE
 from tacita.two_party.program import cost
 from tacita.two_party.program.cost import MOST_FAILURE, Cost, failure_log2
-from tacita.two_party.program.sizes import Value, sizes
+from tacita.two_party.program.sizes import Map, Value, sizes
 from tacita.two_party.program.steps import HINT, Step, fields_of, step_of
 
 FORMAT, VERSION = "tacita-two-party-program", 2
@@ -143,6 +144,18 @@ class Program(Reading):
     def step_cost(self, past: int) -> tuple[Cost, Cost]:
         """Counts one more token of a text, and what is prepared for 32 of them."""
         return cost.step_cost(self.steps, self._input(1), self.result, past, hides=self.hides)
+
+    def maps(self) -> list[Map]:
+        """Returns the linear maps that are prepared for a text before it is known: all but those whose result
+        is opened. Of a text that is written a map of one row is prepared for 32 tokens."""
+        writes = self.task == NEXT
+        values = self.sizes(self.tokens, len(self.begin) if writes else 0)
+        return [
+            Map(number, x.shape, int(step.parameters["outputs"]), x.ring, least=AT_ONCE if writes else 1)
+            for number, step in enumerate(self.steps)
+            if step.op == "linear" and not step.parameters["opened"]
+            for x in (values[step.inputs[0]],)
+        ]
 
     def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
         """Estimates the seconds of one text (see `cost.seconds`)."""

@@ -7,6 +7,7 @@ checked before (`sizes`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -53,31 +54,34 @@ class Past:
 
 
 class Prepared:
-    """Products of single rows that were made before the rows are known, by the numbers of their steps.
+    """Products that were made before the rows are known, by the numbers of their steps.
 
     A further token of a text is one row, and a product of one row costs the two parties nearly what one of 32
     does. So they make the ciphertexts' part for 32 rows of random masks at once; each row later costs its own
-    bytes and a plain product at the server (`prepare_weights` of the engine, `masked`).
+    bytes and a plain product at the server (`prepare_weights` of the engine, `masked`). The maps of a whole
+    text are made in the same way (`Ahead`).
     """
 
     def __init__(self) -> None:
         self.linear: dict[int, Any] = {}
         self.products: dict[int, MaskedProduct] = {}
+        self._single = False  # whether single rows are prepared
 
     @property
     def left(self) -> int:
-        """Rows for which every linear map is prepared."""
-        return min((one.left for one in self.linear.values()), default=0)
+        """Single rows for which everything is prepared."""
+        each = (*self.linear.values(), *self.products.values())
+        return min((one.left for one in each), default=0) if self._single else 0
 
     def prepare(self, party: Any, program: Program, model: Model | None, past: Past, rows: int) -> None:
-        """Prepares so many rows behind `past`, and drops what was left before. Costs what the products of all
-        these rows do. Raises PeerError."""
+        """Prepares so many rows behind `past`, and drops what was left before of maps that have fewer. Costs
+        what the products of all these rows do. Raises PeerError."""
         values, exchange = program.sizes(1, past.rows), Exchange(party)
+        self._single = True
         for number, step in enumerate(program.steps):
-            if step.op == "linear":
+            if step.op == "linear" and not (number in self.linear and self.linear[number].left >= rows):
                 sizes = (rows, values[step.inputs[0]].shape[1], step.parameters["outputs"])
-                matrix = model.matrix(number) if model else None
-                self.linear[number] = party.prepare_weights(matrix, sizes, step.parameters["ring"])
+                self.prepare_map(party, number, sizes, step.parameters["ring"], model)
         for number, step in enumerate(program.steps):
             if step.op == "product" and past.rows and step.parameters["store"] is not None:
                 store, group = (
@@ -90,12 +94,59 @@ class Prepared:
                     exchange, old, ring, group=group, rows=rows, axis=axis
                 )
 
+    def prepare_map(
+        self, party: Any, number: int, shape: tuple[int, int, int], ring: int, model: Model | None
+    ) -> None:
+        """Prepares one linear map. shape: rows, inputs, outputs. ring: of its result."""
+        matrix = model.matrix(number) if model else None
+        self.linear[number] = party.prepare_weights(matrix, shape, ring)
+
+
+class Ahead:
+    """The texts of one session whose products with weights are made before the texts are known, map by map.
+
+    A map's masks are the client's random numbers, drawn for this text alone, so nothing that is sent depends
+    on a text; each serves once, and a later text sends its rows less their masks. Both parties make the same
+    calls in the same order. A text that comes in the middle takes the maps that are there.
+    """
+
+    def __init__(self, party: Any, program: Program, model: Model | None = None) -> None:
+        self._party, self._program, self._model = party, program, model
+        self._maps, self._texts = program.maps(), deque[Prepared]()
+
+    @property
+    def texts(self) -> int:
+        """Texts that all maps are prepared of."""
+        return len(self._texts) - any(len(text.linear) < len(self._maps) for text in self._texts)
+
+    @property
+    def any(self) -> bool:
+        """Whether a map of a text is prepared."""
+        return bool(self._texts)
+
+    def begins(self) -> bool:
+        """Tells whether the next map is the first of a text."""
+        return self.texts == len(self._texts)
+
+    def prepare(self) -> None:
+        """Prepares one map: as many rounds and bytes as its product takes. Raises PeerError."""
+        if self.begins():
+            self._texts.append(Prepared())
+        text = self._texts[-1]
+        at = self._maps[len(text.linear)]
+        ring = self._program.steps[at.number].parameters["ring"]
+        text.prepare_map(self._party, at.number, at.shape, ring, self._model)
+
+    def take(self) -> Prepared:
+        """Takes what is prepared of one text, which is gone with it; nothing, where no text is prepared."""
+        return self._texts.popleft() if self._texts else Prepared()
+
 
 @dataclass
 class Run:
     """One run. party: the engine's `TwoParty`, set up. mask: 1 for a real row of all so far, the past's
-    first; at the client alone. model: at the server alone. watch: called as each node begins. prepared: for
-    a single row. past: rows before; afterwards with those of this run."""
+    first; at the client alone. model: at the server alone. watch: called as each node begins. prepared: as
+    far as it goes. past: rows before; afterwards with those of this run."""
 
     party: Any
     program: Program
@@ -171,10 +222,10 @@ class Run:
         return self.reduced(x + bias.view(np.uint64), at["ring"])
 
     def linear(self, at: _Place, x: Words) -> Words:
-        """Multiplies by weights, from what was prepared where a row is left of it."""
+        """Multiplies by weights, from what was prepared where as many rows are left of it."""
         matrix = self.model.matrix(at.number) if self.model else None
-        ahead = self.prepared.linear.get(at.number) if self.prepared and len(x) == 1 else None
-        if ahead and ahead.left and not at["opened"]:
+        ahead = self.prepared.linear.get(at.number) if self.prepared else None
+        if ahead and ahead.left >= len(x) and not at["opened"]:
             product = self.party.times_prepared(x, ahead, matrix)
         else:
             sizes = (*x.shape, at["outputs"])

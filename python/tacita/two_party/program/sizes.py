@@ -44,6 +44,23 @@ class Value:
     ring: int
 
 
+@dataclass(frozen=True)
+class Map:
+    """A linear map that may be prepared. number: of its step. read: rows and columns that a text multiplies
+    by it, in a ring of so many bits. least: rows that are prepared at least."""
+
+    number: int
+    read: tuple[int, ...]
+    outputs: int
+    ring: int
+    least: int = 1
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Rows that are prepared, columns, outputs."""
+        return max(self.read[0], self.least), self.read[1], self.outputs
+
+
 Rule = Callable[..., Sequence[Value] | Value]
 
 

@@ -8,6 +8,8 @@ secures.
     client: 1 to classify, 0 to end   server: permission, or a refusal   (the protocol runs)   server: its
     share of the answer
     client: 3 to have a text written, of a decoder: see `GenerateRequest` (2 was a request that knew no top_k)
+    client: 4 to prepare one linear map of a text to come   server: permission, or a refusal that ends nothing
+    where it has prepared enough   (the product runs)
 
 Every length is fixed or capped, so that a peer that is not one of ours is told by its first bytes. A refusal
 is as long as what it stands for.
@@ -33,7 +35,7 @@ VERSION = 4  # 3 published the plan, which a client had to have the model of
 CLIENT_HELLO = struct.Struct("<10sH")
 SERVER_HELLO = struct.Struct("<10sHQ32s")
 CHUNK = 1 << 20
-END, CLASSIFY, WRITE = b"\0", b"\1", b"\3"
+END, CLASSIFY, WRITE, PREPARE = b"\0", b"\1", b"\3", b"\4"
 HAVE, SEND = b"\0", b"\1"
 REFUSED, AGREED = b"\0", b"\1"
 PERMISSION = struct.Struct("<HQ")  # 0 and 0, or a refusal's reason and number
@@ -128,13 +130,13 @@ def run_server(
         raise PeerError("the client holds another plan", hint="it must connect again")
 
 
-def another_wanted(link: Link, kind: bytes = CLASSIFY) -> bool:
-    """Receives whether the client wants another answer, of the kind that the model gives. Raises PeerError
-    for anything but yes or no."""
+def receive_wish(link: Link, kind: bytes = CLASSIFY) -> bytes:
+    """Receives what the client wants next: an answer of the kind that the model gives, a map prepared, or the
+    end. Raises PeerError for anything else."""
     word = link.receive(1)
-    if word not in (END, kind):
+    if word not in (END, kind, PREPARE):
         raise PeerError(f"the client asked for {word!r}", hint="another release, or a model of another kind?")
-    return word == kind
+    return word
 
 
 def ask(link: Link, *request: bytes) -> None:
@@ -149,10 +151,14 @@ def ask(link: Link, *request: bytes) -> None:
 
 def answer(link: Link, refusal: Refusal | None) -> None:
     """Sends the server's permission or refusal. Raises the refusal as RefusedError once it is sent."""
-    message = refusal or GRANTED
-    link.send(PERMISSION.pack(message.reason, message.number))
+    permit(link, refusal or GRANTED)
     if refusal:
         raise refusal.error()
+
+
+def permit(link: Link, message: Refusal) -> None:
+    """Sends the server's permission, or a refusal that does not end the session."""
+    link.send(PERMISSION.pack(message.reason, message.number))
 
 
 def _load(link: Link, length: int, loaded: Loaded) -> bytes:

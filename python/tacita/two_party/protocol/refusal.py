@@ -21,6 +21,7 @@ class Reason(IntEnum):
     KEY = 4  # texts under the key of the hidden table
     FORGOTTEN = 5  # time for a text whose connection broke
     QUOTA = 6  # the client's tokens, bytes or seconds of today
+    PREPARED = 7  # texts of a session that are prepared
 
 
 WORDS = {
@@ -42,6 +43,7 @@ WORDS = {
         "second",
         "wait, ask for less, or ask its operator",
     ),
+    Reason.PREPARED: ("the server prepares {} of a session ahead", "text", "ask one of them first"),
 }
 
 

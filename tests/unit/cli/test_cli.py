@@ -214,12 +214,16 @@ def test_a_plan_that_was_made_before_is_published_as_it_is(texts: Path, tmp_path
         (["--preset", "insecure_toy_n11"], "has 4 bits of security, 128 are required"),
         (["--tokens", "17"], "does not admit 17 tokens"),
         (["--json", "/proc/none/report.json"], "/proc/none/report.json: the folder cannot be made"),
-        (["--work", "/proc/none"], "the folder cannot be made"),
+        (["--config", "tacita.toml"], "the folder cannot be made"),
     ],
 )
 def test_what_cannot_be_is_refused_before_planning(
-    words: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    if words[0] == "--config":
+        (tmp_path / "tacita.toml").write_text('[run]\nwork = "/proc/none"\n')
+
     def calibrated(*_: object, **__: object) -> None:
         raise AssertionError("a text was calibrated on")
 
@@ -236,7 +240,8 @@ def test_an_answer_without_noise_takes_a_quick_plan(monkeypatch: pytest.MonkeyPa
         raise InputError("enough")
 
     monkeypatch.setattr("tacita.cli.ask.core.planned", planned)
-    work = ["--work", str(tmp_path)]
+    (tmp_path / "work.toml").write_text(f'[run]\nwork = "{tmp_path}"\n')
+    work = ["--config", str(tmp_path / "work.toml")]
     for options in (["plain"], ["plain", *work], ["sim"], ["ckks"]):
         assert run("classify", "fine", "--backend", *options)[0] == 2
     assert asked == [True, False, False, False]  # a plan that stays in a folder may be used for encryption

@@ -156,7 +156,7 @@ def test_every_number_of_the_service_is_a_key(tmp_path: Path) -> None:
     given = {
         "data": "d", "anybody": True, "clients": 9, "drain": 1.0, "keep_keys": 2.0, "most_keys": 3.0,
         "proxy": ("10.0.0.1",), "waiting": 5, "keep_answers": 6.0, "streams": 7, "calls": 8,
-        "traces": "http://x/v1/traces", "patience": 9.0, "least_rate": 10.0,
+        "traces": "http://x/v1/traces", "patience": 9.0, "least_rate": 10.0, "prepared": 2,
     }  # fmt: skip
     run_ = {"threads": 3, "memory": 1.5, "allow_insecure": True}
     limits = https._limits(read_settings(line={"service": given, "run": run_}))

@@ -23,7 +23,7 @@ LINES = {
     "approx": 2412,
     "blocks": 1472,
     "checkpoint": 2090,
-    "cli": 5947,
+    "cli": 5951,
     "client": 2922,
     "data": 39,
     "evaluate": 1573,

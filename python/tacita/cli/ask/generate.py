@@ -227,7 +227,10 @@ def _over_a_port(settings: Settings) -> Iterator[GenerationSession]:
         before = prepare_ahead(session, min(1, settings.network.prepared))
         if before:
             say(f"before the text: {cost_line(before, before['seconds'])}")
-        yield GenerationSession(session.plan, session.part.front, session.generate, lambda: session.cost)
+        apart = {"before": before} if before else {}
+        yield GenerationSession(
+            session.plan, session.part.front, session.generate, lambda: session.cost | apart
+        )
     finally:
         session.close(politely=True)
 

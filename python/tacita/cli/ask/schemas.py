@@ -87,7 +87,7 @@ Remote = _shape(
         bool: "encrypted",
         int: "tokens inputs requests texts_per_request bytes_sent bytes_received rounds?",
         float: "seconds peak_rss_gb",
-        Numbers: "steps?",
+        Numbers: "steps? before? after? together?",
         LIST[There]: "results",
         Rows: "profile?",
         list[int]: "rejected? unanswered?",
@@ -113,9 +113,9 @@ TwoParties = _shape(
     "EstimateOfTwoParties",
     {
         str: "model scheme plan_hash",
-        int: "tokens inputs bytes_per_input setup_bytes transfers_per_input",
+        int: "tokens inputs bytes_per_input before_bytes after_bytes setup_bytes transfers_per_input",
         float: "wall_seconds",
-        Numbers: "seconds_per_input",
+        Numbers: "seconds_per_input before_seconds after_seconds",
         float | None: "failure_log2",
     },
 )
@@ -139,6 +139,7 @@ _GENERATED = {
     dict[str, list[str]]: "near",
     bool: "trusted",
     int: "bytes_sent? bytes_received? rounds?",
+    Numbers: "before?",
 }
 _EVALUATED = {
     int: "threads bootstraps resumed_stages",

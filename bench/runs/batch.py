@@ -150,7 +150,7 @@ def _repeated(examples: Sequence[tuple[Text, int]], count: int | None) -> list[t
 
 
 def _measured(task: Task, machine: Machine) -> dict[str, Any]:
-    """Figures of all requests: wall_seconds of encrypting, evaluating and decrypting them."""
+    """Figures of all requests: wall_seconds of all their steps, outside_seconds of what is of no stage."""
     ran, began = Ran(threads=machine.threads or all_threads()), time.monotonic()
     plan = _planned(task)
     ran.seconds["plan"] = time.monotonic() - began
@@ -168,6 +168,8 @@ def _measured(task: Task, machine: Machine) -> dict[str, Any]:
         "requests": len(groups),
         "texts_per_request": plan.batch,
         "wall_seconds": wall,
+        "outside_seconds": wall - sum(stages.values()),
+        "setup": ran.setup,
         "seconds_per_input": wall / len(task.texts),
         "seconds": seconds,
         "predicted_seconds": dict(plan.prediction.seconds),
@@ -205,10 +207,10 @@ def _show(found: dict[str, Any]) -> None:
     for name in ("agreement", "accuracy", "reference_accuracy"):
         if found[name] is not None:
             table.add_row(name.replace("_", " "), f"{100 * found[name]:.2f} %")
-    table.add_row("largest error of a logit", f"{found['max_abs_error']:.5f}")
-    table.add_row("largest error of a probability", f"{found['max_softmax_error']:.5f}")
-    counts = ("bootstraps", "rotations", "key_switches") if found["encrypted"] else ()
-    for name in counts:
+    table.add_row("outside of stages", duration(found["outside_seconds"]))
+    errors = f"{found['max_abs_error']:.5f}, {found['max_softmax_error']:.5f}"
+    table.add_row("largest error of a logit, a probability", errors)
+    for name in ("bootstraps", "rotations", "key_switches") if found["encrypted"] else ():
         table.add_row(f"{name.replace('_', ' ')} a request", str(found[name]))
     for name, count in found["bytes"].items():
         table.add_row(name.replace("_", " "), size(count))

@@ -157,10 +157,10 @@ def _measured(plan: Plan, chosen: Measured, machine: Machine, ran: Ran) -> dict[
     """The report.
 
     seconds: plan, keygen and the steps of the first request, as `tacita demo` has them; its evaluate includes
-    the circuit and the reading of keys, which `setup` has apart. warm: the last request. stages: of the
-    last request, beside the estimate of a process that is warm; worst: those furthest off. layer_errors: of
-    each layer's output, over its range, on the backend layer_errors_from: of an encrypted run nobody sees
-    them without its secret key, which no server has, so that its first input runs on `sim` once more.
+    the server's start and the reading of keys, which `setup` has apart. warm, stages: of the last request,
+    beside the estimate of a process that is warm; worst: those furthest off. layer_errors: of each layer's
+    output, over its range, on the backend layer_errors_from: of an encrypted run nobody sees them without its
+    secret key, which no server has, so that its first input runs on `sim` once more.
     """
     model, samples = chosen.model, chosen.samples
     with ran.timing("circuit"):
@@ -191,9 +191,7 @@ def _show(found: dict[str, Any]) -> None:
     table.add_row("model", f"{found['model']}, {found['layers']} layers, {found['tokens']} tokens")
     for step, seconds in found["seconds"].items():
         table.add_row(step, duration(seconds))
-    table.add_row(
-        "of which keys, circuit", ", ".join(duration(found["setup"][n]) for n in ("keys", "circuit"))
-    )
+    table.add_row("of which circuit, start, keys", ", ".join(map(duration, found["setup"].values())))
     estimate = f"estimate {duration(found['predicted_seconds'])}"
     table.add_row("second request", f"{duration(found['warm']['wall_seconds'])} ({estimate})")
     table.add_row("largest error", f"{found['max_abs_error']:.5f} in a range of {found['range']:.3f}")

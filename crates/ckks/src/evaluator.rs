@@ -53,9 +53,9 @@ impl Evaluator {
             pool::add_slab(n);
         });
     }
-    /// Bytes that this process has touched for ciphertexts and that none uses now.
+    /// Bytes that this process has touched for keys and ciphertexts and that none uses now.
     pub fn unused(&self) -> usize {
-        pool::unused(self.rlwe().n())
+        pool::unused(self.rlwe().n()) + tacita_ring::provided()
     }
     /// Encoder.
     pub fn encoder(&self) -> &Encoder {

@@ -5,9 +5,13 @@ use crate::evaluator::{Evaluator, Handle};
 use num_complex::Complex64;
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
+use rayon::prelude::*;
 use tacita_ckks::bootstrap::refresh::Harmonics;
 use tacita_ckks::bootstrap::{Bootstrapper, Content};
 use tacita_ckks::CkksError;
+
+/// Bytes that one thread touches at a time.
+const PART: usize = 1 << 24;
 
 impl Evaluator {
     /// The inputs of a bootstrap, of this evaluator's client.
@@ -58,7 +62,23 @@ impl Evaluator {
         })
     }
 
-    /// Bytes that this process has touched for ciphertexts and that none uses now.
+    /// Sets so many bytes of memory aside for the keys and ciphertexts to come, in place of what is left of
+    /// those that were: addresses alone, until `provide` is called.
+    #[staticmethod]
+    fn set_aside(bytes: usize) {
+        tacita_ring::set_aside(bytes);
+    }
+
+    /// Touches the next so many bytes of what is set aside, on all threads; returns how many were left of it.
+    fn provide(&self, py: Python<'_>, bytes: usize) -> PyResult<usize> {
+        let parts = bytes.div_ceil(PART);
+        self.run(py, || {
+            let each = (0..parts).into_par_iter();
+            Ok(each.map(|_| tacita_ring::provide(PART)).sum())
+        })
+    }
+
+    /// Bytes that this process has touched for keys and ciphertexts and that none uses now.
     #[getter]
     fn unused_bytes(&self) -> usize {
         self.inner.unused()

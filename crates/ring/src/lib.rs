@@ -42,5 +42,5 @@ pub use error::RingError;
 pub use modulus::Modulus;
 pub use ntt::NttTable;
 pub use primes::{is_prime, ntt_primes, MAX_MODULUS, MIN_MODULUS};
-pub use region::{release_cache, trim_heap, Region};
+pub use region::{provide, provided, release_cache, set_aside, trim_heap, Region};
 pub use simd::{chosen as simd_path, Path as SimdPath};

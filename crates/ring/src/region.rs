@@ -3,9 +3,11 @@
 //! Touching memory for the first time costs 0.2 to 3 seconds a gigabyte, most of it on virtual machines, one
 //! thread at a time: callers prefault the parts of a region in parallel.
 
+use std::alloc::{handle_alloc_error, Layout};
 use std::fs::File;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a large page, which every region starts on, where there are such pages.
 pub const PAGE: usize = 1 << 21;
@@ -22,10 +24,13 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// `len` zeros, untouched; at least one byte. Aborts when there is no memory, as `Vec` does.
+    /// `len` zeros, of what is [set aside](set_aside) or else untouched; at least one byte. Aborts when there
+    /// is no memory, as `Vec` does.
     pub fn zeroed(len: usize) -> Self {
         let len = len.max(1);
-        let start = system::map(len);
+        let start = aside().take(len).or_else(|| system::map(len));
+        let layout = || Layout::from_size_align(len, PAGE).expect("smaller than the address space");
+        let start = start.unwrap_or_else(|| handle_alloc_error(layout()));
         Self { start, len }
     }
 
@@ -69,6 +74,79 @@ impl DerefMut for Region {
     }
 }
 
+/// Zeros for regions to come: what none has taken yet, whole large pages, of which the first `provided` bytes
+/// are there.
+struct Aside {
+    rest: Option<Region>,
+    provided: usize,
+}
+
+static ASIDE: Mutex<Aside> = Mutex::new(Aside {
+    rest: None,
+    provided: 0,
+});
+
+fn aside() -> MutexGuard<'static, Aside> {
+    ASIDE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Aside {
+    fn set(&mut self, bytes: usize) {
+        let len = bytes.div_ceil(PAGE) * PAGE;
+        let start = (system::MAPS && len > 0).then(|| system::map(len)).flatten();
+        self.rest = start.map(|start| Region { start, len });
+        self.provided = 0;
+    }
+
+    /// The next bytes to provide, which count as provided from now on.
+    fn next(&mut self, bytes: usize) -> Option<(NonNull<u8>, usize)> {
+        let rest = self.rest.as_ref()?;
+        let len = bytes.min(rest.len - self.provided);
+        // SAFETY: inside the mapping, or one past its end.
+        let start = unsafe { rest.start.add(self.provided) };
+        self.provided += len;
+        Some((start, len))
+    }
+
+    fn take(&mut self, len: usize) -> Option<NonNull<u8>> {
+        let whole = len.div_ceil(PAGE) * PAGE;
+        let rest = self.rest.as_mut().filter(|rest| rest.len >= whole)?;
+        let start = rest.start;
+        // SAFETY: inside the mapping, or one past its end; the front now belongs to the caller alone.
+        rest.start = unsafe { start.add(whole) };
+        rest.len -= whole;
+        if rest.len == 0 {
+            std::mem::forget(self.rest.take());
+        }
+        self.provided = self.provided.saturating_sub(whole);
+        Some(start)
+    }
+}
+
+/// Sets `bytes` aside for the regions to come, which take them from the front: addresses alone, until
+/// [`provide`] is called. What was left of those set aside before goes. Only where regions are mapped.
+pub fn set_aside(bytes: usize) {
+    aside().set(bytes);
+}
+
+/// Has the operating system provide the next `bytes` of what is set aside, on this thread, and returns how
+/// many it was asked for: callers that have time do it on all threads, before the memory is wanted.
+pub fn provide(bytes: usize) -> usize {
+    let Some((start, len)) = aside().next(bytes) else {
+        return 0;
+    };
+    // Not under the lock. A region that takes these bytes meanwhile keeps its contents, and where it is gone
+    // already the call fails.
+    // SAFETY: the range was mapped, and nothing in it changes.
+    unsafe { system::populate(start.as_ptr(), len) };
+    len
+}
+
+/// Bytes that are provided and that no region has taken.
+pub fn provided() -> usize {
+    aside().provided
+}
+
 /// Gives what was allocated and freed elsewhere back to the operating system, where the allocator would keep
 /// it: after work that took much of it once. Cost: milliseconds a gigabyte.
 pub fn trim_heap() {
@@ -100,11 +178,13 @@ pub fn release_cache(file: &File, bytes: u64) {
 #[cfg(all(target_os = "linux", not(any(miri, tacita_no_pool))))]
 mod system {
     use super::PAGE;
-    use std::alloc::{handle_alloc_error, Layout};
     use std::ptr::{null_mut, NonNull};
 
-    /// Anonymous pages: zeros without anyone writing them.
-    pub fn map(len: usize) -> NonNull<u8> {
+    /// Whether a part of what was mapped can be unmapped alone.
+    pub const MAPS: bool = true;
+
+    /// Anonymous pages: zeros without anyone writing them; None where the system gives none.
+    pub fn map(len: usize) -> Option<NonNull<u8>> {
         let whole = len.div_ceil(PAGE) * PAGE;
         // SAFETY: a fresh mapping at an address of the system's choice; what is cut off is part of it.
         unsafe {
@@ -112,7 +192,7 @@ mod system {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let raw = libc::mmap(null_mut(), whole + PAGE, access, flags, -1, 0);
             if raw == libc::MAP_FAILED {
-                handle_alloc_error(Layout::from_size_align_unchecked(whole, PAGE));
+                return None;
             }
             let raw = raw.cast::<u8>();
             let before = raw.align_offset(PAGE);
@@ -122,7 +202,7 @@ mod system {
             let start = raw.add(before);
             libc::munmap(start.add(whole).cast(), PAGE - before);
             libc::madvise(start.cast(), whole, libc::MADV_HUGEPAGE);
-            NonNull::new_unchecked(start)
+            NonNull::new(start)
         }
     }
 
@@ -145,8 +225,10 @@ mod system {
 #[cfg(any(not(target_os = "linux"), miri, tacita_no_pool))]
 mod system {
     use super::PAGE;
-    use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
+    use std::alloc::{alloc_zeroed, dealloc, Layout};
     use std::ptr::NonNull;
+
+    pub const MAPS: bool = false;
 
     /// WebAssembly has no large pages, and an allocator that leaves a hole beside every block on one.
     const BEGIN: usize = if cfg!(target_family = "wasm") { 64 } else { PAGE };
@@ -155,10 +237,9 @@ mod system {
         Layout::from_size_align(len, BEGIN).expect("a region is smaller than the address space")
     }
 
-    pub fn map(len: usize) -> NonNull<u8> {
+    pub fn map(len: usize) -> Option<NonNull<u8>> {
         // SAFETY: a region is never empty.
-        let start = unsafe { alloc_zeroed(layout(len)) };
-        NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout(len)))
+        NonNull::new(unsafe { alloc_zeroed(layout(len)) })
     }
 
     pub unsafe fn populate(_: *mut u8, _: usize) {}
@@ -197,6 +278,36 @@ mod tests {
         release_cache(&file, u64::MAX);
         assert_eq!(std::io::read_to_string(&file).unwrap(), "weights");
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn regions_take_what_is_set_aside_from_its_front() {
+        let mut aside = Aside {
+            rest: None,
+            provided: 0,
+        };
+        assert!(aside.next(PAGE).is_none() && aside.take(1).is_none());
+        aside.set(PAGE);
+        aside.next(PAGE);
+        aside.set(4 * PAGE - 1); // in place of these
+        if !system::MAPS {
+            return assert!(aside.rest.is_none());
+        }
+        let (front, len) = aside.next(3 * PAGE).unwrap();
+        let (_, last) = aside.next(usize::MAX).unwrap();
+        assert_eq!((len, last, aside.provided), (3 * PAGE, PAGE, 4 * PAGE));
+        let mut taken = |len| aside.take(len).map(|start| Region { start, len });
+        let mut both = [taken(PAGE + 1).unwrap(), taken(9).unwrap()];
+        assert!(taken(PAGE + 1).is_none());
+        assert_eq!(both[0].start, front);
+        for region in &mut both {
+            assert!(region.iter().all(|&b| b == 0));
+            region.fill(1);
+        }
+        drop(both); // and the rest stays
+        let end = taken(PAGE).unwrap();
+        assert!(end.iter().all(|&b| b == 0) && taken(1).is_none());
+        assert_eq!((aside.provided, aside.rest.is_none()), (0, true));
     }
 
     #[test]

@@ -7,13 +7,15 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from tacita import compiled
 from tacita.errors import FileError, KeyMissingError, ResourceError
 from tacita.plans import engine
 from tacita.plans.plan import Plan
-from tacita.resources import GB, require_memory, resident_bytes
+from tacita.plans.prices.formulas import file_bytes, prices_of
+from tacita.resources import GB, available_memory, require_memory, resident_bytes
 
 if TYPE_CHECKING:
     from tacita._native import EvaluationKeys, Evaluator
@@ -23,6 +25,7 @@ RESULTS = 8  # one part in so many is free for results
 LEAST = 4  # one part in so many of the predicted budget is used in any case
 NUMBER = 8  # bytes of a weight in a model: float64
 LIMB = 8  # bytes of a residue: a double
+STEP = 1 << 28  # bytes that are touched between two looks at what is free
 REFRESH = 16_000  # bytes of a bootstrap while it runs, a coefficient of the ring: 1 GB at N = 2^16
 # bytes of a layer's weight in a circuit, beside those of the model: its place in complex, padded diagonals
 # and what the process grows by on the way. Measured, 24.7 on three layers of BERT-base's shape (21.9 million
@@ -117,10 +120,6 @@ def _working(plan: Plan) -> int:
     return max(plan.prediction.stage_bytes, default=0)
 
 
-# Beside what `KeyRing` holds, `planning.circuit.circuit_of` keeps the circuit, with its weights as vectors;
-# these are encoded in each request (decision 19).
-
-
 @dataclass(frozen=True, eq=False)
 class ClientKeys:
     """One client's evaluator. key_id: random, in all files of the client. nbytes: of the keys. mark: as of
@@ -136,7 +135,8 @@ class KeyRing:
     """The evaluators of one plan, the latest used last, as many as a limit of memory admits: at least one.
 
     memory: GB that an evaluation may take, all keys included: what the plan predicts for one client's, and
-    further keys, equally large, in what is left. Those that were used longest ago make room.
+    further keys, equally large, in what is left. Those that were used longest ago make room. Weights are kept
+    as vectors by `planning.circuit.circuit_of`, and encoded in each request (decision 19).
     """
 
     def __init__(self, plan: Plan, *, memory: float, threads: int = 0, allow_insecure: bool = False) -> None:
@@ -144,6 +144,7 @@ class KeyRing:
         self._plan, self._threads, self._memory = plan, threads, memory
         self._held: OrderedDict[str, ClientKeys] = OrderedDict()
         self._shared: Evaluator | None = None
+        self._making, self._asked = Lock(), False
 
     def __len__(self) -> int:
         return len(self._held)
@@ -166,11 +167,26 @@ class KeyRing:
     def prepare(self) -> Evaluator:
         """Makes what all clients share, once: threads and the matrices of bootstrapping, which take a second
         and 1 GB at N = 2^16."""
-        if (made := self._shared) is None:
-            made = compiled.native.Evaluator(self.params, threads=self._threads)
-            made.prepare(self._plan.bootstraps > 0, 0)
-            self._shared = made
+        with self._making:
+            if (made := self._shared) is None:
+                made = compiled.native.Evaluator(self.params, threads=self._threads)
+                made.prepare(self._plan.bootstraps > 0, 0)
+                self._shared = made
         return made
+
+    def provide(self) -> None:
+        """Does before the first client comes what its request would wait for: `prepare`, and the touching of
+        memory for its keys and ciphertexts. Cost: 1 to 2 processor seconds a GB. Ends early when the client
+        comes, and where less would stay free for others than half of what the evaluation takes."""
+        evaluator, need = self.prepare(), predicted_memory(self._plan, self._memory)
+        left = 2 * file_bytes(self._plan)["evaluation_keys"]  # the other half is made of its seeds
+        left += working_bytes(self._plan, self._memory)
+        left = max(0, min(left, int(self._memory * GB) - (taken_bytes(evaluator) or 0)))
+        evaluator.set_aside(left)
+        while not self._asked and left + need // 2 < (available_memory() or 0):
+            if not (done := evaluator.provide(STEP)):
+                return
+            left -= done
 
     def load(self, path: Path, mark: str = "") -> ClientKeys:
         """Reads a file of evaluation keys. mark: what tells this file from another one. Cost: about 3 s a GB;
@@ -180,8 +196,7 @@ class KeyRing:
         passed by one client's keys, where the machine has memory for them. Raises ResourceError before it
         starts when memory is short, KeyMissingError and FileError for another file than the plan's keys.
         """
-        need = predicted_memory(self._plan, self._memory)
-        need = next((held.nbytes for held in self._held.values()), need)
+        need, self._asked = self._missing(), True
         try:
             require_memory(need, "evaluation")
         except ResourceError:
@@ -196,6 +211,15 @@ class KeyRing:
             evaluator.prepare(False, self._working(evaluator))
         self._held[keys.key_id] = entry = ClientKeys(keys.key_id, evaluator, keys.nbytes, mark)
         return entry
+
+    def _missing(self) -> int:
+        """Returns the bytes that the next client needs beyond those that are there."""
+        if self._held:
+            return next(iter(self._held.values())).nbytes
+        there = circuit_bytes(self._plan)
+        if self._shared is not None:
+            there += self._shared.unused_bytes + prices_of(self._plan.parameters).sizes.bootstrap_matrices
+        return predicted_memory(self._plan, self._memory) - min(there, resident_bytes() or 0)
 
     def _make_room(self) -> None:
         """Drops the least recently used keys until the limit leaves room for one more client's."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 import pytest
 from service_dispatch import World, make_world
 
-from tacita.errors import FileError
+from tacita import resources
+from tacita.errors import FileError, ResourceError
+from tacita.evaluate import keyring
 from tacita.evaluate.keyring import KeyRing, server_bytes
 from tacita.resources import GB
 
@@ -44,3 +49,29 @@ def test_what_clients_share_is_made_once_and_a_bad_file_is_named(world: World) -
     shared = ring.prepare()  # by the thread beside the read that failed, or now
     assert ring.load(good).evaluator is not shared and ring.prepare() is shared
     assert ring.load(good).key_id == ring.load(good).key_id and len(ring) == 1
+
+
+def test_memory_is_touched_before_the_first_client_and_counts_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for thread in threading.enumerate():  # of evaluators that other tests made
+        if thread.name == "provide":
+            thread.join()
+    file, need = world.root / "keys" / "ann" / "evaluation.keys", server_bytes(world.plan)
+    ring = KeyRing(world.plan, memory=2 * need / GB, allow_insecure=True)
+    shared, free = ring.prepare(), [need // 2]
+    for module in (keyring, resources):
+        monkeypatch.setattr(module, "available_memory", lambda: free[-1])
+    ring.provide()
+    before = shared.unused_bytes
+    free.append(2 * need)
+    ring.provide()
+    there = shared.unused_bytes - before
+    assert there >= 2 * file.stat().st_size or sys.platform != "linux"
+    monkeypatch.setattr(keyring, "resident_bytes", lambda: need)  # as a worker's process, which has no other
+    free.append(need - there)
+    ring.load(file)  # wants what is not there yet
+    assert shared.unused_bytes < before + there or sys.platform != "linux"
+    free.append(0)
+    with pytest.raises(ResourceError, match=r"evaluation needs .* of memory, 0.0 GB are available"):
+        ring.load(file)

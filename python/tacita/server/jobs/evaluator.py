@@ -1,5 +1,4 @@
-"""The evaluator of a worker process: jobs one after the other, with what stays in memory between them: plan,
-weights, circuit, clients' keys.
+"""The evaluator of a worker process: jobs in turn, and between them plan, weights, circuit and keys.
 
 A key's id is chosen by who made it, so that two clients can bring one id: keys in memory are used for a file
 alone from which they were read.
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from tacita.checkpoint import Checkpoint, load
@@ -58,9 +58,8 @@ def mark_of(path: Path) -> str:
 
 
 class JobEvaluator:
-    """Answers jobs of one plan. spec: its root, cores, memory and resume points are those of the evaluator.
-    resume: as of `Server`. mark: of a file of keys, tells it from another one. Builds the circuit at once:
-    raises PlanError for another model than the plan's."""
+    """Answers jobs of one plan. spec: has root, cores, memory and resume points. resume: as of `Server`. mark:
+    of a file of keys, tells it from another one. Raises PlanError for another model than the plan's."""
 
     def __init__(
         self,
@@ -77,6 +76,7 @@ class JobEvaluator:
         limits |= {"resume": resume, "save_every": spec.save_every}
         self._server: Callable[[Path], Server] = partial(Server, plan, model, ring=self.ring, **limits)
         circuit_of(plan, model)
+        Thread(target=self.ring.provide, name="provide").start()  # beside the wait for the first job
 
     def answer(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
         """Evaluates a job; whatever is wrong with a job is its answer, and the next may be well. What

@@ -58,7 +58,7 @@ def mark_of(path: Path) -> str:
 
 
 class JobEvaluator:
-    """Answers jobs of one plan. spec: has root, cores, memory and resume points. resume: as of `Server`. mark:
+    """Answers jobs of one plan. spec: root, cores, memory and resume points. resume: as of `Server`. mark:
     of a file of keys, tells it from another one. Raises PlanError for another model than the plan's."""
 
     def __init__(

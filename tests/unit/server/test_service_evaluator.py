@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +21,7 @@ from service_dispatch import STAGE, World, make_world
 
 from tacita import api
 from tacita.errors import FileError, PeerError
-from tacita.evaluate.keyring import server_bytes
+from tacita.evaluate.keyring import KeyRing, server_bytes
 from tacita.evaluate.session import Server
 from tacita.plans.files import require_keys_of
 from tacita.progress import Progress
@@ -56,6 +57,13 @@ def new(world: World, client: str = "ann") -> Evaluate:
 
 def answer(evaluator: JobEvaluator, job: Evaluate) -> Done | Failed | Stopped:
     return evaluator.answer(job, lambda _: None)
+
+
+def test_memory_is_provided_beside_the_wait_for_a_job(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, goes_on = Event(), Event()
+    monkeypatch.setattr(KeyRing, "provide", lambda _: (begun.set(), goes_on.wait(60.0)))
+    assert len(made(world).ring) == 0 and begun.wait(60.0)  # it was made while that goes on
+    goes_on.set()
 
 
 def test_keys_used_longest_ago_make_room_and_come_back(world: World) -> None:

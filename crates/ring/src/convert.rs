@@ -7,7 +7,8 @@
 //! and rescaling tolerate.
 
 use crate::simd::dispatch;
-use crate::{AlignedVec, Modulus};
+use crate::Modulus;
+use std::ops::DerefMut;
 
 /// Constants for converting from one base to another.
 #[derive(Clone, Debug)]
@@ -99,13 +100,19 @@ impl BaseConverter {
 
     /// `outs[t]` = sum_i `ys[i]` (Q/q_i) mod `to[js[t]]`, canonical; `ys` are all limbs of the source base,
     /// scaled and centred. Every source is read once for all targets.
-    pub fn convert(&self, ys: &[&[f64]], js: &[usize], outs: &mut [AlignedVec]) {
+    pub fn convert(&self, ys: &[&[f64]], js: &[usize], outs: &mut [impl DerefMut<Target = [f64]>]) {
         assert_eq!(ys.len(), self.from.len(), "convert: one limb per source prime");
         self.sums(ys, js, outs);
     }
 
     /// As [`BaseConverter::convert`], less `overflow` times Q: the residues of the centred x itself.
-    pub fn convert_exact(&self, ys: &[&[f64]], overflow: &[f64], js: &[usize], outs: &mut [AlignedVec]) {
+    pub fn convert_exact(
+        &self,
+        ys: &[&[f64]],
+        overflow: &[f64],
+        js: &[usize],
+        outs: &mut [impl DerefMut<Target = [f64]>],
+    ) {
         assert_eq!(
             ys.len(),
             self.from.len(),
@@ -115,7 +122,7 @@ impl BaseConverter {
         self.sums(&all, js, outs);
     }
 
-    fn sums(&self, ys: &[&[f64]], js: &[usize], outs: &mut [AlignedVec]) {
+    fn sums(&self, ys: &[&[f64]], js: &[usize], outs: &mut [impl DerefMut<Target = [f64]>]) {
         #[cfg(target_arch = "x86_64")]
         if crate::simd::path() == crate::simd::Path::Ifma && self.sums_ifma(ys, js, outs) {
             return;
@@ -134,7 +141,7 @@ impl BaseConverter {
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn sums_ifma(&self, ys: &[&[f64]], js: &[usize], outs: &mut [AlignedVec]) -> bool {
+    fn sums_ifma(&self, ys: &[&[f64]], js: &[usize], outs: &mut [impl DerefMut<Target = [f64]>]) -> bool {
         let sum = |(&j, out): (&usize, _)| ifma::Sum {
             m: &self.to[j],
             weights: self.targets[j].weights(ys.len()),

@@ -40,7 +40,7 @@ pub use automorphism::{automorphism_coefficients, Permutation};
 pub use convert::BaseConverter;
 pub use error::RingError;
 pub use modulus::Modulus;
-pub use ntt::NttTable;
+pub use ntt::{Blocks, Columns, NttTable};
 pub use primes::{is_prime, ntt_primes, MAX_MODULUS, MIN_MODULUS};
 pub use region::{provide, provided, release_cache, set_aside, trim_heap, Region};
 pub use simd::{chosen as simd_path, Path as SimdPath};

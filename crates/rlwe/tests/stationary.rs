@@ -170,6 +170,38 @@ fn a_digit_above_the_special_primes_is_refused() {
     assert!(keyswitch::switch(&params, &random(&params, 2, 0, 1), &key, &Ending::default()).is_err());
 }
 
+/// Sixteen threads share limbs, one does not.
+#[test]
+fn many_threads_give_the_same_bits() {
+    let params = parameters(14, SPECIAL);
+    let key = packed_key(&params, &key(&params));
+    let c: Vec<RnsPoly> = (0..3).map(|k| random(&params, 5, 0, 10 * k + 1)).collect();
+    let permutation = Permutation::new(14, 25);
+    let ending = Ending {
+        add: [Some(&c[0]), None],
+        permutation: Some(&permutation),
+    };
+    let all = || {
+        let digits = keyswitch::decompose(&params, &c[2]);
+        let kept = keyswitch::inner_product(&params, &digits, &key).unwrap();
+        let down = keyswitch::mod_down(&params, kept.0.clone());
+        [
+            keyswitch::switch(&params, &c[2], &key, &ending).unwrap(),
+            keyswitch::switch_rescale(&params, [&c[0], &c[1], &c[2]], &key).unwrap(),
+            keyswitch::switch_over(&params, &c[2], &key, as_it_is).unwrap(),
+            (keyswitch::rescale(&params, c[0].clone()), down),
+            kept,
+        ]
+    };
+    let [one, many] = [1, 16].map(|threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.unwrap().install(all)
+    });
+    one.iter()
+        .zip(&many)
+        .for_each(|(one, many)| assert_same(one, many));
+}
+
 #[test]
 fn what_is_added_and_permuted_at_the_end() {
     for log_n in [5, 11, 12, 13] {

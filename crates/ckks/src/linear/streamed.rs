@@ -131,7 +131,7 @@ impl Evaluator {
         let Some((product, permutation)) = &baby.rotation else {
             for (out, c) in room.block.iter_mut().zip(polys) {
                 out.fill(0.0);
-                keyswitch::add_part(rlwe, out, at, (c, part.clone()));
+                keyswitch::add_part(rlwe, out, at, (c, rlwe.p_len(), part.clone()));
             }
             return;
         };
@@ -139,7 +139,7 @@ impl Evaluator {
         let source = from..from + part.len();
         let [u0, u1] = &mut room.before;
         product.part(at, source.clone(), [u0, u1]);
-        keyswitch::add_part(rlwe, u0, at, (&polys[0], source));
+        keyswitch::add_part(rlwe, u0, at, (&polys[0], rlwe.p_len(), source));
         for (out, u) in room.block.iter_mut().zip(&room.before) {
             permutation.apply_block(out, part.start, u);
         }

@@ -72,7 +72,7 @@ dispatch! {
         m: &Modulus, d0: &mut [f64], d1: &mut [f64], d2: &mut [f64],
         a0: &[f64], a1: &[f64], b0: &[f64], b1: &[f64]
     );
-    /// out = the centred representative of a mod `from`, reduced mod `to`
+    /// out = the centred representative of a mod `from`, canonical or centred, reduced mod `to`
     fn switch_modulus(from: &Modulus, to: &Modulus, out: &mut [f64], a: &[f64]);
 }
 

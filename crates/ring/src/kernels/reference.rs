@@ -197,5 +197,9 @@ pub fn tensor_accumulate(
 }
 
 pub fn switch_modulus(from: &Modulus, to: &Modulus, out: &mut [f64], a: &[f64]) {
-    zip2(out, a, |_, a| to.from_i64(from.center(a)));
+    assert_eq!(out.len(), a.len());
+    for (x, &a) in out.iter_mut().zip(a) {
+        let centred = if a < 0.0 { a as i64 } else { from.center(a as u64) };
+        *x = to.from_i64(centred) as f64;
+    }
 }

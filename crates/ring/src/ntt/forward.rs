@@ -7,11 +7,12 @@
 
 use super::plan::{Pass, Tables};
 use super::vector::{
-    broadcast, lane_factors, load, load_two, store, store_two, transpose_two, two_blocks, Limb,
+    broadcast, lane_factors, load, load_two, store, store_two, transpose_two, two_blocks, Limb, Strip,
 };
 use crate::ahead::Ahead;
 use crate::field::{Factor, Field};
 use crate::simd::Simd;
+use std::ops::Range;
 
 /// Level L of a block of M rows: u, v -> u + wv, u - wv. Roots in heap order: 2^L + block.
 #[inline(always)]
@@ -61,24 +62,28 @@ fn rows<S: Simd, const M: usize, const REDUCE: bool>(f: Field<S>, v: &mut [S::V;
     }
 }
 
-/// One pass over the groups `first..first + count`. ahead: what the caches are asked for meanwhile.
+/// One pass over the groups `first..first + count`, and these columns of them. ahead: what the caches are asked
+/// for meanwhile.
 #[inline(always)]
 fn pass_rows<S: Simd, const M: usize, const REDUCE: bool>(
     f: Field<S>,
     x: Limb,
     tables: &Tables,
-    pass: Pass,
+    (pass, columns): (Pass, Option<Strip>),
     (first, count): (usize, usize),
     ahead: &mut impl Ahead,
 ) {
     let len = 1usize << (tables.log_n - pass.log_groups);
+    let strip = Strip::within(columns, len / M);
     for g in first..first + count {
         let w = broadcast::<S, M>(f.s, &tables.forward, 1 << pass.log_groups, g);
-        for j in (0..len / M).step_by(S::LANES) {
-            ahead.step();
-            let mut v = load::<S, M>(f.s, x, g * len + j, len / M);
-            rows::<S, M, REDUCE>(f, &mut v, &w);
-            store(f.s, x, g * len + j, len / M, &v);
+        for row in (strip.first..len / M).step_by(strip.row) {
+            for j in (row..row + strip.count).step_by(S::LANES) {
+                ahead.step();
+                let mut v = load::<S, M>(f.s, x, g * len + j, len / M);
+                rows::<S, M, REDUCE>(f, &mut v, &w);
+                store(f.s, x, g * len + j, len / M, &v);
+            }
         }
     }
 }
@@ -88,11 +93,11 @@ fn run_pass<S: Simd>(
     f: Field<S>,
     x: Limb,
     tables: &Tables,
-    pass: Pass,
+    pass: (Pass, Option<Strip>),
     groups: (usize, usize),
     ahead: &mut impl Ahead,
 ) {
-    match (pass.log_radix, pass.reduce) {
+    match (pass.0.log_radix, pass.0.reduce) {
         (1, false) => pass_rows::<S, 2, false>(f, x, tables, pass, groups, ahead),
         (1, true) => pass_rows::<S, 2, true>(f, x, tables, pass, groups, ahead),
         (2, false) => pass_rows::<S, 4, false>(f, x, tables, pass, groups, ahead),
@@ -217,12 +222,12 @@ fn pair_level<S: Simd, const M: usize, const L: usize>(
     level::<S, M, L>(f, &mut v[1], &w[1]);
 }
 
-/// The passes over the whole limb, but for those of the first `done` levels.
+/// The passes over the whole limb, or these columns of it, but for those of the first `done` levels.
 #[inline(always)]
-pub fn outer<S: Simd>(f: Field<S>, tables: &Tables, [x]: [Limb; 1], done: u32) {
+pub fn outer<S: Simd>(f: Field<S>, tables: &Tables, [x]: [Limb; 1], done: u32, columns: Option<Strip>) {
     let outer = &tables.passes[..tables.outer_passes];
     for &pass in outer.iter().filter(|pass| pass.log_groups >= done) {
-        run_pass(f, x, tables, pass, (0, 1 << pass.log_groups), &mut ());
+        run_pass(f, x, tables, (pass, columns), (0, 1 << pass.log_groups), &mut ());
     }
 }
 
@@ -240,11 +245,25 @@ pub fn block<S: Simd, const M: usize, const K: usize, const LAZY: bool>(
     for x in xs {
         for &pass in inner.iter().filter(|pass| pass.log_groups >= done) {
             let count = 1 << (pass.log_groups - log_blocks);
-            run_pass(f, x, tables, pass, (block * count, count), ahead);
+            run_pass(f, x, tables, (pass, None), (block * count, count), ahead);
         }
     }
     let count = 1 << (tables.log_n - 2 * M.ilog2() - log_blocks);
     last_levels::<S, M, K, LAZY>(f, xs, tables, block * count, count, ahead);
+}
+
+/// The rest of the transform for some blocks.
+#[inline(always)]
+pub fn blocks<S: Simd, const M: usize, const K: usize>(
+    f: Field<S>,
+    tables: &Tables,
+    xs: [Limb; K],
+    blocks: Range<usize>,
+    done: u32,
+) {
+    for at in blocks {
+        block::<S, M, K, false>(f, tables, xs, (at, done), &mut ());
+    }
 }
 
 /// The whole transform, M = LANES, but for the passes of the first `done` levels.
@@ -256,9 +275,7 @@ pub fn transform<S: Simd, const M: usize, const K: usize>(
     done: u32,
 ) {
     for x in xs {
-        outer(f, tables, [x], done);
+        outer(f, tables, [x], done, None);
     }
-    for at in 0..1usize << tables.log_blocks() {
-        block::<S, M, K, false>(f, tables, xs, (at, done), &mut ());
-    }
+    blocks::<S, M, K>(f, tables, xs, 0..1 << tables.log_blocks(), done);
 }

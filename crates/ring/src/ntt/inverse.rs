@@ -7,10 +7,11 @@
 
 use super::plan::{Pass, Tables};
 use super::vector::{
-    broadcast, lane_factors, load, load_two, store, store_two, transpose_two, two_blocks, Limb,
+    broadcast, lane_factors, load, load_two, store, store_two, transpose_two, two_blocks, Limb, Strip,
 };
 use crate::field::{Factor, Field};
 use crate::simd::Simd;
+use std::ops::Range;
 
 /// Level L of the inverse (the largest L runs first): u, v -> u + v, (u - v) w. With SCALE the sum is
 /// multiplied by w[0].
@@ -65,17 +66,19 @@ fn pass_rows<S: Simd, const M: usize>(
     f: Field<S>,
     x: Limb,
     tables: &Tables,
-    pass: Pass,
-    first: usize,
-    count: usize,
+    (pass, columns): (Pass, Option<Strip>),
+    groups: Range<usize>,
 ) {
     let len = 1usize << (tables.log_n - pass.log_groups);
-    for g in first..first + count {
+    let strip = Strip::within(columns, len / M);
+    for g in groups {
         let w = broadcast::<S, M>(f.s, &tables.inverse, 1 << pass.log_groups, g);
-        for j in (0..len / M).step_by(S::LANES) {
-            let mut v = load::<S, M>(f.s, x, g * len + j, len / M);
-            rows::<S, M, false>(f, &mut v, &w);
-            store(f.s, x, g * len + j, len / M, &v);
+        for row in (strip.first..len / M).step_by(strip.row) {
+            for j in (row..row + strip.count).step_by(S::LANES) {
+                let mut v = load::<S, M>(f.s, x, g * len + j, len / M);
+                rows::<S, M, false>(f, &mut v, &w);
+                store(f.s, x, g * len + j, len / M, &v);
+            }
         }
     }
 }
@@ -86,22 +89,26 @@ fn final_rows<S: Simd, const M: usize, const CENTRED: bool>(
     f: Field<S>,
     x: Limb,
     tables: &Tables,
+    columns: Option<Strip>,
     scale: [(f64, f64); 2],
 ) {
     let stride = (1usize << tables.log_n) / M;
+    let strip = Strip::within(columns, stride);
     let mut w = broadcast::<S, M>(f.s, &tables.inverse, 1, 0);
     (w[0], w[1]) = (f.splat_factor(scale[0]), f.splat_factor(scale[1]));
-    for j in (0..stride).step_by(S::LANES) {
-        let mut v = load::<S, M>(f.s, x, j, stride);
-        rows::<S, M, true>(f, &mut v, &w);
-        for row in v.iter_mut() {
-            *row = if CENTRED {
-                f.reduce(*row)
-            } else {
-                f.canonical(*row)
-            };
+    for row in (strip.first..stride).step_by(strip.row) {
+        for j in (row..row + strip.count).step_by(S::LANES) {
+            let mut v = load::<S, M>(f.s, x, j, stride);
+            rows::<S, M, true>(f, &mut v, &w);
+            for row in v.iter_mut() {
+                *row = if CENTRED {
+                    f.reduce(*row)
+                } else {
+                    f.canonical(*row)
+                };
+            }
+            store(f.s, x, j, stride, &v);
         }
-        store(f.s, x, j, stride, &v);
     }
 }
 
@@ -110,14 +117,15 @@ fn run_pass<S: Simd, const CENTRED: bool>(
     f: Field<S>,
     x: Limb,
     tables: &Tables,
-    (pass, first, count): (Pass, usize, usize),
+    pass: (Pass, Option<Strip>),
+    groups: Range<usize>,
     scale: [(f64, f64); 2],
 ) {
-    match (pass.log_groups, pass.log_radix) {
-        (0, 1) => final_rows::<S, 2, CENTRED>(f, x, tables, scale),
-        (0, 2) => final_rows::<S, 4, CENTRED>(f, x, tables, scale),
-        (_, 1) => pass_rows::<S, 2>(f, x, tables, pass, first, count),
-        (_, 2) => pass_rows::<S, 4>(f, x, tables, pass, first, count),
+    match (pass.0.log_groups, pass.0.log_radix) {
+        (0, 1) => final_rows::<S, 2, CENTRED>(f, x, tables, pass.1, scale),
+        (0, 2) => final_rows::<S, 4, CENTRED>(f, x, tables, pass.1, scale),
+        (_, 1) => pass_rows::<S, 2>(f, x, tables, pass, groups),
+        (_, 2) => pass_rows::<S, 4>(f, x, tables, pass, groups),
         _ => unreachable!("passes have radix 2 or 4"),
     }
 }
@@ -191,41 +199,42 @@ pub fn canonical<S: Simd, const M: usize>(
     [x]: [Limb; 1],
     scale: [(f64, f64); 2],
 ) {
-    transform::<S, M, false>(f, tables, (x, x), scale);
+    inner::<S, M, false>(f, tables, [x, x], 0..1 << tables.log_blocks(), scale);
+    outer::<S, false>(f, tables, [x], None, scale);
 }
 
-/// That of `from`, or of x itself, into x, times c: centred. scale: of c.
+/// The levels that concern some blocks, from the first limb, which may be the second one, into the second.
+/// Without passes over the whole limb these are all, and the result is centred or canonical.
 #[inline(always)]
-pub fn centred<S: Simd, const M: usize>(
+pub fn inner<S: Simd, const M: usize, const CENTRED: bool>(
     f: Field<S>,
     tables: &Tables,
-    [x]: [Limb; 1],
-    from: Option<&[f64]>,
+    [from, x]: [Limb; 2],
+    blocks: Range<usize>,
     scale: [(f64, f64); 2],
 ) {
-    let from = from.map_or(x, |from| Limb::source(from, tables));
-    transform::<S, M, true>(f, tables, (from, x), scale);
-}
-
-/// That of the first limb, which may be the second one, into the second.
-#[inline(always)]
-pub fn transform<S: Simd, const M: usize, const CENTRED: bool>(
-    f: Field<S>,
-    tables: &Tables,
-    (from, x): (Limb, Limb),
-    scale: [(f64, f64); 2],
-) {
-    let (outer, inner) = tables.passes.split_at(tables.outer_passes);
-    let log_blocks = tables.log_blocks();
-    for block in 0..1usize << log_blocks {
+    let (inner, log_blocks) = (&tables.passes[tables.outer_passes..], tables.log_blocks());
+    for block in blocks {
         let count = 1 << (tables.log_n - 2 * M.ilog2() - log_blocks);
         first_levels::<S, M>(f, (from, x), tables, block * count, count);
         for &pass in inner.iter().rev() {
             let count = 1 << (pass.log_groups - log_blocks);
-            run_pass::<S, CENTRED>(f, x, tables, (pass, block * count, count), scale);
+            let groups = block * count..(block + 1) * count;
+            run_pass::<S, CENTRED>(f, x, tables, (pass, None), groups, scale);
         }
     }
-    for &pass in outer.iter().rev() {
-        run_pass::<S, CENTRED>(f, x, tables, (pass, 0, 1 << pass.log_groups), scale);
+}
+
+/// The passes over the whole limb, or these columns of it.
+#[inline(always)]
+pub fn outer<S: Simd, const CENTRED: bool>(
+    f: Field<S>,
+    tables: &Tables,
+    [x]: [Limb; 1],
+    columns: Option<Strip>,
+    scale: [(f64, f64); 2],
+) {
+    for &pass in tables.passes[..tables.outer_passes].iter().rev() {
+        run_pass::<S, CENTRED>(f, x, tables, (pass, columns), 0..1 << pass.log_groups, scale);
     }
 }

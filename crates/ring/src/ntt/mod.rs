@@ -9,7 +9,6 @@ mod plan;
 pub(crate) mod reference;
 mod vector;
 
-use crate::ahead::Lines;
 use crate::simd::{path, Path};
 use crate::{Modulus, RingError};
 use std::sync::OnceLock;
@@ -50,6 +49,9 @@ macro_rules! by_lanes {
         }
     };
 }
+
+mod parts;
+pub use parts::{Blocks, Columns};
 
 impl NttTable {
     /// Needs p = 1 mod 2n and 1 <= log_n <= 17. Tables are built lazily, in O(n).
@@ -119,14 +121,10 @@ impl NttTable {
     }
 
     fn forward_of<const K: usize>(&self, xs: [&mut [f64]; K]) {
-        assert!(
-            xs.iter().all(|x| x.len() == self.n()),
-            "forward: the limb has another length than the table"
-        );
-        by_lanes!(self, forward_four | forward_eight as run, tables => run(&self.modulus, tables, xs, 0), {
-            for x in xs {
-                reference::forward(&self.modulus, self.integers(), x);
-            }
+        by_lanes!(self, forward_four | forward_eight as run, tables => {
+            run(&self.modulus, tables, xs.map(|x| vector::Limb::new(x, self.n())), 0)
+        }, {
+            xs.into_iter().for_each(|x| self.reference_forward(x));
         })
     }
 
@@ -153,69 +151,17 @@ impl NttTable {
             for at in (part..x.len()).step_by(part) {
                 x.copy_within(..part, at);
             }
-            run(&self.modulus, tables, [x], done);
+            run(&self.modulus, tables, [vector::Limb::new(x, self.n())], done);
         }, {
             x[len..].fill(0.0);
-            reference::forward(&self.modulus, self.integers(), x);
-        })
-    }
-
-    /// How many blocks [`NttTable::forward_outer`] leaves, which [`NttTable::forward_block`] ends one by one.
-    pub fn blocks(&self) -> usize {
-        self.tables().map_or(1, |tables| 1 << tables.log_blocks())
-    }
-
-    /// The levels of [`NttTable::forward`] that concern all blocks.
-    pub fn forward_outer(&self, x: &mut [f64]) {
-        by_lanes!(self, outer_four | outer_eight as run, tables => run(&self.modulus, tables, [x], 0), {
-            assert_eq!(
-                x.len(),
-                self.n(),
-                "forward: the limb has another length than the table"
-            )
-        })
-    }
-
-    /// The levels that concern one block of each limb, which they leave congruent to the values and below
-    /// 2^51. As in [`NttTable::forward_all`], two limbs at a time. ahead: lines that the caches are asked for
-    /// meanwhile.
-    pub fn forward_block(&self, xs: &mut [&mut [f64]], block: usize, ahead: &mut Lines) {
-        assert!(
-            block < self.blocks(),
-            "forward: block {block} of {}",
-            self.blocks()
-        );
-        for pair in xs.chunks_mut(2) {
-            match pair {
-                [x, y] => self.block_of([x, y], block, ahead),
-                pair => pair.iter_mut().for_each(|x| self.block_of([x], block, ahead)),
-            }
-        }
-    }
-
-    fn block_of<const K: usize>(&self, xs: [&mut [f64]; K], block: usize, ahead: &mut Lines) {
-        by_lanes!(self, block_four | block_eight as run, tables => {
-            run(&self.modulus, tables, xs, (block, 0), ahead)
-        }, {
-            for x in xs {
-                reference::forward(&self.modulus, self.integers(), x);
-            }
-        })
-    }
-
-    /// The largest table that [`NttTable::forward_block`] reads.
-    pub fn block_roots(&self, block: usize) -> &[f64] {
-        self.tables().map_or(&[], |tables| {
-            let lanes = &tables.forward.lanes;
-            let len = lanes.len() >> tables.log_blocks();
-            &lanes[block * len..][..len]
+            self.reference_forward(x);
         })
     }
 
     /// Values to coefficients, in place: the exact inverse of [`NttTable::forward`].
     pub fn inverse(&self, x: &mut [f64]) {
         by_lanes!(self, inverse_four | inverse_eight as run, tables => {
-            run(&self.modulus, tables, [x], tables.scale(&self.modulus, 1))
+            run(&self.modulus, tables, [vector::Limb::new(x, self.n())], tables.scale(&self.modulus, 1))
         }, self.reference_inverse(x))
     }
 
@@ -230,17 +176,21 @@ impl NttTable {
     }
 
     fn centred(&self, x: &mut [f64], from: Option<&[f64]>, c: u64) {
-        let m = &self.modulus;
-        by_lanes!(self, centred_four | centred_eight as run, tables => {
-            run(m, tables, [x], from, tables.scale(m, c))
-        }, {
-            if let Some(from) = from {
-                x.copy_from_slice(from);
-            }
-            self.reference_inverse(x);
-            x.iter_mut()
-                .for_each(|x| *x = m.center(m.mul(*x as u64, c)) as f64);
-        })
+        self.blocks(x, 1)
+            .iter_mut()
+            .for_each(|x| self.inverse_blocks(x, from, c));
+        self.columns(x, 1)
+            .into_iter()
+            .for_each(|x| self.inverse_columns(x, c));
+    }
+
+    fn reference_forward(&self, x: &mut [f64]) {
+        assert_eq!(
+            x.len(),
+            self.n(),
+            "forward: the limb has another length than the table"
+        );
+        reference::forward(&self.modulus, self.integers(), x);
     }
 
     fn reference_inverse(&self, x: &mut [f64]) {

@@ -9,6 +9,7 @@ use crate::simd::Simd;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2 as Four, Avx512};
 use crate::Modulus;
+use std::ops::Range;
 
 /// A limb as raw memory. Invariant: `at` is valid for reads and writes of n doubles, and the offsets of the
 /// passes stay below
@@ -17,15 +18,41 @@ use crate::Modulus;
 pub struct Limb(*mut f64);
 
 impl Limb {
-    pub fn new(x: &mut [f64], tables: &Tables) -> Self {
-        assert_eq!(x.len(), 1 << tables.log_n);
+    pub fn new(x: &mut [f64], n: usize) -> Self {
+        assert_eq!(x.len(), n, "the limb has another length than the table");
         Self(x.as_mut_ptr())
     }
 
     /// A limb that is only read.
-    pub fn source(x: &[f64], tables: &Tables) -> Self {
-        assert_eq!(x.len(), 1 << tables.log_n);
+    pub fn source(x: &[f64], n: usize) -> Self {
+        assert_eq!(x.len(), n, "the limb has another length than the table");
         Self(x.as_ptr().cast_mut())
+    }
+
+    /// Values from `start` on.
+    pub fn at(self, start: usize) -> *mut f64 {
+        self.0.wrapping_add(start)
+    }
+}
+
+/// Columns of a limb whose rows are its blocks: `count` of them from `first` on, multiples of LANES.
+#[derive(Clone, Copy)]
+pub struct Strip {
+    pub first: usize,
+    pub count: usize,
+    pub row: usize,
+}
+
+impl Strip {
+    /// What a pass over rows `stride` apart takes: these columns, or all of them.
+    #[inline(always)]
+    pub fn within(columns: Option<Self>, stride: usize) -> Self {
+        let whole = Self {
+            first: 0,
+            count: stride,
+            row: stride,
+        };
+        columns.unwrap_or(whole)
     }
 }
 
@@ -132,12 +159,12 @@ macro_rules! instantiate {
         [$($generic:tt)*] $limbs:tt, ($($arg:ident: $ty:ty),*)
     ) => {
         /// Only called for a path that the processor supports.
-        pub fn $name<$($generic)*>(m: &Modulus, tables: &Tables, xs: [&mut [f64]; $limbs], $($arg: $ty),*) {
+        pub fn $name<$($generic)*>(m: &Modulus, tables: &Tables, xs: [Limb; $limbs], $($arg: $ty),*) {
             #[target_feature(enable = $features)]
-            fn inner<$($generic)*>(m: &Modulus, tables: &Tables, xs: [&mut [f64]; $limbs], $($arg: $ty),*) {
+            fn inner<$($generic)*>(m: &Modulus, tables: &Tables, xs: [Limb; $limbs], $($arg: $ty),*) {
                 // SAFETY: this function enables the features.
                 let s = unsafe { <$simd as Simd>::assume() };
-                $body(Field::new(s, m), tables, xs.map(|x| Limb::new(x, tables)), $($arg),*)
+                $body(Field::new(s, m), tables, xs, $($arg),*)
             }
             // SAFETY: `simd::path` only names what the processor supports.
             unsafe { inner(m, tables, xs, $($arg),*) }
@@ -166,7 +193,13 @@ on_both!(
     outer_four: super::forward::outer::<Four>,
     outer_eight: super::forward::outer::<Avx512>,
     [] 1,
-    (done: u32)
+    (done: u32, columns: Option<Strip>)
+);
+on_both!(
+    blocks_four: super::forward::blocks::<Four, 4, K>,
+    blocks_eight: super::forward::blocks::<Avx512, 8, K>,
+    [const K: usize] K,
+    (blocks: Range<usize>, done: u32)
 );
 on_both!(
     block_four: super::forward::block::<Four, 4, K, true>,
@@ -181,8 +214,14 @@ on_both!(
     (scale: [(f64, f64); 2])
 );
 on_both!(
-    centred_four: super::inverse::centred::<Four, 4>,
-    centred_eight: super::inverse::centred::<Avx512, 8>,
+    inner_four: super::inverse::inner::<Four, 4, true>,
+    inner_eight: super::inverse::inner::<Avx512, 8, true>,
+    [] 2,
+    (blocks: Range<usize>, scale: [(f64, f64); 2])
+);
+on_both!(
+    outer_inverse_four: super::inverse::outer::<Four, true>,
+    outer_inverse_eight: super::inverse::outer::<Avx512, true>,
     [] 1,
-    (from: Option<&[f64]>, scale: [(f64, f64); 2])
+    (columns: Option<Strip>, scale: [(f64, f64); 2])
 );

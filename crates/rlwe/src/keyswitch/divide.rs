@@ -1,6 +1,8 @@
 //! Division by some of the primes with rounding: by the special ones, by the top ciphertext prime, by both.
+use super::pieces::{targets, Pieces};
 use crate::{Parameters, RnsPoly};
 use rayon::prelude::*;
+use std::ops::Range;
 use tacita_ring::{kernels, AlignedVec, BaseConverter};
 
 /// Divides by the special primes with rounding: QP -> Q.
@@ -23,15 +25,19 @@ pub fn mod_down_rescale(params: &Parameters, x: RnsPoly) -> RnsPoly {
 pub fn rescale(params: &Parameters, mut x: RnsPoly) -> RnsPoly {
     let top = x.q_len - 1;
     let mut last = x.limbs.swap_remove(top);
-    let (table, from) = (params.table(top), *params.modulus(top));
-    table.inverse(&mut last);
+    let (n, from) = (params.n(), *params.modulus(top));
+    Pieces::of(1, n).inverse_centred(params.table(top), &mut last, None, 1);
+    let pieces = Pieces::of(top, n);
     let limbs = (0..top)
         .into_par_iter()
         .map(|i| {
             let m = params.modulus(i);
-            let mut lifted = AlignedVec::scratch(params.n());
-            kernels::switch_modulus(&from, m, &mut lifted, &last);
-            subtract_and_scale(params, i, &x.limbs[i], lifted, m.inv(from.p() % m.p()))
+            let mut lifted = AlignedVec::scratch(n);
+            pieces.ranges(n, [&mut lifted], |part, out| {
+                kernels::switch_modulus(&from, m, out[0], &last[part]);
+            });
+            let c = m.inv(from.p() % m.p());
+            subtract_and_scale(params, (i, pieces), &x.limbs[i], lifted, c)
         })
         .collect();
     RnsPoly { limbs, q_len: top }
@@ -40,23 +46,27 @@ pub fn rescale(params: &Parameters, mut x: RnsPoly) -> RnsPoly {
 /// (x - NTT(lifted)) * c modulo ciphertext prime `i`.
 fn subtract_and_scale(
     params: &Parameters,
-    i: usize,
+    (i, pieces): (usize, Pieces),
     x: &[f64],
     mut lifted: AlignedVec,
     c: u64,
 ) -> AlignedVec {
-    params.table(i).forward(&mut lifted);
+    pieces.forward(params.table(i), &mut [&mut lifted]);
     let mut out = AlignedVec::scratch(params.n());
-    kernels::sub_mul_scalar(params.modulus(i), &mut out, x, &lifted, c);
+    pieces.ranges(params.n(), [&mut out], |part, out| {
+        kernels::sub_mul_scalar(params.modulus(i), out[0], &x[part.clone()], &lifted[part], c);
+    });
     out
 }
 
 fn divide(division: &Division, x: RnsPoly) -> RnsPoly {
-    let ys: Vec<AlignedVec> = (0..division.from.len())
+    let count = division.from.len();
+    let pieces = Pieces::of(count, division.params.n());
+    let ys: Vec<AlignedVec> = (0..count)
         .into_par_iter()
-        .map(|k| division.source_of(k, &x.limbs[division.at(k)]))
+        .map(|k| division.source_of(k, &x.limbs[division.at(k)], pieces))
         .collect();
-    let lift = division.lift(&ys);
+    let lift = division.lift(&ys, Pieces::of(1, division.params.n()));
     let limbs = targets(division.keep)
         .into_par_iter()
         .flat_map_iter(|at| lift.limbs(&at, &x.limbs[at[0]..=at[at.len() - 1]]))
@@ -65,21 +75,6 @@ fn divide(division: &Division, x: RnsPoly) -> RnsPoly {
         limbs,
         q_len: division.keep,
     }
-}
-
-/// Limbs that are converted together, at most: the sources are read once for all of them.
-const TOGETHER: usize = 4;
-
-/// The numbers below `count`, in groups that are converted together: as many for each thread, of sizes that
-/// differ by one at most.
-pub(super) fn targets(count: usize) -> Vec<Vec<usize>> {
-    groups(count, rayon::current_num_threads())
-}
-
-fn groups(count: usize, threads: usize) -> Vec<Vec<usize>> {
-    let groups = count.div_ceil(TOGETHER).next_multiple_of(threads).min(count);
-    let start = |g: usize| g * count / groups.max(1);
-    (0..groups).map(|g| (start(g)..start(g + 1)).collect()).collect()
 }
 
 /// By which primes, and what is kept.
@@ -136,26 +131,25 @@ impl<'a> Division<'a> {
         }
     }
 
-    /// The limb of the k-th prime (NTT form) as the conversion takes it.
-    pub(super) fn source(&self, k: usize, mut y: AlignedVec) -> AlignedVec {
-        let scale = self.converter.input_scale(k);
-        self.params.table(self.from[k]).inverse_centred(&mut y, scale);
-        y
+    /// What the limb of the k-th prime is multiplied by before it is converted.
+    pub(super) fn scale(&self, k: usize) -> u64 {
+        self.converter.input_scale(k)
     }
 
-    /// The same, of a limb that is kept.
-    fn source_of(&self, k: usize, x: &[f64]) -> AlignedVec {
-        let (mut y, scale) = (AlignedVec::scratch(x.len()), self.converter.input_scale(k));
-        let table = self.params.table(self.from[k]);
-        table.inverse_centred_into(&mut y, x, scale);
+    /// The limb of the k-th prime, x in NTT form, as the conversion takes it.
+    fn source_of(&self, k: usize, x: &[f64], pieces: Pieces) -> AlignedVec {
+        let (mut y, table) = (AlignedVec::scratch(x.len()), self.params.table(self.from[k]));
+        pieces.inverse_centred(table, &mut y, Some(x), self.scale(k));
         y
     }
 
     /// What is subtracted from every limb before the division. ys: all sources.
-    pub(super) fn lift<'y>(&'y self, ys: &'y [AlignedVec]) -> Lift<'y> {
+    pub(super) fn lift<'y>(&'y self, ys: &'y [AlignedVec], pieces: Pieces) -> Lift<'y> {
         let sources: Vec<&[f64]> = ys.iter().map(|y| &y[..]).collect();
         let mut overflow = AlignedVec::scratch(self.params.n());
-        self.converter.overflow(&sources, &mut overflow);
+        pieces.ranges(self.params.n(), [&mut overflow], |part, out| {
+            self.converter.overflow(&within(&sources, &part), out[0]);
+        });
         Lift {
             division: self,
             sources,
@@ -173,39 +167,28 @@ pub(super) struct Lift<'y> {
 
 impl Lift<'_> {
     /// Limbs `at` of what is subtracted, in coefficient form.
-    pub(super) fn lifted(&self, at: &[usize]) -> Vec<AlignedVec> {
-        let n = self.division.params.n();
+    pub(super) fn lifted(&self, at: &[usize], pieces: Pieces) -> Vec<AlignedVec> {
+        let (n, converter) = (self.division.params.n(), self.division.converter);
         let mut lifted: Vec<AlignedVec> = at.iter().map(|_| AlignedVec::scratch(n)).collect();
-        let converter = self.division.converter;
-        converter.convert_exact(&self.sources, &self.overflow, at, &mut lifted);
+        pieces.ranges(n, &mut lifted, |part, outs| {
+            let sources = within(&self.sources, &part);
+            converter.convert_exact(&sources, &self.overflow[part], at, outs);
+        });
         lifted
     }
 
     /// Limbs `at` of the quotient. xs: those of the dividend.
     fn limbs(&self, at: &[usize], xs: &[AlignedVec]) -> Vec<AlignedVec> {
-        let (params, lifted) = (self.division.params, self.lifted(at));
-        let quotient = |((&i, x), lifted): ((&usize, &AlignedVec), AlignedVec)| {
-            subtract_and_scale(params, i, x, lifted, self.division.inverse(i))
-        };
-        at.iter().zip(xs).zip(lifted).map(quotient).collect()
+        let params = self.division.params;
+        let pieces = Pieces::of(self.division.keep, params.n());
+        let limbs = at.iter().zip(xs).zip(self.lifted(at, pieces)).collect();
+        pieces.map(limbs, |((&i, x), lifted)| {
+            subtract_and_scale(params, (i, pieces), x, lifted, self.division.inverse(i))
+        })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn groups_are_small_and_even() {
-        for threads in [1, 2, 3, 16] {
-            for count in 0..40 {
-                let found = groups(count, threads);
-                assert_eq!(found.concat(), (0..count).collect::<Vec<_>>());
-                let sizes: Vec<usize> = found.iter().map(Vec::len).collect();
-                let (least, most) = (sizes.iter().min(), sizes.iter().max());
-                assert!(most <= Some(&TOGETHER) && least >= most.map(|m| m - 1).as_ref());
-                assert!(found.len() == count || found.len().is_multiple_of(threads));
-            }
-        }
-    }
+/// The same part of each.
+pub(super) fn within<'a>(xs: &[&'a [f64]], part: &Range<usize>) -> Vec<&'a [f64]> {
+    xs.iter().map(|x| &x[part.clone()]).collect()
 }

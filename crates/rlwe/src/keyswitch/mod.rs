@@ -5,10 +5,13 @@
 //! switch. `decompose` and `inner_product` keep the digits, which hoisting shares between rotations.
 mod divide;
 mod finish;
+mod pieces;
 mod stationary;
 
-use divide::targets;
+use divide::within;
 pub use divide::{mod_down, mod_down_rescale, rescale};
+pub use pieces::tasks;
+use pieces::{targets, Pieces};
 pub use stationary::{switch, switch_over, switch_rescale, Ending, Limbs};
 
 use crate::switching::{special_product, Gadget, Rows, SwitchingKey};
@@ -47,12 +50,13 @@ fn scaled_coefficients(params: &Parameters, c: &RnsPoly, special: usize) -> Vec<
     let limbs: Vec<_> = digits
         .flat_map(|own| own.clone().map(move |i| (i, own.clone())))
         .collect();
+    let pieces = Pieces::of(c.q_len, params.n());
     limbs
         .into_par_iter()
         .map(|(i, own)| {
             let scale = params.mod_up(&own).input_scale(i - own.start);
             let mut x = AlignedVec::scratch(params.n());
-            params.table(i).inverse_centred_into(&mut x, &c.limbs[i], scale);
+            pieces.inverse_centred(params.table(i), &mut x, Some(&c.limbs[i]), scale);
             x
         })
         .collect()
@@ -64,11 +68,12 @@ fn extend_digit(
     ys: &[AlignedVec],
     (d, special): (usize, usize),
 ) -> RnsPoly {
+    let pieces = Pieces::of(c.q_len + special, params.n());
     let limbs = targets(c.q_len + special)
         .into_par_iter()
         .flat_map_iter(|group| {
             let own = params.digit(d, c.q_len, special);
-            let made = extended(params, c.q_len, ys, (own, &group));
+            let made = extended(params, c.q_len, ys, (own, &group), pieces);
             let limb = |(&at, x): (&usize, Option<AlignedVec>)| x.unwrap_or_else(|| c.limbs[at].clone());
             group.iter().zip(made).map(limb).collect::<Vec<_>>()
         })
@@ -95,14 +100,14 @@ fn extended(
     limbs: usize,
     ys: &[AlignedVec],
     (own, targets): (Range<usize>, &[usize]),
+    pieces: Pieces,
 ) -> Vec<Option<AlignedVec>> {
-    let mut made = converted(params, limbs, ys, (own, targets));
-    for (&at, x) in targets.iter().zip(&mut made) {
-        if let Some(x) = x {
-            params.table(prime_of(params, limbs, at)).forward(x);
-        }
-    }
-    made
+    let made = converted(params, limbs, ys, (own, targets), pieces);
+    pieces.map(targets.iter().zip(made).collect(), |(&at, mut x)| {
+        let table = params.table(prime_of(params, limbs, at));
+        x.iter_mut().for_each(|x| pieces.forward(table, &mut [x]));
+        x
+    })
 }
 
 /// The same in coefficient form.
@@ -111,12 +116,17 @@ fn converted(
     limbs: usize,
     ys: &[AlignedVec],
     (own, targets): (Range<usize>, &[usize]),
+    pieces: Pieces,
 ) -> Vec<Option<AlignedVec>> {
     let sources: Vec<&[f64]> = ys[own.clone()].iter().map(|y| &y[..]).collect();
     let others = targets.iter().filter(|at| !own.contains(at));
     let primes: Vec<usize> = others.map(|&at| prime_of(params, limbs, at)).collect();
     let mut made: Vec<AlignedVec> = primes.iter().map(|_| AlignedVec::scratch(params.n())).collect();
-    params.mod_up(&own).convert(&sources, &primes, &mut made);
+    pieces.ranges(params.n(), &mut made, |part, outs| {
+        params
+            .mod_up(&own)
+            .convert(&within(&sources, &part), &primes, outs);
+    });
     let mut made = made.into_iter();
     let limb = |at: &usize| if own.contains(at) { None } else { made.next() };
     targets.iter().map(limb).collect()
@@ -200,11 +210,12 @@ pub(crate) fn inner_product_any(
 ) -> (RnsPoly, RnsPoly) {
     let limbs = digits[0].q_len;
     let total = digits[0].limbs.len();
+    let pieces = Pieces::of(total, params.n());
     let pairs: Vec<Limbs> = (0..total)
         .into_par_iter()
         .map(|i| {
             let ds: Vec<&[f64]> = digits.iter().map(|d| &d.limbs[i][..]).collect();
-            whole_products(params, key, limbs, i, &ds)
+            whole_products(params, key, limbs, (i, pieces), &ds)
         })
         .collect();
     stationary::pair(pairs, limbs)
@@ -221,10 +232,16 @@ pub fn add_to_limb(params: &Parameters, x: &mut [f64], at: usize, (other, specia
     }
 }
 
-/// Adds P times values `part` of limb `at` of a polynomial over Q, which has no special limbs.
-pub fn add_part(params: &Parameters, x: &mut [f64], at: usize, (other, part): (&RnsPoly, Range<usize>)) {
+/// Adds values `part` of limb `at` of a polynomial over Q, which has no special limbs, times the product of the
+/// first `special` special primes.
+pub fn add_part(
+    params: &Parameters,
+    x: &mut [f64],
+    at: usize,
+    (other, special, part): (&RnsPoly, usize, Range<usize>),
+) {
     if at < other.q_len {
-        let c = special_product(params, params.p_len(), at);
+        let c = special_product(params, special, at);
         kernels::mul_scalar_add_assign(params.modulus(at), x, &other.limbs[at][part], c);
     }
 }
@@ -254,10 +271,21 @@ impl RnsPoly {
 
 /// Limb `i` (of `limbs` ciphertext limbs, then the special ones) of the inner product with a key. ds: that
 /// limb of every digit.
-fn whole_products(params: &Parameters, key: &SwitchingKey, limbs: usize, i: usize, ds: &[&[f64]]) -> Limbs {
+fn whole_products(
+    params: &Parameters,
+    key: &SwitchingKey,
+    limbs: usize,
+    (i, pieces): (usize, Pieces),
+    ds: &[&[f64]],
+) -> Limbs {
     let n = params.n();
     let (mut out0, mut out1) = (AlignedVec::scratch(n), AlignedVec::scratch(n));
-    products(params, key, limbs, i, (ds, 0..n), [&mut out0, &mut out1]);
+    pieces.ranges(n, [&mut out0, &mut out1], |part, outs| {
+        let [out0, out1] = outs else {
+            unreachable!("two halves")
+        };
+        products(params, key, limbs, i, (&within(ds, &part), part), [out0, out1]);
+    });
     (out0, out1)
 }
 

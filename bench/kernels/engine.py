@@ -149,14 +149,13 @@ def _works(
 ) -> tuple[list[scaling.Work], tuple[float, float]]:
     """What `--scaling` shows, and GB a second of a copy on one thread and on all."""
     a, b = bench.encrypt(BENCH_LEVEL, 1), bench.encrypt(BENCH_LEVEL, 2)
-    sizes, one = (
-        Sizes.of_ring(bench.params.log_n),
-        {name: figures[f"{name}_ms"] for name in ("rotate", "mul")},
-    )
+    sizes = Sizes.of_ring(bench.params.log_n)
+    one = {name: figures[f"{name}_ms"] for name in ("rotate", "mul", "rescale")}
     ring = traffic.Ring(1 << bench.params.log_n, sizes.special, bench.params.max_level + LIMBS_AT_LEVEL_0)
     several = {
         "rotate": best_ms(lambda: bench.all.rotate(a, 1), REPEATS),
         "mul": best_ms(lambda: bench.all.mul(a, b), REPEATS),
+        "rescale": bench.all.rescale_ms(a, REPEATS),
         "bootstrap": bootstrap_ms["complex"]["alone"],
         "two bootstraps": 2 * bootstrap_ms["complex"]["each"],
     }

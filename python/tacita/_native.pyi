@@ -53,6 +53,7 @@ __all__ = [
     "generate_certificate",
     "hot_kernels_ms",
     "keygen",
+    "limb_tasks",
     "ntt_ms",
     "share_threads",
     "simd_path",
@@ -364,6 +365,10 @@ def ntt_ms(log_n: int, repeats: int) -> float:
 def hot_kernels_ms(log_n: int, repeats: int) -> tuple[float, float]:
     """Returns milliseconds of two steps of a key switch, out of the caches: the conversion of one limb to one
     prime, and one limb of one half of the product of two digits with a packed key, divided."""
+
+def limb_tasks(limbs: int, log_n: int, threads: int, converted: bool) -> int:
+    """Returns how many tasks of equal size a phase of a key switch on so many limbs has on so many threads.
+    converted: whether the limbs are targets of a conversion, which few threads take in groups."""
 
 def commit() -> str:
     """The commit that was built, 12 hexadecimal digits; empty outside a clone."""

@@ -114,12 +114,17 @@ impl Evaluator {
 
 #[pymethods]
 impl Evaluator {
-    /// keys: None for what all clients share alone, see `with_keys`. threads = 0: all cores.
+    /// keys: None for what all clients share alone, see `with_keys`. threads = 0: all cores; more than there
+    /// are (a container's share of them counts) would only take them from each other.
     #[new]
     #[pyo3(signature = (params, keys = None, threads = 0))]
     fn new(params: &Parameters, keys: Option<PyRef<'_, EvaluationKeys>>, threads: usize) -> PyResult<Self> {
         let pool = ThreadPoolBuilder::new()
-            .num_threads(threads)
+            .num_threads(match (threads, std::thread::available_parallelism()) {
+                (0, Ok(cores)) => cores.get(),
+                (threads, Ok(cores)) => threads.min(cores.get()),
+                (threads, Err(_)) => threads,
+            })
             .build()
             .map_err(|e| TacitaError::new_err(format!("evaluator: no thread pool ({e})")))?;
         let held = keys.as_ref().map(|k| k.inner.clone()).unwrap_or_default();

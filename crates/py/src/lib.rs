@@ -82,6 +82,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(bench::yardstick_ms, m)?)?;
     m.add_function(wrap_pyfunction!(bench::ntt_ms, m)?)?;
     m.add_function(wrap_pyfunction!(bench::hot_kernels_ms, m)?)?;
+    m.add_function(wrap_pyfunction!(bench::limb_tasks, m)?)?;
     m.add_function(wrap_pyfunction!(bench::simd_path, m)?)?;
     m.add_function(wrap_pyfunction!(bench::commit, m)?)?;
     Ok(())

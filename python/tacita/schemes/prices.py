@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import lru_cache
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -69,19 +70,50 @@ def describe_prices(prices: Prices) -> str:
 
 
 def scaled(shipped: Prices | None) -> Prices | None:
-    """Shipped prices with the factors of this machine, by its kernels; without an engine as they are. The
-    pace of two parties is that of the engine's own transform: their work uses a processor's vectors too."""
+    """Shipped prices with the factors of this machine, by its kernels, and by counts where it has another
+    number of threads; without an engine as they are. The pace of two parties is that of the engine's own
+    transform: their work uses a processor's vectors too."""
     if shipped is None:
         return None
     try:
         here = kernels()
     except TacitaError:  # not built: plans can be made, nothing can be run
         return shipped
-    streams = here.copy / SHIPPED_KERNELS.copy
-    factor = round(HOT * here.switch / SHIPPED_KERNELS.switch + (1.0 - HOT) * streams, 2)
-    origin = f"shipped, scaled by {factor:.2f}"
+    work, streams, counted = here.switch / SHIPPED_KERNELS.switch, here.copy / SHIPPED_KERNELS.copy, ""
+    if (cores := threads()) != (there := shipped.threads):
+        phases = switch_phases(12, shipped.sizes.special)
+        work *= share(phases, cores, cores) / share(phases, there, there)
+        streams *= bandwidth(there) / bandwidth(cores)
+        counted = f" and counted for {cores} threads"
+    factor = round(HOT * work + (1.0 - HOT) * streams, 2)
+    origin = f"shipped, scaled by {factor:.2f}{counted}"
     pace = round(here.transform / NTT_MS, 2)
     return replace(shipped, scale=factor, streams=round(streams, 2), pace=pace, origin=origin)
+
+
+Phases = tuple[tuple[int, int, bool], ...]  # (transforms, limbs that they concern, of a conversion's targets)
+
+
+def switch_phases(limbs: int, special: int) -> Phases:
+    """Returns the phases of a key switch: digits into coefficients, the special limbs of all digits and their
+    way back, the limbs that stay with theirs. A digit's own limbs are there."""
+    digits, back = ceil(limbs / special), 2 * special
+    last = (digits - 1) * limbs + 2 * limbs
+    return (limbs, limbs, False), (digits * special + back, special, True), (last, limbs, True)
+
+
+def share(phases: Phases, cores: int, pool: int) -> float:
+    """Returns what of one core's arithmetic is left to wait for on so many cores of a pool of threads: a core
+    takes whole tasks, which the engine counts."""
+    tasks = [compiled.native.limb_tasks(limbs, 16, pool, of) for _, limbs, of in phases]
+    waits = (n * ceil(count / cores) / count for (n, *_), count in zip(phases, tasks, strict=True))
+    return sum(waits) / sum(n for n, *_ in phases)
+
+
+def bandwidth(cores: int) -> float:
+    """Returns GB a second that so many cores copy: 28 and 39 on one and two of an EPYC, and never more than
+    eight channels of memory move."""
+    return 28.0 if cores == 1 else min(200.0, 19.5 * cores)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.kernels import scaling, traffic
+from tacita.schemes.prices import switch_phases
 
 RING = traffic.Ring(1 << 16, 7, 16)
 
@@ -65,19 +66,22 @@ def test_the_share_of_a_copy():
 
 
 def test_more_cores_give_no_more_than_tasks_and_bandwidth_do() -> None:
-    """A rotation of 12 limbs has 76 transforms; beyond 12 cores it gains by bandwidth alone."""
-    phases = scaling.switch_phases(12, 7)
-    assert phases == ((12, 12), (28, 7), (36, 12))
-    each = {"rotate": 16.0, "mul": 16.0, "bootstrap": 2500.0, "two bootstraps": 3000.0}
+    """A rotation of 12 limbs has 76 transforms, which 16 threads share in 48, 56 and 48 tasks."""
+    phases = switch_phases(12, 7)
+    assert [count for count, *_ in phases] == [12, 28, 36]
+    each = {"rotate": 16.0, "mul": 16.0, "rescale": 3.0, "bootstrap": 2500.0, "two bootstraps": 3000.0}
     rows = {work.name: work for work in scaling.works(RING, 12, each, each, 1 << 30)}
     rotate = rows["rotate"]
+    assert [rotate.tasks(cores) for cores in (2, 16, 64)] == ["12 2 4", "48 56 48", "192 112 192"]
+    assert [rows["rescale"].tasks(cores) for cores in (2, 16)] == ["1 11", "16 88"]
     times = [scaling.counted(rotate, cores, 28.0, 28.0) for cores in (1, *scaling.CORES)]
     assert times[0] == pytest.approx(16.0)
-    assert times == sorted(times, reverse=True) and times[4] == times[6]  # 16 and 64 cores
+    assert times == sorted(times, reverse=True)
     memory = rotate.bytes / 28.0 / 1e6
-    assert times[6] == pytest.approx((16.0 - memory) * (12 / 12 + 28 / 7 + 36 / 12) / 76 + memory)
+    waits = 12 * 3 / 48 + 28 * 4 / 56 + 36 * 3 / 48
+    assert times[4] == pytest.approx((16.0 - memory) * waits / 76 + memory)
     boots = rows["64 bootstraps"]
     alone = scaling.counted(rows["bootstrap"], 2, 28.0, 39.0)
     many = scaling.counted(boots, 64, 28.0, 1e9)
-    assert many == pytest.approx(2 * scaling.counted(rows["bootstrap"], 2, 28.0, 1e9), rel=1e-3)
+    assert many == pytest.approx(2 * scaling.counted(rows["bootstrap"], 2, 28.0, 1e9), rel=0.02)
     assert alone > scaling.counted(rows["bootstrap"], 16, 28.0, 200.0)

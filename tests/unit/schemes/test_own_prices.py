@@ -117,6 +117,7 @@ def test_until_then_shipped_prices_are_scaled_and_plans_are_the_same(monkeypatch
     there = own_prices.SHIPPED_KERNELS
     quick = own_prices.Kernels(0.5 * there.switch, 2.0 * there.copy, 2.0 * NTT_MS)
     monkeypatch.setattr(own_prices, "kernels", lambda: quick)
+    monkeypatch.setattr(own_prices, "threads", lambda: shipped.threads)
     here = scaled(shipped)
     assert here is not None and (here.scale, here.streams) == (0.83, 2.0)
     assert here.pace == 2.0 and "shipped, scaled by 0.83 by this machine's kernels" in describe_prices(here)
@@ -127,6 +128,23 @@ def test_until_then_shipped_prices_are_scaled_and_plans_are_the_same(monkeypatch
     for step in ours.placement.steps:
         slow = 2.0 * step.streaming + 0.83 * (step.seconds - step.streaming + step.bootstrap_seconds)
         assert step.seconds_on(here) == pytest.approx(slow) and 0.0 < step.streaming < step.seconds
+
+
+def test_other_threads_than_the_table_has_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks of 12, 28 and 36 transforms: half of each on two threads; 3 of 48, 4 of 56, 3 of 48 on 16. Copies
+    move five times as much on 16 threads."""
+    shipped = Prices.shipped(16)
+    assert shipped is not None and shipped.threads == 2
+    monkeypatch.setattr(own_prices, "kernels", lambda: own_prices.SHIPPED_KERNELS)
+    monkeypatch.setattr(own_prices, "threads", lambda: 16)
+    here = scaled(shipped)
+    left = 2 * (12 * 3 / 48 + 28 * 4 / 56 + 36 * 3 / 48) / 76
+    assert here is not None and here.streams == round(39 / 200, 2)
+    assert here.scale == round(own_prices.HOT * left + (1 - own_prices.HOT) * 39 / 200, 2) < 1 / 6
+    assert "counted for 16 threads" in describe_prices(here)
+    monkeypatch.setattr(own_prices, "threads", lambda: 1)
+    alone = scaled(shipped)
+    assert alone is not None and 1.8 < alone.scale < 2.0 and alone.streams == round(39 / 28, 2)
 
 
 def test_kernels_are_timed_in_seconds_of_this_processor() -> None:

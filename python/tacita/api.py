@@ -46,6 +46,7 @@ from tacita.plans.answers import understood
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.plan import Plan
 from tacita.plans.public_folder import Public, open_public, public_of, write_public
+from tacita.resources import freed_memory_kept
 from tacita.schemes.base import AnyPlan, Report, silent
 from tacita.schemes.choose import Choice
 from tacita.schemes.choose import choose_plan as choose
@@ -168,7 +169,7 @@ def choose_plan(
     require_fields(fields, ("progress", "processes", "scheme"))
     fields |= {} if scheme is None else {"scheme": scheme}
     loaded = model if isinstance(model, Checkpoint) else load(model)
-    with reporting(progress, "plan") as report:
+    with reporting(progress, "plan") as report, freed_memory_kept():
         return choose(loaded, replace(request or PlanRequest(), **fields), report, processes)
 
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from tacita.resources import BLAS, in_threads, resident_bytes, trim
+from tacita.resources import BLAS, freed_memory_kept, in_threads, resident_bytes, trim
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only its C library is asked")
@@ -23,6 +23,18 @@ def test_freed_memory_goes_back_when_asked() -> None:
     left = resident_bytes()
     assert held is not None and left is not None and len(kept) == 40
     assert held - left > 200e6
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only its C library is asked")
+def test_freed_memory_stays_for_the_next_array_until_the_end() -> None:
+    sizes = list[int | None]()
+    with freed_memory_kept():
+        for _ in range(2):
+            sizes += [resident_bytes() for _ in [np.ones(1 << 24)]]
+            sizes.append(resident_bytes())
+    sizes.append(resident_bytes())
+    first, kept, second, _, left = (size or 0 for size in sizes)
+    assert first - kept < 1e6 and second - kept < 1e6 and kept - left > 120e6
 
 
 PRODUCT = """

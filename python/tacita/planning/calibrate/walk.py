@@ -38,7 +38,7 @@ from tacita.checkpoint.reference import reference
 from tacita.models.registry import Config, attentions, forward, shapes
 from tacita.planning.calibrate.intervals import INPUT, Estimate, Ranges, Watch
 from tacita.planning.calibrate.row_estimates import AttentionRows, Rows, RowSamples, estimator
-from tacita.resources import BLAS, available_memory
+from tacita.resources import BLAS, available_memory, keep_freed_memory
 from tacita.texts.embed import Text, embedded, length_of, parts_of, tokenize
 
 Progress = Callable[[int, int], None]
@@ -209,7 +209,7 @@ def _dealt(
         encoder = shapes(model.config, 1).tensors  # what follows the embedding
         save_file({name: np.ascontiguousarray(model.tensors[name]) for name in encoder}, path)
         number = _affordable(processes, path.stat().st_size)
-        with ProcessPoolExecutor(number, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(number, get_context("spawn"), keep_freed_memory) as pool:
             waiting: deque[Future[Any]] = deque()
             for chunk in chunks:
                 waiting.append(pool.submit(_task, str(path), model.config, chunk, part))

@@ -34,7 +34,7 @@ LINES = {
     "packings": 6886,
     "planning": 4160,
     "plans": 3172,
-    "schemes": 1564,
+    "schemes": 1566,
     "server": 8250,
     "slots": 2469,
     "texts": 1929,

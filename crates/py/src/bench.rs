@@ -101,8 +101,8 @@ pub fn simd_path() -> PyResult<&'static str> {
     Ok(path.name())
 }
 
-/// How many tasks of equal size a phase of a key switch on so many limbs has. converted: whether the limbs are
-/// targets of a conversion.
+/// How many tasks of equal size a phase of a key switch on so many limbs has. converted: whether the limbs
+/// are targets of a conversion.
 #[pyfunction]
 pub fn limb_tasks(limbs: usize, log_n: u32, threads: usize, converted: bool) -> usize {
     tacita_rlwe::keyswitch::tasks(limbs, 1 << log_n.min(17), threads, converted)

@@ -62,8 +62,8 @@ fn rows<S: Simd, const M: usize, const REDUCE: bool>(f: Field<S>, v: &mut [S::V;
     }
 }
 
-/// One pass over the groups `first..first + count`, and these columns of them. ahead: what the caches are asked
-/// for meanwhile.
+/// One pass over the groups `first..first + count`, and these columns of them. ahead: what the caches are
+/// asked for meanwhile.
 #[inline(always)]
 fn pass_rows<S: Simd, const M: usize, const REDUCE: bool>(
     f: Field<S>,

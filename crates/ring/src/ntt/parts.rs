@@ -1,6 +1,7 @@
-//! One limb transformed by several tasks at once. A limb is a matrix whose rows are its blocks: the levels that
-//! join far values run column by column, all others row by row, and neither kind has to do with the others of
-//! its kind. Between both kinds all tasks of a limb must have ended, which the borrows of the limb see to.
+//! One limb transformed by several tasks at once. A limb is a matrix whose rows are its blocks: the levels
+//! that join far values run column by column, all others row by row, and neither kind has to do with the
+//! others of its kind. Between both kinds all tasks of a limb must have ended, which the borrows of the limb
+//! see to.
 use super::vector::{Limb, Strip};
 use super::{reference, vector, NttTable, Path};
 use crate::ahead::Lines;
@@ -110,8 +111,8 @@ impl NttTable {
         })
     }
 
-    /// The same for one block of each limb, which is left congruent to the values and below 2^51. ahead: lines
-    /// that the caches are asked for meanwhile.
+    /// The same for one block of each limb, which is left congruent to the values and below 2^51. ahead:
+    /// lines that the caches are asked for meanwhile.
     pub fn forward_block(&self, xs: &mut [Blocks<'_>], ahead: &mut Lines) {
         for pair in xs.chunks_mut(2) {
             match pair {

@@ -232,8 +232,8 @@ pub fn add_to_limb(params: &Parameters, x: &mut [f64], at: usize, (other, specia
     }
 }
 
-/// Adds values `part` of limb `at` of a polynomial over Q, which has no special limbs, times the product of the
-/// first `special` special primes.
+/// Adds values `part` of limb `at` of a polynomial over Q, which has no special limbs, times the product of
+/// the first `special` special primes.
 pub fn add_part(
     params: &Parameters,
     x: &mut [f64],

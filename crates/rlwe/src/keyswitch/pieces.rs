@@ -12,7 +12,8 @@ const EACH: usize = 3;
 /// Values of a piece, at least: some microseconds of work.
 const LEAST: usize = 4096;
 
-/// Returns how many tasks share a limb of n values, a power of two, where so many limbs are worked on at once.
+/// Returns how many tasks share a limb of n values, a power of two, where so many limbs are worked on at
+/// once.
 fn pieces(limbs: usize, n: usize, threads: usize) -> usize {
     let wanted = (EACH * threads).div_ceil(limbs.max(1)).next_power_of_two();
     if threads > FEW {

@@ -208,13 +208,13 @@ def _show(found: dict[str, Any]) -> None:
         if found[name] is not None:
             table.add_row(name.replace("_", " "), f"{100 * found[name]:.2f} %")
     table.add_row("outside of stages", duration(found["outside_seconds"]))
-    errors = f"{found['max_abs_error']:.5f}, {found['max_softmax_error']:.5f} of a probability"
-    table.add_row("largest error of a logit", errors)
+    table.add_row("errors: logit, softmax", f"{found['max_abs_error']:.5f}, {found['max_softmax_error']:.5f}")
     for name in ("bootstraps", "rotations", "key_switches") if found["encrypted"] else ():
         table.add_row(f"{name.replace('_', ' ')} a request", str(found[name]))
     for name, count in found["bytes"].items():
         table.add_row(name.replace("_", " "), size(count))
     table.add_row("peak memory, on disk", f"{found['peak_rss_gb']:.2f} GB, {found['spill_gb']:.2f} GB")
-    table.add_row("prices; security", f"{shown(found['prices'])}; {security_of(found)}")
+    table.add_row("prices", shown(found["prices"]))
+    table.add_row("security", security_of(found))
     out.print(table)
     show_stages("stage, one request", found)

@@ -14,6 +14,16 @@ pub enum Role {
     Server,
 }
 
+impl Role {
+    /// The peer's.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
 /// State of one party.
 pub struct Party {
     role: Role,
@@ -75,6 +85,24 @@ impl Party {
     pub fn receive(&mut self, len: usize) -> Result<Vec<u8>> {
         self.profile.receiving();
         self.channel.receive(len)
+    }
+
+    /// Transfers both ways in one round: the client chooses and takes what the server answers, whose own
+    /// choices come along with it, and answers those last. What the client says next goes with that.
+    pub(crate) fn both_ways<C, A, T>(
+        &mut self,
+        choose: impl FnOnce(&mut Self) -> Result<C>,
+        answer: impl FnOnce(&mut Self) -> Result<A>,
+        take: impl FnOnce(&mut Self, C) -> Result<T>,
+    ) -> Result<(A, T)> {
+        if self.is_client() {
+            let chosen = choose(self)?;
+            let taken = take(self, chosen)?;
+            return Ok((answer(self)?, taken));
+        }
+        let kept = answer(self)?;
+        let chosen = choose(self)?;
+        Ok((kept, take(self, chosen)?))
     }
 
     /// Runs `body` and books its time, bytes and rounds under `name` (within the operations that are

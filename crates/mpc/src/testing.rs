@@ -1,5 +1,5 @@
 //! Two parties in two threads, for tests.
-use crate::channel::memory_pair;
+use crate::channel::{memory_pair, Link, ManualClock, Throttled};
 use crate::{Party, Result, Role};
 use std::time::Duration;
 
@@ -28,6 +28,20 @@ pub fn run_both<I: Send, O: Send>(
         move |party| protocol(party, inputs.0),
         move |party| protocol(party, inputs.1),
     )
+}
+
+/// Runs the same code on both sides of a link on which nothing but its waits takes time.
+pub fn run_behind<O: Send>(link: Link, protocol: impl Fn(&mut Party) -> Result<O> + Sync) -> [O; 2] {
+    let (left, right) = memory_pair(Duration::from_secs(120));
+    let run = |role, channel| {
+        let channel = Throttled::new(channel, link, ManualClock::default());
+        protocol(&mut Party::new(role, Box::new(channel))).expect("a side fails")
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| run(Role::Server, right));
+        let mine = run(Role::Client, left);
+        [mine, other.join().expect("the server's thread panicked")]
+    })
 }
 
 /// Splits values into two random-looking shares (deterministic).

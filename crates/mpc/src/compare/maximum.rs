@@ -1,16 +1,30 @@
-//! Maxima of rows, by a tournament.
-use super::boolean::not;
-use super::select::{select, select_many};
-use super::sign::{negative_within, Window};
+//! Maxima of rows, by a tournament in which all columns of a group meet at once.
+//!
+//! Of up to eight columns all pairs are compared together. A column's bit, whether it is its group's largest,
+//! is the AND of its comparisons, looked up at up to four bits a time; the bits of all but the last column
+//! choose what is added to that one. Groups have four columns where more than eight are left: 128 columns
+//! take three levels of a comparison, one or two look-ups and a choice, with 2.3 comparisons a column where
+//! pairs would take seven levels and one.
+use super::boolean::{all, not};
+use super::plan::tuning;
+use super::select::select_many;
+use super::sign::{negative_tuned, next_sender, Window};
 use crate::{MpcError, Party, Result, Ring};
+use std::ops::Range;
+
+/// Columns that meet at once where more than [`LAST`] are left.
+const WAYS: usize = 4;
+/// Columns that meet in the last level.
+const LAST: usize = 8;
 
 /// Shares of the maximum of every row of a (rows, cols) matrix; differences within the window.
 ///
-/// max(a, b) = b + 1{a >= b}(a - b), ceil(log2 cols) rounds of pairs; an odd column waits. Exact for a window
-/// without dropped bits. With `drop`, a level may keep the smaller of two values that differ by less than
-/// 2^drop: the result is one of the row's values, at most ceil(log2 cols) * (2^drop - 1) below the maximum,
-/// never above. Cost for each of the rows*(cols-1) pairs: a comparison of the window's bits and 2*(ring bits
-/// + 1) bits, 2 correlated transfers.
+/// Exact for a window without dropped bits. With `drop`, a level compares copies without their low bits and
+/// may keep a value that is less than 2^(drop+1) below the largest: the result is one of the row's values, at
+/// most ceil(log4 cols) * (2^(drop+1) - 1) below the maximum, never above; differences then stay 2^(drop+1)
+/// within the window. Cost for each column: 1.5 to 3.5 comparisons of the window's bits, as many look-ups of
+/// at most 19 bits as columns are chosen from, 2*(ring bits + 1) bits and 2 correlated transfers. Rounds: at
+/// each of those levels those of a comparison and 1.5 to 2.
 ///
 /// # Errors
 /// Those of the channel; [`MpcError::Shape`] for cols = 0 or another number of elements.
@@ -23,26 +37,15 @@ pub fn max_rows(
     window: Window,
 ) -> Result<Vec<u64>> {
     check(x.len(), rows, cols)?;
-    party.measured("max", |party| {
-        let mut field = Field {
-            cols,
-            values: x.to_vec(),
-        };
-        while field.cols > 1 {
-            let (first, second) = field.pairs();
-            let difference = subtract(&first, &second, ring);
-            let wins = negative_within(party, &difference, window)?;
-            let wins = not(party, &wins);
-            let gain = select(party, &wins, &difference, ring)?;
-            field = field.next(&add(&second, &gain, ring));
-        }
-        Ok(field.values)
-    })
+    let kinds = vec![Columns::of(x, cols, ring)];
+    Ok(party
+        .measured("max", |party| largest(party, kinds, window))?
+        .remove(0))
 }
 
 /// Shares of every row's maximum and of its column (the column in `index`, which must hold cols - 1; of equal
 /// values the lowest column wins when nothing is dropped). Errors of dropped bits as in [`max_rows`]. Cost:
-/// that of [`max_rows`] and 2*(index bits) bits for each pair.
+/// that of [`max_rows`] and 2*(index bits) bits for each column.
 ///
 /// # Errors
 /// Those of [`max_rows`].
@@ -56,69 +59,131 @@ pub fn argmax_rows(
     index: Ring,
 ) -> Result<(Vec<u64>, Vec<u64>)> {
     check(x.len(), rows, cols)?;
-    party.measured("argmax", |party| {
-        let own = u64::from(party.is_client());
-        let ids = (0..rows).flat_map(|_| (0..cols as u64).map(|c| index.reduce(c * own)));
-        let mut ids = Field {
-            cols,
-            values: ids.collect(),
-        };
-        let mut field = Field {
-            cols,
-            values: x.to_vec(),
-        };
-        while field.cols > 1 {
-            let ((a, b), (i, j)) = (field.pairs(), ids.pairs());
-            let (difference, step) = (subtract(&a, &b, ring), subtract(&i, &j, index));
-            let wins = negative_within(party, &difference, window)?;
-            let wins = not(party, &wins);
-            let gains = select_many(party, &wins, &[(&difference, ring), (&step, index)])?;
-            field = field.next(&add(&b, &gains[0], ring));
-            ids = ids.next(&add(&j, &gains[1], index));
-        }
-        Ok((field.values, ids.values))
-    })
+    let own = u64::from(party.is_client());
+    let ids = (0..cols as u64).map(|c| vec![index.reduce(c * own); rows]);
+    let ids = Columns {
+        ring: index,
+        all: ids.collect(),
+    };
+    let kinds = vec![Columns::of(x, cols, ring), ids];
+    let mut found = party.measured("argmax", |party| largest(party, kinds, window))?;
+    Ok((found.remove(0), found.remove(0)))
 }
 
-/// What is left of the tournament, row by row.
-struct Field {
-    cols: usize,
-    values: Vec<u64>,
+/// What is left of the tournament: of every column a value a row.
+struct Columns {
+    ring: Ring,
+    all: Vec<Vec<u64>>,
 }
 
-impl Field {
-    /// Columns 0, 2, .. and columns 1, 3, .. of the pairs.
-    fn pairs(&self) -> (Vec<u64>, Vec<u64>) {
-        let pairs = self
-            .values
-            .chunks_exact(self.cols)
-            .flat_map(|row| row.chunks_exact(2));
-        pairs.map(|pair| (pair[0], pair[1])).unzip()
+impl Columns {
+    fn of(x: &[u64], cols: usize, ring: Ring) -> Self {
+        let column = |c| x.iter().skip(c).step_by(cols).copied().collect();
+        let all = (0..cols).map(column).collect();
+        Self { ring, all }
     }
 
-    /// The winners, and the column that had no opponent.
-    fn next(&self, winners: &[u64]) -> Self {
-        let pairs = self.cols / 2;
-        let cols = self.cols.div_ceil(2);
-        let mut values = Vec::with_capacity(self.values.len() / self.cols * cols);
-        for (row, winners) in self
-            .values
-            .chunks_exact(self.cols)
-            .zip(winners.chunks_exact(pairs))
-        {
-            values.extend_from_slice(winners);
-            values.extend_from_slice(&row[2 * pairs..]);
-        }
-        Self { cols, values }
+    /// What each column but a group's last differs from the last by, one column after the other.
+    fn gains(&self, groups: &[Range<usize>]) -> Vec<u64> {
+        let gain = |(one, last): (usize, usize)| subtract(&self.all[one], &self.all[last], self.ring);
+        candidates(groups).flat_map(gain).collect()
     }
+
+    /// A column for every group: its last one, and what was chosen of the gains.
+    fn next(&mut self, groups: &[Range<usize>], chosen: &[u64]) {
+        let (rows, ring) = (self.all[0].len(), self.ring);
+        for (at, (_, last)) in candidates(groups).enumerate() {
+            let gains = &chosen[at * rows..][..rows];
+            let column = self.all[last].iter_mut().zip(gains);
+            column.for_each(|(sum, &gain)| *sum = ring.add(*sum, gain));
+        }
+        self.all = groups
+            .iter()
+            .map(|g| std::mem::take(&mut self.all[g.end - 1]))
+            .collect();
+    }
+}
+
+/// The columns of a level in groups as even as they go.
+fn groups(cols: usize) -> Vec<Range<usize>> {
+    let count = if cols <= LAST { 1 } else { cols.div_ceil(WAYS) };
+    (0..count)
+        .map(|g| g * cols / count..(g + 1) * cols / count)
+        .collect()
+}
+
+/// Every column but the last of its group, and that one.
+fn candidates(groups: &[Range<usize>]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    let of = |g: &Range<usize>| (g.start..g.end - 1, g.end - 1);
+    groups
+        .iter()
+        .map(of)
+        .flat_map(|(some, last)| some.map(move |one| (one, last)))
+}
+
+/// The largest of the first kind, and what stands in its place in the others.
+fn largest(party: &mut Party, mut kinds: Vec<Columns>, window: Window) -> Result<Vec<Vec<u64>>> {
+    while kinds[0].all.len() > 1 {
+        let groups = groups(kinds[0].all.len());
+        let bits = winners(party, &kinds[0].all, &groups, window)?;
+        let gains: Vec<Vec<u64>> = kinds.iter().map(|kind| kind.gains(&groups)).collect();
+        let rings = kinds.iter().map(|kind| kind.ring);
+        let payloads: Vec<(&[u64], Ring)> = gains.iter().map(Vec::as_slice).zip(rings).collect();
+        let chosen = select_many(party, &bits, &payloads)?;
+        let each = kinds.iter_mut().zip(&chosen);
+        each.for_each(|(kind, chosen)| kind.next(&groups, chosen));
+    }
+    Ok(kinds.into_iter().map(|mut kind| kind.all.remove(0)).collect())
+}
+
+/// XOR shares of whether a column holds its group's largest value (of equal ones the first), for the
+/// [`candidates`], one column after the other.
+fn winners(
+    party: &mut Party,
+    columns: &[Vec<u64>],
+    groups: &[Range<usize>],
+    window: Window,
+) -> Result<Vec<u8>> {
+    let (rows, ring) = (columns[0].len(), window.ring());
+    let cut: Vec<Vec<u64>> = columns.iter().map(|column| window.cut(column)).collect();
+    let pairs: Vec<(usize, usize)> = groups
+        .iter()
+        .flat_map(|g| g.clone().flat_map(|i| (i + 1..g.end).map(move |j| (i, j))))
+        .collect();
+    let differences: Vec<u64> = pairs
+        .iter()
+        .flat_map(|&(i, j)| subtract(&cut[i], &cut[j], ring))
+        .collect();
+    let tuning = tuning(differences.len(), ring.bits() - 1);
+    let less = negative_tuned(party, &differences, ring, tuning)?;
+    let rest = not(party, &less);
+    // a column against each of its group: not less than those behind it, more than those ahead
+    let of_pair = |bits: &'_ [u8], i: usize, j: usize| {
+        let at = pairs.binary_search(&(i, j)).unwrap_or_default();
+        bits[at * rows..][..rows].to_vec()
+    };
+    let most = groups.iter().map(Range::len).max().unwrap_or(1);
+    let mut operands = vec![vec![]; most - 1];
+    for (one, last) in candidates(groups) {
+        let group = groups.iter().find(|g| g.contains(&one)).map_or(0, |g| g.start)..=last;
+        let others = group.filter(|&j| j != one);
+        let mut bits = others.map(|j| {
+            if one < j {
+                of_pair(&rest, one, j)
+            } else {
+                of_pair(&less, j, one)
+            }
+        });
+        let true_share = vec![u8::from(party.is_client()); rows];
+        for operand in &mut operands {
+            operand.extend(bits.next().unwrap_or_else(|| true_share.clone()));
+        }
+    }
+    all(party, operands, next_sender(ring, tuning))
 }
 
 fn subtract(x: &[u64], y: &[u64], ring: Ring) -> Vec<u64> {
     x.iter().zip(y).map(|(&x, &y)| ring.sub(x, y)).collect()
-}
-
-fn add(x: &[u64], y: &[u64], ring: Ring) -> Vec<u64> {
-    x.iter().zip(y).map(|(&x, &y)| ring.add(x, y)).collect()
 }
 
 fn check(len: usize, rows: usize, cols: usize) -> Result<()> {

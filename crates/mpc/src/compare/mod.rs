@@ -14,6 +14,7 @@ mod select;
 mod sign;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 pub use boolean::{and, not, xor};
 pub use equal::{equal, equal_shares, one_hot};

@@ -7,6 +7,8 @@
 //! that reaches that bit answers all of them at once (a payload of one bit a threshold), the later ones run
 //! once for each and share the transfers of the digit, at a whole round a step.
 
+use super::tree;
+
 /// What a comparison should save.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tuning {
@@ -16,7 +18,7 @@ pub enum Tuning {
     /// 32 bits; above, where the rounds are many anyway and both take the same time, as [`Tuning::Bytes`].
     #[default]
     Balanced,
-    /// Rounds: the widest digits there are, 3 bits and 4 in the first step. For a handful of values.
+    /// Rounds: a tree of look-ups ([`super::tree`]) in place of the chain. For few values.
     Rounds,
 }
 
@@ -27,8 +29,7 @@ impl Tuning {
         match self {
             Self::Balanced if bits > 32 => (4, 1),
             Self::Bytes => (4, 1),
-            Self::Balanced => (80, 10),
-            Self::Rounds => (400, 2000),
+            Self::Balanced | Self::Rounds => (80, 10),
         }
     }
 }
@@ -131,9 +132,35 @@ pub(super) fn plan(shape: Shape, tuning: Tuning) -> Vec<Step> {
     steps
 }
 
+/// Bits on the wire that cost as much as a round: 40 kB, 0.8 ms at 400 Mbit/s.
+const ROUND: usize = 320_000;
+
+/// What so many values cost in bits, rounds among them, of so many bits and messages each.
+pub(super) fn price(count: usize, wire: u64, messages: usize) -> usize {
+    count * wire as usize + ROUND / 2 * messages
+}
+
+/// What so many comparisons of `bits` bits with zero should save.
+pub(super) fn tuning(count: usize, bits: u32) -> Tuning {
+    let steps = plan(Shape::single(bits), Tuning::default());
+    let chain = price(count, steps.iter().map(|s| s.wire()).sum(), messages(&steps));
+    match price(count, tree::cost(bits).0, tree::steps(bits) as usize) < chain {
+        true => Tuning::Rounds,
+        false => Tuning::default(),
+    }
+}
+
+/// Messages that wait for one another: two for a step behind the parting of the lanes, where roles stay.
+pub(super) fn messages(steps: &[Step]) -> usize {
+    steps.iter().map(|step| 1 + usize::from(step.lookups > 1)).sum()
+}
+
 /// Bits on the wire and correlated transfers that one exact comparison with zero takes, both directions
 /// together: what [`super::negative`] costs for each element of a ring of `ring_bits` bits.
 pub fn comparison_cost(ring_bits: u32, tuning: Tuning) -> (u64, u64) {
+    if tuning == Tuning::Rounds {
+        return tree::cost(ring_bits - 1);
+    }
     let steps = plan(Shape::single(ring_bits - 1), tuning);
     (
         steps.iter().map(|s| s.wire()).sum(),
@@ -151,7 +178,7 @@ mod tests {
 
     #[test]
     fn digits_cover_the_value_and_fit_the_tables() {
-        for tuning in [Tuning::Bytes, Tuning::Balanced, Tuning::Rounds] {
+        for tuning in [Tuning::Bytes, Tuning::Balanced] {
             for bits in 0..=64 {
                 for (lanes, common) in [(1, bits), (3, 0), (3, bits / 2), (8, bits)] {
                     let steps = plan(
@@ -181,13 +208,12 @@ mod tests {
     fn the_digits_in_use_are_the_documented_ones() {
         assert_eq!(comparison_cost(64, Tuning::Bytes), (310, 93));
         assert_eq!(comparison_cost(64, Tuning::Balanced), (310, 93));
-        assert_eq!(comparison_cost(64, Tuning::Rounds), (390, 83));
+        assert_eq!(comparison_cost(64, Tuning::Rounds), (31 * 34, 31 * 4));
         assert_eq!(comparison_cost(33, Tuning::Balanced), (191, 42));
         assert_eq!(comparison_cost(34, Tuning::Balanced), (160, 48));
         assert_eq!(comparison_cost(16, Tuning::Bytes), (70, 21));
         assert_eq!(comparison_cost(16, Tuning::Balanced), (86, 19));
         assert_eq!(digits(Shape::single(15), Tuning::Balanced), [3; 5]);
-        assert_eq!(digits(Shape::single(13), Tuning::Rounds), [4, 3, 3, 3]);
         assert_eq!(comparison_cost(1, Tuning::Balanced), (0, 0));
     }
 

@@ -26,25 +26,29 @@ pub fn select_many(party: &mut Party, bit: &[u8], payloads: &[(&[u64], Ring)]) -
         same_length("select", bit.len(), x.len())?;
     }
     party.measured("select", |party| {
-        let mut chosen = Vec::new();
-        for _ in groups(payloads) {
-            chosen.push(party.choose(bit)?);
-        }
-        let mut kept = Vec::new();
-        for group in groups(payloads) {
-            let flipped: Vec<Vec<u64>> = group.iter().map(|(x, _)| flip(bit, x)).collect();
-            let deltas: Vec<(&[u64], Ring)> = flipped
-                .iter()
-                .zip(group)
-                .map(|(f, g)| (f.as_slice(), g.1))
-                .collect();
-            kept.extend(party.correlate_many(&deltas)?);
-        }
-        let mut got = Vec::new();
-        for (group, chosen) in groups(payloads).zip(chosen) {
-            let rings: Vec<Ring> = group.iter().map(|g| g.1).collect();
-            got.extend(party.take_many(chosen, &rings)?);
-        }
+        let choose = |party: &mut Party| {
+            groups(payloads)
+                .map(|_| party.choose(bit))
+                .collect::<Result<Vec<_>>>()
+        };
+        let answer = |party: &mut Party| {
+            let mut kept = Vec::new();
+            for group in groups(payloads) {
+                let flipped: Vec<Vec<u64>> = group.iter().map(|(x, _)| flip(bit, x)).collect();
+                let deltas = flipped.iter().zip(group).map(|(f, g)| (f.as_slice(), g.1));
+                kept.extend(party.correlate_many(&deltas.collect::<Vec<_>>())?);
+            }
+            Ok(kept)
+        };
+        let take = |party: &mut Party, chosen: Vec<_>| {
+            let mut got = Vec::new();
+            for (group, chosen) in groups(payloads).zip(chosen) {
+                let rings: Vec<Ring> = group.iter().map(|g| g.1).collect();
+                got.extend(party.take_many(chosen, &rings)?);
+            }
+            Ok(got)
+        };
+        let (kept, got) = party.both_ways(choose, answer, take)?;
         let parts = payloads.iter().zip(kept.iter().zip(&got));
         Ok(parts
             .map(|(&(x, ring), (kept, got))| combine(bit, x, ring, kept, got))

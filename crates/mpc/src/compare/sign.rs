@@ -1,6 +1,7 @@
 //! Signs and order of shared values.
 use super::chain::{self, Rule};
-use super::plan::{plan, Shape, Tuning, LANES};
+use super::plan::{messages, plan, price, tuning, Shape, Tuning, LANES};
+use super::tree;
 use crate::{MpcError, Party, Result, Ring, Role};
 
 /// Which bits of a value a comparison looks at: the value, signed, fits in `bits` bits, and its lowest `drop`
@@ -42,12 +43,23 @@ impl Window {
 /// XOR shares of 1{x < 0}, exact for every x.
 ///
 /// Cost: [`super::comparison_cost`]; with k-1 = 15 bits to compare 86 bits on the wire and 19 correlated
-/// transfers, with 63 bits 310 and 93.
+/// transfers, with 63 bits 310 and 93. Few values, whose bytes cost less than the rounds, take a tree of
+/// look-ups ([`Tuning::Rounds`]): 238 and 28, 1054 and 124.
 ///
 /// # Errors
 /// Those of the channel.
 pub fn negative(party: &mut Party, x: &[u64], ring: Ring) -> Result<Vec<u8>> {
-    negative_tuned(party, x, ring, Tuning::default())
+    negative_tuned(party, x, ring, tuning(x.len(), ring.bits() - 1))
+}
+
+/// Who would answer the look-up after those of a comparison.
+pub(super) fn next_sender(ring: Ring, tuning: Tuning) -> Role {
+    let bits = ring.bits() - 1;
+    if tuning == Tuning::Rounds {
+        return tree::sender(tree::steps(bits));
+    }
+    let steps = plan(Shape::single(bits), tuning);
+    chain::sender(&steps, steps.len())
 }
 
 /// [`negative`], with a say in what to save. Both parties must say the same.
@@ -56,8 +68,12 @@ pub fn negative(party: &mut Party, x: &[u64], ring: Ring) -> Result<Vec<u8>> {
 /// Those of the channel.
 pub fn negative_tuned(party: &mut Party, x: &[u64], ring: Ring, tuning: Tuning) -> Result<Vec<u8>> {
     party.measured("less", |party| {
-        let steps = plan(Shape::single(ring.bits() - 1), tuning);
-        let carry = chain::run(party, Rule::Carry, &steps, &[x], None)?;
+        let bits = ring.bits() - 1;
+        let carry = if tuning == Tuning::Rounds && bits > 0 {
+            tree::carry(party, x, bits)?
+        } else {
+            chain::run(party, Rule::Carry, &plan(Shape::single(bits), tuning), &[x], None)?
+        };
         Ok(finish(x, ring, &carry))
     })
 }
@@ -85,11 +101,30 @@ pub fn less(party: &mut Party, x: &[u64], y: &[u64], ring: Ring) -> Result<Vec<u
 ///
 /// The digits below the lowest bit in which thresholds differ are looked up once for all of them, so round
 /// thresholds are cheap: three of them on 16 bits take 228 bits on the wire and 27 transfers when they differ
-/// in the lowest bit, 108 and 22 when 2^11 divides their differences.
+/// in the lowest bit, 108 and 22 when 2^11 divides their differences. Groups of 8 thresholds run one after
+/// the other, at a whole round a digit above that bit; few values, where that takes more rounds, have a lane
+/// of their own for every threshold instead: a comparison each, all at once.
 ///
 /// # Errors
 /// Those of the channel.
 pub fn below_many(party: &mut Party, x: &[u64], ring: Ring, thresholds: &[i64]) -> Result<Vec<Vec<u8>>> {
+    let grouped = |group: &[i64]| {
+        let steps = plan(shape(ring, group), Tuning::default());
+        price(
+            x.len(),
+            steps.iter().map(|step| step.wire()).sum(),
+            messages(&steps),
+        )
+    };
+    let (low, lanes) = (ring.bits() - 1, x.len() * thresholds.len());
+    let apart = price(lanes, tree::cost(low).0, tree::steps(low) as usize);
+    if apart < thresholds.chunks(LANES).map(grouped).sum() {
+        let lanes = shifted(x, ring, thresholds, party.is_client()).concat();
+        let bits = negative_tuned(party, &lanes, ring, Tuning::Rounds)?;
+        return Ok((0..thresholds.len())
+            .map(|t| bits[t * x.len()..][..x.len()].to_vec())
+            .collect());
+    }
     let mut all = Vec::with_capacity(thresholds.len());
     for group in thresholds.chunks(LANES) {
         all.extend(party.measured("less", |party| below_group(party, x, ring, group))?);
@@ -98,15 +133,7 @@ pub fn below_many(party: &mut Party, x: &[u64], ring: Ring, thresholds: &[i64]) 
 }
 
 fn below_group(party: &mut Party, x: &[u64], ring: Ring, thresholds: &[i64]) -> Result<Vec<Vec<u8>>> {
-    let low = ring.bits() - 1;
-    let apart = thresholds.iter().fold(0, |bits, &t| bits | (t ^ thresholds[0]));
-    let shape = Shape {
-        bits: low,
-        lanes: thresholds.len(),
-        common: apart.trailing_zeros().min(low),
-        carry: false,
-    };
-    let steps = plan(shape, Tuning::default());
+    let steps = plan(shape(ring, thresholds), Tuning::default());
     let lanes = shifted(x, ring, thresholds, party.role() == parting_sender(&steps));
     let lanes: Vec<&[u64]> = lanes.iter().map(Vec::as_slice).collect();
     let carry = chain::run(party, Rule::Carry, &steps, &lanes, None)?;
@@ -115,6 +142,18 @@ fn below_group(party: &mut Party, x: &[u64], ring: Ring, thresholds: &[i64]) -> 
         finish(x, ring, carry.get(at..at + x.len()).unwrap_or(&[]))
     };
     Ok(lanes.iter().enumerate().map(own).collect())
+}
+
+/// Thresholds of one group.
+fn shape(ring: Ring, thresholds: &[i64]) -> Shape {
+    let low = ring.bits() - 1;
+    let apart = thresholds.iter().fold(0, |bits, &t| bits | (t ^ thresholds[0]));
+    Shape {
+        bits: low,
+        lanes: thresholds.len(),
+        common: apart.trailing_zeros().min(low),
+        carry: false,
+    }
 }
 
 /// Who must hold the values that differ between lanes.

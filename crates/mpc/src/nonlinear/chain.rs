@@ -4,11 +4,12 @@
 //! 2^exponent times the last t. Every t of the fitted interval stays inside (-1, 1). In shares: t has f
 //! fraction bits in Z_{2^(f+2)}; the square comes with 2f in Z_{2^(2f+2)}, the public combination is added at
 //! that precision for nothing, and f bits are dropped locally. With f = 15 a stage costs one square from 17
-//! to 32 bits (385 bits on the wire) and, where a later combination uses t, one extension (16 bits); nothing
-//! else.
-use super::few::square_any;
-use super::fixed::{add_public, Fixed};
-use crate::compare::{extend, shift_rounded};
+//! to 32 bits (385 bits on the wire) and, where a later combination uses t, its growth (15 bits), which comes
+//! in the same round; nothing else.
+use super::few::{droppable, square_growing};
+use super::fixed::{add_public, rescale, Fixed};
+use super::short::{square, Factors};
+use crate::compare::shift_rounded;
 use crate::{Party, Result, Ring};
 
 /// One square and what is added to it.
@@ -87,65 +88,82 @@ impl Chain {
         let wide = Self::input(frac);
         let mut start = scaled;
         add_public(party, &mut start, wide.ring, wide.encode(self.shift));
-        let mut known = vec![Term::of_wide(start, frac)];
+        let narrow = Ring::new(frac + 2);
+        let first = start.iter().map(|&t| narrow.reduce(t)).collect();
         let plain = Stage {
             negate: false,
             mix: &[],
             constant: 0.0,
         };
         let stages: Vec<&Stage> = self.stages.iter().chain(squared.then_some(&plain)).collect();
-        for (i, stage) in stages.iter().enumerate() {
-            let mixed = stages[i + 1..].iter().any(|later| later.mix.len() > i + 1);
-            let next = step(party, stage, &known, wide)?;
-            known.push(Term::of_narrow(party, next, wide, mixed)?);
-        }
-        Ok(known.pop().map(|last| last.narrow).unwrap_or_default())
-    }
-}
-
-/// A t: f fraction bits in Z_{2^(f+2)}, and in Z_{2^(2f+2)} where a later combination needs it.
-struct Term {
-    narrow: Vec<u64>,
-    wide: Vec<u64>,
-}
-
-impl Term {
-    fn of_wide(wide: Vec<u64>, frac: u32) -> Self {
-        let ring = Ring::new(frac + 2);
-        let narrow = wide.iter().map(|&t| ring.reduce(t)).collect();
-        Self { narrow, wide }
+        later(party, &stages, 0, first, start, frac)
     }
 
-    fn of_narrow(party: &mut Party, narrow: Vec<u64>, wide: Fixed, mixed: bool) -> Result<Self> {
-        let extended = if mixed {
-            extend(party, &narrow, Ring::new(wide.frac + 2), wide.ring)?
-        } else {
-            vec![]
+    /// The value from shares of x in [0, 2) with f fraction bits in Z_{2^(f+2)}, f <= 22, in
+    /// [`Chain::output`]`(frac)`: the first square is that of x, and sigma and the shift enter behind it, so
+    /// that nothing grows ahead of it. By oblivious transfer, a round a stage.
+    ///
+    /// # Errors
+    /// Those of the channel.
+    pub(crate) fn evaluate_unit(&self, party: &mut Party, x: &[u64], frac: u32) -> Result<Vec<u64>> {
+        let (all, wide) = (Fixed::new(64, frac), Self::input(frac));
+        let more = all.ring.bits() - wide.ring.bits();
+        let factors = Factors {
+            shares: x,
+            ring: Ring::new(frac + 2),
+            least: 0,
         };
-        Ok(Self {
-            narrow,
-            wide: extended,
-        })
+        let drop = droppable("square", all.ring, frac)?;
+        let (squares, grown) = square(party, &factors, all.ring, drop, true)?;
+        let first = self.stages[0];
+        let sign = if first.negate { -1.0 } else { 1.0 };
+        let integer = |value: f64, frac: u32| (value * f64::from(frac).exp2()).round() as i64 as u64;
+        let second = integer(sign * self.sigma * self.sigma, more);
+        let linear = integer(sign * 2.0 * self.sigma * self.shift, frac + more);
+        let constant = integer(sign * self.shift * self.shift + first.constant, 2 * frac + more);
+        let pairs = squares.iter().zip(&grown);
+        let mut next: Vec<u64> = pairs
+            .map(|(s, x)| s.wrapping_mul(second).wrapping_add(x.wrapping_mul(linear)))
+            .collect();
+        add_public(party, &mut next, all.ring, constant);
+        let next = shift_rounded(party, &next, all.ring, frac + more);
+        let mut start = rescale(party, &grown, all, self.sigma, wide)?;
+        add_public(party, &mut start, wide.ring, wide.encode(self.shift));
+        let stages: Vec<&Stage> = self.stages.iter().collect();
+        later(party, &stages, 1, next, start, frac)
     }
 }
 
-/// The next t from those known, f fraction bits in Z_{2^(f+2)}.
-fn step(party: &mut Party, stage: &Stage, known: &[Term], wide: Fixed) -> Result<Vec<u64>> {
+/// The last t from the one of number `at`, f fraction bits in Z_{2^(f+2)}; `start` is t_0 in Z_{2^(2f+2)}. A
+/// t that a later stage mixes in grows with its own square.
+fn later(
+    party: &mut Party,
+    stages: &[&Stage],
+    at: usize,
+    mut t: Vec<u64>,
+    start: Vec<u64>,
+    frac: u32,
+) -> Result<Vec<u64>> {
+    let (wide, narrow, mut known) = (Chain::input(frac), Ring::new(frac + 2), vec![start]);
+    for (i, stage) in stages.iter().enumerate().skip(at) {
+        let grows = i > 0 && stages[i + 1..].iter().any(|later| later.mix.len() > i);
+        let (squares, grown) = square_growing(party, &t, [narrow, wide.ring], frac, grows)?;
+        known.extend((i > 0).then_some(grown));
+        t = next(party, stage, squares, &known, wide);
+    }
+    Ok(t)
+}
+
+/// The next t from the last one's square and those before, f fraction bits in Z_{2^(f+2)}.
+fn next(party: &Party, stage: &Stage, mut sum: Vec<u64>, known: &[Vec<u64>], wide: Fixed) -> Vec<u64> {
     let (ring, frac) = (wide.ring, wide.frac);
-    let mut sum = square_any(
-        party,
-        &known[known.len() - 1].narrow,
-        Ring::new(frac + 2),
-        ring,
-        frac,
-    )?;
     if stage.negate {
         sum.iter_mut().for_each(|s| *s = s.wrapping_neg());
     }
     for (&c, t) in stage.mix.iter().zip(known) {
         let c = wide.encode(c);
         sum.iter_mut()
-            .zip(&t.wide)
+            .zip(t)
             .for_each(|(s, t)| *s = s.wrapping_add(c.wrapping_mul(*t)));
     }
     let constant = Fixed {
@@ -155,5 +173,5 @@ fn step(party: &mut Party, stage: &Stage, known: &[Term], wide: Fixed) -> Result
     .encode(stage.constant);
     add_public(party, &mut sum, ring, constant);
     sum.iter_mut().for_each(|s| *s = ring.reduce(*s));
-    Ok(shift_rounded(party, &sum, ring, frac))
+    shift_rounded(party, &sum, ring, frac)
 }

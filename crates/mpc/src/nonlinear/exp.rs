@@ -19,7 +19,7 @@ pub const EXP_MOST: f64 = 0.25;
 ///
 /// exp(x)/2 is the square of a chain of three squares for exp(x/2)/sqrt(2): the square keeps the error of
 /// small values small, which sums over long rows need. Cost for each element: four squares from 17 to 32
-/// bits, one threshold on range + 6 bits, a multiplexer of 17 bits: about 1700 bits to Z_{2^32}; 16 rounds.
+/// bits, one threshold on range + 6 bits, a multiplexer of 17 bits: about 1700 bits to Z_{2^32}; 10 rounds.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for formats or ranges that do not fit; those of the channel.

@@ -42,7 +42,7 @@ fn rounded(party: &mut Party, x: &[u64], y: &[u64], ring: Ring, drop: u32) -> Re
 
 /// Bits that may be dropped from every payload where the result may be off by 2^slack: 29 of them round 29
 /// times each way, by half a unit.
-fn droppable(op: &'static str, ring: Ring, slack: u32) -> Result<u32> {
+pub(super) fn droppable(op: &'static str, ring: Ring, slack: u32) -> Result<u32> {
     if slack >= ring.bits() {
         return shape(op, format!("a slack of {slack} bits in {ring:?}"));
     }
@@ -73,16 +73,30 @@ pub fn square(party: &mut Party, x: &[u64], ring: Ring) -> Result<Vec<u64>> {
 }
 
 /// x^2 in `to` from the narrow x in `from`, |x| < 2^(from-2), with errors below 2^slack: by oblivious
-/// transfer on the bits of the narrow ring for few values, else by ciphertexts.
+/// transfer on the bits of the narrow ring for few values, else by ciphertexts. One round.
 ///
 /// # Errors
 /// Those of [`products::square_narrow`], for few values too.
 pub fn square_any(party: &mut Party, x: &[u64], from: Ring, to: Ring, slack: u32) -> Result<Vec<u64>> {
+    Ok(square_growing(party, x, [from, to], slack, false)?.0)
+}
+
+/// [`square_any`], and x in `to` where it `grows`, in the same round.
+///
+/// # Errors
+/// Those of [`square_any`].
+pub(super) fn square_growing(
+    party: &mut Party,
+    x: &[u64],
+    [from, to]: [Ring; 2],
+    slack: u32,
+    grows: bool,
+) -> Result<(Vec<u64>, Vec<u64>)> {
     if x.len() < FEW && to.bits() <= 2 * from.bits() {
         let drop = droppable("square", to, slack)?;
-        return short::square(party, &Factors::signed(x, from), to, drop);
+        return short::square(party, &Factors::signed(x, from), to, drop, grows);
     }
-    products::square_narrow(party, x, from, to, slack)
+    products::square_narrow(party, x, [from, to], slack, grows)
 }
 
 /// x*y with errors below 2^slack, likewise; by oblivious transfer without the bits that need not be right.

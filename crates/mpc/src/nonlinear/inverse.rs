@@ -3,17 +3,23 @@
 //! Thresholds at every power of two give s with n = s x in [1/2, 1); a chain of three squares with 22
 //! fraction bits gives 1/n or 1/sqrt(n) to 1e-5 relative; one product with s (or a public table of roots of
 //! powers of two, picked by the same bits) undoes the scale. No Newton steps, no secret-dependent branch.
+//!
+//! All by oblivious transfer, for the sake of rounds: the thresholds' bits choose n and the factor at once,
+//! out of the shifted copies of x that any share can make of its own; a square takes a round, and so does the
+//! product, whose ring is that of the result where it fits 64 bits.
 use super::chain::Chain;
-use super::few::product_any;
 use super::fits;
-use super::fixed::{add_public, convert, rescale, shape, Fixed};
-use crate::compare::{below_many, extend, to_arithmetic};
+use super::fixed::{add_public, convert, shape, Fixed};
+use super::short::{scaled, Factors};
+use crate::compare::{below_many, select_many, shift_rounded};
 use crate::{Party, Result, Ring};
 
 /// Fraction bits of the chain.
 const FINE: u32 = 22;
 /// Fraction bits of the table of roots.
 const ROOTS: u32 = 18;
+/// Bits below a unit of the result that its product keeps: it is off by 27 units at most.
+const SPARE: i32 = 8;
 /// Relative error of [`reciprocal`] and [`rsqrt`], rounding of the output's last place aside.
 pub const RELATIVE_ERROR: f64 = 3e-5;
 
@@ -26,39 +32,19 @@ pub struct Span {
     pub high: i32,
 }
 
-/// Values scaled into [1/2, 1), and the bits that say how.
+/// What brings values into [1/2, 1), and the factor that undoes it.
 struct Normalised {
-    /// s*x with `top` fraction bits, in a ring of top + 2 bits.
-    values: Vec<u64>,
-    format: Fixed,
-    /// Arithmetic shares (in `ring`) of 1{x < 2^j}, from j = top - 1 downwards.
-    bits: Vec<Vec<u64>>,
-    ring: Ring,
-    /// log2 of the bound on x as an integer.
-    top: u32,
-}
-
-impl Normalised {
-    /// 1 at the server, plus the bits weighed by the table's differences: a public table picked by the
-    /// scale's exponent.
-    fn pick(&self, party: &Party, table: &[u64]) -> Vec<u64> {
-        let mut out = vec![0; self.values.len()];
-        add_public(party, &mut out, self.ring, table[0]);
-        for (bit, pair) in self.bits.iter().zip(table.windows(2)) {
-            let step = pair[1].wrapping_sub(pair[0]);
-            out.iter_mut()
-                .zip(bit)
-                .for_each(|(o, &b)| *o = self.ring.add(*o, step.wrapping_mul(b)));
-        }
-        out
-    }
+    /// s*x with [`FINE`] fraction bits in Z_{2^(FINE+2)}.
+    unit: Vec<u64>,
+    /// The entry of a public table at log2 s.
+    factor: Vec<u64>,
 }
 
 /// Integers of the span's ends: 2^bottom <= x < 2^top.
 fn ends(op: &'static str, from: Fixed, span: Span) -> Result<(u32, u32)> {
     let (bottom, top) = (span.low + from.frac as i32, span.high + from.frac as i32);
     let fits =
-        bottom >= 0 && top > bottom && top < from.ring.bits() as i32 && top <= 58 && top - bottom <= 32;
+        bottom >= 0 && top > bottom && top + 2 <= from.ring.bits() as i32 && top <= 58 && top - bottom <= 32;
     if fits {
         return Ok((bottom as u32, top as u32));
     }
@@ -72,65 +58,94 @@ fn ends(op: &'static str, from: Fixed, span: Span) -> Result<(u32, u32)> {
     )
 }
 
-fn normalise(party: &mut Party, x: &[u64], (bottom, top): (u32, u32), scale_bits: u32) -> Result<Normalised> {
-    let work = Ring::new(top + 2);
+/// n = s x and the entry of `table` (one for every power of two, from the largest values down) for a value
+/// each, in `ring`.
+///
+/// The m-th threshold from above tells whether s is at least 2^m: n and the factor are what they are for s =
+/// 1, and what every threshold's bit adds.
+fn normalise(
+    party: &mut Party,
+    x: &[u64],
+    (bottom, top): (u32, u32),
+    table: &[u64],
+    ring: Ring,
+) -> Result<Normalised> {
+    let (work, unit) = (Ring::new(top + 2), Ring::new(FINE + 2));
     let x: Vec<u64> = x.iter().map(|&v| work.reduce(v)).collect();
     let at: Vec<i64> = (bottom + 1..top).rev().map(|j| 1i64 << j).collect();
-    let below = below_many(party, &x, work, &at)?;
-    let ring = Ring::new(work.bits().max(scale_bits));
-    let count = below.len();
-    let flat = to_arithmetic(party, &below.concat(), ring)?;
-    let bits: Vec<Vec<u64>> = (0..count)
-        .map(|j| flat[j * x.len()..(j + 1) * x.len()].to_vec())
-        .collect();
-    let mut out = Normalised {
-        values: x,
-        format: Fixed {
-            ring: work,
-            frac: top,
-        },
-        bits,
-        ring,
-        top,
+    let below = below_many(party, &x, work, &at)?.concat();
+    let scaled = |m: u32| match top.checked_sub(m + FINE) {
+        Some(down) => shift_rounded(party, &x, work, down),
+        None => x.iter().map(|&v| v << (m + FINE - top)).collect(),
     };
-    let powers: Vec<u64> = (0..=count).map(|k| 1 << k).collect();
-    let scale: Vec<u64> = out.pick(party, &powers).iter().map(|&s| work.reduce(s)).collect();
-    out.values = product_any(party, &out.values, &scale, work, 0)?;
+    let copies: Vec<Vec<u64>> = (0..table.len() as u32).map(scaled).collect();
+    let steps = |pair: &[Vec<u64>]| -> Vec<u64> {
+        pair[0]
+            .iter()
+            .zip(&pair[1])
+            .map(|(a, b)| unit.sub(*b, *a))
+            .collect()
+    };
+    let steps = copies.windows(2).flat_map(steps).collect::<Vec<_>>();
+    let mut ones = vec![0; steps.len()];
+    add_public(party, &mut ones, ring, 1);
+    let chosen = select_many(party, &below, &[(&steps, unit), (&ones, ring)])?;
+    let mut out = Normalised {
+        unit: copies[0].iter().map(|&n| unit.reduce(n)).collect(),
+        factor: vec![0; x.len()],
+    };
+    add_public(party, &mut out.factor, ring, table[0]);
+    if x.is_empty() {
+        return Ok(out);
+    }
+    for (m, (steps, bits)) in chosen[0]
+        .chunks(x.len())
+        .zip(chosen[1].chunks(x.len()))
+        .enumerate()
+    {
+        let more = table[m + 1].wrapping_sub(table[m]);
+        out.unit
+            .iter_mut()
+            .zip(steps)
+            .for_each(|(n, &step)| *n = unit.add(*n, step));
+        out.factor
+            .iter_mut()
+            .zip(bits)
+            .for_each(|(f, &bit)| *f = ring.add(*f, more.wrapping_mul(bit)));
+    }
     Ok(out)
 }
 
-/// The chain of the normalised values: FINE fraction bits less the exponent.
-fn apply(party: &mut Party, n: &Normalised, chain: &Chain) -> Result<Vec<u64>> {
-    let wide = Fixed {
-        ring: Ring::new(64),
-        frac: FINE.min(n.top),
-    };
-    let values = convert(party, &n.values, n.format, wide)?;
-    let scaled = rescale(party, &values, wide, chain.sigma, Chain::input(FINE))?;
-    chain.evaluate(party, scaled, FINE)
-}
-
-/// factor * y with y from the chain (below 2, FINE - exponent fraction bits) and a factor below 2^bits:
-/// exact, in a ring that holds it.
-fn restore(
+/// f(n) 2^-more times the picked entry of `table`, all entries below 2^bits: f by its chain, in the format
+/// `to`.
+#[allow(clippy::too_many_arguments)]
+fn restored(
     party: &mut Party,
-    y: &[u64],
+    x: &[u64],
+    ends: (u32, u32),
     chain: &Chain,
-    factor: &[u64],
+    table: &[u64],
     bits: u32,
-) -> Result<(Vec<u64>, Fixed)> {
+    more: i32,
+    to: Fixed,
+) -> Result<Vec<u64>> {
     let format = chain.output(FINE);
-    let ring = Ring::new(bits + FINE + 4);
-    let y = extend(party, y, format.ring, ring)?;
-    let factor: Vec<u64> = factor.iter().map(|&f| ring.reduce(f)).collect();
-    let product = product_any(party, &y, &factor, ring, 0)?;
-    Ok((
-        product,
-        Fixed {
-            ring,
-            frac: format.frac,
-        },
-    ))
+    // where the product's ring leaves that of the result behind the bits that are dropped, nothing grows
+    let frac = format.frac as i32 + more;
+    let whole = to.ring.bits() as i32 + frac - to.frac as i32;
+    let least = (bits + FINE + 4) as i32;
+    let ring = Ring::new(if whole > 64 { least } else { whole.max(least) } as u32);
+    let n = normalise(party, x, ends, table, ring)?;
+    let y = chain.evaluate_unit(party, &n.unit, FINE)?;
+    let drop = (frac - to.frac as i32 - SPARE).max(0) as u32;
+    let product = scaled(party, &Factors::signed(&y, format.ring), &n.factor, ring, drop)?;
+    place(
+        party,
+        &product,
+        Ring::new(ring.bits() - drop),
+        frac - drop as i32,
+        to,
+    )
 }
 
 /// Brings a value with any (also negative) number of fraction bits to a format.
@@ -157,8 +172,10 @@ fn place(party: &mut Party, x: &[u64], ring: Ring, frac: i32, to: Fixed) -> Resu
 /// 1/x for 2^low <= x < 2^high, to a relative 3e-5 and a unit of the output. Outside the span the result is
 /// arbitrary.
 ///
-/// Cost: high - low thresholds on the span's bits, two products, three squares of 46 bits, extensions. For
-/// 1000 values of 8 powers of two, all by oblivious transfer: about 1.5 kB each.
+/// Cost: high - low thresholds on the span's bits, as many choices of 24 bits and those of the product, three
+/// squares of 24 bits, a product. For 1000 values of 8 powers of two: about 1.5 kB each. Rounds: those of a
+/// comparison ([`below_many`]), a choice, three squares, the product, and one where the result's ring and the
+/// product's dropped bits take more than 64 together.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for a span outside the ring or an output that does not fit; those of the
@@ -167,14 +184,19 @@ pub fn reciprocal(party: &mut Party, x: &[u64], from: Fixed, span: Span, to: Fix
     let (bottom, top) = ends("reciprocal", from, span)?;
     party.measured("reciprocal", |party| {
         let bits = top - bottom;
-        let n = normalise(party, x, (bottom, top), bits + FINE + 4)?;
-        let inverse = apply(party, &n, &fits::RECIPROCAL)?;
         let powers: Vec<u64> = (0..bits).map(|k| 1 << k).collect();
-        let scale = n.pick(party, &powers);
-        let (product, format) = restore(party, &inverse, &fits::RECIPROCAL, &scale, bits)?;
         // 1/x = s / (2^top n) in units, times 2^frac
-        let frac = format.frac as i32 + top as i32 - from.frac as i32;
-        place(party, &product, format.ring, frac, to)
+        let more = top as i32 - from.frac as i32;
+        restored(
+            party,
+            x,
+            (bottom, top),
+            &fits::RECIPROCAL,
+            &powers,
+            bits,
+            more,
+            to,
+        )
     })
 }
 
@@ -204,11 +226,7 @@ pub fn rsqrt(
             .map(|k| (unit * (0.5 * f64::from(k)).exp2()).round() as u64)
             .collect();
         let bits = ROOTS + 1 + count / 2 + 1;
-        let n = normalise(party, x, (bottom, top), bits + FINE + 4)?;
-        let root = apply(party, &n, &fits::RSQRT)?;
-        let scale = n.pick(party, &table);
-        let (product, format) = restore(party, &root, &fits::RSQRT, &scale, bits)?;
-        let frac = format.frac as i32 + ROOTS as i32 - exponent as i32;
-        place(party, &product, format.ring, frac, to)
+        let more = ROOTS as i32 - exponent as i32;
+        restored(party, x, (bottom, top), &fits::RSQRT, &table, bits, more, to)
     })
 }

@@ -97,7 +97,13 @@ fn sums_of_squares(
 ) -> Result<Vec<u64>> {
     let coarse = convert(party, v, read, formats.coarse)?;
     let ring = formats.sums.ring;
-    let squares = square(party, &Factors::signed(&coarse, formats.coarse.ring), ring, 0)?;
+    let (squares, _) = square(
+        party,
+        &Factors::signed(&coarse, formats.coarse.ring),
+        ring,
+        0,
+        false,
+    )?;
     Ok(squares
         .chunks(cols)
         .map(|row| row.iter().fold(0, |sum, &s| ring.add(sum, s)))

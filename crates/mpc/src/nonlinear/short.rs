@@ -48,6 +48,7 @@ impl<'a> Factors<'a> {
 }
 
 /// Cross terms, one or both ways: what this party chooses by and what it offers; either may be empty.
+#[derive(Clone)]
 pub(super) struct Cross {
     pub choices: Vec<u64>,
     pub offers: Vec<u64>,
@@ -79,40 +80,54 @@ impl Cross {
 /// Shares of the sums of both directions of every term, in its `how.result()`; all in one round.
 ///
 /// All transfers are reserved first: a refill for a later term would come before the answer to an earlier
-/// one, which its receiver reads first.
+/// one, which its receiver reads first. All choices are heard before any is answered.
 pub(super) fn cross(party: &mut Party, terms: &[Cross]) -> Result<Vec<Vec<u64>>> {
     let offered = terms.iter().map(Cross::offered).sum();
     party.reserve_cots(offered, terms.iter().map(Cross::chosen).sum())?;
-    let mut waiting = vec![];
-    for Cross { choices, how, .. } in terms {
-        waiting.push(
-            (!choices.is_empty())
-                .then(|| party.choose_bits(choices, *how))
-                .transpose()?,
-        );
-    }
-    let mut heard = vec![];
-    for Cross { offers, how, .. } in terms {
-        heard.push(
-            (!offers.is_empty())
-                .then(|| party.hear_bits(offers.len(), *how))
-                .transpose()?,
-        );
-    }
-    let mut kept = vec![];
-    for (term, heard) in terms.iter().zip(heard) {
-        kept.push(heard.map_or(Ok(vec![]), |heard| party.answer_multiples(&term.offers, &heard))?);
-    }
-    let sums = terms.iter().zip(waiting).zip(kept);
-    sums.map(|((term, chosen), kept)| taken(party, chosen, kept, term.how.result()))
-        .collect()
+    let choose = |party: &mut Party| {
+        let one = |term: &Cross| (term.chosen() > 0).then(|| party.choose_bits(&term.choices, term.how));
+        terms
+            .iter()
+            .map(one)
+            .map(Option::transpose)
+            .collect::<Result<Vec<_>>>()
+    };
+    let answer = |party: &mut Party| {
+        let hear = |term: &Cross| {
+            let count = term.offers.len();
+            (count > 0).then(|| party.hear_bits(count, term.how))
+        };
+        let heard = terms
+            .iter()
+            .map(hear)
+            .map(Option::transpose)
+            .collect::<Result<Vec<_>>>()?;
+        let one = |(term, heard): (&Cross, Option<_>)| {
+            heard.map_or(Ok(vec![]), |heard| party.answer_multiples(&term.offers, &heard))
+        };
+        terms.iter().zip(heard).map(one).collect::<Result<Vec<_>>>()
+    };
+    let take = |party: &mut Party, chosen: Vec<Option<ChosenBits>>| {
+        let one = |chosen: Option<ChosenBits>| chosen.map_or(Ok(vec![]), |bits| party.take_multiples(bits));
+        chosen.into_iter().map(one).collect::<Result<Vec<_>>>()
+    };
+    let (kept, taken) = party.both_ways(choose, answer, take)?;
+    let sums = terms.iter().zip(kept.into_iter().zip(taken));
+    Ok(sums
+        .map(|(term, shares)| sum(shares, term.how.result()))
+        .collect())
 }
 
-fn taken(party: &mut Party, chosen: Option<ChosenBits>, kept: Vec<u64>, ring: Ring) -> Result<Vec<u64>> {
-    let Some(chosen) = chosen else { return Ok(kept) };
-    let mut got = party.take_multiples(chosen)?;
-    got.iter_mut().zip(&kept).for_each(|(g, &k)| *g = ring.add(*g, k));
-    Ok(got)
+/// The sum of what was kept and taken; either may be absent.
+fn sum((kept, mut taken): (Vec<u64>, Vec<u64>), ring: Ring) -> Vec<u64> {
+    if taken.is_empty() {
+        return kept;
+    }
+    taken
+        .iter_mut()
+        .zip(&kept)
+        .for_each(|(t, &k)| *t = ring.add(*t, k));
+    taken
 }
 
 /// value * factor for every value of a factor's row.
@@ -182,21 +197,38 @@ fn whole_rows(factors: usize, values: usize) -> Result<usize> {
     super::fixed::shape("scaled", format!("{factors} factors of {values} values"))
 }
 
-/// Shares of x^2 in a ring; exact for drop = 0, else off by less than (min(drop, x's bits) + 1) 2^drop. Cost
-/// for each element, of k bits to m: k + 2 (m - k) bits, the sum over x's bits i of (m - 1 - max(i, drop)),
-/// and k + 2 correlated transfers; one round.
+/// Shares of x^2 in a ring, and of x there where it `grows`; exact for drop = 0, else the square is off by
+/// less than (min(drop, x's bits) + 1) 2^drop. Cost for each element, of k bits to m: k + 2 (m - k) bits, the
+/// sum over x's bits i of (m - 1 - max(i, drop)), and k + 2 correlated transfers; m - k + 1 bits and one
+/// transfer more where x grows; one round.
 ///
 /// # Errors
 /// Those of the channel; [`crate::MpcError::Shape`] unless m > k + 1 and drop < m - 1.
-pub(crate) fn square(party: &mut Party, x: &Factors<'_>, to: Ring, drop: u32) -> Result<Vec<u64>> {
+pub(crate) fn square(
+    party: &mut Party,
+    x: &Factors<'_>,
+    to: Ring,
+    drop: u32,
+    grows: bool,
+) -> Result<(Vec<u64>, Vec<u64>)> {
     let (k, m) = (x.ring.bits(), to.bits());
     if m <= k + 1 || drop + 1 >= m {
         return super::fixed::shape("square", format!("from {k} to {m} bits less {drop}"));
     }
-    let half = x.half(party);
-    let terms = half.terms_of_square(party.is_client(), k, m, drop);
+    let (half, client) = (x.half(party), party.is_client());
+    let mut terms = half.terms_of_square(client, k, m, drop).to_vec();
+    if grows {
+        terms.push(half.wrap(client, Ring::new(m - k)));
+    }
     let crossed = party.measured("square_by_ot", |party| cross(party, &terms))?;
-    let own = |&a: &u64| match party.is_client() {
+    let public = if client { half.public } else { 0 };
+    let grown = crossed.get(2).map(|wraps| {
+        let parts = half.digits.iter().zip(wraps);
+        parts
+            .map(|(&a, &w)| to.reduce(a.wrapping_add(public).wrapping_add(w << k)))
+            .collect()
+    });
+    let own = |&a: &u64| match client {
         true => a.wrapping_add(half.public).wrapping_pow(2),
         false => a.wrapping_mul(a.wrapping_add(half.public << 1)),
     };
@@ -204,16 +236,21 @@ pub(crate) fn square(party: &mut Party, x: &Factors<'_>, to: Ring, drop: u32) ->
         .iter()
         .zip(&crossed[1])
         .map(|(&c, &w)| (c << (drop + 1)).wrapping_add(w << (k + 1)));
-    Ok(half
-        .digits
-        .iter()
-        .map(own)
-        .zip(crossed)
-        .map(|(o, c)| to.reduce(o.wrapping_add(c)))
-        .collect())
+    let own = half.digits.iter().map(own).zip(crossed);
+    let squares = own.map(|(o, c)| to.reduce(o.wrapping_add(c))).collect();
+    Ok((squares, grown.unwrap_or_default()))
 }
 
 impl Half {
+    /// c0 c1, which the client chooses by its own.
+    fn wrap(&self, client: bool, ring: Ring) -> Cross {
+        let how = Multiples {
+            digits: 1,
+            ..ring.into()
+        };
+        Cross::one_way(client, self.clear.clone(), how)
+    }
+
     /// With the server's A = a0 and the client's b = a1 - 2^k - B, x^2 = A^2 + b^2 + 2 A b + 2^(k+1) c0 c1
     /// (A + b + 2^(k-1)): A a1 one way, and what counts where nothing wraps, both ways.
     fn terms_of_square(&self, client: bool, k: u32, m: u32, drop: u32) -> [Cross; 2] {

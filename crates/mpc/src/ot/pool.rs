@@ -200,11 +200,7 @@ fn missing(op: &'static str) -> MpcError {
 
 /// The hash keys of a purpose, of the direction in which this party sends and of the other.
 fn directions(own: Role, session: &[u8; 32], purpose: Purpose) -> [HashKeys; 2] {
-    let other = match own {
-        Role::Client => Role::Server,
-        Role::Server => Role::Client,
-    };
-    [own, other].map(|sender| HashKeys::new(session, sender, purpose))
+    [own, own.other()].map(|sender| HashKeys::new(session, sender, purpose))
 }
 
 /// Base OTs and trees of SoftSpoken in both directions; the session's public coins.

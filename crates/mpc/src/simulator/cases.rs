@@ -126,7 +126,14 @@ fn elementwise() -> Vec<Case> {
         let (ring, narrow) = (Ring::new(30), Ring::new(18));
         let factor = copies(e, ring, COUNT);
         product(party, &factor, &factor, ring, 14)?;
-        square_narrow(party, &copies(e, narrow, COUNT), narrow, Ring::new(33), 14).map(|_| ())
+        square_narrow(
+            party,
+            &copies(e, narrow, COUNT),
+            [narrow, Ring::new(33)],
+            14,
+            true,
+        )
+        .map(|_| ())
     });
     let row = plain("rows of few values", CotKind::Ferret, |party, e| {
         let (rows, short, wide) = (copies(e, Ring::new(19), 9), Ring::new(19), Ring::new(32));

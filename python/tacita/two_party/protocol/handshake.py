@@ -31,7 +31,7 @@ from tacita.two_party.protocol.refusal import Refusal
 
 MAGIC = b"TACITA-2PC"
 REFUSAL = b"TACITA-NO!"  # in place of the magic: then reason and number stand where version and length do
-VERSION = 4  # 3 published the plan, which a client had to have the model of
+VERSION = 5  # 4 ran each choice in two rounds, and maxima by pairs
 CLIENT_HELLO = struct.Struct("<10sH")
 SERVER_HELLO = struct.Struct("<10sHQ32s")
 CHUNK = 1 << 20

@@ -37,31 +37,42 @@ fn comparisons_cost_their_formula() {
     }
 }
 
-/// Roles alternate, so the 31 steps of a 64-bit comparison take about 16 rounds.
+/// Roles alternate, so the 31 steps of a 64-bit comparison take about 16 rounds, and the 5 of a tree 3.
 #[test]
 fn a_step_takes_half_a_round() {
     let x = vec![3u64; COUNT];
-    let (_, _, rounds) = cost(|party| negative(party, &x, Ring::new(64)));
-    assert!(rounds <= 16, "{rounds} rounds");
-    let (_, _, rounds) = cost(|party| negative(party, &x, Ring::new(16)));
-    assert!(rounds <= 3, "{rounds} rounds");
+    for (bits, tuning, most) in [
+        (64, Tuning::Balanced, 16),
+        (16, Tuning::Balanced, 3),
+        (64, Tuning::Rounds, 3),
+        (16, Tuning::Rounds, 2),
+    ] {
+        let (_, _, rounds) = cost(|party| negative_tuned(party, &x, Ring::new(bits), tuning));
+        assert!(rounds <= most, "{rounds} rounds for {bits} bits");
+    }
 }
 
 #[test]
 fn thresholds_cost_less_than_comparisons() {
-    let x = vec![3u64; COUNT];
-    let ring = Ring::new(16);
-    let (wire, used, _) = cost(|party| below_many(party, &x, ring, &[-1, 0, 1]));
+    let (many, ring) = (16, Ring::new(16)); // of few values each threshold is a tree: fewer rounds
+    let x = vec![3u64; many * COUNT];
+    let each = |(wire, used, rounds): (f64, f64, u64)| (wire / many as f64, used / many as f64, rounds);
+    let (wire, used, rounds) = each(cost(|party| below_many(party, &x, ring, &[-1, 0, 1])));
     assert_eq!((wire, used), (228.0, 27.0));
-    let (wire, used, _) = cost(|party| below_many(party, &x, ring, &[-2048 * 4, -2048, 2048 * 3]));
+    let (wire, used, _) = each(cost(|party| {
+        below_many(party, &x, ring, &[-2048 * 4, -2048, 2048 * 3])
+    }));
     assert_eq!((wire, used), (108.0, 22.0));
+    let (wire, used, fewer) = cost(|party| below_many(party, &x[..COUNT], ring, &[-1, 0, 1]));
+    assert_eq!((wire, used), (3.0 * 238.0, 3.0 * 28.0));
+    assert!(fewer + 2 <= rounds, "{fewer} rounds, {rounds} in one group");
 }
 
 #[test]
 fn the_rest_costs_its_documentation() {
     let (x, b, ring) = (vec![3u64; COUNT], vec![1u8; COUNT], Ring::new(32));
     assert_eq!(cost(|party| and(party, &b, &b)).0, 4.0);
-    assert_eq!(cost(|party| select(party, &b, &x, ring)), (66.0, 2.0, 2));
+    assert_eq!(cost(|party| select(party, &b, &x, ring)), (66.0, 2.0, 1));
     let payloads = [
         (x.as_slice(), Ring::new(20)),
         (&x, Ring::new(64)),
@@ -69,7 +80,7 @@ fn the_rest_costs_its_documentation() {
     ];
     assert_eq!(
         cost(|party| select_many(party, &b, &payloads)),
-        (2.0 * 129.0, 2.0, 2)
+        (2.0 * 129.0, 2.0, 1)
     );
     assert_eq!(cost(|party| to_arithmetic(party, &b, ring)), (32.0, 1.0, 1));
     assert_eq!(

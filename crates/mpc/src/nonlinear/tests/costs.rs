@@ -1,6 +1,10 @@
 //! Bytes on the wire, so that a change that costs more is seen. COTs come from the test dealer and are not
 //! counted.
 use super::*;
+use crate::channel::Link;
+use crate::compare::{max_rows, Window};
+use crate::testing::run_behind;
+use std::time::Duration;
 
 /// Bits for each element, and rounds, of a protocol at the client, keys left out.
 fn cost(count: usize, protocol: impl Fn(&mut Party, &[u64]) -> Result<Vec<u64>> + Sync + Send) -> (f64, u64) {
@@ -63,7 +67,7 @@ fn rows_cost_what_is_documented() {
     assert_near(
         "softmax",
         cost(16384, |party, x| softmax(party, x, 128, 128, WIDE, 11, WIDE)).0,
-        2523.0,
+        2657.0,
     );
     let norm = |rows, cols| Norm {
         rows,
@@ -85,4 +89,49 @@ fn rows_cost_what_is_documented() {
     assert_near("layer norm", layer(64, 128), 2075.0);
     assert_near("layer norm of four ciphertexts", layer(128, 256), 1430.0);
     assert_near("layer norm of a row", layer(1, 576), 2800.0);
+}
+
+/// Messages that wait for one another in a second run of a protocol: each link of the longest chain takes a
+/// second of a clock on which nothing else takes time.
+fn chain(count: usize, protocol: impl Fn(&mut Party, &[u64]) -> Result<Vec<u64>> + Sync + Send) -> f64 {
+    let link = Link {
+        bandwidth: f64::INFINITY,
+        rtt: Duration::from_secs(2),
+    };
+    let [client, server] = run_behind(link, |party| {
+        ready(party)?;
+        let x = vec![0; count];
+        protocol(party, &x)?;
+        let before = party.skipped_seconds();
+        protocol(party, &x)?;
+        Ok(party.skipped_seconds() - before)
+    });
+    client.max(server)
+}
+
+/// Half rounds, counted by hand: thresholds 6 of 41 bits (4 of 23, whose last goes with the choice), what
+/// they choose 2, three squares 6, the product 2, and 2 where the result has to grow.
+#[test]
+fn functions_of_rows_wait_seldom() {
+    let (narrow, wide) = (Fixed::new(46, 32), Fixed::new(56, 16));
+    let span = Span { low: -12, high: 8 };
+    let root = |to: Fixed| chain(128, move |party, x| rsqrt(party, x, narrow, span, 1.0, to));
+    assert_eq!((root(wide), root(Fixed::new(30, 16))), (18.0, 16.0));
+    let sums = (Fixed::new(26, 14), Span { low: -1, high: 8 });
+    let inverse = |party: &mut Party, x: &[u64]| reciprocal(party, x, sums.0, sums.1, Fixed::new(40, 24));
+    assert_eq!(chain(512, inverse), 14.0);
+}
+
+/// A comparison of 16 bits is 3 or 5 half rounds, its look-ups 1 or 2, its choice 2: three levels of 128
+/// columns, where pairs took seven; five of 2048 words.
+#[test]
+fn maxima_take_few_levels() {
+    let most = |rows: usize, cols: usize| {
+        let ring = Ring::new(17);
+        chain(rows * cols, move |party, x| {
+            max_rows(party, x, rows, cols, ring, Window::whole(ring))
+        })
+    };
+    assert!(most(128, 128) <= 25.0, "{}", most(128, 128));
+    assert!(most(1, 2048) <= 34.0, "{}", most(1, 2048));
 }

@@ -20,7 +20,7 @@ from tacita.two_party.program.program import Program
 
 PLAIN = 0.04  # a product of integers beside one under encryption
 MAP_ROUNDS = 2  # of a map that is prepared: the server's permission, the product
-COMPARED, CHOSEN = 4, 2  # bits a pair for each bit of their ring, and for each bit that is chosen from them
+COMPARED, CHOSEN = 13, 2  # bits a number for each bit of its ring, and for each bit that is chosen
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class GenerationCost:
 
 
 def _argmax_bits(count: int, ring: int) -> float:
-    """Counts the bits of an argmax: the larger of each pair and its number are chosen, by one comparison."""
+    """Counts the bits of an argmax: about 2.3 comparisons a number, and a choice of it and its place."""
     index = (count - 1).bit_length()
     return float(count * (COMPARED * ring + CHOSEN * (ring + 1 + index)))
 

@@ -42,7 +42,8 @@ NORM_ROWS = 810  # bits a slot of the one ciphertext each way that carries what 
 QUOTIENT = 900  # bits a slot
 ROW = 2 * 8 * 2000  # bits for the deviation of a row of LayerNorm
 SOFTMAX_ROW = 5400  # and for the reciprocal of one of softmax
-HEAD_ROW, HEAD_TRANSFERS = 8000, 620  # bits and transfers a row, in the norm of heads: many short rows
+HEAD_ROW = 8000  # bits a row, in the norm of heads: many short rows; transfers of few of them and of many
+HEAD_FEW, HEAD_TRANSFERS = 700, (1390, 390)
 REQUEST, RESPONSE = 85, 65  # bits a coefficient, with weights on the other side
 SHARED_REQUEST, SHARED_RESPONSE = 62, 32  # with shares on the other side
 GATE = (630, 930, 1230)  # bits a slot, by plaintext primes, for a product of two shared tensors
@@ -65,8 +66,6 @@ SQUARES = {
     "silu": {"abs4": 3, "abs8": 4},
 }
 EXPONENTIAL, TANH_RESPONSES = 4, 3
-# responses for one value a row (reciprocal, 1/sqrt): three squares, two products of two primes, one to spare
-ROW_VALUE = 8
 NORM_PRIMES, NORM_MOST = 2, 2048  # of rows at once
 PLAIN_WIDTH = 49  # bits of the widest plaintext prime
 # of fewer values than this no ciphertext is worth it (`nonlinear/few.rs`)
@@ -80,7 +79,8 @@ SQUARE_TRANSFERS, FEW_SQUARE_TRANSFERS = (
 # of a search for the k largest, with the making of its transfers: bits a number for each bit of its ring, for
 # each of those in which three marks differ, and for a shared bit beside those of the ring that it enters
 BELOW, APART, ENTERED = 7.5, 9, 1.3
-ROUNDS_OF_MARKS, ROUNDS_BELOW = 9, 4  # of a step of that search, and of what follows it
+ROUNDS_OF_MARKS, ROUNDS_BELOW = 7, 5  # of a step of that search, and of what follows it
+FEWER = 2700  # numbers: so few take up to three times the bits each, for fewer rounds
 DROPPED = 5  # fewer than the slack are the bits that are not sent
 
 
@@ -215,7 +215,6 @@ def _softmax(cost: Cost, step: Step, read: Values, made: Values) -> None:
     cost.bits += EXP * values + SOFTMAX_ROW * rows
     cost.transfers += TRANSFERS["score"] * values
     _respond(cost, EXPONENTIAL * _lattice(values), 1)
-    _respond(cost, ROW_VALUE * _lattice(rows), 2)
 
 
 def _function(cost: Cost, step: Step, read: Values, made: Values) -> None:
@@ -246,13 +245,13 @@ def _norm(cost: Cost, step: Step, read: Values, made: Values) -> None:
     if count < FEW:
         cost.bits += (FEW_NORM + FEW_NORM_STEP * _powers(p["bound"], p["least"], size)) * count
         cost.bits += HEAD_ROW * rows
-        cost.transfers += FEW_NORM_TRANSFERS * count + HEAD_TRANSFERS * rows
+        cost.transfers += FEW_NORM_TRANSFERS * count + HEAD_TRANSFERS[0] * rows
         return
     for at in range(0, rows, NORM_MOST):
         _norm_at_once(cost, min(NORM_MOST, rows - at), size)
     heads = len(shape) > 2
     cost.bits += (HEAD_ROW if heads else ROW) * rows
-    cost.transfers += HEAD_TRANSFERS * rows if heads else TRANSFERS["norm"] * count
+    cost.transfers += HEAD_TRANSFERS[rows > HEAD_FEW] * rows if heads else TRANSFERS["norm"] * count
 
 
 def _norm_at_once(cost: Cost, rows: int, size: int) -> None:
@@ -263,7 +262,6 @@ def _norm_at_once(cost: Cost, rows: int, size: int) -> None:
     blocks = -(-size // min(COEFFICIENTS // rows, size))
     _respond(cost, NORM_PRIMES, blocks)
     _respond(cost, NORM_PRIMES * blocks, 3)
-    _respond(cost, ROW_VALUE * _ciphertexts(rows), 2)
 
 
 COUNTS: Mapping[str, Callable[[Cost, Step, Values, Values], None]] = {
@@ -300,7 +298,7 @@ def likeliest_bits(count: int, ring: int, wide: int) -> float:
     for weight, above in marks(ring):
         apart = ring - weight.bit_length() if len(above) > 1 else 0
         bits += BELOW * ring + APART * apart + len(above) * (count_ring(count) + ENTERED)
-    return count * bits
+    return max(count, min(3 * count, FEWER)) * bits
 
 
 def likeliest_rounds(ring: int) -> int:
@@ -340,7 +338,7 @@ def _whole(count: int) -> int:
 # 11 %; three others were told within 5 %.
 SECONDS_A_MB, SECONDS_A_BILLION, SECONDS_A_LAYER = 0.0179, 2.7, 0.07
 NTT_MS = 0.1114  # of 2^16 points there, one 50-bit limb: `native.ntt_ms`
-ROUNDS_A_LAYER = 180
+ROUNDS_A_LAYER = 80
 MORE_SECONDS_A_MB = 0.05  # of a search for the largest, which is many small transfers
 SET_UP = 4_200_000  # bytes, once a session
 

@@ -59,7 +59,7 @@ def chance(plan: TwoPartyPlan) -> float:
 
 @pytest.mark.parametrize(
     ("layers", "hidden", "tokens", "stated"),
-    [(2, 128, 128, -46.0), (12, 768, 128, -40.4), (12, 768, 512, -37.4), (24, 1024, 512, -36.0)],
+    [(2, 128, 128, -46.5), (12, 768, 128, -40.5), (12, 768, 512, -37.4), (24, 1024, 512, -36.0)],
 )
 def test_the_chances_that_the_threat_model_states(
     plan: TwoPartyPlan, layers: int, hidden: int, tokens: int, stated: float
@@ -79,7 +79,7 @@ def test_sums_of_many_products_count_for_more(plan: TwoPartyPlan) -> None:
 def test_a_plan_that_would_often_fail_is_refused(plan: TwoPartyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     check(plan)
     monkeypatch.setattr("tacita.two_party.plan.check.MOST_FAILURE", chance(plan) - 0.1)
-    with pytest.raises(FileError, match=r"chance of a wrong answer 2\^-46\.0 is out of range"):
+    with pytest.raises(FileError, match=r"chance of a wrong answer 2\^-46\.5 is out of range"):
         check(plan)
 
 
@@ -93,7 +93,7 @@ def test_the_bound_of_a_coefficient_is_the_engines() -> None:
 
 def test_estimate_and_serve_say_it(plan: TwoPartyPlan) -> None:
     assert estimate(plan)["failure_log2"] == chance(plan)
-    assert "probability below 2^-46.0 a text" in expectation(plan.program)
+    assert "probability below 2^-46.5 a text" in expectation(plan.program)
 
 
 def test_a_plan_without_a_response_never_fails_by_chance() -> None:

@@ -24,8 +24,8 @@ pub fn and(party: &mut Party, x: &[u8], y: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// The AND of all vectors, one or more of one length, by look-ups of at most four bits; `offers` has the
-/// table of the first, then they take turns. Cost for each look-up of m bits: m + 2^m - 1 bits on the wire and m
-/// correlated transfers; half a round for a run of them.
+/// table of the first, then they take turns. Cost for each look-up of m bits: m + 2^m - 1 bits on the wire
+/// and m correlated transfers; half a round for a run of them.
 ///
 /// # Errors
 /// Those of the channel.

@@ -152,7 +152,8 @@ class Circuit:
     server's numbers go; probes by stage.
 
     fixed: tensors that come in and pass on as they came, never refreshed: of the request, and what is kept.
-    kept: what a server keeps, none for a text that is asked whole.
+    kept: what a server keeps, none for a text that is asked whole. fusible: norms that specs may fuse, each
+    with the stage that leaves the attended values and the one that reads the norm's result.
     """
 
     stages: tuple[Stage, ...]
@@ -161,6 +162,7 @@ class Circuit:
     fixed: frozenset[str]
     probes: Mapping[str, Probe] = field(default_factory=dict)
     kept: tuple[Kept, ...] = ()
+    fusible: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def inputs(self) -> Mapping[str, int]:

@@ -24,6 +24,7 @@ WeightBias = tuple[Array, Array]  # weight (outputs, inputs) and bias
 @dataclass(frozen=True, eq=False)
 class Encoding:
     """What stored numbers mean: value = scale * stored + offset; numbers for all features, or (features,).
+    Where a map of the stored numbers gives the values, scale is its matrix (features, stored).
 
     An example: values in [-6, 2] stored in [-1, 1] have scale 4 and offset -2.
     """
@@ -43,18 +44,24 @@ class Encoding:
         return bool(np.all(self.scale == np.ravel(self.scale)[0])) and not np.any(self.offset)
 
     @property
+    def mapped(self) -> bool:
+        """Whether scale is a matrix."""
+        return np.ndim(self.scale) == 2
+
+    @property
     def bound(self) -> float:
         """What all features are divided by, of an encoding that is `even`."""
         return float(np.ravel(self.scale)[0])
 
     def value(self, stored: Array) -> Array:
         """Decodes stored numbers (..., features)."""
-        return np.asarray(stored * self.scale + self.offset)
+        scaled = stored @ np.transpose(self.scale) if self.mapped else stored * self.scale
+        return np.asarray(scaled + self.offset)
 
     def fold(self, weight: Array, bias: Array) -> WeightBias:
         """A dense map of values as one of stored numbers: weight @ value + bias."""
         shift = weight @ np.asarray(self.offset) if np.any(self.offset) else 0.0
-        return weight * self.scale, bias + shift
+        return weight @ self.scale if self.mapped else weight * self.scale, bias + shift
 
 
 @dataclass(frozen=True)
@@ -105,10 +112,9 @@ class OutputSpec:
         return without_mean(weight * (factor / self.exit), added / self.exit, centred=self.centred)
 
     def fold_residual(self, size: int) -> Array:
-        """(size, size): the matrix on the residual's stored numbers."""
-        return without_mean(np.eye(size), np.zeros(size), centred=self.centred)[0] * (
-            self.residual.scale / self.exit
-        )
+        """(size, stored): the matrix on the residual's stored numbers."""
+        whole = without_mean(np.eye(size), np.zeros(size), centred=self.centred)
+        return Encoding(self.residual.scale / self.exit).fold(*whole)[0]
 
 
 def without_mean(weight: Array, bias: Array, *, centred: bool) -> WeightBias:

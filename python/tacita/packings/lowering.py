@@ -65,7 +65,7 @@ def lower(graph: Graph, packing: Lowering, specs: CircuitSpecs) -> Circuit:
     stages = stages_of(packing.operations, packing.fixed, frozenset(one.after for one in kept))
     request = packing.request()
     fixed = packing.fixed & set(request.counts) | {one.before for one in kept}
-    return Circuit(tuple(stages), request, packing.response(), fixed, packing.probes, kept)
+    return Circuit(tuple(stages), request, packing.response(), fixed, packing.probes, kept, packing.fusible)
 
 
 class _Walk:

@@ -9,7 +9,7 @@ The names are those of the model's nodes (see `blocks.base`); no order and no fa
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -93,12 +93,14 @@ class AttentionSpecs:
 @dataclass(frozen=True)
 class NormSpecs:
     """The approximation and bounds of one norm. rsqrt: of variance + epsilon. centred: bound of the input
-    minus its mean. result: bound of the output."""
+    minus its mean. result: bound of the output. fused: whether the attention before it and the feed-forward
+    behind it share its levels (`Circuit.fusible`); absent from the data where not."""
 
     tag: ClassVar[str] = NORM
     rsqrt: Spec
     centred: float
     result: float
+    fused: bool = field(default=False, metadata=AT_DEFAULT)
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,11 @@ class CircuitSpecs:
         """Nodes with a choice that the placement has not made."""
         functions = {n: s for n, s in self.nodes.items() if isinstance(s, FunctionSpecs)}
         return frozenset(name for name, specs in functions.items() if specs.refreshed)
+
+    def with_fused(self, names: Collection[str]) -> CircuitSpecs:
+        """These specs with these norms fused."""
+        fused = {name: replace(self.norm(name), fused=True) for name in names}
+        return replace(self, nodes={**self.nodes, **fused})
 
     def settled(self, refreshed: Set[str]) -> CircuitSpecs:
         """These specs with the refreshed function of the nodes named, and the other one of all others."""

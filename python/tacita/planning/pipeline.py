@@ -23,7 +23,7 @@ from tacita.packings.executor import RESPONSE, within_doubles
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibrate import Survey
 from tacita.planning.calibrate.temper import tempered
-from tacita.planning.circuit import Built, build_circuit, model_info
+from tacita.planning.circuit import Built, build_circuit, model_info, with_fused_norms
 from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.planning.place.circuit import Placed, place_circuit
 from tacita.planning.request import PlanRequest
@@ -62,7 +62,7 @@ def _plan_on(ring: ParameterInfo, subject: Subject, scheme: str) -> Plan:
     model = tempered(subject.model, survey.calibration.temperatures)
     built = build_circuit(model, specs, shapes(shape, model.config.heads, request.inputs), ring, prices)
     phases.enter("place", label)
-    placed = place_circuit(built.circuit, ring, prices, phases.part)
+    built, placed = with_fused_norms(built, place_circuit(built.circuit, ring, prices, phases.part))
     trial = try_circuit(subject, built, placed, survey.answers)
     return _readable(_stated(subject, scheme, survey, built, placed, trial))
 

@@ -15,9 +15,9 @@ from tacita.slots.sim import SimBackend
 LENGTHS = (11, 16, 3)
 
 
-def run(model, shape, *, scheme="arion", be=None, error=1e-5, spoil=1.0):
+def run(model, shape, *, scheme="arion", be=None, error=1e-5, spoil=1.0, fused=False):
     """(circuit, references, answers, layer errors, largest boundary value) of three inputs of mixed
-    lengths."""
+    lengths. fused: with every norm fused that can be."""
     inputs = [
         tiny.inputs(model, shape.tokens, min(real, shape.tokens), seed=n) for n, real in enumerate(LENGTHS)
     ]
@@ -25,6 +25,9 @@ def run(model, shape, *, scheme="arion", be=None, error=1e-5, spoil=1.0):
     references = [tiny.run_reference(model, hidden, mask) for hidden, mask in inputs]
     specs = tiny.joint_specs(model, references, [mask for _, mask in inputs], error)
     circuit = build_batch_circuit(model, specs, shape, scheme)
+    if fused:
+        assert circuit.fusible
+        circuit = build_batch_circuit(model, specs.with_fused(circuit.fusible), shape, scheme)
     be = be or PlainBackend(shape.slots)
     request = circuit.request.pack([(hidden * spoil, mask) for hidden, mask in inputs])
     live = {name: tuple(be.encrypt(v) for v in vectors) for name, vectors in request.items()}
@@ -63,12 +66,17 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("scheme", ["arion", "moai"])
-@pytest.mark.parametrize("name", SHAPES)
-def test_plain_equals_the_reference(name, scheme):
+@pytest.mark.parametrize(
+    ("name", "scheme", "fused"),
+    [(name, scheme, False) for name in SHAPES for scheme in ("arion", "moai")]
+    + [(name, "arion", True) for name in ("two layers", "mean", "two lanes", "four lanes")],
+)
+def test_plain_equals_the_reference(name, scheme, fused):
     slots, tokens, lanes, sizes = SHAPES[name]
-    shape = BatchShape(slots, tokens, lanes)
-    _, references, answers, errors, largest = run(tiny.checkpoint(**sizes), shape, scheme=scheme)
+    shape, model = BatchShape(slots, tokens, lanes), tiny.checkpoint(**sizes)
+    circuit, references, answers, errors, largest = run(model, shape, scheme=scheme, fused=fused)
+    projected = "layer0.attention.project" in [stage.name for stage in circuit.stages]
+    assert projected != fused and "layer0.norm1" in errors
     assert max(errors.values()) < 1e-3
     assert len(answers) == shape.sequences
     for answer, reference in zip(answers, references, strict=False):
@@ -77,12 +85,13 @@ def test_plain_equals_the_reference(name, scheme):
     assert largest <= 1.0 + 1e-3, "every boundary tensor can be bootstrapped"
 
 
+@pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("name", ["two layers", "two lanes"])
-def test_sim_with_noise_is_close(name):
+def test_sim_with_noise_is_close(name, fused):
     slots, tokens, lanes, sizes = SHAPES[name]
     shape = BatchShape(slots, tokens, lanes)
     be = SimBackend(slots, inject=True)
-    _, references, answers, _, _ = run(tiny.checkpoint(**sizes), shape, be=be)
+    _, references, answers, _, _ = run(tiny.checkpoint(**sizes), shape, be=be, fused=fused)
     for answer, reference in zip(answers, references, strict=False):
         assert np.max(np.abs(answer.values - reference.logits)) < 5e-3
 

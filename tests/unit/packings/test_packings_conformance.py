@@ -114,6 +114,24 @@ def test_columns(case: Case, rotations: str) -> None:
     check(case, build, PlainBackend(128, LEVELS), TOKENS, tolerance(case), texts=5)
 
 
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if ", after, a" in case.name or "every" in case.name]
+)
+def test_columns_with_fused_norms(case: Case) -> None:
+    """Where a norm stands between an attention and a feed-forward it is fused; elsewhere it cannot be."""
+    build, be = build_in("columns", 128, rotations="double"), PlainBackend(128, LEVELS)
+
+    def fused(graph: Any, weights: Any, specs: CircuitSpecs) -> Any:
+        return build(graph, weights, specs.with_fused(["norm1"]))
+
+    if "before" in case.name or "newer" in case.name:
+        with pytest.raises(PlanError, match="packing columns: norm1 has a fused norm"):
+            circuit_of(world_of(case, TOKENS), fused)
+        return
+    assert "norm1" in circuit_of(world_of(case, TOKENS), build).fusible
+    check(case, fused, be, TOKENS, tolerance(case), texts=5)
+
+
 def tolerance(case: Case) -> float:
     return 0.1 if case.name == "relu" else 0.005
 

@@ -74,11 +74,8 @@ class BatchForward:
     blocks: tuple[tuple[tuple[Expansion, ...], ColumnMap], ...]
 
     @staticmethod
-    def build(
-        plan: ForwardPlan,
-        columns: Columns,
-    ) -> BatchForward:
-        """Builds the maps of the block."""
+    def build(plan: ForwardPlan, source: Columns, columns: Columns) -> BatchForward:
+        """Builds the maps of the block. source: of what it reads, the residual too; columns: of its sum."""
         activation = plan.specs.function
         maps = plan.expansions(Argument(Argument.of(activation).scale))  # not centred: evaluated at once
         narrow, offset = plan.contraction
@@ -86,10 +83,10 @@ class BatchForward:
         blocks = []
         for first, part in _pieces(inner, CONTRACTED):
             expansions = [
-                tuple(ColumnMap.build([(weight, columns)], bias, piece) for weight, bias in maps)
+                tuple(ColumnMap.build([(weight, source)], bias, piece) for weight, bias in maps)
                 for _, piece in _pieces(part, EXPANDED)
             ]
-            parts = [(narrow, part)] if first else [(narrow, part), (back, columns)]
+            parts = [(narrow, part)] if first else [(narrow, part), (back, source)]
             shift = offset if not first else 0 * offset
             blocks.append((tuple(expansions), ColumnMap.build(parts, shift, columns)))
         return BatchForward(activation, plan.gate, columns.shape.lanes, tuple(blocks))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tacita.blocks.base import FeedForward, Norm
-from tacita.blocks.graph import Graph
+from tacita.blocks.graph import Graph, Step
 from tacita.blocks.weights import Weights
 from tacita.layouts.arrays import refuse
 from tacita.layouts.columns import (
@@ -23,7 +23,7 @@ from tacita.layouts.columns import (
 from tacita.layouts.registry import Shape
 from tacita.layouts.runs import MASK, Request
 from tacita.packings.base import Block, Form, Operation, Readers, Target, Tensor, heads_of, refuse_node
-from tacita.packings.columns.attention import BatchAttention, Split
+from tacita.packings.columns.attention import BatchAttention, FusedNorm, Split
 from tacita.packings.columns.cells import (
     BatchAnswering,
     BatchFirstToken,
@@ -63,6 +63,7 @@ class ColumnLowering(Lowering):
         super().__init__(graph, weights, specs, (shape.slots, shape.tokens), *layouts)
         double = Split.double(shape.tokens)
         self._splits = (Split.single(shape.tokens) if shape.rotations == "single" else double, double)
+        self._fused: dict[str, tuple[BatchAttention, tuple[str, str, str]]] = {}
         rows, outputs = graph.steps[-1].output.shape
         self._batch = BatchAnswer(batch, outputs, specs.answer, rows)
 
@@ -115,7 +116,10 @@ class ColumnLowering(Lowering):
     def _unpack(self, form: Form, slots: Sequence[Array]) -> Array:
         if form.first:
             return self._cells.unpack(slots)[:, None, : self._cells.size]
-        return self._columns.unpack(slots)
+        return self._source_of(form).unpack(slots)
+
+    def _source_of(self, form: Form) -> Columns:
+        return FusedNorm.columns(self._columns) if form.encoding.mapped else self._columns
 
     def _all_tokens(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, residual = block.name, block.x.live, block.residual.live
@@ -126,11 +130,36 @@ class ColumnLowering(Lowering):
             return attention.attend(be, x, mask[0], *roots)
 
         normed, roots = plan.roots(name, (x,), attention.variances)
-        return [
-            *normed,
-            Operation.of(f"{name}.attend", (x, MASK, *roots), (context, means), attend),
-            Operation.of(f"{name}.project", (residual, context, means), target.live, attention.project),
+        operations = [*normed, Operation.of(f"{name}.attend", (x, MASK, *roots), (context, means), attend)]
+        reads = residual, context, means
+        if forward := self._forward_of(target.norm):
+            self.fusible[target.norm] = f"{name}.attend", forward
+            if self._specs.norm(target.norm).fused:
+                self._fused[target.norm] = attention, reads
+                return operations
+        return [*operations, Operation.of(f"{name}.project", reads, target.live, attention.project)]
+
+    def _forward_of(self, name: str) -> str:
+        """The feed-forward that alone reads this node, with its residual; empty where others do."""
+        readers = [r for step in self._graph.steps if step.name == name for r in self._graph.readers(step)]
+        match sorted(readers, key=lambda reader: reader.op):
+            case [Step(op="add") as total, Step(op="feed_forward") as forward]:
+                return forward.name if forward.output in total.inputs else ""
+        return ""
+
+    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> Tensor:
+        """One that waits for its attention is fused with it (`FusedNorm`)."""
+        if name not in self._fused:
+            return super().norm(name, n, rows, readers)
+        (attention, reads), spread = self._fused[name], f"{name}.variance"
+        fused = FusedNorm(attention, self._norm(name, n, Form(Encoding(1.0)))[0])
+        form = Form(fused.encoding(*self._weights.norm(n)))
+        self._probe(name, form)
+        self.operations += [
+            Operation.of(spread, reads, spread, fused.variance),
+            Operation.of(name, (*reads, spread), name, fused.normalise),
         ]
+        return Tensor(name, rows, form)
 
     def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         """One query for each sequence; the result is in cells."""
@@ -150,7 +179,8 @@ class ColumnLowering(Lowering):
         """In columns piece by piece, in one stage: the inner tensor is never there as a whole."""
         if block.x.form.first:
             return super()._feed_forward(block, f, target)
-        columns = BatchForward.build(self._forward_plan(block, f, target), self._columns)
+        plan, source = self._forward_plan(block, f, target), self._source_of(block.x.form)
+        columns = BatchForward.build(plan, source, self._columns)
         reads = block.x.live, block.residual.live
         return [Operation.of(block.name, reads, target.live, columns.apply)]
 

@@ -85,6 +85,7 @@ class Lowering(ABC):
         self._answering: Any = None
         self.operations: list[Operation] = []
         self.probes: dict[str, Probe] = {}  # of the blocks lowered so far, by stage
+        self.fusible: dict[str, tuple[str, str]] = {}  # of `Circuit`
 
     @property
     def fixed(self) -> frozenset[str]:
@@ -193,14 +194,19 @@ class Lowering(ABC):
     def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> Tensor:
         """`NAME.centred` -> the normalised tensor, with the check of the response where nothing is normalised
         after it."""
+        if self._specs.norm(name).fused:
+            raise refuse_node(self.packing, name, "a fused norm")
         form = self._norm_form(rows, readers)
         norm, encoding = self._norm(name, n, form)
         form = replace(form, encoding=encoding)
         check = norm_check(self._check_places, norm.rsqrt, norm.root_scale) if readers.last else None
-        if not form.weighed:
-            self.probes[name] = Probe(name, partial(self._values, form), f"{name}.result")
+        self._probe(name, form)
         self.operations += norm_operations(norm, name, check, MASK if form.weighed else "")
         return Tensor(name, rows, form)
+
+    def _probe(self, name: str, form: Form) -> None:
+        if not form.weighed:
+            self.probes[name] = Probe(name, partial(self._values, form), f"{name}.result")
 
     def function(self, x: Tensor, dense: Dense, name: str) -> Tensor:
         """Applies a function of a dense map to the first token or to all tokens, as x comes. Raises PlanError

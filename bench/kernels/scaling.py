@@ -26,8 +26,7 @@ AT_ONCE = 2  # threads that a bootstrap takes before another one begins
 
 @dataclass(frozen=True)
 class Work:
-    """phases: as `switch_phases` gives them. bytes: moved. milliseconds: of one, on one thread. measured: of
-    `number` in one call on all threads of this machine, nan where nobody did."""
+    """bytes: moved. milliseconds: of one, on one thread. measured: of `number` in a call on all, or nan."""
 
     name: str
     phases: Phases
@@ -50,14 +49,14 @@ def counted(work: Work, cores: int, one_gb: float, all_gb: float) -> float:
 
 
 def show_scaling(works: list[Work], threads: int, one_gb: float, all_gb: float) -> None:
-    """Prints how many times as fast as on one core each operation is. all_gb: a copy on all threads."""
-    table = Table("times as fast as on one core", f"{threads} measured", *(f"{c} counted" for c in CORES))
-    tasks = Table("tasks of each phase", *(f"{c} threads" for c in CORES))
+    """Prints the gain of each operation, and its tasks. all_gb: a copy on all threads."""
+    table = Table("cores", f"({threads})", *map(str, CORES), title="times one core's speed (measured)")
+    tasks = Table("threads", *map(str, CORES), title="tasks of each phase")
     for work in works:
         alone = work.number * work.milliseconds
         wide = {c: min(bandwidth(max(CORES)), max(one_gb, all_gb * c / threads)) for c in CORES}
         found = [alone / counted(work, c, one_gb, wide[c]) for c in CORES]
-        measured = "-" if isnan(work.measured) else f"{alone / work.measured:.2f}"
+        measured = "" if isnan(work.measured) else f"{alone / work.measured:.2f}"
         table.add_row(work.name, measured, *(f"{ratio:.2f}" for ratio in found))
         if work.number == 1:
             tasks.add_row(work.name, *map(work.tasks, CORES))

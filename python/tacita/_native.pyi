@@ -346,10 +346,15 @@ class Coefficients:
     def multiply(self, blocks: CoefficientBlocks, weights: CoefficientWeights) -> CoefficientBlocks: ...
     def ascend(self, blocks: CoefficientBlocks) -> list[Ciphertext]: ...
     def refresh(
-        self, cts: Sequence[Ciphertext], coeffs: _Complex | None = None, level: int | None = None
+        self,
+        cts: Sequence[Ciphertext],
+        coeffs: _Complex | None = None,
+        level: int | None = None,
+        at_once: int = 0,
     ) -> list[Ciphertext]:
         """Coefficients to fresh slots, through a trigonometric polynomial where it is given, and at that
-        level where it is: the lower, the cheaper."""
+        level where it is: the lower, the cheaper. At most `at_once` beside each other (0: half the
+        threads)."""
 
 def coefficient_rotations(params: Parameters) -> list[tuple[int, int]]:
     """(steps, highest level) of the rotation keys beside those of bootstrapping."""

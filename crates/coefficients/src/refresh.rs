@@ -17,14 +17,21 @@ pub enum Refresh<'a> {
 }
 
 /// Coefficients at the lowest prime -> fresh slots, both parts of each; a function acts on real and imaginary
-/// parts alike. As many at once as in `Bootstrapper::bootstrap_many`.
+/// parts alike. As many at once as in `Bootstrapper::bootstrap_many`, and at most `at_once`, if it is not 0:
+/// each takes a gigabyte at N = 2^16 while it runs.
 ///
 /// Cost of each: a complex bootstrap without its slots-to-coefficients, at fewer limbs where it is shallow.
 ///
 /// # Errors
 /// Missing keys; a function of too many harmonics.
-pub fn refresh(e: &Evaluator, how: &Refresh<'_>, low: &[Ciphertext]) -> Result<Vec<Ciphertext>> {
-    let at_once = (rayon::current_num_threads() / 2).max(1);
+pub fn refresh(
+    e: &Evaluator,
+    how: &Refresh<'_>,
+    low: &[Ciphertext],
+    at_once: usize,
+) -> Result<Vec<Ciphertext>> {
+    let half = (rayon::current_num_threads() / 2).max(1);
+    let at_once = if at_once == 0 { half } else { at_once.min(half) };
     let mut out = Vec::with_capacity(low.len());
     for part in low.chunks(at_once) {
         let done: std::result::Result<Vec<_>, _> = part.par_iter().map(|ct| how.one(e, ct)).collect();

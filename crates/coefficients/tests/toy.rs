@@ -123,7 +123,7 @@ fn worst(a: &[f64], b: &[f64]) -> f64 {
 /// The refresh behind the product.
 fn refreshed(toy: &Toy, low: &[Ciphertext]) -> Vec<Ciphertext> {
     let b = Bootstrapper::new(&toy.evaluator).unwrap();
-    refresh(&toy.evaluator, &Refresh::Whole(&b), low).unwrap()
+    refresh(&toy.evaluator, &Refresh::Whole(&b), low, 0).unwrap()
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_refresh_through_a_function_follows_a_product() {
         (Refresh::Through(&b, &sine), e.params().top_level() - 1),
         (Refresh::Shallow(&shallow, &sine), toy.maps.input_level()),
     ] {
-        let found = refresh(e, &how, &low).unwrap();
+        let found = refresh(e, &how, &low, 1).unwrap();
         assert_eq!(found[0].level(), level);
         let error = worst(&toy.decrypt(&found, outputs), &wanted);
         assert!(error.log2() < -20.0, "2^{:.1}", error.log2());

@@ -194,14 +194,16 @@ impl Coefficients {
     }
 
     /// Coefficients to fresh slots; through Re sum_k `coeffs[k]` exp(i k PHASE w) of both parts where given,
-    /// and then at user level `level` where it is given: the lower, the cheaper.
-    #[pyo3(signature = (cts, coeffs = None, level = None))]
+    /// and then at user level `level` where it is given: the lower, the cheaper. At most `at_once` beside each
+    /// other (0: half the threads).
+    #[pyo3(signature = (cts, coeffs = None, level = None, at_once = 0))]
     fn refresh(
         &self,
         py: Python<'_>,
         cts: Vec<Handle<'_>>,
         coeffs: Option<PyReadonlyArray1<'_, Complex64>>,
         level: Option<usize>,
+        at_once: usize,
     ) -> PyResult<Vec<Ciphertext>> {
         let cts = self.taken(&cts)?;
         let coeffs = coeffs
@@ -225,7 +227,7 @@ impl Coefficients {
                 (Some(f), None) => Refresh::Through(e.bootstrapper()?, f),
                 _ => Refresh::Whole(e.bootstrapper()?),
             };
-            products::refresh(&e.inner, &how, &cts)
+            products::refresh(&e.inner, &how, &cts, at_once)
         })?;
         Ok(self.wrapped(found))
     }

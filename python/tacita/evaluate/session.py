@@ -172,13 +172,13 @@ class Server:
         in_use = taken_bytes(held.evaluator)
         results = results_bytes(self.plan, self._group)
         budget = measured_budget(ciphertext_budget(self.plan, memory), self.memory, in_use, results)
-        native = compiled.native
         codec = Codec(
             size_of=lambda ct: int(ct.nbytes),
             dump=lambda ct: bytes(ct.to_bytes()),
-            load=lambda data: native.Ciphertext.from_bytes(self.params, data),
+            load=lambda data: compiled.native.Ciphertext.from_bytes(self.params, data),
         )
-        return SpillingBackend(CkksBackend(held.evaluator), store, budget, codec, self._group)
+        be = CkksBackend(held.evaluator, at_once=self._at_once)
+        return SpillingBackend(be, store, budget, codec, self._group)
 
     def _run(
         self,

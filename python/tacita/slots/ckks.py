@@ -65,11 +65,14 @@ def _engine(op: str) -> Callable[..., Ct]:
 
 
 class CkksBackend:
-    """Wraps `tacita._native.Evaluator`. on_stage: called with the name of every stage entered (progress)."""
+    """Wraps `tacita._native.Evaluator`. on_stage: called with the name of every stage entered (progress).
+    at_once: refreshes beside each other after a product of coefficients (0: for half the threads)."""
 
-    def __init__(self, evaluator: Evaluator, on_stage: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, evaluator: Evaluator, on_stage: Callable[[str], None] = lambda _: None, at_once: int = 0
+    ) -> None:
         self._native, self._evaluator = Translating(evaluator), evaluator
-        self._on_stage = on_stage
+        self._on_stage, self._at_once = on_stage, at_once
         self.slots: int = evaluator.slots
         self.max_level: int = evaluator.max_level
 
@@ -156,7 +159,8 @@ class CkksBackend:
         weights = maps.weights(_real(matrix.weights), _real(matrix.bias))
         blocks = maps.descend(maps.to_coefficients(list(xs)), inputs)
         low = maps.ascend(maps.multiply(blocks, weights))
-        return list(maps.refresh(low, None if harmonics is None else _complex(harmonics), level))
+        through = None if harmonics is None else _complex(harmonics)
+        return list(maps.refresh(low, through, level, self._at_once))
 
     def _coefficients(self, tokens: int) -> Any:
         """Raises KeyMissingError where the plan had no keys for products of so many tokens."""

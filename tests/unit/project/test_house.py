@@ -36,7 +36,7 @@ LINES = {
     "plans": 3172,
     "schemes": 1566,
     "server": 8250,
-    "slots": 2469,
+    "slots": 2473,
     "texts": 1929,
     "two_party": 5590,
 }

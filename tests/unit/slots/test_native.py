@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 
+from tacita.slots.bootstraps import CoefficientMatrix
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.conformance import CHECKS, COEFFICIENT_TOKENS, Harness
 
@@ -47,6 +49,22 @@ def harness(toy: Toy) -> Harness:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_conformance(check: Callable[[Harness], None], harness: Harness) -> None:
     check(harness)
+
+
+def test_refreshes_after_a_product_get_the_bound_of_the_server(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[Any]()
+    maps = MagicMock(refresh=lambda *how: seen.append(how) or [])
+    be = CkksBackend(native.Evaluator(toy[0], toy[2], 1), at_once=3)
+    monkeypatch.setattr(be, "_coefficients", lambda tokens: maps)
+    be.coefficient_product([object()], CoefficientMatrix(COEFFICIENT_TOKENS, np.eye(2), np.zeros(2)))
+    assert [how[1:] for how in seen] == [(None, None, 3)]
+
+
+def test_an_evaluator_has_no_more_threads_than_there_are_cores(toy: Toy) -> None:
+    assert native.Evaluator(toy[0], toy[2], 1).threads == 1
+    assert native.Evaluator(toy[0], toy[2], 4096).threads == native.Evaluator(toy[0], toy[2]).threads < 4096
 
 
 def test_the_secret_key_file_is_private_and_names_its_client(toy: Toy) -> None:

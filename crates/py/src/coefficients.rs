@@ -194,8 +194,8 @@ impl Coefficients {
     }
 
     /// Coefficients to fresh slots; through Re sum_k `coeffs[k]` exp(i k PHASE w) of both parts where given,
-    /// and then at user level `level` where it is given: the lower, the cheaper. At most `at_once` beside each
-    /// other (0: half the threads).
+    /// and then at user level `level` where it is given: the lower, the cheaper. At most `at_once` beside
+    /// each other (0: half the threads).
     #[pyo3(signature = (cts, coeffs = None, level = None, at_once = 0))]
     fn refresh(
         &self,

@@ -30,6 +30,7 @@ CASES = {  # name -> title, what was asked for
     "minilm": ("MiniLM-L6, real weights, 128 tokens", "120 s, 1600 MB"),
     "bert_base_shape": ("BERT-base's shape, random weights, 128 tokens", "paper: 6400 MB"),
 }
+APART = ("before", "after")  # of a text whose products with weights are prepared
 COLUMNS: dict[str, Callable[[Figures], str]] = {
     "seconds": lambda f: f"{f['wall_seconds']:.2f}",
     "CPU s client, server": lambda f: "{:.2f}, {:.2f}".format(*f["cpu_seconds"]),
@@ -37,10 +38,11 @@ COLUMNS: dict[str, Callable[[Figures], str]] = {
     "rounds": lambda f: str(f["rounds"]),
     "error": lambda f: f"{f['max_abs_error']:.1e}",
     "GB client, server": lambda f: "{:.2f}, {:.2f}".format(*f["peak_rss_gb"]),
+    "before + after s": lambda f: " + ".join(f"{f[part]['wall_seconds']:.2f}" for part in APART if part in f),
     "LAN, WAN s": lambda f: ", ".join(_link(f, link) for link in ("lan", "wan")),
 }
 SHORT = ("matmul_128_768_768", "gelu_65536", "softmax_960_180", "default_model", "minilm", "bert_base_shape")
-SHORT_COLUMNS = ("seconds", "MB", "rounds", "error", "LAN, WAN s")
+SHORT_COLUMNS = ("seconds", "before + after s", "MB", "rounds", "error", "LAN, WAN s")
 
 
 def two_party_figures(bench: Annotated[Path, option("--bench", help="Of `bench two-party --json`.")]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -74,6 +75,9 @@ Sentences = Annotated[int, option("--sentences", help=SENTENCES, min=0, show_def
 Threads = Annotated[
     int, option("--threads", help="Threads of each party; one is pinned to a core.", min=1, show_default=True)
 ]
+Apart = Annotated[
+    bool, option("--prepared", help="Of models: also with products that are made before the text.")
+]
 Profile = Annotated[bool, option("--profile", help="Also show what every operation took.")]
 
 
@@ -87,6 +91,7 @@ def two_party(
     documents: Documents = None,
     sentences: Sentences = 8,
     threads: Threads = 1,
+    prepared: Apart = False,
     profile: Profile = False,
 ) -> None:
     """Measure the two-party mode: time, CPU seconds, traffic, rounds, error and memory of both parties, case
@@ -96,6 +101,7 @@ def two_party(
     the largest shapes are.
     """
     how = Options(model, data, documents, threads, sentences=sentences or None, tls=tls)
+    how = replace(how, prepared=prepared)
     links = [LINKS[name.value] for name in link or [LinkName.loopback]]
     if unknown := [name for name in case or () if name not in CASES]:
         raise InputError(f"bench: no case {unknown[0]}", hint="one of " + ", ".join(CASES))

@@ -21,6 +21,7 @@ from tacita.errors import InputError
 from tacita.resources import threads as all_threads
 
 YARDSTICK_LOG_N = 16
+PARTS = ("before", "after", "together")
 Figures = dict[str, Any]
 
 
@@ -44,7 +45,8 @@ def measure_case(
         raise InputError(f"bench: {case.name}: {missing}")
     figures, *others = (_once(case, link, replace(options, link=link.name), watch) for link in links)
     for link, found in zip(links[1:], others, strict=True):
-        figures[f"{link.name}_measured_seconds"] = found["wall_seconds"]
+        for part in ((figures, found), *((figures[name], found[name]) for name in PARTS if name in found)):
+            part[0][f"{link.name}_measured_seconds"] = part[1]["wall_seconds"]
     return figures
 
 
@@ -101,9 +103,20 @@ def case_figures(reports: Mapping[str, Report], judged: Mapping[str, Any], link:
         "without_cots": _combined({role: run.bare for role, run in runs.items()}),
         "cots": _cots(runs),
         **computed(figures, link),
+        **_parts(reports, link),
         "operations": operation_rows(runs),
         **reports["client"].extra,
     }
+
+
+def _parts(reports: Mapping[str, Report], link: Link) -> Figures:
+    """What was prepared before a text and what followed it, as a run's figures, and their sum."""
+    if not (names := [*reports["client"].parts]):
+        return {}
+    runs = [{role: reports[role].parts[name].amortised for role in ROLES} for name in names]
+    runs.append({role: sum((run[role] for run in runs), Cost()) for role in ROLES})
+    parts = dict(zip(PARTS, map(_combined, runs), strict=True))
+    return {name: part | computed(part, link) for name, part in parts.items()}
 
 
 def operation_rows(runs: Mapping[str, Run]) -> list[Figures]:

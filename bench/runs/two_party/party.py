@@ -67,6 +67,7 @@ class Report:
     cpu_seconds: float
     reading: Reading
     run: Run
+    parts: Mapping[str, Run]
     peak_gb: float
     result: Array
     extra: Mapping[str, Any]
@@ -230,8 +231,11 @@ def _measure(case: Case, role: str, options: Options, pipe: Connection) -> None:
     reading = session.read()
     report("run", 0.0)
     result, run = _timed(session, prepared.run)
+    parts = dict[str, Run]()
+    for name, part in prepared.parts.items():
+        result, parts[name] = _timed(session, part)
     checked, peak = prepared.check(result), peak_gb()
-    pipe.send(Report(clock.wall, clock.cpu, reading, run, peak, checked, dict(prepared.report)))
+    pipe.send(Report(clock.wall, clock.cpu, reading, run, parts, peak, checked, dict(prepared.report)))
     session.meet()
     session.close()
 

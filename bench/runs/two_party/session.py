@@ -22,7 +22,8 @@ class Options:
     shapes cut down for tests.
 
     sentences: how many of them the protocol itself answers, None for all. prompt, new, begin: of a text that
-    is written, tokens of the prompt, tokens behind it, and its public beginning. tls: or bare TCP. link: by
+    is written, tokens of the prompt, tokens behind it, and its public beginning. prepared: whether models are
+    also run with products that are prepared. tls: or bare TCP. link: by
     name. folder: of the run.
     """
 
@@ -35,6 +36,7 @@ class Options:
     prompt: int = 32
     new: int = 4
     begin: str = ""
+    prepared: bool = False
     tls: bool = True
     link: str = LOOPBACK
     folder: str = ""

@@ -24,7 +24,7 @@ from tacita.two_party.arithmetic.residues import from_floats
 from tacita.two_party.model import ServerModel
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
-from tacita.two_party.program.run import Run, reveal, zeros
+from tacita.two_party.program.run import Ahead, Run, reveal, zeros
 
 TEXT = "the patient was given the usual dose and slept well until the morning"
 FILM = "a film of quiet beauty , and the ending stayed with me for days"
@@ -57,7 +57,8 @@ class Model(Case):
         del model  # the client of a measured run has no weights
         gc.collect()
         walk = Walk(party, plan, weights, report)
-        return Prepared(lambda: None, lambda: walk.answer(hidden, mask))
+        parts = {"before": walk.prepare, "after": lambda: walk.answer(hidden, mask)}
+        return Prepared(lambda: None, lambda: walk.answer(hidden, mask), parts if options.prepared else {})
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
         model = self.checkpoint(options)
@@ -72,6 +73,13 @@ class Walk:
         self._party, self._program, self._report = party, plan.program, report
         self._model = ServerModel(plan.formats, weights, plan.recorded.held) if weights else None
         self._steps = len(self._program.cost().nodes)
+        self._ahead = Ahead(party, plan.program, self._model)
+
+    def prepare(self) -> Array:
+        """Prepares the products of one text."""
+        while not self._ahead.texts:
+            self._ahead.prepare()
+        return np.zeros(0)
 
     def answer(self, hidden: Floats, mask: Floats) -> Array:
         """The client's logits; nothing at the server, which ignores the input."""
@@ -82,7 +90,8 @@ class Walk:
             self._report(stage, len(seen) / self._steps)
             seen.append(stage)
 
-        run = Run(self._party, program, mask if client else None, self._model, watch)
+        own = mask if client else None, self._model, watch
+        run = Run(self._party, program, *own, prepared=self._ahead.take())
         if not client:
             self._party.reveal(run.answer(zeros(program, program.tokens)))
             return np.zeros(0)

@@ -204,7 +204,7 @@ class GenerationSession:
     plan: Program
     front: Embedder
     generate: Callable[[str, TextOptions, Watch], Iterator[Token]]
-    cost: Callable[[], dict[str, float]]
+    cost: Callable[[], dict[str, Any]]
 
     def tokens(self, prompt: str, options: TextOptions) -> Iterator[Token]:
         """Yields token by token, after saying what they will cost. Raises InputError, PeerError,

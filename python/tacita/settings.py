@@ -179,7 +179,7 @@ class PlanOptions(Section):
         None,
         "Connection between client and server. A name, or Mbit/s and ms of a round trip: --scheme auto "
         "weighs bumblebee over it.",
-        metavar="lan|wan|MBIT,MS",
+        metavar="lan|wan|far|MBIT,MS",
     )
 
 

@@ -59,10 +59,12 @@ class LinkName(StrEnum):
     loopback = "loopback"
     lan = "lan"
     wan = "wan"
+    far = "far"
 
 
 LINK_HELP = (
-    "loopback, lan (1 Gbit/s, 0.5 ms) or wan (400 Mbit/s, 4 ms); several: each is run (default: loopback)."
+    "loopback, lan (1 Gbit/s, 0.5 ms), wan (400 Mbit/s, 4 ms) or far (100 Mbit/s, 80 ms); several: each is "
+    "run (default: loopback)."
 )
 Cases = Annotated[list[str] | None, option("--case", help="May be given several times (default: all).")]
 Links = Annotated[list[LinkName] | None, option("--link", help=LINK_HELP)]
@@ -193,7 +195,7 @@ def _show_cases(report: dict[str, Any]) -> None:
     for name, figures in report["cases"].items():
         table.add_row(name, *(cell(figures) for cell in COLUMNS.values()))
     _wide(table)
-    out.print("LAN and WAN: by bytes and rounds / measured.", soft_wrap=True)
+    out.print("LAN, WAN and far: by bytes and rounds / measured.", soft_wrap=True)
 
 
 def _show_machine(report: dict[str, Any]) -> None:

@@ -1,4 +1,5 @@
-"""The links of BumbleBee's evaluation: what a run on loopback would take over them, by bytes and rounds."""
+"""The links of BumbleBee's evaluation and a far one: what a run on loopback would take over them, by bytes
+and rounds."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class Link:
 LOOPBACK = Link("loopback", 0.0, 0.0)
 LAN = Link("lan", 1e9, 0.5e-3)
 WAN = Link("wan", 400e6, 4e-3)
-LINKS = {link.name: link for link in (LOOPBACK, LAN, WAN)}
+FAR = Link("far", 100e6, 80e-3)
+LINKS = {link.name: link for link in (LOOPBACK, LAN, WAN, FAR)}
 
 
 def computed(figures: dict[str, Any], link: Link) -> dict[str, Any]:
@@ -41,5 +43,5 @@ def computed(figures: dict[str, Any], link: Link) -> dict[str, Any]:
     count = 1e6 * figures["megabytes"]
     return {
         f"{other.name}_seconds": other.seconds(figures["wall_seconds"], count, figures["rounds"])
-        for other in (LAN, WAN)
+        for other in (LAN, WAN, FAR)
     }

@@ -7,7 +7,7 @@ use tacita_mpc::channel::{Channel, Link, SimulatedClock, Throttled, WallClock};
 /// A link as Python says it.
 #[derive(FromPyObject)]
 pub enum LinkOption {
-    /// "lan" or "wan".
+    /// "lan", "wan" or "far".
     Named(String),
     /// Bits a second, and seconds of a round trip.
     Measures(f64, f64),
@@ -30,12 +30,14 @@ pub fn behind(
     })
 }
 
-fn parse(option: &LinkOption) -> PyResult<Link> {
+pub fn parse(option: &LinkOption) -> PyResult<Link> {
     match option {
         LinkOption::Named(name) if name == "lan" => Ok(Link::LAN),
         LinkOption::Named(name) if name == "wan" => Ok(Link::WAN),
+        LinkOption::Named(name) if name == "far" => Ok(Link::FAR),
         LinkOption::Named(name) => Err(TacitaError::new_err(format!(
-            "link: {name:?} is not known; hint: \"lan\", \"wan\" or (bits per second, round-trip seconds)"
+            "link: {name:?} is not known; hint: \"lan\", \"wan\", \"far\" or (bits per second, round-trip \
+            seconds)"
         ))),
         &LinkOption::Measures(bandwidth, rtt) => {
             let rtt = seconds("link", rtt)?;

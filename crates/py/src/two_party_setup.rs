@@ -1,6 +1,7 @@
 //! What a session makes once, and its correlated oblivious transfers.
 use crate::error::TacitaError;
 use crate::two_party::TwoParty;
+use crate::two_party_link::{parse, LinkOption};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tacita_mpc::ot::{bench, CotKind};
@@ -33,6 +34,16 @@ impl TwoParty {
                 }
                 Ok(())
             })
+        })
+    }
+
+    /// Chooses windows of matrix products for a link, at both parties alike: "lan", "wan", "far", or bits a
+    /// second and seconds of a round trip.
+    fn set_link(&self, py: Python<'_>, link: LinkOption) -> PyResult<()> {
+        let link = parse(&link)?;
+        self.run(py, |party| {
+            party.set_link(link);
+            Ok(())
         })
     }
 

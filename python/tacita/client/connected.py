@@ -167,6 +167,7 @@ class Connected:
                 f"plan {client.plan.hash[:12]}, offered was {self.offer.plan[:12]}",
                 hint="the server serves another plan now: connect again",
             )
+        client.adapt()
         return client
 
 

@@ -71,11 +71,21 @@ class LinkSpeed:
         return 8 * count / self.bits_per_second + rounds * self.round_trip
 
 
-LINKS = {"LAN": LinkSpeed(1e9, 0.5e-3), "WAN": LinkSpeed(4e8, 4e-3)}  # as in BumbleBee's evaluation
+# the first two as in BumbleBee's evaluation; FAR: another continent
+LINKS = {"LAN": LinkSpeed(1e9, 0.5e-3), "WAN": LinkSpeed(4e8, 4e-3), "FAR": LinkSpeed(1e8, 80e-3)}
+
+
+def nearest_link(round_trip: float) -> LinkSpeed:
+    """The named link whose round trip is nearest to so many seconds, by their ratio.
+
+    >>> nearest_link(0.1) == LINKS["FAR"] and nearest_link(0.0) == LINKS["LAN"]
+    True
+    """
+    return min(LINKS.values(), key=lambda link: abs(math.log(link.round_trip / max(round_trip, 1e-6))))
 
 
 def link_of(text: str) -> LinkSpeed:
-    """The link of a name (lan, wan) or of MBIT,MS: Mbit/s and milliseconds of a round trip. Raises
+    """The link of a name (lan, wan, far) or of MBIT,MS: Mbit/s and milliseconds of a round trip. Raises
     InputError.
     """
     if (named := LINKS.get(text.upper())) is not None:
@@ -85,5 +95,5 @@ def link_of(text: str) -> LinkSpeed:
     except ValueError:
         megabits = milliseconds = math.nan
     if not (0.0 < megabits <= MOST and 0.0 <= milliseconds <= MOST):
-        raise InputError(f"no link {text!r:.60}", hint="lan, wan, or Mbit/s,ms of a round trip: 100,20")
+        raise InputError(f"no link {text!r:.60}", hint="lan, wan, far, or Mbit/s,ms of a round trip: 100,20")
     return LinkSpeed(1e6 * megabits, 1e-3 * milliseconds)

@@ -13,6 +13,7 @@ import numpy as np
 from tacita.errors import GoneError, InputError, LateError, PeerError, RefusedError
 from tacita.plans import engine
 from tacita.plans.answers import Answer, judge, understood
+from tacita.plans.commitment import LinkSpeed, nearest_link
 from tacita.texts.embed import Text, embed, embedded, pad_hidden, padded_words, tokenize
 from tacita.texts.generation import TextOptions, Token, ends_of, generated, ids_of, speller
 from tacita.texts.task import NEXT, require_kind
@@ -41,10 +42,13 @@ class TwoPartyClient:
     ) -> None:
         self._party = party
         with talking("greeting"):
-            self.part: PublicPart = handshake.run_client(party, cache, loaded)
+            self.part: PublicPart = handshake.run_client(party, cache, loaded, self._time)
         self.entry: Entry = HiddenTable(self.part) if self.plan.hides else PublishedTables(self.part)
         self._ready = False
         self.ahead = Ahead(party.native, self.plan)
+
+    def _time(self, seconds: float) -> None:
+        self.round_trip = seconds
 
     @property
     def party(self) -> Party:
@@ -73,6 +77,14 @@ class TwoPartyClient:
             values = reveal(self._party.native, share, plan.answered)
             answer = judge_nearest(plan, values, real=int(mask.sum()))
         return replace(understood(plan, answer, self.part.front, text), privacy=plan.privacy)
+
+    def adapt(self, link: LinkSpeed | None = None) -> None:
+        """Chooses the windows of matrix products for a link, at both parties: fewer bytes on a slow one, less
+        work on a fast one. link: None for the named one whose round trip is nearest to the one that was
+        measured. Without a call the windows are those of 100 Mbit/s."""
+        with talking("link"):
+            speed = handshake.send_speed(self._party, link or nearest_link(self.round_trip))
+            self._party.native.set_link(speed)
 
     def prepare(self, texts: int = 1, watch: Watch = lambda stage: None) -> int:
         """Prepares the products with weights of texts to come until so many have theirs, and returns how many

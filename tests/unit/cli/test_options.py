@@ -135,7 +135,7 @@ def test_a_plan_of_two_parties_is_written_shown_and_priced(common: list[str], tm
     found = json.loads(report.read_text())
     assert status == 0 and "a text, 10 Mbit/s, 50 ms" in out
     assert found["wall_seconds"] == pytest.approx(3 * found["seconds_per_input"]["10 Mbit/s, 50 ms"])
-    assert list(found["seconds_per_input"]) == ["loopback", "LAN", "WAN", "10 Mbit/s, 50 ms"]
+    assert list(found["seconds_per_input"]) == ["loopback", "LAN", "WAN", "FAR", "10 Mbit/s, 50 ms"]
     status, _, err = run("evaluate", "--work", str(tmp_path))
     assert status == 2 and "a plan of two parties" in err
 

@@ -23,8 +23,8 @@ LINES = {
     "approx": 2412,
     "blocks": 1472,
     "checkpoint": 2090,
-    "cli": 5951,
-    "client": 2922,
+    "cli": 5957,
+    "client": 2923,
     "data": 39,
     "evaluate": 1597,  # memory for a client that is to come (decision 78)
     "gateway": 518,
@@ -33,12 +33,12 @@ LINES = {
     "models": 1920,
     "packings": 6977,
     "planning": 4181,
-    "plans": 3172,
+    "plans": 3182,
     "schemes": 1566,
     "server": 8250,
     "slots": 2473,
     "texts": 1929,
-    "two_party": 5590,
+    "two_party": 5637,
 }
 
 
@@ -70,7 +70,7 @@ def test_packages_stay_small() -> None:
     assert not (large := {name: count for name, count in lines.items() if count > LINES[name]}), large
 
 
-BENCH = 9742  # lines of the laboratory (decisions 57, 58, 77)
+BENCH = 9785  # lines of the laboratory (decisions 57, 58, 77)
 
 
 def test_the_laboratory_stays_small() -> None:

@@ -23,6 +23,11 @@ impl Link {
         bandwidth: 4e8,
         rtt: Duration::from_millis(4),
     };
+    /// 100 Mbps, 80 ms: another continent.
+    pub const FAR: Self = Self {
+        bandwidth: 1e8,
+        rtt: Duration::from_millis(80),
+    };
 
     fn serialisation(&self, bytes: u64) -> Duration {
         Duration::from_secs_f64(bytes as f64 * 8.0 / self.bandwidth)

@@ -1,4 +1,5 @@
 //! Keys, plans and options of the linear protocols.
+use crate::channel::Link;
 use crate::{MpcError, Party, Result, Ring};
 use std::collections::HashMap;
 use tacita_bfv::matmul::plan::Plain;
@@ -92,6 +93,16 @@ impl Party {
             party.linear.keys = Some(Keys { params, side });
             Ok(())
         })
+    }
+
+    /// Chooses windows for a link from now on; both parties must say the same one. A byte is priced as long as
+    /// it takes there, within 1 and 800 ns; without a call at 100 Mbit/s.
+    pub fn set_link(&mut self, link: Link) {
+        let byte = (8e9 / link.bandwidth).clamp(1.0, 800.0);
+        self.set_linear_costs(Costs {
+            byte,
+            ..Costs::default()
+        });
     }
 
     /// Prices by which windows are chosen; both parties must set the same ones.

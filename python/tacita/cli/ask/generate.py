@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,7 +45,7 @@ LINE = {
     "network": ("connect", "trust", "prepared"),
 }
 FILE = {
-    "plan": ("gap",),
+    "plan": ("gap", "link"),
     "run": ("threads", "allow_insecure", "show_anyway"),
     "network": NETWORK,
 }
@@ -222,7 +223,8 @@ class GenerationSession:
 
 @contextmanager
 def _over_a_port(settings: Settings) -> Iterator[GenerationSession]:
-    session = RenewableSession(lambda: dial_server(settings), open_client)
+    greet = partial(open_client, link=settings.plan.link)
+    session = RenewableSession(lambda: dial_server(settings), greet)
     try:
         before = prepare_ahead(session, min(1, settings.network.prepared))
         if before:

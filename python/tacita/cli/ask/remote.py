@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -202,7 +203,8 @@ class _Port:
 
 @contextmanager
 def _by_port(question: Question, settings: Settings) -> Iterator[_Port]:
-    session = RenewableSession(lambda: dial_server(settings), open_client)
+    greet = partial(open_client, link=settings.plan.link)
+    session = RenewableSession(lambda: dial_server(settings), greet)
     try:
         require_kind(question.verb, session.plan, *question.others)
         yield _Port(session, settings.network.profile, settings.network.prepared)

@@ -16,7 +16,7 @@ from tacita.cli.console import duration, out, progress, say, several, shown, siz
 from tacita.client.connected import RenewableSession
 from tacita.client.store import PublicCache
 from tacita.errors import InputError
-from tacita.plans.commitment import LINKS
+from tacita.plans.commitment import LINKS, link_of
 from tacita.progress import Progress
 from tacita.settings import Settings
 from tacita.texts.task import GIVES, NEXT, kind_of
@@ -177,8 +177,9 @@ def dial_server(settings: Settings) -> Party:
     )
 
 
-def open_client(party: Party) -> TwoPartyClient:
-    """Shakes hands over a connection and shows the server's model. Returns the client. Raises PeerError."""
+def open_client(party: Party, link: str | None = None) -> TwoPartyClient:
+    """Shakes hands over a connection and shows the server's model. Returns the client. link: as `link_of`
+    reads it, by default as measured. Raises PeerError."""
     began = time.monotonic()
     with progress("public part of the model") as report:
 
@@ -187,6 +188,7 @@ def open_client(party: Party) -> TwoPartyClient:
             report(Progress(size(done), done, total, spent, spent * (total - done) / done))
 
         client = TwoPartyClient(party, PublicCache(), loaded)
+        client.adapt(link_of(link) if link else None)
     plan = client.plan
     labels = ", ".join(plan.labels[:8]) or GIVES[kind_of(plan)]
     say(

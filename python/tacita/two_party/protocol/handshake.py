@@ -10,6 +10,7 @@ secures.
     client: 3 to have a text written, of a decoder: see `GenerateRequest` (2 was a request that knew no top_k)
     client: 4 to prepare one linear map of a text to come   server: permission, or a refusal that ends nothing
     where it has prepared enough   (the product runs)
+    client: 5 and its link, kbit/s and microseconds of a round trip: both choose windows for it from then on
 
 Every length is fixed or capped, so that a peer that is not one of ours is told by its first bytes. A refusal
 is as long as what it stands for.
@@ -19,11 +20,13 @@ from __future__ import annotations
 
 import hmac
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from tacita.errors import PeerError
+from tacita.plans.commitment import LinkSpeed
 from tacita.two_party.program.program import Program
 from tacita.two_party.protocol import public_part
 from tacita.two_party.protocol.public_part import PublicPart
@@ -35,7 +38,8 @@ VERSION = 5  # 4 ran each choice in two rounds, and maxima by pairs
 CLIENT_HELLO = struct.Struct("<10sH")
 SERVER_HELLO = struct.Struct("<10sHQ32s")
 CHUNK = 1 << 20
-END, CLASSIFY, WRITE, PREPARE = b"\0", b"\1", b"\3", b"\4"
+END, CLASSIFY, WRITE, PREPARE, LINK = b"\0", b"\1", b"\3", b"\4", b"\5"
+SPEED, MOST_SPEED = struct.Struct("<II"), 10**9
 HAVE, SEND = b"\0", b"\1"
 REFUSED, AGREED = b"\0", b"\1"
 PERMISSION = struct.Struct("<HQ")  # 0 and 0, or a refusal's reason and number
@@ -65,8 +69,14 @@ class Cache(Protocol):
 Loaded = Callable[[int, int], None]  # bytes received, bytes in all
 
 
-def run_client(link: Link, cache: Cache, loaded: Loaded = lambda done, total: None) -> PublicPart:
-    """Makes the client's side of the handshake, up to the agreed plan.
+def run_client(
+    link: Link,
+    cache: Cache,
+    loaded: Loaded = lambda done, total: None,
+    timed: Callable[[float], None] = lambda seconds: None,
+) -> PublicPart:
+    """Makes the client's side of the handshake, up to the agreed plan. timed: called with the seconds of its
+    last round trip, at whose other end nothing is computed.
 
     Raises PeerError, RefusedError, FileError (a part that fails its checks).
     """
@@ -87,8 +97,11 @@ def run_client(link: Link, cache: Cache, loaded: Loaded = lambda done, total: No
     part = public_part.decode(data)
     if not cached:
         cache.put(digest, data)
+    began = time.monotonic()
     link.send(bytes.fromhex(part.plan.hash))
-    if link.receive(1) != AGREED:
+    agreed = link.receive(1) == AGREED
+    timed(time.monotonic() - began)
+    if not agreed:
         raise PeerError(
             "the server runs another plan than it announced", hint="it was changed meanwhile: try again"
         )
@@ -131,10 +144,10 @@ def run_server(
 
 
 def receive_wish(link: Link, kind: bytes = CLASSIFY) -> bytes:
-    """Receives what the client wants next: an answer of the kind that the model gives, a map prepared, or the
-    end. Raises PeerError for anything else."""
+    """Receives what the client wants next: an answer of the kind that the model gives, a map prepared, its
+    link known, or the end. Raises PeerError for anything else."""
     word = link.receive(1)
-    if word not in (END, kind, PREPARE):
+    if word not in (END, kind, PREPARE, LINK):
         raise PeerError(f"the client asked for {word!r}", hint="another release, or a model of another kind?")
     return word
 
@@ -147,6 +160,25 @@ def ask(link: Link, *request: bytes) -> None:
     refusal = Refusal(*PERMISSION.unpack(link.receive(PERMISSION.size)))
     if refusal != GRANTED:
         raise refusal.error()
+
+
+def send_speed(link: Link, speed: LinkSpeed) -> tuple[float, float]:
+    """Tells the server what the link carries. Returns what both parties take for it."""
+    numbers = round(speed.bits_per_second / 1e3), round(speed.round_trip * 1e6)
+    message = SPEED.pack(*(min(max(1, number), MOST_SPEED) for number in numbers))
+    link.send(LINK)
+    link.send(message)
+    return _speed(message)
+
+
+def receive_speed(link: Link) -> tuple[float, float]:
+    """Receives what the link carries, behind its word: bits a second, and seconds of a round trip."""
+    return _speed(link.receive(SPEED.size))
+
+
+def _speed(message: bytes) -> tuple[float, float]:
+    kilobits, micros = (min(max(1, number), MOST_SPEED) for number in SPEED.unpack(message))
+    return 1e3 * kilobits, 1e-6 * micros
 
 
 def answer(link: Link, refusal: Refusal | None) -> None:

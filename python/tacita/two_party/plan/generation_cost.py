@@ -18,7 +18,7 @@ from tacita.two_party.program import cost
 from tacita.two_party.program.cost import Cost
 from tacita.two_party.program.program import Program
 
-PLAIN = 0.04  # a product of integers beside one under encryption
+PLAIN = 0.02  # a product of integers beside one under encryption
 MAP_ROUNDS = 2  # of a map that is prepared: the server's permission, the product
 COMPARED, CHOSEN = 13, 2  # bits a number for each bit of its ring, and for each bit that is chosen
 

@@ -111,7 +111,7 @@ def seeds(name: str, plan: TwoPartyPlan) -> list[bytes]:
             return [SIGNED.model_dump_json().encode()]
         case "key_head":
             fields = (bytes.fromhex(HASH), bytes.fromhex(ID), 7, bytes(16))
-            return [files.HEAD.pack(*files.BEGIN, *fields)]
+            return [files.HEAD.pack(*begin, *fields) for begin in files.BEGINS]
     said = (
         child.Ready(seconds=1.5),
         child.Unable(error="no model", hint="look"),

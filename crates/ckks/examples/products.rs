@@ -6,7 +6,8 @@
 //! in.
 use rayon::prelude::*;
 use std::time::Instant;
-use tacita_ckks::keys::{KeyGenerator, KeySpec};
+use tacita_ckks::generator::KeyGenerator;
+use tacita_ckks::keys::KeySpec;
 use tacita_ckks::products::Products;
 use tacita_ckks::{Ciphertext, CkksParameters, EvaluationKeys, Evaluator, KeyKind};
 use tacita_ring::kernels;

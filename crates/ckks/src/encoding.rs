@@ -4,8 +4,10 @@
 //! the number of slots is repeated over them: it is a polynomial in X^(N/2p), so its NTT has only 2p
 //! different values, each repeated in a run of N/2p. Such *periodic* plaintexts are stored as those 2p
 //! values.
+use crate::CkksError;
 use num_complex::Complex64;
 use std::f64::consts::PI;
+use zeroize::Zeroize;
 
 /// Special FFT (Cheon, Han, Kim, Kim, Song, ePrint 2018/1043) for every power of two up to `slots`.
 pub struct Encoder {
@@ -61,6 +63,41 @@ impl Encoder {
         let scale = 1.0 / n as f64;
         let (re, im): (Vec<f64>, Vec<f64>) = v.iter().map(|z| (z.re * scale, z.im * scale)).unzip();
         [re, im].concat()
+    }
+
+    /// The same times `scale`, rounded, for a vector that repeats over the slots; at least 32 values.
+    ///
+    /// # Errors
+    /// [`CkksError::Shape`] for a bad length or a value too large for the scale.
+    pub(crate) fn integers(&self, v: &[Complex64], scale: f64) -> Result<Vec<i64>, CkksError> {
+        let (p, slots) = (v.len(), self.slots);
+        if !p.is_power_of_two() || p > slots {
+            return Err(CkksError::Shape {
+                op: "encode",
+                detail: format!(
+                    "a vector of length {p} does not repeat over {slots} slots; hint: pad it to a power of \
+                    two"
+                ),
+            });
+        }
+        let tiled = if p < 16 {
+            v.iter().copied().cycle().take(16).collect()
+        } else {
+            v.to_vec()
+        };
+        let mut coefficients = self.coefficients(&tiled);
+        if !coefficients.iter().all(|c| (c * scale).abs() < 4e18) {
+            return Err(CkksError::Shape {
+                op: "encode",
+                detail: format!(
+                    "a value is not finite or too large for log2 scale {:.1}",
+                    scale.log2()
+                ),
+            });
+        }
+        let integers = coefficients.iter().map(|c| (c * scale).round() as i64).collect();
+        coefficients.zeroize();
+        Ok(integers)
     }
 
     /// The slots of the polynomial with these 2p coefficients.

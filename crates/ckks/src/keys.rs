@@ -1,9 +1,9 @@
-//! Evaluation keys: which ones there are, where each lives, and how the client makes them one at a time.
+//! Evaluation keys: which ones there are, and where each lives.
 use crate::{sparse, CkksError, CkksParameters};
 use std::collections::HashMap;
 use tacita_ring::packed;
 use tacita_rlwe::switching::Gadget;
-use tacita_rlwe::{RlweError, RnsPoly, SecretKey, SwitchingKey};
+use tacita_rlwe::{RlweError, SwitchingKey};
 
 /// What an evaluation key switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,16 +17,16 @@ pub enum KeyKind {
     LowGalois(u64),
     /// s -> sparse secret, under q0 and one special prime.
     ToSparse,
-    /// Sparse secret -> s, for a small input.
-    ToDense,
+    /// A diagonal of the first factor of coefficients-to-slots, by its place, times the rotated sparse secret
+    /// -> s, for a small input: see `bootstrap`.
+    Raise(u64),
 }
 
 impl KeyKind {
     /// Special primes of a key of so many limbs, of `all` that there are.
     pub(crate) fn special(self, limbs: usize, all: usize) -> usize {
         match self {
-            Self::ToSparse => 1,
-            Self::ToDense => 2,
+            Self::ToSparse | Self::Raise(_) => 1,
             Self::LowGalois(_) => limbs.min(all),
             Self::Relinearise | Self::Galois(_) => all,
         }
@@ -43,22 +43,27 @@ pub struct KeySpec {
 }
 
 impl KeySpec {
-    /// Fails for a key to the sparse secret at more limbs than one, and for keys of bootstrapping without its
-    /// primes.
+    /// Fails for a key to the sparse secret at more limbs than one, for keys of bootstrapping without its
+    /// primes, and for a diagonal that there is not.
     ///
     /// # Errors
     /// [`CkksError::Shape`] naming key and limbs.
     pub fn check(&self, params: &CkksParameters) -> Result<(), CkksError> {
-        let of_bootstrapping = matches!(self.kind, KeyKind::ToSparse | KeyKind::ToDense);
-        let exposed = self.kind == KeyKind::ToSparse && self.limbs != sparse::LIMBS;
-        if exposed || (of_bootstrapping && !params.can_bootstrap()) {
+        let bad = match self.kind {
+            KeyKind::ToSparse => self.limbs != sparse::LIMBS || !params.can_bootstrap(),
+            KeyKind::Raise(place) => place >= params.raise_diagonals(),
+            _ => false,
+        };
+        if bad {
             return Err(CkksError::Shape {
                 op: "key generation",
                 detail: format!(
-                    "{:?} at {} limbs gives the sparse secret away; hint: {} limb, in a ring that bootstraps",
+                    "{:?} at {} limbs is none of bootstrapping, and could give the sparse secret away; hint: \
+                    ToSparse has {} limb, places of Raise are below {}",
                     self.kind,
                     self.limbs,
-                    sparse::LIMBS
+                    sparse::LIMBS,
+                    params.raise_diagonals()
                 ),
             });
         }
@@ -68,7 +73,8 @@ impl KeySpec {
     pub fn shape(&self, params: &CkksParameters) -> (usize, Gadget) {
         let special = self.kind.special(self.limbs, params.rlwe().p_len());
         match self.kind {
-            KeyKind::ToSparse | KeyKind::ToDense => (special, Gadget::Single),
+            KeyKind::ToSparse => (special, Gadget::Single),
+            KeyKind::Raise(_) => (special, Gadget::Multiple),
             _ => (special, Gadget::Rns),
         }
     }
@@ -108,66 +114,6 @@ pub fn galois_of_rotation(params: &CkksParameters, steps: i64) -> u64 {
 /// Galois element of the complex conjugation.
 pub fn galois_of_conjugation(params: &CkksParameters) -> u64 {
     2 * params.rlwe().n() as u64 - 1
-}
-
-/// The client's key maker: holds the secret and the sparse one, makes one key per call so that keys can be
-/// streamed to disk. There is one sparse secret per key set, for as long as that set is used.
-pub struct KeyGenerator<'a> {
-    params: &'a CkksParameters,
-    secret: &'a SecretKey,
-    sparse: SecretKey,
-}
-
-impl<'a> KeyGenerator<'a> {
-    /// A generator with a fresh sparse secret. All keys of one client come from one generator.
-    ///
-    /// # Errors
-    /// When the operating system gives no randomness.
-    pub fn new(params: &'a CkksParameters, secret: &'a SecretKey) -> Result<Self, CkksError> {
-        Ok(Self {
-            params,
-            secret,
-            sparse: SecretKey::generate_sparse(params.rlwe())?,
-        })
-    }
-
-    /// Makes one key.
-    ///
-    /// # Errors
-    /// As [`KeySpec::check`]; when the operating system gives no randomness.
-    pub fn generate(&self, spec: KeySpec) -> Result<SwitchingKey, CkksError> {
-        spec.check(self.params)?;
-        let rlwe = self.params.rlwe();
-        let (special, gadget) = spec.shape(self.params);
-        let s = self.secret.ntt();
-        let make = |from: &RnsPoly, to: &RnsPoly| {
-            SwitchingKey::generate(rlwe, from, to, spec.limbs, special, gadget)
-        };
-        Ok(match spec.kind {
-            KeyKind::Relinearise => {
-                let mut square = s.clone();
-                square.mul_assign(rlwe, s);
-                let key = make(&square, s)?;
-                square.wipe();
-                key
-            }
-            KeyKind::Galois(g) | KeyKind::LowGalois(g) => {
-                let inverse = inverse_mod_power_of_two(g, 2 * rlwe.n() as u64);
-                let rotated = self.secret.automorphism(rlwe, inverse);
-                make(s, rotated.ntt())?
-            }
-            KeyKind::ToSparse => make(s, self.sparse.ntt())?,
-            KeyKind::ToDense => make(self.sparse.ntt(), s)?,
-        })
-    }
-}
-
-fn inverse_mod_power_of_two(g: u64, m: u64) -> u64 {
-    let mut x = 1u64;
-    for _ in 0..6 {
-        x = x.wrapping_mul(2u64.wrapping_sub(g.wrapping_mul(x)));
-    }
-    x % m
 }
 
 /// The evaluation keys that a server holds.

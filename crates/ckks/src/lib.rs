@@ -24,6 +24,7 @@ pub mod decoding;
 pub mod encoding;
 pub mod error;
 pub mod evaluator;
+pub mod generator;
 pub mod keys;
 mod levels;
 pub mod linear;
@@ -38,6 +39,7 @@ mod tensor;
 
 pub use error::CkksError;
 pub use evaluator::Evaluator;
+pub use generator::KeyGenerator;
 pub use keys::{EvaluationKeys, KeyKind};
 pub use num_complex::Complex64;
 pub use params::CkksParameters;

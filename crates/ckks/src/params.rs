@@ -8,7 +8,7 @@
 //! | slots-to-coefficients | 2 | 48.0 | bootstrapping, before mod-raise |
 //! | residual | 13 | 48.0 | the user's circuit |
 //! | modular reduction | 9 | 49.3 | bootstrapping |
-//! | coefficients-to-slots | 3 | 49.3 | bootstrapping |
+//! | coefficients-to-slots | 2 | 49.3 | bootstrapping |
 //! | special | 7 | 50 | key switching |
 //!
 //! `n16_deep` (`insecure_toy_deep_n8` ...) has the same parts with a scale that falls: its 14 residual levels
@@ -43,16 +43,16 @@ use std::f64::consts::PI;
 use tacita_ring::ntt_primes;
 use tacita_rlwe::{Parameters, ParametersLiteral};
 
-/// log2 of the primes of coefficients-to-slots where the scale falls, the lowest first. A whole diagonal is
-/// rounded 2^5 times as coarsely as a short one, so the first matrix needs the most.
-const FALLING_CTS_BITS: [f64; CTS_LEVELS] = [42.5, 45.5, 47.2];
+/// log2 of the primes of coefficients-to-slots where the scale falls, the lowest first. A diagonal of period p
+/// is rounded sqrt(p) times as coarsely as a constant, so the matrix that acts first needs more.
+const FALLING_CTS_BITS: [f64; CTS_LEVELS] = [42.5, 45.5];
 
 /// Limbs of slots-to-coefficients.
 pub const STC_LEVELS: usize = 2;
 /// Levels of the modular reduction: polynomial 5, squarings 3, sine correction 1.
 pub const EVAL_MOD_LEVELS: usize = 9;
-/// Limbs of coefficients-to-slots.
-pub const CTS_LEVELS: usize = 3;
+/// Limbs of coefficients-to-slots, whose first factor takes none: see `bootstrap`.
+pub const CTS_LEVELS: usize = 2;
 /// log2 of the scale inside bootstrapping.
 const LOG_BOOT_SCALE: f64 = 49.3;
 /// Bits of the longest primes.
@@ -275,10 +275,20 @@ impl CkksParameters {
     pub fn scale(&self, native: usize) -> f64 {
         self.scales[native]
     }
-    /// Baby steps of the first matrix of coefficients-to-slots for which a giant step more stands in: each is
-    /// a key of 86 MB less, for 156 transforms of a bootstrap's 9,000.
-    pub(crate) fn spared_steps(&self) -> i64 {
-        2 * i64::from(self.chain.falls())
+    /// Diagonals of the first factor of coefficients-to-slots: a third of the butterflies, those of the largest
+    /// strides, which wrap. None without bootstrapping.
+    pub fn raise_diagonals(&self) -> u64 {
+        let butterflies = self.slots().trailing_zeros().div_ceil(CTS_LEVELS as u32 + 1);
+        u64::from(self.can_bootstrap()) << butterflies
+    }
+    /// What each factor of coefficients-to-slots multiplies the scale by: equal steps from 17*q0 to the scale
+    /// of the modular reduction.
+    pub(crate) fn cts_step(&self) -> f64 {
+        (self.boot_scale() / (MOD_RANGE * self.prime(0))).powf(1.0 / (CTS_LEVELS + 1) as f64)
+    }
+    /// Scale after the raise of the modulus and the first factor.
+    pub(crate) fn raised_scale(&self) -> f64 {
+        MOD_RANGE * self.prime(0) * self.cts_step()
     }
     /// Scale inside the modular reduction.
     pub fn boot_scale(&self) -> f64 {
@@ -336,7 +346,7 @@ mod tests {
     fn the_full_preset_is_what_it_was() {
         let p = CkksParameters::preset("n16").unwrap();
         assert!(p.can_bootstrap());
-        assert_eq!((p.top_level(), p.bottom_level(), p.rlwe().q_len()), (15, 2, 28));
+        assert_eq!((p.top_level(), p.bottom_level(), p.rlwe().q_len()), (15, 2, 27));
         assert_eq!(p.rlwe().hash()[..4], [0x78, 0xcf, 0x3a, 0xde]);
     }
 

@@ -24,7 +24,7 @@ impl Evaluator {
         limbs: usize,
         special: usize,
     ) -> Result<Vec<AlignedVec>, CkksError> {
-        let mut coefficients = self.integer_coefficients(v, scale)?;
+        let mut coefficients = self.encoder().integers(v, scale)?;
         let primes: Vec<usize> = (0..limbs)
             .chain((0..special).map(|k| self.rlwe().p_index(k)))
             .collect();
@@ -43,37 +43,6 @@ impl Evaluator {
             .collect();
         coefficients.zeroize();
         encoded
-    }
-
-    fn integer_coefficients(&self, v: &[Complex64], scale: f64) -> Result<Vec<i64>, CkksError> {
-        let (p, slots) = (v.len(), self.params().slots());
-        if !p.is_power_of_two() || p > slots {
-            return Err(CkksError::Shape {
-                op: "encode",
-                detail: format!(
-                    "a vector of length {p} does not repeat over {slots} slots; hint: pad it to a power of \
-                    two"
-                ),
-            });
-        }
-        let tiled = if p < 16 {
-            v.iter().copied().cycle().take(16).collect()
-        } else {
-            v.to_vec()
-        };
-        let mut coefficients = self.encoder().coefficients(&tiled);
-        if !coefficients.iter().all(|c| (c * scale).abs() < 4e18) {
-            return Err(CkksError::Shape {
-                op: "encode",
-                detail: format!(
-                    "a value is not finite or too large for log2 scale {:.1}",
-                    scale.log2()
-                ),
-            });
-        }
-        let integers = coefficients.iter().map(|c| (c * scale).round() as i64).collect();
-        coefficients.zeroize();
-        Ok(integers)
     }
 
     pub(crate) fn small_table(&self, prime: usize, size: usize) -> Result<Arc<NttTable>, CkksError> {

@@ -20,6 +20,7 @@ pub fn seeds(name: &str) -> Vec<Vec<u8>> {
         "parameters" => vec![parameters()],
         "keys" => vec![
             keys(&[(KeyKind::ToSparse, 1)]),
+            keys(&[(KeyKind::Raise(0), 2), (KeyKind::Raise(7), 2)]),
             keys(&[(KeyKind::Galois(5), 1), (KeyKind::Relinearise, 2)]),
         ],
         "coefficient_keys" => vec![coefficient_keys()],

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
-use tacita_ckks::keys::KeyGenerator;
+use tacita_ckks::generator::KeyGenerator;
 use tacita_ckks::{CkksParameters, Evaluator};
 use tacita_rlwe::encrypt as rlwe_encrypt;
 use tacita_wire::{KeyWriter, Owner};

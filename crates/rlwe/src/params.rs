@@ -37,6 +37,8 @@ struct Inner {
     /// Mod-down from the first `np` special primes, optionally with the top ciphertext limb `l` as one more.
     mod_down: Vec<OnceLock<BaseConverter>>,
     mod_down_rescale: Vec<Vec<OnceLock<BaseConverter>>>,
+    /// From the first special prime and two ciphertext primes.
+    wide: OnceLock<BaseConverter>,
     hash: [u8; 32],
 }
 
@@ -63,6 +65,7 @@ impl Parameters {
             cuts,
             mod_down: lock_row(literal.p.len()),
             mod_down_rescale: (0..literal.p.len()).map(|_| lock_row(literal.q.len())).collect(),
+            wide: OnceLock::new(),
             tables,
             hash,
             literal,
@@ -157,6 +160,13 @@ impl Parameters {
             from.push(top);
             self.converter(&from)
         })
+    }
+
+    /// Converter from the first special prime and the two lowest ciphertext primes to all primes.
+    pub(crate) fn wide(&self) -> &BaseConverter {
+        self.0
+            .wide
+            .get_or_init(|| self.converter(&[self.p_index(0), 0, 1]))
     }
 
     fn converter(&self, from: &[usize]) -> BaseConverter {

@@ -2,8 +2,8 @@
 //!
 //! A hybrid key from s' to s holds, for each digit d (see [`Parameters::digit`]), (b_d, a_d) with
 //! b_d = -a_d*s + e_d + P*g_d*s', where g_d is 1 modulo the primes of digit d and 0 modulo the others. A
-//! *single-digit* key has g = 1: it switches polynomials that are already small (the freshly raised c1 of
-//! bootstrapping). The uniform halves a_d come from a public seed, so only b_d and the seed travel.
+//! *single-digit* key has g = 1: it switches polynomials that are already small (c1 of a bootstrap, below q0).
+//! The uniform halves a_d come from a public seed, so only b_d and the seed travel.
 use crate::packed_key::{NotCanonical, PackedHalves};
 use crate::{Parameters, RlweError, RnsPoly};
 use rayon::prelude::*;
@@ -22,6 +22,9 @@ pub enum Gadget {
     Rns,
     /// One digit for everything: the input must be small.
     Single,
+    /// The same for a source that is a multiple of the special primes already, or nearly: see
+    /// [`crate::keyswitch::switch_products`].
+    Multiple,
 }
 
 /// A switching key that lives at levels up to `limbs - 1`.
@@ -41,10 +44,28 @@ pub struct SwitchingKey {
     packed: Option<PackedHalves>,
 }
 
-/// The same values of some digits of one half of a key.
+/// The same values of some digits of one half of a key, or of several keys.
 pub(crate) enum Rows<'a> {
     Doubles(Vec<&'a [f64]>),
     Packed(Vec<Row<'a>>),
+}
+
+impl<'a> FromIterator<Rows<'a>> for Rows<'a> {
+    /// All of them in order; they are of one kind.
+    fn from_iter<I: IntoIterator<Item = Self>>(rows: I) -> Self {
+        let (mut doubles, mut packed) = (Vec::new(), Vec::new());
+        for rows in rows {
+            match rows {
+                Self::Doubles(rows) => doubles.extend(rows),
+                Self::Packed(rows) => packed.extend(rows),
+            }
+        }
+        if packed.is_empty() {
+            Self::Doubles(doubles)
+        } else {
+            Self::Packed(packed)
+        }
+    }
 }
 
 impl SwitchingKey {
@@ -52,7 +73,7 @@ impl SwitchingKey {
     pub fn digits(params: &Parameters, (limbs, special): (usize, usize), gadget: Gadget) -> usize {
         match gadget {
             Gadget::Rns => params.digits(limbs, special),
-            Gadget::Single => 1,
+            Gadget::Single | Gadget::Multiple => 1,
         }
     }
 
@@ -220,6 +241,7 @@ fn digit_body(
     let secret_q = params.q_len();
     let own = match gadget {
         Gadget::Single => 0..q_len,
+        Gadget::Multiple => 0..a.limbs.len(),
         Gadget::Rns => params.digit(digit, q_len, a.p_len()),
     };
     error.limbs.par_iter_mut().enumerate().for_each(|(i, out)| {
@@ -233,7 +255,10 @@ fn digit_body(
         // `a` is public: what goes back to the pool must not be a multiple of the secret by it.
         product.zeroize();
         if own.contains(&i) {
-            let p = special_product(params, a.p_len(), index);
+            let p = match gadget {
+                Gadget::Multiple => 1,
+                _ => special_product(params, a.p_len(), index),
+            };
             kernels::mul_scalar_add_assign(m, out, &from.limbs[at], p);
         }
     });

@@ -7,7 +7,8 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::str::FromStr;
 
-/// Version of the format that this program writes, and the only one that it reads.
+/// Version of the format that this program writes, and the only one that it reads; keys of a ring that
+/// bootstraps have one of their own, see [`key_version`](crate::key_version).
 pub const VERSION: u32 = 1;
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = FIXED + CHECK;
@@ -127,10 +128,20 @@ pub struct Expect<'a> {
 /// # Errors
 /// [`WireError::Io`].
 pub fn write_header(w: &mut impl Write, op: &'static str, header: &Header) -> Result<(), WireError> {
+    write_versioned(w, op, VERSION, header)
+}
+
+/// The same of a version.
+pub(crate) fn write_versioned(
+    w: &mut impl Write,
+    op: &'static str,
+    version: u32,
+    header: &Header,
+) -> Result<(), WireError> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
     bytes.extend_from_slice(&MAGIC);
     bytes.push(header.kind.0);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&version.to_le_bytes());
     bytes.extend_from_slice(&header.parameters);
     bytes.extend_from_slice(&header.owner.0);
     bytes.extend_from_slice(&header.count.to_le_bytes());
@@ -145,9 +156,18 @@ pub fn write_header(w: &mut impl Write, op: &'static str, header: &Header) -> Re
 /// One variant of [`WireError`] for each thing that can differ: `Magic`, `Version`, `Checksum`, `Kind`,
 /// `Parameters`, `Owner`, `Count`; `Truncated` and `Io`.
 pub fn read_header(r: &mut impl Read, expect: &Expect<'_>) -> Result<Header, WireError> {
+    read_versioned(r, VERSION, expect)
+}
+
+/// The same of a version.
+pub(crate) fn read_versioned(
+    r: &mut impl Read,
+    version: u32,
+    expect: &Expect<'_>,
+) -> Result<Header, WireError> {
     let mut bytes = [0u8; HEADER_BYTES];
     // The version is judged before the rest is read: another version may have another layout.
-    read_prologue(r, expect.op, &mut bytes[..PROLOGUE])?;
+    read_prologue(r, version, expect, &mut bytes[..PROLOGUE])?;
     fill(r, expect.op, &mut bytes, PROLOGUE)?;
     if check_of(&bytes[..FIXED]) != bytes[FIXED..] {
         return Err(WireError::Checksum {
@@ -166,7 +186,13 @@ pub fn read_header(r: &mut impl Read, expect: &Expect<'_>) -> Result<Header, Wir
     Ok(header)
 }
 
-fn read_prologue(r: &mut impl Read, op: &'static str, prologue: &mut [u8]) -> Result<(), WireError> {
+fn read_prologue(
+    r: &mut impl Read,
+    supported: u32,
+    expect: &Expect<'_>,
+    prologue: &mut [u8],
+) -> Result<(), WireError> {
+    let op = expect.op;
     let got = read_up_to(r, op, prologue)?;
     let mut fields = Fields::new(op, prologue);
     let found = fields.array()?;
@@ -174,14 +200,10 @@ fn read_prologue(r: &mut impl Read, op: &'static str, prologue: &mut [u8]) -> Re
         return Err(WireError::Magic { op, found });
     }
     check_filled(op, got, PROLOGUE)?;
-    fields.u8()?;
+    check_kind(Kind(fields.u8()?), expect)?; // kinds have versions of their own
     match fields.u32()? {
-        VERSION => Ok(()),
-        found => Err(WireError::Version {
-            op,
-            found,
-            supported: VERSION,
-        }),
+        found if found == supported => Ok(()),
+        found => Err(WireError::Version { op, found, supported }),
     }
 }
 
@@ -203,15 +225,14 @@ fn check_filled(op: &'static str, got: usize, wanted: usize) -> Result<(), WireE
     })
 }
 
+fn check_kind(found: Kind, expect: &Expect<'_>) -> Result<(), WireError> {
+    let (op, expected) = (expect.op, expect.kind);
+    let error = || WireError::Kind { op, found, expected };
+    (found == expected).then_some(()).ok_or_else(error)
+}
+
 fn compare(found: &Header, expect: &Expect<'_>) -> Result<(), WireError> {
     let op = expect.op;
-    if found.kind != expect.kind {
-        return Err(WireError::Kind {
-            op,
-            found: found.kind,
-            expected: expect.kind,
-        });
-    }
     if let Some(hash) = expect.parameters.filter(|h| **h != found.parameters) {
         return Err(WireError::Parameters {
             op,

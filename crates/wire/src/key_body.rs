@@ -2,13 +2,13 @@
 use crate::fields::{to_u16, Fields};
 use crate::record::RECORD_OVERHEAD;
 use crate::residues::poly_bytes;
-use crate::{WireError, HEADER_BYTES};
+use crate::{WireError, HEADER_BYTES, VERSION};
 use tacita_ckks::keys::KeySpec;
 use tacita_ckks::{sparse, CkksParameters, KeyKind};
 use tacita_rlwe::switching::Gadget;
 use tacita_rlwe::SwitchingKey;
 
-/// kind, galois, limbs, special, gadget, seed, digits.
+/// kind, Galois element or place, limbs, special, gadget, seed, digits.
 const FIELDS: usize = 1 + 8 + 2 + 2 + 1 + 32 + 2;
 
 /// Special limbs, decomposition and digits of a key: everything that its kind and limbs determine.
@@ -31,6 +31,16 @@ impl Shape {
     }
 }
 
+/// Version of a file of keys. In version 2 the keys of the raise (kind 5) stand for the key from the sparse
+/// secret (kind 3); files of rings without bootstrapping, which have neither, stay of version 1.
+pub fn key_version(params: &CkksParameters) -> u32 {
+    if params.can_bootstrap() {
+        2
+    } else {
+        VERSION
+    }
+}
+
 /// Bytes of one key's record.
 pub fn key_record_bytes(params: &CkksParameters, spec: &KeySpec) -> usize {
     RECORD_OVERHEAD + body_bytes(params, spec)
@@ -49,7 +59,7 @@ pub(crate) fn body_bytes(params: &CkksParameters, spec: &KeySpec) -> usize {
 
 /// Bytes of the largest key body that these parameters have.
 pub(crate) fn max_body_bytes(params: &CkksParameters) -> usize {
-    let kinds = [KeyKind::Relinearise, KeyKind::ToSparse, KeyKind::ToDense];
+    let kinds = [KeyKind::Relinearise, KeyKind::ToSparse, KeyKind::Raise(0)];
     let largest = |kind| KeySpec {
         kind,
         limbs: max_limbs(params, kind),
@@ -58,9 +68,10 @@ pub(crate) fn max_body_bytes(params: &CkksParameters) -> usize {
     sizes.into_iter().max().unwrap_or(0)
 }
 
-/// Largest number of different keys: two for each odd Galois element below 2N, and the three others.
+/// Largest number of different keys: two for each odd Galois element below 2N, one for each diagonal of the
+/// raise, and two others.
 pub(crate) fn max_keys(params: &CkksParameters) -> u64 {
-    2 * params.rlwe().n() as u64 + 3
+    2 * params.rlwe().n() as u64 + params.raise_diagonals() + 2
 }
 
 /// Most limbs that a key of this kind may have: all of the chain's, but for the key to the sparse secret.
@@ -72,7 +83,7 @@ fn max_limbs(params: &CkksParameters, kind: KeyKind) -> usize {
     }
 }
 
-/// Fails unless limbs and Galois element are in range.
+/// Fails unless limbs and Galois element or place are in range.
 pub(crate) fn check_spec(op: &'static str, params: &CkksParameters, spec: &KeySpec) -> Result<(), WireError> {
     let most = max_limbs(params, spec.kind);
     check(
@@ -91,6 +102,10 @@ pub(crate) fn check_spec(op: &'static str, params: &CkksParameters, spec: &KeySp
             &g,
             &format!("odd, below {order}"),
         ),
+        KeyKind::Raise(place) => {
+            let count = params.raise_diagonals();
+            check(op, "place", place < count, &place, &format!("below {count}"))
+        }
         _ => Ok(()),
     }
 }
@@ -119,12 +134,12 @@ pub(crate) fn write_fields(
     seed: &[u8; 32],
     body: &mut Vec<u8>,
 ) -> Result<(), WireError> {
-    let (kind, galois) = tag(spec.kind);
+    let (kind, number) = tag(spec.kind);
     let limbs = to_u16(op, "limbs", spec.limbs)?;
     let special = to_u16(op, "special", shape.special)?;
     let digits = to_u16(op, "digits", shape.digits)?;
     body.push(kind);
-    body.extend_from_slice(&galois.to_le_bytes());
+    body.extend_from_slice(&number.to_le_bytes());
     body.extend_from_slice(&limbs.to_le_bytes());
     body.extend_from_slice(&special.to_le_bytes());
     body.push(gadget_tag(shape.gadget));
@@ -160,28 +175,29 @@ pub(crate) fn read_fields(
     Ok((spec, shape, seed))
 }
 
+/// Number 3 was that of a kind of version 1.
 fn tag(kind: KeyKind) -> (u8, u64) {
     match kind {
         KeyKind::Relinearise => (0, 0),
         KeyKind::Galois(g) => (1, g),
         KeyKind::ToSparse => (2, 0),
-        KeyKind::ToDense => (3, 0),
         KeyKind::LowGalois(g) => (4, g),
+        KeyKind::Raise(place) => (5, place),
     }
 }
 
-fn kind_of(op: &'static str, tag: u8, galois: u64) -> Result<KeyKind, WireError> {
-    match (tag, galois) {
+fn kind_of(op: &'static str, tag: u8, number: u64) -> Result<KeyKind, WireError> {
+    match (tag, number) {
         (0, 0) => Ok(KeyKind::Relinearise),
         (1, g) => Ok(KeyKind::Galois(g)),
         (2, 0) => Ok(KeyKind::ToSparse),
-        (3, 0) => Ok(KeyKind::ToDense),
         (4, g) => Ok(KeyKind::LowGalois(g)),
+        (5, place) => Ok(KeyKind::Raise(place)),
         other => Err(WireError::Field {
             op,
-            field: "(kind, galois)",
+            field: "(kind, galois or place)",
             found: format!("{other:?}"),
-            expected: "kind 0 to 4, galois 0 unless kind 1 or 4".into(),
+            expected: "kind 0, 1, 2, 4 or 5, and 0 for kinds 0 and 2".into(),
         }),
     }
 }
@@ -190,5 +206,6 @@ fn gadget_tag(gadget: Gadget) -> u8 {
     match gadget {
         Gadget::Rns => 0,
         Gadget::Single => 1,
+        Gadget::Multiple => 2,
     }
 }

@@ -1,9 +1,10 @@
 //! Reads evaluation keys one at a time.
 use crate::fields::Fields;
-use crate::key_body::{body_bytes, max_body_bytes, max_keys, read_fields, Shape};
+use crate::header::read_versioned;
+use crate::key_body::{body_bytes, key_version, max_body_bytes, max_keys, read_fields, Shape};
 use crate::record::{expect_end, read_record};
 use crate::residues::{malformed, unpack_polys};
-use crate::{read_header, Expect, Kind, Owner, WireError};
+use crate::{Expect, Kind, Owner, WireError};
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::io::Read;
@@ -33,7 +34,7 @@ impl<'a, R: Read> KeyReader<'a, R> {
     /// Reads the header; `owner`, when given, is the only client accepted.
     ///
     /// # Errors
-    /// Those of [`read_header`].
+    /// Those of [`read_header`](crate::read_header).
     pub fn new(mut r: R, params: &'a CkksParameters, owner: Option<Owner>) -> Result<Self, WireError> {
         let expect = Expect {
             op: OP,
@@ -42,7 +43,7 @@ impl<'a, R: Read> KeyReader<'a, R> {
             owner,
             max_count: max_keys(params),
         };
-        let header = read_header(&mut r, &expect)?;
+        let header = read_versioned(&mut r, key_version(params), &expect)?;
         Ok(Self {
             r,
             params,

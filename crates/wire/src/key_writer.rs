@@ -1,8 +1,9 @@
 //! Writes evaluation keys one at a time, so that a client never holds more than one.
-use crate::key_body::{body_bytes, check_spec, max_keys, write_fields, Shape};
+use crate::header::write_versioned;
+use crate::key_body::{body_bytes, check_spec, key_version, max_keys, write_fields, Shape};
 use crate::record::{write_record, Promise};
 use crate::residues::{check_poly, pack_polys};
-use crate::{write_header, Header, Kind, Owner, WireError};
+use crate::{Header, Kind, Owner, WireError};
 use std::collections::HashSet;
 use std::io::Write;
 use tacita_ckks::keys::KeySpec;
@@ -39,7 +40,7 @@ impl<'a, W: Write> KeyWriter<'a, W> {
             owner,
             count,
         };
-        write_header(&mut w, OP, &header)?;
+        write_versioned(&mut w, OP, key_version(params), &header)?;
         Ok(Self {
             w,
             params,

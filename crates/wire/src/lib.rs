@@ -14,7 +14,7 @@
 //! | [`parameters`] | parameter literals, rebuilt and checked on reading |
 //! | [`mask`] | uniform ciphertext halves from a public seed |
 //!
-//! # Format, version 1 (all integers little endian)
+//! # Format, version 1, keys of a ring that bootstraps version 2 (all integers little endian)
 //! ```text
 //! file        = header record*count end
 //! header      = "TACITA" kind:u8 version:u32 parameter_hash:[32] owner:[16] count:u64 check:[16]
@@ -22,7 +22,7 @@
 //! check       = first 16 bytes of BLAKE3 over what precedes it
 //! ciphertext  = polys:u8(=2) seeded:u8 limbs:u16 scale:f64 [seed:[32] if seeded] residues(c0)
 //!               [residues(c1) if not seeded]
-//! key         = kind:u8 galois:u64 limbs:u16 special:u16 gadget:u8 seed:[32] digits:u16
+//! key         = kind:u8 number:u64 limbs:u16 special:u16 gadget:u8 seed:[32] digits:u16
 //!               residues(b_0) residues(b_1) ...
 //! residues    = per limb, N residues of the limb's prime, each at the prime's bit length,
 //!               least significant bit first
@@ -57,7 +57,7 @@ pub use ciphertext::{ciphertext_record_bytes, read_ciphertext, write_ciphertext,
 pub use ciphertext_file::{CiphertextFile, CiphertextReader, CiphertextWriter};
 pub use error::WireError;
 pub use header::{read_header, write_header, Expect, Header, Kind, Owner, HEADER_BYTES, VERSION};
-pub use key_body::{key_file_bytes, key_record_bytes};
+pub use key_body::{key_file_bytes, key_record_bytes, key_version};
 pub use key_reader::{read_evaluation_keys, KeyReader};
 pub use key_writer::KeyWriter;
 pub use parameters::{read_parameters, write_parameters};

@@ -2,7 +2,8 @@
 mod common;
 use common::{insecure_toy_n8, OWNER};
 use std::sync::Arc;
-use tacita_ckks::keys::{KeyGenerator, KeySpec};
+use tacita_ckks::generator::KeyGenerator;
+use tacita_ckks::keys::KeySpec;
 use tacita_ckks::{CkksParameters, Complex64, Evaluator, KeyKind};
 use tacita_rlwe::encrypt::{decrypt, encrypt_secret};
 use tacita_rlwe::{RnsPoly, SecretKey};

@@ -149,17 +149,18 @@ fn forged_keys() {
     let forge = |at, value: &[u8]| keys(&forged(key_file(&params, &spec), at, value), &params, None);
     let few = "(special, gadget, digits)";
     refused!(forge(0, &[4]), Field { field, .. } if field == few);
+    refused!(forge(0, &[5]), Field { field, .. } if field == few);
     refused!(
-        forge(0, &[5]),
+        forge(0, &[6]),
         Field {
-            field: "(kind, galois)",
+            field: "(kind, galois or place)",
             ..
         }
     );
     refused!(
         forge(0, &[0]),
         Field {
-            field: "(kind, galois)",
+            field: "(kind, galois or place)",
             ..
         }
     );
@@ -194,6 +195,46 @@ fn keys_to_the_sparse_secret_at_more_than_one_limb() {
 }
 
 #[test]
+fn keys_of_the_raise_beyond_the_diagonals() {
+    let params = insecure_toy_n8();
+    let count = params.raise_diagonals();
+    let spec = |place| KeySpec {
+        kind: KeyKind::Raise(place),
+        limbs: 2,
+    };
+    let file = key_file(&params, &[spec(count - 1)]);
+    let place = forged(file.clone(), 1, &count.to_le_bytes());
+    refused!(keys(&place, &params, None), Field { field: "place", .. });
+    // gadget 1, as of the key that version 1 had in its place
+    refused!(keys(&forged(file.clone(), 13, &[1]), &params, None), Field { .. });
+    refused!(keys(&forged(file, 0, &[3]), &params, None), Field { .. });
+    let mut writer = KeyWriter::new(Vec::new(), &params, OWNER, 1).unwrap();
+    refused!(
+        writer
+            .write(&spec(count), &key(&params, &spec(count)))
+            .unwrap_err(),
+        Field { field: "place", .. }
+    );
+}
+
+#[test]
+fn keys_of_the_version_before() {
+    let params = insecure_toy_n8();
+    let mut file = key_file(&params, &specs());
+    file[7..11].copy_from_slice(&1u32.to_le_bytes());
+    refused!(
+        keys(&file, &params, None),
+        Version {
+            found: 1,
+            supported: 2,
+            ..
+        }
+    );
+    let leveled = CkksParameters::preset("insecure_toy_leveled_n9").unwrap();
+    assert_eq!([key_version(&params), key_version(&leveled)], [2, 1]);
+}
+
+#[test]
 fn keys_that_are_double_missing_or_not_in_the_plan() {
     let params = insecure_toy_n8();
     let (list, file) = (specs(), key_file(&params, &specs()));
@@ -220,7 +261,7 @@ fn keys_that_are_double_missing_or_not_in_the_plan() {
         keys(&fewer, &params, Some(&list)),
         MissingKeys {
             missing: 1,
-            first: KeyKind::ToDense,
+            first: KeyKind::Raise(1),
             ..
         }
     );
@@ -305,7 +346,7 @@ fn writers_keep_their_count_and_their_specs() {
         Promised { .. }
     );
     refused!(
-        KeyWriter::new(Vec::new(), &params, OWNER, 516).err().unwrap(),
+        KeyWriter::new(Vec::new(), &params, OWNER, 523).err().unwrap(),
         Count { .. }
     );
 }

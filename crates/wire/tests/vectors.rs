@@ -1,4 +1,4 @@
-//! Recorded files of format version 1 under `insecure_toy_n8` (N = 256, no security, no secrets: the residues
+//! Recorded files of format version 1 (keys: 2) under `insecure_toy_n8` (N = 256, no security, no secrets: the residues
 //! come from a fixed stream). They pin the bytes: today's writer must make them, today's reader must read
 //! them.
 //!
@@ -37,7 +37,7 @@ fn the_writer_makes_the_recorded_bytes() {
         ("parameters_v1", literal),
         ("ciphertexts_v1", ciphertext_file(&params)),
         ("seeded_v1", seeded_file(&params)),
-        ("keys_v1", key_file(&params, &specs())),
+        ("keys_v2", key_file(&params, &specs())),
         ("ciphertexts_v0", of_version_0(&ciphertext_file(&params))),
     ] {
         let same = recorded(name, &made) == made;
@@ -62,7 +62,7 @@ fn the_reader_reads_the_recorded_bytes() {
         seeded.ciphertexts[0].polys[0].limbs,
         poly(params.rlwe(), 2, 0, 4).limbs
     );
-    let keys = read("keys_v1");
+    let keys = read("keys_v2");
     let (_, keys) = read_evaluation_keys(&keys[..], &params, None, Some(&specs())).unwrap();
     assert_eq!(keys.len(), specs().len());
     let literal = read_parameters(&mut &read("parameters_v1")[..], true).unwrap();

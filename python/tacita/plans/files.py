@@ -105,12 +105,12 @@ def require(path: Path, made_by: str) -> Path:
 # key id (16) | number of keys u64 | check (16).
 
 HEAD = struct.Struct("<6sBI32s16sQ16s")
-BEGIN = (b"TACITA", 1, 1)  # evaluation keys of version 1
+BEGINS = [(b"TACITA", 1, version) for version in (1, 2)]  # evaluation keys; 2: of rings that bootstrap
 
 
 def owner_of(head: bytes) -> str:
     """The key id in the first bytes of a file. Raises FileError for another file than evaluation keys."""
-    if len(head) < HEAD.size or (fields := HEAD.unpack(head[: HEAD.size]))[:3] != BEGIN:
+    if len(head) < HEAD.size or (fields := HEAD.unpack(head[: HEAD.size]))[:3] not in BEGINS:
         raise FileError("evaluation.keys: not a file of evaluation keys", hint="as `tacita keygen` makes it")
     return str(fields[4].hex())
 

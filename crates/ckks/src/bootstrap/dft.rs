@@ -177,15 +177,19 @@ struct Group {
 }
 
 impl Group {
-    fn matrix(&self, encoder: &Encoder, slots: usize, inverse: bool, factor: f64) -> LinearTransform {
+    fn merged(&self, encoder: &Encoder, slots: usize, inverse: bool, factor: f64) -> Diagonals {
         let (lo, hi) = self.butterflies;
         let merged = group(encoder, lo, hi, inverse).scaled(factor);
         let shifted = merged.shift_input(self.arrives).shift_output(self.leaves);
-        let whole = if self.wraps {
+        if self.wraps {
             shifted.wrapped(slots as i64)
         } else {
             shifted
-        };
+        }
+    }
+
+    fn matrix(&self, encoder: &Encoder, slots: usize, inverse: bool, factor: f64) -> LinearTransform {
+        let whole = self.merged(encoder, slots, inverse, factor);
         whole.baby_giant(self.stride, self.babies)
     }
 
@@ -234,9 +238,10 @@ fn towards_coefficients(slots: usize) -> [Group; 2] {
     ]
 }
 
-/// Coefficients-to-slots in three groups, largest strides first. spared: baby steps fewer in the first one.
-fn towards_slots(slots: usize, spared: i64) -> [Group; 3] {
-    let runs = cuts(slots.trailing_zeros(), crate::params::CTS_LEVELS as u32);
+/// Coefficients-to-slots in three groups, largest strides first. The raise of the modulus takes the first one
+/// diagonal by diagonal.
+fn towards_slots(slots: usize) -> [Group; 3] {
+    let runs = cuts(slots.trailing_zeros(), crate::params::CTS_LEVELS as u32 + 1);
     let (small, middle, large) = (runs[0], runs[1], runs[2]);
     let (o3, o2) = (1i64 << middle.0, 1i64 << large.0);
     [
@@ -246,7 +251,7 @@ fn towards_slots(slots: usize, spared: i64) -> [Group; 3] {
             leaves: -o2,
             wraps: true,
             stride: o2,
-            babies: (babies_for(large.1 - large.0) - spared).max(1),
+            babies: 1,
         },
         Group {
             butterflies: middle,
@@ -280,20 +285,29 @@ pub fn slots_to_coefficients<T: Send, E: Send>(
         .collect()
 }
 
-/// Coefficients-to-slots, as [`slots_to_coefficients`]; every matrix is multiplied by the cube root of
-/// `factor`. spared: baby steps of the first one for which giant steps stand in.
+/// The first factor of coefficients-to-slots: its diagonals with their rotations, in ascending order. Every
+/// factor is multiplied by the cube root of `factor`.
+pub fn first_towards_slots(encoder: &Encoder, slots: usize, factor: f64) -> Vec<(i64, Vec<Complex64>)> {
+    let [first, ..] = towards_slots(slots);
+    first
+        .merged(encoder, slots, true, factor.cbrt())
+        .0
+        .into_iter()
+        .collect()
+}
+
+/// The other factors of coefficients-to-slots, as [`slots_to_coefficients`].
 pub fn coefficients_to_slots<T: Send, E: Send>(
     encoder: &Encoder,
-    (slots, spared): (usize, i64),
+    slots: usize,
     factor: f64,
     each: impl Fn(usize, LinearTransform) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, E> {
-    let groups = towards_slots(slots, spared);
-    let c = factor.powf(1.0 / groups.len() as f64);
-    groups
+    let [_, middle, last] = towards_slots(slots);
+    [middle, last]
         .into_par_iter()
         .enumerate()
-        .map(|(i, group)| each(i, group.matrix(encoder, slots, true, c)))
+        .map(|(i, group)| each(i, group.matrix(encoder, slots, true, factor.cbrt())))
         .collect()
 }
 
@@ -307,8 +321,8 @@ pub fn rotations_to_coefficients(slots: usize) -> Vec<BTreeSet<i64>> {
 }
 
 /// The same for [`coefficients_to_slots`].
-pub fn rotations_to_slots(slots: usize, spared: i64) -> Vec<BTreeSet<i64>> {
-    towards_slots(slots, spared)
+pub fn rotations_to_slots(slots: usize) -> Vec<BTreeSet<i64>> {
+    towards_slots(slots)[1..]
         .iter()
         .map(|group| group.rotations(slots))
         .collect()
@@ -344,12 +358,10 @@ mod tests {
                 Ok(rotations_to_coefficients(slots)),
                 slots_to_coefficients(&e, slots, of)
             );
-            for spared in [0, 2] {
-                assert_eq!(
-                    Ok(rotations_to_slots(slots, spared)),
-                    coefficients_to_slots(&e, (slots, spared), 0.5, of)
-                );
-            }
+            assert_eq!(
+                Ok(rotations_to_slots(slots)),
+                coefficients_to_slots(&e, slots, 0.5, of)
+            );
         }
     }
 
@@ -359,10 +371,7 @@ mod tests {
         let place = |i, _| if i == 1 { Err(i) } else { Ok(i) };
         assert_eq!(slots_to_coefficients(&e, 1 << 6, place), Err(1));
         let place = |i, _| Ok::<_, ()>(i);
-        assert_eq!(
-            coefficients_to_slots(&e, (1 << 6, 0), 0.5, place),
-            Ok(vec![0, 1, 2])
-        );
+        assert_eq!(coefficients_to_slots(&e, 1 << 6, 0.5, place), Ok(vec![0, 1]));
     }
 
     #[test]
@@ -385,10 +394,16 @@ mod tests {
                 let got = Complex64::new(c[r], c[r + slots]);
                 assert!((got - want).norm() < 1e-8, "{log} {j} {got} {want}");
             }
-            let back = coefficients_to_slots(&e, (slots, 2), 1.0, whole)
+            let mut first = vec![Complex64::new(0.0, 0.0); slots];
+            for (d, v) in first_towards_slots(&e, slots, 1.0) {
+                for (j, sum) in first.iter_mut().enumerate() {
+                    *sum += v[j % v.len()] * stc[(j + d as usize) % slots];
+                }
+            }
+            let back = coefficients_to_slots(&e, slots, 1.0, whole)
                 .unwrap()
                 .iter()
-                .fold(stc, |v, t| apply(t, &v));
+                .fold(first, |v, t| apply(t, &v));
             assert!(back.iter().zip(&x).all(|(a, b)| (a - b).norm() < 1e-8));
         }
     }

@@ -29,16 +29,13 @@ pub fn required_keys(p: &CkksParameters) -> Vec<KeySpec> {
     for (i, rotations) in dft::rotations_to_coefficients(p.slots()).into_iter().enumerate() {
         steps(rotations, KeyKind::LowGalois, p.bottom_level() + 1 - i);
     }
-    for (i, rotations) in dft::rotations_to_slots(p.slots(), p.spared_steps())
-        .into_iter()
-        .enumerate()
-    {
+    for (i, rotations) in dft::rotations_to_slots(p.slots()).into_iter().enumerate() {
         steps(rotations, KeyKind::Galois, all - i);
     }
     need(KeyKind::Galois(galois_of_conjugation(p)), all - CTS_LEVELS);
     need(KeyKind::Relinearise, all - CTS_LEVELS);
     need(KeyKind::ToSparse, sparse::LIMBS);
-    need(KeyKind::ToDense, all);
+    (0..p.raise_diagonals()).for_each(|place| need(KeyKind::Raise(place), all));
     limbs
         .into_iter()
         .map(|(kind, limbs)| KeySpec { kind, limbs })

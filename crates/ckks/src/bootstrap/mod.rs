@@ -20,19 +20,22 @@
 pub mod dft;
 pub mod eval_mod;
 mod key_list;
+pub(crate) mod raise;
 pub mod refresh;
 
-use crate::keys::KeyKind;
 use crate::linear::EncodedTransform;
-use crate::params::{CTS_LEVELS, DOUBLINGS, MOD_RANGE};
+use crate::params::DOUBLINGS;
 use crate::sums::Sum;
 use crate::{Ciphertext, CkksError, CkksParameters, Evaluator};
 use num_complex::Complex64;
+use raise::Raise;
 use rayon::prelude::*;
 use std::borrow::Cow;
-use tacita_rlwe::{keyswitch, RnsPoly};
 
 pub use key_list::{of_plan, required_keys};
+
+/// What coefficients-to-slots multiplies by: half, as adding the conjugate doubles the real part.
+const FACTOR: f64 = 0.5;
 
 /// What the slots of an input hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,7 @@ pub enum Content {
 /// Encoded matrices and series of bootstrapping.
 pub struct Bootstrapper {
     stc: Vec<EncodedTransform>,
+    raise: Raise,
     cts: Vec<EncodedTransform>,
     series: Vec<Complex64>,
     circle: Vec<Complex64>,
@@ -72,20 +76,25 @@ impl Bootstrapper {
                 ),
             });
         }
-        let top = p.rlwe().q_len() - 1;
-        let (stc_scales, cts_scales) = (stc_scales(p), cts_scales(p));
+        let (stc_scales, top) = (stc_scales(p), p.rlwe().q_len() - 1);
         let stc_each = |i, t| {
             let encoded = e.encode_transform(&t, p.bottom_level() + 1 - i, stc_scales[i], false);
             encoded.map(EncodedTransform::with_low_keys)
         };
-        let cts_each = |i, t| e.encode_transform(&t, top + 1 - i, cts_scales[i], true);
-        let (stc, cts) = rayon::join(
+        let cts_each = |i, t| e.encode_transform(&t, top + 1 - i, p.cts_step() * p.prime(top - i), true);
+        let (stc, (raise, cts)) = rayon::join(
             || dft::slots_to_coefficients(e.encoder(), p.slots(), stc_each),
-            || dft::coefficients_to_slots(e.encoder(), (p.slots(), p.spared_steps()), 0.5, cts_each),
+            || {
+                rayon::join(
+                    || Raise::new(e),
+                    || dft::coefficients_to_slots(e.encoder(), p.slots(), FACTOR, cts_each),
+                )
+            },
         );
         tacita_ring::trim_heap(); // of the diagonals
         Ok(Self {
             stc: stc?,
+            raise: raise?,
             cts: cts?,
             series: eval_mod::coefficients(),
             circle: refresh::circle::coefficients(),
@@ -94,11 +103,8 @@ impl Bootstrapper {
 
     /// Bytes of the encoded matrices.
     pub fn bytes(&self) -> usize {
-        self.stc
-            .iter()
-            .chain(&self.cts)
-            .map(EncodedTransform::bytes)
-            .sum()
+        let transforms = self.stc.iter().chain(&self.cts);
+        self.raise.bytes() + transforms.map(EncodedTransform::bytes).sum::<usize>()
     }
 
     /// Refreshes ciphertexts, half as many at once as there are threads: one bootstrap runs 1.8 times faster
@@ -160,16 +166,20 @@ impl Bootstrapper {
         Ok(x)
     }
 
-    /// Native level 0 -> top of the chain. The ciphertext passes through the sparse secret, so that the
-    /// multiples of q0 are small; its modulus there is q0 and one special prime only.
+    /// Native level 0 -> top of the chain, times the first factor of coefficients-to-slots. The ciphertext
+    /// passes through the sparse secret, so that the multiples of q0 are small; its modulus there is q0 and
+    /// one special prime only.
+    ///
+    /// Cost: see [`keyswitch::switch_products`](tacita_rlwe::keyswitch::switch_products).
     ///
     /// # Errors
     /// Missing keys.
     pub fn mod_raise(&self, e: &Evaluator, c: &Ciphertext) -> Result<Ciphertext, CkksError> {
-        raise_to(e, c, e.rlwe().q_len())
+        self.raise.apply(e, c, e.rlwe().q_len())
     }
 
-    /// Coefficients -> slots: three levels; half the value, so that adding the conjugate gives the real part.
+    /// The other factors of coefficients -> slots: two levels. Half the value, so that adding the conjugate
+    /// gives the real part.
     ///
     /// # Errors
     /// Missing keys.
@@ -223,29 +233,6 @@ impl Bootstrapper {
         };
         e.relinearise_rescale(e.sum(&sum, z.limbs(), z.scale * z.scale)?)
     }
-}
-
-/// Native level 0 -> `limbs` limbs: [`Bootstrapper::mod_raise`].
-fn raise_to(e: &Evaluator, c: &Ciphertext, limbs: usize) -> Result<Ciphertext, CkksError> {
-    let (p, rlwe) = (e.params(), e.rlwe());
-    let centred = |x: &RnsPoly| -> Vec<i64> {
-        let m = rlwe.modulus(0);
-        x.limb_coefficients(rlwe, 0)
-            .iter()
-            .map(|&v| m.center(v as u64))
-            .collect()
-    };
-    let low = c.truncated(1);
-    let to_sparse = e.keys().get(KeyKind::ToSparse, 1)?;
-    let (mut c0, c1) = keyswitch::switch_small(rlwe, &centred(&low.polys[1]), to_sparse);
-    c0.add_assign(rlwe, &low.polys[0]);
-    let to_dense = e.keys().get(KeyKind::ToDense, limbs)?;
-    let (mut u0, u1) = keyswitch::switch_small_to(rlwe, &centred(&c1), to_dense, limbs);
-    u0.add_assign(rlwe, &RnsPoly::from_small(rlwe, &centred(&c0), limbs, 0));
-    Ok(Ciphertext {
-        polys: vec![u0, u1],
-        scale: MOD_RANGE * p.prime(0),
-    })
 }
 
 /// What goes into each bootstrap: an input, or a + i b of a pair at the bottom level, where it is exact and
@@ -320,11 +307,4 @@ fn stc_scales(p: &CkksParameters) -> Vec<f64> {
     let l = p.bottom_level();
     let first = p.prime(l);
     vec![first, p.coefficient_scale() * p.prime(l - 1) / p.scale(l)]
-}
-
-/// Plaintext scales of coefficients-to-slots: from 17*q0 to the bootstrapping scale in equal steps.
-fn cts_scales(p: &CkksParameters) -> Vec<f64> {
-    let top = p.rlwe().q_len() - 1;
-    let step = (p.boot_scale() / (MOD_RANGE * p.prime(0))).powf(1.0 / CTS_LEVELS as f64);
-    (0..CTS_LEVELS).map(|i| step * p.prime(top - i)).collect()
 }

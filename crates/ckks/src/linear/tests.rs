@@ -1,6 +1,6 @@
 //! Two ways to the same inner sums: babies that are kept, and babies that are made block by block.
 use super::*;
-use crate::keys::KeyGenerator;
+use crate::generator::KeyGenerator;
 use crate::keys::KeySpec;
 use crate::{CkksParameters, EvaluationKeys};
 use num_complex::Complex64;

@@ -1,7 +1,8 @@
 //! A toy client and server for tests: insecure rings, keys from the operating system's randomness.
 use num_complex::Complex64;
 use std::sync::Arc;
-use tacita_ckks::keys::{galois_of_conjugation, galois_of_rotation, KeyGenerator, KeySpec};
+use tacita_ckks::generator::KeyGenerator;
+use tacita_ckks::keys::{galois_of_conjugation, galois_of_rotation, KeySpec};
 use tacita_ckks::{bootstrap, Ciphertext, CkksParameters, EvaluationKeys, Evaluator, KeyKind};
 use tacita_rlwe::{encrypt, SecretKey};
 

@@ -44,7 +44,7 @@ pub fn rescale(params: &Parameters, mut x: RnsPoly) -> RnsPoly {
 }
 
 /// (x - NTT(lifted)) * c modulo ciphertext prime `i`.
-fn subtract_and_scale(
+pub(super) fn subtract_and_scale(
     params: &Parameters,
     (i, pieces): (usize, Pieces),
     x: &[f64],
@@ -114,6 +114,17 @@ impl<'a> Division<'a> {
         }
     }
 
+    /// By the first special prime and the two lowest ciphertext primes: for the remainder alone, in all limbs.
+    pub(super) fn wide(params: &'a Parameters, q_len: usize) -> Self {
+        Self {
+            params,
+            converter: params.wide(),
+            from: vec![params.p_index(0), 0, 1],
+            q_len,
+            keep: q_len,
+        }
+    }
+
     /// Of the divisor modulo ciphertext prime `i`.
     pub(super) fn inverse(&self, i: usize) -> u64 {
         let m = self.params.modulus(i);
@@ -137,7 +148,7 @@ impl<'a> Division<'a> {
     }
 
     /// The limb of the k-th prime, x in NTT form, as the conversion takes it.
-    fn source_of(&self, k: usize, x: &[f64], pieces: Pieces) -> AlignedVec {
+    pub(super) fn source_of(&self, k: usize, x: &[f64], pieces: Pieces) -> AlignedVec {
         let (mut y, table) = (AlignedVec::scratch(x.len()), self.params.table(self.from[k]));
         pieces.inverse_centred(table, &mut y, Some(x), self.scale(k));
         y

@@ -6,19 +6,21 @@
 mod divide;
 mod finish;
 mod pieces;
+mod products;
 mod stationary;
 
 use divide::within;
 pub use divide::{mod_down, mod_down_rescale, rescale};
 pub use pieces::tasks;
 use pieces::{targets, Pieces};
+pub use products::{switch_products, Product, PLAIN_LIMBS};
 pub use stationary::{switch, switch_over, switch_rescale, Ending, Limbs};
 
 use crate::switching::{special_product, Gadget, Rows, SwitchingKey};
 use crate::{Parameters, RlweError, RnsPoly};
 use rayon::prelude::*;
 use std::ops::Range;
-use tacita_ring::{kernels, AlignedVec};
+use tacita_ring::{kernels, AlignedVec, Modulus};
 
 /// The digits of a polynomial, each extended to the ciphertext limbs and the special primes, in NTT form.
 pub struct Decomposed {
@@ -305,7 +307,12 @@ fn products(
     };
     let m = params.modulus(index);
     let rows = [0, 1].map(|half| key.rows(half, ds.len(), at, &part));
-    match &rows {
+    multiply(m, ds, &rows, [out0, out1]);
+}
+
+/// The sums of products of a part of a limb with both halves of a key.
+fn multiply(m: &Modulus, ds: &[&[f64]], rows: &[Rows<'_>; 2], [out0, out1]: [&mut [f64]; 2]) {
+    match rows {
         [Rows::Packed(bs), Rows::Packed(ks)] => kernels::inner_product2_packed(m, out0, out1, ds, bs, ks),
         [Rows::Doubles(bs), Rows::Doubles(ks)] => kernels::inner_product2(m, out0, out1, ds, bs, ks),
         _ => unreachable!("a key has halves of one kind"),
@@ -317,17 +324,7 @@ fn products(
 /// Cost: (L + np) forward and 2*(np) inverse, 2L forward NTTs. Source: only the small input makes one digit
 /// enough.
 pub fn switch_small(params: &Parameters, coefficients: &[i64], key: &SwitchingKey) -> (RnsPoly, RnsPoly) {
-    switch_small_to(params, coefficients, key, key.limbs)
-}
-
-/// The same for a result of the first `limbs` limbs of the key, which must have as many.
-pub fn switch_small_to(
-    params: &Parameters,
-    coefficients: &[i64],
-    key: &SwitchingKey,
-    limbs: usize,
-) -> (RnsPoly, RnsPoly) {
-    let digit = RnsPoly::from_small(params, coefficients, limbs, key.special);
+    let digit = RnsPoly::from_small(params, coefficients, key.limbs, key.special);
     let (u0, u1) = inner_product_any(params, &[digit], key);
     (mod_down(params, u0), mod_down(params, u1))
 }

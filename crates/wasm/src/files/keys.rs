@@ -2,7 +2,8 @@
 use crate::error::{ClientError, Result};
 use sha2::{Digest, Sha256};
 use std::io::{self, Write};
-use tacita_ckks::keys::{KeyGenerator, KeySpec};
+use tacita_ckks::generator::KeyGenerator;
+use tacita_ckks::keys::KeySpec;
 use tacita_ckks::CkksParameters;
 use tacita_rlwe::SecretKey;
 use tacita_wire::{KeyWriter, Owner};

@@ -62,7 +62,7 @@ pub fn specs() -> Vec<KeySpec> {
         spec(KeyKind::Galois(5), 1),
         spec(KeyKind::Galois(511), 1),
         spec(KeyKind::ToSparse, 1),
-        spec(KeyKind::ToDense, 3),
+        spec(KeyKind::Raise(1), 3),
     ]
 }
 

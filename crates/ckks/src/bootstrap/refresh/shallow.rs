@@ -13,14 +13,16 @@
 //! Primes below the residual top are of 48 bits, so scales are the canonical ones there: 2^48 in place of
 //! 2^49.3, z loses 1.3 bits. Above it every level has the scale of which the square is the one below.
 use super::{circle, Harmonics};
-use crate::bootstrap::{dft, eval_mod, of_parts, raise_to, Content};
+use crate::bootstrap::raise::Raise;
+use crate::bootstrap::{dft, eval_mod, of_parts, Content, FACTOR};
 use crate::linear::EncodedTransform;
-use crate::params::{CkksParameters, CTS_LEVELS, DOUBLINGS, MOD_RANGE};
+use crate::params::{CkksParameters, CTS_LEVELS, DOUBLINGS};
 use crate::{polynomial, Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
 
 /// Encoded matrices of a refresh through functions of one depth to one level.
 pub struct ShallowRefresh {
+    raise: Raise,
     cts: Vec<EncodedTransform>,
     circle: Vec<Complex64>,
     levels: Levels,
@@ -83,13 +85,14 @@ impl ShallowRefresh {
     pub fn new(e: &Evaluator, depth: usize, out: usize) -> Result<Self, CkksError> {
         let p = e.params();
         let levels = Levels::new(p, depth, out)?;
-        let step = (scale(p, levels.slots) / (MOD_RANGE * p.prime(0))).powf(1.0 / CTS_LEVELS as f64);
+        let step = (scale(p, levels.slots) / p.raised_scale()).powf(1.0 / CTS_LEVELS as f64);
         let encode = |i, t| {
             let level = levels.raised - i;
             e.encode_transform(&t, level + 1, step * p.prime(level), true)
         };
         Ok(Self {
-            cts: dft::coefficients_to_slots(e.encoder(), (p.slots(), p.spared_steps()), 0.5, encode)?,
+            raise: Raise::new(e)?,
+            cts: dft::coefficients_to_slots(e.encoder(), p.slots(), FACTOR, encode)?,
             circle: circle::coefficients(),
             levels,
         })
@@ -97,7 +100,7 @@ impl ShallowRefresh {
 
     /// Bytes of the encoded matrices.
     pub fn bytes(&self) -> usize {
-        self.cts.iter().map(EncodedTransform::bytes).sum()
+        self.raise.bytes() + self.cts.iter().map(EncodedTransform::bytes).sum::<usize>()
     }
 
     /// Coefficients at native level 0, already times [`super::MULTIPLE`] -> f of the slots.
@@ -119,7 +122,7 @@ impl ShallowRefresh {
                 detail,
             });
         }
-        let mut x = raise_to(e, low, self.levels.raised + 1)?;
+        let mut x = self.raise.apply(e, low, self.levels.raised + 1)?;
         for t in &self.cts {
             x = e.apply_transform(&[x], t)?.remove(0);
         }

@@ -3,8 +3,8 @@
 The unit is a limb: N residues of 8 bytes. What a loop reads or writes as a whole limb is counted once, what
 it does while a limb lies in the caches is not: transforms, and products with what was just made. So a count
 is of what today's loops ask the memory for (`crates/rlwe/src/keyswitch/`), be caches and prefetches what they
-may. L: limbs of the operands, k: special primes, D = ceil(L / k): digits of a key switch. Conversions read
-their sources once for a group of four targets.
+may. L: limbs of the operands, k: special primes; k + 2 limbs are a digit. Conversions read their sources
+once for a group of four targets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RESIDUE = 8
 PACKED = 50 / 64  # what a residue of a server's key takes beside a double
 TOGETHER = 4  # targets of a conversion that read its sources together
 COPY_BYTES = 1 << 28  # far more than caches hold
-BOTTOM, EVAL_MOD, TO_SLOTS = 3, 9, 3  # limbs of: level 0, modular reduction, coefficients to slots
+BOTTOM, EVAL_MOD, TO_SLOTS = 3, 9, 2  # limbs of: level 0, modular reduction, coefficients to slots
 SERIES_DEGREE, DOUBLINGS = 28, 3  # `crates/ckks/src/bootstrap/eval_mod.rs`
 
 
@@ -47,8 +47,8 @@ def groups(limbs: int) -> int:
 
 
 def key(limbs: int, k: int) -> int:
-    """What a switch reads of a key, both halves of every digit; they lie packed, in 50 bits of 64."""
-    return ceil(2 * ceil(limbs / k) * (limbs + k) * PACKED)
+    """What a switch reads of a key, both halves of every digit; they lie packed, in at most 50 bits of 64."""
+    return ceil(2 * ceil(limbs / (k + 2)) * (limbs + k) * PACKED)
 
 
 def sources(limbs: int) -> int:
@@ -89,8 +89,7 @@ def rescale(limbs: int) -> int:
 
 def hoist(limbs: int, k: int) -> int:
     """Digits that are kept: each limb of a digit is written, the digit's own ones are read as well."""
-    digits = ceil(limbs / k)
-    return sources(limbs) + limbs * groups(limbs + k) + limbs + digits * (limbs + k)
+    return sources(limbs) + limbs * groups(limbs + k) + limbs + ceil(limbs / (k + 2)) * (limbs + k)
 
 
 def transform(limbs: int, k: int, babies: int, giants: int, *, kept: bool) -> int:
@@ -101,9 +100,9 @@ def transform(limbs: int, k: int, babies: int, giants: int, *, kept: bool) -> in
     inner = turned * key(limbs, k) + sums
     if kept:
         down = 2 * (limbs + k) * 2 + 2 * (k + division(limbs, k) + 2 * limbs) + limbs + 4 * limbs
-        inner += turned * (down + ceil(limbs / k) * (limbs + k)) + 2 * limbs * babies
+        inner += turned * (down + ceil(limbs / (k + 2)) * (limbs + k)) + 2 * limbs * babies
     else:
-        inner += ceil(limbs / k) * (limbs + k) + 2 * limbs
+        inner += ceil(limbs / (k + 2)) * (limbs + k) + 2 * limbs
     final = 2 * (k + 1 + division(limbs - 1, k + 1) + 2 * (limbs - 1))
     return hoist(limbs, k) + inner + (giants - 1) * giant_step(limbs, k) + final
 
@@ -118,14 +117,15 @@ def giant_step(limbs: int, k: int) -> int:
 
 def bootstrap(ring: Ring) -> int:
     """Limbs of one complex bootstrap, without plaintexts: two maps at the bottom with as many special primes
-    as limbs, three at the top, two waves of the modular reduction, two conjugations."""
+    as limbs, the raise by 32 keys, two at the top, two waves of the modular reduction, two conjugations."""
     log_slots, k = ring.n.bit_length() - 2, ring.special
     after = ring.top + EVAL_MOD
     first, top = _maps(log_slots, 2)[::-1], after + TO_SLOTS
     low = [transform(BOTTOM - i, BOTTOM - i, *m, kept=True) for i, m in enumerate(first)]
-    high = [transform(top - i, k, *m, kept=False) for i, m in enumerate(_maps(log_slots, TO_SLOTS))]
+    high = [transform(top - i, k, *m, kept=False) for i, m in enumerate(_maps(log_slots, TO_SLOTS + 1)[1:])]
     turns = rotate(after, k) + rotate(ring.top, k)
-    return sum(low) + sum(high) + 2 * wave(after, k) + turns
+    raised = 4 * top + ceil(32 * 2 * (top + 1) * PACKED) + 2 * (division(top, 1) + 2 * top)
+    return sum(low) + raised + sum(high) + 2 * wave(after, k) + turns
 
 
 def wave(limbs: int, k: int) -> int:

@@ -138,8 +138,7 @@ class PlanOptions(Section):
     )
     preset: str = setting(
         "n16",
-        "Encryption parameters. n16_deep: smaller keys, a level more. leveled: the smallest secure ring that "
-        "needs no bootstrapping.",
+        "Encryption parameters. leveled: the smallest secure ring that needs no bootstrapping.",
         panel=EXPERT,
     )
     functions: str = setting(

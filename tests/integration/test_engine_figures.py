@@ -39,7 +39,7 @@ def test_the_figures_and_the_price_table(tmp_path: Path) -> None:
     wanted = {"seconds", "bits_average", "bits_worst", "levels_left", "log_qp", "keys_gb", "peak_rss_gb"}
     assert wanted <= set(found["bootstrap"])
     assert found["bootstrap"]["bits_average"] >= 20
-    assert found["bootstrap"]["levels_left"] == 13
+    assert found["bootstrap"]["levels_left"] == 16
     assert found["memory"]["copy_gb_per_second"] > 0
     moved = found["memory"]["operations"]
     assert set(moved) == {"rotate", "multiply", "rescale", "bootstrap"}

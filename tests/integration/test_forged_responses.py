@@ -29,8 +29,8 @@ pytestmark = pytest.mark.native
 
 HEADER = 83  # bytes before a file's first length
 DEGREE = 1 << 10
-WIDTHS = (50, 49, 48)  # bits of the preset's first primes, by which residues are packed
-CONSTANT = 1 << 46  # below all of these primes
+WIDTHS = (44, 41, 42)  # bits of the preset's first primes, by which residues are packed
+CONSTANT = 1 << 40  # below all of these primes
 BEFORE = 12  # bytes of a ciphertext before its residues
 Forge = Callable[[bytes], bytes]
 

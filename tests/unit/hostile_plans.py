@@ -93,7 +93,7 @@ FILE_TABLE = [
     ("security", put("parameters", "security_bits", value=128), "parameters"),
     ("unknown preset", put("parameters", "preset", value="n99"), "parameters"),
     ("level of the request", put("request", 0, "level", value=-1), "level"),
-    ("level above the top", put("request", 0, "level", value=14), "level"),
+    ("level above the top", put("request", 0, "level", value=17), "level"),
     ("ciphertexts", put("request", 0, "count", value=10**9), "ciphertexts"),
     ("kind of a tensor", put("request", 0, "kind", value="quaternion"), "kind"),
     ("two tensors of one name", lambda d: d["request"].append(d["request"][0]), "names of the request"),

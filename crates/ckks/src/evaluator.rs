@@ -32,6 +32,11 @@ impl Evaluator {
         }
     }
 
+    /// The same keys under other parameters.
+    pub(crate) fn over(&self, params: CkksParameters) -> Self {
+        Self::new(params, self.keys.clone())
+    }
+
     /// Parameters.
     pub fn params(&self) -> &CkksParameters {
         &self.params

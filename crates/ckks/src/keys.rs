@@ -17,8 +17,8 @@ pub enum KeyKind {
     LowGalois(u64),
     /// s -> sparse secret, under q0 and one special prime.
     ToSparse,
-    /// A diagonal of the first factor of coefficients-to-slots, by its place, times the rotated sparse secret
-    /// -> s, for a small input: see `bootstrap`.
+    /// A diagonal of the first factor of coefficients-to-slots, by its place, times the sparse secret,
+    /// rotated -> s, for a small input: see `bootstrap`. One special prime.
     Raise(u64),
 }
 

@@ -10,6 +10,10 @@ pub type Operands<'a> = (Cow<'a, Ciphertext>, Cow<'a, Ciphertext>);
 /// Relative difference of a scale from the canonical one that is rounding: 2^-36.
 const SETTLED: f64 = 1.0 / (1u64 << 36) as f64;
 
+/// Integers from this on round a scale by no more than is settled afterwards; a scale far above another one
+/// is brought down in two steps.
+const EXACT_FACTOR: f64 = (1u64 << 36) as f64;
+
 /// Integers below this are exact in a double with room for the product by a scale.
 const MAX_FACTOR: f64 = (1u64 << 62) as f64;
 
@@ -45,7 +49,7 @@ impl Evaluator {
     }
 
     /// Brings `a` to a lower native level at exactly `scale` (to 2^-38): one multiplication by a constant and
-    /// a rescale, or a plain truncation when the scale already fits.
+    /// a rescale, two of both where its scale is far above, or a plain truncation when the scale fits.
     ///
     /// # Errors
     /// [`CkksError::Shape`] when `a` is below `level`, or at it with another scale, or when the scales are so
@@ -66,6 +70,16 @@ impl Evaluator {
                 ),
             });
         }
+        if factor < EXACT_FACTOR && a.level() > level + 1 {
+            let near = (scale * self.params().prime(level + 2) / a.scale).round();
+            let lower = self.multiplied(a, level + 1, near)?;
+            return self.align_to(&lower, level, scale);
+        }
+        self.multiplied(a, level, factor)
+    }
+
+    /// The limbs of native level `level + 1` times an integer, rescaled.
+    fn multiplied(&self, a: &Ciphertext, level: usize, factor: f64) -> Result<Ciphertext, CkksError> {
         let mut x = a.truncated(level + 2);
         x.polys
             .iter_mut()

@@ -4,19 +4,17 @@
 //!
 //! | part (bottom first) | limbs | bits | used by |
 //! |---|---|---|---|
-//! | base | 1 | 50 | mod-raise |
-//! | slots-to-coefficients | 2 | 48.0 | bootstrapping, before mod-raise |
-//! | residual | 13 | 48.0 | the user's circuit |
+//! | base | 1 | 44 | mod-raise |
+//! | slots-to-coefficients | 2 | 41 | bootstrapping, before mod-raise |
+//! | residual | 16 | 35, twelve of 38, 46, 50, 50 | the user's circuit |
 //! | modular reduction | 9 | 49.3 | bootstrapping |
-//! | coefficients-to-slots | 2 | 49.3 | bootstrapping |
-//! | special | 7 | 50 | key switching |
+//! | coefficients-to-slots | 2 | 41.0, 44.0 | bootstrapping |
+//! | special | 9 | 48.86 | key switching |
 //!
-//! `n16_deep` (`insecure_toy_deep_n8` ...) has the same parts with a scale that falls: its 14 residual levels
-//! begin at 48 bits and go down by primes of 50, 50 and 46 bits to scales of 46, 42 and 38 bits, where primes
-//! of 38 bits keep them; the last one, of 35 bits, lifts the scale to the 41 bits of slots-to-coefficients.
-//!  Its coefficients-to-slots primes are as long as the rounding of their matrix
-//! asks for. With nine special primes that leaves three digits, each as long as its product allows: a key is
-//! a quarter smaller. See docs/decisions/0073.
+//! The scale falls: the result of a bootstrap, which is as precise as the scale on which it lands, has 2^48;
+//! primes of 50, 50 and 46 bits lead to 2^46, 2^42 and 2^38, where primes of 38 bits keep it; the last one
+//! lifts it to the 2^41 of slots-to-coefficients. A digit of key switching takes limbs as long as its product
+//! is 5 bits below that of the special primes: 11, 10 and 9 of them. See docs/decisions/0079.
 //!
 //! Leveled, 128-bit. The base prime leaves decrypted values 8 or 9 bits above the scale (sign included); a
 //! rescaling adds an error of sqrt(N (1 + 2N/3) / 12) / scale to each slot, the last column in log2:
@@ -41,11 +39,12 @@ use crate::sparse::{self, RaisedRange};
 use crate::CkksError;
 use std::f64::consts::PI;
 use tacita_ring::ntt_primes;
-use tacita_rlwe::{Parameters, ParametersLiteral};
+use tacita_rlwe::{Parameters, ParametersLiteral, RlweError};
 
-/// log2 of the primes of coefficients-to-slots where the scale falls, the lowest first. A diagonal of period p
-/// is rounded sqrt(p) times as coarsely as a constant, so the matrix that acts first needs more.
-const FALLING_CTS_BITS: [f64; CTS_LEVELS] = [42.5, 45.5];
+/// log2 of the primes of coefficients-to-slots, the lowest first. A diagonal of period p is rounded to
+/// sqrt(2 p / 12) / scale, and slots shrink by 2^-0.5 a butterfly: these are errors of 2^-26.4 of the
+/// message.
+const CTS_BITS: [f64; CTS_LEVELS] = [41.0, 44.0];
 
 /// Limbs of slots-to-coefficients.
 pub const STC_LEVELS: usize = 2;
@@ -79,36 +78,26 @@ struct Chain {
     /// Limbs above it.
     boot: usize,
     special_bits: f64,
-    /// Special primes, and limbs per key-switching digit where the scale stays.
+    /// Special primes.
     special: usize,
+    /// Limbs per key-switching digit; none: as many as its bits allow.
+    digit_limbs: usize,
 }
 
 const BOOTSTRAPPED: Chain = Chain {
-    base_bits: 50.0,
+    base_bits: 44.0,
     log_scale: 48.0,
-    log_floor: 48.0,
-    log_bottom: 48.0,
-    special_bits: LONGEST,
-    bottom: STC_LEVELS,
-    levels: 13,
-    boot: EVAL_MOD_LEVELS + CTS_LEVELS,
-    special: 7,
-};
-
-const DEEP: Chain = Chain {
     log_floor: 38.0,
     log_bottom: 41.0,
-    special_bits: 48.8,
-    levels: 14,
+    special_bits: 48.86,
+    bottom: STC_LEVELS,
+    levels: 16,
+    boot: EVAL_MOD_LEVELS + CTS_LEVELS,
     special: 9,
-    ..BOOTSTRAPPED
+    digit_limbs: 0,
 };
 
 impl Chain {
-    fn falls(&self) -> bool {
-        self.log_floor < self.log_scale
-    }
-
     /// The longest chain without bootstrapping that 128 bits of security allow at N = 2^log_n.
     fn leveled(log_n: u32) -> Option<Self> {
         let (base_bits, log_scale, levels, special) = match log_n {
@@ -129,6 +118,7 @@ impl Chain {
             levels,
             boot: 0,
             special,
+            digit_limbs: special,
         })
     }
 
@@ -137,11 +127,8 @@ impl Chain {
         let degree = |digits: &str, allowed: std::ops::RangeInclusive<u32>| {
             digits.parse().ok().filter(|log_n| allowed.contains(log_n))
         };
-        if let "n16" | "n16_deep" = name {
-            return Some((16, if name == "n16" { BOOTSTRAPPED } else { DEEP }));
-        }
-        if let Some(digits) = name.strip_prefix("insecure_toy_deep_n") {
-            return degree(digits, 8..=15).map(|log_n| (log_n, DEEP));
+        if name == "n16" {
+            return Some((16, BOOTSTRAPPED));
         }
         if let Some(digits) = name.strip_prefix("insecure_toy_leveled_n") {
             return degree(digits, 9..=12).zip(Self::leveled(15));
@@ -163,9 +150,9 @@ pub struct CkksParameters {
 }
 
 impl CkksParameters {
-    /// A preset by name: `n16` and `n16_deep` (128-bit, bootstrapping), `n13_leveled` ... `n17_leveled`
-    /// (128-bit, none), or for tests `insecure_toy_n8` ... `insecure_toy_n15`, `insecure_toy_deep_n8` ... and
-    /// `insecure_toy_leveled_n9` ... `insecure_toy_leveled_n12`.
+    /// A preset by name: `n16` (128-bit, bootstrapping), `n13_leveled` ... `n17_leveled` (128-bit, none), or
+    /// for tests `insecure_toy_n8` ... `insecure_toy_n15` and `insecure_toy_leveled_n9` ...
+    /// `insecure_toy_leveled_n12`.
     ///
     /// # Errors
     /// [`CkksError::Shape`] for an unknown name.
@@ -173,9 +160,9 @@ impl CkksParameters {
         let (log_n, chain) = Chain::named(name).ok_or_else(|| CkksError::Shape {
             op: "parameters",
             detail: format!(
-                "unknown preset {name:?}; hint: use \"n16\", \"n16_deep\", \"n13_leveled\"..\
-                \"n17_leveled\" (128-bit), \"insecure_toy_n8\"..\"insecure_toy_n15\" or \
-                \"insecure_toy_leveled_n9\"..\"insecure_toy_leveled_n12\""
+                "unknown preset {name:?}; hint: use \"n16\", \"n13_leveled\"..\"n17_leveled\" (128-bit), \
+                \"insecure_toy_n8\"..\"insecure_toy_n15\" or \"insecure_toy_leveled_n9\"..\
+                \"insecure_toy_leveled_n12\""
             ),
         })?;
         Self::build(name, log_n, chain)
@@ -193,8 +180,8 @@ impl CkksParameters {
             .collect::<Result<Vec<_>, _>>()?;
         let base = pick(chain.base_bits)?;
         let boot_bits = |i: usize| match i.checked_sub(EVAL_MOD_LEVELS) {
-            Some(i) if chain.falls() => FALLING_CTS_BITS[i],
-            _ => LOG_BOOT_SCALE,
+            Some(i) => CTS_BITS[i],
+            None => LOG_BOOT_SCALE,
         };
         let boot = (0..chain.boot)
             .map(|i| pick(boot_bits(i)))
@@ -217,7 +204,7 @@ impl CkksParameters {
             log_n,
             q,
             p,
-            digit_limbs: if chain.falls() { 0 } else { chain.special },
+            digit_limbs: chain.digit_limbs,
         };
         if chain.boot > 0 {
             sparse::check_modulus(&literal)?;
@@ -228,6 +215,24 @@ impl CkksParameters {
             built.raised_range().check()?;
         }
         Ok(built)
+    }
+
+    /// The chain for what is bootstrapped and ends `depth` levels below it, at native level `out`: without
+    /// the limbs between. Keys of the whole chain serve, and what ends there has the same limbs in both.
+    ///
+    /// # Errors
+    /// Those of [`Parameters::without`], of a gap that ends before it begins, too.
+    pub(crate) fn ending_at(&self, out: usize, depth: usize) -> Result<Self, RlweError> {
+        let end = (self.top_level() + 2).saturating_sub(depth);
+        let gap = out + 1..end;
+        let mut chain = self.chain;
+        chain.levels = (out + depth).saturating_sub(1 + chain.bottom);
+        let (below, above) = (&self.scales[..=out], self.scales.get(end..).unwrap_or(&[]));
+        Ok(Self {
+            rlwe: self.rlwe.without(gap)?,
+            chain,
+            scales: [below, above].concat(),
+        })
     }
 
     /// The RLWE parameters.
@@ -275,8 +280,8 @@ impl CkksParameters {
     pub fn scale(&self, native: usize) -> f64 {
         self.scales[native]
     }
-    /// Diagonals of the first factor of coefficients-to-slots: a third of the butterflies, those of the largest
-    /// strides, which wrap. None without bootstrapping.
+    /// Diagonals of the first factor of coefficients-to-slots: a third of the butterflies, those of the
+    /// largest strides, which wrap. None without bootstrapping.
     pub fn raise_diagonals(&self) -> u64 {
         let butterflies = self.slots().trailing_zeros().div_ceil(CTS_LEVELS as u32 + 1);
         u64::from(self.can_bootstrap()) << butterflies
@@ -327,83 +332,4 @@ impl CkksParameters {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_full_preset_is_secure_and_its_scales_stay_put() {
-        let p = CkksParameters::preset("n16").unwrap();
-        assert!(p.rlwe().log_qp() <= 1747.0);
-        assert_eq!(p.rlwe().security_bits(), 128);
-        for l in 0..=p.top_level() {
-            assert!((p.scale(l).log2() - 48.0).abs() < 0.01);
-        }
-        assert!((7.0..8.0).contains(&p.log_message_ratio()));
-    }
-
-    /// Same primes as ever: files of older releases stay readable.
-    #[test]
-    fn the_full_preset_is_what_it_was() {
-        let p = CkksParameters::preset("n16").unwrap();
-        assert!(p.can_bootstrap());
-        assert_eq!((p.top_level(), p.bottom_level(), p.rlwe().q_len()), (15, 2, 27));
-        assert_eq!(p.rlwe().hash()[..4], [0x78, 0xcf, 0x3a, 0xde]);
-    }
-
-    #[test]
-    fn leveled_presets_are_secure_and_as_the_table_says() {
-        for (log_n, depth, special, digits, log_qp) in [
-            (13, 3, 1, 4, 212.0),
-            (14, 7, 2, 4, 429.0),
-            (15, 17, 3, 6, 862.0),
-            (16, 34, 6, 6, 1744.0),
-            (17, 70, 11, 7, 3470.0),
-        ] {
-            let p = CkksParameters::preset(&format!("n{log_n}_leveled")).unwrap();
-            let (rlwe, chain) = (p.rlwe(), p.chain);
-            assert_eq!((rlwe.log_n(), rlwe.security_bits()), (log_n, 128));
-            assert_eq!((p.top_level(), p.bottom_level(), p.user_level(0)), (depth, 0, 0));
-            assert_eq!(
-                (
-                    rlwe.p_len(),
-                    rlwe.digits(rlwe.q_len(), rlwe.p_len()),
-                    p.can_bootstrap()
-                ),
-                (special, digits, false)
-            );
-            assert!((rlwe.log_qp() - log_qp).abs() < 0.05, "{}", rlwe.log_qp());
-            assert!((0..=depth).all(|l| (p.scale(l).log2() - chain.log_scale).abs() < 0.01));
-            assert!((8.0..10.1).contains(&(p.prime(0) / p.scale(0)).log2()));
-            let n = f64::from(1 << log_n);
-            assert!((n * (1.0 + 2.0 * n / 3.0) / 12.0).sqrt() / p.scale(depth) < 2f64.powi(-26));
-        }
-    }
-
-    #[test]
-    fn leveled_toys_have_a_chain_of_the_same_shape() {
-        let full = CkksParameters::preset("n15_leveled").unwrap();
-        for log_n in 9..=12 {
-            let p = CkksParameters::preset(&format!("insecure_toy_leveled_n{log_n}")).unwrap();
-            assert_eq!(
-                (p.top_level(), p.rlwe().p_len()),
-                (full.top_level(), full.rlwe().p_len())
-            );
-            assert!(p.rlwe().security_bits() < 40);
-        }
-    }
-
-    #[test]
-    fn unknown_presets_are_refused() {
-        for name in [
-            "n15",
-            "insecure_toy_n99",
-            "n12_leveled",
-            "n16_leveled2",
-            "n_leveled",
-            "insecure_toy_leveled_n13",
-            "",
-        ] {
-            assert!(CkksParameters::preset(name).is_err(), "{name}");
-        }
-    }
-}
+mod tests;

@@ -179,10 +179,11 @@ impl PowerBasis<'_> {
     }
 }
 
-/// A series as the sum that it is made as: quotients times giants, multiples of powers, a constant.
+/// A series as the sum that it is made as: quotients times giants (where these had to be lowered, by what
+/// they became), multiples of powers, a constant.
 #[derive(Default)]
 struct Node {
-    products: Vec<(Ciphertext, usize)>,
+    products: Vec<(Ciphertext, usize, Option<Ciphertext>)>,
     multiples: Vec<(usize, Complex64)>,
     constant: Complex64,
 }
@@ -190,7 +191,12 @@ struct Node {
 impl Node {
     fn sum<'a>(&'a self, basis: &'a PowerBasis<'_>) -> Sum<'a> {
         Sum {
-            products: self.products.iter().map(|(q, g)| (q, basis.power(*g))).collect(),
+            products: {
+                let pair = |(q, g, lowered): &'a (_, usize, Option<_>)| {
+                    (q, lowered.as_ref().unwrap_or_else(|| basis.power(*g)))
+                };
+                self.products.iter().map(pair).collect()
+            },
             multiples: self.multiples.iter().map(|&(n, c)| (basis.power(n), c)).collect(),
             constant: self.constant,
         }
@@ -259,6 +265,14 @@ impl Evaluator {
         self.series(&mut basis, c, (level, scale), best_split(degree).baby)
     }
 
+    /// A power at the canonical scale of a lower level, where its own is twice that or more: a quotient would
+    /// have to be as much below the canonical scale as the power is above it.
+    fn lowered(&self, power: &Ciphertext, level: usize) -> Result<Option<Ciphertext>, CkksError> {
+        let top = level > self.params().top_level();
+        let large = !top && power.scale > 2.0 * self.params().scale(level);
+        large.then(|| self.drop_to(power, level)).transpose()
+    }
+
     /// A series at native level `level` with scale `scale`, from a sum one level above, which lies
     /// `x.level() - level - 1` levels below the argument: that many are left for quotients and powers.
     fn series(
@@ -278,9 +292,10 @@ impl Evaluator {
             if q.len() == 1 {
                 node.multiples.push((g, q[0]));
             } else {
-                let quotient_scale = raw_scale / basis.power(g).scale;
+                let lowered = self.lowered(basis.power(g), level + 1)?;
+                let quotient_scale = raw_scale / lowered.as_ref().unwrap_or(basis.power(g)).scale;
                 let quotient = self.series(basis, &q, (level + 1, quotient_scale), baby)?;
-                node.products.push((quotient, g));
+                node.products.push((quotient, g, lowered));
             }
             rest = trim(&r).to_vec();
         }

@@ -143,15 +143,18 @@ impl RaisedRange {
 }
 
 /// Standard deviation, in units of q0, of what the end of slots-to-coefficients and mod-raise add to a
-/// coefficient: the key to the sparse secret (one special prime: sigma sqrt(N / 12) q0 / p0), and the
-/// roundings under the dense secret (of the last rescaling and of the key back) and under the sparse one.
+/// coefficient: the key to the sparse secret (one special prime: sigma sqrt(N / 12) q0 / p0), the roundings
+/// under the dense secret (of the last rescaling) and under the sparse one, and the keys of the raise: as
+/// much as the first for each of D diagonals, D at most 2 (N / 2)^(1/3), and 4 sqrt(D) times that, since it
+/// comes after a factor that makes the value as much smaller.
 fn mod_raise_noise(p: &Parameters) -> f64 {
     let n = p.n() as f64;
     let key = SIGMA * (n / 12.0).sqrt() / p.p()[0] as f64;
     let rounding = |weight: f64| ((1.0 + weight) / 12.0).sqrt() / p.q()[0] as f64;
     let dense = rounding(2.0 * n / 3.0);
+    let diagonals = 2.0 * (n / 2.0).cbrt();
     key.hypot(dense)
-        .hypot(dense)
+        .hypot(4.0 * diagonals * key)
         .hypot(rounding(SPARSE_WEIGHT as f64))
 }
 

@@ -30,7 +30,7 @@ use tacita_ckks::CkksParameters;
 
 /// Limbs of coefficients before the product.
 pub const LIMBS: usize = 2;
-/// log2 of N/n: 8192 for N = 65536, which 148 of 214 bits leave secure.
+/// log2 of N/n: 8192 for N = 65536, which 134 of 214 bits leave secure.
 const LOG_RATIO: u32 = 3;
 
 /// log2 of the degree that products are done at.

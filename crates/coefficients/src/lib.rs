@@ -3,14 +3,14 @@
 //!
 //! | step | ring | limbs | log2 scale | what |
 //! |---|---|---|---|---|
-//! | [`Coefficients::to_coefficients`] | N = 65536 | 4 -> 2 | 48 | slots become coefficients |
-//! | [`Coefficients::descend`] | 65536 -> 8 x 8192 | 2 | 48 | ring switching |
-//! | [`Coefficients::multiply`] | 8192 | 2 -> 1 | 48 + 42.5 - 48 | plain matrix times blocks, rescaled |
-//! | [`Coefficients::ascend`] | 8 x 8192 -> 65536 | 1 | 42.5 | and back |
-//! | [`refresh`] | 65536 | 28 -> 16 | | a bootstrap from mod-raise on, a function in it or not |
+//! | [`Coefficients::to_coefficients`] | N = 65536 | 4 -> 2 | 38 | slots become coefficients |
+//! | [`Coefficients::descend`] | 65536 -> 8 x 8192 | 2 | 38 | ring switching |
+//! | [`Coefficients::multiply`] | 8192 | 2 -> 1 | 38 + 39.5 - 41 | plain matrix times blocks, rescaled |
+//! | [`Coefficients::ascend`] | 8 x 8192 -> 65536 | 1 | 36.5 | and back |
+//! | [`refresh`] | 65536 | 30 -> 19 | | a bootstrap from mod-raise on, a function in it or not |
 //!
 //! A bootstrap ends slots-to-coefficients with one limb, here it ends with two: the map costs one level of
-//! its input and nothing else of the modulus. Message and weights share 98 bits: 48 of scale, 42.5 for a
+//! its input and nothing else of the modulus. Message and weights share 85 bits: 38 of scale, 39.5 for a
 //! weight of one, and 7.5 above the message, the room that modular reduction needs.
 //!
 //! # Which slot holds what
@@ -22,13 +22,13 @@
 //!
 //! # Errors
 //! Relative to results in [-1, 1], standard deviations, for N = 65536, n = 8192, T = 128, h = 2n/3:
-//! * roundings of slots-to-coefficients (two rescalings): about sqrt(2N/3 / 12) = 2^6 at scale 2^48, times
-//!   the norm of a row of weights: 2^-42 |w|. Ring switching adds sigma sqrt(2 N / 12) = 2^8.4 there:
-//!   2^-39.6 |w|.
-//! * weights, rounded at 2^42.5: 2^-44.3 sqrt(m) |x|.
-//! * the merging tree: a key switch is off by 2^7.5, doubled by every later level: 2^13.5 at scale 2^90.5.
-//! * the rescaling to q0 and the way back: sqrt(h / 12) = 2^4.4 and sigma sqrt(N / 12) = 2^7.9 at scale
-//!   2^42.5: **2^-34.5**, the largest of all.
+//! * roundings of slots-to-coefficients (two rescalings): about sqrt(2N/3 / 12) = 2^6 at scale 2^38, times
+//!   the norm of a row of weights: 2^-32 |w|. Ring switching adds sigma sqrt(2 N / 12) = 2^8.4 there:
+//!   **2^-29.6 |w|**, the largest of all.
+//! * weights, rounded at 2^39.5: 2^-41.3 sqrt(m) |x|.
+//! * the merging tree: a key switch is off by 2^7.5, doubled by every later level: 2^13.5 at scale 2^77.5.
+//! * the rescaling to q0 and the way back: sqrt(h / 12) = 2^4.4 and sigma sqrt(N / 12) q0 / p0 = 2^3 at
+//!   scale 2^36.5: 2^-31.8.
 //! * the modular reduction behind it: 2^-22 on average, as in every bootstrap.
 //!
 //! # Why a crate of its own

@@ -52,7 +52,7 @@ impl Refresh<'_> {
                 let slots = b.coefficients_to_slots(e, b.mod_raise(e, &wide())?)?;
                 b.apply_to_phase(e, &slots, Content::Complex, f)
             }
-            Self::Shallow(shallow, f) => shallow.refresh(e, &wide(), Content::Complex, f),
+            Self::Shallow(shallow, f) => shallow.refresh(&wide(), Content::Complex, f),
         }
     }
 }

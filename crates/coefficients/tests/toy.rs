@@ -220,7 +220,8 @@ fn the_product_alone_is_right_to_the_stated_error() {
     };
     let y = unpack(toy.maps.arrangement(), &[(0..slots).map(slot).collect()], outputs);
     let error = worst(&y, &linear(&x, &w, &[], inputs)).log2();
-    assert!((-45.0..-33.0).contains(&error), "2^{error:.1}");
+    // A lowest prime of 44 bits holds messages at a scale of 2^36.5: far below a bootstrap's 2^-22.
+    assert!((-36.0..-28.0).contains(&error), "2^{error:.1}");
 }
 
 #[test]
@@ -260,7 +261,7 @@ fn the_small_ring_of_the_full_preset_is_secure() {
     let params = CkksParameters::preset("n16").unwrap();
     let pair = tacita_rlwe::RingPair::new(params.rlwe(), 13, 2).unwrap();
     assert_eq!((pair.small().security_bits(), pair.ratio()), (128, 8));
-    assert!((pair.small().log_qp() - 148.0).abs() < 0.1);
+    assert!((pair.small().log_qp() - 133.9).abs() < 0.1);
     let toy = CkksParameters::preset("insecure_toy_n10").unwrap();
     assert!(tacita_rlwe::RingPair::new(toy.rlwe(), 7, 2)
         .unwrap()

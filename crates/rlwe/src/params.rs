@@ -32,6 +32,8 @@ struct Inner {
     tables: Vec<NttTable>,
     /// By number of special primes: the first limb of each digit, and the number of limbs.
     cuts: Vec<Vec<usize>>,
+    /// Limbs of keys that the chain leaves out: see [`Parameters::without`].
+    gap: Range<usize>,
     /// Mod-up converters by first limb of the digit and digit length.
     mod_up: Vec<Vec<OnceLock<BaseConverter>>>,
     /// Mod-down from the first `np` special primes, optionally with the top ciphertext limb `l` as one more.
@@ -49,6 +51,41 @@ impl Parameters {
     /// [`RlweError::Insecure`] when log2(QP) exceeds the table and the name does not start with `insecure_`;
     /// [`RlweError::Parameters`] for repeated primes or empty chains; ring errors for bad primes.
     pub fn new(literal: ParametersLiteral) -> Result<Self, RlweError> {
+        let cuts = (0..=literal.p.len()).map(|k| cuts(&literal, k)).collect();
+        Self::with_cuts(literal, cuts, 0..0)
+    }
+
+    /// The chain without some ciphertext limbs, for keys of the whole chain: what ends below the gap need not
+    /// carry its limbs. A digit is what the gap leaves of it, since a key's digit is zero or one modulo each
+    /// prime.
+    ///
+    /// # Errors
+    /// [`RlweError::Parameters`] for a gap that leaves no limb of a digit, begins at the lowest limb or is
+    /// beyond the chain.
+    pub fn without(&self, gap: Range<usize>) -> Result<Self, RlweError> {
+        let fail = || RlweError::Parameters(format!("a chain without limbs {gap:?} lacks a digit"));
+        let mut literal = self.0.literal.clone();
+        let inside = 0 < gap.start && gap.start <= gap.end && gap.end <= literal.q.len();
+        if !inside || !self.0.gap.is_empty() {
+            return Err(fail());
+        }
+        let at = |limb: &usize| limb - (limb.clamp(&gap.start, &gap.end) - gap.start);
+        let cuts: Vec<Vec<usize>> = self.0.cuts.iter().map(|c| c.iter().map(at).collect()).collect();
+        if cuts
+            .last()
+            .is_none_or(|cuts| cuts.windows(2).any(|w| w[0] == w[1]))
+        {
+            return Err(fail());
+        }
+        literal.q.drain(gap.clone());
+        Self::with_cuts(literal, cuts, gap)
+    }
+
+    fn with_cuts(
+        literal: ParametersLiteral,
+        cuts: Vec<Vec<usize>>,
+        gap: Range<usize>,
+    ) -> Result<Self, RlweError> {
         check(&literal)?;
         let primes: Vec<u64> = literal.q.iter().chain(&literal.p).copied().collect();
         let tables = primes
@@ -56,13 +93,13 @@ impl Parameters {
             .map(|&p| NttTable::new(Modulus::new(p)?, literal.log_n))
             .collect::<Result<Vec<_>, _>>()?;
         let hash = fingerprint(&literal);
-        let cuts: Vec<Vec<usize>> = (0..=literal.p.len()).map(|k| cuts(&literal, k)).collect();
         let lengths = cuts.iter().flat_map(|cuts| cuts.windows(2).map(|w| w[1] - w[0]));
         let (longest, limbs) = (lengths.max().unwrap_or(0), literal.q.len());
         let lock_row = |n: usize| (0..n).map(|_| OnceLock::new()).collect::<Vec<_>>();
         Ok(Self(Arc::new(Inner {
             mod_up: (0..limbs).map(|i| lock_row(longest.min(limbs - i))).collect(),
             cuts,
+            gap,
             mod_down: lock_row(literal.p.len()),
             mod_down_rescale: (0..literal.p.len()).map(|_| lock_row(literal.q.len())).collect(),
             wide: OnceLock::new(),
@@ -138,6 +175,12 @@ impl Parameters {
     /// Global index of special prime `k`.
     pub fn p_index(&self, k: usize) -> usize {
         self.q_len() + k
+    }
+
+    /// The limb of a key that belongs to ciphertext limb `limb`.
+    pub(crate) fn key_limb(&self, limb: usize) -> usize {
+        let gap = &self.0.gap;
+        limb + if limb < gap.start { 0 } else { gap.len() }
     }
 
     /// Converter from the limbs of a digit to all primes (targets by global index).

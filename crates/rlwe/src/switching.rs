@@ -2,8 +2,8 @@
 //!
 //! A hybrid key from s' to s holds, for each digit d (see [`Parameters::digit`]), (b_d, a_d) with
 //! b_d = -a_d*s + e_d + P*g_d*s', where g_d is 1 modulo the primes of digit d and 0 modulo the others. A
-//! *single-digit* key has g = 1: it switches polynomials that are already small (c1 of a bootstrap, below q0).
-//! The uniform halves a_d come from a public seed, so only b_d and the seed travel.
+//! *single-digit* key has g = 1: it switches polynomials that are already small (c1 of a bootstrap, below
+//! q0). The uniform halves a_d come from a public seed, so only b_d and the seed travel.
 use crate::packed_key::{NotCanonical, PackedHalves};
 use crate::{Parameters, RlweError, RnsPoly};
 use rayon::prelude::*;

@@ -18,7 +18,7 @@ fn constant(params: &CkksParameters, value: i64, limbs: usize) -> RnsPoly {
 #[test]
 fn a_product_computed_from_files_decrypts() {
     let params = insecure_toy_n8();
-    let (rlwe, limbs) = (params.rlwe(), params.top_level() + 1);
+    let (rlwe, limbs) = (params.rlwe(), params.bottom_level() + 4); // where one limb holds a product
     let secret = SecretKey::generate(rlwe).unwrap();
     let spec = KeySpec {
         kind: KeyKind::Relinearise,

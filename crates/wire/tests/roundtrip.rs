@@ -104,7 +104,8 @@ fn a_key_at_the_top_level() {
     let bytes = key_file(&params, &[spec]);
     let mut reader = KeyReader::new(&bytes[..], &params, None).unwrap();
     let (got, key) = reader.next().unwrap().unwrap();
-    assert_eq!((got, key.b.len()), (spec, 4));
+    let digits = params.rlwe().digits(spec.limbs, params.rlwe().p_len());
+    assert_eq!((got, key.b.len()), (spec, digits));
     assert!(reader.next().is_none());
 }
 

@@ -1,6 +1,6 @@
-//! Recorded files of format version 1 (keys: 2) under `insecure_toy_n8` (N = 256, no security, no secrets: the residues
-//! come from a fixed stream). They pin the bytes: today's writer must make them, today's reader must read
-//! them.
+//! Recorded files of format version 1 (keys: 2) under `insecure_toy_n8` (N = 256, no security, no secrets:
+//! the residues come from a fixed stream). They pin the bytes: today's writer must make them, today's reader
+//! must read them.
 //!
 //! When a preset's primes change on purpose, or the format does (then raise `VERSION` first), make them
 //! again: `TACITA_WRITE_VECTORS=1 cargo test -p tacita-wire --test vectors the_writer`

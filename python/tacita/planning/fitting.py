@@ -27,7 +27,7 @@ from tacita.planning.calibrate.calibration import AttentionCalibration, Calibrat
 from tacita.texts.embedding import MAX_POSITIONS
 
 REFRESHED = math.sqrt(2.0) * 2.0**-22  # of a slot after a bootstrap: `slots.noise`, rounded up
-DEEPEST = 12  # levels of 1/x, of the 13 between two bootstraps: the map that follows it takes one
+DEEPEST = 12  # levels of 1/x, of the 16 between two bootstraps: what is around it takes some
 
 
 @dataclass(frozen=True)

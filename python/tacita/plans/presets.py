@@ -1,8 +1,8 @@
 """Figures of the engine's presets, so that planning needs no compiled module. A test holds them equal to the
 engine.
 
-`n16` and `n16_deep` bootstrap. The leveled presets do not: `max_level` rescalings are all that a circuit has,
-rotations and products cost less, keys are few. `leveled` finds the smallest secure ring that is deep enough.
+`n16` bootstraps. The leveled presets do not: `max_level` rescalings are all that a circuit has, rotations and
+products cost less, keys are few. `leveled` finds the smallest secure ring that is deep enough.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from tacita.plans.plan import ParameterInfo, Plan
 from tacita.slots.noise import NoiseModel
 from tacita.texts.task import CHOICE
 
-LOG_QP = 1711.6
-DEEP = 14, 1711.1  # levels and log2 QP of `n16_deep`
+LOG_QP = 1731.4
 # the engine computes it from its parameters and says -1000 for that or less
 BOOTSTRAP_FAILURE = -1000.0
 # stands for "nothing to fail": JSON has no infinity
@@ -29,7 +28,7 @@ def _preset(
     log_n: int,
     log_qp: float,
     security_bits: int,
-    max_level: int = 13,
+    max_level: int = 16,
     failure: float = BOOTSTRAP_FAILURE,
 ) -> ParameterInfo:
     return ParameterInfo(
@@ -45,7 +44,7 @@ def _preset(
 
 
 # bits of security of the same chain on rings too small to hide anything
-TOYS = {8: 0, 9: 1, 10: 2, 11: 4, 12: 7, 13: 16, 14: 32, 15: 64}
+TOYS = {8: 0, 9: 1, 10: 2, 11: 4, 12: 7, 13: 15, 14: 31, 15: 64}
 # log2 N of the leveled presets: (depth, log2 QP)
 LEVELED = {13: (3, 212.0), 14: (7, 429.0), 15: (17, 862.0), 16: (34, 1744.0), 17: (70, 3470.0)}
 # rings with the chain of n15_leveled
@@ -53,11 +52,6 @@ LEVELED_TOYS = {9: 2, 10: 4, 11: 8, 12: 15}
 
 PRESETS = (
     {"n16": _preset("n16", 16, LOG_QP, 128)}
-    | {
-        name: _preset(name, n, DEEP[1], bits, DEEP[0])
-        for n, bits in (TOYS | {16: 128}).items()
-        for name in [f"insecure_toy_deep_n{n}" if n < 16 else "n16_deep"]
-    }
     | {
         name: _preset(name, n, log_qp, 128, depth, NO_BOOTSTRAP)
         for n, (depth, log_qp) in LEVELED.items()
@@ -89,8 +83,7 @@ class Chain:
     special: int
 
 
-SCALE = 48.0  # log2, of the presets with bootstrapping
-LOWEST_SCALE = {DEEP[0]: 38.0}  # where it falls, by levels
+SCALE = 38.0  # log2, of n16 and its toys: at all levels but the three highest, where it is larger
 CHAINS = {  # as in the engine's presets
     13: Chain(38.0, 1),
     14: Chain(40.0, 2),
@@ -111,8 +104,8 @@ def candidates(preset: str) -> Sequence[ParameterInfo]:
 
 def noise_of(parameters: ParameterInfo) -> NoiseModel:
     """Noise in the slots under these parameters."""
-    leveled, lowest = not can_bootstrap(parameters), LOWEST_SCALE.get(parameters.max_level, SCALE)
-    scale = chain_of(parameters).log_scale if leveled else lowest
+    leveled = not can_bootstrap(parameters)
+    scale = chain_of(parameters).log_scale if leveled else SCALE
     return NoiseModel(parameters.slots, scale_bits=scale)
 
 
@@ -136,8 +129,8 @@ def spare_bits(log_n: int, log_qp: float) -> float:
     """Bits of a uniform ternary secret of dimension 2^log_n, seen under a modulus of log_qp bits, that may be
     known while the rest keeps 128 bits of security.
 
-    >>> int(spare_bits(16, 1711.6)), int(spare_bits(16, 1744.0))    # of n16 and n16_leveled
-    (2104, 178)
+    >>> int(spare_bits(16, 1731.4)), int(spare_bits(16, 1744.0))    # of n16 and n16_leveled
+    (927, 178)
     """
     return (1 << log_n) * (1.0 - log_qp / SECURE[log_n]) * math.log2(3)
 

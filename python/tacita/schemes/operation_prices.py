@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tacita.schemes.measure import Bench
 
 HOIST_STEPS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
-LEVELS = (1, 4, 7, 10, 13)
+LEVELS = (1, 4, 8, 9, 13, 16)  # a digit ends at 11 limbs, which are level 8
 LIMBS_AT_LEVEL_0 = 3
 PERIOD = 256  # of the plaintext vectors, as in the default model
 COLD = 6  # operands taken in turn

@@ -29,7 +29,7 @@ BABY_COST = 0.35  # a hoisted rotation, in full rotations
 HOIST_COST = 0.65  # the decomposition that an input's babies share
 PRODUCT_COST = 0.025  # a product by a plaintext vector, in rotations
 CACHE_SIZE = 64  # choices, by their places
-KEY_COST = 0.25  # memory and traffic of one more rotation key, in rotations
+KEY_COST = 0.5  # memory and traffic of one more rotation key, in rotations
 
 
 @dataclass(frozen=True, eq=False)

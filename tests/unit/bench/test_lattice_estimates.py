@@ -48,7 +48,7 @@ def test_the_estimator_agrees_with_the_table(name: str) -> None:
 def test_the_inputs_are_the_engines() -> None:
     rows = INPUTS["rows"]
     secure = {name: info for name, info in PRESETS.items() if not name.startswith("insecure_")}
-    assert len(secure) == 7
+    assert len(secure) == 6
     for name, info in secure.items():
         assert (rows[name]["log2_n"], rows[name]["log2_q"]) == (info.log_n, info.log_qp)
         assert rows[name]["weight"] is None

@@ -82,7 +82,7 @@ def test_keys_and_public_part_are_used_by_the_next_process(fake: Fake, tmp_path:
     for _ in range(2):
         with connected(fake, tmp_path / "data") as service:
             service.classify(TEXTS[0])
-    assert fake.count("GET", "public") == 4 and fake.count("PUT", "keys") == 4
+    assert fake.count("GET", "public") == 4 and fake.count("PUT", "keys") == 3
     assert len(fake.complete) == 1
 
 

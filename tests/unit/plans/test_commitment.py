@@ -126,7 +126,7 @@ def test_a_level_above_the_top_has_no_keys() -> None:
 
 
 def test_planning_goes_on_without_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sizes then come from the price table and are an upper bound."""
+    """The sizes then come from the price table, which is of the large ring, and are an upper bound."""
     plan = real_plan()
     from tacita.plans.prices.formulas import prices_of
 
@@ -138,4 +138,4 @@ def test_planning_goes_on_without_the_engine(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(importlib, "import_module", missing)
     estimate, unchanged = evaluation_key_bytes(*asked)
-    assert exact < estimate < 2 * exact and unchanged == memory
+    assert exact < estimate < 3 * exact and unchanged == memory

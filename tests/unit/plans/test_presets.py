@@ -53,20 +53,20 @@ def plan_of(preset: str, size: int = 2, **fields: Any) -> Plan:
 
 
 def test_the_budget_is_what_leaves_128_bits() -> None:
-    assert answers_of_a_key(plan_of("n16")) == 84
+    assert answers_of_a_key(plan_of("n16")) == 37
     assert answers_of_a_key(plan_of("n16_leveled")) == 7
     assert answers_of_a_key(plan_of("insecure_toy_n10")) is None  # a key that keeps nothing
     assert answers_of_a_key(plan_of("n16", size=2048)) == 1
-    assert answers_of_a_key(plan_of("n16", decimals=0, noise=2.0**-6)) == 2104 // (2 * np.log2(5.8))
+    assert answers_of_a_key(plan_of("n16", decimals=0, noise=2.0**-6)) == 927 // (2 * np.log2(5.8))
     choice = plan_of("n16", size=2048, answer=1.5, decimals=1, gap=0.05)
     choice = replace(choice, model=replace(choice.model, task=CHOICE))
-    assert answers_of_a_key(choice) == int(2104.8 / (11 + np.log2(30)))  # the word and its share
+    assert answers_of_a_key(choice) == int(927.5 / (11 + np.log2(30)))  # the word and its share
     assert (texts_of_a_key(2), texts_of_a_key(4096), LONGEST_SAFE) == (63, 1, 127)
 
 
 def test_only_answers_beyond_the_budget_are_warned_of() -> None:
-    assert budget_warning(plan_of("n16"), 84) is None
-    assert str(budget_warning(plan_of("n16"), 85)).startswith("85 answers were decrypted with this key; more")
+    assert budget_warning(plan_of("n16"), 37) is None
+    assert str(budget_warning(plan_of("n16"), 38)).startswith("38 answers were decrypted with this key; more")
     assert budget_warning(plan_of("insecure_toy_n10"), 1 << 40) is None
 
 

@@ -31,8 +31,8 @@ STORED = Path(__file__).parents[2] / "vectors" / "served-0.1"
 REQUEST = PlanRequest(tokens=16, preset="insecure_toy_n11", texts=["a film of quiet beauty"])
 NOW, KEY, HASH = 1.8e9, "ab" * 16, "cd" * 32
 TOKEN = "tacita_" + "x" * 43  # of the client "clinic" there
-PLAN = "2e4fc40b7732a552b3e5b7ff8bf6eceb4f421839f67ea39f0479fb3db9b5586a"
-SIGNER = "027bdc8c32b75f38b23fd53adfe0fa61e26c1887a2f1a7944c0ebf5250399939"
+PLAN = "dd2d4d1ac0c6be24aed805c0e7dcbb082fad0656e9db2cc49c29162f572aecf5"
+SIGNER = "7f81df31a97efda06ec3c344acdec29da2b78bd3501f2f840571865f754dab0e"
 
 
 def plan_of(folder: Path) -> str:

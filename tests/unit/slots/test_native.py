@@ -145,12 +145,12 @@ def test_insecure_presets_must_be_asked_for(name: str) -> None:
     assert native.Parameters.preset(name, allow_insecure=True).security_bits < 128
 
 
-@pytest.mark.parametrize("level", [14, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("level", [17, 2**63, 2**64 - 1])
 def test_levels_above_the_top_are_refused_and_do_not_wrap(level: int, toy: Toy, tmp_path: Path) -> None:
     params, secret, keys, _ = toy
-    with pytest.raises(native.TacitaError, match=f"level {level} is above the top level 13"):
+    with pytest.raises(native.TacitaError, match=f"level {level} is above the top level 16"):
         native.encrypt(secret, np.zeros(16, complex), level)
-    with pytest.raises(native.TacitaError, match=f"level {level} is above the top level 13"):
+    with pytest.raises(native.TacitaError, match=f"level {level} is above the top level 16"):
         native.EvaluationKeys.load(str(tmp_path / "none"), params, [(1, level)])
     fresh = native.encrypt(secret, np.zeros(16, complex), 3)
     with pytest.raises(native.TacitaError, match="above"):

@@ -1,17 +1,20 @@
 //! Bootstrapping, slots-to-coefficients first: StC, mod-raise, CtS, modular reduction. Each stage is callable
-//! alone.
+//! alone. Levels are those of `n16`:
 //!
 //! | stage | native level | what the ciphertext holds |
 //! |---|---|---|
 //! | input | 2 | slots w, parts in [-1, 1] |
 //! | [`Bootstrapper::slots_to_coefficients`] | 0 | coefficients w (bit-reversed) at scale q0 / 2^7.5 |
-//! | [`Bootstrapper::mod_raise`] | 27 | coefficients w + q0*I, I integer, abs(I) <= 16 |
+//! | [`Bootstrapper::mod_raise`] | 26 | first factor of CtS times coefficients w + q0*I, abs(I) <= 16 |
 //! | [`Bootstrapper::coefficients_to_slots`] | 24 | slots (w + q0*I) / (17*q0) |
 //! | [`Bootstrapper::modular_reduction`] | 15 | slots w at the canonical scale |
 //!
 //! Acting on slot values instead of DFT coefficients, the reduction's error is uniform in the slots, and a
 //! *real* input needs one reduction instead of two: the imaginary halves of the coefficients are noise that
 //! is never read. A *pair* of reals is one complex input whose parts, once reduced, stay apart.
+//!
+//! The first of the three matrices of coefficients-to-slots is multiplied in by the keys that switch back
+//! from the sparse secret: it takes no level, see `raise.rs`.
 //!
 //! Failure: with the sparse secret of weight 32 the raised value obeys abs(t) <= (1 + 32)/2 + 2^-7.5 for
 //! *every* ciphertext, inside the range 17 of the series: that cannot fail, not merely seldom, as long as the
@@ -27,15 +30,13 @@ use crate::linear::EncodedTransform;
 use crate::params::DOUBLINGS;
 use crate::sums::Sum;
 use crate::{Ciphertext, CkksError, CkksParameters, Evaluator};
+use dft::FACTOR;
 use num_complex::Complex64;
 use raise::Raise;
 use rayon::prelude::*;
 use std::borrow::Cow;
 
 pub use key_list::{of_plan, required_keys};
-
-/// What coefficients-to-slots multiplies by: half, as adding the conjugate doubles the real part.
-const FACTOR: f64 = 0.5;
 
 /// What the slots of an input hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,24 +77,29 @@ impl Bootstrapper {
                 ),
             });
         }
-        let (stc_scales, top) = (stc_scales(p), p.rlwe().q_len() - 1);
+        let stc_scales = stc_scales(p);
         let stc_each = |i, t| {
             let encoded = e.encode_transform(&t, p.bottom_level() + 1 - i, stc_scales[i], false);
             encoded.map(EncodedTransform::with_low_keys)
         };
-        let cts_each = |i, t| e.encode_transform(&t, top + 1 - i, p.cts_step() * p.prime(top - i), true);
-        let (stc, (raise, cts)) = rayon::join(
+        let (stc, whole) = rayon::join(
             || dft::slots_to_coefficients(e.encoder(), p.slots(), stc_each),
-            || {
-                rayon::join(
-                    || Raise::new(e),
-                    || dft::coefficients_to_slots(e.encoder(), p.slots(), FACTOR, cts_each),
-                )
-            },
+            || Self::of_coefficients(e),
+        );
+        Ok(Self { stc: stc?, ..whole? })
+    }
+
+    /// Without slots-to-coefficients, for what begins at the raise.
+    fn of_coefficients(e: &Evaluator) -> Result<Self, CkksError> {
+        let (p, top) = (e.params(), e.rlwe().q_len() - 1);
+        let cts_each = |i, t| e.encode_transform(&t, top + 1 - i, p.cts_step() * p.prime(top - i), true);
+        let (raise, cts) = rayon::join(
+            || Raise::new(e),
+            || dft::coefficients_to_slots(e.encoder(), p.slots(), FACTOR, cts_each),
         );
         tacita_ring::trim_heap(); // of the diagonals
         Ok(Self {
-            stc: stc?,
+            stc: Vec::new(),
             raise: raise?,
             cts: cts?,
             series: eval_mod::coefficients(),

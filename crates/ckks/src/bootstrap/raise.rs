@@ -5,11 +5,11 @@
 //! So the switch back to s multiplies by the diagonals, and its division by P' makes them fractions again; no
 //! prime of the chain is used up ([`keyswitch::switch_products`]).
 //!
-//! **Error.** The errors of D keys times c1 < q0 / 2, divided by P': sigma q0 sqrt(D N / 12) / P', 2^10.4 for
-//! `n16`, beside a message of 2^42.5 that the factor shrinks to 2^38: 2^-27.7 of it, where a bootstrap errs by
-//! 2^-22. Client and server both round v_d P'. Should they round differently, by u, it is an error of u c0 /
-//! P', which is less than that of the keys as long as u is below 3.
-use super::{dft, FACTOR};
+//! **Error.** The errors of D keys times c1 < q0 / 2, divided by P': sigma q0 sqrt(D N / 12) / P'. For `n16`
+//! that is 2^5.5 a coefficient beside a message of 2^36.5, whose slots the factor shrinks to 2^-2.4: an error
+//! of 2^-28.6 of the message, where a bootstrap errs by 2^-22.8. Client and server both round v_d P'. Should
+//! they round differently, by u, that is an error of u c0 / P', less than the keys' as long as u is below 3.
+use super::dft::{self, FACTOR};
 use crate::encoding::Encoder;
 use crate::keys::{galois_of_rotation, KeyKind};
 use crate::{Ciphertext, CkksError, CkksParameters, Evaluator};

@@ -69,6 +69,20 @@ fn constants_vectors_and_alignment() {
     assert!(e.mul(&bottom, &bottom).is_err());
 }
 
+/// Also from the top, whose scale is 2^10 above that of most levels.
+#[test]
+fn a_drop_ends_at_exactly_the_scale_of_its_level() {
+    let t = Toy::new(RING, &[], false);
+    let (e, top) = (&t.evaluator, t.evaluator.params().top_level());
+    let x = values(256, 7, true);
+    let fresh = t.encrypt(&x, top);
+    for level in 0..top {
+        let low = e.drop_to(&fresh, level).unwrap();
+        assert_eq!((low.level(), low.scale), (level, e.params().scale(level)));
+        assert!(worst(&t.decrypt(&low), &x) < 1e-7, "{level}");
+    }
+}
+
 #[test]
 fn linear_transforms_in_every_form() {
     let rotations: Vec<i64> = (-8..=32).collect();

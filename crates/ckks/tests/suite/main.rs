@@ -1,7 +1,7 @@
 //! The CKKS layer on toy rings, against plain complex arithmetic.
 mod arithmetic;
 mod bootstrap;
-mod deep;
+mod chain;
 mod leveled;
 mod matmul;
 mod products;

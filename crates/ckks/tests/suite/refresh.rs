@@ -119,5 +119,5 @@ fn too_low_a_ciphertext_and_too_many_harmonics_are_refused() {
     };
     let bottom = e.params().bottom_level();
     assert!(matches!(through(bottom - 1, 3), Err(CkksError::Level { .. })));
-    assert!(matches!(through(bottom, 1 << 14), Err(CkksError::Level { .. })));
+    assert!(matches!(through(bottom, 1 << 18), Err(CkksError::Level { .. })));
 }

@@ -33,7 +33,7 @@ fn the_result_is_that_of_a_refresh_at_a_lower_level() {
             .slots_to_coefficients(e, &t.encrypt(&x, e.params().bottom_level()))
             .unwrap();
         let found = shallow
-            .refresh(e, &e.mul_integer(&low, MULTIPLE), content, &f)
+            .refresh(&e.mul_integer(&low, MULTIPLE), content, &f)
             .unwrap()
             .remove(0);
         assert_eq!(found.level(), out);
@@ -83,5 +83,5 @@ fn what_takes_too_many_limbs_or_another_depth_is_refused() {
         .unwrap()
         .truncated(1);
     let f = Harmonics::new(&coefficients(4)).unwrap();
-    assert!(shallow.refresh(e, &low, Content::Complex, &f).is_err());
+    assert!(shallow.refresh(&low, Content::Complex, &f).is_err());
 }

@@ -114,7 +114,7 @@ impl<'a> Division<'a> {
         }
     }
 
-    /// By the first special prime and the two lowest ciphertext primes: for the remainder alone, in all limbs.
+    /// By the first special prime and the two lowest ciphertext primes: for the remainder, in all limbs.
     pub(super) fn wide(params: &'a Parameters, q_len: usize) -> Self {
         Self {
             params,

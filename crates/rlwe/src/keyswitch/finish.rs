@@ -49,7 +49,7 @@ impl Switch<'_> {
         Target {
             m,
             table: self.params.table(i),
-            key: (self.key, i),
+            key: (self.key, self.params.key_limb(i)),
             own: &self.c1.limbs[i],
             c,
             add: ending.add.map(|poly| Some(&poly?.limbs[i][..])),

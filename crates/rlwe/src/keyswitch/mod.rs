@@ -5,15 +5,15 @@
 //! switch. `decompose` and `inner_product` keep the digits, which hoisting shares between rotations.
 mod divide;
 mod finish;
+mod multiples;
 mod pieces;
-mod products;
 mod stationary;
 
 use divide::within;
 pub use divide::{mod_down, mod_down_rescale, rescale};
+pub use multiples::{switch_products, Product, PLAIN_LIMBS};
 pub use pieces::tasks;
 use pieces::{targets, Pieces};
-pub use products::{switch_products, Product, PLAIN_LIMBS};
 pub use stationary::{switch, switch_over, switch_rescale, Ending, Limbs};
 
 use crate::switching::{special_product, Gadget, Rows, SwitchingKey};
@@ -194,7 +194,7 @@ impl Decomposed {
 fn require(params: &Parameters, key: &SwitchingKey, limbs: usize) -> Result<(), RlweError> {
     let digit = params.digit(0, limbs, key.special).len();
     let short = params.digit_limbs() > 0 && key.special < digit.min(params.p_len());
-    if key.limbs < limbs || short || key.gadget != Gadget::Rns {
+    if key.limbs <= params.key_limb(limbs - 1) || short || key.gadget != Gadget::Rns {
         return Err(RlweError::MissingKey(format!(
             "a key for {limbs} limbs was asked of a key made for {} with {} special primes",
             key.limbs, key.special
@@ -301,7 +301,7 @@ fn products(
     [out0, out1]: [&mut [f64]; 2],
 ) {
     let (index, at) = if i < limbs {
-        (i, i)
+        (i, params.key_limb(i))
     } else {
         (params.p_index(i - limbs), key.limbs + i - limbs)
     };

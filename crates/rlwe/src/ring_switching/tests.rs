@@ -95,7 +95,7 @@ fn what_does_not_fit_is_refused() {
     }
 }
 
-/// Degree 8192 takes 214 bits: two primes and a special one are 148, and three of four would still fit; at
+/// Degree 8192 takes 214 bits: two primes and a special one are 134, and three of four would still fit; at
 /// 4096 they do not, unless the name says so.
 #[test]
 fn the_small_secret_keeps_128_bits_or_is_called_insecure() {

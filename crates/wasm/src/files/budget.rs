@@ -30,7 +30,7 @@ mod tests {
     use tacita_ckks::CkksParameters;
 
     #[test]
-    fn two_logits_leave_84_answers_or_7_and_no_toy_has_a_budget() {
+    fn two_logits_leave_37_answers_or_7_and_no_toy_has_a_budget() {
         let reading = Reading {
             name: "a".into(),
             task: "text".into(),
@@ -42,7 +42,7 @@ mod tests {
             normalise: false,
         };
         let cases = [
-            ("n16", Some(84)),
+            ("n16", Some(37)),
             ("n16_leveled", Some(7)),
             ("insecure_toy_n10", None),
         ];

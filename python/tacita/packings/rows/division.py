@@ -115,7 +115,7 @@ def _spread(gathered: Gathered) -> LinearPlan:
 REFRESHED = 2.0**-22  # standard deviation that a bootstrap adds (`slots.noise`), rounded up
 NOISY = 0.002  # of the smallest row mean: noise that asks for no iterations before the bootstrap
 QUIET = 0.0002  # that they are to leave, where there are levels
-BETWEEN = 13  # levels after a bootstrap
+BETWEEN = 13  # levels for the exponentials and the division, of the 16 that a bootstrap leaves
 
 
 @dataclass(frozen=True)

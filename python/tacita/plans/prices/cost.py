@@ -43,14 +43,15 @@ class Sizes:
     """Bytes of files and memory.
 
     limb_file, limb_memory: N residues packed on disk and as doubles. special: special primes of key
-    switching, also limbs per digit. bootstrap_keys_*: all keys that bootstrapping needs. bootstrap_matrices:
-    its encoded linear maps, in memory. process: what a process holds before data.
+    switching. digit: limbs of its lowest digit. bootstrap_keys_*: all keys that bootstrapping needs.
+    bootstrap_matrices: its encoded linear maps, in memory. process: what a process holds before data.
     Keys carry one polynomial of two on disk (the other one comes from a seed) and both in memory, packed too.
     """
 
     limb_file: int
     limb_memory: int
     special: int
+    digit: int
     bootstrap_keys_file: int
     bootstrap_keys_memory: int
     bootstrap_matrices: int
@@ -64,17 +65,18 @@ class Sizes:
         return Sizes(
             limb_file=n * 50 // 8,
             limb_memory=n * 8,
-            special=7,
-            bootstrap_keys_file=n * 19_174,
-            bootstrap_keys_memory=n * 45_811,
-            bootstrap_matrices=n * 16_000,
+            special=9,
+            digit=11,
+            bootstrap_keys_file=n * 17_286,
+            bootstrap_keys_memory=n * 34_571,
+            bootstrap_matrices=n * 5_600,
             process=200_000_000,
         )
 
     def key(self, level: int, limbs_at_level_0: int) -> tuple[int, int]:
         """(file, memory) bytes of one switching key used at `level`."""
         limbs = level + limbs_at_level_0
-        polynomials = ceil(limbs / self.special) * (limbs + self.special)
+        polynomials = ceil(limbs / self.digit) * (limbs + self.special)
         return polynomials * self.limb_file, 2 * polynomials * self.limb_file
 
     def ciphertext(self, level: int, limbs_at_level_0: int) -> tuple[int, int]:

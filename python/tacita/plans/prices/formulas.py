@@ -2,7 +2,7 @@
 stages, and what a run takes by any table.
 
 Units of the price table are one number-theoretic transform of one limb and one pass of multiply-accumulate
-over one limb. L limbs, k special primes, D = ceil(L / k) digits. Hybrid key switching with an NTT-resident
+over one limb. L limbs, k special primes, D digits. Hybrid key switching with an NTT-resident
 input: L inverse transforms, then D (L + k) - L forward ones, an inner product of 2 D (L + k) passes, and a
 mod-down of 2 (k + L) transforms.
 """
@@ -18,7 +18,7 @@ from math import ceil, inf
 from typing import Any
 
 from tacita.plans.plan import ParameterInfo, Plan, TensorInfo
-from tacita.plans.presets import DEEP, can_bootstrap, chain_of
+from tacita.plans.presets import can_bootstrap, chain_of
 from tacita.plans.prices.cost import Prices, Sizes
 from tacita.slots.bootstraps import INPUT_LEVEL
 from tacita.slots.ckks import translate
@@ -35,14 +35,14 @@ PASS_MS = 0.03  # N = 2^16, one limb: a multiply-accumulate bound by memory
 BOOTSTRAP_PASSES = (
     26_000  # transforms of one complex bootstrap; a real one has one modular reduction instead of two
 )
-LIMBS = (1, 3, 6, 9, 12, 16)
+LIMBS = (1, 3, 6, 9, 11, 12, 16, 19)
 
 
-def formula_prices(log_n: int, *, special: int = 7, limbs_at_level_0: int = 3) -> Prices:
+def formula_prices(log_n: int, *, special: int = 9, digit: int = 11, limbs_at_level_0: int = 3) -> Prices:
     """Prices of one core at ring degree 2^log_n; transforms grow as N log N, passes as N."""
     ntt = NTT_MS * 2.0 ** (log_n - 16) * log_n / 16
     one_pass = PASS_MS * 2.0 ** (log_n - 16)
-    by_limbs = {limbs: _milliseconds(limbs, special, ntt, one_pass) for limbs in LIMBS}
+    by_limbs = {limbs: _milliseconds(limbs, (special, digit), ntt, one_pass) for limbs in LIMBS}
     ms = {op: {limbs: row[op] for limbs, row in by_limbs.items()} for op in by_limbs[LIMBS[0]]}
     whole = BOOTSTRAP_PASSES * ntt
     return Prices(
@@ -62,9 +62,10 @@ def formula_prices(log_n: int, *, special: int = 7, limbs_at_level_0: int = 3) -
     )
 
 
-def _milliseconds(limbs: int, special: int, ntt: float, one_pass: float) -> dict[str, float]:
-    """Returns the price of each operation. ntt, one_pass: milliseconds of a transform and of a pass."""
-    digits = ceil(limbs / special)
+def _milliseconds(limbs: int, switching: tuple[int, int], ntt: float, one_pass: float) -> dict[str, float]:
+    """Returns the price of each operation. switching: special primes, and limbs of a digit. ntt, one_pass:
+    milliseconds of a transform and of a pass."""
+    special, digits = switching[0], ceil(limbs / switching[1])
     hoist = digits * (limbs + special) * ntt
     inner = 2 * digits * (limbs + special) * one_pass
     key_switch = hoist + inner + 2 * (special + limbs) * ntt
@@ -172,16 +173,16 @@ def prices_of(parameters: ParameterInfo, prices: Prices | None = None) -> Prices
     """
     prices = prices if prices is not None and prices.log_n == parameters.log_n else None
     if can_bootstrap(parameters):
-        table = prices or Prices.shipped(parameters.log_n) or formula_prices(parameters.log_n)
-        file, memory = (size << parameters.log_n for size in (16_147, 32_294))
-        deep = replace(table.sizes, special=9, bootstrap_keys_file=file, bootstrap_keys_memory=memory)
-        return replace(table, sizes=deep) if parameters.max_level == DEEP[0] else table
+        return prices or Prices.shipped(parameters.log_n) or formula_prices(parameters.log_n)
     special = chain_of(parameters).special
-    table = prices or formula_prices(parameters.log_n, special=special, limbs_at_level_0=1)
+    table = prices or formula_prices(parameters.log_n, special=special, digit=special, limbs_at_level_0=1)
     never = {kind: {"alone": inf, "each": inf} for kind in ("real", "complex")}
     none = {"bootstrap_keys_file": 0, "bootstrap_keys_memory": 0, "bootstrap_matrices": 0}
     return replace(
-        table, bootstrap_ms=never, limbs_at_level_0=1, sizes=replace(table.sizes, special=special, **none)
+        table,
+        bootstrap_ms=never,
+        limbs_at_level_0=1,
+        sizes=replace(table.sizes, special=special, digit=special, **none),
     )
 
 
@@ -260,7 +261,7 @@ def run_bytes(
     keys_file, keys_memory = evaluation_key_bytes(info, rotations, prices, tokens)
     matrices = sizes.bootstrap_matrices * (1 if tokens is None else 2)
     keygen = (
-        4 * 2 * 35 * 4 * sizes.limb_memory
+        4 * 2 * 3 * 39 * sizes.limb_memory
     )  # of one bootstrapping key, held before it is streamed to disk
     return {
         "evaluation_keys": keys_file,

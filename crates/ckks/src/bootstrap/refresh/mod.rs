@@ -219,7 +219,7 @@ mod tests {
             (1, 2, 7, 8)
         );
         assert_eq!(of(127).out_level(&p).unwrap(), p.top_level() - 6);
-        assert!(of(1 << 14).out_level(&p).is_err());
+        assert!(of(1 << 18).out_level(&p).is_err());
     }
 
     #[test]

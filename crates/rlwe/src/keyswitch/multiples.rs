@@ -32,9 +32,9 @@ pub struct Product<'a> {
 }
 
 impl Product<'_> {
-    /// A part of limb `at` of `limbs` ciphertext limbs and P', of one half of the key.
-    fn row(&self, half: usize, (at, limbs): (usize, usize), part: &Range<usize>) -> Rows<'_> {
-        let at = if at < limbs { at } else { self.key.limbs };
+    /// A part of limb `at` of the key (none: of P'), of one half.
+    fn row(&self, half: usize, at: Option<usize>, part: &Range<usize>) -> Rows<'_> {
+        let at = at.unwrap_or(self.key.limbs);
         self.key.rows(half, 1, at, part)
     }
 }
@@ -63,14 +63,9 @@ pub fn switch_products(
 fn key_products(params: &Parameters, c1: &[i64], terms: &[Product<'_>], limbs: usize) -> (RnsPoly, RnsPoly) {
     let c1 = RnsPoly::from_small(params, c1, limbs, 1);
     let limb = |at: usize| {
-        let m = c1.modulus(params, at);
+        let (m, of_key) = (c1.modulus(params, at), (at < limbs).then(|| params.key_limb(at)));
         let [out0, out1] = by_blocks(&c1.limbs[at], terms, |part, ds, outs| {
-            let rows = |half| {
-                terms
-                    .iter()
-                    .map(|term| term.row(half, (at, limbs), part))
-                    .collect()
-            };
+            let rows = |half| terms.iter().map(|term| term.row(half, of_key, part)).collect();
             multiply(m, ds, &[0, 1].map(rows), outs);
         });
         (out0, out1)

@@ -95,8 +95,8 @@ impl Party {
         })
     }
 
-    /// Chooses windows for a link from now on; both parties must say the same one. A byte is priced as long as
-    /// it takes there, within 1 and 800 ns; without a call at 100 Mbit/s.
+    /// Chooses windows for a link from now on; both parties must say the same one. A byte is priced as long
+    /// as it takes there, within 1 and 800 ns; without a call at 100 Mbit/s.
     pub fn set_link(&mut self, link: Link) {
         let byte = (8e9 / link.bandwidth).clamp(1.0, 800.0);
         self.set_linear_costs(Costs {

@@ -85,7 +85,7 @@ fn compare(party: &mut Party, step: u8) -> Result<()> {
 
 fn functions(party: &mut Party, step: u8) -> Result<()> {
     let x: [u64; 1] = [99_000];
-    let (from, to, span) = (Fixed::new(20, 16), Fixed::new(24, 14), Span { low: -1, high: 3 });
+    let (from, to, span) = (Fixed::new(20, 16), Fixed::new(24, 14), Span { low: -1, high: 2 });
     match step % 4 {
         0 => inside(&few::product(party, &x, &x, RING)?, RING),
         1 => inside(&few::square(party, &x, RING)?, RING),

@@ -39,7 +39,7 @@ COLUMNS: dict[str, Callable[[Figures], str]] = {
     "error": lambda f: f"{f['max_abs_error']:.1e}",
     "GB client, server": lambda f: "{:.2f}, {:.2f}".format(*f["peak_rss_gb"]),
     "before + after s": lambda f: " + ".join(f"{f[part]['wall_seconds']:.2f}" for part in APART if part in f),
-    "LAN, WAN, far s": lambda f: ", ".join(_link(f, link) for link in ("lan", "wan", "far")),
+    "LAN, WAN, far s": lambda f: ", ".join(filter(None, (_link(f, link) for link in ("lan", "wan", "far")))),
 }
 SHORT = ("matmul_128_768_768", "gelu_65536", "softmax_960_180", "default_model", "minilm", "bert_base_shape")
 SHORT_COLUMNS = ("seconds", "before + after s", "MB", "rounds", "error", "LAN, WAN, far s")

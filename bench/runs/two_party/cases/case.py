@@ -29,16 +29,15 @@ class Prepared:
     """One party's work: the warm-up (not measured), the run (its result is what this party holds at the end),
     numbers of its own.
 
-    parts: further runs by name, each measured; the last one's result replaces the run's. check: not measured;
-    takes the run's result and returns what is judged, where the protocol itself has to
-    show it.
+    check: not measured; takes the run's result and returns what is judged, where the protocol itself has to
+    show it. parts: further runs by name, each measured; the last one's result replaces the run's.
     """
 
     warm: Callable[[], object]
     run: Callable[[], Array]
-    parts: Mapping[str, Callable[[], Array]] = field(default_factory=dict)
     report: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Array], Array] = lambda result: result
+    parts: Mapping[str, Callable[[], Array]] = field(default_factory=dict)
 
 
 class Case(ABC):

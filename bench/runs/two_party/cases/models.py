@@ -58,7 +58,9 @@ class Model(Case):
         gc.collect()
         walk = Walk(party, plan, weights, report)
         parts = {"before": walk.prepare, "after": lambda: walk.answer(hidden, mask)}
-        return Prepared(lambda: None, lambda: walk.answer(hidden, mask), parts if options.prepared else {})
+        return Prepared(
+            lambda: None, lambda: walk.answer(hidden, mask), parts=parts if options.prepared else {}
+        )
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
         model = self.checkpoint(options)

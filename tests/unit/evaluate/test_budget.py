@@ -109,7 +109,7 @@ def test_a_server_of_64_threads_refreshes_no_more_at_once(
             seen.append(len(cts))
             return super().bootstrap(cts, kinds)
 
-    monkeypatch.setattr(session, "CkksBackend", lambda evaluator: Counted(64))
+    monkeypatch.setattr(session, "CkksBackend", lambda evaluator, at_once: Counted(64))
     monkeypatch.setattr(session, "taken_bytes", lambda evaluator: 0)
     be = server._backend(ClientKeys("", cast("Any", None), 0, ""), SpillStore(tmp_path / "spilled"))
     be.pool.codec = CODEC

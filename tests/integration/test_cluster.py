@@ -48,7 +48,7 @@ pytestmark = [
 
 TOY: dict[str, Any] = {"tokens": 8, "preset": "insecure_toy_n10"}
 TEXTS = ["a fine film", "the plot is dull", "never boring", "very good", "bad", "a film", "dull", "fine"]
-PATIENCE = 180.0  # seconds
+PATIENCE = 900.0  # seconds
 MARK = "TACITA_TEST_CLUSTER"
 # a node that does not answer is given up after some seconds, not after 15; a busy machine needs some
 HASTE = {

@@ -62,7 +62,7 @@ def test_between_two_parties(model: Checkpoint, embeddings: str) -> None:
     words = given[0] - (
         0.0 if plan.embedding is None else model.tensors["embeddings.position_embeddings.weight"][:16]
     )
-    with pair(timeout=180.0) as parties, ThreadPoolExecutor(2) as pool:
+    with pair(timeout=900.0) as parties, ThreadPoolExecutor(2) as pool:
 
         def work(party: Party) -> Any:
             party.set_up()

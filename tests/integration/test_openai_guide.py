@@ -110,7 +110,7 @@ def test_the_command_takes_its_key_alone_and_ends_at_ctrl_c(tmp_path: Path) -> N
         ):
             client.completions.create(**asked)
         process.send_signal(signal.SIGINT)
-        assert process.wait(180) == 0
+        assert process.wait(900) == 0
     said = log.read_text()
     assert "POST /v1/completions 200" in said and "POST /v1/completions 401" in said
     assert MESSAGE not in said and "our-own-key" not in said and "Traceback" not in said

@@ -34,7 +34,7 @@ if not hasattr(getattr(native, "TwoParty", None), "softmax_parts"):
     pytest.skip("the native engine was built without the two-party mode", allow_module_level=True)
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
-SECONDS = 180
+SECONDS = 900
 
 
 @dataclass

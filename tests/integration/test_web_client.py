@@ -32,7 +32,7 @@ CHROMIUM = os.environ.get("TACITA_CHROMIUM") or shutil.which("chromium")
 TEXTS = ("a film of quiet beauty", "a waste of time, truly bad")
 TOO_LONG = "x " * 50
 PROMPTS = ("It is a truth", "She was not")
-SECONDS = 480.0
+SECONDS = 900.0
 
 pytestmark = [
     pytest.mark.slow,

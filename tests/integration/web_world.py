@@ -25,7 +25,7 @@ from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.protocol.party import Listener
 from tacita.two_party.server import Served, TwoPartyServer
 
-SECONDS = 240.0  # after which a session is given up
+SECONDS = 900.0  # after which a session is given up
 CHUNK = 1 << 18
 SHOWN = 8  # bytes of a message that the page shows in digits
 

@@ -37,7 +37,7 @@ TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 CALIBRATION = [*TEXTS, "good", "the film is a very fine film"]
 PRESET = "insecure_toy_n11"  # its keys are several chunks
 CHECKPOINT = make_random_checkpoint(layers=1)
-SECONDS = 180.0  # after which a test gives up
+SECONDS = 900.0  # after which a test gives up
 HOSTS = ["127.0.0.1", "localhost"]
 
 

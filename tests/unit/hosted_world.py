@@ -23,7 +23,7 @@ from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.protocol.party import Party, over_socket
 
-SECONDS = 180.0
+SECONDS = 900.0
 
 
 def make_spec(folder: Path) -> SessionSpec:

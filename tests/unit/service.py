@@ -34,7 +34,7 @@ from tacita.two_party.server import TwoPartyServer
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 CHECKPOINT: Checkpoint = make_random_checkpoint()
-SECONDS = 180.0  # after which a test gives up
+SECONDS = 900.0  # after which a test gives up
 
 
 def make_server(*, embeddings: str = "published", most: int | None = None, **limits: float) -> TwoPartyServer:

@@ -28,7 +28,7 @@ from tacita.server.jobs.pool import Event, Job
 
 PRESET, TOKENS = "insecure_toy_n10", 8
 TEXTS = ["a film of quiet beauty", "a waste of time", "neither good nor bad"]
-PATIENCE = 180.0  # seconds after which a test gives up
+PATIENCE = 900.0  # seconds after which a test gives up
 STAGE = Progress("layer0", 0, 2, 0.0, 1.0)
 
 

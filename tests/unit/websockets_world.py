@@ -23,7 +23,7 @@ from tacita.server.sessions.messages import Client, Ended, Used
 from tacita.two_party.protocol.party import Identity, Party
 from tacita.two_party.protocol.refusal import Refusal
 
-SECONDS = 180.0  # after which a test gives up
+SECONDS = 900.0  # after which a test gives up
 TOKEN = "tct_0123456789abcdef"
 DENIED = {"unknown": 404, "forbidden": 403, "often": 429}
 

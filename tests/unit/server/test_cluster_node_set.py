@@ -28,7 +28,7 @@ WISH = ClusterRequest(Where("10.0.0.5:6379"), 2, 1 << 20)
 ONE, TWO = (
     NodeList("10.0.0.5:6379", "", "", tuple(Site(node, 4) for node in nodes)) for nodes in ("a", "aab")
 )
-PATIENCE = 180.0  # seconds
+PATIENCE = 900.0  # seconds
 READY, LONG = encode(Ready(0.0)), b"x"  # with more of it behind
 SPEC = WorkerSpec("m", "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64)
 

@@ -30,7 +30,7 @@ from tacita.server.http.listening import (
 from tacita.server.store.bodies import MinRate
 from tacita.two_party.protocol.party import Identity, new_identity
 
-PATIENCE = 180.0  # after which a test gives up
+PATIENCE = 900.0  # after which a test gives up
 ASK = b"GET /now HTTP/1.1\r\nHost: x\r\n\r\n"
 LARGE = 16 << 20  # bytes, more than systems hold for a reader
 OVER = b"POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.native
 if not hasattr(native, "TwoPartyArrival"):
     pytest.skip("the native engine was built without the two-party mode", allow_module_level=True)
 
-SECONDS = 180.0
+SECONDS = 900.0
 
 
 def ends(timeout: float = SECONDS) -> tuple[Party, Party]:

@@ -112,5 +112,5 @@ def test_the_command_takes_its_key_alone_and_ends_at_ctrl_c(tmp_path: Path) -> N
         process.send_signal(signal.SIGINT)
         assert process.wait(900) == 0
     said = log.read_text()
-    assert "POST /v1/completions 200" in said and "POST /v1/completions 401" in said
+    assert "POST /v1/completions 200" in said and "POST (no path) 401" in said
     assert MESSAGE not in said and "our-own-key" not in said and "Traceback" not in said

@@ -56,7 +56,7 @@ def table(
     yield from _moved(engine["memory"])
     yield (
         f"Bootstrapping: {boot['bits_average']:.1f} bits average, {boot['bits_worst']:.1f} worst, "
-        f"{boot['levels_left']} levels of {boot['log_scale']:.0f} bits left, log2 QP {boot['log_qp']:.0f}, "
+        f"{boot['levels_left']} levels left below 2^{boot['log_scale']:.0f}, log2 QP {boot['log_qp']:.0f}, "
         f"keys {boot['keys_gb']:.1f} GB; two ciphertexts on two threads take "
         f"{boot['two_ciphertexts_ratio_one_thread']:.2f} times one on one.\n"
     )

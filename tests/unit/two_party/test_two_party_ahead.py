@@ -174,6 +174,8 @@ def test_windows_follow_the_link() -> None:
         client.adapt(LinkSpeed(1e6, 0.1))
         _, slow, _ = taken(client.party, lambda: client.prepare(3))
         assert slow <= far < at_100_mbit <= fast
+        for _ in range(3):  # products that were prepared for another link serve as well
+            assert np.allclose(client.classify(TEXT).logits, usual.logits, atol=0.005)
         assert client.round_trip > 0.0
 
 

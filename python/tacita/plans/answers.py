@@ -41,7 +41,7 @@ def decimals_for(noise: float, most: int = MOST_DECIMALS) -> int:
     if not quiet_decimals:
         raise PlanError(
             f"answers would carry noise of {noise:.2g}: rounded to whole numbers they would still show it",
-            hint="take a preset with a larger scale (n16_leveled, n16), for one text --packing multidiagonal "
+            hint="take a preset with a larger scale (n16_leveled), for one text --packing multidiagonal "
             "--functions thor, which is quieter and takes longer, or a model whose answers are smaller",
         )
     return quiet_decimals[-1]

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tacita.plans.commitment import LINKS as NAMED
+
 
 @dataclass(frozen=True)
 class Link:
@@ -30,9 +32,7 @@ class Link:
 
 
 LOOPBACK = Link("loopback", 0.0, 0.0)
-LAN = Link("lan", 1e9, 0.5e-3)
-WAN = Link("wan", 400e6, 4e-3)
-FAR = Link("far", 100e6, 80e-3)
+LAN, WAN, FAR = (Link(name.lower(), link.bits_per_second, link.round_trip) for name, link in NAMED.items())
 LINKS = {link.name: link for link in (LOOPBACK, LAN, WAN, FAR)}
 
 

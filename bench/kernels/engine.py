@@ -160,7 +160,7 @@ def _works(
         "two bootstraps": 2 * bootstrap_ms["complex"]["each"],
     }
     one["bootstrap"] = 1e3 * figures["bootstrap"]["seconds"]
-    works = scaling.works(ring, figures["limbs"], one, several, sizes.bootstrap_matrices)
+    works = scaling.works(ring, figures["limbs"], one, several, sizes)
     return works, (traffic.copy_gb_per_second(), traffic.copy_gb_per_second(bench.threads))
 
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from bench.kernels import traffic
 from tacita import compiled
 from tacita.cli.console import out
+from tacita.plans.prices.cost import Sizes
 from tacita.schemes.prices import Phases, bandwidth, share, switch_phases
 
 CORES = 2, 4, 8, 16, 32, 64
@@ -64,15 +65,15 @@ def show_scaling(works: list[Work], threads: int, one_gb: float, all_gb: float) 
 
 
 def works(
-    ring: traffic.Ring, limbs: int, one: dict[str, float], several: dict[str, float], matrices: int
+    ring: traffic.Ring, limbs: int, one: dict[str, float], several: dict[str, float], sizes: Sizes
 ) -> list[Work]:
-    """one, several: milliseconds on one thread and on all. matrices: bytes of a bootstrap's plaintexts."""
+    """one, several: milliseconds on one thread and on all."""
     k, top = ring.special, ring.top + traffic.EVAL_MOD
-    widest = switch_phases(top, k)
+    widest = switch_phases(top, sizes)
     every = sum(count for count, *_ in widest)
     boot = tuple((count * TRANSFORMS // every, limbs_, of) for count, limbs_, of in widest)
-    bytes_ = ring.bytes(traffic.bootstrap(ring)) + matrices
-    switch, rescale = switch_phases(limbs, k), ((1, 1, False), (limbs - 1, limbs - 1, False))
+    bytes_ = ring.bytes(traffic.bootstrap(ring)) + sizes.bootstrap_matrices
+    switch, rescale = switch_phases(limbs, sizes), ((1, 1, False), (limbs - 1, limbs - 1, False))
 
     def bootstraps(name: str, number: int) -> Work:
         return Work(name, boot, bytes_, one["bootstrap"], several.get(name, float("nan")), number)

@@ -31,7 +31,7 @@ from tacita.errors import FileError, PlanError, TacitaError
 from tacita.plans.files import replacing
 from tacita.plans.json_fields import canonical
 from tacita.plans.presets import can_bootstrap, candidates
-from tacita.plans.prices.cost import Prices
+from tacita.plans.prices.cost import Prices, Sizes
 from tacita.resources import Processor, processor, threads
 from tacita.two_party.program.cost import NTT_MS
 from tacita.version import __version__
@@ -81,7 +81,7 @@ def scaled(shipped: Prices | None) -> Prices | None:
         return shipped
     work, streams, counted = here.switch / SHIPPED_KERNELS.switch, here.copy / SHIPPED_KERNELS.copy, ""
     if (cores := threads()) != (there := shipped.threads):
-        phases = switch_phases(12, shipped.sizes.special)
+        phases = switch_phases(12, shipped.sizes)
         work *= share(phases, cores, cores) / share(phases, there, there)
         streams *= bandwidth(there) / bandwidth(cores)
         counted = f" and counted for {cores} threads"
@@ -94,10 +94,10 @@ def scaled(shipped: Prices | None) -> Prices | None:
 Phases = tuple[tuple[int, int, bool], ...]  # (transforms, limbs that they concern, of a conversion's targets)
 
 
-def switch_phases(limbs: int, special: int) -> Phases:
+def switch_phases(limbs: int, sizes: Sizes) -> Phases:
     """Returns the phases of a key switch: digits into coefficients, the special limbs of all digits and their
     way back, the limbs that stay with theirs. A digit's own limbs are there."""
-    digits, back = ceil(limbs / special), 2 * special
+    digits, special, back = ceil(limbs / sizes.digit), sizes.special, 2 * sizes.special
     last = (digits - 1) * limbs + 2 * limbs
     return (limbs, limbs, False), (digits * special + back, special, True), (last, limbs, True)
 

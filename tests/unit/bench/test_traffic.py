@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.kernels import scaling, traffic
+from tacita.plans.prices.cost import Sizes
 from tacita.schemes.prices import switch_phases
 
 RING = traffic.Ring(1 << 16, 9, 19)
@@ -67,10 +68,12 @@ def test_the_share_of_a_copy():
 
 def test_more_cores_give_no_more_than_tasks_and_bandwidth_do() -> None:
     """A rotation of 12 limbs has 84 transforms, which 16 threads share in 48, 72 and 48 tasks."""
-    phases = switch_phases(12, 9)
+    sizes = Sizes.of_ring(16)
+    phases = switch_phases(12, sizes)
     assert [count for count, *_ in phases] == [12, 36, 36]
+    assert [count for count, *_ in switch_phases(30, sizes)] == [30, 45, 120]  # three digits
     each = {"rotate": 16.0, "mul": 16.0, "rescale": 3.0, "bootstrap": 2500.0, "two bootstraps": 3000.0}
-    rows = {work.name: work for work in scaling.works(RING, 12, each, each, 1 << 30)}
+    rows = {work.name: work for work in scaling.works(RING, 12, each, each, sizes)}
     rotate = rows["rotate"]
     assert [rotate.tasks(cores) for cores in (2, 16, 64)] == ["12 4 4", "48 72 48", "192 144 192"]
     assert [rows["rescale"].tasks(cores) for cores in (2, 16)] == ["1 11", "16 88"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tacita import api
@@ -21,7 +22,10 @@ def read(name: str) -> Any:
 @pytest.mark.parametrize("name", vectors.CASES)
 def test_a_stored_program_is_the_one_of_its_plan(name: str) -> None:
     vector = read(name)
-    assert vectors.vector_of(name) == vector
+    made = vectors.vector_of(name)
+    answers, stored = ([text.pop("answer") for text in v["texts"]] for v in (made, vector))
+    assert made == vector
+    np.testing.assert_allclose(answers, stored, rtol=0, atol=1e-12)  # floats of another processor's kernels
     part = public_part.decode(bytes.fromhex(vector["part"]))
     program = part.plan
     linear = [step for step in program.steps if step.op == "linear"]

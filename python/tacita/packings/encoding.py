@@ -19,6 +19,9 @@ from tacita.layouts.arrays import Array
 from tacita.slots.base import Backend, Ct
 
 WeightBias = tuple[Array, Array]  # weight (outputs, inputs) and bias
+# Row sums are added up so many times as large as they are stored: each rotation on the way leaves noise, and
+# a row whose sum is small is divided by little.
+SUMMED = 16.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +132,7 @@ def stored_bound(spec: Spec) -> float:
 
 
 def apply(be: Backend, ct: Ct, spec: Spec, output_scale: float = 1.0) -> Ct:
-    """Ciphertext stored as `Argument.of(spec)` -> f(x) * output_scale, spec.depth(free scale) levels
-    lower."""
+    """Stored as `Argument.of(spec)` -> f(x) * output_scale, spec.depth(free scale) levels lower."""
     return apply_all(be, (ct,), spec, output_scale)[0]
 
 

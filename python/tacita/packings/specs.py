@@ -28,6 +28,7 @@ from tacita.plans.json_fields import from_json, to_json
 
 ATTENTION, NORM, FUNCTION = "attention", "norm", "function"
 MOST = sys.float_info.max  # neither infinite nor NaN
+MOST_LIFT = 256  # of an exponential
 REMAKE = "the plan was made by another version"
 Found = TypeVar("Found")
 
@@ -59,6 +60,12 @@ class AttentionSpecs:
     def share(self) -> float:
         """The share of a score that exp is applied to: half in two phases, else all."""
         return 0.5 if self.first else 1.0
+
+    @property
+    def lift(self) -> int:
+        """What brings the largest row mean to 1: a factor of exponentials that nobody bootstraps, whose noise
+        it leaves behind."""
+        return min(MOST_LIFT, max(1, int(1.0 / self.inverse.domain[1])))
 
     @property
     def score_scale(self) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tacita.approx.spec import Spec
+from tacita.approx.spec import Spec, scale_by
 from tacita.blocks import sequence
 from tacita.blocks.base import EVERYWHERE, Attention, FeedForward, Norm
 from tacita.blocks.weights import Weights
@@ -293,8 +293,7 @@ class Gate:
 
     def multiply(self, be: Backend, active: Sequence[Ct], factor: Sequence[Ct]) -> tuple[Ct, ...]:
         """Multiplies both sides, ciphertext by ciphertext. One level."""
-        products = [be.mul(a, b) for a, b in zip(active, factor, strict=True)]
-        return tuple(products if self.times == 1 else [be.mul_int(ct, self.times) for ct in products])
+        return tuple(be.mul(scale_by(be, a, self.times), b) for a, b in zip(active, factor, strict=True))
 
 
 @dataclass(frozen=True, eq=False)

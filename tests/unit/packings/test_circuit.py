@@ -11,6 +11,7 @@ from greedy import run_greedily
 
 from tacita.errors import PlanError
 from tacita.packings.specs import CircuitSpecs
+from tacita.slots.noise import NoiseModel
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 
@@ -88,6 +89,29 @@ def test_sim_with_noise_stays_near_the_reference():
     _, reference, answer, _, _ = run(model, 512, 16, 9, be=be, error=1e-4)
     assert np.max(np.abs(answer.values - reference.logits)) < 0.01
     assert answer.sound()
+
+
+def test_row_sums_take_little_noise_on_the_way():
+    """A row whose sum is small is divided by little, so what each rotation adds to it counts."""
+    slots, tokens, sizes = SHAPES["sums of three windows"]
+    model = tiny.checkpoint(**sizes)
+    hidden, mask = tiny.inputs(model, tokens, 11)
+    specs = tiny.specs(model, tiny.run_reference(model, hidden, mask), mask, 1e-5)
+    circuit, quiet = build_circuit(model, specs, slots, tokens), PlainBackend(slots)
+    noisy = SimBackend(slots, inject=True, noise=NoiseModel(slots, scale_bits=38.0))
+    tensors = circuit.request.pack([(hidden, mask)])
+
+    def inspect(_, live):
+        tensors.update({name: [quiet.decrypt(ct) for ct in cts] for name, cts in live.items()})
+
+    request = {name: tuple(quiet.encrypt(v) for v in vectors) for name, vectors in tensors.items()}
+    run_greedily(quiet, circuit.stages, request, fixed=circuit.fixed, inspect=inspect)
+    (mix,) = (stage for stage in circuit.stages if stage.name == "layer0.attention.mix")
+    sums = mix.run(noisy, {n: tuple(noisy.encrypt(v) for v in vs) for n, vs in tensors.items()})
+    (got,), (wanted,) = sums["layer0.attention.sums"], tensors["layer0.attention.sums"]
+    assert (
+        np.std(noisy.decrypt(got) - wanted) < 16 * noisy.model.rescale
+    )  # 154 of those, were they added up as stored
 
 
 def test_an_input_far_outside_the_calibrated_interval_is_noticed():

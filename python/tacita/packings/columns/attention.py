@@ -82,8 +82,7 @@ class RowSquares:
         return RowSquares(roots, np.array(rows.constant)[heads.index] * scale)
 
     def apply(self, be: Backend, inputs: Sequence[Ct], group: int) -> Ct:
-        """Computes the estimate of a group's rows. inputs: x, shifted (`layout.shifted`). Two levels below,
-        like the scores."""
+        """Computes the estimate of a group's rows. inputs: x, shifted (`layout.shifted`). Two levels."""
         root = self.roots.outputs(be, inputs, group, group + 1)[0]
         return be.add_vector(be.square(root), self.constants[group])
 
@@ -106,7 +105,7 @@ class BatchAttention:
     def build(plan: AttentionPlan, columns: Columns, scores_split: Split, mix_split: Split) -> BatchAttention:
         """Builds all maps. columns: of x, context and result, by heads."""
         query, key = plan.query(DOUBLED), plan.key(DOUBLED)
-        value, size = plan.value(DOUBLED / plan.specs.context), plan.head_size
+        value, size = plan.value(DOUBLED / plan.specs.context / plan.specs.lift), plan.head_size
         groups = [columns.index[i : i + size] for i in range(0, columns.count, size)]
         order = _pairing(size, plan.positional)
         squared = plan.squared()
@@ -229,18 +228,17 @@ class BatchAttention:
         return np.tile(diagonal[:, None, :], (1, shape.sequences, 1)).reshape(-1)
 
     def _exponentials(self, be: Backend, scores: list[list[Ct]]) -> list[list[Ct]]:
-        """Replaces each score by its exponential in place, so that it is freed as soon as it is used."""
+        """Replaces each score by its lifted exponential in place, so that it is freed at once."""
         spec, visible = self.plan.specs.exp, self.plan.positional.visible
         for giant, row in enumerate(scores):
             for i, ct in enumerate(row):
-                row[i] = spec.evaluate(be, ct, Argument.of(spec).scale)
+                row[i] = spec.evaluate(be, ct, Argument.of(spec).scale, self.plan.specs.lift)
                 if visible is not None:
                     row[i] = be.mul_vector(row[i], self._diagonal(visible[None], giant, i))
         return scores
 
     def _aligned(self, be: Backend, diagonals: list[list[Ct]]) -> list[list[Ct]]:
-        """Diagonals in the split of the mix: those of another split are rotated by the giant that they
-        lack."""
+        """Diagonals in the split of the mix: others are rotated by the giant that they lack."""
         if self.scores_split == self.mix_split:
             return diagonals
         flat = [ct for row in diagonals for ct in row]
@@ -273,7 +271,7 @@ class BatchAttention:
         keep = be.drop_to(mask, min(be.level(mask), be.level(values[0])))
         for v in values:
             yield be.mul(v, keep)
-        yield be.mul_const(keep, Argument.of(self.plan.specs.inverse).scale)
+        yield be.mul_const(keep, Argument.of(self.plan.specs.inverse).scale / self.plan.specs.lift)
 
     def _babies(self, be: Backend, v: Ct) -> list[Ct]:
         return be.rotate_many(v, [b * self.columns.shape.step for b in range(self.mix_split.babies)])
@@ -294,8 +292,7 @@ def _paired(values: Array, sign: int) -> list[complex]:
 
 
 def completed(be: Backend, cts: Sequence[Ct], root: Ct, betas: Sequence[complex]) -> list[Ct]:
-    """Multiplies cts by the root and adds the betas, which normalises them. One level, a relinearisation
-    each."""
+    """Normalises cts: times the root, plus the betas. One level, a relinearisation each."""
     products = [be.mul(ct, root) for ct in cts]
     return [be.add_const(ct, beta) if beta else ct for ct, beta in zip(products, betas, strict=True)]
 

@@ -20,7 +20,7 @@ from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.runs import Response
 from tacita.packings.columns.attention import RowSquares, completed, variance
 from tacita.packings.columns.linear import BatchNorm, ColumnMap, Cts, dot, scaled
-from tacita.packings.encoding import Argument, Encoding, WeightBias, apply
+from tacita.packings.encoding import SUMMED, Argument, Encoding, WeightBias, apply
 from tacita.packings.shared.first_token import OneQuery
 from tacita.packings.shared.linear import Linear
 from tacita.packings.weights import AttentionPlan, RotaryAngles, Side, turned
@@ -226,8 +226,7 @@ class MeanAnswering(BatchAnswering):
         return MeanAnswering(answer, CellMap.gather(twice, shift, answer.cells), classify)
 
     def mean(self, be: Backend, x: Cts) -> Cts:
-        """Answer columns / bound, the same in every token: one level, log2(tokens) rotations per answer
-        column."""
+        """Answer columns / bound, the same in every token: one level, log2(tokens) rotations a column."""
         scores, shape = self.classify.apply(be, x), self.answer.cells.shape
         return tuple(rotate_sum(be, ct, shape.tokens, shape.step) for ct in scores)
 
@@ -287,8 +286,7 @@ class BatchFirstToken(OneQuery):
         )
 
     def squares(self, be: Backend, x: Cts, first: Cts) -> tuple[Cts, Cts]:
-        """Variances of the query and of the keys, where they are normalised: a ciphertext a head. 2
-        levels."""
+        """Variances of a normalised query and keys: a ciphertext a head. 2 levels."""
         ours, theirs = (self._map(pair) for pair in self.plan.squared())
         queries, keys = self.plan.normed
         return self._variances(be, queries, ours.apply(be, first)), self._variances(
@@ -320,8 +318,7 @@ class BatchFirstToken(OneQuery):
         return tuple(turned(be, queries, self._crossed(be, queries), cos, sin))
 
     def _crossed(self, be: Backend, queries: Cts) -> list[Ct]:
-        """Orders the columns for the sines: of each head the second half of its columns, negated, then the
-        first."""
+        """Orders the columns for the sines: of each head the second half, negated, then the first."""
         half = self.plan.head_size // 2
         return [
             ct
@@ -350,15 +347,17 @@ class BatchFirstToken(OneQuery):
         return None if visible is None else [self.columns.shape.at_tokens(visible[0])] * self.plan.heads
 
     def weigh(self, be: Backend, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
-        """(exp * mask, its sums over tokens stored for the inverse). Two levels below exps."""
-        form, shape = Argument.of(self.plan.specs.inverse), self.columns.shape
-        weighed = tuple(be.mul(e, masks[0]) for e in exps)
-        sums = (be.mul_const(rotate_sum(be, w, shape.tokens, shape.step), form.scale) for w in weighed)
-        return weighed, tuple(be.add_const(s, form.offset) for s in sums)
+        """(exp * mask * lift, sums of exp * mask stored for the inverse). Two levels below exps."""
+        form, shape, times = Argument.of(self.plan.specs.inverse), self.columns.shape, int(SUMMED)
+        lift = self.plan.specs.lift
+        mask, scale = be.mul_int(masks[0], lift), form.scale / lift / times
+        weighed = tuple(be.mul(e, mask) for e in exps)
+        sums = (rotate_sum(be, be.mul_int(w, times), shape.tokens, shape.step) for w in weighed)
+        return weighed, tuple(be.add_const(be.mul_const(s, scale), form.offset) for s in sums)
 
     def attend(self, be: Backend, weighed: Cts, sums: Cts) -> Cts:
-        """Attention weights: weighed / sums, in [0, 1]. Levels: the inverse's and one."""
-        roots = (apply(be, s, self.plan.specs.inverse) for s in sums)
+        """Attention weights: weighed / lift / sums, in [0, 1]. Levels: the inverse's and one."""
+        roots = (apply(be, s, self.plan.specs.inverse, 1.0 / self.plan.specs.lift) for s in sums)
         return tuple(be.mul(w, r) for w, r in zip(weighed, roots, strict=True))
 
     def project(self, be: Backend, x: Cts, first: Cts, attention: Cts) -> Cts:

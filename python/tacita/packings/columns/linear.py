@@ -150,14 +150,12 @@ class BatchNorm(Norm):
         return self.entry / float(np.sqrt(self.size))
 
     def variance(self, be: Backend, x: Cts) -> Ct:
-        """Centred x / entry -> variance + epsilon stored for rsqrt. One level, two with lanes; one
-        relinearisation."""
+        """Centred x / entry -> variance + epsilon, stored for rsqrt. One level, two with lanes."""
         total, times = lane_total(be, dot(be, x, x), self.lanes), round(self.scale)
         return be.add_const(total if times == 1 else be.mul_int(total, times), self.offset)
 
     def normalise(self, be: Backend, x: Cts, root: Ct) -> Cts:
-        """LayerNorm without gamma and beta, / sqrt(size). One level below x and root; one product a
-        column."""
+        """LayerNorm without gamma and beta, / sqrt(size). One level and a product a column."""
         return tuple(be.mul(ct, root) for ct in x)
 
 

@@ -83,8 +83,7 @@ class Affine:
         return tuple(be.add_vector(ct, b) for ct, b in zip(out, self.dst.vectors(self.bias), strict=True))
 
     def _group(self, be: Backend, turned: Sequence[Ct], group: int) -> list[Ct]:
-        """The outputs of a group by Horner's rule: few plaintexts are there at once, and one key turns
-        all."""
+        """The outputs of a group by Horner's rule: few plaintexts at once, and one key turns all."""
         step, total = self.babies * self.src.shape.diagonal, list[Ct]()
         for giant in reversed(range(0, self.turns, self.babies)):
             inner = be.linear(turned, plan_of(self, group, giant))

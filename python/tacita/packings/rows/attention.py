@@ -17,7 +17,7 @@ from tacita.layouts.arrays import Array
 from tacita.layouts.rotations import doubled_parts, doubled_real
 from tacita.layouts.rows import FeatureLayout, linear_diagonals
 from tacita.layouts.windows import HeadWindow, mask_numbers, placed
-from tacita.packings.encoding import Argument, divide, divide_factor, stored_bound
+from tacita.packings.encoding import SUMMED, Argument, divide, divide_factor, stored_bound
 from tacita.packings.rows.division import Early, Gathered
 from tacita.packings.rows.linear import (
     Affine,
@@ -48,6 +48,7 @@ from tacita.slots.linear import LinearPlan
 Cts = tuple[Ct, ...]
 DOUBLED = 0.5  # share of scores: their parts come doubled
 MIXING = 3  # levels from exponentials to context and sums
+LARGEST = 2048.0  # factor of a mask's plaintext, which must have a place in it
 
 
 class Attention:
@@ -75,7 +76,9 @@ class Attention:
         self.value, self.value_bias = _value(plan, layout, windows, scale)
         self.gathered = None if early else Gathered.of([window for window in windows if not window.shared])
         self.packs, self.unpacks = [pack_plan(w) for w in windows], [unpack_plan(w) for w in windows]
-        self.unfolds = _unfolds(windows, self.gathered, Argument.of(specs.inverse).scale, early)
+        factor = early.scale if early else Argument.of(specs.inverse).scale
+        self.lift = min(SUMMED * factor, LARGEST)  # of row sums: by the masks, until the last map
+        self.unfolds = _unfolds(windows, self.gathered, factor / self.lift, early)
         self.projection = _projection(plan, specs, layout, windows)
         self.add = linear_of(layout).adder(plan.output)
 
@@ -130,7 +133,7 @@ class Attention:
         entry = min(be.level(e) for e in exps)
         values = self._values(be, x, masks, entry + 1)
         numbers = mask_numbers(self.windows)
-        plans = [mask_plan(self.windows[numbers.index(number)]) for number in sorted(set(numbers))]
+        plans = [mask_plan(self.windows[numbers.index(number)], self.lift) for number in sorted(set(numbers))]
         padding = [
             be.linear([be.drop_to(mask, min(be.level(mask), entry + 1))], plan)
             for mask, plan in zip(masks, plans, strict=False)
@@ -241,10 +244,11 @@ def _added(positional: Positional, window: HeadWindow, specs: AttentionSpecs) ->
 def _unfolds(
     windows: tuple[HeadWindow, ...], gathered: Gathered | None, scale: float, early: Early | None
 ) -> tuple[LinearPlan, ...]:
-    """The unfolding plan of each window. scale: factor of the sums, where no iteration comes before their
-    bootstrap."""
+    """The unfolding plan of each window. scale: factor of the sums that come to it; of those an iteration
+    before their bootstrap multiplies by, where there is one."""
     if early:
-        return tuple(unfold_plan(w, 0.25, early.sums, twice=early.scale) for w in windows)
+        sums = scale * early.sums / early.scale
+        return tuple(unfold_plan(w, 0.25, sums, twice=scale) for w in windows)
     places = {w: gathered.places(number) for number, w in enumerate(gathered.windows)} if gathered else {}
     return tuple(unfold_plan(w, 0.25, scale, places.get(w)) for w in windows)
 

@@ -153,8 +153,7 @@ class Early:
         return replace(exp, squarings=0) if self.squarings and isinstance(exp, PowerSpec) else exp
 
     def squared(self, be: Backend, roots: tuple[Ct, ...]) -> tuple[Ct, ...]:
-        """Lifted exponentials of their roots, or as they are without a squaring. A level each of the
-        squarings."""
+        """Lifted exponentials of their roots; those as they are without a squaring. A level each."""
         lifted = tuple(be.mul_int(ct, self._root_lift) for ct in roots) if self._root_lift > 1 else roots
         for _ in range(self.squarings):
             lifted = tuple(be.square(ct) for ct in lifted)

@@ -96,8 +96,7 @@ class FirstTokenAttention(TextQuery):
 
     @property
     def visible(self) -> list[Array] | None:
-        """A mask for each window, 1 at the keys that query 0 sees, the same in all; None where it sees
-        all."""
+        """A mask for each window, 1 at the keys that query 0 sees; None where it sees all."""
         positional = self.plan.positional
         if positional.visible is None or not positional.kept_from(0):
             return None
@@ -184,8 +183,7 @@ class FirstTokenAttention(TextQuery):
 
 
 def select_token(be: Backend, x: Sequence[Ct], layout: FeatureLayout, dst: VectorLayout) -> Ct:
-    """Token 0 of rows-packed x in vector packing. One level; log2(slots/period) + ciphertexts - 1
-    rotations."""
+    """Token 0 of x in vector packing. One level; log2(slots/period) + ciphertexts - 1 rotations."""
     window, total = layout.shape.window, None
     for i, ct in enumerate(x):
         mask = np.zeros(layout.shape.slots)

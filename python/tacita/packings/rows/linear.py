@@ -92,8 +92,7 @@ def residual(
 
 
 def _means(be: Backend, x: Sequence[Ct], layout: FeatureLayout) -> Ct:
-    """The mean over features in every position that a first copy uses. One level, 2 log2(window)
-    rotations."""
+    """The mean over features where a first copy uses it. One level, 2 log2(window) rotations."""
     most = max(layout.copies(i) for i in range(layout.count))
     total = x[0] if layout.copies(0) == most else be.mul_int(x[0], most // layout.copies(0))
     for i in range(1, layout.count):
@@ -121,8 +120,7 @@ class Norm(TextNorm[FeatureLayout]):
     packed_first: bool = False
 
     def variance(self, be: Backend, x: Cts) -> Ct:
-        """Centred x / entry -> variance + epsilon stored for rsqrt, at least at every first copy. 2
-        levels."""
+        """Centred x / entry -> variance + epsilon stored for rsqrt, at every first copy. 2 levels."""
         total = be.dot(x, x) if len(x) > 1 else be.square(x[0])
         block, window = max(self.layout.blocks), self.layout.shape.window
         first = np.arange(window) < block
@@ -294,10 +292,10 @@ def unpack_plan(window: HeadWindow) -> LinearPlan:
 
 
 @lru_cache(maxsize=KEPT)
-def mask_plan(window: HeadWindow) -> LinearPlan:
-    """The window's mask -> the mask of each ciphertext of its scores; one level."""
-    step = window.shape.window
-    diagonals = {(r // window.half, 0, r * step): window.hot(r % window.half) for r in range(window.shifts)}
+def mask_plan(window: HeadWindow, factor: float = 1.0) -> LinearPlan:
+    """The window's mask -> the mask of each ciphertext of its scores, times a factor; one level."""
+    step, half = window.shape.window, window.half
+    diagonals = {(r // half, 0, r * step): factor * window.hot(r % half) for r in range(window.shifts)}
     split = step * range_radix(window.pairs)
     return LinearPlan.from_diagonals(diagonals, n_inputs=1, n_outputs=window.score_cts, split=split)
 

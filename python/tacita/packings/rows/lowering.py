@@ -65,8 +65,7 @@ class RowLowering(OneTextLowering[FeatureLayout]):
         )
 
     def request(self) -> Request:
-        """The layout of the request. Where an attention has a single query, the last mask is the plain
-        one."""
+        """The layout of the request. With an attention of one query, the last mask is the plain one."""
         layout, packed, rows = self._layout, self._packed_entry(), (self._tokens,)
 
         def states(x: Array) -> list[Array]:

@@ -9,7 +9,6 @@ import socket
 import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,6 @@ from tacita.client.store import PublicCache
 from tacita.errors import GoneError
 from tacita.plans.wire import FRAME_BYTES
 from tacita.server.http import two_party
-from tacita.server.http.two_party import relay
 from tacita.two_party.client import TwoPartyClient
 from tacita.two_party.protocol.party import new_identity, over_socket
 from tacita.two_party.server import Served, TwoPartyServer
@@ -116,39 +114,77 @@ def test_what_a_session_said_last_arrives(plain: World) -> None:
     assert caught.value.rcvd is not None and caught.value.rcvd.code == 1000
 
 
-@dataclass
-class Slow:
-    """A WebSocket whose client sends without end and reads nothing until it has sent so many messages."""
-
-    left: int
-    said: bytes = b""
-    code: int | None = None
-    reading: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def receive(self) -> dict[str, object]:
-        await asyncio.sleep(0)
-        if not self.left:
-            self.reading.set()
-            await asyncio.Event().wait()
-        self.left -= 1
-        return {"type": "websocket.receive", "bytes": b"more"}
-
-    async def send_bytes(self, data: bytes) -> None:
-        await self.reading.wait()
-        self.said += data
-
-    async def close(self, code: int) -> None:
-        self.code = code
-
-
-def test_it_arrives_at_a_client_that_goes_on_sending() -> None:
+def test_it_arrives_at_a_client_that_goes_on_sending(plain: World) -> None:
     """A refusal is said and the session over before the client looks."""
-    ours, theirs = socket.socketpair()
-    theirs.sendall(b"no" * 50_000)
-    theirs.close()
-    slow = Slow(left=10)
-    asyncio.run(asyncio.wait_for(relay(slow, ours, SECONDS), SECONDS))
-    assert slow.said == b"no" * 50_000 and slow.code == 1000 and ours.fileno() == -1
+    with plain.silent() as raw:
+        end = plain.end()
+        end.sendall(b"no" * 50_000)
+        end.close()
+        for _ in range(10):
+            raw.sendall(FRAME)
+        said = bytearray()
+        while not said.endswith(b"\x88\x02\x03\xe8"):  # the close of code 1000
+            said += raw.recv(1 << 20)
+    assert said.count(b"no") >= 50_000 - said.count(b"\x82")
+
+
+# A masked binary message, whole and in two fragments with a ping between.
+KEY = b"\x01\x02\x03\x04"
+FRAME = b"\x82\x84" + KEY + b"lost"
+WORD = bytes(a ^ b for a, b in zip(b"more", KEY, strict=True))
+FRAGMENTS = b"\x02\x84" + KEY + WORD + b"\x89\x80" + KEY + b"\x80\x84" + KEY + WORD
+
+
+@pytest.mark.parametrize("cut", [1, 3, 7, len(FRAGMENTS)])
+def test_fragments_are_joined_wherever_the_network_cuts(plain: World, cut: int) -> None:
+    with plain.silent() as raw:
+        end = plain.end()
+        for at in range(0, len(FRAGMENTS), cut):
+            raw.sendall(FRAGMENTS[at : at + cut])
+        assert exactly(end, 8) == b"moremore"
+        said = b""
+        while b"\x8a\x00" not in said:  # the answer to the ping
+            said += raw.recv(1 << 10)
+        end.close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"\x82\x04more", 1002),  # no mask
+        (b"\xc2\x84" + KEY + WORD, 1002),  # a reserved bit
+        (b"\x83\x84" + KEY + WORD, 1002),  # an unknown kind
+        (b"\x80\x84" + KEY + WORD, 1002),  # the rest of nothing
+        (b"\x02\x84" + KEY + WORD + b"\x82\x84" + KEY + WORD, 1002),  # another before the rest
+        (b"\x89\xfe\x00\x7e" + KEY + bytes(126), 1002),  # a long ping
+        (b"\x81\x84" + KEY + WORD, 1003),
+        (b"\x82\xff" + (FRAME_BYTES + 1).to_bytes(8, "big") + KEY, 1009),
+        (
+            b"\x02\xff"
+            + FRAME_BYTES.to_bytes(8, "big")
+            + KEY
+            + bytes(FRAME_BYTES)
+            + b"\x80\x81"
+            + KEY
+            + b"x",
+            1009,
+        ),
+        (b"\x82\xff" + b"\xff" * 8 + KEY, 1009),
+    ],
+)
+def test_what_breaks_the_protocol_of_frames_ends_the_session(plain: World, sent: bytes, code: int) -> None:
+    with plain.silent() as raw, ThreadPoolExecutor(1) as pool:
+        end = plain.end()
+        taken = pool.submit(exactly, end, 4 * FRAME_BYTES)
+        raw.sendall(sent)
+        goodbye, said = b"\x88\x02" + code.to_bytes(2, "big"), b""
+        while goodbye not in said:
+            part = raw.recv(1 << 10)
+            assert part, said[-80:]
+            said += part
+        raw.close()
+        assert len(taken.result(SECONDS)) <= FRAME_BYTES
+        end.close()
 
 
 @pytest.mark.parametrize("own", [FRAME_BYTES, 4 * FRAME_BYTES])

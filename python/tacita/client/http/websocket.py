@@ -3,20 +3,20 @@
 A socket pair lies between: its one end is the engine's, which speaks the protocol over it as over TCP; a
 thread carries bytes between the other and the WebSocket. TLS and the bearer token are those of the WebSocket.
 
-One event loop and two tasks, one for each direction, of which neither waits for the other: a session sends
-and receives megabytes at the same time. (The package's own threads cannot: there a send that waits for the
-server holds back what the server sends.) What waits here is a message each way.
+The package websockets dials, answers pings and closes; messages are carried by callbacks of one event loop
+(`protocol.carrier`), in both directions at the same time. (The package's own threads cannot: there a send
+that waits for the server holds back what the server sends.) What waits here is a chunk each way.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -25,17 +25,16 @@ from websockets.exceptions import (
     InvalidProxy,
     InvalidStatus,
     InvalidURI,
-    WebSocketException,
 )
 
 from tacita.client.http.channel import refused, seconds_of
 from tacita.errors import InputError, LateError, PeerError, TacitaError
 from tacita.plans.wire import FRAME_BYTES
+from tacita.two_party.protocol.carrier import CHUNK, VIOLATION, FrameCarrier
 from tacita.two_party.protocol.party import TIMEOUT, Party, over_socket
 from tacita.version import __version__
 
 CONNECTING = 30.0  # seconds for the connection, TLS and the upgrade
-CHUNK = 256 << 10  # bytes taken from the engine at once; the socket holds about as many
 KEEPALIVE = 30.0  # seconds between pings
 FAREWELL = 10.0  # seconds for the server to say goodbye
 
@@ -152,7 +151,7 @@ class _Carrier:
         if self.given_up.is_set():
             websocket.transport.abort()
         else:
-            await _carry(websocket, self.engine)
+            await _carry(websocket, self.engine, self.idle_timeout)
 
     async def _connect(self) -> ClientConnection:
         return await Direct(
@@ -171,37 +170,20 @@ class _Carrier:
         )
 
 
-async def _carry(websocket: ClientConnection, engine: socket.socket) -> None:
+async def _carry(websocket: ClientConnection, engine: socket.socket, patience: float) -> None:
     """Carries bytes both ways until either end closes."""
-    up, down = asyncio.create_task(_up(websocket, engine)), asyncio.create_task(_down(websocket, engine))
+    carrier = FrameCarrier(websocket, websocket.transport, engine, patience, client=True)
+    if websocket.protocol.reader.buffer or len(websocket.recv_messages.frames):
+        carrier.close(VIOLATION)  # a server speaks second
+    gone: asyncio.Future[None] = asyncio.ensure_future(websocket.wait_closed())
+    ends: set[asyncio.Future[Any]] = {carrier.over, gone}
     try:
-        await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
-        if not down.done():
-            await websocket.close()  # while `down` takes what still comes, without which it would not end
-            await down
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if carrier.over.done():
+            await websocket.close(carrier.over.result())
+        else:
+            await carrier.flush()
     finally:
-        up.cancel()
-        down.cancel()
-        await asyncio.gather(up, down, return_exceptions=True)
+        gone.cancel()
+        carrier.stop()
         websocket.transport.abort()
-
-
-async def _up(websocket: ClientConnection, engine: socket.socket) -> None:
-    """Sends the engine's bytes until its socket is closed or the server is gone."""
-    loop = asyncio.get_running_loop()
-    with contextlib.suppress(OSError, WebSocketException):
-        while data := await loop.sock_recv(engine, CHUNK):
-            await websocket.send(data)
-
-
-async def _down(websocket: ClientConnection, engine: socket.socket) -> None:
-    """Passes the server's messages to the engine, to the last before the server is gone; once the engine's
-    socket is closed they are dropped. A text message is not ours and ends the connection."""
-    loop, open_ = asyncio.get_running_loop(), True
-    with contextlib.suppress(WebSocketException):
-        while isinstance(message := await websocket.recv(), bytes):
-            if open_:
-                try:
-                    await loop.sock_sendall(engine, message)
-                except OSError:
-                    open_ = False

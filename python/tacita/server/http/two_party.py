@@ -1,8 +1,8 @@
 """`WS /v1/two-party?model=M`: a client is let in, or told why not before the connection is a WebSocket; from
 then on bytes go over between it and the socket of its session, both ways at the same time.
 
-What waits here is one message up and one chunk down: whoever is slower holds the other back, as TCP would.
-The channel's frames, limits and errors are the session's own; nothing is looked into.
+What waits here is a chunk each way (`protocol.carrier`): whoever is slower holds the other back, as TCP
+would. The channel's frames, limits and errors are the session's own; nothing is looked into.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
 
 from tacita.errors import RefusedError
 from tacita.plans.wire import API, FRAME_BYTES
 from tacita.server.http.problems import Fault, response
-from tacita.server.sessions.listener import CHUNK
 from tacita.server.sessions.messages import Client
+from tacita.two_party.protocol.carrier import VIOLATION, FrameCarrier
 from tacita.two_party.protocol.party import TIMEOUT
 
-OVER, NOT_BINARY, TOO_LARGE, BROKEN = 1000, 1003, 1009, 1011  # RFC 6455, section 7.4.1
 MOST_UNREAD = 4 * FRAME_BYTES  # bytes that wait for a client which reads none of them
 KEEPALIVE = 30.0  # seconds between pings, so that what lies between keeps the connection
 PATH = f"{API}/two-party"
@@ -32,13 +33,25 @@ SUBPROTOCOL = "tacita.two-party"  # that pages name, beside one with their token
 RETRY = {"Retry-After": "5"}  # seconds after which a client that found no place may ask again
 Open = Callable[[str, Client], Awaitable[socket.socket]]
 Permitted = Callable[[WebSocket, str], Awaitable[Client]]
-Code = int | None  # with which to close; None: the client is gone
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
     """uvicorn's WebSockets without two ways to hold memory and connections of the server: pings are answered
     whether or not the client reads the answers, and a connection is closed when the client has read what was
     sent before, however long that takes."""
+
+    def handle_connect(self, event: Request) -> None:
+        """Names itself to the application."""
+        super().handle_connect(event)
+        if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+            self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]
+
+    def carry(self, session: socket.socket, patience: float) -> FrameCarrier:
+        """Carries messages from now on. Nothing may have come before the client was let in."""
+        carrier = FrameCarrier(self, self.transport, session, patience, client=False)
+        if self.conn.reader.buffer or not self.queue.empty():
+            carrier.close(VIOLATION)
+        return carrier
 
     def handle_ping(self) -> None:
         """Answers a ping, but aborts a connection whose client does not read."""
@@ -96,56 +109,24 @@ def router(open_session: Open, permitted: Permitted, patience: float = TIMEOUT) 
 
 
 async def relay(websocket: WebSocket, session: socket.socket, patience: float) -> None:
-    """Copies bytes both ways until either end is over; both are closed then. patience: seconds that a client
+    """Carries bytes both ways until either end is over; both are closed then. patience: seconds that a client
     may take to read what is sent at once. Raises nothing because of the client or the session."""
     session.setblocking(False)
-    with session:
-        up = asyncio.create_task(_up(websocket, session))
-        down = asyncio.create_task(_down(websocket, session, patience))
-        try:
-            await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
-            code = (up if up.done() else down).result()
-        finally:
-            for task in (up, down):
-                task.cancel()
-            await asyncio.gather(up, down, return_exceptions=True)
-    if code is not None:
-        with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):  # it left meanwhile, or does not read
-            async with asyncio.timeout(patience):
-                await websocket.close(code)
+    carrier = websocket.scope["connection"].carry(session, patience)
+    gone = asyncio.create_task(_until_gone(websocket))
+    try:
+        await asyncio.wait({carrier.over, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if carrier.over.done():
+            with suppress(WebSocketDisconnect, RuntimeError):  # it left meanwhile
+                await websocket.close(carrier.over.result())
+        else:
+            await carrier.flush()
+    finally:
+        gone.cancel()
+        carrier.stop()
 
 
-async def _up(websocket: WebSocket, session: socket.socket) -> Code:
-    """Copies what the client sends to the session. Returns the code with which to close."""
-    loop, open_ = asyncio.get_running_loop(), True
-    while (message := await websocket.receive())["type"] == "websocket.receive":
-        data: bytes | None = message.get("bytes")
-        if data is None:
-            return NOT_BINARY
-        if len(data) > FRAME_BYTES:
-            return TOO_LARGE
-        if open_:
-            try:
-                await loop.sock_sendall(session, data)
-            except OSError:  # the session is over; what it said last is on its way down, and ends this
-                open_ = False
-    return None
-
-
-async def _down(websocket: WebSocket, session: socket.socket, patience: float) -> Code:
-    """Copies the session's bytes to the client. Returns the code with which to close."""
-    loop = asyncio.get_running_loop()
-    while True:
-        try:
-            data = await loop.sock_recv(session, CHUNK)
-        except OSError:
-            return OVER
-        if not data:
-            return OVER
-        try:
-            async with asyncio.timeout(patience):
-                await websocket.send_bytes(data)
-        except (WebSocketDisconnect, RuntimeError):
-            return None
-        except TimeoutError:
-            return BROKEN
+async def _until_gone(websocket: WebSocket) -> None:
+    """Waits until the client is gone; uvicorn receives nothing but its goodbye."""
+    while (await websocket.receive())["type"] == "websocket.receive":
+        pass

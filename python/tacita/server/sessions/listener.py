@@ -7,7 +7,6 @@ counted over the server's life. TLS is the service's: the process of the session
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import ipaddress
 import socket
@@ -30,11 +29,10 @@ from tacita.server.connections import (
 )
 from tacita.server.sessions.messages import Ended, Used
 from tacita.server.sessions.supervisor import Sessions
+from tacita.two_party.protocol.carrier import Carrier
 from tacita.two_party.protocol.party import TIMEOUT, Identity
 from tacita.two_party.protocol.refusal import Reason, Refusal
 
-# Bytes that are taken from a socket at once, and wait here at most; the socket holds as many.
-CHUNK = 256 << 10
 LOOPBACK = ("127.0.0.1", "::1")
 
 
@@ -159,27 +157,16 @@ class SessionListener:
         return Acceptor(listener, self._pending, tls, lambda connection: Relay(self, connection))
 
 
-class Relay(asyncio.BufferedProtocol):
-    """A client's connection and the socket of its session. Bytes go over as they come, in both directions at
-    the same time: what waits here is a chunk each way, and whoever is slower holds the other back, as TCP
-    would. The channel's frames, limits and errors are the session's own; nothing is looked into.
-
-    All is done in the loop's callbacks: tasks and streams would cost a round trip several wake-ups and every
-    byte two copies more.
-    """
-
-    _transport: asyncio.Transport
-    _session: socket.socket | None = None
+class Relay(Carrier):
+    """A client's connection and the socket of its session."""
 
     def __init__(self, listener: SessionListener, connection: Connection) -> None:
+        super().__init__(listener.patience)
         self._listener, self._connection = listener, connection
-        self._loop = asyncio.get_running_loop()
-        self._late: asyncio.TimerHandle | None = None  # hangs up on a client that does not read
 
     def connection_made(self, transport: Any) -> None:
         """Opens the session. What the client sends meanwhile waits in its socket."""
-        self._transport, self._buffer = transport, memoryview(bytearray(CHUNK))
-        self._unsent = self._buffer[:0]  # what the session's socket has not taken
+        self._transport = transport
         self._connection.hold(busy=True)  # it waits in the process from now on
         transport.pause_reading()
         self._task = self._loop.create_task(self._serve())
@@ -187,31 +174,7 @@ class Relay(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the session with the connection."""
         self._task.cancel()
-        self._end()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Returns where the client's next bytes go: none come before all of the last have been sent."""
-        return self._buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Sends the session what came, and the rest once it reads on."""
-        self._unsent = self._buffer[:nbytes]
-        self._send()
-        if self._unsent and self._session is not None:
-            self._transport.pause_reading()
-            self._loop.add_writer(self._session, self._send_rest)
-
-    def pause_writing(self) -> None:
-        """Takes no more from the session; the client has to read what is there in time."""
-        assert self._session is not None  # from which all comes that is written
-        self._loop.remove_reader(self._session)
-        self._must_read()
-
-    def resume_writing(self) -> None:
-        """Takes more from the session."""
-        if self._session is not None and not self._transport.is_closing():
-            self._may_read()
-            self._loop.add_reader(self._session, self._receive)
+        self.stop()
 
     async def _serve(self) -> None:
         """Opens the session, and waits until one of the two, or the program, ends."""
@@ -220,60 +183,11 @@ class Relay(asyncio.BufferedProtocol):
         known_by = hashlib.sha256(certificate).hexdigest() if certificate else None
         client = self._listener.clients.client(self._connection.address, known_by)
         try:
-            self._session = await self._listener.sessions.open(client)
-            self._loop.add_reader(self._session, self._receive)
+            self._begin(await self._listener.sessions.open(client))
             self._transport.resume_reading()
             await self._loop.create_future()
         except RefusedError:  # the process is being started, or ends
             return
         finally:
             self._transport.abort()
-            self._end()
-
-    def _end(self) -> None:
-        self._may_read()
-        if self._session is not None:
-            self._loop.remove_reader(self._session)
-            self._loop.remove_writer(self._session)
-            self._session.close()
-            self._session = None
-
-    def _send(self) -> None:
-        if self._session is None:  # its end and these bytes came at once
-            return
-        try:
-            self._unsent = self._unsent[self._session.send(self._unsent) :]
-        except BlockingIOError:
-            return
-        except OSError:  # the session is over; what it said last is on its way down, and ends this
-            self._unsent = self._buffer[:0]
-
-    def _send_rest(self) -> None:
-        self._send()
-        if not self._unsent and self._session is not None:
-            self._loop.remove_writer(self._session)
-            self._transport.resume_reading()
-
-    def _receive(self) -> None:
-        """Takes what the session said over to the client. At its end, hangs up once the client has it all."""
-        assert self._session is not None
-        try:
-            data = self._session.recv(CHUNK)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if data:
-            self._transport.write(data)
-            return
-        self._loop.remove_reader(self._session)
-        self._transport.close()
-        self._must_read()
-
-    def _must_read(self) -> None:
-        self._may_read()
-        self._late = self._loop.call_later(self._listener.patience, self._transport.abort)
-
-    def _may_read(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
+            self.stop()

@@ -1,4 +1,4 @@
-//! From a share modulo Q' (the low ciphertext primes) to the share modulo t: round(t v / Q'), exactly.
+//! From a phase modulo Q' (the low ciphertext primes) to slots modulo t: round(t v / Q'), exactly.
 use super::SlotRing;
 use tacita_ring::{kernels, AlignedVec};
 use zeroize::Zeroize;

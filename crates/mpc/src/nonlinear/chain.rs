@@ -4,7 +4,7 @@
 //! 2^exponent times the last t. Every t of the fitted interval stays inside (-1, 1). In shares: t has f
 //! fraction bits in Z_{2^(f+2)}; the square comes with 2f in Z_{2^(2f+2)}, the public combination is added at
 //! that precision for nothing, and f bits are dropped locally. With f = 15 a stage costs one square from 17
-//! to 32 bits (385 bits on the wire) and, where a later combination uses t, its growth (15 bits), which comes
+//! to 32 bits (250 bits on the wire) and, where a later combination uses t, its growth (15 bits), which comes
 //! in the same round; nothing else.
 use super::few::{droppable, square_growing};
 use super::fixed::{add_public, rescale, Fixed};

@@ -126,23 +126,17 @@ pub(super) fn evaluate(party: &mut Party, parts: &[Part<'_>], mut local: Vec<u64
     Ok(local)
 }
 
-/// log2 of the most that a coefficient of a response may fail with: too many products in one sum are refused
-/// above.
-const MOST_FAILURE: f64 = -60.0;
-
 /// Adds up what responses to sums of `terms` products of `len` elements fail with.
 fn book_failure(party: &mut Party, lifting: &Lifting, terms: usize, len: usize) -> Result<()> {
+    if terms > slots::MOST_TERMS {
+        let detail = format!("a sum of {terms} products; take {} at once", slots::MOST_TERMS);
+        return Err(MpcError::Shape {
+            op: "products",
+            detail,
+        });
+    }
     for ring in lifting.rings() {
-        let each = ring.failure_log2(terms);
-        if each > MOST_FAILURE {
-            let detail = format!(
-                "a sum of {terms} products would fail with 2^{each:.1} a coefficient; take fewer at once"
-            );
-            return Err(MpcError::Shape {
-                op: "products",
-                detail,
-            });
-        }
+        let each = ring.failure_log2();
         let coefficients = len.div_ceil(ring.n()) * ring.n();
         party.products.failure += coefficients as f64 * each.exp2();
     }

@@ -8,17 +8,19 @@
 //! by a public constant is local.
 //!
 //! Bits on the wire per element with one 49-bit plaintext prime (2 ring bits - slack <= 49; else two or three
-//! primes of that or a smaller width): request 173, response 246; that is 419 a square, 592 a product.
+//! primes of that or a smaller width): request 164, response 128; that is 292 a square, 456 a product.
 //! Ciphertexts hold 8192 elements.
 //!
 //! Slack: the results may be off by less than 2^slack units of the last place (at most 2^(slack-2) a cross
 //! term, and one of rounding), in exchange for `slack` bits of plaintext modulus. A truncation that follows
 //! makes it harmless.
 //!
-//! Failure: the shares of a whole ciphertext come apart with probability 2^-65 per coefficient of a sum of up
-//! to 8 products, 2^-40 per inference of 2^25 coefficients ([`tacita_bfv::slots::SlotRing::failure_log2`]). A
-//! sum of more products fails more often, by the root of their number; one of so many that a coefficient
-//! would fail above 2^-60 is refused. [`Party::failure_log2`] is what a session adds up to.
+//! Failure: the shares of a whole ciphertext come apart with probability 2^-77.9 a coefficient of a response
+//! ([`tacita_bfv::slots::SlotRing::failure_log2`]). [`Party::failure_log2`] is what a session adds up to.
+//!
+//! Disclosure: what a response tells the client beyond its share is within a statistical distance that grows
+//! by the root of coefficients times products, 2^-40.2 for 2^27 of them
+//! ([`tacita_bfv::slots::SlotRing::distance_log2`]). A sum of more than 8192 products is refused.
 mod key_exchange;
 mod lattice;
 mod narrow;
@@ -35,7 +37,7 @@ use crate::{MpcError, Party, Result, Ring};
 use operand::{check_alike, multipliers};
 
 impl Party {
-    /// Makes the client's lattice secret. Public keys (about 177 kB for each width of plaintext primes)
+    /// Makes the client's lattice secret. Public keys (about 168 kB for each width of plaintext primes)
     /// travel when first used.
     ///
     /// # Errors
@@ -52,7 +54,7 @@ impl Party {
 }
 
 /// Makes values ready to be multiplied: the client encrypts and sends its share, the server receives.
-/// `ring.bits() > slack`. 173 bits an element with one plaintext prime; no answer is awaited.
+/// `ring.bits() > slack`. 164 bits an element with one plaintext prime; no answer is awaited.
 ///
 /// # Errors
 /// [`MpcError::Shape`] for a slack that does not fit the ring; those of the channel; [`MpcError::Message`]
@@ -61,7 +63,7 @@ pub fn share_operand(party: &mut Party, x: &[u64], ring: Ring, slack: u32) -> Re
     party.measured("operand", |party| lattice::share(party, x, ring, slack))
 }
 
-/// Shares of the sum of x*y over the terms, element by element modulo 2^bits; 246 bits an element with one
+/// Shares of the sum of x*y over the terms, element by element modulo 2^bits; 128 bits an element with one
 /// plaintext prime, one message from the server. Off by at most 2^(slack-2) for every distinct operand (and
 /// by a unit).
 ///
@@ -84,7 +86,7 @@ pub fn sum_of_products(party: &mut Party, terms: &[(&Operand, &Operand)]) -> Res
     party.measured("products", |party| lattice::evaluate(party, &parts, local))
 }
 
-/// Shares of x*y: 592 bits an element with one plaintext prime; see [`sum_of_products`].
+/// Shares of x*y: 456 bits an element with one plaintext prime; see [`sum_of_products`].
 ///
 /// # Errors
 /// As [`share_operand`] and [`sum_of_products`].
@@ -103,7 +105,7 @@ pub fn product(party: &mut Party, x: &[u64], y: &[u64], ring: Ring, slack: u32) 
     sum_of_products(party, &[(&x, &y)])
 }
 
-/// Shares of x^2: 419 bits an element with one plaintext prime; see [`sum_of_products`].
+/// Shares of x^2: 292 bits an element with one plaintext prime; see [`sum_of_products`].
 ///
 /// # Errors
 /// As [`share_operand`] and [`sum_of_products`].

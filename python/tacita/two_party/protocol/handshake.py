@@ -34,7 +34,7 @@ from tacita.two_party.protocol.refusal import Refusal
 
 MAGIC = b"TACITA-2PC"
 REFUSAL = b"TACITA-NO!"  # in place of the magic: then reason and number stand where version and length do
-VERSION = 5  # 4 ran each choice in two rounds, and maxima by pairs
+VERSION = 6  # 5 had responses of products under a mask of the whole modulus
 CLIENT_HELLO = struct.Struct("<10sH")
 SERVER_HELLO = struct.Struct("<10sHQ32s")
 CHUNK = 1 << 20

@@ -7,8 +7,8 @@
 //! Hellinger distance squared of f and of f moved by x is at most x^2 I / 4 (Cauchy and Schwarz), with the
 //! Fisher information I = 2 sqrt(3) ln(2 + sqrt(3)) / W^2 of f, the integral of f'^2 / f. Squares add up over
 //! independent coefficients, and the statistical distance is at most the root of the sum, 1.07 |x| / W. The
-//! errors are independent of the plaintexts, so |x|^2 is 2^25 times the variance on average over the errors of
-//! an inference of 2^25 coefficients, and its root is at least the mean of |x|: 2^-40.2 in all
+//! errors are independent of the plaintexts, so |x|^2 is 2^25 times the variance on average over the errors
+//! of an inference of 2^25 coefficients, and its root is at least the mean of |x|: 2^-40.2 in all
 //! ([`SlotRing::distance_log2`]). No tail and no real number is in it: the integers are exact.
 //!
 //! Then both halves are divided by all primes but the low ones, of product Q'. What is left has to decrypt:

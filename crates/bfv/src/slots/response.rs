@@ -68,7 +68,7 @@ pub fn response_len(ring: &SlotRing) -> usize {
 }
 
 /// Masks and sends off a sum: (message for the key holder, the evaluator's share in slots modulo t). The key
-/// holder sees a pseudorandom and b that decrypts to uniform slots and the noise of the flood, at a distance of
+/// holder sees a pseudorandom and b that decrypts to uniform slots and the flood, at a distance of
 /// [`SlotRing::distance_log2`]; the two shares add up to the sum but for the probability of
 /// [`SlotRing::failure_log2`].
 ///

@@ -66,7 +66,7 @@ pub fn gelu(party: &mut Party, x: &[u64], ring: Ring, frac: u32, out: Ring) -> R
 /// GELU for |x| <= 2^range - 1 by a form (nearer to 2^range, rounding may leave the ring).
 ///
 /// Cost of the default for each element, Z_{2^64} in and out, range 10: two squares of 17-bit shares, 3
-/// thresholds on 18 bits, multiplexers of 32, 26 and 15 bits, extensions: 1190 bits on the wire and 40
+/// thresholds on 18 bits, multiplexers of 32, 26 and 15 bits, extensions: 920 bits on the wire and 40
 /// correlated transfers, 8 rounds.
 ///
 /// # Errors

@@ -39,8 +39,8 @@ fn check_weights(party: &Party, cols: usize, weights: [Option<&[f64]>; 2]) -> Re
 /// both: zeros). Error at most 3e-4 for |output| <= 8 and deviations within a
 /// factor of 20, growing with that factor (2e-4 seen with outliers of 100 and deviations from 0.2 to 20).
 ///
-/// Cost with two plaintext primes of 46 bits: for each element two requests of 334 bits, one response of 476
-/// and extensions of about 45, 1190 bits on the wire; a request and a response more, 830 kB, for the row sums
+/// Cost with two plaintext primes of 46 bits: for each element two requests of 316 bits, one response of 232
+/// and extensions of about 45, 910 bits on the wire; a request and a response more, 560 kB, for the row sums
 /// and the factors of all rows (2048 at most); about 2 kB for each row. Below [`FEW`] values by oblivious
 /// transfer, about 2800 bits for each element and 2 kB for each row; more bits for more powers of two between
 /// bound and least deviation.

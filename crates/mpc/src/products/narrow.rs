@@ -201,7 +201,7 @@ mod tests {
             square_narrow(party, &x, [17, 32].map(Ring::new), 15, false)?;
             Ok((party.sent() + party.received() - before) as f64 * 8.0 / len)
         });
-        assert!((380.0..387.0).contains(&bits), "{bits} bits an element");
+        assert!((248.0..252.0).contains(&bits), "{bits} bits an element");
     }
 
     #[test]

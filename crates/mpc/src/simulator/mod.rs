@@ -114,8 +114,11 @@ impl Class {
             (last, sender) => match shape(len, sender) {
                 Some((width, _)) if last == "product keys" => Self::SlotKey { width, index: 0 },
                 Some((width, count)) if sender == Role::Client => Self::SlotRequest { width, count },
-                Some((width, count)) => Self::SlotResponse { width, count },
-                None => Self::Random,
+                // other messages may be as long as a response
+                Some((width, count)) if matches!(last, "products" | "square_narrow") => {
+                    Self::SlotResponse { width, count }
+                }
+                _ => Self::Random,
             },
         }
     }

@@ -22,6 +22,7 @@ from tacita import compiled
 from tacita.evaluate.spill import SpillStore
 from tacita.plans.prices.cost import Sizes
 from tacita.resources import GB, available_memory, processor
+from tacita.schemes.prices import kernels
 
 if TYPE_CHECKING:
     from tacita.schemes.measure import Bench
@@ -68,6 +69,7 @@ def price_table(
         "touch_seconds_per_gb": touch_seconds_per_gb(),
         "spill_seconds_per_gb": spill_seconds_per_gb(bench.params, ciphertext),
         "source": source,
+        "kernels": dataclasses.asdict(kernels()),
         "sizes": dataclasses.asdict(_sizes(bench)),
         "bootstrap_ms": bootstrap_ms,
         "ms": {op: {str(limbs): round(row[op], 4) for limbs, row in rows.items()} for op in ops},

@@ -71,15 +71,16 @@ def describe_prices(prices: Prices) -> str:
 
 def scaled(shipped: Prices | None) -> Prices | None:
     """Shipped prices with the factors of this machine, by its kernels, and by counts where it has another
-    number of threads; without an engine as they are. The pace of two parties is that of the engine's own
-    transform: their work uses a processor's vectors too."""
-    if shipped is None:
-        return None
+    number of threads; without an engine as they are, and so where their machine's kernels are not known. The
+    pace of two parties is that of the engine's own transform: their work uses a processor's vectors too."""
+    if shipped is None or not shipped.kernels:
+        return shipped
     try:
         here = kernels()
     except TacitaError:  # not built: plans can be made, nothing can be run
         return shipped
-    work, streams, counted = here.switch / SHIPPED_KERNELS.switch, here.copy / SHIPPED_KERNELS.copy, ""
+    of_table = Kernels(**shipped.kernels)
+    work, streams, counted = here.switch / of_table.switch, here.copy / of_table.copy, ""
     if (cores := threads()) != (there := shipped.threads):
         phases = switch_phases(12, shipped.sizes)
         work *= share(phases, cores, cores) / share(phases, there, there)
@@ -127,11 +128,7 @@ class Kernels:
     transform: float
 
 
-# Of the machine of the shipped table: a rotation and a product take 32.7 ms there and 23.2 on a Zen 5, whose
-# kernels are (18.1, 2.58, 0.055). Copies were timed on both. What is left of 32.7 ms is what the same bytes
-# of keys and ciphertexts leave, 0.198 GB; counting instructions gives 24 to 26 (decision 76).
-SHIPPED_KERNELS = Kernels(25.6, 3.57, NTT_MS)
-HOT = 0.78  # of a switch there: what its caches would leave of its time
+HOT = 0.78  # of a switch: what its caches would leave of its time (decision 76)
 
 
 @lru_cache(maxsize=1)

@@ -114,7 +114,7 @@ def test_only_rings_that_bootstrap_have_prices_of_their_own() -> None:
 def test_until_then_shipped_prices_are_scaled_and_plans_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     shipped = Prices.shipped(16)
     assert shipped is not None
-    there = own_prices.SHIPPED_KERNELS
+    there = own_prices.Kernels(**shipped.kernels)
     quick = own_prices.Kernels(0.5 * there.switch, 2.0 * there.copy, 2.0 * NTT_MS)
     monkeypatch.setattr(own_prices, "kernels", lambda: quick)
     monkeypatch.setattr(own_prices, "threads", lambda: shipped.threads)
@@ -135,7 +135,7 @@ def test_other_threads_than_the_table_has_are_counted(monkeypatch: pytest.Monkey
     move five times as much on 16 threads."""
     shipped = Prices.shipped(16)
     assert shipped is not None and shipped.threads == 2
-    monkeypatch.setattr(own_prices, "kernels", lambda: own_prices.SHIPPED_KERNELS)
+    monkeypatch.setattr(own_prices, "kernels", lambda: own_prices.Kernels(**shipped.kernels))
     monkeypatch.setattr(own_prices, "threads", lambda: 16)
     here = scaled(shipped)
     left = 2 * (12 * 3 / 48 + 28 * 4 / 56 + 36 * 3 / 48) / 76

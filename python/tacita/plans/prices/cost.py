@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
 from math import ceil
@@ -101,6 +101,8 @@ class Prices:
     those of the table.
     pace: the same for two parties on shares, whose seconds are not of this table (`two_party.program.cost`).
     origin: where the prices come from, in the words of a report.
+    kernels: milliseconds of a few kernels on the measured machine (`schemes.prices.Kernels`), by which others
+    scale the table.
     """
 
     machine: str
@@ -119,6 +121,7 @@ class Prices:
     streams: float = 1.0
     pace: float = 1.0
     origin: str = ""
+    kernels: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def named(self) -> str:
@@ -158,6 +161,7 @@ class Prices:
             fields = {name: data[name] for name in names}
             fields |= {name: float(data.get(name, 0.0)) for name in SECONDS_PER_GB}
             fields["pace"] = float(data.get("pace", 1.0))
+            fields["kernels"] = {name: float(ms) for name, ms in data.get("kernels", {}).items()}
             return Prices(ms=ms, bootstrap_ms=data["bootstrap_ms"], sizes=Sizes(**data["sizes"]), **fields)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PlanError(

@@ -9,11 +9,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 
 from bench.options import read_examples
 from tacita.cli import main
+from tacita.cli.ask.accuracy import Row, scores, summary
 from tacita.cli.columns import read_labelled
 from tacita.errors import InputError
 
@@ -88,3 +90,40 @@ def test_a_file_that_must_be_whole_is_refused_by_line(name: str, tmp_path: Path)
     with pytest.raises(InputError, match=r"data.tsv:3: not "):
         read_examples(path)
     assert [bool(line.problem) for line in read_labelled(path)] == [False, True]
+
+
+def test_scores_are_those_of_the_formulas_of_counts() -> None:
+    """20 right, 5 wrongly 1, 15 wrongly 0, 60 rightly 0: F1 = 2 tp / (2 tp + fp + fn), Matthews by its own
+    formula, and as Pearson's correlation of the two columns."""
+    labels = np.array([1] * 20 + [0] * 5 + [1] * 15 + [0] * 60, dtype=float)
+    answers = np.array([1] * 25 + [0] * 75)
+    score = scores(np.eye(2)[answers], labels)
+    ones, noughts = 2 * 20 / (2 * 20 + 5 + 15), 2 * 60 / (2 * 60 + 15 + 5)
+    assert score["f1"] == pytest.approx(ones) and score["macro_f1"] == pytest.approx((ones + noughts) / 2)
+    matthews = (20 * 60 - 5 * 15) / (25 * 35 * 65 * 75) ** 0.5
+    assert score["matthews"] == pytest.approx(matthews)
+    assert score["matthews"] == pytest.approx(np.corrcoef(labels, answers)[0, 1])
+    assert score["accuracy"] == 0.8 and "top3" not in score
+
+
+def test_labels_that_do_not_vary_have_no_correlation() -> None:
+    score = scores(np.eye(2)[[1, 1, 0]], np.ones(3))
+    assert score["matthews"] == 0.0 and score["f1"] == pytest.approx(0.8)
+    assert scores(np.eye(2)[[0, 0]], np.zeros(2))["f1"] == 0.0
+
+
+def test_of_many_labels_the_three_largest_count() -> None:
+    """A label that the model has no logit for is wrong."""
+    logits = np.array([[4.0, 3, 2, 1], [4, 3, 2, 1], [4, 3, 2, 1], [1, 2, 3, 4]])
+    score = scores(logits, np.array([0.0, 2, 3, 9]))
+    assert (score["accuracy"], score["top3"]) == (0.25, 0.5) and "f1" not in score
+    # labels 0, 2, 3 and 9: one of three answers 0 is right, and no other answer
+    assert score["macro_f1"] == pytest.approx(2 * 1 / (1 + 3) / 4)
+
+
+def test_labels_that_match_are_counted_beside_those_that_do_not() -> None:
+    """The float model's scores stand beside the circuit's."""
+    rows = [Row(1, (0.0, 1.0), (0.0, 0.9), 0.1, 0), Row(1, (0.0, 1.0), (0.2, 0.1), 0.1, 0)]
+    figures = summary(rows)
+    assert (figures["matches"], figures["mismatches"], figures["agreement"]) == (1, 1, 0.5)
+    assert (figures["f1"], figures["reference_f1"]) == (pytest.approx(2 / 3), 1.0)

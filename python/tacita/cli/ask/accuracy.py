@@ -42,6 +42,11 @@ Data = Annotated[
     Path,
     typer.Option("--data", help="A .tsv file: header, then sentence or two, label number; tabs between."),
 ]
+SHARES = ("accuracy", "reference_accuracy", "top3", "reference_top3", "agreement")
+SCORES = (
+    *("f1", "reference_f1", "macro_f1", "reference_macro_f1", "matthews", "reference_matthews"),
+    *("correlation", "reference_correlation", "correlation_with_reference"),
+)
 Limit = Annotated[int, typer.Option("--limit", help="Stop after so many sentences (0: all).", min=0)]
 
 
@@ -147,16 +152,37 @@ def problem_of(model: Model) -> str:
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """Returns shares and errors over all sentences."""
-    predicted = np.array([np.argmax(row.logits) for row in rows])
-    wanted = np.array([np.argmax(row.reference) for row in rows])
+    """Returns the scores of circuit and float model, how often their labels match, and errors."""
     labels = np.array([row.label for row in rows])
+    logits, reference = np.array([row.logits for row in rows]), np.array([row.reference for row in rows])
+    matches = int(np.sum(logits.argmax(axis=1) == reference.argmax(axis=1)))
     return {
-        "accuracy": float(np.mean(predicted == labels)),
-        "reference_accuracy": float(np.mean(wanted == labels)),
-        "agreement": float(np.mean(predicted == wanted)),
+        **scores(logits, labels),
+        **{f"reference_{name}": score for name, score in scores(reference, labels).items()},
+        "agreement": matches / len(rows),
+        "matches": matches,
+        "mismatches": len(rows) - matches,
         **_errors(rows),
     }
+
+
+def scores(logits: npt.NDArray[np.float64], labels: npt.NDArray[np.float64]) -> dict[str, float]:
+    """Returns the accuracy, the mean F1 of all labels that occur and Matthews' correlation (0 where one side
+    does not vary); of two labels the F1 of label 1 too, of more than three how often the right one is among
+    the three largest logits."""
+    names, places = np.unique(np.concatenate([labels, logits.argmax(axis=1)]), return_inverse=True)
+    counts = np.zeros((len(names), len(names)))
+    np.add.at(counts, tuple(places.reshape(2, -1)), 1.0)
+    right, true, answered, total = counts.diagonal(), counts.sum(axis=1), counts.sum(axis=0), len(labels)
+    f1, chance = 2.0 * right / (true + answered), true @ answered
+    spread = np.sqrt((total**2 - true @ true) * (total**2 - answered @ answered))
+    values = {"accuracy": right.sum() / total, "macro_f1": f1.mean()}
+    values["matthews"] = (right.sum() * total - chance) / spread if spread else 0.0
+    if logits.shape[1] == 2:
+        values["f1"] = f1[names == 1].sum()
+    if logits.shape[1] > 3:
+        values["top3"] = (np.argsort(-logits, axis=1)[:, :3] == labels[:, None]).any(axis=1).mean()
+    return {name: float(value) for name, value in values.items()}
 
 
 def regression(rows: Sequence[Row]) -> dict[str, Any]:
@@ -190,10 +216,12 @@ def _errors(rows: Sequence[Row]) -> dict[str, Any]:
 
 def _show(figures: dict[str, Any]) -> None:
     rows = dict[str, str]()
-    for name in ("accuracy", "reference_accuracy", "agreement"):
-        if "accuracy" in figures:
+    for name in SHARES:
+        if name in figures:
             rows[name.replace("_", " ")] = f"{100 * figures[name]:.2f} %"
-    for name in ("correlation", "reference_correlation", "correlation_with_reference"):
+    if "mismatches" in figures:
+        rows["agreement"] += f", {figures['matches']} of {figures['sentences']} the same"
+    for name in SCORES:
         if figures.get(name) is not None:
             rows[name.replace("_", " ")] = f"{figures[name]:.4f}"
     for name in ("max_abs_error", "mean_abs_error"):

@@ -149,9 +149,10 @@ _EVALUATED = {
 _MEASURED = {
     str: "backend model plan_hash scheme",
     bool: "encrypted",
-    int: "sentences warnings tokens calibrated_on",
+    int: "sentences warnings tokens calibrated_on matches? mismatches?",
     float: "max_abs_error mean_abs_error seconds_per_sentence peak_rss_gb accuracy? reference_accuracy? "
-    "agreement?",
+    "agreement? macro_f1? reference_macro_f1? matthews? reference_matthews? f1? reference_f1? top3? "
+    "reference_top3?",
     float | None: "correlation? reference_correlation? correlation_with_reference?",
     Parameters | None: "parameters",
     Rows: "rejected",

@@ -9,31 +9,15 @@ from typing import Annotated
 
 from bench.models.shapes import SHAPES, normal_inputs, random_model
 from bench.options import Layers, emit, shipped_prices
+from bench.tables import papers
 from tacita.cli.options import Json, option
 from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
 from tacita.plans.prices.cost import Prices
 from tacita.schemes.choose import choose_plan
 
-# seconds per input at 256 inputs of 128 tokens on 64 threads, as printed: (MOAI, ARION), None where not given
-TABLE_7: dict[str, dict[str, tuple[float | None, float | None]]] = {
-    "bert-tiny": {
-        "attention": (None, 1.67),
-        "projection": (None, 0.03),
-        "norm": (None, 0.10),
-        "feed-forward": (None, 0.57),
-        "bootstraps": (None, 6.93),
-        "total": (None, 9.30),
-    },
-    "bert-base": {
-        "attention": (132.4, 46.50),
-        "projection": (1.7, 5.20),
-        "norm": (1.2, 0.84),
-        "feed-forward": (54.5, 39.39),
-        "bootstraps": (384.8, 132.80),
-        "total": (574.6, 224.91),
-    },
-}
+# Columns of ARION's Table VII: seconds per input at 256 inputs of 128 tokens
+COLUMNS = {"bert-tiny": ("ARION, Tiny",), "bert-base": ("MOAI, base", "ARION, base")}
 KINDS = {
     "attend": "attention",
     "select": "attention",
@@ -61,12 +45,11 @@ def batch_estimates(
     request = PlanRequest(prices=prices, tokens=tokens, scheme=scheme, hidden_states=samples)
     plan = choose_plan(model, request).plan
     assert isinstance(plan, Plan)  # by its scheme
-    emit(describe_plan(plan, prices, TABLE_7.get(shape, {})), json)
+    beside = {name: papers.sums("arion", "Table VII,", name) for name in COLUMNS.get(shape, ())}
+    emit(describe_plan(plan, prices, beside), json)
 
 
-def describe_plan(
-    plan: Plan, prices: Prices, beside: Mapping[str, tuple[float | None, float | None]]
-) -> dict[str, object]:
+def describe_plan(plan: Plan, prices: Prices, beside: Mapping[str, Mapping[str, float]]) -> dict[str, object]:
     """Seconds per input by stage and by kind of work, memory, bootstraps."""
     kinds: defaultdict[str, float] = defaultdict(float)
     stages = []
@@ -87,7 +70,8 @@ def describe_plan(
         "bootstraps": plan.bootstraps,
         "gigabytes": {name: size / 1e9 for name, size in plan.prediction.bytes.items()},
         "seconds_per_input": {
-            k: {"ours": s / plan.batch, "moai_arion": beside.get(k)} for k, s in kinds.items()
+            k: {"ours": s / plan.batch, **{name: column.get(k) for name, column in beside.items()}}
+            for k, s in kinds.items()
         },
         "stages": stages,
     }

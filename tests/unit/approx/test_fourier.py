@@ -10,7 +10,7 @@ import pytest
 from tacita import approx
 from tacita.approx import FitError, fourier
 from tacita.approx.activations import WIDE, gelu, gelu_refreshed, tanh
-from tacita.approx.fourier import FourierSpec, fourier_spec
+from tacita.approx.fourier import NEAR, FourierSpec, Table, fourier_spec
 from tacita.approx.spec import half_width
 from tacita.packings.encoding import Argument, apply_all, output_bound
 from tacita.slots.bootstraps import PHASE
@@ -106,3 +106,75 @@ def test_what_is_out_of_reach_is_said():
         fourier.fit("gelu", gelu.exact, (-8.0, 8.0), (-64.0, 128.0), 1e-6, max_depth=5)
     with pytest.raises(FitError, match="empty or not finite"):
         fourier_spec("gelu", gelu.exact, (0.0, 0.0), (1.0, 1.0), 7)
+
+
+WHOLE = np.arange(-8.0, 9.0)
+TABLES = {
+    "step": (WHOLE, np.where(WHOLE >= 0.0, 1.0, 0.0)),
+    "sign": (WHOLE, np.sign(WHOLE)),
+    "relu": (WHOLE, np.maximum(WHOLE, 0.0)),
+    "stairs of uneven width": (np.array([-3.0, -1.0, 0.5, 1.0, 4.0]), np.array([2.0, 2.0, -1.0, 7.0, 0.0])),
+    "shuffled": (np.arange(32.0), np.random.default_rng(7).permutation(32).astype(np.float64)),
+}
+each_table = pytest.mark.parametrize("name", TABLES)
+
+
+def table_of(name):
+    points, values = TABLES[name]
+    return Table(tuple(map(float, points)), tuple(map(float, values)))
+
+
+@each_table
+def test_a_table_is_exact_at_its_points_and_flat_around_them(name):
+    points, values = TABLES[name]
+    spec, size = table_of(name).fit(name, 1e-3 * np.abs(values).max()), np.abs(values).max()
+    assert spec.refreshes and spec.domain == (points[0], points[-1]) and spec.error <= 1e-3 * size
+    assert np.max(np.abs(spec.numpy(points) - values)) < 1e-9 * size
+    noise = NEAR * half_width(spec.domain)
+    for moved in (points - noise, points + noise):
+        assert np.max(np.abs(spec.numpy(moved) - values)) <= spec.error
+    twice, once = (np.max(np.abs(spec.numpy(points + n * noise) - values)) for n in (2.0, 1.0))
+    assert twice > 3.0 * once  # the square of the noise
+
+
+def test_a_table_goes_through_the_same_bootstrap_as_gelu():
+    table, be = table_of("shuffled"), SimBackend(32, values=True)
+    spec = table.fit("shuffled", 0.03)
+    scale = spec.free_scale()
+    (out,) = spec.evaluate_all(be, [be.encrypt(scale * np.array(table.points), 0)], scale)
+    assert np.array_equal(np.round(be.decrypt(out).real), table.values)
+    assert [op for op, _, _ in be.counts if "bootstrap" in op] == ["bootstrap_through_real"]
+    assert be.level(out) == be.max_level - spec.depth(scale)
+    assert isinstance(approx.from_dict(json.loads(json.dumps(spec.to_dict()))), FourierSpec)
+
+
+def test_between_two_points_a_table_means_the_nearer_one():
+    table = table_of("stairs of uneven width")
+    x = np.array([-9.0, -3.0, -2.1, -1.9, 0.7, 0.8, 2.4, 2.6, 9.0])
+    assert np.array_equal(table.numpy(x), [2.0, 2.0, 2.0, 2.0, -1.0, 7.0, 7.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("points", "values", "why"),
+    [
+        ((0.0,), (1.0,), "1 points and 1 values"),
+        ((0.0, 1.0), (1.0,), "2 points and 1 values"),
+        (tuple(map(float, range(257))), (0.0, *(1.0,) * 256), "257 points"),
+        ((0.0, 1.0, 1.0), (0.0, 1.0, 2.0), "do not ascend"),
+        ((1.0, 0.0), (0.0, 1.0), "do not ascend"),
+        ((0.0, float("nan")), (0.0, 1.0), "'nan' is no number"),
+        ((0.0, 1.0), (0.0, float("inf")), "'inf' is no number"),
+        ((0.0, 10**400), (0.0, 1.0), "is no number"),
+        ((0.0, "1"), (0.0, 1.0), "'1' is no number"),
+        ((0.0, 1.0), (False, True), "'False' is no number"),
+        ((0.0, 1.0), (3.0, 3.0), "all values are equal"),
+    ],
+)
+def test_what_is_no_table_is_refused(points, values, why):
+    with pytest.raises(FitError, match=why):
+        Table(points, values)
+
+
+def test_points_that_are_too_close_are_out_of_reach():
+    with pytest.raises(FitError, match=r"needle \(a table of 3\) fit: error 0.001 .* not reached"):
+        Table((0.0, 1e-4, 1.0), (0.0, 1.0, 0.0)).fit("needle", 1e-3, max_depth=5)

@@ -126,10 +126,29 @@ impl Arrangement {
         reversed(block, self.ratio())
     }
 
-    /// The feature of a block whose products with a row of the plain matrix meet entry `inner` of that row.
-    /// Places count up where the product's encoding counts down: see [`Self::shift`].
-    pub fn feature_at(&self, inner: usize) -> usize {
-        reversed(self.block() - 1 - inner, self.block())
+    /// Whether a product splits its inputs by feature (`tacita_bfv::matmul::packing::split`) and merges
+    /// nothing: an input block takes as many automorphisms as the tree of a result block, and the fewer
+    /// blocks decide.
+    pub fn splits(&self, inputs: usize, outputs: usize) -> bool {
+        self.blocks(inputs) < self.blocks(outputs)
+    }
+
+    /// The feature of a block that row `inner` of the product's matrix is for. Split blocks come by place,
+    /// and places are reversed; else places count up where the product's encoding counts down: see
+    /// [`Self::shift`].
+    pub fn feature_at(&self, inner: usize, split: bool) -> usize {
+        let place = if split { inner } else { self.block() - 1 - inner };
+        reversed(place, self.block())
+    }
+
+    /// The feature of a block of results that column `column` of the product's matrix gives: its leaves, or
+    /// its places.
+    pub fn result_at(&self, column: usize, split: bool) -> usize {
+        if split {
+            reversed(column, self.block())
+        } else {
+            column
+        }
     }
 
     /// By how many coefficients blocks move down before the product: its encoding has entry j of row i at
@@ -145,22 +164,27 @@ impl Arrangement {
     }
 
     /// The product of so many features with a matrix to so many, both rounded up to blocks: every coefficient
-    /// of a result is an entry of it.
-    pub fn layout(&self, inputs: usize, outputs: usize) -> Layout {
+    /// of a result is an entry of it. Of split inputs each is a block of its own.
+    pub fn layout(&self, inputs: usize, outputs: usize, split: bool) -> Layout {
         let dims = Dims {
             k: self.tokens,
             m: self.blocks(inputs) * self.block(),
             n: self.blocks(outputs) * self.block(),
             batch: 1,
         };
+        let (mw, nw) = if split {
+            (1, self.block())
+        } else {
+            (self.block(), 1)
+        };
         let window = Window {
             kw: self.tokens,
-            mw: self.block(),
-            nw: 1,
+            mw,
+            nw,
         };
         Layout {
             grid: Grid { dims, window },
-            pack: self.block().ilog2(),
+            pack: mw.ilog2(),
         }
     }
 }
@@ -197,12 +221,12 @@ mod tests {
     #[test]
     fn results_are_arranged_as_inputs_are() {
         let a = Arrangement::new(10, 7, 8).unwrap();
-        let layout = a.layout(40, 33);
+        let layout = a.layout(40, 33, false);
         assert_eq!((layout.responses(), a.blocks(33), a.blocks(40)), (3, 3, 3));
         for l in 0..a.block() {
             assert_eq!(layout.offset(l), reversed(l, a.block()));
             let inner = a.block() - 1 - reversed(l, a.block());
-            assert_eq!(a.feature_at(inner), l);
+            assert_eq!(a.feature_at(inner, false), l);
         }
         let mut used = vec![false; 1 << 7];
         layout.places(0).iter().for_each(|p| used[p.coefficient] = true);

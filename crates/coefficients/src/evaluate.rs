@@ -3,12 +3,16 @@ use crate::arrangement::{log_small, LIMBS};
 use crate::weights::Target;
 use crate::{Arrangement, CoefficientError, CoefficientKeys, Result, Weights};
 use rayon::prelude::*;
+use tacita_bfv::matmul::packing::split;
 use tacita_bfv::matmul::product::{products, Inputs};
 use tacita_ckks::bootstrap::dft;
 use tacita_ckks::linear::EncodedTransform;
 use tacita_ckks::params::STC_LEVELS;
 use tacita_ckks::{Ciphertext, CkksError, CkksParameters, Evaluator};
 use tacita_rlwe::{keyswitch, RingPair, RnsPoly};
+
+/// Input blocks that are split at once: of 64 features each they take 64 MB at n = 8192.
+const AT_ONCE: usize = 4;
 
 /// Matrices, rings and scales of coefficient products for one number of tokens.
 pub struct Coefficients {
@@ -141,11 +145,68 @@ impl Coefficients {
     /// Blocks of inputs -> blocks of results, rescaled to the lowest prime. W x + bias.
     ///
     /// Cost for b blocks in and c out of m_w features: b c m_w plain transforms and products a limb, and
-    /// c (m_w - 1) merges: see `tacita_bfv::matmul::cost`.
+    /// min(b, c) (m_w - 1) automorphisms: see [`Arrangement::splits`].
     ///
     /// # Errors
     /// For blocks that do not fit the weights.
     pub fn multiply(
+        &self,
+        keys: &CoefficientKeys,
+        blocks: Vec<Ciphertext>,
+        weights: &Weights,
+    ) -> Result<Vec<Ciphertext>> {
+        let sums = if weights.split {
+            self.split_products(keys, &blocks, weights)?
+        } else {
+            self.merged_products(keys, blocks, weights)?
+        };
+        let finish = |(block, ct)| self.finish(ct, weights, block);
+        Ok(sums.into_par_iter().enumerate().map(finish).collect())
+    }
+
+    /// Many results of few inputs: each feature becomes a ciphertext, and a product fills a block of results.
+    fn split_products(
+        &self,
+        keys: &CoefficientKeys,
+        blocks: &[Ciphertext],
+        weights: &Weights,
+    ) -> Result<Vec<Ciphertext>> {
+        let (a, small) = (&self.arrangement, self.pair.small());
+        if blocks.len() != a.blocks(weights.inputs) {
+            let detail = format!("{} blocks do not fit {} features", blocks.len(), weights.inputs);
+            return Err(CoefficientError::Shape {
+                op: "coefficient product",
+                detail,
+            });
+        }
+        let one = |ct: &Ciphertext| split(small, keys.automorphisms(), ct.clone(), a.block().ilog2());
+        let mut sums: Vec<Ciphertext> = Vec::new();
+        let rows = weights.integers.len() / blocks.len();
+        for (part, right) in blocks
+            .chunks(AT_ONCE)
+            .zip(weights.integers.chunks(AT_ONCE * rows))
+        {
+            let layout = a.layout(part.len() * a.block(), weights.outputs, true);
+            let inputs = Inputs {
+                left: part.par_iter().flat_map_iter(one).collect(),
+                right,
+                crossed: None,
+            };
+            let more = products(small, keys.automorphisms(), &layout, LIMBS, inputs)?;
+            if sums.is_empty() {
+                sums = more;
+                continue;
+            }
+            let polys = |ct: Vec<Ciphertext>| ct.into_iter().flat_map(|ct| ct.polys);
+            let onto = sums.iter_mut().flat_map(|ct| &mut ct.polys);
+            onto.zip(polys(more))
+                .for_each(|(sum, poly)| sum.add_assign(small, &poly));
+        }
+        Ok(sums)
+    }
+
+    /// Few results of many inputs: a product gives one feature, and a tree merges those of a block.
+    fn merged_products(
         &self,
         keys: &CoefficientKeys,
         mut blocks: Vec<Ciphertext>,
@@ -156,15 +217,13 @@ impl Coefficients {
             .par_iter_mut()
             .flat_map(|ct| &mut ct.polys)
             .for_each(|poly| poly.mul_assign(small, &self.monomial));
-        let layout = self.arrangement.layout(weights.inputs, weights.outputs);
+        let layout = self.arrangement.layout(weights.inputs, weights.outputs, false);
         let inputs = Inputs {
             left: blocks,
             right: &weights.integers,
             crossed: None,
         };
-        let sums = products(small, keys.automorphisms(), &layout, LIMBS, inputs)?;
-        let finish = |(block, ct)| self.finish(ct, weights, block);
-        Ok(sums.into_par_iter().enumerate().map(finish).collect())
+        Ok(products(small, keys.automorphisms(), &layout, LIMBS, inputs)?)
     }
 
     /// Rescales a block of results and adds its biases.

@@ -5,7 +5,9 @@ use crate::{Arrangement, CoefficientError, Result};
 pub struct Weights {
     pub(crate) inputs: usize,
     pub(crate) outputs: usize,
-    /// Row-major, rounded up to blocks: (features in the order of the product, results).
+    /// Whether inputs are split: see [`Arrangement::splits`].
+    pub(crate) split: bool,
+    /// Row-major, rounded up to blocks: (features, results), both in the order of the product.
     pub(crate) integers: Vec<i64>,
     /// By result, rounded up to blocks, at the scale of results; empty for none.
     pub(crate) bias: Vec<i64>,
@@ -46,6 +48,7 @@ impl Weights {
         Ok(Self {
             inputs,
             outputs,
+            split: to.arrangement.splits(inputs, outputs),
             integers: arranged(to, (outputs, inputs), matrix)?,
             bias: if bias.is_empty() { Vec::new() } else { biases },
         })
@@ -63,15 +66,21 @@ impl Weights {
 
 /// Row `at` of the product's matrix is the feature that its encoding meets there.
 fn arranged(to: Target<'_>, (outputs, inputs): (usize, usize), matrix: &[f64]) -> Result<Vec<i64>> {
-    let (a, scale) = (to.arrangement, to.weight_scale);
+    let (a, scale, split) = (
+        to.arrangement,
+        to.weight_scale,
+        to.arrangement.splits(inputs, outputs),
+    );
     let (block, width) = (a.block(), a.blocks(outputs) * a.block());
     let mut out = Vec::with_capacity(a.blocks(inputs) * block * width);
     for at in 0..a.blocks(inputs) * block {
-        let feature = at / block * block + a.feature_at(at % block);
+        let feature = at / block * block + a.feature_at(at % block, split);
         let column = matrix
             .chunks_exact(inputs)
             .map(|row| row.get(feature).map_or(0.0, |w| w * scale));
-        out.extend(padded(column, width)?);
+        for results in padded(column, width)?.chunks_exact(block) {
+            out.extend((0..block).map(|column| results[a.result_at(column, split)]));
+        }
     }
     Ok(out)
 }

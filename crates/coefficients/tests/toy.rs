@@ -193,12 +193,23 @@ fn a_refresh_through_a_function_follows_a_product() {
     }
 }
 
-/// Before the refresh adds its own error: coefficients, decrypted, against the stated one.
+/// Before the refresh adds its own error: coefficients, decrypted, against the stated one. Merged, and with
+/// split inputs in two parts.
 #[test]
 fn the_product_alone_is_right_to_the_stated_error() {
     const TOKENS: usize = 16;
     let toy = Toy::new("insecure_toy_n10", TOKENS);
-    let (inputs, outputs) = (64, 64);
+    assert!(!toy.maps.arrangement().splits(64, 64) && toy.maps.arrangement().splits(40, 64));
+    // A lowest prime of 44 bits holds messages at a scale of 2^36.5: far below a bootstrap's 2^-22.
+    for (inputs, least, most) in [(64, -36.0, -28.0), (40, -36.0, -24.0)] {
+        let error = error_of_product(&toy, inputs, 64);
+        assert!((least..most).contains(&error), "2^{error:.1}");
+    }
+}
+
+/// log2 of the largest error of a product whose results fill one ciphertext.
+fn error_of_product(toy: &Toy, inputs: usize, outputs: usize) -> f64 {
+    const TOKENS: usize = 16;
     let x = values(TOKENS * inputs, 1, 1.0);
     let w = values(outputs * inputs, 2, 0.1);
     let weights = toy.maps.weights((outputs, inputs), &w, &[]).unwrap();
@@ -219,9 +230,7 @@ fn the_product_alone_is_right_to_the_stated_error() {
         Complex64::new(found[r], found[r + slots])
     };
     let y = unpack(toy.maps.arrangement(), &[(0..slots).map(slot).collect()], outputs);
-    let error = worst(&y, &linear(&x, &w, &[], inputs)).log2();
-    // A lowest prime of 44 bits holds messages at a scale of 2^36.5: far below a bootstrap's 2^-22.
-    assert!((-36.0..-28.0).contains(&error), "2^{error:.1}");
+    worst(&y, &linear(&x, &w, &[], inputs)).log2()
 }
 
 #[test]
@@ -240,6 +249,10 @@ fn what_does_not_fit_is_refused() {
     let error = refused.map(|e| e.to_string()).unwrap();
     assert!(error.contains("needs 1 more level"), "{error}");
     assert!(maps.multiply(&toy.keys, vec![], &eight).is_err());
+    let (block, matrix) = (maps.arrangement().block(), values(20 * 8, 2, 0.1));
+    let many = weights((20 * 8 / block, block), &matrix, &[]).unwrap();
+    assert!(maps.arrangement().splits(block, 20 * 8 / block));
+    assert!(maps.multiply(&toy.keys, vec![], &many).is_err());
     for (matrix, bias) in [
         (&[0.1; 63][..], &[][..]),
         (&[0.1; 64], &[0.1; 7]),

@@ -14,7 +14,7 @@
 //! | [`layout`] | which coefficient of which response is which result |
 //! | [`noise`] | error bounds: how many primes, how many dropped bits, which kappa |
 //! | [`cost`] | prices, and the window that costs least |
-//! | [`packing`] | the merging tree |
+//! | [`packing`] | the merging tree, and the same from its root |
 //! | [`product`] | the evaluator: weight polynomials streamed by column block |
 pub mod cost;
 pub mod layout;

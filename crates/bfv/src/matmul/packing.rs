@@ -7,6 +7,7 @@
 use super::layout::Layout;
 use super::switch::add_automorphism;
 use crate::keys::Automorphism;
+use rayon::prelude::*;
 use tacita_ring::kernels;
 use tacita_rlwe::{Ciphertext, Parameters, RnsPoly};
 
@@ -115,6 +116,62 @@ impl<'a> Packer<'a> {
         }
         node.level += 1;
     }
+}
+
+/// Divides by 2^levels modulo q: what so many doublings undo.
+pub(super) fn divide(params: &Parameters, ct: &mut Ciphertext, levels: u32) {
+    for poly in &mut ct.polys {
+        for (i, limb) in poly.limbs.iter_mut().enumerate() {
+            let m = params.modulus(i);
+            kernels::mul_scalar_assign(m, limb, m.inv(1 << levels));
+        }
+    }
+}
+
+/// The tree from its root: a ciphertext for each place p of 2^levels, that has coefficient i 2^levels + p at
+/// i 2^levels and encrypts zeros elsewhere. automorphisms: by log2(h), `levels` of them at least.
+///
+/// x + Auto(x) at h = 1 has what stands at even coefficients, x - Auto(x) what stands at odd ones; each is
+/// split again at h = 2, the odd ones after a shift. Cost: 2^levels - 1 automorphisms. What they add is
+/// doubled as in the tree: the noise of one, times 2^levels at most.
+pub fn split(
+    params: &Parameters,
+    automorphisms: &[Automorphism],
+    mut ct: Ciphertext,
+    levels: u32,
+) -> Vec<Ciphertext> {
+    divide(params, &mut ct, levels);
+    let limbs = ct.limbs();
+    let mut all = vec![ct];
+    for level in 0..levels {
+        let mut x = vec![0; params.n()];
+        x[params.n() - (1 << level)] = -1;
+        let down = RnsPoly::from_small(params, &x, limbs, 0);
+        let halves = |ct| halves(params, ct, &automorphisms[level as usize], &down);
+        let (even, odd): (Vec<_>, Vec<_>) = all.into_par_iter().map(halves).unzip();
+        all = even.into_iter().chain(odd).collect();
+    }
+    all
+}
+
+/// x + Auto(x), and x - Auto(x) times `down`.
+fn halves(
+    params: &Parameters,
+    mut x: Ciphertext,
+    automorphism: &Automorphism,
+    down: &RnsPoly,
+) -> (Ciphertext, Ciphertext) {
+    let mut sum = x.clone();
+    add_automorphism(params, &mut sum, &x, automorphism);
+    for (x, sum) in x.polys.iter_mut().zip(&sum.polys) {
+        for (i, (x, sum)) in x.limbs.iter_mut().zip(&sum.limbs).enumerate() {
+            let m = params.modulus(i);
+            kernels::mul_scalar_assign(m, x, 2);
+            kernels::sub_assign(m, x, sum);
+            kernels::mul_assign(m, x, &down.limbs[i]);
+        }
+    }
+    (sum, x)
 }
 
 impl Node {

@@ -1,16 +1,17 @@
 //! The evaluator: leaves from encrypted and plain blocks, merged as they come, and masked for two parties.
 //!
 //! Plain polynomials are made from the matrix column block by column block, one prime at a time, and dropped
-//! after use: a thread holds m' limbs, not the whole matrix (which took the peer 3 GB for 768 x 768). Cost:
+//! after use: a thread holds four limbs, not the whole matrix (which took the peer 3 GB for 768 x 768). Cost:
 //! see [`super::cost`].
 use super::layout::Layout;
-use super::packing::{Node, Packer};
+use super::packing::{divide, Node, Packer};
 use super::plan::Plan;
 use super::window::Grid;
 use crate::keys::Automorphism;
 use crate::response::{respond, Response};
 use crate::{BfvError, Result, ServerKeys};
 use rayon::prelude::*;
+use std::ops::Range;
 use tacita_ring::{kernels, AlignedVec, Modulus};
 use tacita_rlwe::{Ciphertext, Parameters, RnsPoly};
 
@@ -31,6 +32,11 @@ const TILE: usize = 32;
 const ROWS: usize = 16;
 /// Leaves of a task, about.
 const TASK: usize = 32;
+/// Leaves that are summed beside each other: left blocks are read from memory once for all of them.
+const LEAVES: usize = 8;
+/// Left blocks of a partial sum: with their plain polynomials they stay in a second-level cache of a megabyte
+/// while it is made for every column.
+const TERMS: usize = 4;
 
 struct Evaluator<'a> {
     params: &'a Parameters,
@@ -159,9 +165,9 @@ impl<'a> Evaluator<'a> {
         evaluator
             .left
             .par_iter_mut()
-            .for_each(|ct| scale(params, ct, layout.pack));
+            .for_each(|ct| divide(params, ct, layout.pack));
         evaluator.crossed = inputs.crossed.map(|(mut cts, x)| {
-            cts.par_iter_mut().for_each(|ct| scale(params, ct, layout.pack));
+            cts.par_iter_mut().for_each(|ct| divide(params, ct, layout.pack));
             (cts, evaluator.plain_left(x))
         });
         evaluator
@@ -195,68 +201,80 @@ impl<'a> Evaluator<'a> {
     fn nodes(&self) -> Vec<Node> {
         let (grid, dims) = (self.grid(), self.grid().dims);
         let columns = dims.batch * grid.n_blocks();
-        let step = TASK.div_ceil(grid.k_blocks()).max(TILE.div_ceil(grid.window.nw));
+        let tile = TILE.div_ceil(grid.window.nw);
+        let even = columns.div_ceil(2 * rayon::current_num_threads()).max(tile);
+        let step = TASK.div_ceil(grid.k_blocks()).max(tile).min(even);
         let tasks: Vec<usize> = (0..columns).step_by(step).collect();
         tasks
             .into_par_iter()
             .flat_map_iter(|first| {
-                let mut nodes = Vec::new();
-                let mut tile = Tile::default();
-                for column in first..columns.min(first + step) {
-                    self.push_column(&mut nodes, &mut tile, column);
+                let (mut nodes, mut tile) = (Vec::new(), Tile::default());
+                let (mut first, end) = (first, columns.min(first + step));
+                while first < end {
+                    let last = self.together(first, end);
+                    self.push_columns(&mut nodes, &mut tile, first..last);
+                    first = last;
                 }
                 nodes
             })
             .collect()
     }
 
-    /// The leaves of one column block.
-    fn push_column(&self, nodes: &mut Vec<Node>, tile: &mut Tile, column: usize) {
+    /// The end of the column blocks from `first` on that are done beside each other: of one head.
+    fn together(&self, first: usize, end: usize) -> usize {
+        let (grid, columns) = (self.grid(), self.grid().n_blocks());
+        let head = (first / columns + 1) * columns;
+        end.min(head).min(first + LEAVES.div_ceil(grid.k_blocks()))
+    }
+
+    /// The leaves of some column blocks of one head.
+    fn push_columns(&self, nodes: &mut Vec<Node>, tile: &mut Tile, columns: Range<usize>) {
         let (grid, limbs) = (self.grid(), self.limbs);
-        let (head, gamma) = (column / grid.n_blocks(), column % grid.n_blocks());
-        let dims = grid.dims;
-        tile.load(
-            &self.right[head * dims.m * dims.n..][..dims.m * dims.n],
-            &grid,
-            column,
-        );
+        let (dims, rows, blocks) = (grid.dims, grid.k_blocks(), grid.m_blocks());
+        let head = columns.start / grid.n_blocks();
+        let right = &self.right[head * dims.m * dims.n..][..dims.m * dims.n];
+        tile.load(right, &grid, &columns);
         let zero = || RnsPoly::zero(self.params, limbs, 0);
-        let mut leaves: Vec<[RnsPoly; 2]> = (0..grid.k_blocks()).map(|_| [zero(), zero()]).collect();
+        let mut leaves: Vec<[RnsPoly; 2]> = (0..columns.len() * rows).map(|_| [zero(), zero()]).collect();
         for i in 0..limbs {
-            let plains: Vec<AlignedVec> = (0..grid.m_blocks())
-                .map(|beta| self.plain_right(tile, beta, gamma, i))
-                .collect();
-            for (alpha, [b, a]) in leaves.iter_mut().enumerate() {
-                let at = head * grid.k_blocks() + alpha;
-                let terms = self.terms(&plains, at, head, gamma, i);
-                accumulate(self.params.modulus(i), &mut b.limbs[i], &mut a.limbs[i], &terms);
+            let m = self.params.modulus(i);
+            for first in (0..blocks).step_by(TERMS) {
+                let betas = first..blocks.min(first + TERMS);
+                for (column, leaves) in columns.clone().zip(leaves.chunks_mut(rows)) {
+                    let gamma = column % grid.n_blocks();
+                    let plain = |beta| self.plain_right(tile, beta, gamma, i);
+                    let plains: Vec<AlignedVec> = betas.clone().map(plain).collect();
+                    for (alpha, [b, a]) in leaves.iter_mut().enumerate() {
+                        let terms = self.terms(&plains, first, head * rows + alpha, (head, gamma), i);
+                        accumulate(m, [&mut b.limbs[i], &mut a.limbs[i]], &terms, first > 0);
+                    }
+                }
             }
         }
-        for (alpha, polys) in leaves.into_iter().enumerate() {
+        for (leaf, polys) in (columns.start * rows..).zip(leaves) {
             let polys = polys.into_iter().collect();
             let ct = Ciphertext { polys, scale: 1.0 };
-            let leaf = self.packer.leaf(column * grid.k_blocks() + alpha, ct);
-            self.packer.push(nodes, leaf);
+            self.packer.push(nodes, self.packer.leaf(leaf, ct));
         }
     }
 
-    /// (plain, b, a) limbs of the products that sum to a leaf; `row` numbers (head, alpha).
+    /// (plain, b, a) limbs of products that a leaf is a sum of: those of the blocks from `first` on, as many
+    /// as `plains`. row: the number of (head, alpha).
     fn terms<'b>(
         &'b self,
         plains: &'b [AlignedVec],
+        first: usize,
         row: usize,
-        head: usize,
-        gamma: usize,
+        (head, gamma): (usize, usize),
         i: usize,
     ) -> Terms<'b> {
-        let grid = self.grid();
-        let (blocks, columns) = (grid.m_blocks(), grid.n_blocks());
+        let (blocks, columns) = (self.grid().m_blocks(), self.grid().n_blocks());
         let mut terms = Terms::default();
-        for (beta, plain) in plains.iter().enumerate() {
+        for (beta, plain) in (first..).zip(plains) {
             terms.push(plain, &self.left[row * blocks + beta], i);
         }
         if let Some((right, left)) = &self.crossed {
-            for beta in 0..blocks {
+            for beta in first..first + plains.len() {
                 let ct = &right[(head * blocks + beta) * columns + gamma];
                 terms.push(&left[row * blocks + beta].limbs[i], ct, i);
             }
@@ -282,16 +300,6 @@ impl<'a> Evaluator<'a> {
         }
         self.params.table(i).forward_prefix(&mut out, len);
         out
-    }
-}
-
-/// Divides by 2^pack modulo q.
-fn scale(params: &Parameters, ct: &mut Ciphertext, pack: u32) {
-    for poly in &mut ct.polys {
-        for (i, limb) in poly.limbs.iter_mut().enumerate() {
-            let m = params.modulus(i);
-            kernels::mul_scalar_assign(m, limb, m.inv(1 << pack));
-        }
     }
 }
 
@@ -332,8 +340,17 @@ impl<'a> Terms<'a> {
     }
 }
 
-fn accumulate(m: &Modulus, b: &mut [f64], a: &mut [f64], terms: &Terms<'_>) {
-    kernels::inner_product2(m, b, a, &terms.plain, &terms.b, &terms.a);
+/// The sum of the terms, onto what is there where `onto` says so.
+fn accumulate(m: &Modulus, [b, a]: [&mut AlignedVec; 2], terms: &Terms<'_>, onto: bool) {
+    if !onto {
+        kernels::inner_product2(m, b, a, &terms.plain, &terms.b, &terms.a);
+        return;
+    }
+    let mut part = [AlignedVec::scratch(b.len()), AlignedVec::scratch(a.len())];
+    let [part_b, part_a] = &mut part;
+    kernels::inner_product2(m, part_b, part_a, &terms.plain, &terms.b, &terms.a);
+    kernels::add_assign(m, b, part_b);
+    kernels::add_assign(m, a, part_a);
 }
 
 /// Some columns of a matrix in column order.
@@ -349,15 +366,16 @@ struct Tile {
 }
 
 impl Tile {
-    /// Makes sure that the columns of block `column` (numbered over all heads) of matrix `y` are loaded.
-    fn load(&mut self, y: &[i64], grid: &Grid, column: usize) {
-        let (head, gamma) = (column / grid.n_blocks(), column % grid.n_blocks());
-        let needed = grid.columns(gamma);
+    /// Makes sure that the columns of some blocks of a head (numbered over all heads) of matrix `y` are
+    /// loaded.
+    fn load(&mut self, y: &[i64], grid: &Grid, blocks: &Range<usize>) {
+        let (head, first) = (blocks.start / grid.n_blocks(), blocks.start % grid.n_blocks());
+        let needed = grid.columns(first).start..grid.columns(first + blocks.len() - 1).end;
         if head == self.head && self.columns.start <= needed.start && needed.end <= self.columns.end {
             return;
         }
-        let blocks = TILE.div_ceil(grid.window.nw);
-        let end = grid.dims.n.min(needed.start + blocks * grid.window.nw);
+        let more = TILE.div_ceil(grid.window.nw) * grid.window.nw;
+        let end = grid.dims.n.min(needed.end.max(needed.start + more));
         (self.head, self.columns, self.rows) = (head, needed.start..end, grid.dims.m);
         self.values.resize(self.columns.len() * self.rows, 0);
         for (block, rows) in y.chunks(ROWS * grid.dims.n).enumerate() {

@@ -235,6 +235,17 @@ impl CkksParameters {
         })
     }
 
+    /// The same with [`Parameters::with_joined_digits`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn with_joined_digits(&self) -> Result<Self, RlweError> {
+        Ok(Self {
+            rlwe: self.rlwe.with_joined_digits()?,
+            ..self.clone()
+        })
+    }
+
     /// The RLWE parameters.
     pub fn rlwe(&self) -> &Parameters {
         &self.rlwe

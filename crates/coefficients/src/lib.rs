@@ -5,9 +5,11 @@
 //! |---|---|---|---|---|
 //! | [`Coefficients::to_coefficients`] | N = 65536 | 4 -> 2 | 38 | slots become coefficients |
 //! | [`Coefficients::descend`] | 65536 -> 8 x 8192 | 2 | 38 | ring switching |
-//! | [`Coefficients::multiply`] | 8192 | 2 -> 1 | 38 + 39.5 - 41 | plain matrix times blocks, rescaled: blocks of results merged, or of inputs split |
+//! | [`Coefficients::multiply`] | 8192 | 2 -> 1 | 38 + 39.5 - 41 | plain matrix times blocks, rescaled |
 //! | [`Coefficients::ascend`] | 8 x 8192 -> 65536 | 1 | 36.5 | and back |
 //! | [`refresh`] | 65536 | 30 -> 19 | | a bootstrap from mod-raise on, a function in it or not |
+//!
+//! A product merges blocks of results, or splits blocks of inputs where those are the fewer.
 //!
 //! A bootstrap ends slots-to-coefficients with one limb, here it ends with two: the map costs one level of
 //! its input and nothing else of the modulus. Message and weights share 85 bits: 38 of scale, 39.5 for a
@@ -24,11 +26,11 @@
 //! Relative to results in [-1, 1], standard deviations, for N = 65536, n = 8192, T = 128, h = 2n/3:
 //! * roundings of slots-to-coefficients (two rescalings): about sqrt(2N/3 / 12) = 2^6 at scale 2^38, times
 //!   the norm of a row of weights: 2^-32 |w|. Ring switching adds sigma sqrt(2 N / 12) = 2^8.4 there:
-//!   **2^-29.6 |w|**, the largest of all.
+//!   **2^-29.6 |w|**, the largest where results are merged.
 //! * weights, rounded at 2^39.5: 2^-41.3 sqrt(m) |x|.
 //! * the merging tree: a key switch is off by 2^7.5, doubled by every later level: 2^13.5 at scale 2^77.5.
-//! * where inputs are split, the same before the weights, at scale 2^38: **2^-24.5 |w|**. A row of weights that
-//!   keeps results of random inputs within 1 has |w| = 0.3.
+//! * where inputs are split, the same before the weights, at scale 2^38: **2^-24.5 |w|**. A row of weights
+//!   that keeps results of random inputs within 1 has |w| = 0.3.
 //! * the rescaling to q0 and the way back: sqrt(h / 12) = 2^4.4 and sigma sqrt(N / 12) q0 / p0 = 2^3 at
 //!   scale 2^36.5: 2^-31.8.
 //! * the modular reduction behind it: 2^-22 on average, as in every bootstrap.

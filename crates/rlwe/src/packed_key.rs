@@ -82,6 +82,11 @@ impl PackedHalves {
         self.bytes.len() - packed::SLACK
     }
 
+    /// Digits of each half.
+    pub fn digits(&self) -> usize {
+        self.digits
+    }
+
     /// Values `part` (whole groups of eight) of a limb of a digit of a half.
     pub fn row(&self, limb: (usize, usize, usize), part: &Range<usize>) -> Row<'_> {
         let start = self.place(limb, part).start;

@@ -81,6 +81,30 @@ impl Parameters {
         Self::with_cuts(literal, cuts, gap)
     }
 
+    /// The same chain with fewer digits, for keys that were [joined](crate::SwitchingKey::joined): neighbours
+    /// are one where their limbs are still as short as digits must be. What a gap leaves of digits is short.
+    ///
+    /// # Errors
+    /// None for a chain that was built already.
+    pub fn with_joined_digits(&self) -> Result<Self, RlweError> {
+        let literal = self.0.literal.clone();
+        let joined = |(special, cuts): (usize, &Vec<usize>)| {
+            let ends = cuts.windows(2).map(|w| w[1]);
+            let mut joined = vec![0];
+            let mut last = 0;
+            for end in ends {
+                if last > 0 && !fits(&literal, special, joined[joined.len() - 1]..end) {
+                    joined.push(last);
+                }
+                last = end;
+            }
+            joined.push(last);
+            joined
+        };
+        let cuts = self.0.cuts.iter().enumerate().map(joined).collect();
+        Self::with_cuts(literal, cuts, self.0.gap.clone())
+    }
+
     fn with_cuts(
         literal: ParametersLiteral,
         cuts: Vec<Vec<usize>>,
@@ -177,6 +201,12 @@ impl Parameters {
         self.q_len() + k
     }
 
+    /// The first limbs of all digits of keys with so many special primes.
+    pub(crate) fn first_limbs(&self, special: usize) -> &[usize] {
+        let cuts = &self.0.cuts[special];
+        &cuts[..cuts.len() - 1]
+    }
+
     /// The limb of a key that belongs to ciphertext limb `limb`.
     pub(crate) fn key_limb(&self, limb: usize) -> usize {
         let gap = &self.0.gap;
@@ -258,17 +288,20 @@ fn check(l: &ParametersLiteral) -> Result<(), RlweError> {
     Ok(())
 }
 
+/// Whether ciphertext limbs may be one digit of keys with so many special primes.
+fn fits(l: &ParametersLiteral, special: usize, range: Range<usize>) -> bool {
+    let bits = |primes: &[u64]| primes.iter().map(|&p| (p as f64).log2()).sum::<f64>();
+    match l.digit_limbs {
+        0 => bits(&l.q[range]) <= bits(&l.p[..special]) - DIGIT_MARGIN,
+        limbs => range.len() <= limbs,
+    }
+}
+
 /// First limbs of digits for keys with so many special primes, and the number of limbs.
 fn cuts(l: &ParametersLiteral, special: usize) -> Vec<usize> {
-    let bits = |primes: &[u64]| primes.iter().map(|&p| (p as f64).log2()).sum::<f64>();
-    let most = bits(&l.p[..special]) - DIGIT_MARGIN;
-    let fits = |range: Range<usize>| match l.digit_limbs {
-        0 => bits(&l.q[range]) <= most,
-        limbs => range.len() <= limbs,
-    };
     let mut cuts = vec![0];
     for i in 1..l.q.len() {
-        if !fits(cuts[cuts.len() - 1]..i + 1) {
+        if !fits(l, special, cuts[cuts.len() - 1]..i + 1) {
             cuts.push(i);
         }
     }

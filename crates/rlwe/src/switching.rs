@@ -157,6 +157,53 @@ impl SwitchingKey {
         })
     }
 
+    /// This key for the digits of [`Parameters::with_joined_digits`], `from` being those without: digits are
+    /// added up, and the gadget of the sum is 1 modulo the primes of each. Its error is the sum of theirs.
+    /// Without the limbs that `from` leaves out, and of doubles; its seed makes none of its halves.
+    pub fn joined(&self, from: &Parameters, to: &Parameters) -> Self {
+        let digits = self.packed.as_ref().map_or(self.b.len(), PackedHalves::digits);
+        let (first, joined) = (from.first_limbs(self.special), to.first_limbs(self.special));
+        let group = |d: usize| joined.partition_point(|&limb| limb <= first[d]) - 1;
+        let mut chain = vec![None; self.limbs];
+        (0..from.q_len()).for_each(|limb| {
+            if let Some(at) = chain.get_mut(from.key_limb(limb)) {
+                *at = Some(limb);
+            }
+        });
+        chain.extend((0..self.special).map(|k| Some(from.p_index(k))));
+        let sum = |half: usize, digits: &[usize], at: usize| {
+            let Some(index) = chain[at] else {
+                return AlignedVec::zeroed(0);
+            };
+            let mut sum = AlignedVec::zeroed(from.n());
+            for &d in digits {
+                kernels::add_assign(from.modulus(index), &mut sum, &self.limb(from, half, d, at));
+            }
+            sum
+        };
+        let groups: Vec<Vec<usize>> = (0..joined.len())
+            .map(|j| (0..digits).filter(|&d| group(d) == j).collect())
+            .filter(|digits: &Vec<usize>| !digits.is_empty())
+            .collect();
+        let poly = |half: usize, digits: &[usize]| RnsPoly {
+            limbs: (0..chain.len())
+                .into_par_iter()
+                .map(|at| sum(half, digits, at))
+                .collect(),
+            q_len: self.limbs,
+        };
+        let [b, a] = [0, 1].map(|half| groups.iter().map(|digits| poly(half, digits)).collect());
+        Self {
+            seed: [0; 32],
+            limbs: self.limbs,
+            special: self.special,
+            gadget: self.gadget,
+            b,
+            a,
+            packed: None,
+        }
+    }
+
     /// Bytes held in memory.
     pub fn bytes(&self, params: &Parameters) -> usize {
         let doubles = 2 * self.b.len() * (self.limbs + self.special) * params.n() * 8;

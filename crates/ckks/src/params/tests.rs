@@ -32,6 +32,16 @@ fn a_chain_without_limbs_has_the_scales_around_them() {
     assert_eq!(low.rlwe().q()[..4], p.rlwe().q()[..4]);
     assert_eq!(low.rlwe().q()[4..], p.rlwe().q()[16..]);
     assert_eq!([3, 6].map(|l| low.scale(l)), [3, 18].map(|l| p.scale(l)));
+    let digits = |p: &CkksParameters| [4, 5, 9, 10, 14, 18].map(|limbs| p.rlwe().digits(limbs, 9));
+    let joined = low.with_joined_digits().unwrap();
+    assert_eq!(digits(&low), [1, 2, 2, 3, 3, 3]);
+    assert_eq!(digits(&joined), [1, 1, 1, 2, 2, 2]);
+    assert_eq!(joined.rlwe().q(), low.rlwe().q());
+    // Digits of a whole chain are as long as they may be.
+    let whole = p.with_joined_digits().unwrap();
+    for special in 1..=9 {
+        assert!((1..=30).all(|l| whole.rlwe().digits(l, special) == p.rlwe().digits(l, special)));
+    }
     assert_eq!(p.ending_at(18, 1).unwrap().rlwe().q(), p.rlwe().q());
     assert!(p.ending_at(18, 2).is_err() && p.ending_at(3, 30).is_err());
 }

@@ -4,6 +4,9 @@ through GELU) and ours in slots (refresh, rotations and products by diagonals, G
 y = x W1 + b1, z = GELU(y), r = z W2 + b2 for random x and W that fill GELU's interval. What the poster
 measures ends at z, refreshed: so does the first half of each route here; the second half ends at r,
 refreshed. Every route runs twice and the second time counts, when memory has been touched.
+
+With `--table` the function between the products is a table instead of GELU, and y a whole number of its
+steps, so that all of z can be compared with the table: by coefficients alone, for no polynomial is exact.
 """
 
 from __future__ import annotations
@@ -13,18 +16,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 
+from bench.kernels.feed_forward import Array, Block, LeafShape, read_table
 from bench.options import PRESET_DEFAULT, Insecure, Preset
 from tacita import compiled
 from tacita.approx.activations import gelu
-from tacita.approx.fourier import FourierSpec, fit
 from tacita.approx.spec import Spec
 from tacita.cli.console import out, progress, reporting
 from tacita.cli.options import Json, option
@@ -32,12 +33,11 @@ from tacita.layouts.rows import FeatureLayout, RowsShape
 from tacita.packings.rows.linear import Affine
 from tacita.plans import engine
 from tacita.progress import Progress
-from tacita.resources import peak_memory_gb, require_disk, threads
+from tacita.resources import peak_memory_gb, require_disk, require_memory, threads
 from tacita.slots.base import Kind
 from tacita.slots.bootstraps import CoefficientLayout
 from tacita.slots.ckks import CkksBackend
-
-Array = NDArray[np.float64]
+from tacita.slots.counts import series_depth
 
 POSTER = {  # LEAF, 128 x 768 x 3072, seconds by step; about 15 threads inferred from its other table
     "pt-ct matrix product": 0.18,
@@ -48,43 +48,14 @@ POSTER = {  # LEAF, 128 x 768 x 3072, seconds by step; about 15 threads inferred
     "switches": 0.0038,
 }
 POSTER_SECONDS = 53.4
+POSTER_MODULUS = 700  # bits at most, for 13 levels
+AMORTIZED = {  # the poster's other table, milliseconds a value of a refresh through GELU
+    "CKKS, bootstrap and polynomial": (7.0, 8.5),
+    "PEGASUS": (749.0, 749.0),
+    "LEAF": (2.3, 2.3),
+}
 RUNS = 2
 PRODUCT_LEVEL = 1  # that a product of coefficients takes: the refresh before it need not end higher
-REACH = 0.98  # of GELU's interval and of [-1, 1] that values fill
-
-
-@dataclass(frozen=True)
-class LeafShape:
-    """Sizes of the block, GELU's interval, and the error that its approximations may have."""
-
-    tokens: int = 128
-    hidden: int = 768
-    inner: int = 3072
-    interval: tuple[float, float] = (-8.0, 8.0)
-    error: float = 1e-3
-
-
-class Block:
-    """The block's numbers: x and r in [-1, 1], y in the interval, z = GELU(y)."""
-
-    def __init__(self, shape: LeafShape) -> None:
-        rng = np.random.default_rng(1)
-        lo, hi = shape.interval
-        self.shape = shape
-        self.x = rng.uniform(-1.0, 1.0, (shape.tokens, shape.hidden))
-        self.w1 = rng.standard_normal((shape.inner, shape.hidden))
-        self.b1, self.b2 = (rng.uniform(-0.1, 0.1, size) for size in (shape.inner, shape.hidden))
-        self.w1 *= REACH * (min(hi, -lo) - 0.1) / np.abs(self.x @ self.w1.T).max()
-        self.y = self.x @ self.w1.T + self.b1
-        self.z = gelu.exact(self.y)
-        self.w2 = rng.standard_normal((shape.hidden, shape.inner))
-        self.w2 *= (REACH - 0.1) / np.abs(self.z @ self.w2.T).max()
-        self.r = self.z @ self.w2.T + self.b2
-
-    @cached_property
-    def unit(self) -> float:
-        """What z is divided by in slots."""
-        return max(map(abs, self.shape.interval))
 
 
 @dataclass
@@ -126,11 +97,7 @@ class LeafRoute:
     half = ("fc1: slots to coefficients", "fc1: ring switch", "fc1: product", "fc1: ring switch back", "gelu")
 
     def __init__(self, block: Block) -> None:
-        shape = block.shape
-        self.block = block
-        found = fit("gelu", gelu.exact, shape.interval, shape.interval, shape.error)
-        assert isinstance(found, FourierSpec)
-        self.gelu = found
+        self.block, self.gelu = block, block.fit()
 
     def rotations(self, params: Any) -> list[tuple[int, int]]:
         """(steps, highest level) of the keys beside those of bootstrapping."""
@@ -236,6 +203,10 @@ Hidden = Annotated[
     int, option("--hidden", help="Width of the block's input and output.", min=1, show_default=True)
 ]
 Inner = Annotated[int, option("--inner", help="Width between its two products.", min=1, show_default=True)]
+TableName = Annotated[
+    str | None, option("--table", help="step, sign, relu or a JSON file of [x, y] in place of GELU.")
+]
+OneRoute = Annotated[bool, option("--leaf-only", help="Leave out the route by slots.")]
 
 
 def leaf(
@@ -243,26 +214,56 @@ def leaf(
     tokens: BlockTokens = Sizes.tokens,
     hidden: Hidden = Sizes.hidden,
     inner: Inner = Sizes.inner,
+    table: TableName = None,
+    leaf_only: OneRoute = False,
     preset: Preset = PRESET_DEFAULT,
     allow_insecure: Insecure = False,
 ) -> None:
     """Time FC1 + GELU and FC1 + GELU + FC2 by coefficients and by slots; some minutes and 9 GB of memory."""
     engine.require_secure(engine.describe(preset), allow_insecure=allow_insecure)
+    shape, function = LeafShape(tokens, hidden, inner), None
+    if table is not None:
+        function = read_table(table, shape.interval)
+        shape = shape.with_table(function)
     with progress("bench leaf") as report, engine.translated():
         params = compiled.native.Parameters.preset(preset, allow_insecure=allow_insecure)
-        found = {"preset": preset, **_both(Block(LeafShape(tokens, hidden, inner)), params, _Steps(report))}
+        alone = leaf_only or function is not None
+        need = predicted_bytes(shape, params, alone)
+        require_memory(need, f"a block of {hidden} x {inner}")
+        block = Block(shape, function)
+        report_of = _both(block, params, _Steps(report), alone)
+    found = {"preset": preset, "table": table, "predicted_gb": need / 1e9, **report_of}
     with reporting(json, found):
         _show(found)
 
 
-def _both(block: Block, params: Any, steps: _Steps) -> dict[str, Any]:
-    """The report: both routes by stage, their errors, and the poster's row."""
-    routes = {"leaf": LeafRoute(block), "slots": SlotRoute(block, params.slots)}
+MATRIX_BYTES = 48  # a pair of weights: two matrices as doubles and as integers, and the copies of one
+TENSORS = 12  # arrays of doubles (tokens, inner)
+BASE_BYTES = 150_000_000  # the program with its libraries
+# Limbs of doubles, from the peaks of 768 x 3072 (docs/benchmarks/history.md): matrices of all maps, keys of
+# slots-to-coefficients, a refresh while it runs, what the route by slots adds.
+LIMBS_OF_MAPS, LIMBS_OF_REFRESH, LIMBS_OF_SLOTS = 3500, 3500, 7000
+
+
+def predicted_bytes(shape: LeafShape, params: Any, alone: bool) -> int:
+    """Estimates what the block takes at its peak, alone by coefficients or by both routes: keys, matrices of
+    both kinds, tensors, and what a refresh holds."""
+    weights = MATRIX_BYTES * shape.hidden * shape.inner + 8 * TENSORS * shape.tokens * shape.inner
+    limbs = LIMBS_OF_MAPS + LIMBS_OF_REFRESH * max(1, threads() // 2) + (0 if alone else LIMBS_OF_SLOTS)
+    return int(BASE_BYTES + params.bootstrap_key_bytes + weights + 16 * params.slots * limbs)
+
+
+def _both(block: Block, params: Any, steps: _Steps, alone: bool) -> dict[str, Any]:
+    """The report: one route or both by stage, their errors, and the poster's rows."""
+    leaf = LeafRoute(block)
+    routes: dict[str, Any] = (
+        {"leaf": leaf} if alone else {"leaf": leaf, "slots": SlotRoute(block, params.slots)}
+    )
     with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
         machine, keys = _machine(params, routes, Path(folder), steps)
     report = {name: _measured(route, block, machine, name, steps) for name, route in routes.items()}
-    leaf = routes["leaf"]
-    assert isinstance(leaf, LeafRoute)
+    depth, values = series_depth(len(leaf.gelu.cosines) - 1), block.z.size
+    gelu_seconds = next(s["seconds"] for s in report["leaf"]["stages"] if s["name"] == "gelu")
     return {
         "tokens": block.shape.tokens,
         "hidden": block.shape.hidden,
@@ -271,6 +272,12 @@ def _both(block: Block, params: Any, steps: _Steps) -> dict[str, Any]:
         "harmonics": len(leaf.gelu.cosines) - 1,
         **report,
         "poster": {"stages": POSTER, "fc1_gelu_seconds": POSTER_SECONDS},
+        "amortized_ms": {**AMORTIZED, "ours": (1e3 * gelu_seconds / values,) * 2},
+        "log_q": {
+            "refresh": params.refresh_log_q(depth, PRODUCT_LEVEL),
+            "chain": params.refresh_log_q(depth, params.max_level + 1 - depth),
+            "poster, at most": POSTER_MODULUS,
+        },
         "threads": machine.evaluator.threads,
         "keys_gb": (keys.nbytes + leaf.keys.nbytes) / 1e9,
         "leaf_keys_gb": leaf.keys.nbytes / 1e9,
@@ -310,6 +317,7 @@ def _measured(route: Any, block: Block, machine: Machine, name: str, steps: _Ste
         "max_abs_error_gelu": float(np.abs(z - block.z).max()),
         "max_abs_error_of_engine": float(np.abs(z - route.gelu.numpy(block.y)).max()),
         "max_abs_error": float(np.abs(r - block.r).max()),
+        **({} if block.table is None else {"wrong_values": block.wrong(z), "values": z.size}),
     }
 
 
@@ -325,7 +333,9 @@ class _Steps:
 
 
 def _show(found: dict[str, Any]) -> None:
-    for name, title in (("leaf", "coefficients, refresh through GELU"), ("slots", "slots")):
+    for name, title in (("leaf", "coefficients, refresh through the function"), ("slots", "slots")):
+        if name not in found:
+            continue
         route, table = found[name], Table(title, "seconds")
         for stage in route["stages"]:
             table.add_row(stage["name"], f"{stage['seconds']:.2f}")
@@ -333,10 +343,21 @@ def _show(found: dict[str, Any]) -> None:
         table.add_row("FC1 + GELU + FC2", f"{route['seconds']:.2f}")
         table.add_row("largest error after GELU", f"{route['max_abs_error_gelu']:.5f}")
         table.add_row("largest error after FC2, range 2", f"{route['max_abs_error']:.6f}")
+        if "values" in route:
+            table.add_row("values that round to another", f"{route['wrong_values']} of {route['values']}")
         out.print(table)
-    poster = found["poster"]["fc1_gelu_seconds"]
+    table = Table("a refresh through GELU", "milliseconds a value")
+    for name, (least, most) in found["amortized_ms"].items():
+        table.add_row(name, f"{least:.3g}" if least == most else f"{least:.3g} to {most:.3g}")
+    out.print(table)
+    poster, log_q = found["poster"]["fc1_gelu_seconds"], found["log_q"]
     out.print(f"LEAF's poster, FC1 + GELU of 128 x 768 x 3072: {poster} s, on 15 threads or more (inferred)")
     out.print(
-        f"{found['threads']} threads, keys {found['keys_gb']:.2f} GB, peak {found['peak_rss_gb']:.2f} GB, "
+        f"ciphertext modulus of the refresh {log_q['refresh']:.0f} bits of {log_q['chain']:.0f}, "
+        f"{found['harmonics']} harmonics; the poster's less than {POSTER_MODULUS}"
+    )
+    out.print(
+        f"{found['threads']} threads, keys {found['keys_gb']:.2f} GB, peak {found['peak_rss_gb']:.2f} GB "
+        f"({found['predicted_gb']:.2f} predicted), "
         f"{found['simd']}, preset {found['preset']}, {found['security_bits']} bits"
     )

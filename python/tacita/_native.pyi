@@ -109,6 +109,9 @@ class Parameters:
     def max_level(self) -> int: ...
     @property
     def log_qp(self) -> float: ...
+    def refresh_log_q(self, depth: int, level: int) -> float:
+        """log2 of the ciphertext modulus of a refresh through a function of `depth` levels that ends at a
+        user level. Raises TacitaError where there are no such levels."""
     @property
     def log_scale(self) -> float:
         """log2 of the canonical scale at the top level."""

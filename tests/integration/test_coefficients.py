@@ -15,8 +15,12 @@ import pytest
 from encrypted import make_engine, toy
 
 from bench.__main__ import main
+from bench.kernels.feed_forward import TABLES, LeafShape, read_table
+from bench.kernels.leaf import predicted_bytes
+from tacita import resources
+from tacita.approx import FitError, Table
 from tacita.approx.fourier import FourierSpec, fit
-from tacita.errors import KeyMissingError
+from tacita.errors import InputError, KeyMissingError
 from tacita.slots.bootstraps import PHASE, RATIO, CoefficientLayout, CoefficientMatrix
 from tacita.slots.ckks import CkksBackend
 
@@ -83,6 +87,23 @@ def test_a_refresh_through_a_function_follows_a_product(engine: Engine) -> None:
     low = engine.product(engine.encrypt(x), engine.maps.weights(w), 16)
     found = engine.decrypt(engine.maps.refresh(low, spec.harmonics), 16)
     assert np.abs(found - np.tanh(4.0 * x @ w.T)).max() < 2e-4
+
+
+@pytest.mark.parametrize("name", ["step", "sign", "relu", "shuffled"])
+def test_a_refresh_through_a_table_gives_its_values(engine: Engine, name: str) -> None:
+    """Whole numbers from -8 to 8 by an encrypted product, and the table of each."""
+    rng = np.random.default_rng(4)
+    points = np.arange(-8.0, 9.0)
+    values = rng.permutation(17).astype(float) if name == "shuffled" else TABLES[name](points)
+    table = Table(tuple(points), tuple(map(float, values)))
+    spec, size = table.fit(name, 1e-4 * values.max()), values.max()
+    x, w = rng.choice([-1.0, 1.0], (TOKENS, 16)), np.zeros((24, 16))
+    w[np.arange(24), rng.integers(16, size=24)] = np.arange(24) % 9 / 8.0
+    low = engine.product(engine.encrypt(x), engine.maps.weights(w), 16)
+    found = size * engine.decrypt(engine.maps.refresh(low, spec.harmonics / size, 1), 24)
+    wanted = table.numpy(8.0 * x @ w.T)
+    assert len(np.unique(wanted)) == len(np.unique(values))
+    assert np.abs(found - wanted).max() <= 1.1 * spec.error  # what the slots' scale rounds, beside
 
 
 def ended_within_a_minute(work: Callable[[], Any], threads: int) -> int:
@@ -177,7 +198,55 @@ def test_the_bench_reports_both_routes(tmp_path: Path) -> None:
     assert main(["leaf", "--preset", PRESET, "--allow-insecure", *sizes, "--json", str(out)]) == 0
     found = json.loads(out.read_text())
     assert found["poster"]["fc1_gelu_seconds"] == 53.4
+    assert found["amortized_ms"]["PEGASUS"] == [749.0, 749.0] and found["amortized_ms"]["ours"][0] > 0.0
+    assert 830.0 < found["log_q"]["refresh"] < 840.0 < found["log_q"]["chain"] < found["log_qp"]
     for route in ("leaf", "slots"):
         assert 0 < found[route]["fc1_gelu_seconds"] < found[route]["seconds"]
         assert found[route]["max_abs_error_gelu"] < 2 * 1e-3
         assert found[route]["max_abs_error"] < 2e-3
+
+
+@pytest.mark.parametrize("name", ["relu", "file"])
+def test_the_bench_compares_a_table_with_every_value(name: str, tmp_path: Path) -> None:
+    table, out = tmp_path / "table.json", tmp_path / "leaf.json"
+    table.write_text(json.dumps([[0.5 * x, x * x % 7] for x in range(-4, 6)]))
+    sizes = "--tokens", "8", "--hidden", "40", "--inner", "100", "--allow-insecure"
+    chosen = str(table) if name == "file" else name
+    assert main(["leaf", "--preset", PRESET, *sizes, "--table", chosen, "--json", str(out)]) == 0
+    found = json.loads(out.read_text())
+    assert "slots" not in found
+    assert (found["leaf"]["wrong_values"], found["leaf"]["values"]) == (0, 800)
+    assert found["leaf"]["max_abs_error_gelu"] < 2e-4 * 8
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{}", "[1, 2]", "[[0, 1, 2], [1, 2, 3]]", "[[0, 1]]", "[[0, 1], [1, null]]"),
+        *("[[1, 0], [0, 1]]", "[[0, 1], [1, 0], [3, 1]]"),
+        pytest.param("[" * 20000, id="deep"),
+        pytest.param(" " * 70000 + "[[0, 1], [1, 0]]", id="long"),
+    ],
+)
+def test_the_bench_refuses_what_is_no_table(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.json"
+    path.write_text(content)
+    with pytest.raises((InputError, FitError), match="table"):
+        read_table(str(path), (-8.0, 8.0))
+
+
+def test_the_bench_names_its_tables_where_there_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--table .*none\.json") as refused:
+        read_table(str(tmp_path / "none.json"), (-8.0, 8.0))
+    assert refused.value.hint == "step, sign, relu, or a file"
+
+
+def test_the_bench_refuses_a_block_beyond_its_memory(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(resources, "available_memory", lambda: 2_000_000_000)
+    params, small, large = toy(PRESET), LeafShape(8, 96, 200), LeafShape(8, 4096, 14336)
+    assert predicted_bytes(small, params, True) < 4e8 < 2.9e9 < predicted_bytes(large, params, True) < 3.4e9
+    sizes = "--tokens", "8", "--hidden", "4096", "--inner", "14336", "--allow-insecure"
+    assert main(["leaf", "--preset", PRESET, *sizes]) != 0
+    assert "a block of 4096 x 14336 needs 3." in capsys.readouterr().err

@@ -246,6 +246,16 @@ impl CkksParameters {
         })
     }
 
+    /// log2 of the ciphertext modulus up to which a refresh through a function of `depth` levels is raised,
+    /// whose results end at native level `out`: what its key switches and transforms are paid for.
+    ///
+    /// # Errors
+    /// [`RlweError::Parameters`] where the chain has no such levels.
+    pub fn log_q_ending_at(&self, out: usize, depth: usize) -> Result<f64, RlweError> {
+        let primes = self.ending_at(out, depth)?.rlwe;
+        Ok(primes.q().iter().map(|&p| (p as f64).log2()).sum())
+    }
+
     /// The RLWE parameters.
     pub fn rlwe(&self) -> &Parameters {
         &self.rlwe

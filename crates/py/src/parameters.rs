@@ -51,6 +51,14 @@ impl Parameters {
     fn log_qp(&self) -> f64 {
         self.0.rlwe().log_qp()
     }
+    /// log2 of the ciphertext modulus of a refresh through a function of `depth` levels that ends at a user
+    /// level: see `Coefficients.refresh`. Raises TacitaError where there are no such levels.
+    fn refresh_log_q(&self, depth: usize, level: usize) -> PyResult<f64> {
+        let out = native_level("refresh", &self.0, level)?;
+        self.0
+            .log_q_ending_at(out, depth)
+            .map_err(|e| error::ckks(e.into()))
+    }
     /// log2 of the canonical scale at the top level.
     #[getter]
     fn log_scale(&self) -> f64 {

@@ -240,16 +240,18 @@ def leaf(
 MATRIX_BYTES = 48  # a pair of weights: two matrices as doubles and as integers, and the copies of one
 TENSORS = 12  # arrays of doubles (tokens, inner)
 BASE_BYTES = 150_000_000  # the program with its libraries
-# Limbs of doubles, from the peaks of 768 x 3072 (docs/benchmarks/history.md): matrices of all maps, keys of
-# slots-to-coefficients, a refresh while it runs, what the route by slots adds.
-LIMBS_OF_MAPS, LIMBS_OF_REFRESH, LIMBS_OF_SLOTS = 3500, 3500, 7000
+# Limbs of doubles: matrices of all maps and keys of slots-to-coefficients, a refresh while it runs (a quarter
+# above the peak on the toy ring of N = 2^14), what the route by slots adds (docs/benchmarks/history.md).
+LIMBS_OF_MAPS, LIMBS_OF_REFRESH, LIMBS_OF_SLOTS = 2500, 2500, 8500
 
 
 def predicted_bytes(shape: LeafShape, params: Any, alone: bool) -> int:
     """Estimates what the block takes at its peak, alone by coefficients or by both routes: keys, matrices of
     both kinds, tensors, and what a refresh holds."""
     weights = MATRIX_BYTES * shape.hidden * shape.inner + 8 * TENSORS * shape.tokens * shape.inner
-    limbs = LIMBS_OF_MAPS + LIMBS_OF_REFRESH * max(1, threads() // 2) + (0 if alone else LIMBS_OF_SLOTS)
+    limbs = LIMBS_OF_MAPS + LIMBS_OF_REFRESH * max(1, threads() // 2)
+    if not alone:
+        limbs += LIMBS_OF_SLOTS * max(1, -(-(shape.hidden + shape.inner) // (Sizes.hidden + Sizes.inner)))
     return int(BASE_BYTES + params.bootstrap_key_bytes + weights + 16 * params.slots * limbs)
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table
 
+from bench.models.shapes import random_inputs, shaped_model
 from bench.options import (
     MODEL_DEFAULT,
     PRESET_DEFAULT,
@@ -20,6 +22,7 @@ from bench.options import (
     Inputs,
     Insecure,
     Keep,
+    Layers,
     Memory,
     Model,
     Pooling,
@@ -29,7 +32,8 @@ from bench.options import (
     read_examples,
 )
 from bench.runs.dashformer import Converted, Sequences, dashformer_folder, split
-from bench.runs.harness import REQUEST, Group, Machine, Ran, ask, figures, quality
+from bench.runs.harness import REQUEST, Group, Machine, Ran, Sample, ask, figures, quality
+from bench.runs.one import CALIBRATING, SEEDS, ShapeName
 from bench.runs.stages import operation_counts, show_stages, stage_rows
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
@@ -58,16 +62,33 @@ Labelled = Annotated[
 
 @dataclass(frozen=True)
 class Task:
-    """texts with labels (or None) to classify, those that calibrate the plan (None: the package's), how it is
-    planned."""
+    """texts or samples to classify, with labels where they are known; calibration: what calibrates the plan,
+    as `tacita.plan` takes it; how it is planned."""
 
     model: Checkpoint
-    texts: Sequence[Text]
-    labels: Sequence[int] | None
-    calibration: Sequence[Text] | None
+    calibration: dict[str, Any]
     tokens: int
     scheme: str
     preset: str
+    texts: Sequence[Text] = ()
+    labels: Sequence[int] | None = None
+    samples: Sequence[Sample] = ()
+
+    @property
+    def inputs(self) -> int:
+        """Counts what is classified."""
+        return len(self.texts) + len(self.samples)
+
+    def groups(self, size: int) -> list[Group]:
+        """Returns the requests, of at most `size` inputs."""
+        starts = range(0, self.inputs, size)
+        return [Group(self.texts[at : at + size], self.samples[at : at + size]) for at in starts]
+
+    def logits(self, plan: Plan) -> NDArray[np.float64]:
+        """Returns the float model's, (inputs, outputs)."""
+        states = ({"hidden_states": hidden[mask > 0]} for hidden, mask in self.samples)
+        asked: list[dict[str, Any]] = [*({"text": text} for text in self.texts), *states]
+        return np.array([api.reference_logits(plan, self.model, **one) for one in asked])
 
 
 def batch(
@@ -75,6 +96,8 @@ def batch(
     tokens: Tokens = TOKENS_DEFAULT,
     inputs: Inputs = None,
     model: Model = MODEL_DEFAULT,
+    shape: ShapeName = None,
+    layers: Layers = None,
     pooling: Pooling = None,
     texts: Labelled = None,
     backend: Backend = "ckks",
@@ -88,17 +111,21 @@ def batch(
     """Classify many texts at once; report time per input, accuracy, errors, counts, memory.
 
     Texts of the file that are longer than the tokens are left out; the others are repeated up to the inputs.
-    Without a file every second shipped sentence is measured, and the others alone calibrate.
+    Without a file every second shipped sentence is measured, and the others alone calibrate. A shape answers
+    random hidden states.
     """
-    checkpoint = load_model(PlanOptions(model=model, pooling=pooling))
-    examples = read_examples(texts) if texts else [(text, -1) for text in load_texts()[1::2]]
-    fitting = [(text, label) for text, label in examples if length_of(checkpoint, text) <= tokens]
-    chosen = _repeated(fitting, inputs)
-    labels = [label for _, label in chosen] if texts else None
-    calibration = (
-        PlanRequest().calibrated_for([text for text, _ in chosen]).texts if texts else load_texts()[::2]
-    )
-    task = Task(checkpoint, [text for text, _ in chosen], labels, calibration, tokens, scheme, preset)
+    if (layers is not None and shape is None) or (texts is not None and shape is not None):
+        raise InputError("bench batch: --layers is of a --shape, which has no --texts", hint="one of the two")
+    if shape is not None:
+        task = _of_shape(shape, layers, inputs, tokens, scheme, preset)
+    else:
+        checkpoint = load_model(PlanOptions(model=model, pooling=pooling))
+        examples = read_examples(texts) if texts else [(text, -1) for text in load_texts()[1::2]]
+        fitting = [(text, label) for text, label in examples if length_of(checkpoint, text) <= tokens]
+        measured, labels = _repeated(fitting, inputs)
+        calibrating = PlanRequest().calibrated_for(measured).texts if texts else load_texts()[::2]
+        how: dict[str, Any] = {"labels": labels if texts else None, "texts": measured}
+        task = Task(checkpoint, {"texts": calibrating}, tokens, scheme, preset, **how)
     found = _measured(task, Machine(backend, threads, memory, allow_insecure, work))
     with reporting(json, found):
         _show(found)
@@ -124,29 +151,33 @@ def dashformer(
     """
     with dashformer_folder(model, data) as (folder, sequences):
         checkpoint, examples = load(folder), read_examples(sequences)
-    measured, calibrating = split(examples)
-    chosen = _repeated(measured, inputs)
-    task = Task(
-        checkpoint,
-        [text for text, _ in chosen],
-        [label for _, label in chosen],
-        [text for text, _ in calibrating],
-        DASHFORMER_TOKENS,
-        scheme,
-        preset,
-    )
-    machine = Machine(backend, threads, memory, allow_insecure, work)
-    found = _measured(task, machine)
+    among, calibrating = split(examples)
+    measured, labels = _repeated(among, inputs)
+    by = {"texts": [text for text, _ in calibrating]}
+    task = Task(checkpoint, by, DASHFORMER_TOKENS, scheme, preset, measured, labels)
+    found = _measured(task, Machine(backend, threads, memory, allow_insecure, work))
     with reporting(json, found):
         _show(found)
 
 
-def _repeated(examples: Sequence[tuple[Text, int]], count: int | None) -> list[tuple[Text, int]]:
-    """`count` examples (default: all), from the beginning again when there are fewer."""
+def _of_shape(
+    name: str, layers: int | None, inputs: int | None, tokens: int, scheme: str, preset: str
+) -> Task:
+    model = shaped_model(name, layers=layers)
+    counts = (CALIBRATING, inputs or CALIBRATING)
+    calibrating, measured = (
+        random_inputs(model.config.hidden, tokens, count, seed)
+        for count, seed in zip(counts, SEEDS, strict=True)
+    )
+    return Task(model, {"hidden_states": calibrating}, tokens, scheme, preset, samples=measured)
+
+
+def _repeated(examples: Sequence[tuple[Text, int]], count: int | None) -> tuple[list[Text], list[int]]:
+    """Returns `count` texts and labels (default: all), from the beginning again when there are fewer."""
     if not examples:
         raise InputError("bench: the file holds no text", hint="a header line, then text, tab, label number")
-    wanted = count or len(examples)
-    return [examples[i % len(examples)] for i in range(wanted)]
+    chosen = [examples[i % len(examples)] for i in range(count or len(examples))]
+    return [text for text, _ in chosen], [label for _, label in chosen]
 
 
 def _measured(task: Task, machine: Machine) -> dict[str, Any]:
@@ -156,26 +187,25 @@ def _measured(task: Task, machine: Machine) -> dict[str, Any]:
     ran.seconds["plan"] = time.monotonic() - began
     if machine.encrypts:
         engine.require_secure(plan.parameters, allow_insecure=machine.allow_insecure)
-    groups = [Group(task.texts[at : at + plan.batch]) for at in range(0, len(task.texts), plan.batch)]
+    groups = task.groups(plan.batch)
     ask(plan, task.model, groups, machine, ran, seed=1)
-    reference = np.array([api.reference_logits(plan, task.model, text) for text in task.texts])
     stages = sum((Counter(seconds) for seconds in ran.stages), Counter[str]())
     rows = stage_rows(plan, stages, len(groups), machine.memory)
     seconds = ran.steps(ran.requests)
     wall = sum(seconds[step] for step in REQUEST)
     return {
-        **figures(plan, machine, ran, rows, len(task.texts)),
+        **figures(plan, machine, ran, rows, task.inputs),
         "requests": len(groups),
         "texts_per_request": plan.batch,
         "wall_seconds": wall,
         "outside_seconds": wall - sum(stages.values()),
         "setup": ran.setup,
-        "seconds_per_input": wall / len(task.texts),
+        "seconds_per_input": wall / task.inputs,
         "seconds": seconds,
         "predicted_seconds": dict(plan.prediction.seconds),
         **operation_counts(plan),
         "calibration_texts": int(plan.circuit["calibration"]["samples"]),
-        **quality(ran.logits, reference, task.labels),
+        **quality(ran.logits, task.logits(plan), task.labels),
     }
 
 
@@ -190,8 +220,8 @@ def _planned(task: Task) -> Plan:
             tokens=task.tokens,
             preset=task.preset,
             scheme=task.scheme,
-            inputs=len(task.texts),
-            texts=task.calibration,
+            inputs=task.inputs,
+            **task.calibration,
             prices=prices_here(task.preset),
             progress=report,
         )

@@ -83,6 +83,17 @@ def test_batch_on_plain_reports_every_field(scheme: str, labelled: Path, tmp_pat
     assert "an input" in out
 
 
+def test_a_shape_answers_random_hidden_states(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    options = ["--layers", "1", "--inputs", "3", "--tokens", "16", "--backend", "plain", *TOY]
+    status, _, err = bench("batch", "--shape", "bert-tiny", *options, "--json", str(report))
+    assert status == 0, err
+    found = json.loads(report.read_text())
+    check(found, 3)
+    assert found["agreement"] == 1.0
+    assert found["max_abs_error"] < 0.02
+
+
 def test_quality_compares_with_reference_and_labels() -> None:
     reference = np.array([[1.0, 0.0], [0.0, 2.0], [0.5, 0.4]])
     logits = reference + np.array([[0.01, 0.0], [0.0, -0.02], [0.0, 0.2]])
@@ -116,6 +127,9 @@ def test_stage_clock_adds_up_several_runs() -> None:
             "has neither weights/ and example_AA_sequences.list nor sequences.tsv",
         ),
         (["batch", "--texts", "/nowhere.tsv"], "cannot be read"),
+        (["batch", "--shape", "bert-tiny", "--texts", "/nowhere.tsv"], "--shape, which has no --texts"),
+        (["batch", "--layers", "1"], "--layers is of a --shape"),
+        (["batch", "--shape", "bert-huge"], "no shape 'bert-huge'"),
     ],
 )
 def test_errors_are_one_line(arguments: list[str], message: str) -> None:

@@ -7,17 +7,30 @@
 //! All by oblivious transfer, for the sake of rounds: the thresholds' bits choose n and the factor at once,
 //! out of the shifted copies of x that any share can make of its own; a square takes a round, and so does the
 //! product, whose ring is that of the result where it fits 64 bits.
+//!
+//! Roots of few values wait half as long ([`by_segments`]): six thresholds a power of two choose a polynomial
+//! of degree 2, so that one square takes the place of three, and the result is what is chosen.
 use super::chain::Chain;
+use super::few::droppable;
 use super::fits;
 use super::fixed::{add_public, convert, shape, Fixed};
-use super::short::{scaled, Factors};
-use crate::compare::{below_many, select_many, shift_rounded};
+use super::short::{scaled, square, Factors};
+use crate::compare::{below_many, select, select_many, shift_rounded};
+use crate::share::Z64;
 use crate::{Party, Result, Ring};
 
 /// Fraction bits of the chain.
 const FINE: u32 = 22;
 /// Fraction bits of the table of roots.
 const ROOTS: u32 = 18;
+/// Fraction bits of n where segments' polynomials take it.
+const SHORT: u32 = 19;
+/// Ends of segments of [1/2, 1) in 128ths, of widths of an eighth of what they hold.
+const ENDS: [u64; 7] = [64, 72, 81, 91, 102, 114, 128];
+/// Bits below the least value that thresholds of segments look at.
+const LOWEST: u32 = 9;
+/// Values times powers of two up to which segments cost less than the three rounds that they save.
+const SEGMENTED: usize = 256;
 /// Bits below a unit of the result that its product keeps: it is off by 27 units at most.
 const SPARE: i32 = 8;
 /// Relative error of [`reciprocal`] and [`rsqrt`], rounding of the output's last place aside.
@@ -58,6 +71,103 @@ fn ends(op: &'static str, from: Fixed, span: Span) -> Result<(u32, u32)> {
     )
 }
 
+/// x 2^m / 2^top with so many fraction bits in a ring of two more, for every m below top - bottom: the m-th
+/// is n where x is below 2^(top - m), and arbitrary elsewhere. Local.
+fn copies(party: &Party, x: &[u64], (bottom, top): (u32, u32), frac: u32) -> Vec<Vec<u64>> {
+    let (work, unit) = (Ring::new(top + 2), Ring::new(frac + 2));
+    let scaled = |m: u32| -> Vec<u64> {
+        let copy = match top.checked_sub(m + frac) {
+            Some(down) => shift_rounded(party, x, work, down),
+            None => x.iter().map(|&v| v << (m + frac - top)).collect(),
+        };
+        copy.iter().map(|&n| unit.reduce(n)).collect()
+    };
+    (0..top - bottom).map(scaled).collect()
+}
+
+/// f(x) of few values in the format `to`, f a public function that a polynomial of degree 2 meets on every
+/// segment; nothing where many values or the formats ask for another way.
+///
+/// n, and n^2 for every power of two at once, give the values of all segments' polynomials without a message,
+/// and the thresholds choose one of them; they may be a 2^-9 off. A power of two below the span has segments
+/// too, as the chains of [`restored`] bear values a little below. Rounds: a square, a comparison, a choice.
+fn by_segments(
+    party: &mut Party,
+    x: &[u64],
+    (bottom, top): (u32, u32),
+    f: impl Fn(f64) -> f64,
+    to: Fixed,
+) -> Result<Option<Vec<u64>>> {
+    let bottom = bottom.saturating_sub(1);
+    let (count, powers) = (x.len(), top - bottom);
+    let whole = to.ring.bits() as i32 - to.frac as i32;
+    // fraction bits of coefficients; their errors count over half a segment, 2^-5, and stay
+    // below 2^-18 of the least value
+    let bits = (Z64.bits() - 2 * SHORT) as i32 - whole;
+    let precise = f(f64::from(top).exp2()) * f64::from(bits - 12).exp2() >= 1.0;
+    if count == 0 || count * powers as usize > SEGMENTED || !precise {
+        return Ok(None);
+    }
+    let work = Ring::new(top + 2);
+    let x: Vec<u64> = x.iter().map(|&v| work.reduce(v)).collect();
+    let units = copies(party, &x, (bottom, top), SHORT).concat();
+    let (shares, ring) = (&units[..], Ring::new(SHORT + 2));
+    let least = 0;
+    let drop = droppable("square", Z64, SHORT - 1)?;
+    let (squares, units) = square(party, &Factors { shares, ring, least }, Z64, drop, true)?;
+    let segment = |m: u32| ENDS.windows(2).rev().map(move |ends| (m, ends[0], ends[1]));
+    let segments: Vec<(u32, u64, u64)> = (0..powers).flat_map(segment).collect();
+    let cut = bottom.saturating_sub(LOWEST);
+    let at = |&(m, low, _): &(u32, u64, u64)| {
+        (u128::from(low) << (top - m)).div_ceil(u128::from(ENDS[6]) << cut) as i64
+    };
+    let thresholds: Vec<i64> = segments[..segments.len() - 1].iter().map(at).collect();
+    let compared = shift_rounded(party, &x, work, cut);
+    let below = below_many(party, &compared, Ring::new(top + 2 - cut), &thresholds)?.concat();
+    let value = |&(m, low, high): &(u32, u64, u64)| {
+        let [second, linear, constant] = parabola(
+            |n| f(n * f64::from(top - m).exp2()),
+            [low, high].map(|end| end as f64 / ENDS[6] as f64),
+            bits,
+        );
+        let each = squares.iter().zip(&units).skip(m as usize * count).take(count);
+        let mut sum: Vec<u64> = each
+            .map(|(s, n)| {
+                s.wrapping_mul(second)
+                    .wrapping_add(n.wrapping_mul(linear) << SHORT)
+            })
+            .collect();
+        add_public(party, &mut sum, Z64, constant);
+        shift_rounded(party, &sum, Z64, Z64.bits() - to.ring.bits())
+    };
+    let values: Vec<Vec<u64>> = segments.iter().map(value).collect();
+    let step = |pair: &[Vec<u64>]| -> Vec<u64> {
+        let pairs = pair[0].iter().zip(&pair[1]);
+        pairs.map(|(a, b)| to.ring.sub(*b, *a)).collect()
+    };
+    let steps: Vec<u64> = values.windows(2).flat_map(step).collect();
+    let mut sum = values[0].clone();
+    for chosen in select(party, &below, &steps, to.ring)?.chunks(count) {
+        sum.iter_mut()
+            .zip(chosen)
+            .for_each(|(s, &c)| *s = to.ring.add(*s, c));
+    }
+    Ok(Some(sum))
+}
+
+/// Coefficients of n^2, n and 1 of the polynomial that meets f at the Chebyshev nodes of an interval: `bits`
+/// fraction bits, of the last 2 [`SHORT`] more. Each makes up for the rounding of those before.
+fn parabola(f: impl Fn(f64) -> f64, [low, high]: [f64; 2], bits: i32) -> [u64; 3] {
+    let (unit, middle) = (f64::from(bits).exp2(), (low + high) / 2.0);
+    let node = 0.75f64.sqrt() * (high - low) / 2.0;
+    let [less, value, more] = [middle - node, middle, middle + node].map(f);
+    let second = ((less + more - 2.0 * value) / (2.0 * node * node) * unit).round();
+    let linear = ((more - less) / (2.0 * node) * unit - 2.0 * middle * second).round();
+    let constant = value * unit - middle * (linear + middle * second);
+    let constant = (constant * f64::from(2 * SHORT).exp2()).round();
+    [second, linear, constant].map(|value| value as i128 as u64)
+}
+
 /// n = s x and the entry of `table` (one for every power of two, from the largest values down) for a value
 /// each, in `ring`.
 ///
@@ -74,11 +184,7 @@ fn normalise(
     let x: Vec<u64> = x.iter().map(|&v| work.reduce(v)).collect();
     let at: Vec<i64> = (bottom + 1..top).rev().map(|j| 1i64 << j).collect();
     let below = below_many(party, &x, work, &at)?.concat();
-    let scaled = |m: u32| match top.checked_sub(m + FINE) {
-        Some(down) => shift_rounded(party, &x, work, down),
-        None => x.iter().map(|&v| v << (m + FINE - top)).collect(),
-    };
-    let copies: Vec<Vec<u64>> = (0..table.len() as u32).map(scaled).collect();
+    let copies = copies(party, &x, (bottom, top), FINE);
     let steps = |pair: &[Vec<u64>]| -> Vec<u64> {
         pair[0]
             .iter()
@@ -91,7 +197,7 @@ fn normalise(
     add_public(party, &mut ones, ring, 1);
     let chosen = select_many(party, &below, &[(&steps, unit), (&ones, ring)])?;
     let mut out = Normalised {
-        unit: copies[0].iter().map(|&n| unit.reduce(n)).collect(),
+        unit: copies[0].clone(),
         factor: vec![0; x.len()],
     };
     add_public(party, &mut out.factor, ring, table[0]);
@@ -202,7 +308,8 @@ pub fn reciprocal(party: &mut Party, x: &[u64], from: Fixed, span: Span, to: Fix
 
 /// factor / sqrt(x) for 2^low <= x < 2^high and a public factor, to a relative 3e-5 and a unit of the output.
 ///
-/// Cost: that of [`reciprocal`].
+/// Cost: that of [`reciprocal`]; for few values in a narrow ring, six comparisons a power of two and three
+/// rounds less.
 ///
 /// # Errors
 /// Those of [`reciprocal`].
@@ -216,6 +323,10 @@ pub fn rsqrt(
 ) -> Result<Vec<u64>> {
     let (bottom, top) = ends("rsqrt", from, span)?;
     party.measured("rsqrt", |party| {
+        let unit = f64::from(from.frac).exp2();
+        if let Some(y) = by_segments(party, x, (bottom, top), |x| factor * (unit / x).sqrt(), to)? {
+            return Ok(y);
+        }
         let count = top - bottom;
         // factor 2^frac/2 sqrt(s) / (2^top/2 sqrt(n)): the constant's mantissa goes into the table, its
         // exponent into the format

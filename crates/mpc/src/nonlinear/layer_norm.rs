@@ -42,8 +42,8 @@ fn check_weights(party: &Party, cols: usize, weights: [Option<&[f64]>; 2]) -> Re
 /// Cost with two plaintext primes of 46 bits: for each element two requests of 316 bits, one response of 232
 /// and extensions of about 45, 910 bits on the wire; a request and a response more, 560 kB, for the row sums
 /// and the factors of all rows (2048 at most); about 2 kB for each row. Below [`FEW`] values by oblivious
-/// transfer, about 2800 bits for each element and 2 kB for each row; more bits for more powers of two between
-/// bound and least deviation.
+/// transfer, about 3000 bits for each element and 2 to 10 kB for each row; more bits for more powers of two
+/// between bound and least deviation.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for shapes, bounds that the 56 bits cannot hold, weights on the wrong side;

@@ -1,10 +1,10 @@
 //! Layer normalisation of few values, by oblivious transfer: a row of 576 numbers would leave most of a
 //! lattice product's ciphertexts empty.
 //!
-//! v = (x - mean)/scale as in [`super::layer_norm`]. (1) Squares of a coarser copy of v, whose errors average
-//! over the row: the sum is exact. (2) v times the row's inverse deviation, a short factor that chooses once
-//! for all columns, at the few bits that the output needs. (3) Times gamma, whose bits the server chooses by:
-//! one cross term.
+//! v = (x - mean)/scale as in [`super::layer_norm`]. (1) Squares of v, which grows with them: errors average
+//! over the row, and the sum is exact. (2) v times the row's inverse deviation, a short factor that chooses
+//! once for all columns, at the few bits that the output needs. (3) Times gamma, whose bits the server
+//! chooses by: one cross term.
 use super::few::FEW;
 use super::fixed::{convert, Fixed};
 use super::norm::{centred, inverse_deviations, read, Layout, Norm};
@@ -16,14 +16,18 @@ use crate::{Party, Result, Ring};
 /// Fraction bits of the inverse deviation (v is below 1) and, at most, of gamma.
 const INVERSE: u32 = 16;
 const GAMMA: u32 = 16;
+/// Bits below the squares of the least deviation that their sums need.
+const SQUARES: u32 = 17;
 /// Fraction bits of the output that are worth having beside v's own error.
 const FINEST: u32 = 16;
 
 /// Formats from the public bounds.
 struct Formats {
     /// Of v: for the squares; for the product with the inverse, in that product's ring.
-    coarse: Fixed,
+    narrow: Fixed,
     value: Fixed,
+    /// Low bits of the squares that need not be right.
+    drop: u32,
     /// Of the row sums of squares, of the inverse deviations.
     sums: Fixed,
     inverse: Fixed,
@@ -40,18 +44,18 @@ impl Formats {
         // log2 of what |gamma| and |v/deviation| stay below
         let most = norm.gamma.log2().ceil().max(0.0) as u32;
         let reach = layout.ratio.min(root.ceil() as u32);
-        let coarse = layout.value.min(layout.ratio + 14 - root as u32);
         let (finest, gamma) = (to.frac.min(FINEST), to.frac.min(GAMMA));
         let value = layout.value;
         let unit = (finest + 2 + most)
             .min(60 - gamma - layout.largest)
             .min(value + INVERSE);
         let output = (finest + 2).min(unit + gamma);
-        let high = (layout.span.high + 2 * coarse as i32 + 2) as u32;
+        let high = (layout.span.high + 2 * value as i32 + 2) as u32;
         Self {
-            coarse: Fixed::new(coarse + 3, coarse),
+            narrow: Fixed::new(value + 3, value),
             value: Fixed::new(value + INVERSE + reach + 3, value),
-            sums: Fixed::new(high, 2 * coarse),
+            drop: (2 * value).saturating_sub(2 * layout.ratio + SQUARES),
+            sums: Fixed::new(high, 2 * value),
             inverse: Fixed::new(layout.ratio + INVERSE + 2, INVERSE),
             unit: Fixed::new(unit + reach + 3, unit),
             output: Fixed::new(output + layout.largest + 3, output),
@@ -72,10 +76,15 @@ pub(super) fn normalised(
 ) -> Result<Vec<u64>> {
     debug_assert!(x.len() < FEW);
     let formats = Formats::new(norm, layout, to);
-    let (v, read) = (centred(x, norm, from.ring), read(from, layout));
-    let sums = sums_of_squares(party, &v, read, norm.cols, &formats)?;
+    let v = convert(
+        party,
+        &centred(x, norm, from.ring),
+        read(from, layout),
+        formats.narrow,
+    )?;
+    let (sums, v) = sums_of_squares(party, &v, norm.cols, &formats)?;
     let inverse = inverse_deviations(party, sums, norm, layout, [formats.sums, formats.inverse])?;
-    let v = convert(party, &v, read, formats.value)?;
+    let v: Vec<u64> = v.iter().map(|&v| formats.value.ring.reduce(v)).collect();
     let (shares, ring) = (&inverse[..], formats.inverse.ring);
     let factors = Factors {
         shares,
@@ -88,26 +97,18 @@ pub(super) fn normalised(
     convert(party, &out, formats.output, to)
 }
 
+/// A sum for every row, and v in its ring.
 fn sums_of_squares(
     party: &mut Party,
     v: &[u64],
-    read: Fixed,
     cols: usize,
     formats: &Formats,
-) -> Result<Vec<u64>> {
-    let coarse = convert(party, v, read, formats.coarse)?;
+) -> Result<(Vec<u64>, Vec<u64>)> {
     let ring = formats.sums.ring;
-    let (squares, _) = square(
-        party,
-        &Factors::signed(&coarse, formats.coarse.ring),
-        ring,
-        0,
-        false,
-    )?;
-    Ok(squares
-        .chunks(cols)
-        .map(|row| row.iter().fold(0, |sum, &s| ring.add(sum, s)))
-        .collect())
+    let factors = Factors::signed(v, formats.narrow.ring);
+    let (squares, v) = square(party, &factors, ring, formats.drop, true)?;
+    let sum = |row: &[u64]| row.iter().fold(0, |sum, &s| ring.add(sum, s));
+    Ok((squares.chunks(cols).map(sum).collect(), v))
 }
 
 /// gamma times the rows: the server chooses by the bits of gamma + 2^g, its own share's part is local.

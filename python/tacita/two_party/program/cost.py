@@ -70,7 +70,7 @@ NORM_PRIMES, NORM_MOST = 2, 2048  # of rows at once
 PLAIN_WIDTH = 49  # bits of the widest plaintext prime
 # of fewer values than this no ciphertext is worth it (`nonlinear/few.rs`)
 FEW = 4096
-FEW_NORM, FEW_NORM_STEP = 1800, 130  # bits an element, and for each power of two from deviation to bound
+FEW_NORM, FEW_NORM_STEP = 2000, 130  # bits an element, and for each power of two from deviation to bound
 FEW_NORM_TRANSFERS = 45
 SQUARE_TRANSFERS, FEW_SQUARE_TRANSFERS = (
     2,

@@ -90,6 +90,28 @@ fn reciprocals_and_roots_over_many_powers_of_two() {
     }
 }
 
+/// Values around all ends of segments, and between them; the inverse has 16 fraction bits.
+#[test]
+fn roots_of_few_values_over_many_powers_of_two() {
+    let (from, to) = (Fixed::new(46, 28), Fixed::new(26, 16));
+    for (low, high) in [(-14, -7), (-7, 0), (0, 7), (-16, 10), (9, 10)] {
+        let ends = (low..high)
+            .flat_map(|e| [64, 72, 81, 91, 102, 114].map(|c| f64::from(c) / 64.0 * f64::from(e).exp2()));
+        let ends: Vec<f64> = ends.collect();
+        let x: Vec<f64> = around(&ends, from).split_off(1);
+        let span = Span { low, high };
+        let most = 256 / (high - low) as usize;
+        for x in x.chunks(most) {
+            let y = apply(x, from, to, |party, x| rsqrt(party, x, from, span, 1.25, to));
+            for (&x, &y) in x.iter().zip(&y) {
+                let truth = 1.25 / from.decode(from.encode(x)).sqrt();
+                let error = (y - truth).abs() - 1.0 / 65536.0;
+                assert!(error < RELATIVE_ERROR * truth, "1.25/sqrt({x}): {error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn spans_that_do_not_fit_are_refused() {
     let from = Fixed::new(40, 12);

@@ -475,7 +475,8 @@ class TwoParty:
     def setup(self, cot: str = "ferret", *, products: bool = True) -> None:
         """Base transfers and lattice keys, once a session. cot: "ferret" or "softspoken"."""
     def set_link(self, link: str | tuple[float, float]) -> None:
-        """Windows of matrix products for a link, at both parties alike: a name, or bits a second, seconds."""
+        """Windows of products and look-ups of comparisons for a link, at both parties alike: a name, or
+        bits a second and seconds of a round trip."""
     def reserve_cots(self, as_sender: int, as_receiver: int) -> None: ...
     def cots(self) -> dict[str, int]: ...
     def take_cots(self, count: int) -> int: ...
@@ -666,6 +667,11 @@ def two_party_pair(
     *, timeout: float = 120.0, link: _Link | None = None, simulate: bool = False, threads: int = 0
 ) -> tuple[TwoParty, TwoParty]:
     """(client, server) over memory, for two threads of one process."""
+
+def product_cost(
+    shape: Sequence[int], bits: int, link: _Link, *, opened: bool = False, crossed: bool = False
+) -> tuple[int, float]:
+    """Bytes, and seconds of both parties' work, of a product over a link: with weights, or with shares."""
 
 def share_threads(count: int) -> int:
     """How many threads the sessions of arrivals compute on (0: one for each core); returns what holds."""

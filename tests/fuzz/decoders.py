@@ -94,8 +94,9 @@ def server_greeting(data: bytes) -> None:
 
     def serve() -> None:
         handshake.run_server(link, b"the public part", PLAN.hash)
-        while handshake.receive_wish(link) != handshake.END:
-            pass
+        while (wish := handshake.receive_wish(link)) != handshake.END:
+            if wish == handshake.LINK:
+                handshake.receive_speed(link)
 
     tacita_errors(serve)
 
@@ -231,7 +232,8 @@ def seeds(name: str) -> list[bytes]:
         return [b"\3" + head + b"not a part" + handshake.AGREED, b"\0" + refusal, granted]
     if name == "server_greeting":
         hello = handshake.CLIENT_HELLO.pack(handshake.MAGIC, handshake.VERSION)
-        wishes = handshake.CLASSIFY + handshake.CLASSIFY + handshake.END
+        speed = handshake.LINK + handshake.SPEED.pack(1_000_000, 500)
+        wishes = handshake.ECHO + speed + handshake.CLASSIFY + handshake.END
         agreed = bytes.fromhex(PLAN.hash)
         return [hello + asked + agreed + wishes for asked in (handshake.HAVE, handshake.SEND)]
     if name == "text_wish":

@@ -42,6 +42,7 @@ export class Host<E> {
         }
         return 1;
       },
+      now: (): number => performance.now(),
       event(at: number, length: number): void {
         tell(JSON.parse(new TextDecoder().decode(bytes(at, length))) as never);
       },

@@ -1,6 +1,7 @@
 //! One party of a running session: its role, its end of the link, its correlations and keys, and what each
 //! operation cost.
-use crate::channel::{Channel, Closer, Ended};
+use crate::channel::{Channel, Closer, Ended, Link};
+use crate::compare::Prices;
 use crate::profile::{Meter, Profile};
 use crate::{linear, ot, products, Result};
 use std::time::Instant;
@@ -35,6 +36,8 @@ pub struct Party {
     pub(crate) linear: linear::State,
     #[allow(dead_code)]
     pub(crate) products: products::State,
+    /// By which comparisons are planned; the peer has the same.
+    pub(crate) prices: Prices,
     /// Where tests keep what this party sends.
     #[cfg(test)]
     pub(crate) tape: Option<crate::simulator::Tape>,
@@ -50,6 +53,7 @@ impl Party {
             ot: ot::State::default(),
             linear: linear::State::default(),
             products: products::State::default(),
+            prices: Prices::default(),
             #[cfg(test)]
             tape: None,
         }
@@ -63,6 +67,14 @@ impl Party {
     /// Whether this is the client.
     pub fn is_client(&self) -> bool {
         self.role == Role::Client
+    }
+
+    /// Chooses windows of products and look-ups of comparisons for a link from now on: fewer bytes where it
+    /// is slow, fewer rounds where it is long, less work where it is neither. Both parties must say the same
+    /// one; without a call it is [`Link::default`].
+    pub fn set_link(&mut self, link: Link) {
+        self.set_linear_costs(linear::costs_over(link));
+        self.prices = Prices::of(link);
     }
 
     /// Sends one message.

@@ -71,6 +71,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<two_party_table::TableServer>()?;
     m.add_class::<two_party_table::TableClient>()?;
     m.add_function(wrap_pyfunction!(two_party_table::table_bytes, m)?)?;
+    m.add_function(wrap_pyfunction!(two_party_linear::product_cost, m)?)?;
     m.add_function(wrap_pyfunction!(two_party_connect::two_party_pair, m)?)?;
     m.add_function(wrap_pyfunction!(two_party_connect::generate_certificate, m)?)?;
     m.add_function(wrap_pyfunction!(two_party_connect::certificate_fingerprint, m)?)?;

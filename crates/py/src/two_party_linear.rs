@@ -2,6 +2,7 @@
 use crate::error::TacitaError;
 use crate::two_party::TwoParty;
 use crate::two_party_arrays::{canonical, flat, ring, shaped, Array, Shares};
+use crate::two_party_link::{parse, LinkOption};
 use numpy::PyReadonlyArrayDyn;
 use pyo3::prelude::*;
 use tacita_mpc::linear::{self, Dims, Options};
@@ -55,6 +56,28 @@ fn optional<'a, T: numpy::Element>(
     x: Option<&'a PyReadonlyArrayDyn<'_, T>>,
 ) -> PyResult<Option<&'a [T]>> {
     x.map(|x| flat(op, x)).transpose()
+}
+
+/// What a product costs over a link, with weights or with shares: bytes both ways, and seconds of both
+/// parties' work by the table of prices.
+#[pyfunction]
+#[pyo3(signature = (shape, bits, link, *, opened=false, crossed=false))]
+pub fn product_cost(
+    shape: Vec<usize>,
+    bits: u32,
+    link: LinkOption,
+    opened: bool,
+    crossed: bool,
+) -> PyResult<(usize, f64)> {
+    let op = "product_cost";
+    let (dims, _) = dims(op, &shape)?;
+    let options = Options {
+        opened,
+        ..Options::default()
+    };
+    let price = linear::price_over(parse(&link)?, dims, ring(op, bits)?, options, crossed)
+        .map_err(|error| TacitaError::new_err(format!("{op}: {error}")))?;
+    Ok((price.bytes.iter().sum(), 1e-9 * price.cpu))
 }
 
 #[pymethods]

@@ -37,8 +37,8 @@ impl TwoParty {
         })
     }
 
-    /// Chooses windows of matrix products for a link, at both parties alike: "lan", "wan", "far", or bits a
-    /// second and seconds of a round trip.
+    /// Chooses windows of products and look-ups of comparisons for a link, at both parties alike: "lan",
+    /// "wan", "far", or bits a second and seconds of a round trip.
     fn set_link(&self, py: Python<'_>, link: LinkOption) -> PyResult<()> {
         let link = parse(&link)?;
         self.run(py, |party| {

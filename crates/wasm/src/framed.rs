@@ -16,6 +16,9 @@ pub trait Transport: Send {
     /// # Errors
     /// When the link is closed or the peer is silent for too long.
     fn receive(&mut self, out: &mut [u8]) -> Result<()>;
+
+    /// A clock, in milliseconds: what a round trip takes decides which link this is.
+    fn clock(&self) -> fn() -> f64;
 }
 
 /// The end that dialled.

@@ -1,14 +1,21 @@
 //! How a session begins (`tacita.two_party.protocol.handshake`), and the permission for what follows.
 use crate::error::{ClientError, Result};
 use crate::part::{digest, PublicPart, MAX_BYTES};
+use std::time::Duration;
+use tacita_mpc::channel::Link;
 use tacita_mpc::Party;
 
 const MAGIC: &[u8; 10] = b"TACITA-2PC";
 const REFUSAL: &[u8; 10] = b"TACITA-NO!";
-const VERSION: u16 = 6;
+const VERSION: u16 = 7;
 const CHUNK: usize = 1 << 20;
 const SEND: &[u8] = &[1];
 const AGREED: &[u8] = &[1];
+const LINK: &[u8] = &[5];
+const ECHO: &[u8] = &[6];
+/// Round trips that are measured at most, and milliseconds that they may take together.
+const ECHOES: usize = 8;
+const ECHO_MILLISECONDS: f64 = 20.0;
 
 /// What a session tells whoever watches.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,6 +35,32 @@ pub(crate) fn greeted(party: &mut Party, watch: &mut dyn FnMut(Event)) -> Result
         return Err(ClientError::Peer(said.to_owned()));
     }
     Ok(part)
+}
+
+/// Tells the server the link that is nearest to the least of a few round trips; both choose windows and
+/// look-ups for it. Of a long link one is enough.
+pub(crate) fn adapt(party: &mut Party, clock: fn() -> f64) -> Result<()> {
+    let (mut least, mut spent) = (f64::INFINITY, 0.0);
+    for _ in 0..ECHOES {
+        let began = clock();
+        party.send(ECHO)?;
+        if party.receive(1)? != ECHO {
+            return Err(ClientError::Peer(
+                "the server answers no echo: reload the page".to_owned(),
+            ));
+        }
+        let taken = (clock() - began).max(0.0);
+        (least, spent) = (least.min(taken), spent + taken);
+        if spent >= ECHO_MILLISECONDS {
+            break;
+        }
+    }
+    let link = Link::nearest(Duration::from_secs_f64(1e-3 * least.min(1e6)));
+    let [kilobits, micros] = [link.bandwidth / 1e3, link.rtt.as_secs_f64() * 1e6].map(|x| x.round() as u32);
+    party.send(LINK)?;
+    party.send(&[kilobits.to_le_bytes(), micros.to_le_bytes()].concat())?;
+    party.set_link(link);
+    Ok(())
 }
 
 /// Sends a request, in so many messages, and waits for the server's permission.

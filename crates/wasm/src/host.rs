@@ -22,6 +22,8 @@ extern "C" {
     fn receive(at: *mut u8, len: usize) -> i32;
     /// Fills with random bytes for keys; 0 when there are none.
     fn random(at: *mut u8, len: usize) -> i32;
+    /// Milliseconds since some moment.
+    fn now() -> f64;
     /// Takes a message in JSON.
     fn event(at: *const u8, len: usize);
 }
@@ -103,6 +105,11 @@ impl Transport for Host {
                 detail: "the server was silent for too long".to_owned(),
             }),
         }
+    }
+
+    fn clock(&self) -> fn() -> f64 {
+        // SAFETY: the page only reads its clock.
+        || unsafe { now() }
     }
 }
 

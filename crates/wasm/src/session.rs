@@ -4,7 +4,7 @@ use crate::error::{damaged, ClientError, Result};
 use crate::framed::{Framed, Transport};
 use crate::front::{entered, Tokenizer};
 pub use crate::greeting::Event;
-use crate::greeting::{ask, greeted};
+use crate::greeting::{adapt, ask, greeted};
 use crate::part::PublicPart;
 use crate::program::Program;
 use crate::run::{run, Past, Standing, Unknown};
@@ -25,14 +25,16 @@ pub struct Session {
 }
 
 impl Session {
-    /// Greets the server and takes its public part.
+    /// Greets the server, takes its public part, and tells it the link, as a few round trips are long.
     ///
     /// # Errors
     /// [`ClientError`] of every kind but `Text`.
     pub fn greet(link: impl Transport + 'static, watch: &mut dyn FnMut(Event)) -> Result<Self> {
+        let clock = link.clock();
         let mut party = Party::new(Role::Client, Box::new(Framed::new(link)));
         let part = greeted(&mut party, watch)?;
         let tokenizer = Tokenizer::parse(part.tokenizer()?, part.program().front.vocab)?;
+        adapt(&mut party, clock)?;
         Ok(Self {
             party,
             part,

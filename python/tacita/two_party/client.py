@@ -79,10 +79,12 @@ class TwoPartyClient:
         return replace(understood(plan, answer, self.part.front, text), privacy=plan.privacy)
 
     def adapt(self, link: LinkSpeed | None = None) -> None:
-        """Chooses the windows of matrix products for a link, at both parties: fewer bytes on a slow one, less
-        work on a fast one. link: None for the named one whose round trip is nearest to the one that was
-        measured. Without a call the windows are those of 100 Mbit/s."""
+        """Chooses windows of products and look-ups of comparisons for a link, at both parties: fewer bytes on
+        a slow one, fewer rounds on a long one, less work on a fast one. link: None for the named one that is
+        nearest to the least of a few round trips. Without a call they are those of 100 Mbit/s and 10 ms."""
         with talking("link"):
+            if link is None:
+                self.round_trip = handshake.least_round_trip(self._party, self.round_trip)
             speed = handshake.send_speed(self._party, link or nearest_link(self.round_trip))
             self._party.native.set_link(speed)
 

@@ -31,7 +31,7 @@ from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import require_ordinary
 from tacita.two_party.program.run import Ahead, Past, Run, Watch, zeros
 from tacita.two_party.protocol import handshake
-from tacita.two_party.protocol.handshake import CLASSIFY, END, LINK, PREPARE, WRITE
+from tacita.two_party.protocol.handshake import CLASSIFY, ECHO, END, LINK, PREPARE, WRITE
 from tacita.two_party.protocol.party import Party
 from tacita.two_party.protocol.refusal import Reason, Refusal
 from tacita.two_party.sessions import GenerationSessions
@@ -138,9 +138,11 @@ class TwoPartyServer:
         """Returns what answers the client's next request, and returns how many texts that were; None where it
         has none. Raises RefusedError."""
         party.limit(self.limits.resting if ahead.texts else self.limits.idle)
-        while (wish := self._wish(party)) == LINK or (wish == PREPARE and self._has_enough(ahead)):
+        while (wish := self._wish(party)) in (LINK, ECHO) or (wish == PREPARE and self._has_enough(ahead)):
             if wish == LINK:
                 party.native.set_link(handshake.receive_speed(party))
+            elif wish == ECHO:
+                party.send(ECHO)
             else:
                 handshake.permit(party, Refusal(Reason.PREPARED, self.limits.prepared))
         if wish == END:

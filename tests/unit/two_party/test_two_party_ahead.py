@@ -22,6 +22,7 @@ from test_generation_client import tokens_of
 from test_two_party_shares import Nothing
 from test_writing import greedy
 
+from tacita.errors import PeerError
 from tacita.plans.commitment import LINKS, LinkSpeed
 from tacita.two_party.client import GenerationClient, TwoPartyClient
 from tacita.two_party.limits import PREPARED, PREPARED_BYTES, Admission, Idle, limits_of
@@ -175,9 +176,23 @@ def test_windows_follow_the_link() -> None:
         client.adapt(LinkSpeed(1e6, 0.1))
         _, slow, _ = taken(client.party, lambda: client.prepare(3))
         assert slow <= far < at_100_mbit <= fast + refill
+        client.adapt()  # as measured
         for _ in range(3):  # products that were prepared for another link serve as well
             assert np.allclose(client.classify(TEXT).logits, usual.logits, atol=0.005)
-        assert client.round_trip > 0.0
+
+
+def test_the_least_of_a_few_round_trips_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([0.0, 0.004, 1.0, 1.0005, 2.0, 2.009])  # 20 ms are spent with the third
+    monkeypatch.setattr(handshake, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    sent: list[bytes] = []
+    link: Any = SimpleNamespace(send=sent.append, receive=lambda count: handshake.ECHO)
+    assert handshake.least_round_trip(link, 0.0066) == pytest.approx(0.0005)
+    assert sent == 3 * [handshake.ECHO]
+    assert handshake.least_round_trip(link, 0.08) == 0.08 and len(sent) == 3
+    monkeypatch.undo()
+    link.receive = lambda count: handshake.END
+    with pytest.raises(PeerError, match="echo"):
+        handshake.least_round_trip(link, 0.001)
 
 
 def test_a_slow_link_takes_fewer_bytes_of_a_product() -> None:

@@ -12,6 +12,16 @@ pub struct Link {
     pub rtt: Duration,
 }
 
+impl Default for Link {
+    /// 100 Mbps, 10 ms: what parties take who say nothing else.
+    fn default() -> Self {
+        Self {
+            bandwidth: 1e8,
+            rtt: Duration::from_millis(10),
+        }
+    }
+}
+
 impl Link {
     /// 1 Gbps, 0.5 ms (the LAN of BumbleBee's section VI).
     pub const LAN: Self = Self {
@@ -28,6 +38,14 @@ impl Link {
         bandwidth: 1e8,
         rtt: Duration::from_millis(80),
     };
+
+    /// The link, of those with a name, whose round trip is nearest to this one, by their ratio.
+    pub fn nearest(rtt: Duration) -> Self {
+        let ratio = |link: &Self| (link.rtt.as_secs_f64() / rtt.as_secs_f64().max(1e-6)).ln().abs();
+        let named = [Self::LAN, Self::WAN, Self::FAR];
+        let nearer = |a: &Self, b: &Self| ratio(a).total_cmp(&ratio(b));
+        named.into_iter().min_by(nearer).unwrap_or_default()
+    }
 
     fn serialisation(&self, bytes: u64) -> Duration {
         Duration::from_secs_f64(bytes as f64 * 8.0 / self.bandwidth)
@@ -152,6 +170,15 @@ mod tests {
     fn close(found: Duration, expected: f64) {
         let error = (found.as_secs_f64() - expected).abs();
         assert!(error < 1e-6, "{found:?} instead of {expected} s");
+    }
+
+    #[test]
+    fn a_link_is_known_by_its_round_trip() {
+        for link in [Link::LAN, Link::WAN, Link::FAR] {
+            assert_eq!(Link::nearest(link.rtt), link);
+            assert_eq!(Link::nearest(link.rtt * 2), link);
+        }
+        assert_eq!(Link::nearest(Duration::ZERO), Link::LAN);
     }
 
     #[test]

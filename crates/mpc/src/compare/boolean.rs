@@ -57,6 +57,19 @@ pub(super) fn all(party: &mut Party, mut bits: Vec<Vec<u8>>, mut offers: Role) -
     Ok(bits.remove(0))
 }
 
+/// What [`all`] costs for each element, of so many vectors: bits on the wire and correlated transfers, and
+/// messages of all elements.
+pub(super) fn all_cost(mut vectors: u64) -> ((u64, u64), u64) {
+    let ((mut wire, mut transfers), mut messages) = ((0, 0), 0);
+    while vectors > 1 {
+        let m = vectors.min(4);
+        vectors = vectors.div_ceil(m);
+        (wire, transfers) = (wire + vectors * (m + (1 << m) - 1), transfers + vectors * m);
+        messages += 1;
+    }
+    ((wire, transfers), messages)
+}
+
 /// x XOR y; local. Lengths must be the same (the shorter one counts).
 pub fn xor(x: &[u8], y: &[u8]) -> Vec<u8> {
     x.iter().zip(y).map(|(x, y)| x ^ y).collect()

@@ -1,6 +1,6 @@
 //! Equality.
 use super::chain::{self, Rule};
-use super::plan::{plan, Shape, Tuning, LANES};
+use super::plan::{plan, Shape, LANES};
 use super::sign::{parting_sender, same_length, shifted};
 use crate::{Party, Result, Ring};
 
@@ -37,7 +37,7 @@ fn equal_group(party: &mut Party, x: &[u64], ring: Ring, constants: &[i64]) -> R
         common: apart.trailing_zeros().min(ring.bits()),
         carry: false,
     };
-    let steps = plan(shape, Tuning::default());
+    let steps = plan(shape, x.len(), party.prices);
     let holds = party.role() == parting_sender(&steps);
     let mut lanes = shifted(x, ring, constants, holds);
     if !holds {

@@ -1,28 +1,29 @@
 //! Maxima of rows, by a tournament in which all columns of a group meet at once.
 //!
-//! Of up to eight columns all pairs are compared together. A column's bit, whether it is its group's largest,
-//! is the AND of its comparisons, looked up at up to four bits a time; the bits of all but the last column
-//! choose what is added to that one. Groups have four columns where more than eight are left: 128 columns
-//! take three levels of a comparison, one or two look-ups and a choice, with 2.3 comparisons a column where
-//! pairs would take seven levels and one.
-use super::boolean::{all, not};
-use super::plan::tuning;
+//! Of up to sixteen columns all pairs are compared together. A column's bit, whether it is its group's
+//! largest, is the AND of its comparisons, looked up at up to four bits a time; the bits of all but the last
+//! column choose what is added to that one. How many columns meet follows from the link and from how many
+//! values there are: in groups of four 128 columns take three or four levels of a comparison, one or two
+//! look-ups and a choice, with 2.3 comparisons a column where pairs would take seven levels and one; few
+//! columns, or such over a link of long round trips, meet in larger groups and fewer levels.
+use super::boolean::{all, all_cost, not};
+use super::plan::{cheapest, Prices};
 use super::select::select_many;
-use super::sign::{negative_tuned, next_sender, Window};
+use super::sign::{negative, next_sender, Window};
 use crate::{MpcError, Party, Result, Ring};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Columns that meet at once where more than [`LAST`] are left.
-const WAYS: usize = 4;
-/// Columns that meet in the last level.
-const LAST: usize = 8;
+/// Columns of which groups are made. None are smaller, so that levels, of which each may lose dropped bits,
+/// are few.
+const WAYS: [usize; 3] = [4, 8, 16];
 
 /// Shares of the maximum of every row of a (rows, cols) matrix; differences within the window.
 ///
 /// Exact for a window without dropped bits. With `drop`, a level compares copies without their low bits and
 /// may keep a value that is less than 2^(drop+1) below the largest: the result is one of the row's values, at
 /// most ceil(log4 cols) * (2^(drop+1) - 1) below the maximum, never above; differences then stay 2^(drop+1)
-/// within the window. Cost for each column: 1.5 to 3.5 comparisons of the window's bits, as many look-ups of
+/// within the window. Cost for each column: 1.5 to 7.5 comparisons of the window's bits, as many look-ups of
 /// at most 19 bits as columns are chosen from, 2*(ring bits + 1) bits and 2 correlated transfers. Rounds: at
 /// each of those levels those of a comparison and 1.5 to 2.
 ///
@@ -104,12 +105,49 @@ impl Columns {
     }
 }
 
-/// The columns of a level in groups as even as they go.
-fn groups(cols: usize) -> Vec<Range<usize>> {
-    let count = if cols <= LAST { 1 } else { cols.div_ceil(WAYS) };
+/// So many groups of the columns, as even as they go.
+fn groups(cols: usize, count: usize) -> Vec<Range<usize>> {
     (0..count)
         .map(|g| g * cols / count..(g + 1) * cols / count)
         .collect()
+}
+
+/// What the levels of a tournament cost: of so many rows, of comparisons of `bits` bits, with `chosen` bits of
+/// a column that its bit chooses.
+struct Levels {
+    prices: Prices,
+    rows: usize,
+    bits: u32,
+    chosen: u64,
+}
+
+impl Levels {
+    /// How many groups so many columns make, so that their level and those behind it cost least, and that.
+    fn cheapest(&self, cols: usize, known: &mut BTreeMap<usize, (u64, usize)>) -> (u64, usize) {
+        if cols <= 1 {
+            return (0, 1);
+        }
+        if let Some(&found) = known.get(&cols) {
+            return found;
+        }
+        let each = WAYS.map(|ways| cols.div_ceil(ways));
+        let each = each.map(|count| (self.price(cols, count) + self.cheapest(count, known).0, count));
+        let found = each.into_iter().min().unwrap_or((0, 1));
+        known.insert(cols, found);
+        found
+    }
+
+    /// What one level costs.
+    fn price(&self, cols: usize, count: usize) -> u64 {
+        let sizes = || groups(cols, count).into_iter().map(|group| group.len());
+        let pairs: usize = sizes().map(|size| size * (size - 1) / 2).sum();
+        let candidates = self.rows * (cols - count);
+        let (all, messages) = all_cost(sizes().max().unwrap_or(1) as u64 - 1);
+        let choice = (2 * self.chosen + 2, 2);
+        cheapest(self.bits, self.rows * pairs, self.prices).0
+            + self.prices.total(candidates, all, messages)
+            + self.prices.total(candidates, choice, 2)
+    }
 }
 
 /// Every column but the last of its group, and that one.
@@ -123,8 +161,16 @@ fn candidates(groups: &[Range<usize>]) -> impl Iterator<Item = (usize, usize)> +
 
 /// The largest of the first kind, and what stands in its place in the others.
 fn largest(party: &mut Party, mut kinds: Vec<Columns>, window: Window) -> Result<Vec<Vec<u64>>> {
+    let levels = Levels {
+        prices: party.prices,
+        rows: kinds[0].all[0].len(),
+        bits: window.ring().bits() - 1,
+        chosen: kinds.iter().map(|kind| u64::from(kind.ring.bits())).sum(),
+    };
+    let mut known = BTreeMap::new();
     while kinds[0].all.len() > 1 {
-        let groups = groups(kinds[0].all.len());
+        let cols = kinds[0].all.len();
+        let groups = groups(cols, levels.cheapest(cols, &mut known).1);
         let bits = winners(party, &kinds[0].all, &groups, window)?;
         let gains: Vec<Vec<u64>> = kinds.iter().map(|kind| kind.gains(&groups)).collect();
         let rings = kinds.iter().map(|kind| kind.ring);
@@ -154,8 +200,7 @@ fn winners(
         .iter()
         .flat_map(|&(i, j)| subtract(&cut[i], &cut[j], ring))
         .collect();
-    let tuning = tuning(differences.len(), ring.bits() - 1);
-    let less = negative_tuned(party, &differences, ring, tuning)?;
+    let less = negative(party, &differences, ring)?;
     let rest = not(party, &less);
     // a column against each of its group: not less than those behind it, more than those ahead
     let of_pair = |bits: &'_ [u8], i: usize, j: usize| {
@@ -179,7 +224,8 @@ fn winners(
             operand.extend(bits.next().unwrap_or_else(|| true_share.clone()));
         }
     }
-    all(party, operands, next_sender(ring, tuning))
+    let offers = next_sender(party, differences.len(), ring);
+    all(party, operands, offers)
 }
 
 fn subtract(x: &[u64], y: &[u64], ring: Ring) -> Vec<u64> {

@@ -1,4 +1,4 @@
-//! Which digits a comparison is cut into.
+//! Which digits a comparison is cut into, or whether it is a tree.
 //!
 //! A step looks m bits of both values and the shared carry up in a table of 2^(m+1) entries (2^m in the first
 //! step, which has no carry). With 1-of-2^i oblivious transfer it costs (2^i - 1) * payload + i bits on the
@@ -6,31 +6,51 @@
 //! with the answer. Several thresholds share the steps below the lowest bit in which they differ; the step
 //! that reaches that bit answers all of them at once (a payload of one bit a threshold), the later ones run
 //! once for each and share the transfers of the digit, at a whole round a step.
+//!
+//! Digits of two bits send least, those of three take two thirds of the messages, a tree ([`super::tree`])
+//! takes five or six and three times the bits. What is cheapest follows from the link and from how many
+//! values are compared at once, both public.
 
 use super::tree;
+use crate::channel::Link;
 
-/// What a comparison should save.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Tuning {
-    /// Bits on the wire: mostly 2-bit digits.
-    Bytes,
-    /// Bits, correlated transfers (processor time) and rounds by their usual worth: mostly 3-bit digits up to
-    /// 32 bits; above, where the rounds are many anyway and both take the same time, as [`Tuning::Bytes`].
-    #[default]
-    Balanced,
-    /// Rounds: a tree of look-ups ([`super::tree`]) in place of the chain. For few values.
-    Rounds,
+/// What look-ups cost over a link, in picoseconds. Both parties must have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prices {
+    /// A bit on the wire, and the work on it.
+    bit: u64,
+    /// A correlated transfer, and its making.
+    transfer: u64,
+    /// A message for which one waits: half a round trip.
+    message: u64,
 }
 
-impl Tuning {
-    /// Prices, in tenths of a bit on the wire, of one correlated transfer and of one step, for values of
-    /// `bits` bits.
-    const fn prices(self, bits: u32) -> (u64, u64) {
-        match self {
-            Self::Balanced if bits > 32 => (4, 1),
-            Self::Bytes => (4, 1),
-            Self::Balanced | Self::Rounds => (80, 10),
+/// Work for a bit of a table, and for a transfer with its making: on one core, one party after the other.
+const BIT: u64 = 4_000;
+const TRANSFER: u64 = 48_000;
+/// Bits on the wire for the making of a transfer.
+const MAKING: f64 = 1.4;
+
+impl Prices {
+    /// Those of a link, within 10 Mbit/s to 8 Gbit/s and two seconds.
+    pub fn of(link: Link) -> Self {
+        let bit = 1e12 / link.bandwidth.clamp(1e7, 8e9);
+        Self {
+            bit: BIT + bit as u64,
+            transfer: TRANSFER + (MAKING * bit) as u64,
+            message: (1e12 * link.rtt.as_secs_f64().min(2.0) / 2.0) as u64,
         }
+    }
+
+    /// What so many values cost, of so many bits and transfers each, and messages of all of them.
+    pub(super) fn total(self, count: usize, (wire, transfers): (u64, u64), messages: u64) -> u64 {
+        count as u64 * (wire * self.bit + transfers * self.transfer) + messages * self.message
+    }
+}
+
+impl Default for Prices {
+    fn default() -> Self {
+        Self::of(Link::default())
     }
 }
 
@@ -103,10 +123,18 @@ impl Shape {
     }
 }
 
-/// The cheapest steps, lowest digit first (dynamic programming over the position and whether the lanes have
-/// parted).
-pub(super) fn plan(shape: Shape, tuning: Tuning) -> Vec<Step> {
-    let (transfer, round) = tuning.prices(shape.bits);
+/// How values are compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// One digit after the other.
+    Chain(Vec<Step>),
+    /// All digits at once, then neighbours.
+    Tree,
+}
+
+/// The cheapest steps for so many values, lowest digit first (dynamic programming over the position and
+/// whether the lanes have parted).
+pub(super) fn plan(shape: Shape, count: usize, prices: Prices) -> Vec<Step> {
     let bits = shape.bits as usize;
     let mut best = vec![[(0u64, 0u32); 2]; bits + 1];
     for at in (0..bits).rev() {
@@ -115,9 +143,8 @@ pub(super) fn plan(shape: Shape, tuning: Tuning) -> Vec<Step> {
                 let step = shape.step(at as u32, digit, parted);
                 let rest =
                     best[at + digit as usize][usize::from(parted || at as u32 + digit > shape.common)].0;
-                let price =
-                    10 * step.wire() + transfer * step.transfers() + round * (1 + u64::from(parted)) + rest;
-                (step.index() <= INDEX_BITS).then_some((price, digit))
+                let price = prices.total(count, (step.wire(), step.transfers()), 1 + u64::from(parted));
+                (step.index() <= INDEX_BITS).then_some((price + rest, digit))
             });
             best[at][usize::from(parted)] = reach.min().unwrap_or_default();
         }
@@ -132,64 +159,72 @@ pub(super) fn plan(shape: Shape, tuning: Tuning) -> Vec<Step> {
     steps
 }
 
-/// Bits on the wire that cost as much as a round: 40 kB, 0.8 ms at 400 Mbit/s.
-const ROUND: usize = 320_000;
-
-/// What so many values cost in bits, rounds among them, of so many bits and messages each.
-pub(super) fn price(count: usize, wire: u64, messages: usize) -> usize {
-    count * wire as usize + ROUND / 2 * messages
+/// What these steps cost for so many values.
+pub(super) fn price(steps: &[Step], count: usize, prices: Prices) -> u64 {
+    prices.total(count, sums(steps), messages(steps))
 }
 
-/// What so many comparisons of `bits` bits with zero should save.
-pub(super) fn tuning(count: usize, bits: u32) -> Tuning {
-    let steps = plan(Shape::single(bits), Tuning::default());
-    let chain = price(count, steps.iter().map(|s| s.wire()).sum(), messages(&steps));
-    match price(count, tree::cost(bits).0, tree::steps(bits) as usize) < chain {
-        true => Tuning::Rounds,
-        false => Tuning::default(),
+/// The cheaper way to compare so many values of `bits` bits, and what it costs.
+pub(super) fn cheapest(bits: u32, count: usize, prices: Prices) -> (u64, Way) {
+    let steps = plan(Shape::single(bits), count, prices);
+    let chain = price(&steps, count, prices);
+    let tree = prices.total(count, tree::cost(bits), tree::steps(bits).into());
+    match tree < chain {
+        true => (tree, Way::Tree),
+        false => (chain, Way::Chain(steps)),
     }
+}
+
+/// Bits on the wire and transfers of all steps.
+fn sums(steps: &[Step]) -> (u64, u64) {
+    let each = steps.iter().map(|step| (step.wire(), step.transfers()));
+    each.fold((0, 0), |sum, step| (sum.0 + step.0, sum.1 + step.1))
 }
 
 /// Messages that wait for one another: two for a step behind the parting of the lanes, where roles stay.
-pub(super) fn messages(steps: &[Step]) -> usize {
-    steps.iter().map(|step| 1 + usize::from(step.lookups > 1)).sum()
+pub(super) fn messages(steps: &[Step]) -> u64 {
+    steps.iter().map(|step| 1 + u64::from(step.lookups > 1)).sum()
 }
 
-/// Bits on the wire and correlated transfers that one exact comparison with zero takes, both directions
-/// together: what [`super::negative`] costs for each element of a ring of `ring_bits` bits.
-pub fn comparison_cost(ring_bits: u32, tuning: Tuning) -> (u64, u64) {
-    if tuning == Tuning::Rounds {
-        return tree::cost(ring_bits - 1);
+/// Bits on the wire and correlated transfers that an exact comparison with zero takes, both directions
+/// together, of `count` at once: what [`super::negative`] costs for each element of a ring of `ring_bits`
+/// bits.
+pub fn comparison_cost(ring_bits: u32, count: usize, prices: Prices) -> (u64, u64) {
+    match cheapest(ring_bits - 1, count, prices).1 {
+        Way::Tree => tree::cost(ring_bits - 1),
+        Way::Chain(steps) => sums(&steps),
     }
-    let steps = plan(Shape::single(ring_bits - 1), tuning);
-    (
-        steps.iter().map(|s| s.wire()).sum(),
-        steps.iter().map(|s| s.transfers()).sum(),
-    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
-    fn digits(shape: Shape, tuning: Tuning) -> Vec<u32> {
-        plan(shape, tuning).iter().map(|s| s.digit).collect()
+    const MANY: usize = 1 << 16;
+    /// Bytes alone count.
+    const SLOW: Link = Link {
+        bandwidth: 1e7,
+        rtt: Duration::ZERO,
+    };
+
+    fn digits(shape: Shape, link: Link) -> Vec<u32> {
+        let steps = plan(shape, MANY, Prices::of(link));
+        steps.iter().map(|s| s.digit).collect()
     }
 
     #[test]
     fn digits_cover_the_value_and_fit_the_tables() {
-        for tuning in [Tuning::Bytes, Tuning::Balanced] {
+        for (count, link) in [(MANY, SLOW), (MANY, Link::FAR), (1, Link::FAR), (0, Link::LAN)] {
             for bits in 0..=64 {
                 for (lanes, common) in [(1, bits), (3, 0), (3, bits / 2), (8, bits)] {
-                    let steps = plan(
-                        Shape {
-                            bits,
-                            lanes,
-                            common,
-                            carry: false,
-                        },
-                        tuning,
-                    );
+                    let shape = Shape {
+                        bits,
+                        lanes,
+                        common,
+                        carry: false,
+                    };
+                    let steps = plan(shape, count, Prices::of(link));
                     assert_eq!(steps.iter().map(|s| s.digit).sum::<u32>(), bits);
                     assert!(steps.iter().all(|s| s.index() <= INDEX_BITS && s.payload <= 8));
                     let parting = steps.iter().filter(|s| s.payload > 1).count();
@@ -203,28 +238,38 @@ mod tests {
         }
     }
 
-    /// The digits in use, by hand: 10 bits for the first three, 10 for two more, 19 for three more.
+    /// By hand: in digits of two bits 5 bits for the first and 10 for each other, in those of three 10 and 19;
+    /// a look-up of the tree takes 34.
     #[test]
     fn the_digits_in_use_are_the_documented_ones() {
-        assert_eq!(comparison_cost(64, Tuning::Bytes), (310, 93));
-        assert_eq!(comparison_cost(64, Tuning::Balanced), (310, 93));
-        assert_eq!(comparison_cost(64, Tuning::Rounds), (31 * 34, 31 * 4));
-        assert_eq!(comparison_cost(33, Tuning::Balanced), (191, 42));
-        assert_eq!(comparison_cost(34, Tuning::Balanced), (160, 48));
-        assert_eq!(comparison_cost(16, Tuning::Bytes), (70, 21));
-        assert_eq!(comparison_cost(16, Tuning::Balanced), (86, 19));
-        assert_eq!(digits(Shape::single(15), Tuning::Balanced), [3; 5]);
-        assert_eq!(comparison_cost(1, Tuning::Balanced), (0, 0));
+        let cost = |bits, count, link| comparison_cost(bits, count, Prices::of(link));
+        assert_eq!(cost(64, MANY, SLOW), (310, 93));
+        assert_eq!(cost(16, MANY, SLOW), (70, 21));
+        assert_eq!(cost(64, MANY, Link::FAR), (390, 83));
+        assert_eq!(cost(33, MANY, Link::FAR), (191, 42));
+        assert_eq!(cost(16, MANY, Link::FAR), (86, 19));
+        assert_eq!(digits(Shape::single(15), Link::FAR), [3; 5]);
+        assert_eq!(cost(64, 1, Link::FAR), (31 * 34, 31 * 4));
+        assert_eq!(cost(1, MANY, Link::FAR), (0, 0));
+    }
+
+    /// The longer a round trip, the more values are compared by a tree.
+    #[test]
+    fn trees_follow_the_link() {
+        let most = |link| {
+            let tree = |&bit: &u32| cheapest(15, 1 << bit, Prices::of(link)).1 == Way::Tree;
+            (0..32).take_while(tree).count()
+        };
+        let counts = [Link::LAN, Link::WAN, Link::FAR].map(most);
+        assert!(counts.is_sorted_by(|a, b| a < b), "{counts:?}");
     }
 
     /// 2^16 exact 64-bit comparisons stay under 4 MB with half a bit for every correlated transfer.
     #[test]
     fn exact_comparisons_stay_under_the_budget() {
-        for tuning in [Tuning::Bytes, Tuning::Balanced] {
-            let (wire, transfers) = comparison_cost(64, tuning);
-            let megabytes = 65536.0 * (wire as f64 + 0.5 * transfers as f64) / 8e6;
-            assert!(megabytes < 3.6, "{megabytes} MB");
-        }
+        let (wire, transfers) = comparison_cost(64, MANY, Prices::of(SLOW));
+        let megabytes = 65536.0 * (wire as f64 + 0.5 * transfers as f64) / 8e6;
+        assert!(megabytes < 3.6, "{megabytes} MB");
     }
 
     #[test]
@@ -236,7 +281,7 @@ mod tests {
             carry: false,
         };
         let alike = Shape { common: 11, ..apart };
-        let wire = |shape| plan(shape, Tuning::Bytes).iter().map(|s| s.wire()).sum::<u64>();
+        let wire = |shape| sums(&plan(shape, MANY, Prices::of(SLOW))).0;
         assert_eq!((wire(apart), wire(alike)), (180, 100));
     }
 }

@@ -5,7 +5,7 @@
 //! Otherwise w is the carry of a comparison over all bits. Bounds and errors together:
 //! `docs/decisions/0011-shares-grow-only-when-they-must.md`.
 use super::chain::{self, Rule};
-use super::plan::{plan, Shape, Tuning};
+use super::plan::{plan, Shape};
 use super::select::{convert, one_way_products};
 use crate::{Party, Result, Ring};
 
@@ -48,7 +48,7 @@ pub fn extend_exact(party: &mut Party, x: &[u64], from: Ring, to: Ring) -> Resul
     party.measured("extend_exact", |party| {
         let offset = 1 << (from.bits() - 1);
         let u = shifted(party, x, from, offset);
-        let steps = plan(Shape::single(from.bits()), Tuning::default());
+        let steps = plan(Shape::single(from.bits()), x.len(), party.prices);
         let wrap = chain::run(party, Rule::Carry, &steps, &[&u], None)?;
         let wrap = convert(party, &[(&wrap, growth(from, to))])?.remove(0);
         Ok(unwrap(party, &u, wrap.into_iter(), from, to, offset))
@@ -102,14 +102,14 @@ pub fn truncate_exact(party: &mut Party, x: &[u64], ring: Ring, shift: u32) -> R
     party.measured("truncate_exact", |party| {
         let offset = 1 << (ring.bits() - 1);
         let u = shifted(party, x, ring, offset);
-        let low = plan(Shape::single(shift), Tuning::default());
+        let low = plan(Shape::single(shift), x.len(), party.prices);
         let carry = chain::run(party, Rule::Carry, &low, &[&u], None)?;
         let high = Shape {
             carry: true,
             ..Shape::single(ring.bits() - shift)
         };
         let upper: Vec<u64> = u.iter().map(|&v| v >> shift).collect();
-        let steps = plan(high, Tuning::default());
+        let steps = plan(high, x.len(), party.prices);
         let wrap = chain::run(party, Rule::Carry, &steps, &[&upper], Some(carry.clone()))?;
         let terms = convert(party, &[(&carry, ring), (&wrap, Ring::new(shift))])?;
         let offset = shifted_offset(party, offset >> shift);

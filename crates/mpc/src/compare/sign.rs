@@ -1,6 +1,6 @@
 //! Signs and order of shared values.
 use super::chain::{self, Rule};
-use super::plan::{messages, plan, price, tuning, Shape, Tuning, LANES};
+use super::plan::{cheapest, plan, price, Shape, Way, LANES};
 use super::tree;
 use crate::{MpcError, Party, Result, Ring, Role};
 
@@ -42,40 +42,30 @@ impl Window {
 
 /// XOR shares of 1{x < 0}, exact for every x.
 ///
-/// Cost: [`super::comparison_cost`]; with k-1 = 15 bits to compare 86 bits on the wire and 19 correlated
-/// transfers, with 63 bits 310 and 93. Few values, whose bytes cost less than the rounds, take a tree of
-/// look-ups ([`Tuning::Rounds`]): 238 and 28, 1054 and 124.
+/// Cost: [`super::comparison_cost`]. With k-1 = 15 bits to compare 70 bits on the wire and 21 correlated
+/// transfers in digits of two bits, 86 and 19 in those of three, with 63 bits 310 and 93, or 390 and 83. Few
+/// values, whose bytes cost less than the rounds, take a tree of look-ups: 238 and 28, 1054 and 124.
 ///
 /// # Errors
 /// Those of the channel.
 pub fn negative(party: &mut Party, x: &[u64], ring: Ring) -> Result<Vec<u8>> {
-    negative_tuned(party, x, ring, tuning(x.len(), ring.bits() - 1))
-}
-
-/// Who would answer the look-up after those of a comparison.
-pub(super) fn next_sender(ring: Ring, tuning: Tuning) -> Role {
-    let bits = ring.bits() - 1;
-    if tuning == Tuning::Rounds {
-        return tree::sender(tree::steps(bits));
-    }
-    let steps = plan(Shape::single(bits), tuning);
-    chain::sender(&steps, steps.len())
-}
-
-/// [`negative`], with a say in what to save. Both parties must say the same.
-///
-/// # Errors
-/// Those of the channel.
-pub fn negative_tuned(party: &mut Party, x: &[u64], ring: Ring, tuning: Tuning) -> Result<Vec<u8>> {
     party.measured("less", |party| {
         let bits = ring.bits() - 1;
-        let carry = if tuning == Tuning::Rounds && bits > 0 {
-            tree::carry(party, x, bits)?
-        } else {
-            chain::run(party, Rule::Carry, &plan(Shape::single(bits), tuning), &[x], None)?
+        let carry = match cheapest(bits, x.len(), party.prices).1 {
+            Way::Tree => tree::carry(party, x, bits)?,
+            Way::Chain(steps) => chain::run(party, Rule::Carry, &steps, &[x], None)?,
         };
         Ok(finish(x, ring, &carry))
     })
+}
+
+/// Who would answer the look-up after those of so many comparisons.
+pub(super) fn next_sender(party: &Party, count: usize, ring: Ring) -> Role {
+    let bits = ring.bits() - 1;
+    match cheapest(bits, count, party.prices).1 {
+        Way::Tree => tree::sender(tree::steps(bits)),
+        Way::Chain(steps) => chain::sender(&steps, steps.len()),
+    }
 }
 
 /// XOR shares of 1{x < 0} for x within the window: exact or approximate as [`Window`] says.
@@ -101,26 +91,19 @@ pub fn less(party: &mut Party, x: &[u64], y: &[u64], ring: Ring) -> Result<Vec<u
 ///
 /// The digits below the lowest bit in which thresholds differ are looked up once for all of them, so round
 /// thresholds are cheap: three of them on 16 bits take 228 bits on the wire and 27 transfers when they differ
-/// in the lowest bit, 108 and 22 when 2^11 divides their differences. Groups of 8 thresholds run one after
+/// in the lowest bit, 132 and 21 when 2^11 divides their differences. Groups of 8 thresholds run one after
 /// the other, at a whole round a digit above that bit; few values, where that takes more rounds, have a lane
 /// of their own for every threshold instead: a comparison each, all at once.
 ///
 /// # Errors
 /// Those of the channel.
 pub fn below_many(party: &mut Party, x: &[u64], ring: Ring, thresholds: &[i64]) -> Result<Vec<Vec<u8>>> {
-    let grouped = |group: &[i64]| {
-        let steps = plan(shape(ring, group), Tuning::default());
-        price(
-            x.len(),
-            steps.iter().map(|step| step.wire()).sum(),
-            messages(&steps),
-        )
-    };
-    let (low, lanes) = (ring.bits() - 1, x.len() * thresholds.len());
-    let apart = price(lanes, tree::cost(low).0, tree::steps(low) as usize);
+    let (prices, count) = (party.prices, x.len());
+    let grouped = |group: &[i64]| price(&plan(shape(ring, group), count, prices), count, prices);
+    let (apart, _) = cheapest(ring.bits() - 1, count * thresholds.len(), prices);
     if apart < thresholds.chunks(LANES).map(grouped).sum() {
         let lanes = shifted(x, ring, thresholds, party.is_client()).concat();
-        let bits = negative_tuned(party, &lanes, ring, Tuning::Rounds)?;
+        let bits = negative(party, &lanes, ring)?;
         return Ok((0..thresholds.len())
             .map(|t| bits[t * x.len()..][..x.len()].to_vec())
             .collect());
@@ -133,7 +116,7 @@ pub fn below_many(party: &mut Party, x: &[u64], ring: Ring, thresholds: &[i64]) 
 }
 
 fn below_group(party: &mut Party, x: &[u64], ring: Ring, thresholds: &[i64]) -> Result<Vec<Vec<u8>>> {
-    let steps = plan(shape(ring, thresholds), Tuning::default());
+    let steps = plan(shape(ring, thresholds), x.len(), party.prices);
     let lanes = shifted(x, ring, thresholds, party.role() == parting_sender(&steps));
     let lanes: Vec<&[u64]> = lanes.iter().map(Vec::as_slice).collect();
     let carry = chain::run(party, Rule::Carry, &steps, &lanes, None)?;

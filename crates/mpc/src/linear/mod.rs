@@ -28,7 +28,8 @@ pub use protocol::{
     client_times_server, client_times_server_with, share_times_share, share_times_share_with,
     share_times_weights, share_times_weights_with,
 };
-pub use state::{Options, State};
+pub(crate) use state::costs_over;
+pub use state::{price_over, Options, State};
 pub use tacita_bfv::matmul::{Costs, Dims};
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub fn client_times_server_with(
         if sizes.empty(dims) {
             return Ok(vec![0; sizes.out]);
         }
-        let plan = party.linear_plan(dims, ring, options.slack, options.weights())?;
+        let plan = party.linear.plan(dims, ring, options.slack, options.weights())?;
         check_norms(right.unwrap_or_default(), dims, log_norm)?;
         let work = Work {
             plan: &plan,
@@ -125,7 +125,7 @@ pub fn share_times_share_with(
         if sizes.empty(dims) {
             return Ok(vec![0; sizes.out]);
         }
-        let mut out = match party.linear_shares_plan(dims, ring, options)? {
+        let mut out = match party.linear.shares_plan(dims, ring, options)? {
             SharesPlan::Joint(plan) => run(party, &[Work::crossed(&plan, x, y, ring)])?.remove(0),
             SharesPlan::Apart(left, right) => apart(party, (&left, &right), x, y, ring)?,
         };

@@ -3,7 +3,7 @@ use crate::channel::Link;
 use crate::{MpcError, Party, Result, Ring};
 use std::collections::HashMap;
 use tacita_bfv::matmul::plan::Plain;
-use tacita_bfv::matmul::{Costs, Dims, Plan};
+use tacita_bfv::matmul::{Costs, Dims, Plan, Price};
 use tacita_bfv::{parameters_olt, ClientKeys, ServerKeys, NARROW, WIDE};
 use tacita_rlwe::Parameters;
 
@@ -71,6 +71,70 @@ pub(super) enum Side {
     Server(ServerKeys, Option<ServerKeys>),
 }
 
+impl State {
+    /// The plan of a product, remembered.
+    pub(super) fn plan(&mut self, dims: Dims, ring: Ring, slack: u32, plain: Plain) -> Result<Plan> {
+        let key = (dims, ring.bits(), slack, plain);
+        if let Some(plan) = self.plans.get(&key) {
+            return Ok(*plan);
+        }
+        let plan = Plan::new(&parameters_olt()?, dims, ring.bits(), slack, plain, &self.costs)?;
+        self.plans.insert(key, plan);
+        Ok(plan)
+    }
+
+    /// The cheaper way to multiply shares. The errors of two products add up, so each gets half.
+    pub(super) fn shares_plan(&mut self, dims: Dims, ring: Ring, options: Options) -> Result<SharesPlan> {
+        let Options { slack, opened, .. } = options;
+        let transposed = Dims {
+            k: dims.n,
+            n: dims.k,
+            ..dims
+        };
+        let joint = self.plan(dims, ring, slack, Plain::Shares { opened });
+        let mut half = |dims| self.plan(dims, ring, slack - 1, Plain::OneShare { opened });
+        let (Ok(left), Ok(right)) = (half(dims), half(transposed)) else {
+            return joint.map(SharesPlan::Joint);
+        };
+        let costs = &self.costs;
+        Ok(match joint {
+            Ok(j) if j.price.total(costs) < left.price.total(costs) + right.price.total(costs) => {
+                SharesPlan::Joint(j)
+            }
+            _ => SharesPlan::Apart(left, right),
+        })
+    }
+}
+
+/// What a product costs over a link: of shares with weights or, with `crossed`, with shares.
+///
+/// # Errors
+/// Where no window leaves room for its noise.
+pub fn price_over(link: Link, dims: Dims, ring: Ring, options: Options, crossed: bool) -> Result<Price> {
+    let mut state = State {
+        costs: costs_over(link),
+        ..State::default()
+    };
+    if !crossed {
+        return Ok(state.plan(dims, ring, options.slack, options.weights())?.price);
+    }
+    Ok(match state.shares_plan(dims, ring, options)? {
+        SharesPlan::Joint(plan) => plan.price,
+        SharesPlan::Apart(left, right) => Price {
+            cpu: left.price.cpu + right.price.cpu,
+            bytes: [0, 1].map(|way| left.price.bytes[way] + right.price.bytes[way]),
+        },
+    })
+}
+
+/// Prices of products over a link: a byte as long as it takes there, within 1 and 800 ns.
+pub(crate) fn costs_over(link: Link) -> Costs {
+    Costs {
+        byte: (8e9 / link.bandwidth).clamp(1.0, 800.0),
+        ..Costs::default()
+    }
+}
+
 impl Party {
     /// Makes the client's lattice keys and sends the server what it needs: 4.1 MB, half a round. Runs once a
     /// session; the other functions of this module run it when it was not.
@@ -95,71 +159,16 @@ impl Party {
         })
     }
 
-    /// Chooses windows for a link from now on; both parties must say the same one. A byte is priced as long
-    /// as it takes there, within 1 and 800 ns; without a call at 100 Mbit/s.
-    pub fn set_link(&mut self, link: Link) {
-        let byte = (8e9 / link.bandwidth).clamp(1.0, 800.0);
-        self.set_linear_costs(Costs {
-            byte,
-            ..Costs::default()
-        });
-    }
-
     /// Prices by which windows are chosen; both parties must set the same ones.
     pub fn set_linear_costs(&mut self, costs: Costs) {
         self.linear.costs = costs;
         self.linear.plans.clear();
     }
 
-    /// The plan of a product, remembered.
-    pub(super) fn linear_plan(&mut self, dims: Dims, ring: Ring, slack: u32, plain: Plain) -> Result<Plan> {
-        let key = (dims, ring.bits(), slack, plain);
-        if let Some(plan) = self.linear.plans.get(&key) {
-            return Ok(*plan);
-        }
-        let plan = Plan::new(
-            &parameters_olt()?,
-            dims,
-            ring.bits(),
-            slack,
-            plain,
-            &self.linear.costs,
-        )?;
-        self.linear.plans.insert(key, plan);
-        Ok(plan)
-    }
-
-    /// The cheaper way to multiply shares. The errors of two products add up, so each gets half.
-    pub(super) fn linear_shares_plan(
-        &mut self,
-        dims: Dims,
-        ring: Ring,
-        options: Options,
-    ) -> Result<SharesPlan> {
-        let Options { slack, opened, .. } = options;
-        let transposed = Dims {
-            k: dims.n,
-            n: dims.k,
-            ..dims
-        };
-        let joint = self.linear_plan(dims, ring, slack, Plain::Shares { opened });
-        let mut half = |dims| self.linear_plan(dims, ring, slack - 1, Plain::OneShare { opened });
-        let (Ok(left), Ok(right)) = (half(dims), half(transposed)) else {
-            return joint.map(SharesPlan::Joint);
-        };
-        let costs = &self.linear.costs;
-        Ok(match joint {
-            Ok(j) if j.price.total(costs) < left.price.total(costs) + right.price.total(costs) => {
-                SharesPlan::Joint(j)
-            }
-            _ => SharesPlan::Apart(left, right),
-        })
-    }
-
     /// The plans of a product of shares, in the order in which their messages are put together.
     #[cfg(test)]
     pub(crate) fn plans_of_shares(&mut self, dims: Dims, ring: Ring, options: Options) -> Result<Vec<Plan>> {
-        Ok(match self.linear_shares_plan(dims, ring, options)? {
+        Ok(match self.linear.shares_plan(dims, ring, options)? {
             SharesPlan::Joint(plan) => vec![plan],
             SharesPlan::Apart(left, right) => vec![left, right],
         })

@@ -3,9 +3,10 @@ use crate::vectors::Vector;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tacita_mpc::channel::frame::Side;
 use tacita_mpc::channel::tcp::{dial, insecure_plain, Listener};
+use tacita_mpc::channel::Link;
 use tacita_mpc::ot::CotKind;
 use tacita_mpc::{MpcError, Party, Result, Role};
 use tacita_wasm::framed::Transport;
@@ -14,7 +15,7 @@ use tacita_wasm::session::{Event, Session};
 use tacita_wasm::ClientError;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const WELCOME: &[u8] = b"TACITA-2PC\x05\x00";
+const WELCOME: &[u8] = b"TACITA-2PC\x07\x00";
 
 struct Tcp(TcpStream);
 
@@ -29,6 +30,15 @@ impl Transport for Tcp {
 
     fn receive(&mut self, out: &mut [u8]) -> Result<()> {
         self.0.read_exact(out).map_err(closed)
+    }
+
+    fn clock(&self) -> fn() -> f64 {
+        || {
+            1e3 * SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap()
+                .as_secs_f64()
+        }
     }
 }
 
@@ -68,10 +78,29 @@ fn greet(party: &mut Party, vector: &Vector) {
     party.send(&[1]).unwrap();
 }
 
+/// What the client wants, once its link is measured and known.
+fn wish(party: &mut Party) -> u8 {
+    loop {
+        match party.receive(1).unwrap()[0] {
+            6 => party.send(&[6]).unwrap(),
+            5 => {
+                let said = party.receive(8).unwrap();
+                let (numbers, _) = said.as_chunks();
+                let [kilobits, micros] = [numbers[0], numbers[1]].map(u32::from_le_bytes);
+                party.set_link(Link {
+                    bandwidth: 1e3 * f64::from(kilobits),
+                    rtt: Duration::from_micros(micros.into()),
+                });
+            }
+            word => return word,
+        }
+    }
+}
+
 fn serve(party: &mut Party, vector: &Vector) {
     greet(party, vector);
     let mut ready = false;
-    while party.receive(1).unwrap() == [1] {
+    while wish(party) == 1 {
         party.send(&[0; 10]).unwrap();
         if !ready {
             party.setup_ot(CotKind::Ferret).unwrap();
@@ -206,7 +235,7 @@ fn a_server_that_leaves_is_an_error() {
     let vector = Vector::read("gelu-pooler");
     let serving = |party: &mut Party| {
         greet(party, &vector);
-        party.receive(1).unwrap();
+        assert_eq!(wish(party), 1);
         party.send(&[0; 10]).unwrap();
     };
     session(serving, |session| {

@@ -10,7 +10,9 @@ secures.
     client: 3 to have a text written, of a decoder: see `GenerateRequest` (2 was a request that knew no top_k)
     client: 4 to prepare one linear map of a text to come   server: permission, or a refusal that ends nothing
     where it has prepared enough   (the product runs)
-    client: 5 and its link, kbit/s and microseconds of a round trip: both choose windows for it from then on
+    client: 5 and its link, kbit/s and microseconds of a round trip: both choose windows and look-ups for it
+    from then on
+    client: 6                         server: 6, so that the client may measure a round trip
 
 Every length is fixed or capped, so that a peer that is not one of ours is told by its first bytes. A refusal
 is as long as what it stands for.
@@ -34,11 +36,12 @@ from tacita.two_party.protocol.refusal import Refusal
 
 MAGIC = b"TACITA-2PC"
 REFUSAL = b"TACITA-NO!"  # in place of the magic: then reason and number stand where version and length do
-VERSION = 6  # 5 had responses of products under a mask of the whole modulus
+VERSION = 7  # 6 compared alike over every link, 5 had other responses of products
 CLIENT_HELLO = struct.Struct("<10sH")
 SERVER_HELLO = struct.Struct("<10sHQ32s")
 CHUNK = 1 << 20
-END, CLASSIFY, WRITE, PREPARE, LINK = b"\0", b"\1", b"\3", b"\4", b"\5"
+END, CLASSIFY, WRITE, PREPARE, LINK, ECHO = b"\0", b"\1", b"\3", b"\4", b"\5", b"\6"
+ECHOES, ECHO_SECONDS = 8, 0.02  # round trips that a client measures at most, and what they may take together
 SPEED, MOST_SPEED = struct.Struct("<II"), 10**9
 HAVE, SEND = b"\0", b"\1"
 REFUSED, AGREED = b"\0", b"\1"
@@ -145,9 +148,9 @@ def run_server(
 
 def receive_wish(link: Link, kind: bytes = CLASSIFY) -> bytes:
     """Receives what the client wants next: an answer of the kind that the model gives, a map prepared, its
-    link known, or the end. Raises PeerError for anything else."""
+    link known or measured, or the end. Raises PeerError for anything else."""
     word = link.receive(1)
-    if word not in (END, kind, PREPARE, LINK):
+    if word not in (END, kind, PREPARE, LINK, ECHO):
         raise PeerError(f"the client asked for {word!r}", hint="another release, or a model of another kind?")
     return word
 
@@ -160,6 +163,22 @@ def ask(link: Link, *request: bytes) -> None:
     refusal = Refusal(*PERMISSION.unpack(link.receive(PERMISSION.size)))
     if refusal != GRANTED:
         raise refusal.error()
+
+
+def least_round_trip(link: Link, first: float) -> float:
+    """Returns the least seconds of a round trip: of one that took `first`, and of a few more, at whose other
+    end nothing is computed. Of a long link one is enough. Raises PeerError for another reply."""
+    least = spent = first
+    for _ in range(ECHOES):
+        if spent >= ECHO_SECONDS:
+            break
+        began = time.monotonic()
+        link.send(ECHO)
+        if (reply := link.receive(1)) != ECHO:
+            raise PeerError(f"the server answered {reply!r} to an echo", hint="another release?")
+        taken = time.monotonic() - began
+        least, spent = min(least, taken), spent + taken
+    return least
 
 
 def send_speed(link: Link, speed: LinkSpeed) -> tuple[float, float]:

@@ -1,5 +1,5 @@
 //! Bytes and correlated transfers as documented.
-use super::both;
+use super::{both, LINKS};
 use crate::compare::*;
 use crate::{Party, Result, Ring};
 
@@ -29,9 +29,12 @@ fn cost<O>(protocol: impl Fn(&mut Party) -> Result<O> + Sync + Send) -> (f64, f6
 fn comparisons_cost_their_formula() {
     let x = vec![3u64; COUNT];
     for bits in [16, 20, 32, 37, 64] {
-        for tuning in [Tuning::Bytes, Tuning::Balanced, Tuning::Rounds] {
-            let (wire, transfers) = comparison_cost(bits, tuning);
-            let (got, used, _) = cost(|party| negative_tuned(party, &x, Ring::new(bits), tuning));
+        for link in LINKS {
+            let (wire, transfers) = comparison_cost(bits, COUNT, Prices::of(link));
+            let (got, used, _) = cost(|party| {
+                party.set_link(link);
+                negative(party, &x, Ring::new(bits))
+            });
             assert_eq!((got, used), (wire as f64, transfers as f64), "{bits} bits");
         }
     }
@@ -41,13 +44,12 @@ fn comparisons_cost_their_formula() {
 #[test]
 fn a_step_takes_half_a_round() {
     let x = vec![3u64; COUNT];
-    for (bits, tuning, most) in [
-        (64, Tuning::Balanced, 16),
-        (16, Tuning::Balanced, 3),
-        (64, Tuning::Rounds, 3),
-        (16, Tuning::Rounds, 2),
-    ] {
-        let (_, _, rounds) = cost(|party| negative_tuned(party, &x, Ring::new(bits), tuning));
+    let [slow, _, long] = LINKS;
+    for (bits, link, most) in [(64, slow, 16), (16, slow, 4), (64, long, 3), (16, long, 2)] {
+        let (_, _, rounds) = cost(|party| {
+            party.set_link(link);
+            negative(party, &x, Ring::new(bits))
+        });
         assert!(rounds <= most, "{rounds} rounds for {bits} bits");
     }
 }
@@ -62,7 +64,7 @@ fn thresholds_cost_less_than_comparisons() {
     let (wire, used, _) = each(cost(|party| {
         below_many(party, &x, ring, &[-2048 * 4, -2048, 2048 * 3])
     }));
-    assert_eq!((wire, used), (108.0, 22.0));
+    assert_eq!((wire, used), (132.0, 21.0)); // in digits of three bits
     let (wire, used, fewer) = cost(|party| below_many(party, &x[..COUNT], ring, &[-1, 0, 1]));
     assert_eq!((wire, used), (3.0 * 238.0, 3.0 * 28.0));
     assert!(fewer + 2 <= rounds, "{fewer} rounds, {rounds} in one group");

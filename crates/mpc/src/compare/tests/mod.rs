@@ -6,9 +6,24 @@ mod resizing;
 mod rows;
 mod uniform;
 
+use crate::channel::Link;
 use crate::ot::CotKind;
 use crate::testing::run_both;
 use crate::{Party, Result, Ring};
+use std::time::Duration;
+
+/// Links on which bytes alone count, on which both count, and on which rounds alone do.
+pub(super) const LINKS: [Link; 3] = [
+    Link {
+        bandwidth: 1e7,
+        rtt: Duration::ZERO,
+    },
+    Link::LAN,
+    Link {
+        bandwidth: 8e9,
+        rtt: Duration::from_secs(2),
+    },
+];
 
 /// Runs a protocol on both parties' inputs, correlated transfers dealt.
 pub(super) fn both<I: Send, O: Send>(

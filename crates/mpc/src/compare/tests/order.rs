@@ -1,5 +1,5 @@
 //! Signs and thresholds.
-use super::{all_pairs, both, edges, open, shares};
+use super::{all_pairs, both, edges, open, shares, LINKS};
 use crate::compare::*;
 use crate::Ring;
 
@@ -25,10 +25,13 @@ fn signs_of_all_shares_of_small_rings() {
 fn signs_at_the_edges_of_wide_rings() {
     for bits in [7, 16, 17, 32, 37, 63, 64] {
         let ring = Ring::new(bits);
-        for tuning in [Tuning::Bytes, Tuning::Balanced, Tuning::Rounds] {
+        for link in LINKS {
             let values = edges(ring);
             let inputs = shares(ring, &values, u64::from(bits));
-            let found = open(both(inputs, |party, x| negative_tuned(party, &x, ring, tuning)));
+            let found = open(both(inputs, |party, x| {
+                party.set_link(link);
+                negative(party, &x, ring)
+            }));
             for (value, bit) in values.iter().zip(found) {
                 assert_eq!(bit, u8::from(*value < 0), "{bits} bits: {value}");
             }

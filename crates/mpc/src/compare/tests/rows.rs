@@ -1,8 +1,8 @@
 //! Maxima of rows.
-use super::{both, shares};
+use super::{both, shares, LINKS};
 use crate::compare::*;
 use crate::testing::join;
-use crate::Ring;
+use crate::{Party, Ring};
 
 fn matrix(rows: usize, cols: usize, range: i64) -> Vec<i64> {
     (0..(rows * cols) as i64)
@@ -13,10 +13,25 @@ fn matrix(rows: usize, cols: usize, range: i64) -> Vec<i64> {
 #[test]
 fn maxima_of_every_width() {
     let ring = Ring::new(16);
-    for (rows, cols) in [(1, 1), (3, 2), (2, 3), (5, 7), (1, 8), (4, 9), (3, 33), (0, 5)] {
+    let shapes = [
+        (1, 1),
+        (3, 2),
+        (2, 3),
+        (5, 7),
+        (1, 8),
+        (4, 9),
+        (3, 33),
+        (0, 5),
+        (2, 65),
+    ];
+    for ((rows, cols), link) in shapes
+        .into_iter()
+        .flat_map(|shape| LINKS.map(|link| (shape, link)))
+    {
         let values = matrix(rows, cols, 1 << 14);
         let inputs = shares(ring, &values, 2);
         let (left, right) = both(inputs, |party, x| {
+            party.set_link(link);
             max_rows(party, &x, rows, cols, ring, Window::whole(ring))
         });
         let expected: Vec<i64> = values
@@ -37,6 +52,23 @@ fn maxima_of_every_width() {
         .is_err()))
         .0
     );
+}
+
+/// Groups of four or eight where bytes count, of sixteen where rounds do.
+#[test]
+fn the_longer_the_link_the_fewer_the_levels() {
+    let (rows, cols, ring) = (4, 64, Ring::new(16));
+    let [bytes, _, rounds] = LINKS.map(|link| {
+        let inputs = shares(ring, &matrix(rows, cols, 1 << 14), 2);
+        let work = |party: &mut Party, x: Vec<u64>| {
+            party.set_link(link);
+            max_rows(party, &x, rows, cols, ring, Window::whole(ring))?;
+            let cost = &party.profile().costs()["max"];
+            Ok((cost.sent + cost.received, cost.rounds))
+        };
+        both(inputs, work).0
+    });
+    assert!(bytes.0 < rounds.0 && rounds.1 < bytes.1, "{bytes:?} {rounds:?}");
 }
 
 #[test]

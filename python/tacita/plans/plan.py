@@ -274,7 +274,7 @@ class Plan:
         evaluate = self.prediction.seconds["evaluate"]
         return evaluate + (link.seconds(self.predicted_bytes(), 1) if link else 0.0)
 
-    def predicted_bytes(self) -> int:
+    def predicted_bytes(self, link: LinkSpeed | None = None) -> int:
         """Returns the bytes of request and response; the evaluation keys are sent once."""
         return self.prediction.bytes["request"] + self.prediction.bytes["response"]
 

@@ -157,8 +157,8 @@ class PlanHeader(Protocol):
         Left out is what is done once: keys, the set-up of a session. None: both sides on one machine.
         """
 
-    def predicted_bytes(self) -> int:
-        """Returns the bytes sent for a request, both directions together."""
+    def predicted_bytes(self, link: LinkSpeed | None = None) -> int:
+        """Returns the bytes sent for a request over a link, both directions together."""
 
 
 def shown_step(plan: PlanHeader, length: float) -> float:

@@ -57,7 +57,7 @@ def estimate(plan: TwoPartyPlan, inputs: int = 1, link: LinkSpeed | None = None)
         links[link_label(link)] = link
     cost, prepared = plan.program.cost(), PreparedCost.of(plan.program)
     apart = {name: prepared.seconds(over, plan.pace) for name, over in links.items()}
-    before, after = prepared.bytes()
+    before, after = prepared.bytes(link)
     return {
         "model": plan.name,
         "scheme": plan.scheme,
@@ -65,7 +65,7 @@ def estimate(plan: TwoPartyPlan, inputs: int = 1, link: LinkSpeed | None = None)
         "inputs": inputs,
         "wall_seconds": inputs * plan.predicted_seconds(link),
         "seconds_per_input": {name: plan.predicted_seconds(over) for name, over in links.items()},
-        "bytes_per_input": plan.predicted_bytes(),
+        "bytes_per_input": plan.predicted_bytes(link),
         "before_seconds": {name: seconds for name, (seconds, _) in apart.items()},
         "after_seconds": {name: seconds for name, (_, seconds) in apart.items()},
         "before_bytes": before,

@@ -74,7 +74,11 @@ def test_links_add_their_bytes_and_rounds(plan: TwoPartyPlan) -> None:
     here = plan.predicted_seconds()
     assert here < plan.predicted_seconds(LINKS["LAN"]) < plan.predicted_seconds(LINKS["WAN"])
     slow = dataclasses.replace(LINKS["LAN"], bits_per_second=1e6, round_trip=0.0)
-    assert plan.predicted_seconds(slow) - here == pytest.approx(8e-6 * plan.predicted_bytes())
+    sent, usual = (plan.predicted_bytes(link) for link in (slow, LINKS["FAR"]))
+    assert sent < usual == plan.predicted_bytes() < plan.predicted_bytes(LINKS["LAN"])
+    assert plan.predicted_seconds(slow) - here > 8e-6 * sent  # fewer bytes, more work
+    usual_link = dataclasses.replace(LINKS["FAR"], round_trip=0.0)
+    assert plan.predicted_seconds(usual_link) - here == pytest.approx(8e-8 * usual)
 
 
 def test_a_slower_machine_takes_longer_and_has_the_same_plan(plan: TwoPartyPlan) -> None:
@@ -84,7 +88,7 @@ def test_a_slower_machine_takes_longer_and_has_the_same_plan(plan: TwoPartyPlan)
     slow = make_two_party_plan(api.load(api.DEFAULT_MODEL), request)
     assert slow.pace == 1.7 and slow.to_bytes() == plan.to_bytes()
     assert slow.predicted_seconds() == pytest.approx(1.7 * plan.predicted_seconds())
-    link = LINKS["LAN"]
+    link = LINKS["FAR"]  # whose windows are those of no link
     sent = plan.predicted_seconds(link) - plan.predicted_seconds()
     assert slow.predicted_seconds(link) - slow.predicted_seconds() == pytest.approx(sent)
 

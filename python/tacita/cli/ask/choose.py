@@ -115,7 +115,7 @@ def _figures(plan: AnyPlan, inputs: int, link: LinkSpeed | None) -> dict[str, An
     if isinstance(plan, Plan):
         keys, keygen = int(plan.prediction.bytes["evaluation_keys"]), plan.prediction.seconds["keygen"]
     once = keygen + (link.seconds(keys, 1.0) if link and keys else 0.0)
-    seconds, count = plan.predicted_seconds(link), int(plan.predicted_bytes())
+    seconds, count = plan.predicted_seconds(link), int(plan.predicted_bytes(link))
     together = once + requests * seconds, keys + requests * count
     return dict(zip(FIGURES, (*together, seconds, count, once, keys), strict=True))
 

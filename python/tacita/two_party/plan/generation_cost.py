@@ -56,7 +56,8 @@ class GenerationCost:
         layers = self.program.layers
         prompt = cost.seconds(self.prompt, layers, link, pace)
         ahead, token = (
-            pace * cost.working(each) + cost.over(each, layers, link) for each in (self.ahead, self.token)
+            pace * cost.working(each, link) + cost.over(each, layers, link)
+            for each in (self.ahead, self.token)
         )
         return prompt, token + ahead / AT_ONCE
 
@@ -82,7 +83,9 @@ class PreparedCost:
         """Counts both for one text."""
         maps = program.maps()
         before, after = Cost(rounds=MAP_ROUNDS * len(maps)), replace(program.cost())
+        after.products = [each for each in after.products if each.opened or each.crossed]
         for each in maps:
+            before.products.append(cost.Product(each.shape, each.ring))
             before.bits += cost.product_bits(*each.shape)
             before.multiplications += float(prod(each.shape))
             after.bits += prod(each.read) * each.ring - cost.product_bits(
@@ -91,11 +94,11 @@ class PreparedCost:
             after.multiplications -= (1 - PLAIN) * prod(each.read) * each.outputs
         return PreparedCost(program, before, after)
 
-    def bytes(self) -> tuple[int, int]:
+    def bytes(self, link: LinkSpeed | None = None) -> tuple[int, int]:
         """Returns the bytes before the text and after it, both directions together."""
-        return int(self.before.bits / 8), int(self.after.bits / 8)
+        return int(self.before.sent(link) / 8), int(self.after.sent(link) / 8)
 
     def seconds(self, link: LinkSpeed | None = None, pace: float = 1.0) -> tuple[float, float]:
         """Returns the seconds of both, as `cost.seconds` reckons."""
-        ahead = pace * cost.working(self.before) + cost.over(self.before, 0, link)
+        ahead = pace * cost.working(self.before, link) + cost.over(self.before, 0, link)
         return ahead, cost.seconds(self.after, self.program.layers, link, pace)

@@ -111,9 +111,9 @@ class TwoPartyPlan(Header):
         """Estimates the seconds of one text (see `cost.seconds`)."""
         return cost.seconds(self.program.cost(), int(self.config.layers), link, self.pace)
 
-    def predicted_bytes(self) -> int:
+    def predicted_bytes(self, link: LinkSpeed | None = None) -> int:
         """Estimates the bytes of one text, without the set-up of the session."""
-        return int(self.program.cost().bits / 8)
+        return int(self.program.cost().sent(link) / 8)
 
     @property
     def room(self) -> int:

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from math import prod
 from typing import Any
 
+from tacita import compiled
 from tacita.plans.commitment import LinkSpeed
 from tacita.two_party.arithmetic.masked import AT_ONCE
 from tacita.two_party.arithmetic.text_steps import count_ring, marks
@@ -67,6 +69,7 @@ SQUARES = {
 }
 EXPONENTIAL, TANH_RESPONSES = 4, 3
 NORM_PRIMES, NORM_MOST = 2, 2048  # of rows at once
+USUAL = 1e8  # bits a second, for which windows are chosen where nobody knows the link
 PLAIN_WIDTH = 49  # bits of the widest plaintext prime
 # of fewer values than this no ciphertext is worth it (`nonlinear/few.rs`)
 FEW = 4096
@@ -92,12 +95,33 @@ class Response:
     terms: int
 
 
+@dataclass(frozen=True)
+class Product:
+    """A matrix product, (rows, inner, columns) or a batch of them. crossed: of two shared matrices."""
+
+    sizes: tuple[int, ...]
+    ring: int
+    opened: bool = False
+    crossed: bool = False
+
+
+@cache
+def difference(product: Product, link: LinkSpeed) -> tuple[float, float]:
+    """Returns bits and seconds of work that a product takes more over a link than with the windows that both
+    choose where no link is known."""
+    numbers, how = (product.sizes, product.ring), {"opened": product.opened, "crossed": product.crossed}
+    speeds = USUAL, min(max(link.bits_per_second, 1e6), 1e12)
+    usual, there = (compiled.native.product_cost(*numbers, (speed, 0.0), **how) for speed in speeds)
+    return 8.0 * (there[0] - usual[0]), there[1] - usual[1]
+
+
 @dataclass
 class Cost:
     """What one text costs, both directions together. nodes: in the order in which they begin.
 
     bits: sent. transfers: correlated ones used. multiplications: of weights with values. numbers: that the
-    client learns. search: of the bits those of looking for the largest; rounds: of that search.
+    client learns. search: of the bits those of looking for the largest; rounds: of that search. products: of
+    matrices.
     """
 
     bits: float = 0.0
@@ -108,6 +132,11 @@ class Cost:
     numbers: int = 0
     search: float = 0.0
     rounds: int = 0
+    products: list[Product] = field(default_factory=list)
+
+    def sent(self, link: LinkSpeed | None) -> float:
+        """Returns the bits that are sent over a link, for which both choose windows."""
+        return self.bits + sum(difference(each, link)[0] for each in self.products if link)
 
     def look_for(self, count: int, ring: int, wide: int) -> None:
         """Adds the search for the largest of so many numbers (see `likeliest_bits`)."""
@@ -145,7 +174,7 @@ def step_cost(
 ) -> tuple[Cost, Cost]:
     """Counts what one more row behind `past` costs, whose products were prepared, and what preparing takes
     for 32 rows. entered: the row."""
-    cost, ahead = cost_of(steps, entered, answer, past, hides=hides), Cost()
+    cost, ahead = replace(cost_of(steps, entered, answer, past, hides=hides), products=[]), Cost()
     values = sizes(steps, entered, past, answer)
     for step in steps:
         if step.op == "linear":
@@ -159,6 +188,7 @@ def _prepare_linear(cost: Cost, ahead: Cost, x: Value, outputs: Any) -> None:
     """Puts the row less its mask in place of the product, and the product of 32 rows ahead."""
     rows, inputs = x.shape
     cost.bits += x.ring * inputs - product_bits(rows, inputs, outputs)
+    ahead.products.append(Product((AT_ONCE, inputs, outputs), x.ring))
     ahead.bits += product_bits(AT_ONCE, inputs, outputs)
     ahead.multiplications += float(AT_ONCE * inputs * outputs)
 
@@ -172,6 +202,7 @@ def _prepare_product(cost: Cost, ahead: Cost, step: Step, x: Value, made: Value)
         newest, longer = inner, (inner, columns + AT_ONCE - 1)
     exchange = 2 * BYTE * -(-x.ring // BYTE) * groups * (rows * inner + newest)
     cost.bits += exchange - groups * _product_bits(rows, inner, columns)
+    ahead.products.append(Product((groups, AT_ONCE * rows, *longer), x.ring, crossed=True))
     ahead.bits += groups * _product_bits(AT_ONCE * rows, *longer)
 
 
@@ -180,12 +211,16 @@ Values = Sequence[Value]
 
 def _linear(cost: Cost, step: Step, read: Values, made: Values) -> None:
     (rows, inputs), outputs = read[0].shape, made[0].shape[1]
+    p = step.parameters
+    cost.products.append(Product((rows, inputs, outputs), p["ring"], p["opened"]))
     cost.bits += product_bits(rows, inputs, outputs)
     cost.multiplications += float(rows * inputs * outputs)
 
 
 def _product(cost: Cost, step: Step, read: Values, made: Values) -> None:
     (heads, rows, inner), columns = read[0].shape, made[0].shape[2]
+    p = step.parameters
+    cost.products.append(Product((heads, rows, inner, columns), p["ring"], p["opened"], crossed=True))
     cost.bits += heads * _product_bits(rows, inner, columns)
 
 
@@ -349,20 +384,21 @@ def seconds(cost: Cost, layers: int, link: LinkSpeed | None = None, pace: float 
 
     Processor time goes with what is sent, with the weights' products and, in small models, with the layers,
     whose rounds wait for one another. A link adds its bytes and rounds, though part of them overlaps with
-    work.
+    work, and windows that are chosen for it have more or less of them.
     """
-    return pace * (working(cost) + SECONDS_A_LAYER * layers) + over(cost, layers, link)
+    return pace * (working(cost, link) + SECONDS_A_LAYER * layers) + over(cost, layers, link)
 
 
-def working(cost: Cost) -> float:
+def working(cost: Cost, link: LinkSpeed | None) -> float:
     """Estimates the seconds of work alone."""
     sent = SECONDS_A_MB * cost.bits + MORE_SECONDS_A_MB * cost.search
-    return sent / 8e6 + SECONDS_A_BILLION * cost.multiplications / 1e9
+    windows = sum(difference(each, link)[1] for each in cost.products if link)
+    return sent / 8e6 + SECONDS_A_BILLION * cost.multiplications / 1e9 + windows
 
 
 def over(cost: Cost, layers: int, link: LinkSpeed | None) -> float:
     """Estimates the seconds on a link."""
-    return link.seconds(cost.bits / 8, ROUNDS_A_LAYER * layers + cost.rounds) if link else 0.0
+    return link.seconds(cost.sent(link) / 8, ROUNDS_A_LAYER * layers + cost.rounds) if link else 0.0
 
 
 # How likely a two-party plan makes a wrong answer by chance, whatever the text.

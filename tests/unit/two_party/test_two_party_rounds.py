@@ -1,4 +1,4 @@
-"""Counts what two parties wait for: the longest chain of messages of which each needs the one before."""
+"""How many messages of a text, and of a token that is written, wait for one another."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@
 //! look-ups and a choice, with 2.3 comparisons a column where pairs would take seven levels and one; few
 //! columns, or such over a link of long round trips, meet in larger groups and fewer levels.
 use super::boolean::{all, all_cost, not};
-use super::plan::{cheapest, Prices};
+use super::plan::cheapest;
+use super::prices::Prices;
 use super::select::select_many;
 use super::sign::{negative, next_sender, Window};
 use crate::{MpcError, Party, Result, Ring};
@@ -112,8 +113,8 @@ fn groups(cols: usize, count: usize) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// What the levels of a tournament cost: of so many rows, of comparisons of `bits` bits, with `chosen` bits of
-/// a column that its bit chooses.
+/// What the levels of a tournament cost: of so many rows, of comparisons of `bits` bits, with `chosen` bits
+/// of a column that its bit chooses.
 struct Levels {
     prices: Prices,
     rows: usize,

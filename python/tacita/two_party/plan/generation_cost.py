@@ -17,6 +17,7 @@ from tacita.two_party.arithmetic.text_steps import NOISE_SPREAD, settled
 from tacita.two_party.program import cost
 from tacita.two_party.program.cost import Cost
 from tacita.two_party.program.program import Program
+from tacita.two_party.program.sizes import Product
 
 PLAIN = 0.02  # a product of integers beside one under encryption
 MAP_ROUNDS = 2  # of a map that is prepared: the server's permission, the product
@@ -85,7 +86,7 @@ class PreparedCost:
         before, after = Cost(rounds=MAP_ROUNDS * len(maps)), replace(program.cost())
         after.products = [each for each in after.products if each.opened or each.crossed]
         for each in maps:
-            before.products.append(cost.Product(each.shape, each.ring))
+            before.products.append(Product(each.shape, each.ring))
             before.bits += cost.product_bits(*each.shape)
             before.multiplications += float(prod(each.shape))
             after.bits += prod(each.read) * each.ring - cost.product_bits(

@@ -15,15 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from math import prod
 from typing import Any
 
-from tacita import compiled
 from tacita.plans.commitment import LinkSpeed
 from tacita.two_party.arithmetic.masked import AT_ONCE
 from tacita.two_party.arithmetic.text_steps import count_ring, marks
-from tacita.two_party.program.sizes import Value, sizes
+from tacita.two_party.program.sizes import Product, Value, difference, sizes
 from tacita.two_party.program.steps import ENGINE, Step
 
 FORMS = {
@@ -69,7 +67,6 @@ SQUARES = {
 }
 EXPONENTIAL, TANH_RESPONSES = 4, 3
 NORM_PRIMES, NORM_MOST = 2, 2048  # of rows at once
-USUAL = 1e8  # bits a second, for which windows are chosen where nobody knows the link
 PLAIN_WIDTH = 49  # bits of the widest plaintext prime
 # of fewer values than this no ciphertext is worth it (`nonlinear/few.rs`)
 FEW = 4096
@@ -93,26 +90,6 @@ class Response:
 
     count: int
     terms: int
-
-
-@dataclass(frozen=True)
-class Product:
-    """A matrix product, (rows, inner, columns) or a batch of them. crossed: of two shared matrices."""
-
-    sizes: tuple[int, ...]
-    ring: int
-    opened: bool = False
-    crossed: bool = False
-
-
-@cache
-def difference(product: Product, link: LinkSpeed) -> tuple[float, float]:
-    """Returns bits and seconds of work that a product takes more over a link than with the windows that both
-    choose where no link is known."""
-    numbers, how = (product.sizes, product.ring), {"opened": product.opened, "crossed": product.crossed}
-    speeds = USUAL, min(max(link.bits_per_second, 1e6), 1e12)
-    usual, there = (compiled.native.product_cost(*numbers, (speed, 0.0), **how) for speed in speeds)
-    return 8.0 * (there[0] - usual[0]), there[1] - usual[1]
 
 
 @dataclass

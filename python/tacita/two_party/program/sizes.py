@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any
 
+from tacita import compiled
 from tacita.errors import FileError
+from tacita.plans.commitment import LinkSpeed
 from tacita.texts.embedding import MAX_DOCUMENTS
 from tacita.two_party.program.steps import ENGINE, HINT, Step, last_reads
 
@@ -273,3 +276,30 @@ RULES: Mapping[str, Rule] = {
     "norm": _norm,
     "nearest": _nearest,
 }
+
+
+USUAL = 1e8  # bits a second, for which windows are chosen where nobody knows the link
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product, (rows, inner, columns) or a batch of them. crossed: of two shared matrices."""
+
+    sizes: tuple[int, ...]
+    ring: int
+    opened: bool = False
+    crossed: bool = False
+
+
+@cache
+def difference(product: Product, link: LinkSpeed) -> tuple[float, float]:
+    """Returns bits and seconds of work that a product takes more over a link than with the windows that both
+    choose where no link is known."""
+    speeds = USUAL, min(max(link.bits_per_second, 1e6), 1e12)
+    usual, there = (
+        compiled.native.product_cost(
+            product.sizes, product.ring, (speed, 0.0), opened=product.opened, crossed=product.crossed
+        )
+        for speed in speeds
+    )
+    return 8.0 * (there[0] - usual[0]), there[1] - usual[1]

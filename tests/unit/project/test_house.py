@@ -38,7 +38,7 @@ LINES = {
     "server": 8145,
     "slots": 2473,
     "texts": 1929,
-    "two_party": 5990,
+    "two_party": 5991,
 }
 
 

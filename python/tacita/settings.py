@@ -144,7 +144,7 @@ class PlanOptions(Section):
     functions: str = setting(
         "tacita",
         "Approximations of softmax, LayerNorm, GELU. tacita, moai, arion, leaf (GELU by a bootstrap), either "
-        "(of tacita and leaf the cheaper), or thor (softmax in two phases; packing multidiagonal).",
+        "(of tacita and leaf the cheaper), or thor (every softmax in rounds; not packing columns).",
         panel=EXPERT,
     )
     texts: Path | None = setting(

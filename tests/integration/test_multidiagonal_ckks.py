@@ -47,13 +47,13 @@ def test_encrypted_circuit_equals_the_reference(name, tmp_path):
     assert np.max(np.abs(found - reference.logits)) < tolerance
 
 
-def test_softmax_in_two_phases_equals_the_reference(tmp_path):
+def test_softmax_in_rounds_equals_the_reference(tmp_path):
     """Every token in the first layer, the first alone in the second."""
     model = tiny.checkpoint(**SHAPES["one ciphertext, first token"])
     hidden, mask = tiny.inputs(model, TOKENS, 21)
     calibration = calibrate(model, TOKENS, hidden_states=[(hidden, mask)])
     specs = fit_circuit(calibration, model.config, None, Functions.of("thor"), tokens=TOKENS)
-    assert all(specs.attention(f"layer{i}.attention").first for i in range(2))
+    assert all(specs.attention(f"layer{i}.attention").rounds for i in range(2))
     found = encrypted_answer(model, specs, hidden, mask, tmp_path)
     assert np.max(np.abs(found - tiny.run_reference(model, hidden, mask).logits)) < 0.02
 

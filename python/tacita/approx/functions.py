@@ -21,6 +21,7 @@ from tacita.approx.activations import (
     tanh,
 )
 from tacita.approx.fit import Interval
+from tacita.approx.softmax import MOST_ROUNDS
 from tacita.approx.spec import Spec
 from tacita.errors import InputError, PlanError, nearest
 
@@ -40,7 +41,7 @@ FITS: Mapping[str, Mapping[str, Fit]] = {
     "leaf": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, **REFRESHED},
     # ours, and beside them what LEAF has: the placement takes the cheaper one
     EITHER: {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
-    # softmax in two phases (`approx.softmax`); its series and iterations are ours, fitted anew
+    # every softmax in rounds (`approx.softmax`); its series and iterations are ours, fitted anew
     "thor": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
 }
 # in none of the papers' models: one approximation in all variants
@@ -58,7 +59,7 @@ WEIGHTED = frozenset({"relu", "relu2"})  # their fits ask for the density of the
 class Functions:
     """The variant of each function: "tacita" (least depth of all that we know), "moai", "arion", "leaf"
     (activations by a bootstrap), "either" (of ours and leaf's what placement finds cheaper) or "thor"
-    (softmax in two phases). Errors: InputError."""
+    (every softmax in rounds). Errors: InputError."""
 
     exp: str = "tacita"
     inverse: str = "tacita"
@@ -79,9 +80,10 @@ class Functions:
         return Functions(variant, variant, variant, variant)
 
     @property
-    def two_phases(self) -> bool:
-        """Whether softmax is found in two phases; not every packing can."""
-        return self.exp == "thor"
+    def rounds(self) -> tuple[int, int]:
+        """The fewest and the most rounds in which softmax is found; not every packing can. An exponential of
+        another paper has none."""
+        return int(self.exp == "thor"), 0 if self.exp in ("moai", "arion") else MOST_ROUNDS
 
     @staticmethod
     def named(functions: str | Functions) -> Functions:

@@ -1,25 +1,26 @@
-"""Softmax in two phases, for scores too wide for one exponential (THOR, section 5.1, algorithm 3), and
-what is taken from scores before any.
+"""Softmax in rounds, for scores too wide for one exponential (THOR, section 5.1, algorithm 3), and what is
+taken from scores before any.
 
-The first phase finds p = softmax(x/2), whose exponentials span half as many nats; then p^2 / sum(p^2) is
-softmax(x). Attention divides by the last sum after the product with V, so what is added to one phase is a
-row sum, an inverse and a square.
+With k rounds it starts from exp(x / 2^k), which spans 2^k times fewer nats. A round divides by the row's sum
+and squares: of p = softmax(x / 2^i) it makes p^2, which the next sum divides into softmax(x / 2^(i-1)).
+Attention divides by the last sum after the product with V, so what a round adds is a row sum, an inverse and
+a square.
 
-An error of the first inverse is a factor of a whole row, which the second division takes out. So it is fitted
-coarsely, to COARSE, a level less than the second.
+An error of a round's inverse is a factor of a whole row, which the next division takes out. So it is fitted
+coarsely, to COARSE, a level less than the last.
 
-Noise is such a factor too, and the second division takes out what it was fitted to and no more: beyond that
+Noise is such a factor too, and the next division takes out what it was fitted to and no more: beyond that
 its polynomial grows without bound, and one padded row spoils the ciphertext. A row whose exponentials are all
 small has a mean that noise moves by a good part of itself; a row whose are large has an inverse that is small
-beside the largest, which the noise of a bootstrap moves. So the second inverse is fitted to all sums that
-DEVIATIONS of that leave. Rows far below the others would make it span too much: below a floor the first
-inverse does not follow their means, and saturates.
+beside the largest, which the noise of a bootstrap moves. So each inverse is fitted to all sums that
+DEVIATIONS of that leave. Rows far below the others would make the second span too much: below a floor the
+first inverse does not follow their means, and saturates.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,86 +29,116 @@ from tacita.approx import exp, inverse
 from tacita.approx.fit import Array, FitError, Interval
 from tacita.approx.spec import Spec
 
-COARSE = 0.05  # relative error of the first inverse
+COARSE = 0.05  # relative error of an inverse that another division follows
 DEVIATIONS = 6.0  # of noise that a row may be off by: of a normal one, one in 10^9 is more
 FEWEST_KEYS = 8  # over which a row's mean is taken to average noise, at least
 FLOORS = 16  # doublings of the least mean that are tried as floors
-SEEN = 4001  # means at which a first inverse is looked at
+MOST_ROUNDS = 3  # squarings between softmax of the least share of the scores and that of all
+SEEN = 4001  # means at which an inverse is looked at
 
 
 @dataclass(frozen=True)
-class TwoPhases:
-    """A softmax of two phases. half: exp((x - shift) / 2), of x / 2. first: of the row means of those.
-    second: of the row sums of `squares`. room: largest p that an approximate first phase gives; squares are
-    stored over room^2. steepest: largest value of `first`; it is stored over that."""
+class Round:
+    """A division and a square. inverse: of the row means of exponentials, or of the row sums of the squares
+    of the round before. room: largest p that an approximate inverse gives; squares are stored over room^2.
+    steepest: largest value of `inverse`, over which it is stored; a whole multiple of room after another
+    round."""
 
-    half: Spec
-    first: Spec
-    second: Spec
+    inverse: Spec
     room: float
     steepest: float
 
 
+@dataclass(frozen=True)
+class Phases:
+    """A softmax in rounds. power: exp((x - shift) / 2^k), of x / 2^k, for k rounds. last: the inverse of the
+    row sums of the last round's squares."""
+
+    power: Spec
+    rounds: tuple[Round, ...]
+    last: Spec
+
+    @property
+    def depth(self) -> int:
+        """Levels of its approximations, one after the other."""
+        return sum(spec.depth() for spec in (self.power, *(one.inverse for one in self.rounds), self.last))
+
+
 def fit(
-    scores: Interval, means: Interval, error: Interval, *, keys: int, shift: float, noise: float = 0.0
-) -> TwoPhases:
-    """Fits a softmax over at most `keys` keys. means: of exp((x - shift) / 2) over the keys of a row,
+    scores: Interval,
+    means: Interval,
+    error: Interval,
+    *,
+    keys: int,
+    shift: float,
+    noise: float = 0.0,
+    rounds: int = 1,
+) -> Phases:
+    """Fits a softmax over at most `keys` keys. means: of exp((x - shift) / 2^rounds) over the keys of a row,
     calibrated.
 
-    error: of each probability, summed over a row: what the exponentials may add, and what the second inverse
-    (relative). With S = sum(y^2) >= keys * mean(y)^2, an error d of every y moves a row by 2 d sum(y) / S <=
-    2 d / mean(y), so d may be error[0] / 2 of the smallest mean. noise: standard deviation of a refreshed
-    slot, such as an exponential or a stored inverse. Of the floors that it allows, the one of the fewest
-    levels. Errors: FitError.
+    error: of each probability, summed over a row: what the exponentials may add, and what the last inverse
+    (relative). With N = 2^rounds and S = sum(y^N) >= mean(y) sum(y^(N-1)), an error d of every y moves a row
+    by N d sum(y^(N-1)) / S <= N d / mean(y), so d may be error[0] / N of the smallest mean. noise: standard
+    deviation of a refreshed slot, such as an exponential or a stored inverse. Of the floors that it allows,
+    the one of the fewest levels. Errors: FitError.
     """
-    half = exp.fit((scores[0] / 2, scores[1] / 2), 0.5 * error[0] * means[0], shift=shift / 2)
-    pairs = list(_inverses(half, means, error[1], keys, DEVIATIONS * noise))
-    if not pairs:
-        message = f"softmax in two phases: the least row mean is {means[0]:.1e}, noise {noise:.1e} of 1"
-        raise FitError(message, hint="temper the attention, or one phase")
-    return min(pairs, key=lambda one: one.first.depth() + one.second.depth())
+    share, off, fits = 0.5**rounds, DEVIATIONS * noise, list[Phases]()
+    power = exp.fit((scores[0] * share, scores[1] * share), share * error[0] * means[0], shift=shift * share)
+    for floor in (math.ldexp(means[0], doublings) for doublings in range(FLOORS)):
+        if floor == means[0] or 2.0 * floor <= means[1]:
+            with suppress(FitError):
+                fits.append(Phases(power, *_rounds(floor, means, error[1], keys, off, rounds)))
+    if not fits:
+        message = f"softmax in {rounds} rounds: the least row mean is {means[0]:.1e}, noise {off:.1e} of 1"
+        raise FitError(message, hint="more rounds, or temper the attention")
+    return min(fits, key=lambda one: one.depth)
 
 
-def _inverses(half: Spec, means: Interval, error: float, keys: int, most: float) -> Iterator[TwoPhases]:
-    """Yields a pair of inverses for each floor of the means under which both can be fitted. most: of
-    noise."""
-    for doublings in range(FLOORS):
-        floor = math.ldexp(means[0], doublings)
-        if 2.0 * floor > means[1] and doublings:
-            return
-        try:
-            first = inverse.fit((floor, means[1]), COARSE)
-            least, room, steepest = _reach(first, means, most)
-            if 0.0 < least <= room < math.inf:
-                second = inverse.fit(((least / room) ** 2 / keys, 1.0), error)
-                yield TwoPhases(half, first, second, room, steepest)
-        except FitError:
-            continue
+def _rounds(
+    floor: float, means: Interval, error: float, keys: int, most: float, count: int
+) -> tuple[tuple[Round, ...], Spec]:
+    """Fits so many rounds and the last inverse. floor: of the means that the first inverse follows. most: of
+    noise. Raises FitError."""
+    rounds, fitted, sums, off = list[Round](), (floor, means[1]), means, most / math.sqrt(FEWEST_KEYS)
+    for number in range(count):
+        spec = inverse.fit(fitted, COARSE)
+        least, room, steepest = _reach(spec, sums, off, most)
+        if not 0.0 < least <= room < math.inf:
+            raise FitError("softmax: noise is all of a row")
+        if number:  # then an integer scales the product, at no level
+            room = steepest / int(steepest / room)
+        rounds.append(Round(spec, room, steepest))
+        fitted = sums = ((least / room) ** 2 / keys, 1.0)
+        off = most * math.sqrt(keys)
+    return tuple(rounds), inverse.fit(sums, error)
 
 
-def _reach(first: Spec, means: Interval, most: float) -> tuple[float, float, float]:
+def _reach(spec: Spec, sums: Interval, off: float, most: float) -> tuple[float, float, float]:
     """Returns (least p of a row, whose exact one is 1; largest; largest value of the inverse), with all
     noise."""
-    off = most / math.sqrt(FEWEST_KEYS)
-    x = np.geomspace(*means, SEEN)
-    high, low = first.numpy(x - off), first.numpy(x + off)
-    steepest = float(np.max(np.abs(high))) * (1.0 + first.error)
+    x = np.geomspace(*sums, SEEN)
+    high, low = spec.numpy(x - off), spec.numpy(x + off)
+    steepest = float(np.max(np.abs(high))) * (1.0 + spec.error)
     least, room = float(np.min(x * (low - most * steepest))), float(np.max(x * (high + most * steepest)))
-    return min(least, 1.0 - first.error), max(room, 1.0 + first.error), steepest
+    return min(least, 1.0 - spec.error), max(room, 1.0 + spec.error), steepest
 
 
-def squares(scores: Array, mask: Array, spec: TwoPhases) -> Array:
-    """Computes (p / room)^2 over the last axis, in [0, 1]: what stands in place of one phase's
-    exponentials."""
-    y = spec.half.numpy(np.asarray(scores, dtype=np.float64) / 2) * mask / mask.sum(axis=-1, keepdims=True)
-    p = y * spec.first.numpy(y.sum(axis=-1, keepdims=True))
-    return np.asarray((p / spec.room) ** 2, dtype=np.float64)
+def squares(scores: Array, mask: Array, spec: Phases) -> Array:
+    """Computes (p / room)^2 of the last round over the last axis, in [0, 1]: what stands in place of one
+    division's exponentials."""
+    share = 0.5 ** len(spec.rounds)
+    y = spec.power.numpy(np.asarray(scores, dtype=np.float64) * share) * mask
+    y = y / mask.sum(axis=-1, keepdims=True)
+    for one in spec.rounds:
+        y = (y * one.inverse.numpy(y.sum(axis=-1, keepdims=True)) / one.room) ** 2
+    return np.asarray(y, dtype=np.float64)
 
 
-def numpy(scores: Array, mask: Array, spec: TwoPhases) -> Array:
+def numpy(scores: Array, mask: Array, spec: Phases) -> Array:
     """What the approximation really gives, over the last axis."""
     powers = squares(scores, mask, spec)
-    return np.asarray(powers * spec.second.numpy(powers.sum(axis=-1, keepdims=True)), dtype=np.float64)
+    return np.asarray(powers * spec.last.numpy(powers.sum(axis=-1, keepdims=True)), dtype=np.float64)
 
 
 # Row estimate: a number taken from all scores of a row, from the row's query alone, so that all rows' means

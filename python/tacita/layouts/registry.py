@@ -25,7 +25,7 @@ class Rules:
 
     check(slots, tokens, lanes) raises ShapeError; texts(slots, tokens, lanes) is the size of a request.
     rotations: ways to rotate in attention. lanes: to choose from, the most first. row_estimates: what
-    attention may take from the scores of each row. two_phases: whether it may find softmax in two
+    attention may take from the scores of each row. rounds: whether it may find softmax in rounds
     (`approx.softmax`). refreshes: whether a function may be computed by a bootstrap (`approx.fourier`).
     steps: whether a text may be asked row by row (`rows.lowering`).
     """
@@ -35,7 +35,7 @@ class Rules:
     rotations: tuple[str, ...] = ("hoisted",)
     lanes: tuple[int, ...] = (1,)
     row_estimates: Estimates = LINEAR
-    two_phases: bool = False
+    rounds: bool = False
     refreshes: bool = True
     steps: bool = False
 
@@ -45,11 +45,11 @@ class Rules:
 
 
 RULES: Mapping[str, Rules] = {
-    "rows": Rules(lambda slots, tokens, lanes: RowsShape(slots, tokens), steps=True),
-    "coefficients": Rules(lambda slots, tokens, lanes: Transposition(RowsShape(slots, tokens))),
+    "rows": Rules(lambda slots, tokens, lanes: RowsShape(slots, tokens), rounds=True, steps=True),
+    "coefficients": Rules(lambda slots, tokens, lanes: Transposition(RowsShape(slots, tokens)), rounds=True),
     "multidiagonal": Rules(
         lambda slots, tokens, lanes: MultiDiagonal(slots, 1, tokens, 1),  # heads are not known here
-        two_phases=True,
+        rounds=True,
     ),
     "columns": Rules(
         BatchShape,

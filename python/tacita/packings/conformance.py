@@ -79,8 +79,8 @@ def world_of(case: Case, tokens: int, texts: int = 1, seed: int = 0) -> World:
     return World(case, tokens, Weights(tensors), tuple(samples))
 
 
-def specs_of(world: World, *, two_phases: bool = False) -> CircuitSpecs:
-    """Approximations fitted to what floats see on all samples, with room. two_phases: of every softmax."""
+def specs_of(world: World, *, rounds: int = 0) -> CircuitSpecs:
+    """Approximations fitted to what floats see on all samples, with room. rounds: of every softmax."""
     walk, traces = Shapes(), [dict[str, Array]() for _ in world.samples]
     world.case.forward(walk, (world.tokens, world.case.features))
     answers = [
@@ -90,7 +90,7 @@ def specs_of(world: World, *, two_phases: bool = False) -> CircuitSpecs:
     nodes: dict[str, NodeSpecs] = {}
     for name, node in walk.nodes.items():
         if isinstance(node, Attention):
-            nodes[name] = _attention(name, node, traces, masks, two_phases)
+            nodes[name] = _attention(name, node, traces, masks, rounds)
         elif isinstance(node, Norm):
             nodes[name] = _norm(name, node, traces)
         elif isinstance(node, FeedForward | Function):
@@ -104,9 +104,9 @@ def specs_of(world: World, *, two_phases: bool = False) -> CircuitSpecs:
     return CircuitSpecs(nodes, entry, 2.0 * _bound(answers), inputs)
 
 
-def circuit_of(world: World, build: Build, *, two_phases: bool = False) -> Circuit:
+def circuit_of(world: World, build: Build, *, rounds: int = 0) -> Circuit:
     """The case in a packing."""
-    graph, specs = world.graph, specs_of(world, two_phases=two_phases)
+    graph, specs = world.graph, specs_of(world, rounds=rounds)
     return lower(graph, build(graph, world.weights, specs), specs)
 
 
@@ -118,15 +118,15 @@ def check(
     tolerance: float,
     texts: int = 1,
     *,
-    two_phases: bool = False,
+    rounds: int = 0,
 ) -> None:
     """Raises AssertionError where the answers are not those of floats. be: a backend with values and levels
     enough.
 
-    texts: as many as the packing holds or fewer. two_phases: of every softmax, for packings that find it so.
+    texts: as many as the packing holds or fewer. rounds: of every softmax, for packings that find it so.
     """
     world = world_of(case, tokens, texts)
-    circuit = circuit_of(world, build, two_phases=two_phases)
+    circuit = circuit_of(world, build, rounds=rounds)
     packed = circuit.request.pack(world.samples)
     assert {name: len(vectors) for name, vectors in packed.items()} == dict(circuit.request.counts)
     live = {name: tuple(be.encrypt(v) for v in vectors) for name, vectors in packed.items()}
@@ -145,9 +145,9 @@ def check(
         assert judged.sound(), f"{case.name}: the answer's integrity figures are {answer}"
 
 
-def counts(case: Case, build: Build, be: Any, tokens: int, *, two_phases: bool = False) -> Counter[str]:
+def counts(case: Case, build: Build, be: Any, tokens: int, *, rounds: int = 0) -> Counter[str]:
     """Operations of a case on a counting backend."""
-    circuit = circuit_of(world_of(case, tokens), build, two_phases=two_phases)
+    circuit = circuit_of(world_of(case, tokens), build, rounds=rounds)
     live = {name: tuple(be.input() for _ in range(n)) for name, n in circuit.request.counts.items()}
     for stage in circuit.stages:
         live = stage.run(be, dict(live))
@@ -163,7 +163,7 @@ def _of(traces: Sequence[dict[str, Array]], name: str, *keys: str) -> list[Array
 
 
 def _attention(
-    name: str, node: Attention, traces: Sequence[dict[str, Array]], masks: Sequence[Array], two_phases: bool
+    name: str, node: Attention, traces: Sequence[dict[str, Array]], masks: Sequence[Array], rounds: int
 ) -> AttentionSpecs:
     scores, contexts = _of(traces, name, "scores"), _of(traces, name, "context")
     (low, high), attended = _signed(scores), _bound(contexts)
@@ -171,9 +171,9 @@ def _attention(
         p = node.weights
         powers, even = poly.power_weights((low, high), p.offset, p.power, p.denominator)
         return AttentionSpecs(powers, even, attended / even.value, attended)
-    if two_phases:
+    if rounds:
         keys = [sequence.reach_mask(scores[0].shape[1:], node.reach) * mask for mask in masks]
-        return _two_phases((low, high), scores, keys, attended)
+        return _in_rounds((low, high), scores, keys, attended, rounds)
     logs = _of(traces, name, "log_sum_exp")
     means = [np.exp(log - high) / mask.sum() for log, mask in zip(logs, masks, strict=True)]
     mixed = [_unnormalised(context, mean) for context, mean in zip(contexts, means, strict=True)]
@@ -186,15 +186,21 @@ def _attention(
     )
 
 
-def _two_phases(
-    interval: tuple[float, float], scores: Sequence[Array], masks: Sequence[Array], attended: float
+def _in_rounds(
+    interval: tuple[float, float],
+    scores: Sequence[Array],
+    masks: Sequence[Array],
+    attended: float,
+    rounds: int,
 ) -> AttentionSpecs:
-    halves = [
-        (np.exp((s - interval[1]) / 2) * mask).sum(axis=-1) / mask.max(axis=0).sum()
+    parts = [
+        (np.exp((s - interval[1]) / 2**rounds) * mask).sum(axis=-1) / mask.max(axis=0).sum()
         for s, mask in zip(scores, masks, strict=True)
     ]
-    means = min(float(m[m > 0.0].min()) for m in halves) / 1.5, max(float(m.max()) for m in halves) * 1.5
-    phases = softmax.fit(interval, means, (ERROR, ERROR), keys=len(masks[0][0]), shift=interval[1])
+    means = min(float(m[m > 0.0].min()) for m in parts) / 1.5, max(float(m.max()) for m in parts) * 1.5
+    phases = softmax.fit(
+        interval, means, (ERROR, ERROR), keys=len(masks[0][0]), shift=interval[1], rounds=rounds
+    )
     return AttentionSpecs.of_phases(phases, attended)
 
 

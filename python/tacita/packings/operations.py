@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from tacita.approx.spec import Spec
+from tacita.approx.softmax import Round
+from tacita.approx.spec import Spec, scale_by
 from tacita.layouts.arrays import Array
 from tacita.layouts.runs import Response
 from tacita.packings.base import Operation
 from tacita.packings.encoding import Argument, apply, apply_all, output_bound
 from tacita.packings.shared.linear import Linear, Map, Norm, together
+from tacita.packings.specs import AttentionSpecs
 from tacita.packings.weights import ForwardPlan
 from tacita.slots.base import Backend, Ct
 
@@ -60,6 +64,88 @@ def exponentials(
         return tuple(be.mul_vector(ct, v) for ct, v in zip(exps, visible, strict=True))
 
     return Operation.of(f"{name}.exp", (f"{name}.scores",), f"{name}.exponentials", run)
+
+
+# A softmax in rounds (`approx.softmax`): three operations for each, between exponentials and what is mixed in
+# their place, squares, which are zero where the mask is.
+
+ENCODED = 2.0**12  # of a plaintext's values at most: at a scale of 2^48 the engine's integers end at 2^13.8
+
+
+class RowSums(ABC):
+    """How exponentials are added up over the keys of a row, in some layout."""
+
+    @abstractmethod
+    def masked(self, be: Backend, exps: Cts, masks: Cts, factor: float) -> Cts:
+        """Adds up exponentials times masks and a factor, in every place of a row; zero where there is no
+        head. masks: the request's tensor."""
+
+    @abstractmethod
+    def plain(self, be: Backend, squares: Cts, factor: float) -> Cts:
+        """Adds up squares times a factor, in the same places. One level."""
+
+    @abstractmethod
+    def masks(self, be: Backend, masks: Cts, factor: float) -> Sequence[Ct]:
+        """The masks of exponentials, one for each, times a factor up to ENCODED. One level."""
+
+    @abstractmethod
+    def centred(self, be: Backend, sums: Cts, offset: float) -> Cts:
+        """Adds an offset in the places of sums."""
+
+    def of_each(self, inverses: Cts, exps: Cts) -> Sequence[Ct]:
+        """The inverse for each of the exponentials: the same, unless a layout has several."""
+        return inverses * len(exps)
+
+    def stored(self, be: Backend, exps: Cts, masks: Cts | None, spec: Spec) -> Cts:
+        """Sums stored for the inverse `spec`. masks: None of squares."""
+        form, masks = Argument.of(spec), masks and _beside(be, masks, exps)
+        sums = self.masked(be, exps, masks, form.scale) if masks else self.plain(be, exps, form.scale)
+        return self.centred(be, sums, form.offset)
+
+    def squares(self, be: Backend, exps: Cts, inverses: Cts, masks: Cts | None, one: Round) -> Cts:
+        """(exp * mask / sum / room)^2, in [0, 1]. 3 levels below exps and masks, 2 below inverses; 2 below
+        squares, without masks. Of a factor of masks, what is too large to be encoded is a power of two, which
+        multiplies exactly."""
+        factor, weighed = one.steepest / one.room, list(exps)
+        if masks is None:
+            inverses = tuple(scale_by(be, ct, factor) for ct in inverses)
+        else:
+            doublings = max(0, math.ceil(math.log2(factor / ENCODED)))
+            scaled = self.masks(be, _beside(be, masks, exps), math.ldexp(factor, -doublings))
+            weighed = [be.mul(e, scale_by(be, m, 1 << doublings)) for e, m in zip(exps, scaled, strict=True)]
+        pairs = zip(weighed, self.of_each(inverses, exps), strict=True)
+        return tuple(be.square(be.mul(e, inverse)) for e, inverse in pairs)
+
+
+def _beside(be: Backend, masks: Cts, exps: Cts) -> Cts:
+    """Masks no more than a level above exponentials."""
+    return tuple(be.drop_to(m, min(be.level(m), be.level(exps[0]) + 1)) for m in masks)
+
+
+def rounds(name: str, specs: AttentionSpecs, sums: RowSums, mask: str) -> tuple[list[Operation], str]:
+    """The rounds of an attention's softmax, and the tensor that is mixed: exponentials, or the last squares.
+    name: of the attention. mask: the request's tensor."""
+    operations, exps = list[Operation](), f"{name}.exponentials"
+    for number, one in enumerate(specs.rounds, 1):
+        total, inverse, squares = (f"{name}.{part}{number}" for part in ("sums", "inverse", "squares"))
+        masks = () if number > 1 else (mask,)
+
+        def add_up(be: Backend, exps: Cts, *masks: Cts, one: Round = one) -> Cts:
+            return sums.stored(be, exps, masks[0] if masks else None, one.inverse)
+
+        def invert(be: Backend, totals: Cts, one: Round = one) -> Cts:
+            return tuple(apply(be, ct, one.inverse, 1.0 / one.steepest) for ct in totals)
+
+        def square(be: Backend, exps: Cts, inverses: Cts, *masks: Cts, one: Round = one) -> Cts:
+            return sums.squares(be, exps, inverses, masks[0] if masks else None, one)
+
+        operations += [
+            Operation.of(total, (exps, *masks), total, add_up),
+            Operation.of(inverse, (total,), inverse, invert),
+            Operation.of(squares, (exps, inverse, *masks), squares, square),
+        ]
+        exps = squares
+    return operations, exps
 
 
 def norm_operations(norm: Norm, name: str, check: Check | None = None, mask: str = "") -> list[Operation]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from tacita.approx.comparison import Comparison
-from tacita.approx.softmax import RowEstimate, TwoPhases
+from tacita.approx.softmax import Phases, Round, RowEstimate
 from tacita.approx.spec import Spec
 from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function, Node
@@ -41,9 +41,8 @@ class AttentionSpecs:
     context: bound of |mean_j exp_ij V_j|. attended: the same after it is normalised. rows: taken from the
     scores before exp, whose interval is after it; None for most, and for packings that cannot.
 
-    first: where softmax has two phases (`approx.softmax`), of the row means of exp; then exp is
-    of half the scores, and inverse of the row sums of squares. room, steepest: what those are stored over.
-    None, and absent from the data, where it has one.
+    rounds: of a softmax that has any (`approx.softmax`); then exp is of that share of the scores, and inverse
+    of the row sums of the last round's squares. Absent from the data where it has none.
     """
 
     tag: ClassVar[str] = ATTENTION
@@ -52,14 +51,12 @@ class AttentionSpecs:
     context: float
     attended: float
     rows: RowEstimate | None = None
-    first: Spec | None = field(default=None, metadata=AT_DEFAULT)
-    room: float | None = field(default=None, metadata=AT_DEFAULT)
-    steepest: float | None = field(default=None, metadata=AT_DEFAULT)
+    rounds: tuple[Round, ...] = field(default=(), metadata=AT_DEFAULT)
 
     @property
     def share(self) -> float:
-        """The share of a score that exp is applied to: half in two phases, else all."""
-        return 0.5 if self.first else 1.0
+        """The share of a score that exp is applied to: all without rounds."""
+        return float(0.5 ** len(self.rounds))
 
     @property
     def lift(self) -> int:
@@ -83,18 +80,15 @@ class AttentionSpecs:
         return np.asarray(Argument.of(self.exp).offset - constants * self.score_scale)
 
     @property
-    def phases(self) -> TwoPhases | None:
-        """None of a softmax in one."""
-        if self.first is None or self.room is None or self.steepest is None:
-            return None
-        return TwoPhases(self.exp, self.first, self.inverse, self.room, self.steepest)
+    def phases(self) -> Phases | None:
+        """None of a softmax without rounds."""
+        return Phases(self.exp, self.rounds, self.inverse) if self.rounds else None
 
     @staticmethod
-    def of_phases(phases: TwoPhases, context: float) -> AttentionSpecs:
-        """Makes the specs of a softmax in two phases. context: bound of what is attended; the squares of a
-        row add up to 1 at most, so it is that before normalising too."""
-        rest = (phases.first, phases.room, phases.steepest)
-        return AttentionSpecs(phases.half, phases.second, context, context, None, *rest)
+    def of_phases(phases: Phases, context: float) -> AttentionSpecs:
+        """Makes the specs of a softmax in rounds. context: bound of what is attended; the squares of a row
+        add up to 1 at most, so it is that before normalising too."""
+        return AttentionSpecs(phases.power, phases.last, context, context, None, phases.rounds)
 
 
 @dataclass(frozen=True)
@@ -206,7 +200,8 @@ class CircuitSpecs:
         """All bounds, with what each is of."""
         yield from (("entry", self.entry), ("answer", self.answer), *self.inputs.items())
         for name, node in self.nodes.items():
-            yield from ((f"{name}: {key}", v) for key, v in vars(node).items() if isinstance(v, float))
+            for part in (node, *getattr(node, "rounds", ())):
+                yield from ((f"{name}: {key}", v) for key, v in vars(part).items() if isinstance(v, float))
 
 
 def approximated(nodes: Mapping[str, Node]) -> dict[str, str]:

@@ -290,18 +290,15 @@ def _specs_rules(
     attentions = {name: node for name, node in specs.nodes.items() if isinstance(node, AttentionSpecs)}
     estimated = {name: node.rows for name, node in attentions.items() if node.rows}
     yield "row estimates", estimated == calibration.row_estimates
-    two_phases = {name for name, node in attentions.items() if node.first}
-    yield (
-        "phases of softmax",
-        not two_phases or (RULES[plan.packing].two_phases and two_phases == set(attentions)),
-    )
-    for name, own in attentions.items():
-        stored = {own.first is None, own.room is None, own.steepest is None}
-        yield f"{name}: what two phases are stored over", len(stored) == 1 and (own.room or 1.0) >= 1.0
+    rounds = {name: len(node.rounds) for name, node in attentions.items() if node.rounds}
+    yield "rounds of softmax", rounds == calibration.rounds
+    yield "rounds of this packing", RULES[plan.packing].rounds or not rounds
     for name, node in specs.nodes.items():
-        for what, value in vars(node).items():
+        own = node.rounds if isinstance(node, AttentionSpecs) else ()
+        yield f"{name}: what a round is stored over", all(1.0 <= one.room <= MOST for one in own)
+        for what, value in (item for part in (node, *own) for item in vars(part).items()):
             if isinstance(value, Spec):
-                above = 0.0 if what in ("first", "inverse", "rsqrt") and not is_constant(value) else -MOST
+                above = 0.0 if what in ("inverse", "rsqrt") and not is_constant(value) else -MOST
                 yield (
                     f"{name}: approximation of {what}",
                     _approximation(value, plan.parameters.max_level, above),

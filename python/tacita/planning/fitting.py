@@ -112,8 +112,8 @@ class _Fit:
 
     def _softmax(self, name: str) -> AttentionSpecs:
         c, goal, chosen = self.calibration.attention(name), self.goal, self.chosen
-        if chosen.two_phases:
-            return self._two_phases(c)
+        if rounds := max(chosen.rounds[0], self.calibration.rounds.get(name, 0)):
+            return self._in_rounds(c, rounds)
         if chosen.exp != "moai":
             exp = chosen.fit("exp", c.scores, goal.exp * c.means[0][0], shift=c.shift, least=c.means[0][0])
             return AttentionSpecs(exp, self._inverse(name, c.means[0]), c.mixed_mean, c.context)
@@ -132,9 +132,11 @@ class _Fit:
         except FitError:
             return self.chosen.fit("inverse", means, self.goal.wide_inverse)
 
-    def _two_phases(self, c: AttentionCalibration) -> AttentionSpecs:
-        error = self.goal.exp, self.goal.inverse
-        phases = softmax.fit(c.scores, c.means[1], error, keys=self.tokens, shift=c.shift, noise=REFRESHED)
+    def _in_rounds(self, c: AttentionCalibration, rounds: int) -> AttentionSpecs:
+        error, means = (self.goal.exp, self.goal.inverse), c.means[rounds]
+        phases = softmax.fit(
+            c.scores, means, error, keys=self.tokens, shift=c.shift, noise=REFRESHED, rounds=rounds
+        )
         return AttentionSpecs.of_phases(phases, c.context)
 
     def _rsqrt(self, variance: Interval, norm: Norm) -> Spec:

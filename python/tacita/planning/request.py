@@ -82,7 +82,7 @@ class PlanRequest:
     nearest: of a search by two parties, documents of which a client learns the scores; 0 for all.
     quick: tries the circuit on a text, its approximations on ten: enough where nothing is encrypted.
 
-    functions="thor" has its softmax in two phases and takes packing multidiagonal. begin: the server computes
+    functions="thor" has every softmax in rounds, which packing columns has not. begin: the server computes
     it in the clear, and so no value of it needs room; many decoders have values in their first token that are
     a thousand times those of any other. Where positions are turned a prompt is not padded behind it: the
     server learns its length.
@@ -233,14 +233,14 @@ def _require_phases(
     """Returns the pairs whose packing has the functions; two parties read none of them. Raises InputError for
     none."""
     pairs = [
-        (scheme, p) for scheme, p in wanted if p is None or rules_of(p).two_phases or not functions.two_phases
+        (scheme, p) for scheme, p in wanted if p is None or rules_of(p).rounds or not functions.rounds[0]
     ]
     if any(p for _, p in pairs) or not any(p for _, p in wanted):
         return pairs
     names = ", ".join(sorted({str(p) for _, p in wanted if p}))
-    able = [name for name, rules in RULES.items() if rules.two_phases]
+    able = [name for name, rules in RULES.items() if rules.rounds]
     raise InputError(
-        f"--functions thor on packing {names}: it has no softmax in two phases",
+        f"--functions thor on packing {names}: it has no softmax in rounds",
         hint=f"--packing {' or '.join(able)}",
     )
 

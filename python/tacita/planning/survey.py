@@ -49,7 +49,7 @@ class Subject:
     phases: Phases
     processes: int = 1
     salt: str = field(default_factory=draw, repr=False)
-    _surveys: dict[tuple[Estimates, tuple[str, ...]], Survey] = field(default_factory=dict)
+    _surveys: dict[tuple[Estimates, tuple[int, int], tuple[str, ...]], Survey] = field(default_factory=dict)
 
     def on(self, scheme: str, packing: str | None) -> Subject:
         """Returns a copy for one scheme and one of its packings, by default its first."""
@@ -71,11 +71,12 @@ class Subject:
         """Intervals for a packing, measured when first asked for: some take row estimates from their
         scores."""
         estimates, reaches = shape.rules.row_estimates, self._reaches()
-        if (key := (estimates, tuple(reaches))) not in self._surveys:
+        rounds = self.request.variants.rounds if shape.rules.rounds else (0, 0)
+        if (key := (estimates, rounds, tuple(reaches))) not in self._surveys:
             self.phases.enter("calibrate", "batch" if estimates == QUADRATIC else "rows")
             options = CalibrationOptions(
                 row_estimates=estimates,
-                two_phases=self.request.variants.two_phases,
+                rounds=rounds,
                 reaches=reaches,
                 progress=self.phases.part,
                 processes=self.processes,

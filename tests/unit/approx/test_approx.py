@@ -16,6 +16,7 @@ from tacita.approx import FitError, arion, exp, fit, inverse, moai, rsqrt, softm
 from tacita.approx.activations import erf, gelu, relu, tanh
 from tacita.approx.inverse import goldschmidt_spec
 from tacita.approx.rsqrt import newton_spec
+from tacita.approx.spec import is_free
 from tacita.slots.counts import series_depth
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
@@ -205,20 +206,25 @@ def test_rsqrt_on_any_interval(lo, ratio, error):
     assert measured(rsqrt.exact, spec, inside((lo, lo * ratio), 2001)) <= 1.02 * error
 
 
-@pytest.mark.parametrize("low", [-8.0, -34.0])
-def test_softmax_in_two_phases(low):
-    """Of scores that one exponential serves, and of 40 nats, whose exponentials it loses."""
+@pytest.mark.parametrize(
+    ("low", "rounds"), [(-8.0, 1), (-34.0, 1), (-8.0, 3), (-34.0, 2), (-88.0, 2), (-88.0, 3)]
+)
+def test_softmax_in_rounds(low, rounds):
+    """Of scores that one exponential serves, of 40 nats, whose exponentials it loses, and of 94, as many as
+    THOR's table 5 has."""
     rng = np.random.default_rng(7)
     scores = rng.uniform(low, 6.0, (64, 32))
     mask = (rng.random((64, 32)) < 0.8) * 1.0
     mask[:, 0] = 1.0
-    halves = (np.exp((scores - 6.0) / 2) * mask).sum(axis=1) / mask.sum(axis=1)
-    means = float(halves.min()), float(halves.max())
-    spec = softmax.fit((low, 6.0), means, (1e-3, 1e-3), keys=32, shift=6.0)
-    assert spec.first.depth() < spec.second.depth()
+    parts = (np.exp((scores - 6.0) / 2**rounds) * mask).sum(axis=1) / mask.sum(axis=1)
+    means = float(parts.min()), float(parts.max())
+    spec = softmax.fit((low, 6.0), means, (1e-3, 1e-3), keys=32, shift=6.0, rounds=rounds)
+    assert len(spec.rounds) == rounds
+    for one in spec.rounds[1:]:
+        assert is_free(one.steepest / one.room) and one.inverse.depth() < spec.last.depth()
     squares = softmax.squares(scores, mask, spec)
     assert squares.min() >= 0.0 and squares.max() <= 1.0
-    low_sum, high_sum = spec.second.domain
+    low_sum, high_sum = spec.last.domain
     assert low_sum <= squares.sum(axis=1).min() and squares.sum(axis=1).max() <= high_sum
     powers = np.exp(scores - scores.max(axis=1, keepdims=True)) * mask
     exact = powers / powers.sum(axis=1, keepdims=True)
@@ -226,22 +232,23 @@ def test_softmax_in_two_phases(low):
 
 
 @pytest.mark.parametrize("means", [(2e-7, 0.02), (1e-5, 1.0), (1e-3, 0.1)], ids=["low", "wide", "narrow"])
-def test_two_phases_stand_the_noise_of_means_and_of_a_stored_inverse(means):
+def test_a_round_stands_the_noise_of_means_and_of_a_stored_inverse(means):
     """Row means that a bootstrap's noise is larger than, and inverses that are small beside the largest; the
     worst of both by which a row can be off."""
     noise = softmax.DEVIATIONS * 3.4e-7
     spec = softmax.fit((-16.0, 16.0), means, (1e-3, 1e-3), keys=128, shift=16.0, noise=3.4e-7)
     x, off = np.geomspace(*means, 1001), noise / math.sqrt(softmax.FEWEST_KEYS)
     for way in (1.0, -1.0):
-        inverse = spec.first.numpy(x - way * off) + way * noise * spec.steepest
-        assert np.abs(inverse).max() <= spec.steepest * (1.0 + noise)
+        (one,) = spec.rounds
+        inverse = one.inverse.numpy(x - way * off) + way * noise * one.steepest
+        assert np.abs(inverse).max() <= one.steepest * (1.0 + noise)
         for keys in (1, 128):  # of a row: one alone, or all alike
-            total = keys * (x * inverse / keys / spec.room) ** 2
-            assert spec.second.domain[0] <= total.min() and total.max() <= spec.second.domain[1]
-            assert np.abs(total * spec.second.numpy(total) - 1.0).max() <= 1e-3
+            total = keys * (x * inverse / keys / one.room) ** 2
+            assert spec.last.domain[0] <= total.min() and total.max() <= spec.last.domain[1]
+            assert np.abs(total * spec.last.numpy(total) - 1.0).max() <= 1e-3
 
 
-def test_means_below_all_noise_have_no_two_phases():
+def test_means_below_all_noise_have_no_round():
     with pytest.raises(FitError, match="least row mean"):
         softmax.fit((-16.0, 16.0), (1e-9, 1e-6), (1e-3, 1e-3), keys=128, shift=16.0, noise=3.4e-7)
 
@@ -251,7 +258,7 @@ def test_the_least_sum_of_squares_is_that_of_equal_keys():
     scores, mask = np.zeros((1, 32)), np.ones((1, 32))
     spec = softmax.fit((-1.0, 0.0), (0.5, 1.0), (1e-3, 1e-3), keys=32, shift=0.0)
     (total,) = softmax.squares(scores, mask, spec).sum(axis=1)
-    assert spec.second.domain[0] <= total <= spec.second.domain[1]
+    assert spec.last.domain[0] <= total <= spec.last.domain[1]
     assert np.abs(softmax.numpy(scores, mask, spec) - 1 / 32).max() <= 1e-3
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import tiny
 from test_rows_estimate import peaked
 
 from tacita import api
+from tacita.checkpoint import from_tensors
 from tacita.packings.approximated import approximated
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibration import Calibration
@@ -33,18 +35,39 @@ def test_a_plan_predicts_the_worst_of_its_texts() -> None:
     assert again.prediction.error.bound >= errors[order[-1]]
 
 
-def test_two_phases_after_row_estimates_are_those_of_plain() -> None:
+def test_rounds_after_row_estimates_are_those_of_plain() -> None:
     model = peaked(hidden=16, heads=2, ff=32, layers=2)
     samples = [tiny.inputs(model, TOKENS, 3 + n % 6, seed=n) for n in range(COUNT)]
     plan = planned(model, samples, packing="multidiagonal", functions="thor")
     specs = CircuitSpecs.from_json(plan.circuit["specs"])
     attention = specs.attention("layer0.attention")
-    assert attention.first is not None and attention.rows is not None
+    assert attention.rounds and attention.rows is not None
     soft = tempered(model, Calibration.from_dict(plan.circuit["calibration"]).temperatures)
     for hidden, mask in samples[:3]:
         found = approximated(soft, specs, hidden, mask)
         answer = api.classify_locally(replace(plan, decimals=6), model, hidden_states=hidden[mask > 0.0])
         assert not found.outside and np.abs(found.answer - answer.logits).max() < 1e-5
+
+
+@pytest.mark.parametrize("packing", ["rows", "multidiagonal"])
+def test_scores_of_eighty_nats_are_answered_in_rounds_and_not_tempered(packing: str) -> None:
+    model = tiny.checkpoint(hidden=16, heads=2, ff=32, layers=2)
+    queries = {f"encoder.layer.{i}.attention.self.query.weight" for i in range(2)}
+    wide = {name: 6.0 * x if name in queries else x for name, x in model.tensors.items()}
+    model = from_tensors(model.config, wide)
+    samples = [tiny.inputs(model, TOKENS, 3 + n % 6, seed=n) for n in range(COUNT)]
+    plan = planned(model, samples, packing=packing)
+    found = Calibration.from_dict(plan.circuit["calibration"])
+    low, high = found.attention("layer0.attention").scores
+    assert high - low > 80.0 and {name: count > 1 for name, count in found.rounds.items()} == dict.fromkeys(
+        ("layer0.attention", "layer1.attention"), True
+    )
+    assert set(np.ravel([*found.temperatures.values()])) == {1.0}
+    for hidden, mask in samples[:3]:
+        states = hidden[mask > 0.0]
+        answer = api.classify_locally(plan, model, hidden_states=states, backend="sim")
+        wanted = api.reference_logits(plan, model, hidden_states=states)
+        assert np.abs(np.array(answer.logits) - wanted).max() <= plan.prediction.error.bound < 0.02
 
 
 def test_a_text_outside_its_intervals_is_told_and_predicts_nothing() -> None:

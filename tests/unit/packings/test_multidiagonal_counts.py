@@ -146,16 +146,16 @@ def test_blocks_of_a_little_model():
     assert little_blocks() == BLOCKS
 
 
-def test_a_second_phase_of_softmax():
+def test_a_round_of_softmax():
     """Three stages more: a product of each ciphertext of exponentials with the mask and a sum of them, the
     inverse, of the fewest levels with the second, and three products of each; V and the sums are not masked
     again."""
-    found = little_blocks(two_phases=True)
+    found = little_blocks(rounds=1)
     own = {name: found.pop(name) for name in found.keys() - BLOCKS.keys()}
     assert own == {
-        "attention.halves": (4, 2, 0),
-        "attention.half_inverse": (2, 2, 0),
-        "attention.squares": (6, 6, 0),
+        "attention.sums1": (4, 2, 0),
+        "attention.inverse1": (2, 2, 0),
+        "attention.squares1": (6, 6, 0),
     }
     assert (found["attention.mix"], found["attention.scores"]) == ((44, 16, 36), BLOCKS["attention.scores"])
     assert {name for name, counts in found.items() if counts != BLOCKS[name]} <= {
@@ -165,13 +165,13 @@ def test_a_second_phase_of_softmax():
     }
 
 
-def little_blocks(*, two_phases: bool = False) -> dict[str, tuple[int, int, int]]:
+def little_blocks(*, rounds: int = 0) -> dict[str, tuple[int, int, int]]:
     case = next(
         case for case in CASES if case.name == "norms after, averaged, classified" and case.heads == 3
     )
     world = world_of(case, 16)
     build = partial(lowering_of, shape=Shape("multidiagonal", "hoisted", 512, 16))
-    circuit = circuit_of(world, build, two_phases=two_phases)
+    circuit = circuit_of(world, build, rounds=rounds)
     be = SimBackend(512, 400)
     live = {name: tuple(be.input() for _ in range(n)) for name, n in circuit.request.counts.items()}
     for stage in circuit.stages:

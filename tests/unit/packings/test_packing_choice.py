@@ -114,64 +114,63 @@ def test_the_commands_take_it(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def two_phases(checkpoint: Checkpoint) -> Plan:
+def rounds(checkpoint: Checkpoint) -> Plan:
     return api.plan(checkpoint, scheme="thor", packing="multidiagonal", functions="thor", **TOY)
 
 
 @pytest.mark.parametrize("backend", ["plain", "sim"])
-def test_softmax_in_two_phases_answers_as_the_float_model(
-    two_phases: Plan, checkpoint: Checkpoint, backend: str
+def test_softmax_in_rounds_answers_as_the_float_model(
+    rounds: Plan, checkpoint: Checkpoint, backend: str
 ) -> None:
     for text in TEXTS:
-        found = api.classify_locally(two_phases, checkpoint, text, backend=backend)
-        wanted = api.reference_logits(two_phases, checkpoint, text)
+        found = api.classify_locally(rounds, checkpoint, text, backend=backend)
+        wanted = api.reference_logits(rounds, checkpoint, text)
         assert np.abs(np.array(found.logits) - wanted).max() < 0.02
         assert not found.warnings
 
 
-def test_the_phases_are_stages_and_survive_the_plans_file(two_phases: Plan, plan: Plan) -> None:
-    again = parse(two_phases.to_text(), "here", two_phases.salt)
-    assert again.circuit == two_phases.circuit
-    names = {stage.name for stage in two_phases.stages} - {stage.name for stage in plan.stages}
-    assert {name.rpartition(".")[2] for name in names} == {"halves", "half_inverse", "squares"}
-    assert "first" not in plan.circuit["specs"]["nodes"]["layer0.attention"]
+def test_rounds_are_stages_and_survive_the_plans_file(rounds: Plan, plan: Plan) -> None:
+    again = parse(rounds.to_text(), "here", rounds.salt)
+    assert again.circuit == rounds.circuit
+    names = {stage.name for stage in rounds.stages} - {stage.name for stage in plan.stages}
+    assert {name.rpartition(".")[2] for name in names} == {"sums1", "inverse1", "squares1"}
+    assert "rounds" not in plan.circuit["specs"]["nodes"]["layer0.attention"]
 
 
-FITTED = ("circuit", "specs", "nodes", "layer0.attention")
+FITTED, CALIBRATED = ("circuit", "specs", "nodes", "layer0.attention"), ("circuit", "calibration")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (drop(*FITTED, "room"), "stored over"),
-        (drop(*FITTED, "steepest"), "stored over"),
-        (put(*FITTED, "room", value=0.5), "stored over"),
-        (put(*FITTED, "steepest", value=0.0), "bound of steepest"),
-        (put(*FITTED, "room", value="wide"), "fields of the approximations"),
+        (drop(*FITTED, "rounds"), "rounds of softmax"),
+        (drop(*FITTED, "rounds", 0, "room"), "fields of the approximations"),
+        (put(*FITTED, "rounds", 0, "room", value=0.5), "stored over"),
+        (put(*FITTED, "rounds", 0, "steepest", value=0.0), "bound of steepest"),
+        (put(*FITTED, "rounds", 0, "room", value="wide"), "fields of the approximations"),
+        (put(*CALIBRATED, "rounds", value={"layer0.attention": 2}), "rounds of softmax"),
+        (put(*CALIBRATED, "rounds", value={"layer0.attention": 9}), "rounds"),
     ],
-    ids=["no room", "no steepest", "too little room", "a steepest of 0", "room of text"],
+    ids=["none", "no room", "too little room", "a steepest of 0", "room of text", "others", "too many"],
 )
-def test_what_two_phases_are_stored_over_is_checked(two_phases: Plan, change: Change, message: str) -> None:
-    require_circuit(two_phases)
+def test_what_rounds_are_stored_over_is_checked(rounds: Plan, change: Change, message: str) -> None:
+    require_circuit(rounds)
     with pytest.raises(FileError, match=message):
-        require_circuit(parse(altered(two_phases, change), "here", two_phases.salt))
+        require_circuit(parse(altered(rounds, change), "here", rounds.salt))
 
 
-@pytest.mark.parametrize(
-    ("scheme", "packing"), [("thor", None), ("thor", "rows"), ("arion", None), ("auto", None)]
-)
-def test_two_phases_are_refused_where_no_packing_has_them(
+@pytest.mark.parametrize(("scheme", "packing"), [("arion", None), ("moai", "columns")])
+def test_rounds_are_refused_where_no_packing_has_them(
     checkpoint: Checkpoint, scheme: str, packing: str | None
 ) -> None:
-    with pytest.raises(InputError, match=r"functions thor on packing .* no softmax in two phases") as refusal:
+    with pytest.raises(InputError, match=r"functions thor on packing .* no softmax in rounds") as refusal:
         api.plan(checkpoint, scheme=scheme, packing=packing, functions="thor", **TOY)
-    assert refusal.value.hint == "--packing multidiagonal"
+    assert refusal.value.hint == "--packing rows or coefficients or multidiagonal"
 
 
-def test_auto_weighs_only_packings_that_have_two_phases(checkpoint: Checkpoint) -> None:
+def test_auto_weighs_all_packings_that_have_rounds(checkpoint: Checkpoint) -> None:
     choice = api.choose_plan(checkpoint, scheme="thor", packing="auto", functions="thor", **TOY)
-    assert len(choice.options) == 1
-    assert choice.plan.packing == "multidiagonal"
+    assert {option.packing: option.refused for option in choice.options} == {"rows": "", "multidiagonal": ""}
 
 
 HOSTILE: dict[str, tuple[Change, str]] = {

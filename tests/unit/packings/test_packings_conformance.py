@@ -102,9 +102,11 @@ def test_multidiagonal_with_narrow_heads() -> None:
 
 
 @every_case
-def test_multidiagonal_with_softmax_in_two_phases(case: Case) -> None:
-    build, be = build_in("multidiagonal", 256), PlainBackend(256, LEVELS)
-    check(case, build, be, TOKENS, tolerance(case), two_phases=True)
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("packing", ["rows", "multidiagonal"])
+def test_softmax_in_rounds(case: Case, packing: str, rounds: int) -> None:
+    build, be = build_in(packing, 256), PlainBackend(256, LEVELS)
+    check(case, build, be, TOKENS, tolerance(case), rounds=rounds)
 
 
 @every_case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -90,24 +91,30 @@ def peaked_model():
     return from_tensors(model.config, tensors, model.tokenizer)
 
 
-def test_softmax_in_two_phases_is_tempered_less():
+def test_rounds_of_softmax_come_before_tempering():
+    """The fewest that narrow the means enough; what they leave too wide is tempered."""
     peaked = peaked_model()
-    one, two = (
-        survey(peaked, 16, TEXTS, options=Options(margin=0.0, two_phases=t)).calibration
-        for t in (False, True)
+    none, one, most = (
+        survey(peaked, 16, TEXTS, options=Options(margin=0.0, rounds=(0, t))).calibration for t in (0, 1, 3)
     )
-    assert two.temperatures["layer1.attention"][1] > one.temperatures["layer1.attention"][1]
-    lo, hi = two.attention("layer1.attention").means[1]
-    assert math.log(hi / lo) <= LIMIT
+    name = "layer1.attention"
+    assert not none.rounds and one.rounds == {name: 1}
+    assert one.temperatures[name][1] > none.temperatures[name][1]
+    assert set(most.temperatures[name]) == {1.0} and most.rounds.keys() == {name}
+    count = most.rounds[name]
+    widths = [math.log(hi / lo) for lo, hi in most.attention(name).means]
+    assert widths[count] <= LIMIT < widths[count - 1]
+    forced = calibrate(peaked, 16, TEXTS, options=Options(margin=0.0, rounds=(1, 3)))
+    assert forced.rounds == {"layer0.attention": 1, name: count}
 
 
-def test_two_phases_rely_on_the_means_of_half_the_scores():
+def test_a_round_relies_on_the_means_of_half_the_scores():
     """Intervals of one text hold another one's means of the first phase or not, whatever those of one."""
     peaked = peaked_model()
     found = calibrate(peaked, 16, TEXTS[:1], options=Options(margin=0.0, temper=False))
     ranges = walk(peaked, [embed(peaked, TEXTS[1], 16)], 1, rows={})
-    one, two = (excesses(ranges, found, two_phases=t) for t in (False, True))
     name = "layer1.attention"
+    one, two = (excesses(ranges, replace(found, rounds=rounds)) for rounds in ({}, {name: 1}))
     assert f"{name}.mixed" in one and f"{name}.mixed" not in two
     means = found.attention(name).means
     for k, seen in enumerate((one, two)):

@@ -4,40 +4,30 @@ x -> Q^T, K^T -> S^T = K Q^T -> exp -> C^T = V^T exp(S)^T -> C / row sums -> pro
 section 6.2.2). The columns of all matrices are query tokens, so a row of softmax is summed over diagonals,
 which are places and ciphertexts. Softmax is normalised after the product with V. The padding mask is
 encrypted: by key token it multiplies V, and in the layout of the scores the exponentials that are summed.
-Where softmax has two phases, squares that are already masked stand in place of exponentials (`row_sums`).
+Where softmax has rounds, squares that are already masked stand in place of exponentials
+(`operations.rounds`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 
 import numpy as np
 
-from tacita.approx.spec import Spec
 from tacita.layouts.arrays import Array
 from tacita.layouts.multidiagonal import Features, MultiDiagonal
 from tacita.layouts.rotations import rotate_sum
-from tacita.packings.base import Operation
-from tacita.packings.encoding import Argument, apply, output_bound
+from tacita.packings.encoding import apply_unit, output_bound
 from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
 from tacita.packings.multidiagonal.products import Product, transpose
-from tacita.packings.specs import AttentionSpecs
+from tacita.packings.operations import RowSums
 from tacita.packings.weights import AttentionPlan, RotaryAngles, Side, crossed, normalised, turned
 from tacita.slots.base import Backend, Ct
 
-# Row sums of exponentials, and what a softmax in two phases does with those of its first
-# (`approx.softmax`).
-#
-# One phase: exponentials times the encrypted mask are summed, and the attention divides by the sums. Two
-# phases: half the scores' exponentials are summed so, divided and squared; the squares are zero where the
-# mask is, so they are summed as they are, and the attention goes on with them in place of exponentials.
-
 Cts = tuple[Ct, ...]
 Total = Callable[[Backend, Ct], Ct]  # adds up what lies in the rows of one ciphertext; no level
-ENCODED = 2.0**12  # of a plaintext's values at most: at a scale of 2^48 the engine's integers end at 2^13.8
 
 
 def real_heads(layout: Features, value: float | Array) -> Array:
@@ -52,98 +42,30 @@ def dots(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
     return be.dot(xs, ys) if len(xs) > 1 else be.mul(xs[0], ys[0])
 
 
-def row_sums(specs: AttentionSpecs, layout: Features, total: Total, *, first_phase: bool = False) -> RowSums:
-    """The sums that the attention divides by at last, or those of a first phase. total: as of `RowSums`."""
-    if not first_phase or (phases := specs.phases) is None:
-        return RowSums(layout, specs.inverse, total)
-    return RowSums(layout, phases.first, total, phases.steepest, phases.room)
-
-
 @dataclass(frozen=True, eq=False)
-class RowSums:
-    """How exponentials are added up over the keys of a row. inverse: of the sums. steepest: what an inverse
-    is stored over, None for its largest value on its domain. room: what squares are stored over."""
+class DiagonalSums(RowSums):
+    """Row sums on diagonals. own: those of the request's masks in the layout of the exponentials."""
 
     layout: Features
-    inverse: Spec
     total: Total
-    steepest: float | None = None
-    room: float = 1.0
+    own: slice
 
-    def masked(self, be: Backend, exps: Cts, masks: Sequence[Ct]) -> Ct:
-        """Sums of masks times exps, stored for the inverse. One level."""
-        scaled = [be.mul_vector(m, self._heads(self._form.scale)) for m in masks]
-        return self._centred(be, self.total(be, dots(be, exps, scaled)))
+    def masked(self, be: Backend, exps: Cts, masks: Cts, factor: float) -> Cts:
+        """One level below exps, two below masks."""
+        return (self.total(be, dots(be, exps, self.masks(be, masks, factor))),)
 
-    def plain(self, be: Backend, squares: Cts) -> Ct:
-        """Sums stored for the inverse. One level."""
+    def plain(self, be: Backend, squares: Cts, factor: float) -> Cts:
+        """A product with a plaintext, after the sum."""
         sums = self.total(be, reduce(be.add, squares))
-        return self._centred(be, be.mul_vector(sums, self._heads(self._form.scale)))
+        return (be.mul_vector(sums, real_heads(self.layout, factor)),)
 
-    def invert(self, be: Backend, sums: Cts) -> Cts:
-        """1 / sums / its largest value. Levels: the inverse's."""
-        return (apply(be, sums[0], self.inverse, 1.0 / self._largest),)
+    def masks(self, be: Backend, masks: Cts, factor: float) -> Sequence[Ct]:
+        """They come as they are, at the places of heads."""
+        return [be.mul_vector(m, real_heads(self.layout, factor)) for m in masks[self.own]]
 
-    def squares(self, be: Backend, exps: Cts, masks: Sequence[Ct], inverse: Ct) -> Cts:
-        """(exp * mask / sum / room)^2, in [0, 1]. 3 levels below exps and masks, 2 below the inverse."""
-        scaled = [self._times(be, m, self._largest / self.room) for m in masks]
-        weighed = [be.mul(e, m) for e, m in zip(exps, scaled, strict=True)]
-        return tuple(be.square(be.mul(k, inverse)) for k in weighed)
-
-    def _times(self, be: Backend, mask: Ct, factor: float) -> Ct:
-        """Multiplies a mask by a factor. One level. What of a small sum's inverse is too large to be encoded
-        is a power of two, which the ciphertext is multiplied by exactly."""
-        doublings = max(0, math.ceil(math.log2(factor / ENCODED)))
-        product = be.mul_vector(mask, self._heads(math.ldexp(factor, -doublings)))
-        return be.mul_int(product, 1 << doublings) if doublings else product
-
-    @property
-    def _largest(self) -> float:
-        return output_bound(self.inverse) if self.steepest is None else self.steepest
-
-    @property
-    def _form(self) -> Argument:
-        return Argument.of(self.inverse)
-
-    def _heads(self, value: float) -> Array:
-        return real_heads(self.layout, value)
-
-    def _centred(self, be: Backend, total: Ct) -> Ct:
-        return be.add_vector(total, self._heads(self._form.offset))
-
-
-@dataclass(frozen=True)
-class Phase:
-    """Operations between exponentials and what is mixed in their place; none, and the exponentials, for one
-    phase."""
-
-    operations: Sequence[Operation]
-    result: str
-
-
-def first_phase(
-    name: str, specs: AttentionSpecs, sums: Callable[..., RowSums], mask: str, masks: slice
-) -> Phase:
-    """The first phase of a softmax in two phases. name: of the attention. sums: (first_phase) -> as of
-    `row_sums`. mask: the request's tensor, and those of its ciphertexts in the layout of the scores."""
-    parts = ("exponentials", "halves", "half_inverse", "squares")
-    exps, halves, inverse, squares = (f"{name}.{part}" for part in parts)
-    if specs.phases is None:
-        return Phase((), exps)
-    first = sums(first_phase=True)
-
-    def add_up(be: Backend, exps: Cts, all_masks: Cts) -> Cts:
-        return (first.masked(be, exps, all_masks[masks]),)
-
-    def square(be: Backend, exps: Cts, inverse: Cts, all_masks: Cts) -> Cts:
-        return first.squares(be, exps, all_masks[masks], inverse[0])
-
-    operations = (
-        Operation.of(halves, (exps, mask), halves, add_up),
-        Operation.of(inverse, (halves,), inverse, first.invert),
-        Operation.of(squares, (exps, inverse, mask), squares, square),
-    )
-    return Phase(operations, squares)
+    def centred(self, be: Backend, sums: Cts, offset: float) -> Cts:
+        """At the places of heads."""
+        return tuple(be.add_vector(ct, real_heads(self.layout, offset)) for ct in sums)
 
 
 def scores_layout(layout: Features) -> MultiDiagonal:
@@ -255,23 +177,28 @@ class Attention:
         """(context / bound, row sums stored for the inverse). 3 levels below exps, 1 for the sums; x is
         needed at the exponentials' level at most.
 
-        masks: keep[token], then keep[key] in the layout of the scores. They are not read in two phases,
-        where exps are squares.
+        masks: keep[token], then keep[key] in the layout of the scores. They are not read after rounds, where
+        exps are squares.
         """
-        masked, level = self.plan.specs.phases is None, min(be.level(ct) for ct in exps)
+        specs, level = self.plan.specs, min(be.level(ct) for ct in exps)
+        masked = not specs.rounds
         needed = level if masked else max(0, level - 1)  # the mask takes a level from the values
         lowered = [be.drop_to(ct, min(be.level(ct), needed)) for ct in x]
         values = self.value.apply(be, lowered)
         weighed = [be.mul(v, masks[0]) for v in values] if masked else values
         context = Product(self.layout.shape, self._scores).apply(be, weighed, exps)
-        sums = self.sums()
-        return context, (sums.masked(be, exps, masks[1:]) if masked else sums.plain(be, exps),)
+        return context, self.sums.stored(be, exps, masks if masked else None, specs.inverse)
 
-    def sums(self, *, first_phase: bool = False) -> RowSums:
+    @cached_property
+    def sums(self) -> RowSums:
         """Over the diagonals of a ciphertext: log2(places) rotations."""
         shape = self._scores
         total = partial(rotate_sum, width=shape.places, step=shape.diagonal)
-        return row_sums(self.plan.specs, self.layout, total, first_phase=first_phase)
+        return DiagonalSums(self.layout, total, slice(1, None))
+
+    def invert(self, be: Backend, sums: Cts) -> Cts:
+        """1 / sums / its largest value. Levels: the inverse's."""
+        return (apply_unit(be, sums[0], self.plan.specs.inverse),)
 
     def project(self, be: Backend, x: Cts, context: Cts, inverse: Cts) -> Cts:
         """(Attention output + x) / exit, centred or not. 2 levels below context and inverse, 1 below x, the

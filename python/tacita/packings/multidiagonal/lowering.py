@@ -21,18 +21,16 @@ from tacita.layouts.registry import Shape
 from tacita.layouts.runs import HIDDEN, MASK, Request
 from tacita.layouts.vector import CyclicMap, VectorLayout
 from tacita.packings.base import Block, Operation, Target, Tensor, heads_of
-from tacita.packings.encoding import WeightBias, output_bound
+from tacita.packings.encoding import WeightBias, apply_unit, output_bound
 from tacita.packings.multidiagonal.attention import (
     Attention,
-    RowSums,
+    DiagonalSums,
     dots,
-    first_phase,
-    row_sums,
     sum_tokens,
     variance,
 )
 from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
-from tacita.packings.operations import Answering, exponentials
+from tacita.packings.operations import Answering, RowSums, exponentials, rounds
 from tacita.packings.shared.first_token import TextQuery
 from tacita.packings.shared.lowering import OneTextLowering
 from tacita.packings.specs import CircuitSpecs
@@ -105,21 +103,25 @@ class FirstTokenAttention(TextQuery):
         diagonal[:, : self._layout.heads] = table.T
         return diagonal.reshape(-1)
 
-    def sums(self, *, first_phase: bool = False) -> RowSums:
+    @cached_property
+    def sums(self) -> RowSums:
         """Over the tokens, everywhere."""
-        total = partial(sum_tokens, layout=self._layout)
-        return row_sums(self.plan.specs, self._layout, total, first_phase=first_phase)
+        return DiagonalSums(self._layout, partial(sum_tokens, layout=self._layout), slice(1))
 
     def add_up(self, be: Backend, exps: Cts, masks: Cts) -> Cts:
-        """Row sums stored for the inverse, everywhere. One level. masks: first keep[token], not read in two
-        phases."""
-        sums = self.sums()
-        return (sums.plain(be, exps) if self.plan.specs.phases else sums.masked(be, exps, masks[:1]),)
+        """Row sums stored for the inverse, everywhere. One level. masks: first keep[token], not read after
+        rounds."""
+        specs = self.plan.specs
+        return self.sums.stored(be, exps, None if specs.rounds else masks, specs.inverse)
+
+    def invert(self, be: Backend, sums: Cts) -> Cts:
+        """1 / sums / its largest value. Levels: the inverse's."""
+        return (apply_unit(be, sums[0], self.plan.specs.inverse),)
 
     def project(self, be: Backend, x: Cts, exps: Cts, inverse: Cts, first: Cts, masks: Cts) -> Cts:
         """(Attention output + first) / exit, centred or not. 3 levels below x, exps and inverse; first: of
         the residual."""
-        weighted = exps[0] if self.plan.specs.phases else be.mul(exps[0], masks[0])
+        weighted = exps[0] if self.plan.specs.rounds else be.mul(exps[0], masks[0])
         values = [be.mul(v, inverse[0]) for v in self.value.apply(be, x)]
         return self._ended(be, [be.mul(v, weighted) for v in values], first)
 
@@ -176,33 +178,30 @@ class DiagonalLowering(OneTextLowering[Features]):
         attention = Attention(plan, self._layout)
         parts = ("scores", "context", "sums", "inverse")
         scores, context, sums, inverse = (f"{name}.{part}" for part in parts)
-        phase, divisors = (
-            first_phase(name, plan.specs, attention.sums, MASK, slice(1, None)),
-            attention.sums(),
-        )
+        further, mixed = rounds(name, plan.specs, attention.sums, MASK)
         reads = (residual, context, inverse)
         normed, roots = plan.roots(name, (x,), attention.squares)
         return [
             *normed,
             Operation.of(f"{name}.scores", (x, *roots), scores, attention.scores),
             exponentials(name, plan.specs.exp, attention.visible),
-            *phase.operations,
-            Operation.of(f"{name}.mix", (x, phase.result, MASK), (context, sums), attention.mix),
-            Operation.of(f"{name}.invert", (sums,), inverse, divisors.invert),
+            *further,
+            Operation.of(f"{name}.mix", (x, mixed, MASK), (context, sums), attention.mix),
+            Operation.of(f"{name}.invert", (sums,), inverse, attention.invert),
             Operation.of(f"{name}.project", reads, target.live, attention.project),
         ]
 
     def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, attention = block.name, block.x.live, FirstTokenAttention(plan, self._layout)
         sums, inverse = f"{name}.sums", f"{name}.inverse"
-        phase, divisors = first_phase(name, plan.specs, attention.sums, MASK, slice(1)), attention.sums()
+        further, mixed = rounds(name, plan.specs, attention.sums, MASK)
         operations, back = attention.begin(name, x, block.residual.live)
-        reads = (x, phase.result, inverse, back, MASK)
+        reads = (x, mixed, inverse, back, MASK)
         return [
             *operations,
             exponentials(name, plan.specs.exp, attention.visible),
-            *phase.operations,
-            Operation.of(f"{name}.sums", (phase.result, MASK), sums, attention.add_up),
-            Operation.of(f"{name}.invert", (sums,), inverse, divisors.invert),
+            *further,
+            Operation.of(f"{name}.sums", (mixed, MASK), sums, attention.add_up),
+            Operation.of(f"{name}.invert", (sums,), inverse, attention.invert),
             Operation.of(f"{name}.project", reads, target.live, attention.project),
         ]

@@ -9,6 +9,7 @@ costs no level on the way from scores to context. V is computed from x at the le
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -18,6 +19,7 @@ from tacita.layouts.rotations import doubled_parts, doubled_real
 from tacita.layouts.rows import FeatureLayout, linear_diagonals
 from tacita.layouts.windows import HeadWindow, mask_numbers, placed
 from tacita.packings.encoding import SUMMED, Argument, divide, divide_factor, stored_bound
+from tacita.packings.operations import RowSums
 from tacita.packings.rows.division import Early, Gathered
 from tacita.packings.rows.linear import (
     Affine,
@@ -51,6 +53,54 @@ MIXING = 3  # levels from exponentials to context and sums
 LARGEST = 2048.0  # factor of a mask's plaintext, which must have a place in it
 
 
+@dataclass(frozen=True, eq=False)
+class WindowSums(RowSums):
+    """Row sums of the heads' windows, a ciphertext each, in all copies of their heads."""
+
+    windows: tuple[HeadWindow, ...]
+
+    def masked(self, be: Backend, exps: Cts, masks: Cts, factor: float) -> Cts:
+        """2 levels below exps, 3 below masks."""
+        lift = min(SUMMED * factor, LARGEST)
+        each = zip(self._parts(exps), self._parts(self.masks(be, masks, lift)), strict=True)
+        return self._everywhere(be, [be.dot(*pair) for pair in each], factor / lift)
+
+    def plain(self, be: Backend, squares: Cts, factor: float) -> Cts:
+        """Every ciphertext of a window has others of its keys."""
+        return self._everywhere(be, [reduce(be.add, part) for part in self._parts(squares)], factor)
+
+    def masks(self, be: Backend, masks: Cts, factor: float, most: int | None = None) -> Sequence[Ct]:
+        """The masks lie as exponentials do. most: level that masks are lowered to, None for theirs."""
+        numbers = mask_numbers(self.windows)
+        plans = [mask_plan(self.windows[numbers.index(number)], factor) for number in sorted(set(numbers))]
+        lowered = (be.drop_to(m, min(be.level(m), be.level(m) if most is None else most)) for m in masks)
+        padding = [be.linear([mask], plan) for mask, plan in zip(lowered, plans, strict=False)]
+        return [ct for number in numbers for ct in padding[number]]
+
+    def centred(self, be: Backend, sums: Cts, offset: float) -> Cts:
+        """In the groups of heads."""
+        each = zip(sums, self.windows, strict=True)
+        return tuple(be.add_vector(ct, np.where(w.groups, offset, 0.0)) for ct, w in each)
+
+    def of_each(self, inverses: Cts, exps: Cts) -> Sequence[Ct]:
+        """A window has one for all of its exponentials."""
+        return [ct for ct, w in zip(inverses, self.windows, strict=True) for _ in range(w.score_cts)]
+
+    def _parts(self, cts: Sequence[Ct]) -> list[Sequence[Ct]]:
+        ends = np.cumsum([w.score_cts for w in self.windows])
+        return [cts[end - w.score_cts : end] for w, end in zip(self.windows, ends, strict=True)]
+
+    def _everywhere(self, be: Backend, totals: Sequence[Ct], factor: float) -> Cts:
+        each = zip(totals, self.windows, strict=True)
+        return tuple(repeat_copies(be, group_sums(be, ct, w, factor), w) for ct, w in each)
+
+
+def group_sums(be: Backend, ct: Ct, window: HeadWindow, factor: float = 1.0) -> Ct:
+    """Sums over all copies and positions of a head, times a factor, in the first copy. One level."""
+    inside = np.arange(window.shape.window) < window.half * len(window.heads)
+    return head_sums(be, fold_copies(be, ct, window), inside, window.half, 0.0, factor)
+
+
 class Attention:
     """All plans of one layer's attention. Build, then run the methods in order.
 
@@ -62,7 +112,7 @@ class Attention:
         """Builds all plans. layout: of x, with copies. windows: from `head_windows`."""
         positional, has_norms = plan.positional, bool(plan.normed)
         turning = positional.rotary is not None  # then the halves of a head that turn together are folded
-        self.plan, self.layout, self.windows = plan, layout, windows
+        self.plan, self.layout, self.windows, self.row_sums = plan, layout, windows, WindowSums(windows)
         self.query_key, self.query_key_bias = folded_maps(
             (plan.query(DOUBLED), plan.key(DOUBLED)), layout, windows, halves=turning
         )
@@ -129,20 +179,15 @@ class Attention:
     def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context, sums): context / bound and row sums stored for the inverse; sums only for windows that do
         not share one ciphertext, all in one where there are several. 3 levels below exps; x is needed one
-        level above exps at most."""
-        entry = min(be.level(e) for e in exps)
-        values = self._values(be, x, masks, entry + 1)
-        numbers = mask_numbers(self.windows)
-        plans = [mask_plan(self.windows[numbers.index(number)], self.lift) for number in sorted(set(numbers))]
-        padding = [
-            be.linear([be.drop_to(mask, min(be.level(mask), entry + 1))], plan)
-            for mask, plan in zip(masks, plans, strict=False)
-        ]
+        level above exps at most. masks are not read after rounds, where exps are squares."""
+        entry, rounds = min(be.level(e) for e in exps), bool(self.specs.rounds)
+        values = self._values(be, x, () if rounds else masks, entry + (not rounds))
+        padding = () if rounds else self.row_sums.masks(be, masks, self.lift, entry + 1)
         context, sums, first = [], [], 0
         for i, window in enumerate(self.windows):
-            mine = exps[first : first + window.score_cts]
+            mine = slice(first, first + window.score_cts)
             first += window.score_cts
-            outs = self._mix_window(be, i, mine, values[i], padding[numbers[i]])
+            outs = self._mix_window(be, i, exps[mine], values[i], padding[mine])
             context.append(outs[0])
             sums += outs[1:]
         return tuple(context), self._centred_sums(be, sums)
@@ -158,14 +203,17 @@ class Attention:
         return (be.add_vector(total, np.where(self.gathered.filled, offset, 0.0)),)
 
     def _values(self, be: Backend, x: Cts, masks: Cts, level: int) -> list[Ct]:
-        """Masked V with shifted copies, two levels below `level` (or below x, if that is lower)."""
+        """V with shifted copies, one level below `level` (or below x, if that is lower); masked, one more,
+        where there are masks."""
         lowered = [be.drop_to(ct, min(be.level(ct), level)) for ct in x]
         out = []
         for i, v in enumerate(be.linear(lowered, self.value)):
             window = self.windows[i]
             v = repeat_copies(be, be.add_vector(v, self.value_bias[i]), window, window.shifts)
-            mask = masks[mask_numbers(self.windows)[i]]
-            out.append(be.mul(v, be.drop_to(mask, min(be.level(mask), be.level(v)))))
+            if masks:
+                mask = masks[mask_numbers(self.windows)[i]]
+                v = be.mul(v, be.drop_to(mask, min(be.level(mask), be.level(v))))
+            out.append(v)
         return out
 
     def _mix_window(self, be: Backend, i: int, exps: Cts, value: Ct, padding: Sequence[Ct]) -> list[Ct]:
@@ -179,9 +227,8 @@ class Attention:
             acc = be.products(list(zip(*turned, strict=True)), [(e,) for e in exps_of], acc)
             first += len(exps_of)
         parts = [doubled_real(be, fold_copies(be, row[0], window)) for row in be.relinearise(acc)]
-        sums = fold_copies(be, be.dot(exps, padding), window)
-        inside = np.arange(window.shape.window) < window.half * len(window.heads)
-        return self._unfold(be, i, parts, head_sums(be, sums, inside, window.half, 0.0))
+        total, factor = (be.dot(exps, padding), 1.0) if padding else (reduce(be.add, exps), self.lift)
+        return self._unfold(be, i, parts, group_sums(be, total, window, factor))
 
     def _unfold(self, be: Backend, i: int, parts: list[Ct], sums: Ct) -> list[Ct]:
         window = self.windows[i]

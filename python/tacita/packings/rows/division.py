@@ -14,10 +14,11 @@ from tacita.approx.exp import PowerSpec
 from tacita.approx.inverse import GoldschmidtSpec
 from tacita.approx.spec import Spec, free_depth
 from tacita.layouts.arrays import Array, Diagonal, ceil_power
+from tacita.layouts.runs import MASK
 from tacita.layouts.windows import HeadWindow
 from tacita.packings.base import Operation
 from tacita.packings.encoding import apply_unit, divide
-from tacita.packings.operations import exponentials
+from tacita.packings.operations import RowSums, exponentials, rounds
 from tacita.packings.specs import AttentionSpecs
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
@@ -134,7 +135,7 @@ class Early:
         mixing: levels from exponentials to sums. limited: whether the exponentials take one more, for a
         limited reach."""
         spec = specs.inverse
-        if not isinstance(spec, GoldschmidtSpec):
+        if specs.rounds or not isinstance(spec, GoldschmidtSpec):
             return None
         needed, wanted = (_iterations(spec, share) for share in (NOISY, QUIET))
         room, squarings = BETWEEN - mixing - free_depth(specs.exp) - limited, 0
@@ -212,14 +213,15 @@ def _squarings(exp: Spec, inverse: GoldschmidtSpec) -> int:
 
 
 def mixed_exponentials(
-    name: str, spec: Spec, early: Early | None, visible: Sequence[Array] | None
+    name: str, specs: AttentionSpecs, early: Early | None, visible: Sequence[Array] | None, sums: RowSums
 ) -> tuple[list[Operation], str, Callable[[Backend, Live], tuple[Ct, ...]]]:
     """How an attention's exponentials are computed: (stages of their own, the tensor that the stage that
-    mixes reads, live tensors -> exponentials as they are mixed). name: of the attention. spec, visible: as of
-    `operations.exponentials`."""
-    result = f"{name}.exponentials"
+    mixes reads, live tensors -> exponentials as they are mixed). name: of the attention. visible: as of
+    `operations.exponentials`. sums: of the rounds of its softmax."""
+    spec, result = specs.exp, f"{name}.exponentials"
     if early is None:
-        return [exponentials(name, spec, visible)], result, lambda be, live: live[result]
+        further, mixed = rounds(name, specs, sums, MASK)
+        return [exponentials(name, spec, visible), *further], mixed, lambda be, live: live[mixed]
     lift = 1.0 if early.squarings else early.lift
     operation = exponentials(name, early.root(spec), visible, lift)
     if early.squarings:

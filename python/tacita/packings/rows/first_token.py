@@ -9,6 +9,7 @@ whatever the sizes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -19,6 +20,7 @@ from tacita.layouts.rows import FeatureLayout, carried_index
 from tacita.layouts.vector import VectorLayout
 from tacita.layouts.windows import HeadWindow
 from tacita.packings.encoding import Argument, divide, divide_factor
+from tacita.packings.operations import RowSums
 from tacita.packings.rows.attention import context_scale
 from tacita.packings.rows.division import Early, Gathered
 from tacita.packings.rows.linear import Affine, context_layout, head_sums
@@ -28,6 +30,47 @@ from tacita.slots.base import Backend, Ct
 
 Cts = tuple[Ct, ...]
 MIXING = 2  # levels from exponentials to context and sums, where iterations follow
+
+
+@dataclass(frozen=True, eq=False)
+class TokenSums(RowSums):
+    """Row sums of the one query, in every token, at the positions of a window's heads."""
+
+    windows: tuple[HeadWindow, ...]
+
+    def masked(self, be: Backend, exps: Cts, masks: Cts, factor: float) -> Cts:
+        """One level below exps, two below masks."""
+        pairs = zip(exps, self.masks(be, masks, factor), self.windows, strict=True)
+        return tuple(totalled(be, be.mul(e, mask), w) for e, mask, w in pairs)
+
+    def plain(self, be: Backend, squares: Cts, factor: float) -> Cts:
+        """A product with a plaintext, after the sum."""
+        each = zip(squares, self.windows, strict=True)
+        return tuple(be.mul_vector(totalled(be, ct, w), in_heads(w) * factor) for ct, w in each)
+
+    def masks(self, be: Backend, masks: Cts, factor: float) -> Sequence[Ct]:
+        """The last of the request's, at the places of heads."""
+        return [be.mul_vector(masks[-1], in_heads(w) * factor) for w in self.windows]
+
+    def centred(self, be: Backend, sums: Cts, offset: float) -> Cts:
+        """At the places of heads."""
+        return tuple(
+            be.add_vector(ct, in_heads(w) * offset) for ct, w in zip(sums, self.windows, strict=True)
+        )
+
+    def of_each(self, inverses: Cts, exps: Cts) -> Sequence[Ct]:
+        """There is one of both for each window."""
+        return inverses
+
+
+def in_heads(window: HeadWindow) -> Array:
+    """[window]: 1 at the positions of the window's heads, 0 elsewhere."""
+    return np.where(np.arange(window.shape.window) < window.width * len(window.heads), 1.0, 0.0)
+
+
+def totalled(be: Backend, ct: Ct, window: HeadWindow) -> Ct:
+    """The sum over tokens, in every token. No level."""
+    return rotate_sum(be, ct, window.shape.tokens, window.shape.window)
 
 
 class FirstTokenAttention(TextQuery):
@@ -64,6 +107,7 @@ class FirstTokenAttention(TextQuery):
             attended=divide_factor(self.specs.inverse) * scale,
         )
         self.windows, self.layout, self.packed_first = windows, layout, packed_first
+        self.row_sums = TokenSums(windows)
         self.gathered = None if self.early else Gathered.of(windows)
 
     def select(self, be: Backend, x: Cts) -> Cts:
@@ -83,7 +127,7 @@ class FirstTokenAttention(TextQuery):
 
     def _variances(self, be: Backend, side: Side, squares: Cts) -> Cts:
         pairs = zip(self.windows, squares, strict=True)
-        return tuple(head_sums(be, be.square(ct), self._heads(w), w.width, side.offset) for w, ct in pairs)
+        return tuple(head_sums(be, be.square(ct), in_heads(w) > 0.0, w.width, side.offset) for w, ct in pairs)
 
     @property
     def _token_of_slot(self) -> IntArray:
@@ -103,9 +147,7 @@ class FirstTokenAttention(TextQuery):
         return [np.repeat(positional.visible[0], self.layout.shape.window)] * len(self.windows)
 
     def _window_scores(self, be: Backend, window: HeadWindow, product: Ct) -> Ct:
-        starts = np.where(
-            self._heads(window) & (np.arange(window.shape.window) % window.width == 0), 1.0, 0.0
-        )
+        starts = np.where(np.arange(window.shape.window) % window.width == 0, in_heads(window), 0.0)
         totals = be.mul_vector(rotate_sum(be, product, window.width), starts)
         scores = spread(be, totals, window.width)
         return be.add_vector(scores, self._offsets(window))
@@ -126,8 +168,8 @@ class FirstTokenAttention(TextQuery):
         positions, one ciphertext of context a window and one of all sums. One level below exps; or two
         and those of iterations before the bootstrap, with sums a window.
 
-        masks: the last one is keep[j] at all positions of token j. x is needed two levels above the
-        exponentials' at most.
+        masks: the last one is keep[j] at all positions of token j; not read after rounds, where exps are
+        squares. x is needed two levels above the exponentials' at most.
         """
         level = min(be.level(e) for e in exps)
         values = self.value.apply(be, [be.drop_to(ct, min(be.level(ct), level + 2)) for ct in x])
@@ -140,14 +182,16 @@ class FirstTokenAttention(TextQuery):
 
     def _mix_window(self, be: Backend, number: int, exps: Ct, value: Ct, mask: Ct) -> tuple[Ct, Ct]:
         window, form = self.windows[number], Argument.of(self.specs.inverse)
-        at = self.gathered.places(number) if self.gathered else self._heads(window)
-        places = np.where(at, 1.0, 0.0)
+        places = np.where(self.gathered.places(number), 1.0, 0.0) if self.gathered else in_heads(window)
+        if self.specs.rounds:
+            sums = be.mul_vector(totalled(be, exps, window), places * form.scale)
+            return totalled(be, be.mul(exps, value), window), be.add_vector(sums, places * form.offset)
         mask = be.drop_to(mask, min(be.level(mask), be.level(value)))
         if self.early:
             context, sums = self._early_sums(be, self.early, exps, value, mask, places)
         else:
             parts = be.mul(value, mask), be.mul_vector(mask, places * form.scale)
-            context, sums = (self._totalled(be, exps, part) for part in parts)
+            context, sums = (totalled(be, be.mul(exps, part), window) for part in parts)
         return context, be.add_vector(sums, places * form.offset)
 
     def _early_sums(
@@ -157,14 +201,11 @@ class FirstTokenAttention(TextQuery):
         are `tokens` times as large until they are summed: an integer, which is free."""
         tokens = self.layout.shape.tokens
         large = be.mul_int(mask, tokens)
-        context, sums = (self._totalled(be, exps, part) for part in (be.mul(value, large), large))
+        parts = be.mul(value, large), large
+        context, sums = (totalled(be, be.mul(exps, part), self.windows[0]) for part in parts)
         factors = (context, 1.0), (sums, early.sums), (sums, early.scale)
         numerators = [be.mul_vector(ct, places * (factor / tokens)) for ct, factor in factors]
         return early.begin(be, numerators[:2], numerators[2])
-
-    def _totalled(self, be: Backend, exps: Ct, part: Ct) -> Ct:
-        shape = self.layout.shape
-        return rotate_sum(be, be.mul(exps, part), shape.tokens, shape.window)
 
     def attend(self, be: Backend, context: Cts, sums: Cts) -> Cts:
         """Divides the context by its sums at the heads' positions, zero elsewhere, in [-1, 1]. Levels: the
@@ -176,10 +217,6 @@ class FirstTokenAttention(TextQuery):
     def project(self, be: Backend, first: Cts, attended: Cts) -> Cts:
         """(Attention output + first) / exit, centred or not. One level below both. first: of the residual."""
         return self._ended(be, attended, first)
-
-    def _heads(self, window: HeadWindow) -> Array:
-        inside: Array = np.arange(window.shape.window) < window.width * len(window.heads)
-        return inside
 
 
 def select_token(be: Backend, x: Sequence[Ct], layout: FeatureLayout, dst: VectorLayout) -> Ct:

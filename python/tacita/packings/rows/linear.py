@@ -387,8 +387,9 @@ def folded_variances(
     return tuple(head_sums(be, ct, at, w.half, side.offset) for w, ct, at in each)
 
 
-def head_sums(be: Backend, ct: Ct, inside: Array, width: int, offset: float) -> Ct:
-    """Sums over each head's `width` positions, in all of them, plus an offset; zero outside. One level."""
-    starts = np.where(inside & (np.arange(inside.size) % width == 0), 1.0, 0.0)
+def head_sums(be: Backend, ct: Ct, inside: Array, width: int, offset: float, factor: float = 1.0) -> Ct:
+    """Sums over each head's `width` positions, in all of them, times a factor, plus an offset; zero outside.
+    One level."""
+    starts = np.where(inside & (np.arange(inside.size) % width == 0), factor, 0.0)
     totals = be.mul_vector(rotate_sum(be, ct, width), starts)
     return be.add_vector(spread(be, totals, width), np.where(inside, offset, 0.0))

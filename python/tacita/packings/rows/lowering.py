@@ -116,7 +116,9 @@ class RowLowering(OneTextLowering[FeatureLayout]):
         attention = Attention(plan, self._layout, self._windows)
         scores, context, sums = (f"{name}.{part}" for part in ("scores", "context", "sums"))
 
-        stages, read, evaluate = mixed_exponentials(name, plan.specs.exp, attention.early, attention.visible)
+        stages, read, evaluate = mixed_exponentials(
+            name, plan.specs, attention.early, attention.visible, attention.row_sums
+        )
 
         def mix(be: Backend, live: Live) -> Live:
             mixed, apart = attention.mix(be, live[x], evaluate(be, live), live[MASK])
@@ -153,7 +155,9 @@ class RowLowering(OneTextLowering[FeatureLayout]):
         rows that are read in place of the block's input."""
         name, x, plan = block.name, block.x.live, attention.plan
         context, sums, attended = (f"{name}.{part}" for part in ("context", "sums", "attended"))
-        stages, read, evaluate = mixed_exponentials(name, plan.specs.exp, attention.early, attention.visible)
+        stages, read, evaluate = mixed_exponentials(
+            name, plan.specs, attention.early, attention.visible, attention.row_sums
+        )
 
         def mix(be: Backend, live: Live) -> Live:
             rows = self._later(be, live, cache, x) if cache else live[x]

@@ -41,7 +41,7 @@ from tacita.planning.calibrate.calibration import round_outward, up
 from tacita.planning.calibrate.excesses import Counts, counted, excesses, folds, held_out, largest
 from tacita.planning.calibrate.intervals import INPUT, Interval, Intervals, Ranges
 from tacita.planning.calibrate.row_estimates import Rows, RowSamples, predictable
-from tacita.planning.calibrate.temper import choose_temperatures, tempered, untempered
+from tacita.planning.calibrate.temper import choose_temperatures, enough_rounds, tempered, untempered
 from tacita.planning.calibrate.walk import Answers, Samples, row_samples, walk
 from tacita.planning.calibrate.walk import Progress as Progress
 from tacita.planning.calibrate.walk import Sample as Sample
@@ -63,7 +63,7 @@ MOST_FOR_ROWS = 1000  # samples that row estimates are fitted to
 class CalibrationOptions:
     """margin: see the module. row_estimates: what the circuit can take from its scores; it is fitted where it
     is worth it. temper: whether peaked heads may be tempered; a circuit that takes each row's largest score
-    need not. two_phases: whether softmax is found in two, which need less tempering and rely on other means.
+    need not. rounds: of softmax (`approx.softmax`), the fewest and the most; more come before any tempering.
     reaches: by node, where its function is right whatever calibration says; a text is not outside there.
 
     progress: called with (done, total) of all passes. processes: see `planning.calibrate.walk`; the result is
@@ -73,7 +73,7 @@ class CalibrationOptions:
     margin: float = MARGIN
     row_estimates: Estimates = NONE
     temper: bool = True
-    two_phases: bool = False
+    rounds: tuple[int, int] = (0, 0)
     reaches: Mapping[str, Interval] = field(default_factory=dict)
     progress: Callable[[float, float], None] = lambda done, total: None
     processes: int = 1
@@ -153,6 +153,7 @@ class _Measured:
     rows: Rows
     beyond: Mapping[str, Interval]
     temperatures: Mapping[str, tuple[float, ...]]
+    rounds: Mapping[str, int]
     answers: Answers
 
     def calibration(self, train: Sequence[int]) -> Calibration:
@@ -160,23 +161,25 @@ class _Measured:
         ranges, config = self.ranges.of(train), self.checkpoint.config
         intervals = Intervals(ranges, self.options.margin, self.beyond)
         kinds = approximated(nodes(config))
+        calibrated = {name: intervals.of(name, kind, self.rows.get(name)) for name, kind in kinds.items()}
         return Calibration(
             sha256=self.checkpoint.sha256,
             margin=self.options.margin,
             samples=len(train),
             rows=int(up(sum(ranges.rows))),
-            nodes={name: intervals.of(name, kind, self.rows.get(name)) for name, kind in kinds.items()},
+            nodes=calibrated,
             entry=intervals.bound(INPUT),
             answer=intervals.bound("answer"),
             temperatures=self.temperatures,
             row_estimates=self.rows,
             inputs={name: intervals.bound(node) for name, node in inputs_of_sums(config).items()},
+            rounds=enough_rounds(self.rounds, calibrated, self.options.rounds[1]),
         )
 
     def excess(self, calibration: Calibration, test: Sequence[int]) -> Array:
         """Returns the largest excess of each of the `test` samples over the intervals."""
         ranges, options = self.ranges.of(test), self.options
-        return largest(excesses(ranges, calibration, two_phases=options.two_phases, reaches=options.reaches))
+        return largest(excesses(ranges, calibration, reaches=options.reaches))
 
 
 def _samples(
@@ -205,19 +208,18 @@ def _measured(
     samples of all samples come with their ranges."""
     passes = Passes(options.progress)
     collected, rows, ranges, answers = _row_samples(checkpoint, samples, train, options, passes)
-    temperatures = untempered(checkpoint.config)
+    temperatures, rounds = untempered(checkpoint.config), dict[str, int]()
     if options.temper:
         log_mean = collected.log_mean(rows) if collected else None
         if log_mean is None or len(train) > MOST_FOR_ROWS:
             ranges = ranges or _walked(checkpoint, samples, rows, options, passes.following())
             log_mean = ranges.of(train).log_mean
-        share = 0.5 if options.two_phases else 1.0
-        temperatures = choose_temperatures(log_mean, checkpoint.config, share, rows)
+        temperatures, rounds = choose_temperatures(log_mean, checkpoint.config, options.rounds, rows)
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
         collected, rows, ranges, _ = _row_samples(model, samples, train, options, passes)
     ranges = ranges or _walked(model, samples, rows, options, passes.following(last=True))
     beyond = {name: collected.beyond[name] for name in rows} if collected else {}
-    return _Measured(checkpoint, options, ranges, rows, beyond, temperatures, answers)
+    return _Measured(checkpoint, options, ranges, rows, beyond, temperatures, rounds, answers)
 
 
 def _walked(

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, cast
 
-from tacita.approx.softmax import RowEstimate
+from tacita.approx.softmax import MOST_ROUNDS, RowEstimate
 from tacita.errors import PlanError
 from tacita.extras import AT_DEFAULT
 from tacita.limits import Above, Each, Range, Size, Span
@@ -35,7 +35,7 @@ BITS = 8  # of the mantissa, its leading one included
 
 Interval = tuple[float, float]
 MOST = 2.0**60  # magnitude that no interval of a model that works comes near
-ROUNDS = (0, 1, 2, 3)  # square-and-normalise rounds for which the means of exp(score / 2^k) are kept
+ROUNDS = range(MOST_ROUNDS + 1)  # of softmax, for which the means of exp(score / 2^k) are kept
 BINS = 64  # of the density of a function's inputs
 Bound = Annotated[float, Above(0.0, MOST, "a bound")]
 Gate = Annotated[float, Range(0.0, MOST, "a bound")]  # 0 without one
@@ -80,7 +80,7 @@ class AttentionCalibration:
     sums: row sums of exp(score - shift) over real keys. mixed: bound of |sum_j exp(score_ij - shift) V_j|.
     means, mixed_mean: the same with weights 1/n for n real keys in place of 1, for a mask that holds 1/n
     (softmax is the same, the interval is narrower); means[k] is of exp((score - shift) / 2^k), for k
-    square-and-normalise rounds. context: bound after normalisation.
+    rounds of softmax. context: bound after normalisation.
     """
 
     tag: ClassVar[str] = ATTENTION
@@ -138,7 +138,7 @@ class Calibration:
     intervals are those of `temper.tempered(checkpoint, temperatures)`, and a circuit must be built from that.
     row_estimates: what that circuit takes from the scores, for the attentions where it is worth it; the
     intervals of scores and sums are after it. inputs: bound of what a node takes, for the readers of sums
-    that a circuit stores.
+    that a circuit stores. rounds: of softmax (`approx.softmax`), by attention that has any.
     """
 
     sha256: str
@@ -151,6 +151,9 @@ class Calibration:
     temperatures: Annotated[Mapping[str, tuple[float, ...]], Each(Each(Above(0.0, 1.0, "temperatures")))]
     row_estimates: Mapping[str, RowEstimate]
     inputs: Annotated[Mapping[str, float], Each(Above(0.0, MOST, "bounds of the inputs"))]
+    rounds: Annotated[Mapping[str, int], Each(Range(1, MOST_ROUNDS, "rounds"))] = field(
+        default_factory=dict, metadata=AT_DEFAULT
+    )
 
     def attention(self, name: str) -> AttentionCalibration:
         """Returns the intervals of the attention `name`. Raises PlanError where there is none."""

@@ -82,17 +82,14 @@ def excesses(
     ranges: Ranges,
     calibration: Calibration,
     *,
-    two_phases: bool = False,
     reaches: Mapping[str, Interval] = NO_REACHES,
 ) -> dict[str, Array]:
     """Distance of each sample's values from an interval's middle in half-widths, by stage: above 1 is
-    outside. (samples,) each. two_phases: of softmax
-    (`approx.softmax`). reaches: by node, where its function is right besides
-    (`Functions.reach`)."""
+    outside. (samples,) each. reaches: by node, where its function is right besides (`Functions.reach`)."""
     with np.errstate(over="ignore"):
         by_stage = {INPUT: _above(ranges.each(INPUT), calibration.entry)}
         for name, node in calibration.nodes.items():
-            by_stage |= _node_excesses(ranges, name, node, int(two_phases), reaches)
+            by_stage |= _node_excesses(ranges, name, node, calibration.rounds.get(name, 0), reaches)
         return {**by_stage, "answer": _above(ranges.each("answer"), calibration.answer)}
 
 

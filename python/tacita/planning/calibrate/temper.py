@@ -5,15 +5,18 @@ span more than the precision of a bootstrap. A head that exceeds it is nearly on
 that looks at the previous token with scores up to 52), so softmax(beta s) hardly differs from softmax(s):
 there, beta = 0.25 brings 41 nats to 11. beta is folded
 into the query's weights: no level, no operation. The plan's predicted error is taken against the untempered
-model, so it contains the difference.
+model, so it contains the difference. Where softmax can be found in rounds (`approx.softmax`), these come
+first.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +35,7 @@ Exceeding = tuple[
 ]  # the head that is to step down, and by how many nats the attention exceeds its limit
 # nats of a head after a row estimate; with the 1.4 by which its means may rise further, 12 levels of 1/x
 LIMIT_ESTIMATED = 12.4
+FAINTEST = math.exp(-12.5)  # row mean of what is bootstrapped: 11 times the noise of that
 
 
 # (attention, factor of its scores, head or None for all) -> log means: `Ranges.log_mean`, or of estimates
@@ -45,26 +49,39 @@ def untempered(config: Config) -> dict[str, tuple[float, ...]]:
 
 
 def choose_temperatures(
-    log_mean: LogMean, config: Config, share: float = 1.0, estimated: Container[str] = ()
-) -> dict[str, tuple[float, ...]]:
-    """beta of every head: 1 unless the attention exceeds LIMIT; then the head with the largest means steps
-    down through TEMPERATURES until it fits or no lower beta is left. An attention keeps 1 that has no
-    exponentials, or whose scores do not fall with its own queries' weights: they are shared with another
-    attention or normalised, or relative positions are added.
+    log_mean: LogMean, config: Config, rounds: tuple[int, int] = (0, 0), estimated: Container[str] = ()
+) -> tuple[dict[str, tuple[float, ...]], dict[str, int]]:
+    """(beta of every head, rounds of softmax of the attentions that have any). rounds: the fewest and the
+    most. An attention takes the fewest with which it is within LIMIT: each costs a bootstrap of all its
+    exponentials. Where the most do not suffice, the head with the largest means steps down through
+    TEMPERATURES until it fits or no lower beta is left.
+
+    An attention keeps 1 and no rounds that has no exponentials. It keeps 1 where scores do not fall with its
+    own queries' weights: they are shared with another attention or normalised, or relative positions are
+    added.
 
     estimated: attentions with a row estimate, whose constants lay every head's means about zero: a head of
     those exceeds LIMIT_ESTIMATED by itself, and steps down by itself.
-
-    share: of a score, what exp is applied to (1/2 in two phases, `approx.softmax`).
     """
-    nodes = attentions(config)
-    owners = Counter((a.query.name, a.query.part) for a in nodes.values())
+    nodes = {n: a for n, a in attentions(config).items() if not isinstance(a.weights, Powers)}
+    owners = Counter((a.query.name, a.query.part) for a in attentions(config).values())
     fixed = {n for n, a in nodes.items() if a.normed or a.relative or owners[a.query.name, a.query.part] > 1}
+    betas, chosen = untempered(config), dict[str, int]()
+    for name, a in nodes.items():
+        for count in range(rounds[0], rounds[1] + 1):
+            choice = _Betas(log_mean, name, 0.5**count, _alone if name in estimated else _together)
+            betas[name], chosen[name] = choice.of(a.heads, fixed=name in fixed), count
+            if choice.fits(betas[name]) and set(betas[name]) == {1.0}:
+                break
+    return betas, {name: count for name, count in chosen.items() if count}
+
+
+def enough_rounds(fewest: Mapping[str, int], nodes: Mapping[str, Any], most: int) -> dict[str, int]:
+    """The rounds of each attention with which its least row mean is not below FAINTEST: exponentials are
+    bootstrapped, whose largest is 1 however far all row means lie below it. nodes: as calibrated."""
     return {
-        name: (1.0,) * a.heads
-        if name in fixed
-        else _betas(log_mean, name, a, share, _alone if name in estimated else _together)
-        for name, a in nodes.items()
+        name: next((k for k in range(count, most) if nodes[name].means[k][0] >= FAINTEST), most)
+        for name, count in fewest.items()
     }
 
 
@@ -102,15 +119,30 @@ def _alone(intervals: Sequence[Interval]) -> Exceeding:
     return widest, widths[widest] - LIMIT_ESTIMATED
 
 
-def _betas(
-    log_mean: LogMean, name: str, a: Attention, share: float, exceeding: Callable[..., Exceeding]
-) -> tuple[float, ...]:
-    betas = [beta for beta in TEMPERATURES if beta * share in TEMPERATURES]
-    steps = [0] * a.heads
-    while not isinstance(a.weights, Powers):
-        intervals = [log_mean(name, share * betas[step], head) for head, step in enumerate(steps)]
-        head, excess = exceeding(intervals)
-        if excess <= 0.0 or steps[head] == len(betas) - 1:
-            break
-        steps[head] += 1
-    return tuple(betas[step] for step in steps)
+@dataclass(frozen=True)
+class _Betas:
+    """The factors of an attention's heads. share: of a score, what exp is applied to."""
+
+    log_mean: LogMean
+    name: str
+    share: float
+    exceeding: Callable[..., Exceeding]
+
+    def of(self, heads: int, *, fixed: bool) -> tuple[float, ...]:
+        """Chooses them; all 1 if fixed."""
+        steps, betas = [0] * heads, [beta for beta in TEMPERATURES if beta * self.share in TEMPERATURES]
+        while not fixed:
+            head, excess = self._exceeding([betas[step] for step in steps])
+            if excess <= 0.0 or steps[head] == len(betas) - 1:
+                break
+            steps[head] += 1
+        return tuple(betas[step] for step in steps)
+
+    def fits(self, betas: Sequence[float]) -> bool:
+        """Whether the means of all heads are within the limit."""
+        return self._exceeding(betas)[1] <= 0.0
+
+    def _exceeding(self, betas: Sequence[float]) -> Exceeding:
+        return self.exceeding(
+            [self.log_mean(self.name, self.share * beta, head) for head, beta in enumerate(betas)]
+        )

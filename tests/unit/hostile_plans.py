@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plan_changes import all_of, copied, drop, nested, put
+from plan_changes import Change, all_of, copied, drop, nested, put
 
 CALIBRATION, SPECS = ("circuit", "calibration"), ("circuit", "specs")
 ATTENTION, NORM = "layer0.attention", "layer0.norm1"
@@ -16,6 +16,21 @@ FORWARD = "layer0.feed_forward"
 CALIBRATED = (*CALIBRATION, "nodes")
 TENSORS, ANSWER = ("layout", "request", "tensors"), ("layout", "response")
 RUNS_IN, RUNS_OUT = "layout: runs of the request", "layout: runs of the response"
+
+
+def in_rounds(room: float, **calibrated: int) -> Change:
+    """Puts a round of softmax into the first attention, whose squares are stored over room^2. calibrated: the
+    rounds of calibration, by attention."""
+
+    def change(data: Any) -> None:
+        fitted = data["circuit"]["specs"]["nodes"][ATTENTION]
+        fitted["rounds"] = [{"inverse": fitted["inverse"], "room": room, "steepest": 9.0}]
+        if calibrated:
+            data["circuit"]["calibration"]["rounds"] = calibrated
+
+    return change
+
+
 NO_POOLER = drop(*CALIBRATED, "pooler.tanh"), drop(*SPECS, "nodes", "pooler.tanh")
 ROWS = {
     "linear": [[0.0] * 8] * 2,
@@ -273,11 +288,16 @@ CIRCUIT_TABLE = [
         put(*FITTED, "rows", value={**ROWS, "x": 1}),
         "fields of the approximations",
     ),
-    ("two phases of softmax in rows", copied((*FITTED, "inverse"), (*FITTED, "first")), "phases of softmax"),
-    ("one phase of softmax with room", put(*FITTED, "room", value=1.5), "stored over"),
-    ("one phase of softmax with a steepest", put(*FITTED, "steepest", value=9.0), "stored over"),
-    ("a first phase of nothing", put(*FITTED, "first", value=None), "fields of the approximations"),
-    ("a first phase that is a number", put(*FITTED, "first", value=1.0), "fields of the approximations"),
+    (
+        "rounds of softmax in rows alone",
+        put(*CALIBRATION, "rounds", value={ATTENTION: 1}),
+        "rounds of softmax",
+    ),
+    ("rounds that were not calibrated", in_rounds(1.5), "rounds of softmax"),
+    ("a round that is stored over less", in_rounds(0.5, **{ATTENTION: 1}), "what a round is stored over"),
+    ("a round of nothing", put(*FITTED, "rounds", value=[None]), "fields of the approximations"),
+    ("rounds that are a number", put(*FITTED, "rounds", value=1.0), "fields of the approximations"),
+    ("more rounds than there are", put(*CALIBRATION, "rounds", value={ATTENTION: 9}), "from 1 to 3"),
     ("an approximated node missing", drop(*SPECS, "nodes", "pooler.tanh"), "approximated nodes"),
     ("an approximated node of another model", put(*SPECS, "nodes", "x", value=TANH), "approximated nodes"),
     (

@@ -193,14 +193,11 @@ def _in_rounds(
     attended: float,
     rounds: int,
 ) -> AttentionSpecs:
-    parts = [
-        (np.exp((s - interval[1]) / 2**rounds) * mask).sum(axis=-1) / mask.max(axis=0).sum()
-        for s, mask in zip(scores, masks, strict=True)
-    ]
+    powers = [np.exp((s - interval[1]) / 2**rounds) * m for s, m in zip(scores, masks, strict=True)]
+    parts = [p.sum(axis=-1) / m.max(axis=0).sum() for p, m in zip(powers, masks, strict=True)]
     means = min(float(m[m > 0.0].min()) for m in parts) / 1.5, max(float(m.max()) for m in parts) * 1.5
-    phases = softmax.fit(
-        interval, means, (ERROR, ERROR), keys=len(masks[0][0]), shift=interval[1], rounds=rounds
-    )
+    keys, shift = len(masks[0][0]), interval[1]
+    phases = softmax.fit(interval, means, (ERROR, ERROR), keys=keys, shift=shift, rounds=rounds)
     return AttentionSpecs.of_phases(phases, attended)
 
 

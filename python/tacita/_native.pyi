@@ -55,6 +55,7 @@ __all__ = [
     "keygen",
     "limb_tasks",
     "ntt_ms",
+    "product_cost",
     "share_threads",
     "simd_path",
     "table_bytes",

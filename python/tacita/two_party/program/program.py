@@ -161,9 +161,9 @@ class Program(Reading):
         """Estimates the seconds of one text (see `cost.seconds`)."""
         return cost.seconds(self.cost(), self.layers, link)
 
-    def predicted_bytes(self) -> int:
+    def predicted_bytes(self, link: LinkSpeed | None = None) -> int:
         """Estimates the bytes of one text, without the set-up of the session."""
-        return int(self.cost().bits / 8)
+        return int(self.cost().sent(link) / 8)
 
     def _input(self, rows: int) -> Value:
         return Value((rows, self.hidden), self.entered.ring)

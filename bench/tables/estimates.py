@@ -19,16 +19,9 @@ from tacita.schemes.choose import choose_plan
 # Columns of ARION's Table VII: seconds per input at 256 inputs of 128 tokens
 COLUMNS = {"bert-tiny": ("ARION, Tiny",), "bert-base": ("MOAI, base", "ARION, base")}
 KINDS = {
-    "attend": "attention",
-    "select": "attention",
-    "scores": "attention",
-    "exp": "attention",
-    "weigh": "attention",
+    **dict.fromkeys(("select", "attend", "scores", "exp", "weigh"), "attention"),
     "project": "projection",
-    "forward": "feed-forward",
-    "expand": "feed-forward",
-    "activate": "feed-forward",
-    "contract": "feed-forward",
+    **dict.fromkeys(("feed_forward", "expand", "activate", "contract"), "feed-forward"),
 }
 
 

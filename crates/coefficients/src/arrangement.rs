@@ -185,6 +185,7 @@ impl Arrangement {
         Layout {
             grid: Grid { dims, window },
             pack: mw.ilog2(),
+            join: 0,
         }
     }
 }

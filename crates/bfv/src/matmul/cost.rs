@@ -20,7 +20,9 @@ pub struct Costs {
     pub encode: f64,
     /// One plain limb times the two limbs of a ciphertext, added.
     pub multiply: f64,
-    /// One merge (narrow).
+    /// One plain limb permuted.
+    pub permute: f64,
+    /// One merge, or one switch that joins requests (narrow).
     pub merge: f64,
     /// Encrypting and packing one request (narrow).
     pub encrypt: f64,
@@ -44,8 +46,9 @@ impl Default for Costs {
         Self {
             transform: 11e3,
             encode: 1.0,
-            multiply: 3.2e3,
-            merge: 225e3,
+            multiply: 3.0e3,
+            permute: 1.2e3,
+            merge: 184e3,
             encrypt: 360e3,
             decode: 200e3,
             respond: 590e3,
@@ -64,7 +67,9 @@ pub struct Counts {
     pub plains: usize,
     /// Ciphertext-plaintext products.
     pub products: usize,
-    /// Merges.
+    /// Permutations of plain polynomials.
+    pub permutations: usize,
+    /// Switches that join requests, and merges.
     pub merges: usize,
     /// Responses.
     pub responses: usize,
@@ -90,7 +95,8 @@ impl Counts {
             requests: left + if crossed { right } else { 0 },
             plains: right + if crossed { left } else { 0 },
             products: batch * k * m * n * ways,
-            merges: layout.leaves() - layout.responses(),
+            permutations: right * ((1 << layout.join) - 1),
+            merges: left * layout.join as usize / 2 + (layout.leaves() >> layout.join) - layout.responses(),
             responses: layout.responses(),
         }
     }
@@ -103,7 +109,9 @@ impl Costs {
         let Rounding { limbs, .. } = budget.rounding;
         let wide = if limbs == NARROW { 1.0 } else { WIDE_RATIO };
         let times = |count: usize, price: f64| count as f64 * price;
-        let per_prime = times(counts.plains, self.plain(layout)) + times(counts.products, self.multiply);
+        let per_prime = times(counts.plains, self.plain(layout))
+            + times(counts.permutations, self.permute)
+            + times(counts.products, self.multiply);
         let per_ciphertext = times(counts.merges, self.merge)
             + times(counts.requests, self.encrypt + self.decode)
             + times(counts.responses, self.respond + self.open);

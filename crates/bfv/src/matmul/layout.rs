@@ -4,6 +4,10 @@
 //! one column block, which share its weight polynomials, are neighbours. Response r packs the leaves [r 2^p,
 //! (r + 1) 2^p). Within it leaf t goes to offset bitreverse_p(t) m_w / 2^p: neighbours in order are merged
 //! first, so that the tree can be built while leaves stream in.
+//!
+//! Leaves of one column block are products with the same weights, so the first `join` levels of the tree,
+//! as far as they join block rows, are done on the requests (see [`super::packing`]): what the evaluator
+//! makes are nodes of 2^join leaves.
 use super::window::Grid;
 
 /// How the results of a product are spread over responses.
@@ -13,6 +17,9 @@ pub struct Layout {
     pub grid: Grid,
     /// log2 of the leaves of a response; 2^pack <= m_w.
     pub pack: u32,
+    /// log2 of the block rows that are joined before they meet weights: at most `pack`, and 2^join divides
+    /// their number.
+    pub join: u32,
 }
 
 /// One leaf.
@@ -39,6 +46,11 @@ impl Layout {
     /// All leaves.
     pub fn leaves(&self) -> usize {
         self.grid.dims.batch * self.grid.k_blocks() * self.grid.n_blocks()
+    }
+
+    /// Block rows that are left once 2^join of them are joined.
+    pub fn joined_rows(&self) -> usize {
+        self.grid.k_blocks() >> self.join
     }
 
     /// Responses.
@@ -116,7 +128,7 @@ mod tests {
                 dims: Dims { k, m, n, batch },
                 window: Window { kw, mw, nw },
             };
-            let layout = Layout { grid, pack };
+            let layout = Layout { grid, pack, join: 0 };
             let mut seen = vec![false; batch * k * n];
             for r in 0..layout.responses() {
                 let mut used = vec![false; N];

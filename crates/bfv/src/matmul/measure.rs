@@ -46,43 +46,46 @@ impl Costs {
         let ct = decode_request(&params, &bytes, form)?;
         let limb = || Ok(ct.polys[0].limbs[0].clone());
         let nothing = || Ok(());
-        let terms = vec![&ct.polys[0].limbs[0][..]; 12];
-        let bodies: Vec<_> = (0..24).map(|_| ct.polys[1].limbs[0].clone()).collect();
-        let views: Vec<&[f64]> = bodies.iter().map(|b| &b[..]).collect();
-        let (mut b, mut a) = (limb()?, limb()?);
+        let limbs: Vec<_> = (0..48).map(|_| ct.polys[0].limbs[0].clone()).collect();
+        let rows: Vec<&[f64]> = limbs.iter().map(|limb| &limb[..]).collect();
+        let mut b = limb()?;
+        let mut sums = [(); 4].map(|()| [ct.polys[0].limbs[0].clone(), ct.polys[1].limbs[0].clone()]);
         let dims = Dims {
             k: 1,
-            m: 2,
-            n: 2,
+            m: 4,
+            n: 4,
             batch: 1,
         };
-        let window = Window { kw: 1, mw: 2, nw: 1 };
+        let window = Window { kw: 1, mw: 4, nw: 1 };
         let layout = Layout {
             grid: Grid { dims, window },
-            pack: 1,
+            pack: 2,
+            join: 0,
         };
         let packer = Packer::new(&params, &server.automorphisms, layout, NARROW);
+        let pairs = packer.pairs(&[&ct; 12]);
         let response = respond(&params, &server.public, ct.clone(), kappa, None)?;
         Ok(Self {
             transform: quickest(limb, |mut x| {
                 params.table(0).forward(&mut x);
                 Ok(x)
             })?,
+            permute: quickest(limb, |x| {
+                server.automorphisms[0].permutation.apply(&mut b, &x);
+                Ok(x)
+            })?,
             multiply: quickest(nothing, |()| {
-                kernels::inner_product2(
-                    params.modulus(0),
-                    &mut b,
-                    &mut a,
-                    &terms,
-                    &views[..12],
-                    &views[12..],
-                );
+                let mut outs: Vec<_> = sums
+                    .iter_mut()
+                    .map(|sum| sum.each_mut().map(|x| &mut x[..]))
+                    .collect();
+                kernels::inner_products2(params.modulus(0), &mut outs, &rows, &pairs[0], true);
                 Ok(())
-            })? / 12.0,
+            })? / 48.0,
             merge: quickest(
-                || Ok(vec![packer.leaf(0, ct.clone()), packer.leaf(1, ct.clone())]),
+                || Ok((0..4).map(|number| packer.node(number, ct.clone())).collect()),
                 |nodes| Ok(packer.finish(nodes)),
-            )?,
+            )? / 3.0,
             encrypt: quickest(nothing, |()| {
                 encrypt_message(&params, &client.secret, &message, 64, form)
             })?,

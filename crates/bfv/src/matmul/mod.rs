@@ -14,8 +14,9 @@
 //! | [`layout`] | which coefficient of which response is which result |
 //! | [`noise`] | error bounds: how many primes, how many dropped bits, which kappa |
 //! | [`cost`] | prices, and the window that costs least |
-//! | [`packing`] | the merging tree, and the same from its root |
+//! | [`packing`] | the merging tree, its part before the weights, and the same from its root |
 //! | [`product`] | the evaluator: weight polynomials streamed by column block |
+//! | [`tile`] | some columns of the plain matrix in column order |
 pub mod cost;
 pub mod layout;
 mod measure;
@@ -24,6 +25,7 @@ pub mod packing;
 pub mod plan;
 pub mod product;
 mod switch;
+mod tile;
 pub mod window;
 
 pub use cost::{Costs, Price};

@@ -3,8 +3,9 @@
 //!
 //! The result of a product in Z_{2^bits} may be off by 2^slack units. Three things use that up:
 //! * noise of the phase, 2^bits / q units each: the error of every request (sigma 3.2, its rounding, 2^drop /
-//!   sqrt(12) for dropped bits) times the norm of the plain entries it meets; of every merge, doubled by each
-//!   later one; of the zero encryption.
+//!   sqrt(12) for dropped bits) times the norm of the plain entries it meets; of the switches that join
+//!   requests, times that norm and doubled by each merge; of every merge, doubled by each later one; of the
+//!   zero encryption.
 //!   Allowed: 8 standard deviations (exceeded with probability below 2^-48 a coefficient) within a quarter;
 //! * the response: [`crate::response::ERROR`] units of 2^-kappa, within 0.36;
 //! * dropping kappa - bits low bits of both shares, where kappa is the larger: one unit, within a quarter for
@@ -33,6 +34,17 @@ pub struct Operands {
     pub norm: f64,
     /// log2 of the merged leaves.
     pub pack: u32,
+    /// log2 of those that are joined before they meet the plain entries.
+    pub join: u32,
+}
+
+impl Operands {
+    /// Of the phase, in units of 1, for requests that are not rounded.
+    pub(super) fn variance(self, params: &Parameters, limbs: usize) -> f64 {
+        let merges = f64::from(self.pack - self.join).exp2().powi(2);
+        let each = SIGMA * SIGMA + joining_variance(params, limbs, self.join) * merges;
+        each * self.norm.max(1.0).powi(2) + packing_variance(params, limbs, self.pack)
+    }
 }
 
 /// What follows.
@@ -104,13 +116,10 @@ impl Budget {
     /// With a given number of primes, if that is enough for errors below 2^slack.
     pub fn with_primes(params: &Parameters, limbs: usize, operands: Operands) -> Option<Self> {
         let Operands {
-            bits,
-            slack,
-            norm,
-            pack,
+            bits, slack, norm, ..
         } = operands;
-        let allowed = allowed_variance(params, limbs, bits, slack) - packing_variance(params, limbs, pack);
-        let each = allowed / norm.max(1.0).powi(2) - SIGMA * SIGMA - 1.0 / 12.0;
+        let allowed = allowed_variance(params, limbs, bits, slack) - operands.variance(params, limbs);
+        let each = allowed / norm.max(1.0).powi(2) - 1.0 / 12.0;
         let drop = (12.0 * each).max(1.0).log2() / 2.0;
         let drop = if limbs <= NARROW {
             (drop as u32).min(MAX_DROP)
@@ -130,17 +139,28 @@ fn allowed_variance(params: &Parameters, limbs: usize, bits: u32, slack: u32) ->
     (bound.exp2() / DEVIATIONS).powi(2)
 }
 
-/// Of the merges and the zero encryption.
-fn packing_variance(params: &Parameters, limbs: usize, pack: u32) -> f64 {
+/// Of one switch.
+fn switch_variance(params: &Parameters, limbs: usize) -> f64 {
     let n = params.n() as f64;
     let special = params.modulus(params.p_index(0)).p() as f64;
     let digits: f64 = params.q()[..limbs]
         .iter()
         .map(|&q| (q as f64 / special).powi(2) / 12.0)
         .sum();
-    let switch = digits * n * SIGMA * SIGMA + (1.0 + n * SECRET) / 12.0;
-    let zero = 2.0 * n * SECRET * SIGMA * SIGMA;
-    zero + switch * (4f64.powi(pack as i32) - 1.0) / 3.0
+    digits * n * SIGMA * SIGMA + (1.0 + n * SECRET) / 12.0
+}
+
+/// Of the merges and the zero encryption.
+fn packing_variance(params: &Parameters, limbs: usize, pack: u32) -> f64 {
+    let zero = 2.0 * params.n() as f64 * SECRET * SIGMA * SIGMA;
+    zero + switch_variance(params, limbs) * (4f64.powi(pack as i32) - 1.0) / 3.0
+}
+
+/// Of the sum of all 2^join joined ciphertexts, times plain entries of norm 1. A level adds two of them, and
+/// to half of these a switch: v becomes 2 v or 2 v + 1, so at most 2^join - 1 switches each.
+fn joining_variance(params: &Parameters, limbs: usize, join: u32) -> f64 {
+    let joined = 2f64.powi(join as i32);
+    switch_variance(params, limbs) * joined * (joined - 1.0)
 }
 
 #[cfg(test)]
@@ -155,6 +175,7 @@ mod tests {
             slack,
             norm,
             pack: 6,
+            join: 0,
         };
         Budget::new(&parameters_olt().unwrap(), operands)
     }
@@ -177,6 +198,7 @@ mod tests {
             slack: 12,
             norm: log_norm.exp2(),
             pack: 0,
+            join: 0,
         };
         let budget = Budget::opened(&params, operands(24.0)).unwrap();
         assert_eq!((budget.rounding.limbs, budget.rounding.drop), (WIDE, 0));

@@ -2,13 +2,15 @@
 //!
 //! Merging x and y at h: x + X^h y + Auto(x - X^h y) with Auto: X -> X^(N/h + 1), which among multiples of h
 //! flips the sign of the odd ones. At even multiples of h that is 2x (y's part cancels), at odd ones 2 X^h y.
-//! So each level doubles the results; ciphertexts enter divided by 2^p modulo q. A node without a partner is
-//! doubled only. Coefficients at non-multiples of h only move among themselves, so what is useless may stay.
+//! So each level doubles the results; ciphertexts enter divided by 2^p modulo q, and b times P (see
+//! [`super::switch`]). A node without a partner is doubled only. Coefficients at non-multiples of h only move
+//! among themselves, so what is useless may stay.
 use super::layout::Layout;
-use super::switch::add_automorphism;
-use crate::keys::Automorphism;
+use super::switch::{add_automorphism, automorphism_of, extend, mod_down};
+use crate::keys::{galois_element, Automorphism};
 use rayon::prelude::*;
-use tacita_ring::kernels;
+use tacita_ring::kernels::{self, PAIR};
+use tacita_ring::{AlignedVec, Permutation};
 use tacita_rlwe::{Ciphertext, Parameters, RnsPoly};
 
 /// Keys and the monomials X^h.
@@ -38,7 +40,7 @@ impl<'a> Packer<'a> {
         let monomial = |level| {
             let mut x = vec![0; params.n()];
             x[1 << layout.log_h(level)] = 1;
-            RnsPoly::from_small(params, &x, limbs, 0)
+            RnsPoly::from_small(params, &x, limbs, 1)
         };
         Self {
             params,
@@ -46,6 +48,79 @@ impl<'a> Packer<'a> {
             layout,
             monomials: (0..layout.pack).map(monomial).collect(),
         }
+    }
+
+    /// Joins 2^join ciphertexts x_t, of neighbouring block rows, before they meet a weight w.
+    ///
+    /// With the maps f_k, k below 2^join, that are made of the automorphisms of the levels in k's bits, the
+    /// tree makes of the leaves w x_t the sum over k of f_k(w) u_k: at each level u_k becomes u_k + X^h u'_k,
+    /// and the automorphism of u_k - X^h u'_k becomes a new one. These are the u_k. Every switch serves all
+    /// weights, which have to be permuted instead ([`Packer::weights`]).
+    pub fn join(&self, cts: Vec<Ciphertext>) -> Vec<Ciphertext> {
+        let mut groups: Vec<Vec<Ciphertext>> = cts.into_iter().map(|ct| vec![ct]).collect();
+        for level in 0..self.layout.join {
+            let mut rest = groups.into_iter();
+            groups = Vec::new();
+            while let (Some(mut x), Some(y)) = (rest.next(), rest.next()) {
+                let pairs = x.iter_mut().zip(y);
+                let moved: Vec<_> = pairs.map(|(x, y)| self.moved(x, y, level)).collect();
+                x.extend(moved);
+                groups.push(x);
+            }
+        }
+        groups.pop().unwrap_or_default()
+    }
+
+    /// x becomes x + X^h y; returns the automorphism of x - X^h y.
+    fn moved(&self, x: &mut Ciphertext, mut y: Ciphertext, level: u32) -> Ciphertext {
+        self.butterflies(x, &mut y, level);
+        let automorphism = &self.automorphisms[self.layout.log_h(level) as usize];
+        automorphism_of(self.params, y, automorphism)
+    }
+
+    /// What [`Packer::join`] calls f_k, k from 1 on, for the values of weights.
+    pub fn weights(&self) -> Vec<Permutation> {
+        let log_n = self.params.log_n();
+        let element = |level| galois_element(log_n, self.layout.log_h(level));
+        let bits = |k: u64| (0..self.layout.join).filter(move |level| k >> level & 1 == 1);
+        (1..1 << self.layout.join)
+            .map(|k| {
+                bits(k)
+                    .map(element)
+                    .fold(1, |product, x| product * x % (2 << log_n))
+            })
+            .map(|galois| Permutation::new(log_n, galois))
+            .collect()
+    }
+
+    fn scale(&self, ct: &mut Ciphertext, factors: [u64; 2]) {
+        for (poly, factor) in ct.polys.iter_mut().zip(factors) {
+            for (i, limb) in poly.limbs.iter_mut().enumerate() {
+                let m = self.params.modulus(i);
+                kernels::mul_scalar_assign(m, limb, factor % m.p());
+            }
+        }
+    }
+
+    /// The polynomials of ciphertexts divided by 2^p, b times P where leaves are merged, limb by limb in the
+    /// order of `kernels::inner_products2`.
+    pub fn pairs(&self, cts: &[&Ciphertext]) -> Vec<AlignedVec> {
+        let (params, factors) = (self.params, self.lifts());
+        let limb = |i: usize| {
+            let m = params.modulus(i);
+            let mut out = AlignedVec::scratch(2 * cts.len() * params.n());
+            let mut scaled = AlignedVec::scratch(params.n());
+            for (t, ct) in cts.iter().enumerate() {
+                for (half, (poly, factor)) in ct.polys.iter().zip(factors).enumerate() {
+                    kernels::mul_scalar(m, &mut scaled, &poly.limbs[i], factor % m.p());
+                    let to = out.chunks_exact_mut(PAIR).skip(2 * t + half);
+                    let to = to.step_by(2 * cts.len()).zip(scaled.chunks_exact(PAIR));
+                    to.for_each(|(to, from)| to.copy_from_slice(from));
+                }
+            }
+            out
+        };
+        (0..cts.first().map_or(0, |ct| ct.limbs())).map(limb).collect()
     }
 
     /// Adds the next leaf or subtree and merges as far as its neighbours are there. `nodes` are in order and
@@ -65,26 +140,53 @@ impl<'a> Packer<'a> {
         x.level == y.level && x.level < self.layout.pack && (x.start >> x.level) & 1 == 0
     }
 
-    /// A leaf by its number.
-    pub fn leaf(&self, number: usize, ct: Ciphertext) -> Node {
-        let (start, level) = (number, 0);
+    /// A leaf by its number, divided by 2^p.
+    pub fn leaf(&self, number: usize, mut ct: Ciphertext) -> Node {
+        self.scale(&mut ct, self.lifts());
+        Node {
+            start: number,
+            level: 0,
+            ct,
+        }
+    }
+
+    /// What b and a are taken times: by P, where leaves are merged.
+    fn lifts(&self) -> [u64; 2] {
+        let special = self.params.modulus(self.params.p_index(0)).p();
+        [if self.layout.pack > 0 { special } else { 1 }, 1]
+    }
+
+    /// A node of 2^join leaves by its number, b times P.
+    pub fn node(&self, number: usize, ct: Ciphertext) -> Node {
+        let (start, level) = (number << self.layout.join, self.layout.join);
         Node { start, level, ct }
     }
 
     fn merge(&self, x: Node, y: Node) -> Node {
         let (level, params) = (x.level, self.params);
         let (mut sum, mut difference) = (x.ct, y.ct);
-        for (x, y) in sum.polys.iter_mut().zip(&mut difference.polys) {
-            for (i, (x, y)) in x.limbs.iter_mut().zip(&mut y.limbs).enumerate() {
-                kernels::butterfly(params.modulus(i), x, y, &self.monomials[level as usize].limbs[i]);
-            }
-        }
+        self.butterflies(&mut sum, &mut difference, level);
         let automorphism = &self.automorphisms[self.layout.log_h(level) as usize];
         add_automorphism(params, &mut sum, &difference, automorphism);
         Node {
             start: x.start,
             level: level + 1,
             ct: sum,
+        }
+    }
+
+    /// x + X^h y and x - X^h y in their places.
+    fn butterflies(&self, x: &mut Ciphertext, y: &mut Ciphertext, level: u32) {
+        let monomial = &self.monomials[level as usize];
+        for (x, y) in x.polys.iter_mut().zip(&mut y.polys) {
+            if x.limbs.len() != y.limbs.len() {
+                [&mut *x, &mut *y]
+                    .into_iter()
+                    .for_each(|poly| extend(self.params, poly));
+            }
+            for (i, (x, y)) in x.limbs.iter_mut().zip(&mut y.limbs).enumerate() {
+                kernels::butterfly(monomial.modulus(self.params, i), x, y, &monomial.limbs[i]);
+            }
         }
     }
 
@@ -105,14 +207,17 @@ impl<'a> Packer<'a> {
         while last.level < self.layout.pack {
             self.double(&mut last);
         }
+        if self.layout.pack > 0 {
+            mod_down(self.params, &mut last.ct.polys[0]);
+        }
         Some(last.ct)
     }
 
     fn double(&self, node: &mut Node) {
         for poly in &mut node.ct.polys {
-            for (i, limb) in poly.limbs.iter_mut().enumerate() {
+            poly.for_each_limb(self.params, |i, limb| {
                 kernels::mul_scalar_assign(self.params.modulus(i), limb, 2);
-            }
+            });
         }
         node.level += 1;
     }
@@ -161,17 +266,17 @@ fn halves(
     automorphism: &Automorphism,
     down: &RnsPoly,
 ) -> (Ciphertext, Ciphertext) {
-    let mut sum = x.clone();
-    add_automorphism(params, &mut sum, &x, automorphism);
-    for (x, sum) in x.polys.iter_mut().zip(&sum.polys) {
-        for (i, (x, sum)) in x.limbs.iter_mut().zip(&sum.limbs).enumerate() {
+    let mut difference = automorphism_of(params, x.clone(), automorphism);
+    for (x, y) in x.polys.iter_mut().zip(&mut difference.polys) {
+        for (i, (x, y)) in x.limbs.iter_mut().zip(&mut y.limbs).enumerate() {
             let m = params.modulus(i);
-            kernels::mul_scalar_assign(m, x, 2);
-            kernels::sub_assign(m, x, sum);
-            kernels::mul_assign(m, x, &down.limbs[i]);
+            kernels::add_assign(m, x, y);
+            kernels::mul_scalar_assign(m, y, m.p() - 2);
+            kernels::add_assign(m, y, x);
+            kernels::mul_assign(m, y, &down.limbs[i]);
         }
     }
-    (sum, x)
+    (x, difference)
 }
 
 impl Node {

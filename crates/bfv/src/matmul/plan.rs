@@ -73,7 +73,8 @@ impl Plan {
         costs: &Costs,
     ) -> Result<Self> {
         let (mut best, mut reason) = (None::<Self>, None);
-        for layout in layouts(dims) {
+        let crossed = matches!(plain, Plain::Shares { .. });
+        for layout in layouts(dims, crossed) {
             match Self::with_layout(params, layout, bits, slack, plain, costs) {
                 Ok(plan) => {
                     let better = best.is_none_or(|b| plan.price.total(costs) < b.price.total(costs));
@@ -101,13 +102,14 @@ impl Plan {
         plain: Plain,
         costs: &Costs,
     ) -> Result<Self> {
-        let Layout { grid, pack } = layout;
+        let Layout { grid, pack, join } = layout;
         let norm = plain_norm(&grid, plain, bits);
         let operands = Operands {
             bits,
             slack,
             norm,
             pack,
+            join,
         };
         let budget = match (plain.opened(), pack) {
             (true, 0) => Budget::opened(params, operands)?,
@@ -147,7 +149,7 @@ fn plain_norm(grid: &Grid, plain: Plain, bits: u32) -> f64 {
     }
 }
 
-fn layouts(dims: Dims) -> impl Iterator<Item = Layout> {
+fn layouts(dims: Dims, crossed: bool) -> impl Iterator<Item = Layout> {
     let windows = (0..=N.ilog2())
         .map(|log_mw| 1usize << log_mw)
         .filter(move |&mw| mw < 2 * dims.m)
@@ -159,7 +161,14 @@ fn layouts(dims: Dims) -> impl Iterator<Item = Layout> {
         let grid = Grid { dims, window };
         (0..=mw.ilog2())
             .filter(move |_| dims.k * dims.m * dims.n * dims.batch > 0)
-            .map(move |pack| Layout { grid, pack })
+            .flat_map(move |pack| {
+                let most = if crossed {
+                    0
+                } else {
+                    grid.k_blocks().trailing_zeros()
+                };
+                (0..=most.min(pack)).map(move |join| Layout { grid, pack, join })
+            })
     })
 }
 

@@ -1,18 +1,19 @@
 //! The evaluator: leaves from encrypted and plain blocks, merged as they come, and masked for two parties.
 //!
 //! Plain polynomials are made from the matrix column block by column block, one prime at a time, and dropped
-//! after use: a thread holds four limbs, not the whole matrix (which took the peer 3 GB for 768 x 768). Cost:
+//! after use: a thread holds 48 limbs, not the whole matrix (which took the peer 3 GB for 768 x 768). Cost:
 //! see [`super::cost`].
 use super::layout::Layout;
 use super::packing::{divide, Node, Packer};
 use super::plan::Plan;
+use super::tile::{residue, Tile};
 use super::window::Grid;
 use crate::keys::Automorphism;
 use crate::response::{respond, Response};
 use crate::{BfvError, Result, ServerKeys};
 use rayon::prelude::*;
 use std::ops::Range;
-use tacita_ring::{kernels, AlignedVec, Modulus};
+use tacita_ring::{kernels, AlignedVec, Blocks, Permutation};
 use tacita_rlwe::{Ciphertext, Parameters, RnsPoly};
 
 /// What the evaluator has. All matrices row-major, heads one after the other.
@@ -28,24 +29,40 @@ pub struct Inputs<'a> {
 /// Columns of the right matrix that are brought into column order at once: four cache lines of a row, so that
 /// a matrix of wide rows is not read page by page for every column.
 const TILE: usize = 32;
-/// Rows that are brought into column order together.
-const ROWS: usize = 16;
-/// Leaves of a task, about.
+/// Nodes of a task, about.
 const TASK: usize = 32;
-/// Leaves that are summed beside each other: left blocks are read from memory once for all of them.
-const LEAVES: usize = 8;
-/// Left blocks of a partial sum: with their plain polynomials they stay in a second-level cache of a megabyte
-/// while it is made for every column.
-const TERMS: usize = 4;
+
+/// Terms of a sum that are added at a time, and column blocks whose sums are made together, so that what
+/// belongs to ciphertexts is read once for all of them. So many parts of limbs of plain blocks stay in the
+/// second-level cache from their transform to their last use.
+const TERMS: usize = 12;
+const TOGETHER: usize = 4;
+/// Values between limbs of plain blocks: at multiples of their length, a power of two, all of them would
+/// share a few sets of the caches.
+const SKEW: usize = 33 * kernels::PAIR;
 
 struct Evaluator<'a> {
     params: &'a Parameters,
     layout: &'a Layout,
     limbs: usize,
     packer: Packer<'a>,
-    left: Vec<Ciphertext>,
+    /// How weights are permuted for the joined ciphertexts, from the second on.
+    maps: Vec<Permutation>,
+    /// By (head, joined rows).
+    left: Vec<Pairs>,
     right: &'a [i64],
-    crossed: Option<(Vec<Ciphertext>, Vec<RnsPoly>)>,
+    /// By (head, gamma), and the plain left blocks.
+    crossed: Option<(Vec<Pairs>, Vec<RnsPoly>)>,
+}
+
+/// The polynomials of the ciphertexts of a row or column by group of betas and by limb, in the order of
+/// `kernels::inner_products2`.
+type Pairs = Vec<Vec<AlignedVec>>;
+
+/// Coefficients of the plain blocks of some columns, and limbs of some of these blocks.
+struct Space {
+    coefficients: AlignedVec,
+    plains: AlignedVec,
 }
 
 /// Evaluates a product and answers: one response after the other, in order.
@@ -100,14 +117,8 @@ pub fn products(
     for node in evaluator.nodes() {
         groups[node.response(layout)].push(node);
     }
-    let finish = |(r, nodes): (usize, Vec<Node>)| {
-        let none = BfvError::Shape {
-            op: "product",
-            detail: format!("response {r} has no leaves"),
-        };
-        evaluator.packer.finish(nodes).ok_or(none)
-    };
-    groups.into_par_iter().enumerate().map(finish).collect()
+    let finish = |nodes| evaluator.packer.finish(nodes).ok_or_else(|| unfit(layout));
+    groups.into_par_iter().map(finish).collect()
 }
 
 fn check(
@@ -127,8 +138,11 @@ fn check(
     let steps = window.mw.ilog2() as usize;
     let keyed = layout.pack == 0
         || automorphisms.len() >= steps && automorphisms.iter().all(|a| a.key.limbs >= limbs);
+    let (join, rows) = (layout.join, grid.k_blocks());
+    let joined =
+        join == 0 || inputs.crossed.is_none() && join <= layout.pack && rows.is_multiple_of(1 << join);
     let held = window.kw * window.mw * window.nw <= params.n();
-    if left && right && crossed && keyed && held && inputs.left.iter().all(|c| c.limbs() == limbs) {
+    if left && right && crossed && keyed && joined && held && inputs.left.iter().all(|c| c.limbs() == limbs) {
         return Ok(());
     }
     Err(unfit(layout))
@@ -153,24 +167,69 @@ impl<'a> Evaluator<'a> {
         limbs: usize,
         inputs: Inputs<'a>,
     ) -> Self {
+        let packer = Packer::new(params, automorphisms, *layout, limbs);
         let mut evaluator = Self {
             params,
             layout,
             limbs,
-            packer: Packer::new(params, automorphisms, *layout, limbs),
-            left: inputs.left,
+            maps: packer.weights(),
+            packer,
+            left: Vec::new(),
             right: inputs.right,
             crossed: None,
         };
+        evaluator.left = evaluator.pairs_of_rows(inputs.left);
+        evaluator.crossed = inputs
+            .crossed
+            .map(|(cts, x)| (evaluator.pairs_of_columns(cts), evaluator.plain_left(x)));
         evaluator
-            .left
-            .par_iter_mut()
-            .for_each(|ct| divide(params, ct, layout.pack));
-        evaluator.crossed = inputs.crossed.map(|(mut cts, x)| {
-            cts.par_iter_mut().for_each(|ct| divide(params, ct, layout.pack));
-            (cts, evaluator.plain_left(x))
-        });
-        evaluator
+    }
+
+    fn pairs_of_rows(&self, mut cts: Vec<Ciphertext>) -> Vec<Pairs> {
+        let (blocks, rows) = (self.grid().m_blocks(), 1 << self.layout.join);
+        cts.par_iter_mut()
+            .for_each(|ct| divide(self.params, ct, self.layout.pack));
+        let row = |cts: &[Ciphertext]| {
+            let beta = |beta| {
+                self.packer
+                    .join(cts[beta..].iter().step_by(blocks).cloned().collect())
+            };
+            let joined: Vec<_> = (0..blocks).into_par_iter().map(beta).collect();
+            self.pairs(|beta| joined[beta].iter().collect())
+        };
+        cts.par_chunks(rows * blocks).map(row).collect()
+    }
+
+    fn pairs_of_columns(&self, mut cts: Vec<Ciphertext>) -> Vec<Pairs> {
+        let (grid, columns) = (self.grid(), self.grid().n_blocks());
+        cts.par_iter_mut()
+            .for_each(|ct| divide(self.params, ct, self.layout.pack));
+        let column = |at| {
+            let (head, gamma) = (at / columns, at % columns);
+            self.pairs(|beta| vec![&cts[(head * grid.m_blocks() + beta) * columns + gamma]])
+        };
+        (0..grid.dims.batch * columns)
+            .into_par_iter()
+            .map(column)
+            .collect()
+    }
+
+    /// Of the ciphertexts that `at` names for each beta.
+    fn pairs<'b>(&self, at: impl Fn(usize) -> Vec<&'b Ciphertext>) -> Pairs {
+        let group = |betas: Range<usize>| self.packer.pairs(&betas.flat_map(&at).collect::<Vec<_>>());
+        self.groups().map(group).collect()
+    }
+
+    /// The betas of which terms are added at a time.
+    fn groups(&self) -> impl Iterator<Item = Range<usize>> {
+        let (blocks, step) = (self.grid().m_blocks(), self.group());
+        (0..blocks)
+            .step_by(step)
+            .map(move |first| first..blocks.min(first + step))
+    }
+
+    fn group(&self) -> usize {
+        (TERMS >> self.layout.join).clamp(1, self.grid().m_blocks())
     }
 
     fn grid(&self) -> Grid {
@@ -199,196 +258,143 @@ impl<'a> Evaluator<'a> {
 
     /// Subtrees in order; each thread takes neighbouring column blocks.
     fn nodes(&self) -> Vec<Node> {
-        let (grid, dims) = (self.grid(), self.grid().dims);
-        let columns = dims.batch * grid.n_blocks();
-        let tile = TILE.div_ceil(grid.window.nw);
-        let even = columns.div_ceil(2 * rayon::current_num_threads()).max(tile);
-        let step = TASK.div_ceil(grid.k_blocks()).max(tile).min(even);
-        let tasks: Vec<usize> = (0..columns).step_by(step).collect();
+        let grid = self.grid();
+        let (rows, columns) = (self.layout.joined_rows(), grid.n_blocks());
+        let together = (TASK / rows).clamp(1, TOGETHER);
+        let wide = TILE.div_ceil(grid.window.nw).next_multiple_of(together);
+        let even = (grid.dims.batch * columns).div_ceil(2 * rayon::current_num_threads());
+        let step = TASK.div_ceil(rows).min(even).max(wide);
+        let tasks: Vec<(usize, usize)> = (0..grid.dims.batch)
+            .flat_map(|head| (0..columns).step_by(step).map(move |first| (head, first)))
+            .collect();
+        let task = |space: &mut Space, (head, first): (usize, usize)| {
+            let (mut nodes, end) = (Vec::new(), columns.min(first + step));
+            for first in (first..end).step_by(wide) {
+                let tile = Tile::new(self.right, &grid, head, first..end.min(first + wide));
+                for first in tile.blocks.clone().step_by(together) {
+                    let columns = first..tile.blocks.end.min(first + together);
+                    self.push_columns(&mut nodes, space, &tile, columns);
+                }
+            }
+            nodes
+        };
+        let limbs = (together * self.group()) << self.layout.join;
+        let space = || Space {
+            coefficients: AlignedVec::scratch(together * grid.m_blocks() * self.prefix()),
+            plains: AlignedVec::scratch(limbs * (self.params.n() + SKEW)),
+        };
         tasks
             .into_par_iter()
-            .flat_map_iter(|first| {
-                let (mut nodes, mut tile) = (Vec::new(), Tile::default());
-                let (mut first, end) = (first, columns.min(first + step));
-                while first < end {
-                    let last = self.together(first, end);
-                    self.push_columns(&mut nodes, &mut tile, first..last);
-                    first = last;
-                }
-                nodes
-            })
+            .map_init(space, task)
+            .flatten_iter()
             .collect()
     }
 
-    /// The end of the column blocks from `first` on that are done beside each other: of one head.
-    fn together(&self, first: usize, end: usize) -> usize {
-        let (grid, columns) = (self.grid(), self.grid().n_blocks());
-        let head = (first / columns + 1) * columns;
-        end.min(head).min(first + LEAVES.div_ceil(grid.k_blocks()))
+    /// Coefficients of a plain block, a power of two.
+    fn prefix(&self) -> usize {
+        let window = self.grid().window;
+        (window.mw * window.nw).next_power_of_two()
     }
 
-    /// The leaves of some column blocks of one head.
-    fn push_columns(&self, nodes: &mut Vec<Node>, tile: &mut Tile, columns: Range<usize>) {
-        let (grid, limbs) = (self.grid(), self.limbs);
-        let (dims, rows, blocks) = (grid.dims, grid.k_blocks(), grid.m_blocks());
-        let head = columns.start / grid.n_blocks();
-        let right = &self.right[head * dims.m * dims.n..][..dims.m * dims.n];
-        tile.load(right, &grid, &columns);
-        let zero = || RnsPoly::zero(self.params, limbs, 0);
-        let mut leaves: Vec<[RnsPoly; 2]> = (0..columns.len() * rows).map(|_| [zero(), zero()]).collect();
+    /// The nodes of neighbouring column blocks, in the order of their numbers.
+    fn push_columns(&self, nodes: &mut Vec<Node>, space: &mut Space, tile: &Tile, columns: Range<usize>) {
+        let (rows, limbs) = (self.layout.joined_rows(), self.limbs);
+        let first = (tile.head * self.grid().n_blocks() + columns.start) * rows;
+        let empty = || RnsPoly {
+            limbs: Vec::with_capacity(limbs + 1),
+            q_len: limbs,
+        };
+        let mut sums: Vec<_> = (0..columns.len() * rows).map(|_| [empty(), empty()]).collect();
         for i in 0..limbs {
-            let m = self.params.modulus(i);
-            for first in (0..blocks).step_by(TERMS) {
-                let betas = first..blocks.min(first + TERMS);
-                for (column, leaves) in columns.clone().zip(leaves.chunks_mut(rows)) {
-                    let gamma = column % grid.n_blocks();
-                    let plain = |beta| self.plain_right(tile, beta, gamma, i);
-                    let plains: Vec<AlignedVec> = betas.clone().map(plain).collect();
-                    for (alpha, [b, a]) in leaves.iter_mut().enumerate() {
-                        let terms = self.terms(&plains, first, head * rows + alpha, (head, gamma), i);
-                        accumulate(m, [&mut b.limbs[i], &mut a.limbs[i]], &terms, first > 0);
-                    }
+            for (polys, limb) in sums.iter_mut().zip(self.sums(space, tile, &columns, i)) {
+                polys
+                    .iter_mut()
+                    .zip(limb)
+                    .for_each(|(poly, limb)| poly.limbs.push(limb));
+            }
+        }
+        for (number, polys) in sums.into_iter().enumerate() {
+            let (polys, scale) = (polys.into(), 1.0);
+            let node = self.packer.node(first + number, Ciphertext { polys, scale });
+            self.packer.push(nodes, node);
+        }
+    }
+
+    /// Limb i of what belongs to some column blocks, by (gamma, joined rows).
+    fn sums(&self, space: &mut Space, tile: &Tile, columns: &Range<usize>, i: usize) -> Vec<[AlignedVec; 2]> {
+        let (grid, m, n, len) = (
+            self.grid(),
+            self.params.modulus(i),
+            self.params.n(),
+            self.prefix(),
+        );
+        let (rows, blocks) = (self.layout.joined_rows(), grid.m_blocks());
+        let Space { coefficients, plains } = space;
+        for (gamma, to) in columns.clone().zip(coefficients.chunks_exact_mut(blocks * len)) {
+            let blocks = to.chunks_exact_mut(len).enumerate();
+            blocks.for_each(|(beta, to)| tile.encode(to, &grid, (beta, gamma), m));
+        }
+        let mut out: Vec<_> = (0..columns.len() * rows)
+            .map(|_| [(); 2].map(|()| AlignedVec::scratch(n)))
+            .collect();
+        let parts = self.params.table(i).prefix_parts(len);
+        for part in 0..parts {
+            let range = part * (n / parts)..(part + 1) * (n / parts);
+            let mut outs: Vec<_> = out
+                .iter_mut()
+                .map(|out| out.each_mut().map(|x| &mut x[range.clone()]))
+                .collect();
+            for (group, betas) in self.groups().enumerate() {
+                let terms = betas.len() << self.layout.join;
+                let read = 2 * terms * range.start..2 * terms * range.end;
+                let coefficients = |at: usize| {
+                    let (gamma, beta) = (at / betas.len(), betas.start + at % betas.len());
+                    &coefficients[(gamma * blocks + beta) * len..][..len]
+                };
+                let limbs = plains.chunks_exact_mut(n + SKEW).map(|x| &mut x[..n]);
+                let count = columns.len() * betas.len();
+                let plains = self.plains(limbs, (count, coefficients), i, (part, parts));
+                let plains: Vec<&[f64]> = plains.iter().map(|x| &x[..]).collect();
+                for row in 0..rows {
+                    let pairs = &self.left[tile.head * rows + row][group][i][read.clone()];
+                    let outs = outs.iter_mut().skip(row).step_by(rows);
+                    let mut outs: Vec<_> = outs.map(|out| out.each_mut().map(|x| &mut **x)).collect();
+                    kernels::inner_products2(m, &mut outs, &plains, pairs, group == 0);
+                }
+                let Some((right, left)) = &self.crossed else {
+                    continue;
+                };
+                let left = left[tile.head * rows * blocks..][..rows * blocks].chunks_exact(blocks);
+                let left = left.flat_map(|row| &row[betas.clone()]);
+                let plains: Vec<&[f64]> = left.map(|plain| &plain.limbs[i][range.clone()]).collect();
+                for (gamma, outs) in columns.clone().zip(outs.chunks_mut(rows)) {
+                    let pairs = &right[tile.head * grid.n_blocks() + gamma][group][i][read.clone()];
+                    kernels::inner_products2(m, outs, &plains, pairs, false);
                 }
             }
         }
-        for (leaf, polys) in (columns.start * rows..).zip(leaves) {
-            let polys = polys.into_iter().collect();
-            let ct = Ciphertext { polys, scale: 1.0 };
-            self.packer.push(nodes, self.packer.leaf(leaf, ct));
-        }
-    }
-
-    /// (plain, b, a) limbs of products that a leaf is a sum of: those of the blocks from `first` on, as many
-    /// as `plains`. row: the number of (head, alpha).
-    fn terms<'b>(
-        &'b self,
-        plains: &'b [AlignedVec],
-        first: usize,
-        row: usize,
-        (head, gamma): (usize, usize),
-        i: usize,
-    ) -> Terms<'b> {
-        let (blocks, columns) = (self.grid().m_blocks(), self.grid().n_blocks());
-        let mut terms = Terms::default();
-        for (beta, plain) in (first..).zip(plains) {
-            terms.push(plain, &self.left[row * blocks + beta], i);
-        }
-        if let Some((right, left)) = &self.crossed {
-            for beta in first..first + plains.len() {
-                let ct = &right[(head * blocks + beta) * columns + gamma];
-                terms.push(&left[row * blocks + beta].limbs[i], ct, i);
-            }
-        }
-        terms
-    }
-
-    /// Right block (beta, gamma) modulo prime i, NTT form.
-    fn plain_right(&self, tile: &Tile, beta: usize, gamma: usize, i: usize) -> AlignedVec {
-        let (grid, m) = (self.grid(), self.params.modulus(i));
-        let (inner, columns) = (grid.inner(beta), grid.columns(gamma));
-        let len = (columns.len() * grid.window.mw).next_power_of_two();
-        let mut out = AlignedVec::scratch(self.params.n());
-        out[..len].fill(0.0);
-        for (l, column) in columns.enumerate() {
-            let values = &tile.column(column)[inner.clone()];
-            let to = out[l * grid.window.mw..].iter_mut().zip(values);
-            if tile.small {
-                to.for_each(|(x, &value)| *x = small_residue(m, value));
-            } else {
-                to.for_each(|(x, &value)| *x = residue(m, value));
-            }
-        }
-        self.params.table(i).forward_prefix(&mut out, len);
         out
     }
-}
 
-/// log2 of what counts as small: below every prime.
-const SMALL: u32 = 48;
-
-/// A signed integer modulo p.
-fn residue(m: &Modulus, value: i64) -> f64 {
-    if value.unsigned_abs() >> SMALL == 0 {
-        small_residue(m, value)
-    } else {
-        m.from_i64(value) as f64
-    }
-}
-
-/// The same below 2^48 in absolute value, what nearly all are: no division, no branch, and in a form that
-/// compilers vectorise (adding 1.5 * 2^52 as an integer and subtracting it as a double converts).
-#[inline(always)]
-fn small_residue(m: &Modulus, value: i64) -> f64 {
-    const SHIFT: f64 = 6_755_399_441_055_744.0;
-    let signed = f64::from_bits(SHIFT.to_bits().wrapping_add_signed(value)) - SHIFT;
-    signed + f64::from_bits((m.p() as f64).to_bits() & (value >> 63) as u64)
-}
-
-/// Limbs of products to be summed.
-#[derive(Default)]
-struct Terms<'a> {
-    plain: Vec<&'a [f64]>,
-    b: Vec<&'a [f64]>,
-    a: Vec<&'a [f64]>,
-}
-
-impl<'a> Terms<'a> {
-    fn push(&mut self, plain: &'a [f64], ct: &'a Ciphertext, i: usize) {
-        self.plain.push(plain);
-        self.b.push(&ct.polys[0].limbs[i]);
-        self.a.push(&ct.polys[1].limbs[i]);
-    }
-}
-
-/// The sum of the terms, onto what is there where `onto` says so.
-fn accumulate(m: &Modulus, [b, a]: [&mut AlignedVec; 2], terms: &Terms<'_>, onto: bool) {
-    if !onto {
-        kernels::inner_product2(m, b, a, &terms.plain, &terms.b, &terms.a);
-        return;
-    }
-    let mut part = [AlignedVec::scratch(b.len()), AlignedVec::scratch(a.len())];
-    let [part_b, part_a] = &mut part;
-    kernels::inner_product2(m, part_b, part_a, &terms.plain, &terms.b, &terms.a);
-    kernels::add_assign(m, b, part_b);
-    kernels::add_assign(m, a, part_a);
-}
-
-/// Some columns of a matrix in column order.
-#[derive(Default)]
-struct Tile {
-    values: Vec<i64>,
-    /// Are all of them below 2^48 in absolute value?
-    small: bool,
-    /// The head's matrix and the columns that are loaded.
-    head: usize,
-    columns: std::ops::Range<usize>,
-    rows: usize,
-}
-
-impl Tile {
-    /// Makes sure that the columns of some blocks of a head (numbered over all heads) of matrix `y` are
-    /// loaded.
-    fn load(&mut self, y: &[i64], grid: &Grid, blocks: &Range<usize>) {
-        let (head, first) = (blocks.start / grid.n_blocks(), blocks.start % grid.n_blocks());
-        let needed = grid.columns(first).start..grid.columns(first + blocks.len() - 1).end;
-        if head == self.head && self.columns.start <= needed.start && needed.end <= self.columns.end {
-            return;
+    /// A part of the values modulo prime i of `count` plain blocks, each as it is and then permuted as joined
+    /// ciphertexts need it.
+    fn plains<'b, 'c>(
+        &self,
+        limbs: impl Iterator<Item = &'b mut [f64]>,
+        (count, coefficients): (usize, impl Fn(usize) -> &'c [f64]),
+        i: usize,
+        (part, parts): (usize, usize),
+    ) -> Vec<Blocks<'b>> {
+        let (table, copies) = (self.params.table(i), 1 << self.layout.join);
+        let limbs = limbs.take(count * copies);
+        let mut plains: Vec<_> = limbs.map(|x| table.blocks(x, parts).swap_remove(part)).collect();
+        for (at, plains) in plains.chunks_exact_mut(copies).enumerate() {
+            let (coefficients, (plain, moved)) = (coefficients(at), plains.split_at_mut(1));
+            plain[0][..coefficients.len()].copy_from_slice(coefficients);
+            table.forward_prefix_blocks(&mut plain[0], coefficients.len());
+            let moved = moved.iter_mut().zip(&self.maps);
+            moved.for_each(|(to, map)| map.apply_block(to, part * plain[0].len(), &plain[0]));
         }
-        let more = TILE.div_ceil(grid.window.nw) * grid.window.nw;
-        let end = grid.dims.n.min(needed.end.max(needed.start + more));
-        (self.head, self.columns, self.rows) = (head, needed.start..end, grid.dims.m);
-        self.values.resize(self.columns.len() * self.rows, 0);
-        for (block, rows) in y.chunks(ROWS * grid.dims.n).enumerate() {
-            for (l, at) in self.columns.clone().enumerate() {
-                let to = &mut self.values[l * self.rows + block * ROWS..];
-                let column = rows[at..].iter().step_by(grid.dims.n);
-                to.iter_mut().zip(column).for_each(|(t, &v)| *t = v);
-            }
-        }
-        self.small = self.values.iter().fold(0, |all, v| all | v.unsigned_abs()) >> SMALL == 0;
-    }
-
-    fn column(&self, column: usize) -> &[i64] {
-        &self.values[(column - self.columns.start) * self.rows..][..self.rows]
+        plains
     }
 }

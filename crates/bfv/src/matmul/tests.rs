@@ -4,6 +4,7 @@ use crate::crt::Crt;
 use crate::matmul::plan::Plain;
 use crate::matmul::product::{ciphertexts, evaluate, Inputs};
 use crate::matmul::window::Grid;
+use crate::params::log_q;
 use crate::request::{decode_request, encrypt_message, Rounding};
 use crate::response::open;
 use crate::{parameters_olt, ClientKeys, ServerKeys, N, NARROW, WIDE};
@@ -168,7 +169,7 @@ fn every_depth_of_packing_and_both_moduli() {
             window: Window { kw, mw, nw },
         };
         for pack in 0..=mw.ilog2() {
-            let layout = Layout { grid, pack };
+            let layout = Layout { grid, pack, join: 0 };
             let weights = weights(18);
             for (bits, slack, plain) in [(64, 12, weights), (60, 10, SHARES)] {
                 let plan = Plan::with_layout(params, layout, bits, slack, plain, &Costs::default()).unwrap();
@@ -179,6 +180,66 @@ fn every_depth_of_packing_and_both_moduli() {
             }
         }
     }
+}
+
+/// Eight block rows, whose leaves are joined by none, two, four and eight, in trees of all depths: windows
+/// whose plain blocks are transformed in parts and as a whole, both moduli, several heads.
+#[test]
+fn requests_are_joined_at_every_level() {
+    let (params, _, _) = keys();
+    for ((k, m, n, batch), (kw, mw, nw), bits) in [
+        ((15, 70, 50, 2), (2, 64, 25), 64),
+        ((8, 300, 9, 1), (1, 256, 8), 64),
+        ((8, 40, 70, 1), (1, 64, 64), 64),
+        ((8, 4100, 2, 1), (1, 4096, 2), 60),
+    ] {
+        let (dims, window) = (Dims { k, m, n, batch }, Window { kw, mw, nw });
+        let grid = Grid { dims, window };
+        for (pack, join) in (0..=mw.ilog2()).flat_map(|pack| (0..=pack.min(3)).map(move |join| (pack, join)))
+        {
+            let (layout, weights) = (Layout { grid, pack, join }, weights(20));
+            let plan = Plan::with_layout(params, layout, bits, 12, weights, &Costs::default()).unwrap();
+            let error = run(&plan);
+            assert!(error < 1 << 12, "{dims:?} pack {pack}, join {join}: {error}");
+        }
+    }
+}
+
+/// Switches before the weights add noise that grows with the weights: the bound counts it. Requests without
+/// dropped bits have next to no noise of their own, so what is measured are the switches.
+#[test]
+fn noise_of_joined_requests_is_within_its_bound() {
+    let (params, _, _) = keys();
+    let [(k, m, n, batch), (kw, mw, nw, _)] = [(16, 256, 8, 1), (1, 256, 8, 1)];
+    let (dims, window) = (Dims { k, m, n, batch }, Window { kw, mw, nw });
+    let grid = Grid { dims, window };
+    let noise = |join| {
+        let layout = Layout { grid, pack: 6, join };
+        let mut plan = Plan::with_layout(params, layout, 64, 12, weights(18), &Costs::default()).unwrap();
+        plan.budget.rounding.drop = 0;
+        // In units of the phase, to which 8 standard deviations are compared.
+        noise_log2(&plan) - f64::from(plan.budget.kappa) + log_q(params, NARROW)
+    };
+    let bound = |join| {
+        let norm = 18f64.exp2() * 8f64.sqrt();
+        let operands = |norm| Operands {
+            bits: 64,
+            slack: 12,
+            norm,
+            pack: 6,
+            join,
+        };
+        (operands(norm).variance(params, NARROW) * 64.0).log2() / 2.0
+    };
+    let found: Vec<f64> = (0..=4).map(noise).collect();
+    for (join, &found) in found.iter().enumerate() {
+        let bound = bound(join as u32);
+        assert!(
+            found < bound && found > bound - 3.5,
+            "join {join}: 2^{found:.1} of 2^{bound:.1}"
+        );
+    }
+    assert!(found[1] > found[0] + 3.0, "{found:?}");
 }
 
 #[test]
@@ -271,7 +332,7 @@ fn the_target_shapes_are_planned_within_their_bytes() {
     }
 }
 
-/// log2 of the largest lattice noise of any coefficient before the masks, in the units of 2^-kappa to which
+/// log2 of the largest lattice noise of any result before the masks, in the units of 2^-kappa to which
 /// responses are rounded.
 ///
 /// The phase is q v / 2^bits + noise with integers v, so 2^bits times it is 2^bits noise modulo q: the values
@@ -280,7 +341,13 @@ fn noise_log2(plan: &Plan) -> f64 {
     const DIGITS: u32 = 72;
     let (params, client, server) = keys();
     let mut worst = 0;
-    for ct in ciphertexts(params, server, plan, encrypted(plan, &sample(plan))).unwrap() {
+    let cts = ciphertexts(params, server, plan, encrypted(plan, &sample(plan))).unwrap();
+    for (r, ct) in cts.iter().enumerate() {
+        let mut useful = vec![false; N];
+        plan.layout
+            .places(r)
+            .iter()
+            .for_each(|place| useful[place.coefficient] = true);
         let (mut phase, limbs) = (ct.polys[1].clone(), ct.limbs());
         for (i, limb) in phase.limbs.iter_mut().enumerate() {
             let m = params.modulus(i);
@@ -289,8 +356,8 @@ fn noise_log2(plan: &Plan) -> f64 {
             kernels::mul_scalar_assign(m, limb, m.pow(2, plan.bits.into()));
             params.table(i).inverse(limb);
         }
-        Crt::new(params, limbs).scale_down(&mut phase, DIGITS, |_, x| {
-            worst = worst.max(x.min((1 << DIGITS) - x));
+        Crt::new(params, limbs).scale_down(&mut phase, DIGITS, |at, x| {
+            worst = worst.max(if useful[at] { x.min((1 << DIGITS) - x) } else { 0 });
         });
     }
     (worst as f64).log2() - f64::from(DIGITS + plan.bits) + f64::from(plan.budget.kappa)

@@ -87,7 +87,7 @@ impl TableShape {
             },
         };
         let pack = self.stride().ilog2();
-        Layout { grid, pack }
+        Layout { grid, pack, join: 0 }
     }
 
     fn budget(self, params: &Parameters) -> Result<Budget> {
@@ -96,6 +96,7 @@ impl TableShape {
             slack: SLACK,
             norm: 1.0,
             pack: self.stride().ilog2(),
+            join: 0,
         };
         Budget::with_primes(params, LIMBS, operands)
             .ok_or_else(|| shape(format!("{self:?} leaves no room for noise")))

@@ -4,6 +4,7 @@
 
 pub use super::divided::{divided_product, divided_product_packed};
 pub use super::inner::{inner_product2, inner_product2_packed};
+pub use super::pairs::inner_products2;
 use super::reference;
 pub use super::runs::{mac_runs, mul_runs_add_assign, sum_runs};
 use super::view::{lengths_fit, View, ViewMut};

@@ -8,6 +8,7 @@ mod divided;
 mod generic;
 mod inner;
 pub mod outer;
+mod pairs;
 pub(crate) mod reference;
 mod rows;
 mod runs;
@@ -16,6 +17,9 @@ mod view;
 use crate::packed::Row;
 use crate::simd::{dispatch, dispatch_packed};
 use crate::Modulus;
+
+/// Values of a limb that lie together in the pairs of [`inner_products2`].
+pub const PAIR: usize = 8;
 
 dispatch! {
     /// out = a + b
@@ -51,6 +55,12 @@ dispatch! {
     fn inner_product2(
         m: &Modulus, out0: &mut [f64], out1: &mut [f64],
         ds: &[&[f64]], k0s: &[&[f64]], k1s: &[&[f64]]
+    );
+    /// `outs[r][h]` = sum over t of `rows[r * terms + t]` * limb h of pair t (plus what was there, unless
+    /// `replace`): inner products of several rows with the same pairs of limbs. pairs: for each [`PAIR`]
+    /// values, and each term, those of the first limb and those of the second.
+    fn inner_products2(
+        m: &Modulus, outs: &mut [[&mut [f64]; 2]], rows: &[&[f64]], pairs: &[f64], replace: bool
     );
     /// out = c * (sum `ds[t]` * `ks[t]` - lift) + e * a, with (a, e) of `add` if there is one: the last step
     /// of a key switch, for one half. The ds and lift are what [`crate::NttTable::forward_block`] leaves; the

@@ -1,5 +1,6 @@
 //! The kernels in u64/u128 integers: the definition that the SIMD paths must match bit for bit.
 
+use super::PAIR;
 use crate::packed::{self, Row};
 use crate::Modulus;
 
@@ -98,6 +99,43 @@ pub fn inner_product2(
     out1.fill(0.0);
     for ((d, k0), k1) in ds.iter().zip(k0s).zip(k1s) {
         mul_accumulate2(m, out0, out1, d, k0, k1);
+    }
+}
+
+/// The number of terms; panics unless everything fits.
+pub fn pair_terms(outs: &[[&mut [f64]; 2]], rows: &[&[f64]], pairs: &[f64]) -> usize {
+    let (n, terms) = (
+        outs.first().map_or(0, |out| out[0].len()),
+        rows.len() / outs.len().max(1),
+    );
+    assert!(
+        rows.len() == terms * outs.len() && pairs.len() == 2 * terms * n && n.is_multiple_of(PAIR),
+        "{} rows and {} values of pairs for {} outputs of {n}",
+        rows.len(),
+        pairs.len(),
+        outs.len()
+    );
+    assert!(rows.iter().all(|row| row.len() == n) && outs.iter().flatten().all(|out| out.len() == n));
+    terms
+}
+
+pub fn inner_products2(
+    m: &Modulus,
+    outs: &mut [[&mut [f64]; 2]],
+    rows: &[&[f64]],
+    pairs: &[f64],
+    replace: bool,
+) {
+    let terms = pair_terms(outs, rows, pairs);
+    for (r, out) in outs.iter_mut().enumerate() {
+        for (half, out) in out.iter_mut().enumerate() {
+            for (i, x) in out.iter_mut().enumerate() {
+                let pair = |t: usize| pairs[((i / PAIR * terms + t) * 2 + half) * PAIR + i % PAIR];
+                let before = if replace { 0 } else { *x as u64 };
+                let product = |t: usize| m.mul(rows[r * terms + t][i] as u64, pair(t) as u64);
+                *x = (0..terms).fold(before, |sum, t| m.add(sum, product(t))) as f64;
+            }
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Every kernel: the paths agree bit for bit, on random limbs and on limbs of extreme values, and the
 //! reference is right.
 
+mod pairs;
+
 use super::*;
 use crate::packed;
 use crate::simd::{path, testing::on_path, testing::same_on_all_paths, Path};

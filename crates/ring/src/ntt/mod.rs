@@ -146,11 +146,7 @@ impl NttTable {
         );
         by_lanes!(self, forward_four | forward_eight as run, tables => {
             let done = tables.whole_passes(self.log_n - len.ilog2());
-            let part = self.n() >> done;
-            x[len..part].fill(0.0);
-            for at in (part..x.len()).step_by(part) {
-                x.copy_within(..part, at);
-            }
+            parts::spread(x, len, self.n() >> done);
             run(&self.modulus, tables, [vector::Limb::new(x, self.n())], done);
         }, {
             x[len..].fill(0.0);

@@ -102,6 +102,33 @@ impl NttTable {
         }
     }
 
+    /// In how many parts [`NttTable::forward_prefix_blocks`] can do a limb of which only the first `len` (a
+    /// power of two) coefficients are not zero: all levels before the blocks are copies, or it is one part.
+    pub fn prefix_parts(&self, len: usize) -> usize {
+        let levels = self.log_n - len.ilog2();
+        let parts = |tables: &super::plan::Tables| 1 << tables.log_blocks();
+        let copied = |tables: &&super::plan::Tables| tables.whole_passes(levels) >= tables.log_blocks();
+        self.tables().filter(copied).map_or(1, parts)
+    }
+
+    /// [`NttTable::forward_prefix`] for one of so many parts; x begins with the `len` coefficients.
+    pub fn forward_prefix_blocks(&self, x: &mut Blocks<'_>, len: usize) {
+        let blocks = self.same(&[x]);
+        assert_eq!(
+            blocks.len() * self.prefix_parts(len),
+            self.block_count(),
+            "forward: parts of another number of coefficients"
+        );
+        if blocks.len() == self.block_count() {
+            return self.forward_prefix(x, len);
+        }
+        by_lanes!(self, blocks_four | blocks_eight as run, tables => {
+            let done = tables.whole_passes(self.log_n - len.ilog2());
+            spread(x, len, self.n() >> done);
+            run(&self.modulus, tables, [x.limb], blocks, done)
+        }, {})
+    }
+
     fn blocks_of<const K: usize>(&self, xs: [&mut Blocks<'_>; K]) {
         let blocks = self.same(&xs);
         by_lanes!(self, blocks_four | blocks_eight as run, tables => {
@@ -184,6 +211,14 @@ impl NttTable {
         by_lanes!(self, outer_inverse_four | outer_inverse_eight as run, tables => {
             run(&self.modulus, tables, [x.limb], columns, tables.scale(&self.modulus, c))
         }, {})
+    }
+}
+
+/// The levels that only copy: the first `len` values and zeros up to `part`, again and again.
+pub(super) fn spread(x: &mut [f64], len: usize, part: usize) {
+    x[len..part].fill(0.0);
+    for at in (part..x.len()).step_by(part) {
+        x.copy_within(..part, at);
     }
 }
 

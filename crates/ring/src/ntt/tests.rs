@@ -76,9 +76,21 @@ fn a_prefix_transforms_like_the_whole_with_zeros() {
                     table.forward(&mut whole);
                     let prefix = same_on_all_paths(|| transformed(&a, |x| table.forward_prefix(x, len)));
                     assert_eq!(prefix, whole, "log_n {log_n}, {len} of them, p {}", m.p());
+                    let parts = same_on_all_paths(|| transformed(&a, |x| by_parts(&table, x, len)));
+                    assert_eq!(parts, whole, "log_n {log_n}, {len} of them in parts, p {}", m.p());
                 }
             }
         }
+    }
+}
+
+/// Every part from the coefficients alone, the last one first.
+fn by_parts(table: &NttTable, x: &mut [f64], len: usize) {
+    let coefficients = x[..len].to_vec();
+    let mut parts = table.blocks(x, table.prefix_parts(len));
+    for part in parts.iter_mut().rev() {
+        part[..len].copy_from_slice(&coefficients);
+        table.forward_prefix_blocks(part, len);
     }
 }
 

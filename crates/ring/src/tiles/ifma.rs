@@ -13,7 +13,7 @@ use crate::Modulus;
 use std::arch::x86_64::*;
 
 /// Terms of a sum, at most.
-const MOST: usize = 1 << 12;
+pub(crate) const MOST: usize = 1 << 12;
 const LANES: usize = 8;
 const VECTORS: usize = WIDTH / LANES;
 const TWO_52: f64 = 4_503_599_627_370_496.0;
@@ -86,12 +86,12 @@ fn accumulate(inputs: &[usize], weights: &[f64], panel: &[f64]) -> (Halves, Halv
 /// The low 52 bits of each word are the value.
 #[inline]
 #[target_feature(enable = "avx2,fma,avx512f,avx512dq,avx512ifma")]
-fn integer(x: __m512d) -> __m512i {
+pub(crate) fn integer(x: __m512d) -> __m512i {
     _mm512_castpd_si512(_mm512_add_pd(x, _mm512_set1_pd(TWO_52)))
 }
 
 /// What makes accumulators canonical.
-struct End {
+pub(crate) struct End {
     field: Field<Avx512>,
     /// 2^52 and 2^84.
     powers: [Factor<Avx512>; 2],
@@ -99,7 +99,7 @@ struct End {
 
 impl End {
     #[target_feature(enable = "avx2,fma,avx512f,avx512dq,avx512ifma")]
-    fn new(m: &Modulus) -> Self {
+    pub(crate) fn new(m: &Modulus) -> Self {
         // SAFETY: this function enables the features.
         let field = Field::new(unsafe { Avx512::assume() }, m);
         let power = |bits: u64| field.splat_factor(m.factor(m.pow(2, bits)));
@@ -109,7 +109,7 @@ impl End {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,avx512f,avx512dq,avx512ifma")]
-    fn store(&self, out: &mut [f64], (low, high): (__m512i, __m512i), replace: bool) {
+    pub(crate) fn store(&self, out: &mut [f64], (low, high): (__m512i, __m512i), replace: bool) {
         assert!(out.len() == LANES);
         let (s, f) = (self.field.s, self.field);
         let high = _mm512_add_epi64(high, _mm512_srli_epi64::<52>(low));

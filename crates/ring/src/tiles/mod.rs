@@ -12,7 +12,7 @@
 
 mod generic;
 #[cfg(target_arch = "x86_64")]
-mod ifma;
+pub(crate) mod ifma;
 mod reference;
 mod weights;
 

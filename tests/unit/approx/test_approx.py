@@ -210,7 +210,7 @@ def test_rsqrt_on_any_interval(lo, ratio, error):
     ("low", "rounds"), [(-8.0, 1), (-34.0, 1), (-8.0, 3), (-34.0, 2), (-88.0, 2), (-88.0, 3)]
 )
 def test_softmax_in_rounds(low, rounds):
-    """Of scores that one exponential serves, of 40 nats, whose exponentials it loses, and of 94, as many as
+    """Fits scores that one exponential serves, of 40 nats, whose exponentials it loses, and of 94, as many as
     THOR's table 5 has."""
     rng = np.random.default_rng(7)
     scores = rng.uniform(low, 6.0, (64, 32))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,12 +41,17 @@ class Weights:
         bias = np.asarray(bias * self.tensors[d.gain]) if d.gain else bias
         return bias if d.copies[1] == 1 else np.tile(bias, d.copies[1])
 
-    def stacked(self, maps: tuple[Dense, ...]) -> tuple[Array, Array]:
-        """Returns several maps of one input as one."""
-        parts = [self.dense(d) for d in maps]
-        if len(parts) == 1:
-            return parts[0]
-        return np.concatenate([w for w, _ in parts]), np.concatenate([b for _, b in parts])
+    def parts(self, maps: tuple[Dense, ...], rows: int) -> Iterator[Array]:
+        """Yields the weights of several maps of one input as one's, scaled, so many rows at a time, which
+        alone are converted."""
+        for d in maps:
+            name, first = f"{d.name}.weight", d.part[0] * d.outputs
+            apart = d.copies == (1, 1) and not d.gain
+            whole = self.tensors[name] if apart else self.unscaled(d)[0]
+            start = first if apart else 0
+            for at in range(start, start + d.outputs, rows):
+                part = whole[at : min(at + rows, start + d.outputs)]
+                yield part if d.scale == 1.0 else d.scale * part
 
     def stacked_bias(self, maps: tuple[Dense, ...]) -> Array:
         """Returns the biases of several maps as one."""
@@ -71,7 +76,7 @@ class Weights:
 
     def _part(self, name: str, d: Dense) -> Array:
         (k, _), rows = d.part, d.outputs // d.copies[1]
-        return self.tensors[name][k * rows : (k + 1) * rows]
+        return np.asarray(self.tensors[name])[k * rows : (k + 1) * rows]
 
     def cache(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """Returns make(), called once for a key: for BERT-base converting weights takes seconds a text."""

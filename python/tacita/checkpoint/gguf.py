@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from tacita.errors import CheckpointError
 from tacita.extras import how_to_install
-from tacita.models.fields import MAX_WEIGHT_BYTES, Fields, check_size
-from tacita.texts.embedding import MAX_VOCAB
+from tacita.models.fields import MAX_WEIGHT_BYTES, Fields, check_size, content
+from tacita.texts.embedding import MAX_VOCAB, Tensor
 
 MAGIC, VERSIONS = b"GGUF", (2, 3)
 MOST_FIELDS, MOST_TENSORS, MOST_SIZES, MOST_TEXT = 1 << 10, 1 << 13, 4, 1 << 20
@@ -178,9 +178,9 @@ class GgufFile:
         return read_header(self.path)
 
     def read(self, names: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
-        """Reads tensors in single precision."""
-        data = np.memmap(self.path, np.uint8, "r")
-        return {name: self._entry(name, data) for name in names}
+        """Reads or maps tensors, which are dequantised where they are used, in single precision."""
+        data = content(self.path)
+        return {name: {"tensor": self._tensor(name, data)} for name in names}
 
     @cached_property
     def _stored(self) -> Mapping[str, str]:
@@ -197,20 +197,10 @@ class GgufFile:
             raise CheckpointError(f"{self.path}: tensor {name!r:.80}", hint="no family that is read has it")
         return f"model.layers.{int(match[1])}.{OF_LAYER[match[2]]}.{match[3]}"
 
-    def _entry(self, name: str, data: NDArray[np.uint8]) -> Mapping[str, Any]:
-        info = self.header.tensors[self._stored[name]]
-        values = self._dequantise(name, info, data)
-        arch, part = self.header.fields.get("general.architecture"), name.split(".")[-2]
-        if arch in PERMUTED and part in TURNED:
-            fields = self.header.fields
-            heads = fields.get(f"{arch}.{TURNED[part]}", fields.get(f"{arch}.{TURNED['q_proj']}"))
-            values = self._split_pairs(name, values, heads)
-        return {"dtype": "F32", "shape": values.shape, "data": np.ascontiguousarray(values).tobytes()}
-
-    def _dequantise(self, name: str, info: TensorInfo, data: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def _tensor(self, name: str, data: memoryview) -> Tensor | NDArray[np.float64]:
         """Raises CheckpointError for a type that the library cannot, for a size that is no multiple of its
         blocks, and for bytes beyond the file's."""
-        gguf = library()
+        gguf, info = library(), self.header.tensors[self._stored[name]]
         try:
             kind = gguf.GGMLQuantizationType(info.kind)
             block, size = gguf.GGML_QUANT_SIZES[kind]
@@ -220,20 +210,34 @@ class GgufFile:
         stop = info.offset + count // block * size
         if count == 0 or info.shape[-1] % block or stop > len(data):
             raise self._error(name, info, f"{len(data)} bytes in the file")
-        stored = data[info.offset : stop].reshape(*info.shape[:-1], -1)
-        try:
+        stored = np.frombuffer(data[info.offset : stop], np.uint8).reshape(*info.shape[:-1], -1)
+
+        def widen(rows: NDArray[np.uint8]) -> NDArray[np.float64]:
             with np.errstate(all="ignore"):  # what is not finite is refused with the other checks
-                return np.asarray(gguf.quants.dequantize(stored, kind), np.float32).reshape(info.shape)
+                return np.asarray(gguf.quants.dequantize(rows, kind), np.float32).astype(np.float64)
+
+        try:
+            with np.errstate(all="ignore"):
+                gguf.quants.dequantize(np.zeros((1, size), np.uint8), kind)
         except NotImplementedError:
             raise self._error(name, info, f"{kind.name} is not dequantised by the library") from None
+        order = self._order(name, info.shape)
+        if len(info.shape) == 1:
+            return widen(stored)[... if order is None else order]
+        return Tensor(stored, info.shape, widen, order=order)
 
-    def _split_pairs(self, name: str, values: NDArray[np.float32], heads: object) -> NDArray[np.float32]:
-        """Moves pairs of neighbouring rows of each head apart, into its halves."""
-        rows = len(values)
+    def _order(self, name: str, shape: tuple[int, ...]) -> NDArray[np.int64] | None:
+        """Returns which of the file's rows are those of each head's two halves, whose neighbours the file has
+        in pairs; None for rows that are in their places."""
+        arch, part = self.header.fields.get("general.architecture"), name.split(".")[-2]
+        if arch not in PERMUTED or part not in TURNED:
+            return None
+        fields, rows = self.header.fields, shape[0]
+        heads = fields.get(f"{arch}.{TURNED[part]}", fields.get(f"{arch}.{TURNED['q_proj']}"))
         if type(heads) is not int or heads < 1 or rows % (2 * heads):
             raise CheckpointError(f"{self.path}: {name} of {rows} rows, {heads!r:.20} heads", hint="damaged?")
-        pairs = values.reshape(heads, rows // heads // 2, 2, *values.shape[1:])
-        return np.asarray(pairs.swapaxes(1, 2).reshape(values.shape))
+        pairs = np.arange(rows, dtype=np.int64).reshape(heads, rows // heads // 2, 2)
+        return np.asarray(pairs.swapaxes(1, 2).reshape(rows))
 
     def _error(self, name: str, info: TensorInfo, why: str) -> CheckpointError:
         tensor = f"{self.path}: tensor {name} of type {info.kind} and shape {info.shape} at {info.offset}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from tacita.errors import CheckpointError, nearest
 from tacita.extras import omitted
 from tacita.models.registry import FAMILIES, Config, check, family_of, tensor_shapes
 from tacita.models.retrained import ORDINARY
-from tacita.texts.embedding import MAX_POSITIONS, check_tensors
+from tacita.texts.embedding import MAX_POSITIONS, blocks, check_tensors, stored_tensor
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -34,19 +35,23 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checked model. tensors: read-only float64 arrays by name (see `models`). tokenizer: None without
-    one. texts: that came with it, to calibrate on where the user brings none.
-
-    sha256: hex, of the configuration and all tensors; the same weights in another file format have the same
-    hash.
+    """A checked model. tensors: read-only float64 arrays by name (see `models`), or what stands for them in
+    the type of its file (`texts.embedding.Tensor`). tokenizer: None without one. texts: that came with it, to
+    calibrate on where the user brings none. hashed: returns `sha256`.
     """
 
     name: str
     config: Config
     tensors: Mapping[str, Array] = field(repr=False)
     tokenizer: Tokenizer | None = field(repr=False, compare=False)
-    sha256: str
+    hashed: Callable[[], str] = field(repr=False, compare=False)
     texts: tuple[str, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def sha256(self) -> str:
+        """Hex, of the configuration and all tensors; the same weights in another file format have the same
+        hash. Computed at the first call, with half a second a GB of floats."""
+        return self.hashed()
 
     def __repr__(self) -> str:
         """Returns at most 300 characters."""
@@ -119,10 +124,14 @@ def from_tensors(
     check_tensors(where, tensors, shapes)
     copies = {id(tensors[key]): _freeze(tensors[key]) for key in shapes}  # one of layers that share it
     frozen = {key: copies[id(tensors[key])] for key in shapes}
-    return Checkpoint(name, config, MappingProxyType(frozen), tokenizer, _hash(config, frozen))
+    return Checkpoint(
+        name, config, MappingProxyType(frozen), tokenizer, cache(partial(_hash, config, frozen))
+    )
 
 
 def _freeze(tensor: Array) -> Array:
+    if stored_tensor(tensor) is not None:  # nobody writes to it
+        return tensor
     copy = np.array(tensor, dtype=np.float64)
     copy.flags.writeable = False
     return copy
@@ -144,5 +153,7 @@ def _hash(config: Config, tensors: Mapping[str, Array]) -> str:
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(name.encode())
-        digest.update(np.ascontiguousarray(tensors[name], dtype="<f8").tobytes())
+        tensor = tensors[name]
+        for rows in blocks(tensor.shape):
+            digest.update(np.ascontiguousarray(tensor[rows], dtype="<f8").data)
     return digest.hexdigest()

@@ -1,4 +1,7 @@
-"""The weights of a folder, whatever its files -> float64 tensors, each checked: present, a float type.
+"""The weights of a folder, whatever its files -> tensors, each checked: present, a float type.
+
+Tensors stay in the types of their files and are converted where they are used (`texts.embedding.Tensor`);
+large safetensors and GGUF files are mapped, so that what is not used takes no memory.
 
 `model.safetensors`, the same in shards, or `pytorch_model.bin`, in this order (`checkpoint`).
 Names of tensors are known before one is read; a family says what its are called in files
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 import struct
 import zipfile
 from collections.abc import Collection, Iterable, Mapping
@@ -23,8 +27,8 @@ from tacita.checkpoint.gguf import gguf_of
 from tacita.checkpoint.pickles import Described, described
 from tacita.errors import CheckpointError
 from tacita.models.config import Names
-from tacita.models.fields import MAX_WEIGHT_BYTES, check_size, read_json
-from tacita.texts.embedding import POSITIONS, Array, decode, parse_raw
+from tacita.models.fields import MAX_READ_BYTES, MAX_WEIGHT_BYTES, check_size, content, read_json
+from tacita.texts.embedding import POSITIONS, Array, check_file, decode, parse_raw, stored_tensor
 
 
 class Stored(Protocol):
@@ -59,7 +63,8 @@ def open_weights(folder: Path) -> Stored:
 def read_tensors(
     stored: Stored, names: Names, shapes: Mapping[str, tuple[int, ...]], *, longer: bool = False
 ) -> dict[str, Array]:
-    """The tensors named in `shapes`, float64. Extra tensors are ignored. longer: whether the table of
+    """The tensors named in `shapes`, converted where they are used; the floats are cached of a model of up to
+    `MOST_CACHED` numbers. Extra tensors are ignored. longer: whether the table of
     positions may have more rows than that, which are left out. Errors: CheckpointError naming the tensor.
     """
     spellings = {name: names.find(name, stored.names) for name in shapes}
@@ -82,6 +87,10 @@ def read_tensors(
             tensors[name] = tensors[name].T
     if longer and POSITIONS in tensors and tensors[POSITIONS].ndim == 2:
         tensors[POSITIONS] = tensors[POSITIONS][: shapes[POSITIONS][0]]
+    small = sum(tensor.size for tensor in tensors.values()) <= MOST_CACHED
+    for tensor in tensors.values():
+        if (each := stored_tensor(tensor)) is not None:
+            each.keeps = small
     return tensors
 
 
@@ -89,6 +98,9 @@ def _missing_hint(names: Collection[str]) -> str:
     if not names:
         return "the file is empty"
     return f"the file holds {len(names)} tensors, such as {', '.join(sorted(names)[:2])}"
+
+
+MOST_CACHED = 1 << 28  # numbers: 2 GiB of floats
 
 
 # A safetensors file, whose head says the names of its tensors before one of them is read.
@@ -102,9 +114,10 @@ MAX_HEAD_BYTES = 100 << 20  # the library's own limit
 
 @dataclass(frozen=True)
 class SafetensorsFile:
-    """A safetensors file as `weights.Stored`."""
+    """A safetensors file as `weights.Stored`. total: bytes of all files of its model, by default its own."""
 
     path: Path
+    total: int = 0
 
     @cached_property
     def names(self) -> Collection[str]:
@@ -128,12 +141,23 @@ class SafetensorsFile:
         return entries
 
     def read(self, names: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
-        """Reads the whole file; the library checks offsets, types and lengths."""
+        """Reads or maps the whole file; the library checks offsets, types and lengths."""
         check_size(self.path, MAX_WEIGHT_BYTES)
-        raw = parse_raw(self.path.read_bytes(), str(self.path))
+        data = content(self.path, self.total)
+        if isinstance(data.obj, mmap.mmap):
+            return self._mapped(names, data)
+        raw = parse_raw(bytes(data.obj), str(self.path))
         if self._head.get("__metadata__") != PLANES:
             return {name: raw[name] for name in names}
         return {name: self._joined(name, raw[name]) for name in names}
+
+    def _mapped(self, names: Iterable[str], data: memoryview) -> Mapping[str, Mapping[str, Any]]:
+        check_file(self.path)
+        if self._head.get("__metadata__") == PLANES:
+            raise self._damage_error("planes of bytes, of a file that is mapped")
+        first, entries = 8 + int.from_bytes(data[:8], "little"), {name: self._head[name] for name in names}
+        places = {name: slice(*(first + at for at in e["data_offsets"])) for name, e in entries.items()}
+        return {name: {**entry, "data": data[places[name]]} for name, entry in entries.items()}
 
     def _joined(self, name: str, entry: Mapping[str, Any]) -> Mapping[str, Any]:
         if entry["dtype"] != "U8" or entry["shape"][:1] != [2]:
@@ -169,9 +193,10 @@ DAMAGE = (
 
 @dataclass(frozen=True)
 class TorchFile:
-    """A file of `torch.save` as `weights.Stored`."""
+    """A file of `torch.save` as `weights.Stored`. total: see `SafetensorsFile`; it is read all the same."""
 
     path: Path
+    total: int = 0
 
     @property
     def names(self) -> Collection[str]:
@@ -188,7 +213,7 @@ class TorchFile:
 
     @cached_property
     def _tensors(self) -> Mapping[str, Described]:
-        check_size(self.path, MAX_WEIGHT_BYTES)
+        check_size(self.path, MAX_READ_BYTES)
         try:
             with zipfile.ZipFile(self.path) as file:
                 data = self._content(file, "data.pkl", MAX_PICKLE_BYTES)
@@ -199,7 +224,7 @@ class TorchFile:
     def _entry(self, file: zipfile.ZipFile, name: str) -> Mapping[str, Any]:
         tensor = self._tensors[name]
         size = ITEMS[tensor.storage.dtype]
-        data = self._content(file, f"data/{tensor.storage.key}", MAX_WEIGHT_BYTES)
+        data = self._content(file, f"data/{tensor.storage.key}", MAX_READ_BYTES)
         if len(data) != size * tensor.storage.count:
             raise self._damage_error(f"tensor {name}: {len(data)} bytes for {tensor.storage.count} numbers")
         numbers = np.frombuffer(data, np.dtype(f"V{size}"))[tensor.offset :]
@@ -253,13 +278,17 @@ class Shards:
         tensors: dict[str, Mapping[str, Any]] = {}
         for file in sorted({self._files[name] for name in wanted}):
             here = [name for name in wanted if self._files[name] == file]
-            shard = KINDS[Path(file).suffix](self.path.parent / file)
+            shard = KINDS[Path(file).suffix](self.path.parent / file, self._total)
             if absent := sorted(set(here) - set(shard.names)):
                 raise CheckpointError(
                     f"{shard.path}: tensor {absent[0]} is missing", hint=f"{self.path.name} says it is there"
                 )
             tensors |= shard.read(here)
         return tensors
+
+    @cached_property
+    def _total(self) -> int:
+        return sum((self.path.parent / file).stat().st_size for file in set(self._files.values()))
 
     @cached_property
     def _files(self) -> Mapping[str, str]:

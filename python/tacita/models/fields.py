@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +27,9 @@ from tacita.texts.task import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 # Files of a model's folder, capped and parsed before anyone looks inside.
 
 MAX_JSON_BYTES = 1 << 20
-MAX_WEIGHT_BYTES = 4 << 30  # BERT-large in fp32 is 1.3 GB
+MAX_WEIGHT_BYTES = 32 << 30  # LLaMA-7B in fp16 is 13.5 GB; files of this size are mapped
+MAX_READ_BYTES = 4 << 30  # of a file that is read whole
+MAPPED = 1 << 30  # bytes from which files are mapped; smaller ones may be replaced while a model is used
 NEEDED = "need config.json, model.safetensors, tokenizer.json (or older files)"
 LFS = b"version https://git-lfs"  # how a pointer begins that git leaves where a large file shall be
 
@@ -47,6 +50,15 @@ def read_objects(path: Path, max_bytes: int = MAX_JSON_BYTES) -> list[dict[str, 
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         raise CheckpointError(f"{path}: holds no list of objects", hint="wrong file?")
     return data
+
+
+def content(path: Path, total: int = 0) -> memoryview:
+    """Returns the bytes of a file: mapped, where the files of its model come to MAPPED bytes or more, else
+    read. total: of them all, where there are others."""
+    if max(total, path.stat().st_size) < MAPPED:
+        return memoryview(path.read_bytes())
+    with path.open("rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def check_size(path: Path, max_bytes: int) -> None:

@@ -228,8 +228,6 @@ def parse_tables(where: str, data: bytes, shapes: Mapping[str, tuple[int, ...]])
             raise CheckpointError(f"{where}: tensor {name} has another shape than the plan says", hint=REMAKE)
     tables = {name: decode(where, name, raw[name]) for name in shapes}
     check_tensors(where, tables, shapes)
-    for table in tables.values():
-        table.flags.writeable = False
     return MappingProxyType(tables)
 
 

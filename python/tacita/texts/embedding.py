@@ -4,9 +4,11 @@ first."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import mmap
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,14 +191,20 @@ def _image_shapes(image: ImageConfig, hidden: int) -> dict[str, tuple[int, ...]]
     }
 
 
-# Bytes of a safetensors file <-> float64 tensors, each checked: of the right shape, a float type, finite.
+# Bytes of a safetensors file <-> tensors, each checked: of the right shape, a float type, finite.
 #
 # Reads with the safetensors library (header caps, offsets, overlaps are its checks), widens fp16, bf16, fp32
-# exactly.
+# exactly, when they are used.
 
 Raw = Mapping[str, Mapping[str, Any]]  # name -> dtype, shape, data
 
-TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
+# as numpy calls them, and the bits of a number's exponent; BF16 is the upper half of a float32
+TYPES = {
+    "F64": ("<f8", 0x7FF << 52),
+    "F32": ("<f4", 0xFF << 23),
+    "F16": ("<f2", 0x1F << 10),
+    "BF16": ("<u2", 0xFF << 7),
+}
 NARROWEST = ("<f2", "<f4", "<f8")
 
 
@@ -212,6 +220,19 @@ def parse_raw(data: bytes, where: str) -> Raw:
         ) from None
 
 
+def check_file(path: Path) -> None:
+    """Checks the head of a safetensors file as `parse_raw` does, without reading the tensors."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy"):
+            pass
+    except SafetensorError as error:
+        raise CheckpointError(
+            f"{path}: not a safetensors file ({error})", hint="truncated download?"
+        ) from None
+
+
 def to_bytes(tensors: Mapping[str, Array]) -> bytes:
     """A safetensors file of these tensors, each in the fewest bytes that keep it exactly."""
     from safetensors.numpy import save
@@ -221,6 +242,7 @@ def to_bytes(tensors: Mapping[str, Array]) -> bytes:
 
 def narrowest(tensor: Array) -> NDArray[np.floating]:
     """Converts a tensor to the type of the fewest bytes an element that keeps its numbers exactly."""
+    tensor = np.asarray(tensor)
     with np.errstate(over="ignore"):
         candidates = (tensor.astype(kind) for kind in NARROWEST)
         return next(narrow for narrow in candidates if np.array_equal(narrow.astype(np.float64), tensor))
@@ -239,23 +261,141 @@ def check_tensors(where: str, tensors: Mapping[str, Array], shapes: Mapping[str,
             )
         if not np.issubdtype(tensor.dtype, np.floating):
             raise CheckpointError(f"{where}: tensor {name} has type {tensor.dtype}", hint="export as float32")
-        if not np.isfinite(tensor).all():
+        stored = stored_tensor(tensor)
+        if not (stored.finite() if stored is not None else np.isfinite(tensor).all()):
             raise CheckpointError(
                 f"{where}: tensor {name} holds NaN or infinity", hint="training diverged, or damage"
             )
 
 
 def decode(where: str, name: str, entry: Mapping[str, Any]) -> Array:
-    """A float tensor of any width, exactly, as float64. Errors: CheckpointError."""
-    dtype, data = str(entry["dtype"]), entry["data"]
-    if dtype == "BF16":  # the upper half of a float32
-        values = (np.frombuffer(data, dtype="<u2").astype(np.uint32) << 16).view(np.float32)
-    elif dtype in TYPES:
-        values = np.frombuffer(data, dtype=TYPES[dtype])
-    else:
+    """A float tensor of any width, in place: a `Tensor`, converted where it is used, or one that is under
+    "tensor" already. entry: dtype, shape, data. Errors: CheckpointError."""
+    if "tensor" in entry:
+        return cast(Array, entry["tensor"])
+    dtype, shape = str(entry["dtype"]), tuple(entry["shape"])
+    if dtype not in TYPES:
         raise CheckpointError(
             f"{where}: tensor {name} has type {dtype}",
-            hint=f"supported: {', '.join(TYPES)}, BF16; export as float32",
+            hint=f"supported: {', '.join(TYPES)}; export as float32",
         )
+    kind, exponent = TYPES[dtype]
+    widen = _upper_half if dtype == "BF16" else _float64
+    stored = np.frombuffer(entry["data"], kind).reshape(shape)
+    return cast(Array, Tensor(stored, shape, widen, exponent=exponent))
+
+
+def _upper_half(bits: NDArray[np.uint16]) -> Array:
+    return _float64((bits.astype(np.uint32) << 16).view(np.float32))
+
+
+def _float64(values: NDArray[Any]) -> Array:
     with np.errstate(invalid="ignore"):  # of a signalling NaN, which `check_tensors` refuses
-        return values.astype(np.float64).reshape(tuple(entry["shape"]))
+        return values.astype(np.float64)
+
+
+def stored_tensor(tensor: object) -> Tensor | None:
+    """Returns what stands for an array in the type of its file; None for an array."""
+    return tensor if isinstance(tensor, Tensor) else None
+
+
+BLOCK = 1 << 20  # numbers that are converted at a time where all of a tensor are looked at
+
+
+def blocks(shape: tuple[int, ...], most: int = BLOCK) -> Iterator[slice]:
+    """Yields slices of rows, of about so many numbers, that come to the whole tensor.
+
+    >>> list(blocks((5, 4), 8))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, most // max(1, math.prod(shape[1:])))
+    yield from (slice(first, min(first + step, shape[0])) for first in range(0, shape[0], step))
+
+
+class Tensor(np.lib.mixins.NDArrayOperatorsMixin):
+    """A tensor in the type of its file, read or mapped, which stands for a read-only array of float64 of this
+    shape: what is taken of it is converted then, exactly. An index takes rows and converts these alone.
+
+    stored: the numbers in their own type, or a row's bytes where it is quantised. widen: from some rows of
+    these to float64. order: which stored row is which. exponent: its bits of a number, all set in NaN and
+    infinity; 0 where `widen` has to tell. keeps: whether the converted whole is cached, once it was asked
+    for.
+    """
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(
+        self,
+        stored: NDArray[Any],
+        shape: tuple[int, ...],
+        widen: Callable[[NDArray[Any]], Array],
+        *,
+        order: NDArray[np.int64] | None = None,
+        exponent: int = 0,
+    ) -> None:
+        self.stored, self.shape, self._widen = stored, shape, widen
+        self._order, self._exponent, self._whole = order, exponent, None
+        self.keeps = False
+
+    _whole: Array | None
+
+    @property
+    def ndim(self) -> int:
+        """Number of its sizes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of its numbers."""
+        return math.prod(self.shape)
+
+    @property
+    def T(self) -> Tensor:
+        """The transposed tensor; of numbers that are not quantised."""
+        return Tensor(self.stored.T, self.shape[::-1], self._widen, exponent=self._exponent)
+
+    def reshape(self, shape: tuple[int, ...]) -> Tensor:
+        """Returns it in another shape; of numbers that are not quantised."""
+        return Tensor(self.stored.reshape(shape), shape, self._widen, exponent=self._exponent)
+
+    def finite(self) -> bool:
+        """Tells whether no number is NaN or infinite."""
+        if not self._exponent:
+            return all(bool(np.isfinite(self[rows]).all()) for rows in blocks(self.shape))
+        words, most = self.stored.view(f"<u{self.stored.itemsize}"), self._exponent
+        checked = (
+            (words[rows] & words.dtype.type(most)).max(initial=0) < most for rows in blocks(self.shape)
+        )
+        return all(map(bool, checked)) and self._release()
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Array:
+        if self._whole is not None or isinstance(key, tuple):
+            return np.asarray(np.asarray(self)[key])
+        values = self._widen(self.stored[key if self._order is None else self._order[key]])
+        self._release()
+        return values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        whole = self._whole
+        if whole is None:
+            whole = self[:] if self.ndim else self._widen(self.stored)
+            whole.flags.writeable = False
+            self._whole = whole if self.keeps else None
+        return whole.astype(dtype or np.float64, copy=bool(copy))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        arrays = (np.asarray(each) if isinstance(each, Tensor) else each for each in inputs)
+        return getattr(ufunc, method)(*arrays, **options)
+
+    def _release(self) -> bool:
+        """Gives the pages of a mapped file back, which stay in the system's cache."""
+        source: Any = self.stored
+        while isinstance(source, np.ndarray) and source.base is not None:
+            source = source.base
+        source = source.obj if isinstance(source, memoryview) else source
+        if isinstance(source, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            source.madvise(mmap.MADV_DONTNEED)
+        return True

@@ -4,6 +4,9 @@ read."""
 from __future__ import annotations
 
 import json
+import mmap
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,14 @@ import pytest
 from safetensors.numpy import save_file
 from tiny_decoders import POSITIONS, WORDS, gpt2, llama
 
-from tacita.checkpoint import Checkpoint, load
+from tacita.checkpoint import Checkpoint, from_tensors, load
 from tacita.checkpoint.config import read_config
+from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError
+from tacita.generation.sources import Floats, Integers
+from tacita.planning.request import PlanRequest
+from tacita.texts.embedding import Tensor, stored_tensor
+from tacita.two_party.planning import make_two_party_plan
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -49,7 +57,12 @@ def config_of(place: Path, fields: dict[str, Any], **changes: Any) -> Any:
 
 
 def written(
-    model: Checkpoint, place: Path, fields: dict[str, Any], names: dict[str, str], prefix: str
+    model: Checkpoint,
+    place: Path,
+    fields: dict[str, Any],
+    names: dict[str, str],
+    prefix: str,
+    save: Callable[[dict[str, Any], Path], None] = save_file,
 ) -> Path:
     """As the family's files are: no head where it is tied, GPT-2's matrices with inputs first."""
     tensors = {}
@@ -60,7 +73,7 @@ def written(
         tensors[inside + spelled] = np.ascontiguousarray(tensor.T if flipped else tensor)
     if fields.get("tie_word_embeddings", fields["model_type"] == "gpt2"):
         del tensors["lm_head.weight"]
-    save_file(tensors, place / "model.safetensors")
+    save(tensors, place / "model.safetensors")
     (place / "config.json").write_text(json.dumps(fields))
     assert model.tokenizer is not None
     (place / "tokenizer.json").write_text(model.tokenizer.to_str())
@@ -154,3 +167,110 @@ def test_a_decoder_is_not_pooled(tmp_path: Path) -> None:
     config_of(tmp_path, LLAMA)
     with pytest.raises(CheckpointError, match="pooling 'mean', the model answers with the next token"):
         read_config(tmp_path, "mean", True, list)
+
+
+# Large files are mapped, and their numbers converted where they are used.
+
+
+def halves(tensors: dict[str, Any], path: Path) -> None:
+    save_file({name: tensor.astype(np.float16) for name, tensor in tensors.items()}, path)
+
+
+def upper_halves(tensors: dict[str, Any], path: Path) -> None:
+    """As no array of numpy is."""
+    save_file({name: (t.astype("<f4").view("<u4") >> 16).astype("<u2") for name, t in tensors.items()}, path)
+    data = path.read_bytes()
+    length = 8 + int.from_bytes(data[:8], "little")
+    head = data[8:length].replace(b'"U16"', b'"BF16"')
+    path.write_bytes(len(head).to_bytes(8, "little") + head + data[length:])
+
+
+FAMILY: dict[str, Any] = {
+    "llama": (llama, LLAMA, {WORDS: "embed_tokens.weight"}, "model."),
+    "gpt2": (gpt2, GPT2, {WORDS: "wte.weight", POSITIONS: "wpe.weight"}, ""),
+}
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every model is a large one."""
+    monkeypatch.setattr("tacita.models.fields.MAPPED", 1)
+    monkeypatch.setattr("tacita.checkpoint.weights.MOST_CACHED", 0)
+
+
+def plain(model: Checkpoint) -> Checkpoint:
+    """The same as arrays of float64."""
+    tensors = {name: np.asarray(tensor) for name, tensor in model.tensors.items()}
+    return from_tensors(model.config, tensors, model.tokenizer, name=model.name)
+
+
+def mapped(tensor: Any) -> bool:
+    base = stored_tensor(tensor).stored  # type: ignore[union-attr]
+    while isinstance(base, np.ndarray) and base.base is not None:
+        base = base.base
+    return isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
+
+
+@pytest.mark.parametrize(("save", "kind"), [(halves, "f2"), (upper_halves, "u2"), (save_file, "f8")])
+@pytest.mark.parametrize("family", FAMILY)
+@pytest.mark.usefixtures("large")
+def test_a_mapped_model_answers_as_its_floats_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, save: Any, kind: str
+) -> None:
+    """Calibrated, in floats and in the integers of two parties; never is more than a matrix converted."""
+    make, *how = FAMILY[family]
+    model = load(written(make(), tmp_path, *how, save))
+    expected, largest = plain(model), 0
+    take = Tensor.__getitem__
+
+    def counted(tensor: Tensor, key: Any) -> Any:
+        nonlocal largest
+        largest = max(largest, (rows := take(tensor, key)).nbytes)
+        return rows
+
+    monkeypatch.setattr(Tensor, "__getitem__", counted)
+    request = PlanRequest(tokens=12, texts=["a fine film", "the plot is dull"])
+    plan = make_two_party_plan(model, request)
+    assert plan == make_two_party_plan(expected, request) and model.sha256 == expected.sha256
+    for source, floats in (
+        (Floats(model), Floats(expected)),
+        (Integers(model, plan), Integers(expected, plan)),
+    ):
+        for ids in ([3, 5, 7], [11]):
+            assert np.array_equal(source.logits(ids)[0], floats.logits(ids)[0])
+    assert 0 < largest <= 8 * max(tensor.size for tensor in model.tensors.values())
+    for name, tensor in model.tensors.items():
+        stored = stored_tensor(tensor)
+        assert stored is not None and stored.stored.dtype == np.dtype(kind) and mapped(tensor), name
+        assert stored._whole is None and tensor.shape == expected.tensors[name].shape
+
+
+@pytest.mark.parametrize("save", [halves, upper_halves, save_file])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.usefixtures("large")
+def test_a_mapped_file_is_checked_like_one_that_is_read(tmp_path: Path, save: Any, value: float) -> None:
+    model = llama()
+    spoilt = np.array(model.tensors["layers.1.mlp.up_proj.weight"])
+    spoilt[30, 7] = value
+    tensors = {**model.tensors, "layers.1.mlp.up_proj.weight": spoilt}
+    place = written(replace(model, tensors=tensors), tmp_path, *FAMILY["llama"][1:], save)
+    with pytest.raises(CheckpointError, match=r"up_proj.weight holds NaN or infinity"):
+        load(place)
+    path = place / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(CheckpointError, match="not a safetensors file"):
+        load(place)
+
+
+def test_floats_of_a_small_model_are_cached(tmp_path: Path) -> None:
+    """It is read, so that its file may be written anew."""
+    place = written(llama(), tmp_path, *FAMILY["llama"][1:], halves)
+    model = load(place)
+    tensor = model.tensors["layers.0.mlp.up_proj.weight"]
+    before = np.array(tensor)
+    assert not mapped(tensor) and np.asarray(tensor) is np.asarray(tensor)
+    (place / "model.safetensors").write_bytes(b"")
+    hidden = np.random.default_rng(1).normal(size=(3, 24))
+    answer = reference(model, hidden, np.ones(3)).logits
+    assert np.array_equal(answer, reference(plain(model), hidden, np.ones(3)).logits)
+    assert np.array_equal(tensor, before) and np.array_equal(tensor + 1.0, before + 1.0)

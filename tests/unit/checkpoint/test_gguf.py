@@ -20,6 +20,7 @@ from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.gguf import OF_LAYER, read_header
 from tacita.checkpoint.gguf import WHOLE as OUTSIDE
 from tacita.errors import CheckpointError
+from tacita.texts.embedding import stored_tensor
 
 gguf = pytest.importorskip("gguf", reason="pip install tacita[gguf]")
 SIGNS = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -115,6 +116,24 @@ def test_a_model_comes_back_as_it_was(tmp_path: Path, options: dict[str, Any]) -
     assert found.config == replace(model.config, ends=(0,), norm_eps=found.config.norm_eps)
     assert abs(found.config.norm_eps - model.config.norm_eps) < 1e-10
     assert load(tmp_path).sha256 == found.sha256  # the only file of its folder
+
+
+@pytest.mark.parametrize("quantised", [False, True])
+def test_a_large_file_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quantised: bool) -> None:
+    """Some rows, moved to their places, are those of the whole; no matrix is held in floats."""
+    path = write(tmp_path / "tiny.gguf", tiny(shared=2), quantised=quantised)
+    expected = load(path)
+    monkeypatch.setattr("tacita.models.fields.MAPPED", 1)
+    monkeypatch.setattr("tacita.checkpoint.weights.MOST_CACHED", 0)
+    found = load(path)
+    assert found.sha256 == expected.sha256
+    for name, tensor in found.tensors.items():
+        rows = [len(tensor) - 1, 3, 3]
+        assert np.array_equal(tensor[rows], np.asarray(expected.tensors[name])[rows]), name
+        if tensor.ndim == 2:
+            stored = stored_tensor(tensor)
+            assert stored is not None and stored.stored.dtype == np.uint8 and stored._whole is None
+            assert stored.stored.nbytes == tensor.size * (34 / 32 if quantised else 4)
 
 
 def test_qwen_is_not_permuted_and_has_biases(tmp_path: Path) -> None:

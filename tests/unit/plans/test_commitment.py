@@ -69,7 +69,7 @@ def test_a_server_that_cannot_open_it_does_not_evaluate(salt: str, message: str,
 
 
 def test_other_weights_do_not_open_it(tmp_path: Path) -> None:
-    other = dataclasses.replace(model(), sha256="11" * 32)
+    other = dataclasses.replace(model(), hashed=lambda: "11" * 32)
     with pytest.raises(PlanError, match="committed to other weights"):
         Server(real_plan(), other, tmp_path, allow_insecure=True)
 

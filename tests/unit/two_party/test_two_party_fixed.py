@@ -265,14 +265,19 @@ def test_values_outside_the_calibrated_ranges_are_counted_by_step() -> None:
     assert set(run.overflows) == {"layer0.feed_forward"}
 
 
-def test_weights_become_integers_once() -> None:
-    """By number of fraction bits, transposed; the second text finds them."""
-    dense, form = (Dense("map", 2, 3),), Format(64, 30)
-    weights = Weights(
-        {"map.weight": np.array([[0.5, -0.25], [1.0, 0.0], [0.1, 2.0]]), "map.bias": np.zeros(3)}
-    )
+def test_weights_become_integers_once_where_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By number of fraction bits, transposed; the second text finds them, in the fewest bytes."""
+    dense, form = (Dense("map", 2, 3), Dense("other", 2, 1, bias=False, scale=0.5)), Format(64, 30)
+    map_, other = np.array([[0.5, -0.25], [1.0, 0.0], [0.1, 2.0]]), np.array([[2.0, 1024.0]])
+    weights = Weights({"map.weight": map_, "map.bias": np.zeros(3), "other.weight": other})
     model, finer = (ServerModel(Formats(weight=bits), weights, {0: (dense, form)}) for bits in (6, 7))
-    first = model.matrix(0)
-    assert first.tolist() == [[32, 64, 6], [-16, 0, 128]] and first.flags.c_contiguous
-    assert model.matrix(0) is first
-    assert finer.matrix(0).tolist() == [[64, 128, 13], [-32, 0, 256]]
+    expected = [[32, 64, 6, 64], [-16, 0, 128, 32768]]
+    for _ in range(2):
+        first = model.matrix(0)
+        assert first.tolist() == expected and first.flags.c_contiguous and first.dtype == np.int64
+        assert weights.cache((dense, 6), pytest.fail).dtype == np.int32
+    monkeypatch.setattr("tacita.two_party.model.available_memory", lambda: 87)  # 11 numbers take 22 bytes
+    large = ServerModel(Formats(weight=6), Weights(weights.tensors), {0: (dense, form)})
+    assert large.matrix(0).tolist() == expected and large.matrix(0).flags.c_contiguous
+    assert large._weights.cache((dense, 6), lambda: "nothing") == "nothing"
+    assert finer.matrix(0).tolist() == [[64, 128, 13, 128], [-32, 0, 256, 65536]]

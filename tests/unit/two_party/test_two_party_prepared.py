@@ -78,7 +78,7 @@ def test_rows_one_after_the_other_and_then_at_once(session: Session) -> None:
     form = ops.held[0][1]
     for row, mine, other in zip(x, ours[0], theirs[0], strict=True):
         expected = np.concatenate(
-            [row @ WEIGHTS.stacked((d,))[0].T + WEIGHTS.stacked_bias((d,)) for d in (MAP, OTHER)], 1
+            [row @ WEIGHTS.dense(d)[0].T + WEIGHTS.stacked_bias((d,)) for d in (MAP, OTHER)], 1
         )
         assert np.abs(reconstruct(Share(mine, form.ring, form.fraction), other) - expected).max() < 1e-3
     assert max(ours[1][:ROWS]) < 24 * 8 + 64 and max(theirs[1][:ROWS]) == 0

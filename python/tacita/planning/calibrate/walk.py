@@ -231,7 +231,7 @@ def _task(path: str, config: Config, samples: Sequence[Sample], part: Callable[.
 @lru_cache(maxsize=1)
 def _load_encoder(path: str, config: Config) -> Checkpoint:
     """Loads the encoder in a worker process."""
-    return Checkpoint("encoder", config, MappingProxyType(load_file(path)), None, "")
+    return Checkpoint("encoder", config, MappingProxyType(load_file(path)), None, str)
 
 
 @contextmanager

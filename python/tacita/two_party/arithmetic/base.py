@@ -224,7 +224,7 @@ def constant(value: float, fraction: int) -> int:
 
 def encode(x: Array, fraction: int) -> Integers:
     """Returns the nearest integers to x * 2^fraction."""
-    return np.rint(np.ldexp(x, fraction)).astype(np.int64)
+    return np.rint(x * 2.0**fraction).astype(np.int64)
 
 
 def matmul(x: Integers, y: Integers) -> Integers:

@@ -3,8 +3,8 @@
 
     python -m bench family-vectors --python DIR/bin/python --output tests/vectors/families
 
-which runs this file in an environment of its own, DIR, with transformers 4.44 (ModernBERT: 4.48) and torch;
-these are no dependencies of the project. Each case becomes a folder as `save_pretrained` writes it, weights
+which runs this file in an environment of its own, DIR, with transformers 4.44 (ModernBERT: 4.48; decoders:
+5.24, as names of their fields are of today) and torch; these are no dependencies of the project. Each case becomes a folder as `save_pretrained` writes it, weights
 in half precision, which the model was rounded to before it answered in double precision, and
 `expected.json`: token ids and types, or pixels, and the answer.
 """
@@ -94,6 +94,27 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "deit-class": ("DeiTForImageClassification", IMAGES | {"hidden_act": "relu"} | LABELS),
     "dinov2-model": ("Dinov2Model", IMAGES | {"mlp_ratio": 2}),
 }
+ROPE: dict[str, Any] = {"rope_theta": 5000.0}
+LLAMA3 = ROPE | {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 0.1, "high_freq_factor": 1.2}
+DECODER = SIZES | {"num_attention_heads": 6, "num_key_value_heads": 3, "rms_norm_eps": 1e-3}
+DECODER |= {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "attn_implementation": "eager"}
+CASES |= {
+    "llama-next": ("LlamaForCausalLM", DECODER | {"hidden_size": 24, "rope_parameters": ROPE}),
+    "llama3-next": (
+        "LlamaForCausalLM",
+        DECODER
+        | {"head_dim": 16, "rope_parameters": LLAMA3 | {"original_max_position_embeddings": 10}}
+        | {"tie_word_embeddings": True},
+    ),
+    "llama-linear-next": (
+        "LlamaForCausalLM",
+        DECODER
+        | {"head_dim": 8, "rope_parameters": ROPE | {"rope_type": "linear", "factor": 3.0}}
+        | {"attention_bias": True, "mlp_bias": True},
+    ),
+    "mistral-next": ("MistralForCausalLM", DECODER | {"head_dim": 6, "rope_parameters": ROPE}),
+    "qwen2-next": ("Qwen2ForCausalLM", DECODER | {"hidden_size": 24, "rope_parameters": ROPE}),
+}
 IDS = [2, 7, 11, 5, 22, 4, 9, 13, 6, 8, 15]
 TYPES = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
 
@@ -136,6 +157,8 @@ def _answer(model: Any, found: Any) -> dict[str, Any]:
     if type(model).__name__ == "ElectraForPreTraining":
         states = model.electra(torch.tensor([IDS]), token_type_ids=torch.tensor([TYPES])).last_hidden_state[0]
         return {"cls": states[0].tolist(), "mean": states.mean(dim=0).tolist()}
+    if type(model).__name__.endswith("ForCausalLM"):
+        return {"": found.logits[0, -1].tolist()}
     return {"": found.logits[0].tolist()}
 
 

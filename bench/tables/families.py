@@ -32,6 +32,7 @@ class Case:
 
 
 CLASSES, VECTOR, TAGS, SPANS, MASKED = "labels", "vector", "labels of tokens", "answers", "masked words"
+GOES_ON = "next token"
 CASES = (
     Case("BERT", CLASSES, "bert-class"),
     Case("BERT", VECTOR, "bert-model"),
@@ -64,6 +65,11 @@ CASES = (
     Case("DeiT", CLASSES, "deit-class"),
     Case("DINOv2", VECTOR, "dinov2-model"),
     Case("NanoGuard", CLASSES, "nanoguard-class"),
+    Case("LLaMA", GOES_ON, "llama-next"),
+    Case("LLaMA, slower positions", GOES_ON, "llama-linear-next"),
+    Case("LLaMA 3", GOES_ON, "llama3-next"),
+    Case("Mistral", GOES_ON, "mistral-next"),
+    Case("Qwen2", GOES_ON, "qwen2-next"),
 )
 # (name, scheme) -> part of the error's text, and what the page says; scheme "": all on ciphertexts
 REFUSED = {
@@ -71,9 +77,15 @@ REFUSED = {
     ("electra-words", ""): ("has a function of 8 features", "a function of fewer features"),
     ("albert-words", ""): ("has a function of 8 features", "a function of fewer features"),
 }
+WIDER = ("features on 12 hidden ones", "heads of another size")
+REFUSED |= {
+    (name, scheme): WIDER
+    for name in ("llama-linear-next", "llama3-next", "mistral-next")
+    for scheme in ("thor:multidiagonal", "arion", "moai")
+}
 WITHIN = {"leaf": 0.02}  # its functions by a bootstrap are fitted to 2e-3; the others: 0.01
 # Planning on diagonals takes ten times as long as on rows: run for these, and for the others not at all
-DIAGONALS = ("bert-class", "modernbert-class", "modernbert-mean")
+DIAGONALS = ("bert-class", "modernbert-class", "modernbert-mean", "llama3-next")
 # one of each family is encrypted, on a toy ring
 ENCRYPTED_CASES = (
     "bert-class",
@@ -181,6 +193,9 @@ are narrower than its layers) runs as copies that fill the width where the width
 is in the published sizes of ALBERT and ELECTRA (`tests/unit/packings/test_widened.py`); the folders of this
 table have other sizes, and no packing. Nor has a head with a function after the mean. Between two parties all
 work.
+
+Heads that do not divide the hidden states among them (`head_dim`) lie in rows and, between two parties,
+anywhere; columns and diagonals refuse them.
 
 Decoders (GPT-2, LLaMA, Mistral, Qwen2) go on behind a text in every scheme:
 `tests/unit/two_party/test_writing.py` of two parties, `tests/unit/generation/test_generation_encrypted.py` of

@@ -75,11 +75,11 @@ def llama_logits(model: Checkpoint, ids: list[int]) -> Array:
         at = f"layers.{i}."
         y = _rms(x, t[f"{at}input_layernorm.weight"], m.norm_eps)
         q, k, v = (_dense(t, f"{at}self_attn.{part}_proj", y) for part in "qkv")
-        d = m.hidden // m.heads
+        d = m.head_size or m.hidden // m.heads
         mixed = [
             _attended(
-                _turned(q[:, h * d : (h + 1) * d], m.base),
-                _turned(k[:, h // m.shared * d : (h // m.shared + 1) * d], m.base),
+                _turned(q[:, h * d : (h + 1) * d], m.base, m.scales),
+                _turned(k[:, h // m.shared * d : (h // m.shared + 1) * d], m.base, m.scales),
                 v[:, h // m.shared * d : (h // m.shared + 1) * d],
             )
             for h in range(m.heads)
@@ -117,10 +117,10 @@ def _attended(q: Array, k: Array, v: Array) -> Array:
     return np.array(rows)
 
 
-def _turned(x: Array, base: float) -> Array:
+def _turned(x: Array, base: float, scales: tuple[float, ...]) -> Array:
     """Each pair (i, i + d/2) as a complex number, turned."""
     half = x.shape[1] // 2
-    angles = np.arange(len(x))[:, None] / base ** (np.arange(half) / half)
+    angles = np.arange(len(x))[:, None] / base ** (np.arange(half) / half) * np.array(scales or (1.0,))
     turned = (x[:, :half] + 1j * x[:, half:]) * np.exp(1j * angles)
     return np.concatenate([turned.real, turned.imag], axis=1)
 

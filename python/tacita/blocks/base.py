@@ -80,12 +80,15 @@ class Norm:
 @dataclass(frozen=True)
 class Rotary:
     """Rotary positions: feature i of the first half of a head and feature i of its second half turn, at token
-    t, by t * base^(-2i / head size) (RoFormer, arXiv 2104.09864, section 3.4, in Hugging Face's order).
+    t, by t * scale_i * base^(-2i / head size) (RoFormer, arXiv 2104.09864, section 3.4, in Hugging Face's
+    order).
 
-    back: they turn the other way round, as where rows are reversed (`sequence.latest`)."""
+    back: they turn the other way round, as where rows are reversed (`sequence.latest`). scales: from 0 to 1,
+    one for each i, as models have that were trained on short texts first; empty for ones."""
 
     base: float
     back: bool = False
+    scales: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

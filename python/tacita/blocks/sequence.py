@@ -53,7 +53,7 @@ def angles(rotary: Rotary, shape: tuple[int, int], first: int = 0) -> tuple[Arra
     """Returns cosines and sines, (tokens, head size / 2) each, of a tensor (..., tokens, head size) whose
     first token has the position `first`."""
     tokens, size = shape
-    turns = rotary.base ** (-2.0 * np.arange(size // 2) / size)
+    turns = rotary.base ** (-2.0 * np.arange(size // 2) / size) * (rotary.scales or 1.0)
     phases = np.arange(first, first + tokens)[:, None] * (-turns if rotary.back else turns)
     return np.cos(phases), np.sin(phases)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
+from math import pi
 from typing import Any
 
 from tacita.blocks.base import CAUSAL, Attention, Dense, FeedForward, Norm, Rotary
@@ -11,7 +13,7 @@ from tacita.extras import AT_DEFAULT
 from tacita.models.config import KNOWN, EncoderConfig, Names, check_task
 from tacita.models.fields import Fields
 from tacita.models.layers import DECODER, Family, Layer, Step, forward_of
-from tacita.texts.embedding import MAX_VOCAB, POSITIONS, WORDS
+from tacita.texts.embedding import MAX_HIDDEN, MAX_STATED, MAX_VOCAB, POSITIONS, WORDS
 from tacita.texts.task import NEXT
 
 OPTIONS = {"activation": KNOWN, "pooling": DECODER}
@@ -112,27 +114,38 @@ GPT2 = Family(
 )
 
 
-# LLaMA (arXiv 2302.13971) and decoders of the same blocks: Mistral, Qwen2, SmolLM. RMS norms before the
-# blocks, rotary positions, grouped heads, SwiGLU.
+# LLaMA (arXiv 2302.13971) and decoders of the same blocks: Mistral, Qwen2, SmolLM, LLaMA 3. RMS norms before
+# the blocks, rotary positions, grouped heads, SwiGLU.
 
 KINDS = ("llama", "mistral", "qwen2")
+ROPES = ("default", "linear", "llama3")  # kinds of rotary positions
+MOST_FACTOR = 1024.0  # by which rotary positions are slowed down
 
 
 @dataclass(frozen=True)
 class LlamaConfig(DecoderConfig):
-    """The configuration of a LLaMA model. shared: heads of queries that share one of keys and values. base:
-    of the rotary positions. biases: of queries, keys and values, of the attention's output, of the
-    feed-forward."""
+    """The configuration of a LLaMA model. shared: heads of queries that share one of keys and values. base,
+    scales: of the rotary positions. biases: of queries, keys and values, of the attention's output, of the
+    feed-forward. head_size: features of a head; 0 where the heads divide the hidden states among them."""
 
     shared: int = field(default=1, metadata=AT_DEFAULT)
     base: float = field(default=BASE, metadata=AT_DEFAULT)
     biases: tuple[bool, bool, bool] = field(default=(False, False, False), metadata=AT_DEFAULT)
+    head_size: int = field(default=0, metadata=AT_DEFAULT)
+    scales: tuple[float, ...] = field(default=(), metadata=AT_DEFAULT)
+
+    @property
+    def head_features(self) -> int:
+        """Features of a head."""
+        return self.head_size or self.hidden // self.heads
 
 
 def _read_llama(f: Fields, **answer: Any) -> LlamaConfig:
     kind, sizes = f.name("model_type", KINDS, "llama"), f.sizes()
-    _refuse_others(f, sizes["hidden"] // sizes["heads"], sizes["layers"])
-    every = f.flag("attention_bias", False)
+    _refuse_others(f, sizes["layers"])
+    every, even = f.flag("attention_bias", False), sizes["hidden"] // sizes["heads"]
+    size = even if f.data.get("head_dim") is None else f.integer("head_dim", MAX_HIDDEN)
+    base = _base(f)
     return LlamaConfig(
         **sizes | {"positions": _positions(f, kind, sizes["positions"])},
         activation=f.activation("hidden_act", "silu"),
@@ -140,18 +153,18 @@ def _read_llama(f: Fields, **answer: Any) -> LlamaConfig:
         embedding_norm=False,
         position_table=False,
         shared=_shared(f, sizes["heads"]),
-        base=_base(f),
+        base=base,
         biases=(every or kind == "qwen2", every, f.flag("mlp_bias", False)),
+        head_size=0 if size == even else size,
+        scales=_scales(f, base, size),
         tied=f.flag("tie_word_embeddings", False),
         ends=_ends(f),
         **answer,
     )
 
 
-def _refuse_others(f: Fields, size: int, layers: int) -> None:
+def _refuse_others(f: Fields, layers: int) -> None:
     """Refuses what would change the model and is not here."""
-    f.only("head_dim", size)
-    f.only("rope_scaling", None)
     f.only("partial_rotary_factor", 1.0)
     f.only("layer_types", ["full_attention"] * layers)
     f.only("pretraining_tp", 1)
@@ -177,8 +190,31 @@ def _shared(f: Fields, heads: int) -> int:
 def _base(f: Fields) -> float:
     """Reads the base of the rotary positions; newer files keep it in a field of fields."""
     of = f.part("rope_parameters") or f
-    of.only("rope_type", "default")
     return of.number("rope_theta", f.number("rope_theta", BASE, 1.0, MOST_BASE), 1.0, MOST_BASE)
+
+
+def _scales(f: Fields, base: float, size: int) -> tuple[float, ...]:
+    """Reads by what the rotary positions of a head are slowed down: linearly, all of them alike; or as LLaMA
+    3's, those that turn less than `low` times in the texts of the first training, and none that turns more
+    than `high` times. Powers are taken in decimals, so that every machine reads the same numbers."""
+    newer, older = f.part("rope_parameters"), f.part("rope_scaling")
+    of = newer or older
+    if newer and older:
+        f.refuse("rope_scaling", "rope_parameters say it")
+    if of is None:
+        return ()
+    of.only("partial_rotary_factor", 1.0)
+    kind = of.name("rope_type", ROPES, of.name("type", ROPES, "default"))
+    scale = 1.0 if kind == "default" else 1.0 / of.number("factor", 0.0, 1.0, MOST_FACTOR)
+    if kind != "llama3":
+        return () if scale == 1.0 else (scale,) * (size // 2)
+    low, high = (of.number(f"{end}_freq_factor", 0.0, 2.0**-10, 2.0**20) for end in ("low", "high"))
+    if not low < high:
+        of.refuse("high_freq_factor", f"it must be more than low_freq_factor, {low:g}")
+    first = of.integer("original_max_position_embeddings", MAX_STATED)
+    wavelengths = (2.0 * pi * float(Decimal(base) ** (Decimal(2 * i) / size)) for i in range(size // 2))
+    shares = (min(max((first / length - low) / (high - low), 0.0), 1.0) for length in wavelengths)
+    return tuple(share + (1.0 - share) * scale for share in shares)
 
 
 def _check_llama(m: LlamaConfig) -> None:
@@ -189,15 +225,23 @@ def _check_llama(m: LlamaConfig) -> None:
             f"{m.heads} heads of which {m.shared} share keys, base {m.base:g}",
             hint="keys are shared evenly, and angles do not grow",
         )
+    size = m.head_features
+    fits = len(m.scales) in (0, size // 2) and all(0.0 <= scale <= 1.0 for scale in m.scales)
+    if not 2 <= size <= MAX_HIDDEN or size % 2 or m.heads * size > 4 * MAX_HIDDEN or not fits:
+        raise CheckpointError(
+            f"{m.heads} heads of {size} features, {len(m.scales)} scales of their angles",
+            hint="an angle turns two features of a head, and scales do not speed it up",
+        )
 
 
 def _llama_layer(m: LlamaConfig, i: int) -> Layer:
-    at, hidden, wide = f"layers.{i}.", m.hidden, m.intermediate
+    at, hidden, wide, inner = f"layers.{i}.", m.hidden, m.intermediate, m.heads * m.head_features
     first, last, far = m.biases
-    sizes = {"q": hidden, "k": hidden // m.shared, "v": hidden // m.shared}
+    sizes = {"q": inner, "k": inner // m.shared, "v": inner // m.shared}
     q, k, v = (Dense(f"{at}self_attn.{part}_proj", hidden, size, bias=first) for part, size in sizes.items())
-    output = Dense(f"{at}self_attn.o_proj", hidden, hidden, bias=last)
-    attention = Attention(m.heads, q, k, v, output, rotary=Rotary(m.base), reach=CAUSAL, shared=m.shared)
+    output = Dense(f"{at}self_attn.o_proj", inner, hidden, bias=last)
+    rotary = Rotary(m.base, scales=m.scales)
+    attention = Attention(m.heads, q, k, v, output, rotary=rotary, reach=CAUSAL, shared=m.shared)
     gate, up = (Dense(f"{at}mlp.{part}_proj", hidden, wide, bias=far) for part in ("gate", "up"))
     block = FeedForward(up, m.activation, Dense(f"{at}mlp.down_proj", wide, hidden, bias=far), gate)
     norms = (_root_mean_square(m, f"{at}{name}_layernorm") for name in ("input", "post_attention"))

@@ -193,13 +193,18 @@ def attentions(graph: Graph) -> list[Attention]:
     return [step.node for step in graph.steps if isinstance(step.node, Attention)]
 
 
-def heads_of(graph: Graph, packing: str) -> tuple[int, int]:
-    """(heads, head size) of all attentions. Raises PlanError where they differ, or there is none."""
+def heads_of(graph: Graph, packing: str, *, even: bool = True) -> tuple[int, int]:
+    """(heads, head size) of all attentions. even: whether the heads must divide the hidden states among them.
+    Raises PlanError where they do not, where attentions differ, or there is none."""
     sizes = {(a.heads, a.head_size) for a in attentions(graph)}
     if len(sizes) != 1:
         message = f"{packing} of attentions with (heads, head size) {sorted(sizes)}"
         raise PlanError(message, hint="one kind is needed")
-    return sizes.pop()
+    ((heads, size),) = sizes
+    if even and (a := attentions(graph)[0]).query.inputs != heads * size:
+        what = f"packing {packing}: {heads} heads of {size} features on {a.query.inputs} hidden ones"
+        raise PlanError(what, hint="use --packing rows or two parties, which have heads of any size")
+    return heads, size
 
 
 def refuse_node(packing: str, name: str, what: str) -> PlanError:

@@ -24,6 +24,7 @@ SHAPES: list[dict[str, Any]] = [
     {"shared": 6, "layers": 1},
     {"heads": 3, "shared": 3, "hidden": 18, "intermediate": 7, "biases": (True, False, False)},
     {"biases": (True, True, True), "layers": 3},
+    {"head_size": 10, "scales": (1.0, 0.7, 0.4, 0.125, 0.0)},
 ]
 
 

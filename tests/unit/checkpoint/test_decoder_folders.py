@@ -20,6 +20,7 @@ from tacita.checkpoint.config import read_config
 from tacita.checkpoint.reference import reference
 from tacita.errors import CheckpointError
 from tacita.generation.sources import Floats, Integers
+from tacita.models.registry import check
 from tacita.planning.request import PlanRequest
 from tacita.texts.embedding import Tensor, stored_tensor
 from tacita.two_party.planning import make_two_party_plan
@@ -37,6 +38,13 @@ LLAMA = {
     "hidden_act": "silu",
     "rms_norm_eps": 1e-5,
     "rope_theta": 1000.0,
+}
+SLOWED = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
 }
 GPT2 = {
     "architectures": ["GPT2LMHeadModel"],
@@ -130,13 +138,50 @@ def test_relatives_of_llama(tmp_path: Path) -> None:
     assert config_of(tmp_path, fields, rope_parameters=newer["rope_parameters"]).base == 50.0
 
 
+def test_positions_that_are_slowed_down(tmp_path: Path) -> None:
+    """Heads of 4 features have two angles: one radian a token, and 1000^(-1/2) of it. The first turns five
+    times in 32 tokens and is left as it is; the second turns a sixth of a time."""
+    for name in ("rope_scaling", "rope_parameters"):
+        assert config_of(tmp_path, LLAMA, **{name: SLOWED}).scales == (1.0, 0.125)
+    between = SLOWED | {"low_freq_factor": 5.0, "high_freq_factor": 6.0}
+    share = 32 / (2.0 * np.pi) - 5.0  # a tenth of a turn above the lower end
+    found = config_of(tmp_path, LLAMA, rope_scaling=between).scales
+    assert found == pytest.approx((share + (1.0 - share) / 8.0, 0.125), abs=1e-15)
+    assert config_of(tmp_path, LLAMA, rope_scaling={"type": "linear", "factor": 4.0}).scales == (0.25, 0.25)
+    assert config_of(tmp_path, LLAMA, head_dim=4) == config_of(tmp_path, LLAMA)
+    assert config_of(tmp_path, LLAMA, head_dim=6, rope_scaling=SLOWED).head_size == 6
+
+
+def test_heads_and_scales_out_of_range(tmp_path: Path) -> None:
+    """As a stranger's plan may have them."""
+    config = config_of(tmp_path, LLAMA, rope_scaling=SLOWED)
+    check(config)
+    for wrong in ({"head_size": 5, "scales": ()}, {"head_size": 1 << 12, "scales": ()}, {"scales": (1.0,)}):
+        with pytest.raises(CheckpointError, match="heads of"):
+            check(replace(config, **wrong))
+    for scale in (-0.1, 1.1, float("nan")):
+        with pytest.raises(CheckpointError, match="2 scales of their angles"):
+            check(replace(config, scales=(1.0, scale)))
+
+
 @pytest.mark.parametrize(
     ("fields", "changes", "message"),
     [
         (LLAMA, {"num_key_value_heads": 4}, "num_key_value_heads is 4"),
         (LLAMA, {"num_key_value_heads": 7}, "num_key_value_heads is 7"),
-        (LLAMA, {"head_dim": 8}, "head_dim is 8"),
-        (LLAMA, {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_scaling is"),
+        (LLAMA, {"head_dim": 0}, "head_dim is 0"),
+        (LLAMA, {"head_dim": 1 << 20}, "head_dim is 1048576"),
+        (LLAMA, {"head_dim": "4"}, "head_dim is '4'"),
+        (LLAMA, {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "low_freq_factor is None"),
+        (LLAMA, {"rope_scaling": SLOWED | {"low_freq_factor": 4.0}}, "high_freq_factor is 4.0"),
+        (LLAMA, {"rope_scaling": SLOWED | {"factor": 0.5}}, "factor is 0.5"),
+        (LLAMA, {"rope_scaling": SLOWED | {"factor": "8"}}, "factor is '8'"),
+        (LLAMA, {"rope_scaling": SLOWED | {"original_max_position_embeddings": 0}}, "embeddings is 0"),
+        (LLAMA, {"rope_scaling": [8.0]}, "rope_scaling is"),
+        (LLAMA, {"rope_scaling": {"type": "linear"}}, "factor is None"),
+        (LLAMA, {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "type is 'dynamic'"),
+        (LLAMA, {"rope_scaling": SLOWED, "rope_parameters": SLOWED}, "rope_scaling is"),
+        (LLAMA, {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor is 0.5"),
         (LLAMA, {"rope_parameters": {"rope_type": "yarn"}}, "rope_type is 'yarn'"),
         (LLAMA, {"rope_theta": 0.0}, "rope_theta is 0.0"),
         (LLAMA, {"hidden_act": "mish"}, "hidden_act is 'mish'"),

@@ -24,7 +24,7 @@ from tacita.packings.lowering import in_slots
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibration import Calibration
 from tacita.planning.calibrate.temper import tempered
-from tacita.texts.embed import embedded, pad_hidden
+from tacita.texts.embed import arranged, embedded
 from tacita.texts.images import hidden_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -76,7 +76,7 @@ def planned(model: Checkpoint, scheme: str, samples: Any, **how: Any) -> Any:
 
 def floats(model: Checkpoint, hidden: Rows) -> Rows:
     """Of the real tokens, one row after the other."""
-    found = reference(model, *pad_hidden(hidden, TOKENS)).logits
+    found = reference(model, *arranged(hidden, TOKENS, last=model.config.last_token)).logits
     return np.ravel(found[: len(hidden)] if found.ndim > 1 else found)
 
 
@@ -84,7 +84,8 @@ def by_functions_alone(plan: Any, model: Checkpoint, hidden: Rows) -> Rows:
     """Of the real tokens, as the plan's functions answer without its packing."""
     specs, calibration = plan.circuit["specs"], plan.circuit["calibration"]
     soft = tempered(in_slots(model), Calibration.from_dict(calibration).temperatures)
-    found = approximated(soft, CircuitSpecs.from_json(specs), *pad_hidden(hidden, TOKENS))
+    rows = arranged(hidden, TOKENS, backwards=soft.config.backwards)
+    found = approximated(soft, CircuitSpecs.from_json(specs), *rows)
     assert not found.outside
     return np.ravel(found.answer[: len(hidden)] if found.answer.ndim > 1 else found.answer)
 
@@ -97,7 +98,7 @@ def test_a_familys_folder_gets_its_answer(
 ) -> None:
     model = calm(name, tmp_path_factory.getbasetemp() / "calm")
     (asked, *known) = (hidden for hidden, _ in zip(inputs(name, model), range(1 + SAMPLES), strict=False))
-    samples = [pad_hidden(hidden, TOKENS) for hidden in known]
+    samples = [arranged(hidden, TOKENS, last=model.config.last_token) for hidden in known]
     if refused := table.why(name, scheme):
         with pytest.raises(PlanError, match=refused[0]) as caught:
             planned(model, scheme, samples)

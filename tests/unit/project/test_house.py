@@ -30,15 +30,15 @@ LINES = {
     "gateway": 518,
     "generation": 455,
     "layouts": 1885,
-    "models": 1920,
-    "packings": 7080,
+    "models": 2070,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
+    "packings": 7100,
     "planning": 4215,
     "plans": 3182,
     "schemes": 1566,
     "server": 8145,
     "slots": 2473,
     "texts": 2068,  # tensors in the types of their files (decision 91)
-    "two_party": 6019,  # integers in the fewest bytes (decision 91)
+    "two_party": 6038,  # integers in the fewest bytes, heads of any size (decisions 91, 92)
 }
 
 
@@ -70,7 +70,7 @@ def test_packages_stay_small() -> None:
     assert not (large := {name: count for name, count in lines.items() if count > LINES[name]}), large
 
 
-BENCH = 10032  # lines of the laboratory (decisions 57, 58, 77, 89, 90)
+BENCH = 10110  # lines of the laboratory (decisions 57, 58, 77, 89, 90, 92)
 
 
 def test_the_laboratory_stays_small() -> None:

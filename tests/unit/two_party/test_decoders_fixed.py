@@ -27,6 +27,7 @@ MODELS = {
     "two": llama(shared=2),
     "all": llama(shared=6, layers=1),
     "odd": llama(heads=3, shared=3, hidden=18, intermediate=7, biases=(True, False, False)),
+    "slowed": llama(head_size=6, scales=(1.0, 0.5, 0.125)),
     "gpt2": gpt2(),
 }
 each_model = pytest.mark.parametrize("name", MODELS)

@@ -13,6 +13,7 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint.load import Checkpoint, load
 from tacita.checkpoint.reference import reference
 from tacita.planning.request import PlanRequest
+from tacita.texts.embed import arranged
 from tacita.two_party.model import simulation
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
@@ -23,7 +24,8 @@ PADDING = 3
 
 
 def prepared(name: str, folder: Path) -> tuple[Checkpoint, TwoPartyPlan, np.ndarray, np.ndarray]:
-    """(model, plan, hidden states, mask); the last rows of a text are padding, copies of the first."""
+    """(model, plan, hidden states, mask); the last rows of a text, of a decoder the first ones, are padding,
+    copies of the first real one."""
     case = families.expected_of(name)
     pooling = next(iter(case["answer"])) or None
     model = load(families.folder_of(name, folder), pooling=pooling)
@@ -32,8 +34,7 @@ def prepared(name: str, folder: Path) -> tuple[Checkpoint, TwoPartyPlan, np.ndar
         mask = np.ones(len(hidden))
     else:
         real = families.embedded(model, case["ids"], case["types"])
-        hidden = np.concatenate([real, np.repeat(real[:1], PADDING, axis=0)])
-        mask = (np.arange(len(hidden)) < len(real)).astype(np.float64)
+        hidden, mask = arranged(real, len(real) + PADDING, last=model.config.last_token)
     plan = make_two_party_plan(model, PlanRequest(tokens=len(hidden), hidden_states=[(hidden, mask)]))
     return model, plan, hidden, mask
 

@@ -114,16 +114,24 @@ def test_squares_are_off_by_what_their_argument_is() -> None:
     assert not found[x < -0.001].any()
 
 
-@pytest.mark.parametrize(("base", "tokens", "size"), [(10_000.0, 512, 64), (160_000.0, 40, 32), (1.5, 7, 2)])
-def test_turns_are_the_angles_of_floats_to_the_last_place(base: float, tokens: int, size: int) -> None:
+@pytest.mark.parametrize(
+    ("rotary", "tokens", "size"),
+    [
+        (Rotary(10_000.0), 512, 64),
+        (Rotary(160_000.0), 40, 32),
+        (Rotary(1.5), 7, 2),
+        (Rotary(500_000.0, scales=(1.0, 0.7320508, 0.125, 0.0)), 512, 8),
+    ],
+)
+def test_turns_are_the_angles_of_floats_to_the_last_place(rotary: Rotary, tokens: int, size: int) -> None:
     """All of them rounded to the nearest: were one place up to the machine, one party's share would be
     noise."""
-    found = turns(base, tokens, size, TURN)
-    wanted = sequence.angles(Rotary(base), (tokens, size))
+    found = turns(rotary, tokens, size, TURN)
+    wanted = sequence.angles(rotary, (tokens, size))
     for ours, exact in zip(found, wanted, strict=True):
         assert ours.shape == (tokens, size // 2)
         assert np.abs(ours - np.ldexp(exact, TURN)).max() <= 0.5 + 1e-6
-    finer = turns(base, tokens, size, 40)
+    finer = turns(rotary, tokens, size, 40)
     assert np.abs(np.ldexp(finer[0], -40) - wanted[0]).max() < 1e-11
 
 

@@ -58,8 +58,8 @@ def test_the_steps_of_a_decoder_fit_every_number_of_rows(name: str) -> None:
         assert [(v.shape, v.ring) for v in found] == [(r.shape, r.ring) for r in ops.tape.registers]
     behind = plan.program.sizes(1, 9)
     stored = [behind[step.outputs[0]].shape for step in plan.program.steps if step.op == "append"]
-    heads = [attention.key_heads for attention in sequence_attentions(plan)]
-    assert stored == [(count, 10, plan.hidden // plan.config.heads) for count in heads for _ in "kv"]
+    kept = [(a.key_heads, 10, a.head_size) for a in sequence_attentions(plan)]
+    assert stored == [shape for shape in kept for _ in "kv"]
 
 
 def sequence_attentions(plan: TwoPartyPlan) -> list[Any]:
@@ -139,6 +139,15 @@ WRITTEN: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "a store too far": (lambda d: first(d, "append").update(store=1), "append that does not fit"),
     "rows of no store": (lambda d: first(d, "product").update(store=99), "product that does not fit"),
     "a base of nothing": (lambda d: first(d, "turn").update(base=0.0), "turn that does not fit"),
+    "scales of other heads": (
+        lambda d: first(d, "turn").update(scales=[0.5]),
+        "turn that does not fit",
+    ),
+    "angles that are sped up": (
+        lambda d: first(d, "turn").update(scales=[1.0, 1.5]),
+        "turn that does not fit",
+    ),
+    "scales that are no list": (lambda d: first(d, "turn").update(scales=0.5), "other registers or numbers"),
     "angles too fine": (lambda d: first(d, "turn").update(bits=40), "turn that does not fit"),
     "an end that is no token": (lambda d: d.update(ends=[41]), "ends is out of range"),
     "a beginning that is none": (lambda d: d.update(begin=[-1]), "beginning is out of range"),

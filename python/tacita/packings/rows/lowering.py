@@ -48,7 +48,7 @@ class RowLowering(OneTextLowering[FeatureLayout]):
     packing = "rows"
 
     def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> None:
-        heads, rows = heads_of(graph, self.packing), RowsShape(shape.slots, shape.tokens)
+        heads, rows = heads_of(graph, self.packing, even=False), RowsShape(shape.slots, shape.tokens)
         layout = FeatureLayout.dense(rows, attentions(graph)[0].query.inputs, copied=True)
         super().__init__(graph, weights, specs, shape, linear_of(layout), packs_first=can_carry(layout))
         self._windows = head_windows(rows, *heads)

@@ -224,7 +224,10 @@ class RecordTensors:
         """Writes a local step: both parties know the angles. `fraction` bits leave the ring room for `TURN`
         more."""
         low = self.tape.scaled(x, self._formats.fraction)
-        return self.tape.write("turn", (low,), low.fraction + TURN, bits=TURN, base=float(rotary.base))
+        scales = {"scales": tuple(map(float, rotary.scales))} if rotary.scales else {}
+        return self.tape.write(
+            "turn", (low,), low.fraction + TURN, bits=TURN, base=float(rotary.base), **scales
+        )
 
     def with_past(self, name: str, keys: Register, values: Register) -> tuple[Register, Register]:
         """Appends keys and values to stores, at the fraction bits and in the rings in which they are

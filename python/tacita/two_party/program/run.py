@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tacita.blocks.base import Rotary
 from tacita.two_party.arithmetic.base import Array, Format, Integers
 from tacita.two_party.arithmetic.masked import Exchange, MaskedProduct
 from tacita.two_party.arithmetic.residues import Share, Words, from_floats, reconstruct, reduced
@@ -202,7 +203,8 @@ class Run:
 
     def turn(self, at: _Place, x: Words) -> Words:
         """Turns rows by their positions."""
-        table = turned_from(at["base"], self.past.rows, x.shape[1:], at["bits"])
+        rotary = Rotary(at["base"], scales=at.parameters.get("scales", ()))
+        table = turned_from(rotary, self.past.rows, x.shape[1:], at["bits"])
         cos, sin = (each.view(np.uint64) for each in table)
         left, right = np.split(x, 2, axis=-1)
         turned = np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)

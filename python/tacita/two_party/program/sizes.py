@@ -179,6 +179,9 @@ def _group(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
 def _turn(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     _need(len(x.shape) == 3 and x.shape[2] % 2 == 0 and x.shape[2] <= MOST_TURNED, "turn")
     _need(1.0 <= p["base"] <= MOST_BASE, "turn")
+    scales = p.get("scales")
+    _need(scales is None or len(scales) == x.shape[2] // 2, "turn")
+    _need(all(type(each) is float and 0.0 <= each <= 1.0 for each in scales or ()), "turn")
     _need(x.ring == p["ring"] and 1 <= p["bits"] < min(x.ring, 31), "turn")
     return x
 

@@ -13,12 +13,12 @@ it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tacita.errors import FileError
 
-Parameter = int | float | bool | str | None | tuple[int, ...]
+Parameter = int | float | bool | str | None | tuple[int, ...] | tuple[float, ...]
 HINT = "it was made by another release, or the copy is damaged"
 MANY = -1  # results, as many as the parameters say
 
@@ -26,11 +26,12 @@ MANY = -1  # results, as many as the parameters say
 @dataclass(frozen=True)
 class Operation:
     """What a step may be. inputs, outputs: how many registers. parameters: name -> the types that it may
-    have."""
+    have. further: the same of those that may be absent."""
 
     inputs: int
     outputs: int
     parameters: Mapping[str, tuple[type, ...]] = field(default_factory=dict)
+    further: Mapping[str, tuple[type, ...]] = field(default_factory=dict)
 
 
 def _takes(inputs: int, *integers: str, outputs: int = 1, **others: type | tuple[type, ...]) -> Operation:
@@ -61,7 +62,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "merge": _takes(1),
     "group": _takes(1, "heads"),  # (more heads, rows, d) -> (heads, rows of neighbours, d), or back
     # by cosines and sines of the rows' positions, with so many fraction bits
-    "turn": _takes(1, "bits", "ring", base=float),
+    "turn": replace(_takes(1, "bits", "ring", base=float), further={"scales": (tuple,)}),
     "append": _takes(1, "store", "ring"),  # behind the rows of a store, which keeps all of them
     # less `gap` where a query does not see a key: for want of reach, or because it is padding
     "hide": _takes(1, "gap", "fraction", "ring", back=OPTIONAL, on=OPTIONAL),
@@ -108,8 +109,8 @@ class Step:
         operation = OPERATIONS.get(self.op)
         if operation is None:
             raise FileError(f"program: operation {self.op!r:.40}", hint=HINT)
-        kinds = operation.parameters
-        typed = set(kinds) == set(self.parameters) and all(
+        kinds = {**operation.parameters, **operation.further}
+        typed = set(operation.parameters) <= set(self.parameters) <= set(kinds) and all(
             type(value) in kinds[name] for name, value in self.parameters.items()
         )
         count = len(self.outputs) if operation.outputs == MANY else operation.outputs

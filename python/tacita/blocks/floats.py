@@ -1,10 +1,11 @@
 """The meaning of a model: float64, any number of texts in front. The reference, and the recorder of values.
 
 Values are recorded by node: `NODE.input` of attention, feed-forward, linear and mean; of attention
-`.scores` (heads, tokens, tokens; all keys), `.log_sum_exp` (heads, tokens; real keys) and `.context`
-(tokens, features); of a function, also that inside a feed-forward, `.argument` and `.result`; of a gated
-feed-forward `.factor` and `.product`; of a norm `.sum` (what it normalises), `.centred` (the same where no
-mean is taken off), `.variance` (tokens,; with epsilon) and `.result`; of a mean `.result`.
+`.queries` and `.keys` (heads, tokens, features; as they are multiplied), `.scores` (heads, tokens, tokens;
+all keys), `.log_sum_exp` (heads, tokens; real keys) and `.context` (tokens, features); of a function, also
+that inside a feed-forward, `.argument` and `.result`; of a gated feed-forward `.factor` and `.product`; of a
+norm `.sum` (what it normalises), `.centred` (the same where no mean is taken off), `.variance` (tokens,; with
+epsilon) and `.result`; of a mean `.result`.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ class FloatTensors:
         """Multiplies by one map at a time: to stack weights for every text would take longer."""
         parts = [self._dense(x, d) for d in maps]
         result = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
-        return result if add is None else result + add
+        if add is not None:
+            result += add
+        return result
 
     def add(self, x: Array, y: Array) -> Array:
         return x + y
@@ -81,6 +84,8 @@ class FloatTensors:
     heads, merge = staticmethod(tensors.heads), staticmethod(tensors.merge)
 
     def scores(self, queries: Array, keys: Array, name: str) -> Array:
+        self._see(f"{name}.queries", queries)
+        self._see(f"{name}.keys", keys)
         stacked = tensors.regrouped(queries, keys.shape[-3]) @ np.swapaxes(keys, -1, -2)
         result = np.asarray(tensors.regrouped(stacked, queries.shape[-3]))
         self._see(f"{name}.scores", result)
@@ -157,8 +162,11 @@ class FloatTensors:
 
     def _dense(self, x: Array, d: Dense) -> Array:
         weight, bias = self._weights.unscaled(d)
-        result = np.asarray(x @ weight.T + bias)
-        return result if d.scale == 1.0 else result * d.scale
+        result = np.asarray(x @ weight.T)
+        result += bias
+        if d.scale != 1.0:
+            result *= d.scale
+        return result
 
     def _log_sum(self, masked: Array, name: str) -> Array:
         top = masked.max(axis=-1, keepdims=True)

@@ -242,10 +242,11 @@ def test_where_one_row_is_asked_for_each_head_takes_a_constant():
     name, apart = "layer0.attention", np.array([0.0, 20.0])
     seen, rng = RowSamples(model), np.random.default_rng(0)
     for n in range(6):
-        hidden, mask = tiny.inputs(model, TOKENS, TOKENS - n, seed=n)
+        _, mask = tiny.inputs(model, TOKENS, TOKENS - n, seed=n)
         scores = rng.normal(size=(2, 1, TOKENS)) + apart[:, None, None]
         seen.start(mask)
-        seen.see(f"{name}.input", hidden)
+        seen.see(f"{name}.queries", rng.normal(size=(2, 1, 8)))
+        seen.see(f"{name}.keys", rng.normal(size=(2, TOKENS, 8)))
         seen.see(f"{name}.scores", scores)
         seen.see(f"{name}.log_sum_exp", np.log((np.exp(scores) * mask).sum(axis=2)))
     rows = seen.fit(LINEAR)

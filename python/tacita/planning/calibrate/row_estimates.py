@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.approx.softmax import RowEstimate
-from tacita.blocks.base import Attention, Dense, Softmax
+from tacita.blocks.base import Attention, Softmax
 from tacita.blocks.shapes import options
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
@@ -69,7 +69,8 @@ class RowSamples:
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self._model, self._mask, self._input = checkpoint, np.ones(0), np.zeros((0, 0))
+        self._model, self._mask = checkpoint, np.ones(0)
+        self._factors: dict[str, Array] = {}  # of the present attention's scores: (tokens, heads, head size)
         self._ends: list[Array] = []  # of the present attention: (heads, rows) each
         self.by_attention = {
             n: AttentionRows(a) for n, a in attentions(checkpoint.config).items() if predictable(a)
@@ -80,13 +81,13 @@ class RowSamples:
         self._mask = mask
 
     def see(self, name: str, value: Array) -> None:
-        """Takes inputs of attentions and their log sums of exponentials; ignores the rest."""
+        """Takes queries, keys and scores of attentions and what follows from them; ignores the rest."""
         node, _, key = name.rpartition(".")
         if (rows := self.by_attention.get(node)) is None:
             return
         real = self._mask > 0.0
-        if key == "input":
-            self._input = value
+        if key in ("queries", "keys"):
+            self._factors[key] = np.swapaxes(value, 0, 1)
         elif key == "scores":
             self._add(rows, real, value)
             self._ends = [value.min(axis=-1), value.max(axis=-1)]
@@ -101,10 +102,9 @@ class RowSamples:
     def _add(self, target: AttentionRows, real: NDArray[np.bool_], scores: Array) -> None:
         """Adds an attention's rows. scores (heads, rows, tokens): of the first rows alone where no others are
         asked for."""
-        model, a, rows = self._model, target.attention, real[: scores.shape[1]]
-        x, target.alone = self._input[: len(rows)], len(rows) < len(real)
-        queries, padding = (scaled_queries(model, a, x[which]) for which in (rows, ~rows))
-        target.add(queries, padding, project(model, a.key, a.heads, self._input[real]))
+        rows, queries = real[: scores.shape[1]], self._factors["queries"]
+        target.alone = len(rows) < len(real)
+        target.add(queries[rows], queries[~rows], self._factors["keys"][real])
         each = scaled_log_means(scores[:, :, real])
         target.scaled_logs += [each[:, :, which] for which in (rows, ~rows)]
         target.order.append(np.argsort(~rows, kind="stable"))
@@ -172,14 +172,9 @@ def estimator(checkpoint: Checkpoint, rows: Rows) -> Estimate:
 
 def scaled_queries(checkpoint: Checkpoint, a: Attention, x: Array) -> Array:
     """Returns the queries (tokens, heads, head size), divided by sqrt(head size)."""
-    return np.asarray(project(checkpoint, a.query, a.heads, x) / np.sqrt(a.head_size))
-
-
-def project(checkpoint: Checkpoint, d: Dense, heads: int, x: Array) -> Array:
-    """Returns queries or keys: (tokens, heads, head size)."""
-    weight, bias = Weights(checkpoint.tensors).unscaled(d)
-    product = (x @ weight.T + bias) * d.scale
-    return np.asarray(product.reshape(len(x), heads, product.shape[1] // heads))
+    weight, bias = Weights(checkpoint.tensors).unscaled(a.query)
+    product = (x @ weight.T + bias) * (a.query.scale / np.sqrt(a.head_size))
+    return np.asarray(product.reshape(len(x), a.heads, -1))
 
 
 def predictable(a: Attention) -> bool:
@@ -210,7 +205,7 @@ class AttentionRows:
     def add(self, queries: Array, padding: Array, keys: Array) -> None:
         self._queries += [queries.astype(np.float32), padding.astype(np.float32)]
         self._sum += keys.sum(axis=0)
-        self._square += np.einsum("thd,the->hde", keys, keys)
+        self._square += np.moveaxis(keys, 0, 2) @ keys.swapaxes(0, 1)
 
     def extend(self, more: AttentionRows) -> None:
         """Appends the rows of further samples."""

@@ -94,9 +94,8 @@ def try_circuit(subject: Subject, built: Built, placed: Placed, answers: Answers
     phases, label = subject.phases, subject.label
     phases.enter("simulate", label)
     small = built.shrunk(len(samples))
-    simulation = run_simulation(
-        subject.model, small, placed, samples, options, phases.part, subject.processes
-    )
+    how = phases.part, subject.processes, answers
+    simulation = run_simulation(subject.model, small, placed, samples, options, *how)
     for option in options:
         bound = option.bound(bound)
     noise = stated_noise(simulation.noise, placed.parameters, bound)
@@ -118,11 +117,12 @@ def run_simulation(
     options: Sequence[Option] = (),
     progress: Callable[[float, float], None] = lambda done, total: None,
     threads: int = 1,
+    answers: Answers = MappingProxyType({}),
 ) -> Simulation:
     """The samples' answers on `sim` and on `plain`, on so many threads. Raises PlanError without a sample.
 
     built: the placed circuit, or the same one with fewer sequences. Samples go as many at a time as it holds.
-    Of steps every beginning of a sample is an answer.
+    Of steps every beginning of a sample is an answer. answers: of the model, those that are there.
     """
     if not samples:
         raise PlanError(
@@ -141,7 +141,7 @@ def run_simulation(
         progress(min(next(steps), total), total)
 
     noisy, quiet = _answers(placed, built, samples, makes, step_done, threads)
-    targets = [_target(model, sample, options) for sample in samples]
+    targets = [_target(model, sample, options, answers) for sample in samples]
     judged = [i for i, target in enumerate(targets) if target is not None]
     wanted = [target for target in targets if target is not None]
     noisy, quiet, masks = (
@@ -155,12 +155,20 @@ def run_simulation(
     return Simulation(errors, up(of_answers), up(of_ended))
 
 
-def _target(model: Checkpoint, sample: Sample, options: Sequence[Option]) -> Array | None:
+def _target(model: Checkpoint, sample: Sample, options: Sequence[Option], answers: Answers) -> Array | None:
     """Returns what the circuit should answer; None where an option says that this is not decided."""
-    wanted: Array | None = reference(model, *sample).logits
+    answer = _answer(model, sample, {} if model.config.every_token else answers)  # of padding, too
+    wanted: Array | None = finished(answer, model.config.normalise)
     for option in options:
         wanted = None if wanted is None else option.target(wanted)
     return wanted
+
+
+def _answer(model: Checkpoint, sample: Sample, answers: Answers) -> Array:
+    """Returns the model's own answer: one of `answers`, or else a new one."""
+    if (answer := answers.get(mark(sample))) is None:
+        return reference(model, *sample, all_rows=False).trace["answer"]
+    return answer[: len(sample[1])] if model.config.every_token else answer
 
 
 def _answers(
@@ -240,10 +248,7 @@ def approximation_errors(
     result = approximated(soft, specs, hidden, mask)
     if result.outside:
         return []
-    if (answer := answers.get(mark(sample))) is None:
-        answer = reference(model, hidden, mask, all_rows=False).trace["answer"]
-    elif model.config.every_token:
-        answer = answer[: len(mask)]
+    answer = _answer(model, (hidden, mask), answers)
     (rows,) = distances([result.answer], [finished(answer, model.config.normalise)], [mask])
     return [TextError(float(np.max(rows)), float(np.linalg.norm(answer)))]
 

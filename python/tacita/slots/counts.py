@@ -22,6 +22,7 @@ Counted operations (keys of `SimBackend.counts`, level = that of the operands):
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 
 from tacita.slots.linear import LinearPlan
 
@@ -45,6 +46,7 @@ def linear_counts(plan: LinearPlan, slots: int) -> Counter[str]:
     )
 
 
+@cache
 def poly_counts(degree: int) -> Counter[tuple[str, int]]:
     """Counts how often each (operation, levels of its operands below the argument) comes in a dense Chebyshev
     series, as `crates/ckks/src/polynomial.rs` evaluates it.

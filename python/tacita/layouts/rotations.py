@@ -139,7 +139,8 @@ def _form(diagonals: Diagonals, kind: tuple[int, int], n_inputs: int, n_outputs:
     table: Diagonals | Halves = diagonals
     if pairs or shift:
         table = _paired(diagonals, pairs) if pairs else _shifted(diagonals, shift)
-    plan = LinearPlan.from_diagonals(table, n_inputs=n_inputs - pairs, n_outputs=n_outputs)
+    inputs, real = n_inputs - pairs, bool(pairs or shift)
+    plan = LinearPlan.from_diagonals(table, n_inputs=inputs, n_outputs=n_outputs, real=real)
     return RealMap(plan, pairs, shift)
 
 

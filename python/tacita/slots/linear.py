@@ -13,7 +13,7 @@ one key serves all of them. Halevi and Shoup's diagonals with baby-step giant-st
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -38,7 +38,8 @@ class LinearPlan:
     (output, giant, input, baby, vector).
 
     horner_step: 0, or the positive step of which every giant is a non-negative multiple. post: rotation of
-    every output at the end (it makes the giants start at zero). Uses one level.
+    every output at the end (it makes the giants start at zero). real: nobody asks for the outputs' imaginary
+    parts, which an interpreter in the clear need not compute. Uses one level.
     """
 
     n_inputs: int
@@ -47,6 +48,7 @@ class LinearPlan:
     terms: npt.NDArray[np.int32]
     horner_step: int = 0
     post: int = 0
+    real: bool = False
 
     @property
     def period(self) -> int:
@@ -111,12 +113,14 @@ class LinearPlan:
         n_outputs: int | None = None,
         split: Split = "auto",
         horner: bool = True,
+        real: bool = False,
     ) -> LinearPlan:
         """Builds a plan. diagonals: (output, input, rotation) -> periodic v, meaning out += v *
         rotate(x_input, rotation).
 
         split: "auto" by cost, "baby", "giant", or the number of babies (a power of two). horner: allow one
-        key for all giants. Zero diagonals are dropped. Errors: ShapeError for none left or unequal periods.
+        key for all giants. real: see the class. Zero diagonals are dropped. Errors: ShapeError for none left
+        or unequal periods.
         """
         table = diagonals if isinstance(diagonals, Halves) else Diagonals.of(diagonals)
         nonzero = table.nonzero()
@@ -126,7 +130,7 @@ class LinearPlan:
             int(inputs.max()) + 1 if n_inputs is None else n_inputs,
             int(outputs.max()) + 1 if n_outputs is None else n_outputs,
         )
-        return _build(nonzero, step, horner, *counts)
+        return replace(_build(nonzero, step, horner, *counts), real=real)
 
     @staticmethod
     def from_terms(

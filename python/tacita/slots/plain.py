@@ -111,7 +111,7 @@ class PlainBackend:
         return ct.level
 
     def add(self, a: PlainCt, b: PlainCt) -> PlainCt:
-        return PlainCt(a.values + b.values, min(a.level, b.level))
+        return PlainCt(_real(a.values + b.values), min(a.level, b.level))
 
     def sub(self, a: PlainCt, b: PlainCt) -> PlainCt:
         return PlainCt(a.values - b.values, min(a.level, b.level))
@@ -258,6 +258,7 @@ def check_kinds(count: int, kinds: Sequence[str]) -> None:
 
 MAX_TABLE = 1 << 23  # entries of a dense table of vectors; above it, term by term
 TABLES = 16  # that are kept: of two layers of BERT-base, 0.6 GB
+BLOCK, COLUMNS = 1 << 19, 64  # bytes of rotated rows and columns of a table that a core's cache holds
 MIN_FILLED = 1 / 16  # of a table that is worth multiplying by: masks fill a hundredth
 
 
@@ -267,18 +268,40 @@ def apply_linear(xs: Sequence[Values], plan: LinearPlan) -> list[Values]:
     A vector is here a table (positions of a period, periods of the slots), so that a rotation copies whole
     rows, a vector's entry multiplies a row, and the inner sums are one matrix product for each position.
     """
+    if plan.real:
+        return apply_linear([*(x.real for x in xs), *(x.imag for x in xs)], _real_part(plan))
     sums, babies = _pairs(plan)
-    dtype = np.result_type(plan.vectors, *xs)
-    tables = [np.ascontiguousarray(x.reshape(-1, plan.period).T) for x in xs]
-    rotated = np.empty((plan.period, len(babies), tables[0].shape[1]), np.result_type(*xs))
-    for number, (i, baby) in enumerate(babies):
-        for there, here in _turns(tables[i].shape, baby):
-            rotated[:, number][there] = tables[i][here]
-    outs = [np.zeros(tables[0].shape, dtype) for _ in range(plan.n_outputs)]
-    for (j, giant), part in zip(sums, _inner_sums(plan, rotated), strict=True):
-        for there, here in _turns(part.shape, giant):
+    rows = _Rows.of([np.ascontiguousarray(x.reshape(-1, plan.period).T) for x in xs], babies)
+    shape = (plan.period, rows.values.shape[1])
+    outs = [np.zeros(shape, np.result_type(plan.vectors, *xs)) for _ in range(plan.n_outputs)]
+    for (j, giant), part in zip(sums, _inner_sums(plan, rows), strict=True):
+        for there, here in _turns(shape, giant):
             outs[j][there] += part[here]
-    return [np.roll(out.T.reshape(-1), -plan.post) for out in outs]
+    turned = (out.T.reshape(-1) for out in outs)
+    return [np.roll(out, -plan.post) if plan.post else out for out in turned]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of tables and of those turned by some periods, and which of them stand where in rotated
+    tables. values: (rows, periods). numbers: (positions, rotated tables)."""
+
+    values: Values
+    numbers: npt.NDArray[np.int64]
+
+    @staticmethod
+    def of(tables: Sequence[Values], babies: Sequence[tuple[int, int]]) -> _Rows:
+        """Rotates tables. babies: (number of the table, step) of each result."""
+        positions, periods = tables[0].shape
+        wholes = {(i, (baby // positions + more) % periods) for i, baby in babies for more in (0, 1)}
+        starts = np.zeros((len(tables), periods), np.int64)
+        for number, key in enumerate(sorted(wholes)):
+            starts[key] = number * positions
+        inputs, steps = np.array(babies).T
+        places = np.arange(positions)[:, None] + steps
+        values = [np.roll(tables[i], -turns, axis=1) if turns else tables[i] for i, turns in sorted(wholes)]
+        numbers = starts[inputs, places // positions % periods] + places % positions
+        return _Rows(np.concatenate(values), numbers)
 
 
 Block = tuple[slice, slice]  # of a table
@@ -292,30 +315,51 @@ def _turns(shape: tuple[int, ...], step: int) -> Iterator[tuple[Block, Block]]:
         (slice(0, positions - first), slice(first, positions), whole % periods),
         (slice(positions - first, positions), slice(0, first), (whole + 1) % periods),
     ):
-        yield (rows, slice(0, periods - turns)), (from_rows, slice(turns, periods))
-        yield (rows, slice(periods - turns, periods)), (from_rows, slice(0, turns))
+        if rows.start < rows.stop:
+            yield (rows, slice(0, periods - turns)), (from_rows, slice(turns, periods))
+            yield (rows, slice(periods - turns, periods)), (from_rows, slice(0, turns))
 
 
+@cached_weakly(TABLES)
+def _real_part(plan: LinearPlan) -> LinearPlan:
+    """Returns the real map from the inputs' real parts and behind them their imaginary ones to the outputs'
+    real parts."""
+    vectors = np.concatenate([plan.vectors.real, -plan.vectors.imag])
+    behind = np.array([0, 0, plan.n_inputs, 0, len(plan.vectors)], np.int32)
+    terms = np.concatenate([plan.terms, plan.terms + behind])
+    filled = np.count_nonzero(vectors, axis=1)[terms[:, 4]] > 0
+    return LinearPlan(2 * plan.n_inputs, plan.n_outputs, vectors, terms[filled], post=plan.post)
+
+
+@cached_weakly(CACHE_SIZE)
 def _pairs(plan: LinearPlan) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """The (output, giant) and the (input, baby) pairs of the plan."""
-    sums = sorted({(int(t[0]), int(t[1])) for t in plan.terms})
-    return sums, sorted({(int(t[2]), int(t[3])) for t in plan.terms})
+    terms = plan.terms.tolist()
+    return sorted({(t[0], t[1]) for t in terms}), sorted({(t[2], t[3]) for t in terms})
 
 
-def _inner_sums(plan: LinearPlan, rotated: Values) -> Iterator[Values]:
-    """Yields a table for each pair of the sums. rotated: (positions, pairs of the babies, periods)."""
-    table = _table(plan)
+def _inner_sums(plan: LinearPlan, rows: _Rows) -> Iterator[Values]:
+    """Yields a table for each pair of the sums. rows: of the tables rotated by the babies."""
+    table, (sums, babies) = _table(plan), _pairs(plan)
+    values, numbers = rows.values, rows.numbers
     if table is not None:
-        whole = np.iscomplexobj(rotated) and not np.iscomplexobj(table)  # two products of real numbers
-        inner = (table @ rotated.view(np.float64)).view(rotated.dtype) if whole else table @ rotated
+        whole = np.iscomplexobj(values) and not np.iscomplexobj(table)  # two products of real numbers
+        inner = np.empty((plan.period, len(sums), values.shape[1]), np.result_type(table, values))
+        step = max(1, BLOCK // (len(babies) * values[0].nbytes))
+        for at in range(0, plan.period, step):
+            here = slice(at, at + step)
+            rotated = np.take(values, numbers[here], axis=0)
+            if whole:
+                np.matmul(table[here], rotated.view(np.float64), out=inner[here].view(np.float64))
+            else:
+                np.matmul(table[here], rotated, out=inner[here])
         yield from inner.transpose(1, 0, 2)
         return
-    sums, babies = _pairs(plan)
-    terms, numbers = _terms_of(plan), {pair: number for number, pair in enumerate(babies)}
+    terms, places = _terms_of(plan), {pair: number for number, pair in enumerate(babies)}
     for pair in sums:
-        inner = np.zeros((plan.period, rotated.shape[2]), np.result_type(plan.vectors, rotated))
+        inner = np.zeros((plan.period, values.shape[1]), np.result_type(plan.vectors, values))
         for i, baby, v, where in terms[pair]:
-            inner[where] += rotated[where, numbers[i, baby]] * plan.vectors[v, where][:, None]
+            inner[where] += values[numbers[where, places[i, baby]]] * plan.vectors[v, where][:, None]
         yield inner
 
 
@@ -349,10 +393,13 @@ def _table(plan: LinearPlan) -> Values | None:
     if entries > MAX_TABLE or filled < MIN_FILLED * entries:
         return None
     rows, columns = ({pair: n for n, pair in enumerate(pairs)} for pairs in (sums, babies))
-    table = np.zeros((plan.period, len(sums), len(babies)), dtype=plan.vectors.dtype)
+    turned = np.zeros((len(sums) * len(babies), plan.period), plan.vectors.dtype)
     for j, giant, i, baby, v in plan.terms.tolist():
-        table[:, rows[j, giant], columns[i, baby]] += plan.vectors[v]
-    return table
+        turned[rows[j, giant] * len(babies) + columns[i, baby]] += plan.vectors[v]
+    table = np.empty(turned.shape[::-1], turned.dtype)
+    for at in range(0, len(turned), COLUMNS):
+        table[:, at : at + COLUMNS] = turned[at : at + COLUMNS].T
+    return table.reshape(plan.period, len(sums), len(babies))
 
 
 def _periodic(op: np.ufunc, values: Values, v: Values) -> Values:
@@ -362,7 +409,9 @@ def _periodic(op: np.ufunc, values: Values, v: Values) -> Values:
 
 def _real(v: Values) -> Values:
     """Returns float64 when there is no imaginary part."""
-    return np.real(v).astype(np.float64) if not np.iscomplexobj(v) or not np.any(v.imag) else v
+    if np.iscomplexobj(v) and np.any(v.imag):
+        return v
+    return np.asarray(np.real(v), np.float64)
 
 
 def _scalar(c: complex) -> complex:

@@ -208,6 +208,8 @@ class SimBackend:
             self._count("rotate", level, plan.n_outputs)
         fresh = combined(self.model.rescale, self.model.key_switch * sqrt(max(1, plan.giant_rotations)))
         plains = self._run_many("linear", plan.n_outputs, xs, plan)
+        if plan.real:  # noise is in both parts
+            plains = [p and PlainCt(p.values.astype(np.complex128), p.level) for p in plains]
         grown = _linear_noise(xs, plan)
         return [self._out(level, g, fresh, p) for g, p in zip(grown, plains, strict=True)]
 

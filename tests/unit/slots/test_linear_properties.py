@@ -41,6 +41,24 @@ def test_every_split_is_the_same_map(places, split, horner):
     assert np.allclose(got, exact(table, xs))
 
 
+@pytest.mark.parametrize("filled", [0.0, 2.0])  # by tables, and term by term
+def test_where_real_parts_are_asked_for_they_are_those_of_the_whole_map(filled, monkeypatch):
+    monkeypatch.setattr(plain, "MIN_FILLED", filled)
+    rng = np.random.default_rng(3)
+    table = {
+        (j, i, k): rng.normal(size=(8, 2)) @ (1, 1j) for j in range(2) for i in range(2) for k in (0, 3, 9)
+    }
+    table[0, 1, 5] = rng.normal(size=8) + 0j  # nothing of an imaginary part counts
+    whole, real = (LinearPlan.from_diagonals(table, real=real) for real in (False, True))
+    xs = [rng.normal(size=SLOTS), rng.normal(size=(SLOTS, 2)) @ (1, 1j)]
+    got = plain.apply_linear(xs, real)
+    assert not any(map(np.iscomplexobj, got))
+    assert np.allclose(got, np.real(plain.apply_linear(xs, whole)), atol=1e-12)
+    sim = SimBackend(SLOTS, inject=True)
+    noisy = [sim.decrypt(ct) for ct in sim.linear([sim.encrypt(x) for x in xs], real)]
+    assert np.allclose(np.real(noisy), got, atol=1e-6) and np.imag(noisy).any(axis=1).all()
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.sets(keys, min_size=1, max_size=20), st.sampled_from(["auto", "baby", "giant", 4]))
 def test_the_declared_rotations_suffice_and_are_needed(places, split):

@@ -50,7 +50,7 @@ CASES: dict[str, Case] = {
 FOLDER = "generate"  # the decoder of a model's folder; the others are shapes
 STEPS = ("set-up", "warm-up", "run")
 WIDTH = 100  # columns that a table needs at least, also where the output is no terminal
-DEPTH = 2  # operations inside operations that --profile shows; the JSON has all
+DEPTH = 3  # operations inside operations that --profile shows; the JSON has all
 
 
 class LinkName(StrEnum):
@@ -233,6 +233,7 @@ def _show_operations(name: str, rows: Sequence[dict[str, Any]]) -> None:
 
 def _show_generated(report: dict[str, Any], prompt: int) -> None:
     rows = [(f"prompt of {several(prompt, 'token')}", report["prefill"]), ("a token", report["token"])]
+    rows += [(f"  of it {part} the token is known", report[f"token_{part}"]) for part in ("before", "after")]
     for title, figures in rows:
         if figures:
             out.print(

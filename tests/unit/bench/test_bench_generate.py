@@ -32,6 +32,12 @@ def test_figures_of_a_prompt_and_of_a_token(shape: str) -> None:
         assert figures["wall_seconds"] > 0.0 and figures["rounds"] > 50 and len(figures["cpu_seconds"]) == 2
     sent = found["prefill"]["megabytes"] + 2 * found["token"]["megabytes"]
     assert sent == pytest.approx(found["as_measured"]["megabytes"], rel=1e-6)
+    before, after = found["token_before"], found["token_after"]
+    assert before["megabytes"] + after["megabytes"] == pytest.approx(found["token"]["megabytes"])
+    steps = {row["operation"]: row for row in found["operations"]}
+    assert (steps["prompt"]["calls"], steps["prepare"]["calls"], steps["token"]["calls"]) == (1, 1, 2)
+    prepared = steps["prepare"]["sent"] + steps["prepare"]["received"]
+    assert prepared == pytest.approx(2e6 * before["megabytes"], abs=1) and prepared > 0
 
 
 def test_a_model_or_a_shape() -> None:

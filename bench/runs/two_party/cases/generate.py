@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tacita.texts.answer import softmax
 from tacita.texts.embed import embedded, tokenize
 from tacita.texts.embedding import Embedder, Front, table_shapes
 from tacita.texts.task import NEXT
+from tacita.two_party.arithmetic.masked import AT_ONCE
 from tacita.two_party.arithmetic.residues import from_floats
 from tacita.two_party.model import ServerModel, share_prefix
 from tacita.two_party.plan.check import parse_plan
@@ -56,6 +58,7 @@ COMMON: dict[str, Any] = {
 }
 SMALL = {"layers": 1, "vocab": 64, "hidden": 24, "heads": 6, "intermediate": 38}
 COUNTERS = ("wall", "cpu", "sent", "rounds")
+BEFORE, AFTER = slice(0, 4), slice(4, 8)  # of a step's counters: of what it prepared, of the rest
 
 
 class Generate(Case):
@@ -113,6 +116,8 @@ class Generate(Case):
             "kl": float(np.mean(np.sum(shares * np.log((shares + TINY) / (others + TINY)), axis=-1))),
             "prefill": _figures(client[:1], server[:1]),
             "token": _figures(client[1:], server[1:]) if len(client) > 1 else None,
+            "token_before": _figures(client[1:], server[1:], [BEFORE]) if len(client) > 1 else None,
+            "token_after": _figures(client[1:], server[1:], [AFTER]) if len(client) > 1 else None,
         }
 
 
@@ -148,7 +153,7 @@ class Shape(Generate):
 @dataclass
 class Side:
     """One party's part of the writing. front: the tables that are published. begun: tokens of the public
-    beginning. count: tokens to write."""
+    beginning. count: tokens to write. left: rows that are prepared."""
 
     party: Any
     front: Embedder
@@ -157,32 +162,50 @@ class Side:
     begun: int
     count: int
     report: Report
+    left: int = 0
 
     def write(self, prompt: list[int]) -> Array:
-        """(tokens, counters and the token): what each step took; the server's tokens are 0."""
+        """(tokens, both parts' counters and the token): what each step took; the server's tokens are 0."""
         steps, ids, told = list[list[float]](), prompt, self.begun
         for number in range(self.count):
             self.report(f"token {number + 1}", number / self.count)
             before = self._counters()
-            token = self._step(ids, told, self.count - number)
+            self._prepare(len(ids), self.count - number)
+            between = self._counters()
+            with self._booked("token" if number else "prompt"):
+                token = self._step(ids, told)
             told, ids = told + len(ids), [token]
-            steps.append([now - then for then, now in zip(before, self._counters(), strict=True)] + [token])
+            steps.append([*(between - before), *(self._counters() - between), token])
         return np.array(steps)
 
-    def _step(self, ids: list[int], told: int, ahead: int) -> int:
+    def _prepare(self, rows: int, ahead: int) -> None:
+        """Prepares for as many single rows as `Writer.read` does, where none is left."""
+        if rows == 1 and not self.left:
+            self.left = min(AT_ONCE, ahead)
+            with self._booked("prepare"):
+                self.writer.prepare(self.left)
+        self.left -= rows == 1
+
+    @contextlib.contextmanager
+    def _booked(self, name: str) -> Iterator[None]:
+        self.party.begin(name)
+        yield
+        self.party.end()
+
+    def _step(self, ids: list[int], told: int) -> int:
         rows = embedded(self.front, ids, [0] * len(ids), told)
         if not self.party.is_client:
-            found = self.writer.read(lambda: zeros(self.program, len(ids)), len(ids), ahead=ahead)
+            found = self.writer.read(lambda: zeros(self.program, len(ids)), len(ids))
             self.writer.tell(self.writer.choose(found))
             return 0
         mask, form = np.ones(told + len(ids)), self.program.entered
         share = from_floats(rows, form.fraction, form.ring).values
-        found = self.writer.read(lambda: share, len(ids), mask, ahead=ahead)
+        found = self.writer.read(lambda: share, len(ids), mask)
         return self.writer.learn(self.writer.choose(found))
 
-    def _counters(self) -> list[float]:
+    def _counters(self) -> Array:
         party = self.party
-        return [time.monotonic(), time.process_time(), float(party.bytes_sent), float(party.rounds)]
+        return np.array([time.monotonic(), time.process_time(), party.bytes_sent, party.rounds])
 
 
 def _shared(options: Options) -> TwoPartyPlan:
@@ -205,9 +228,11 @@ def logits_of(
     return np.array([each for each, _ in read]), np.array([each for _, each in read])
 
 
-def _figures(client: Array, server: Array) -> dict[str, Any]:
-    """The mean of these steps: seconds of the slower party, CPU seconds of both, MB of both directions."""
-    mine, theirs = (dict(zip(COUNTERS, steps[:, :4].mean(axis=0), strict=True)) for steps in (client, server))
+def _figures(client: Array, server: Array, parts: Sequence[slice] = (BEFORE, AFTER)) -> dict[str, Any]:
+    """The mean of these steps, or of a part of each: seconds of the slower party, CPU seconds of both, MB of
+    both directions."""
+    means = (sum(side[:, part].mean(axis=0) for part in parts) for side in (client, server))
+    mine, theirs = (dict(zip(COUNTERS, mean, strict=True)) for mean in means)
     return {
         "wall_seconds": max(mine["wall"], theirs["wall"]),
         "cpu_seconds": [mine["cpu"], theirs["cpu"]],

@@ -203,27 +203,26 @@ fn winners(
         .collect();
     let less = negative(party, &differences, ring)?;
     let rest = not(party, &less);
-    // a column against each of its group: not less than those behind it, more than those ahead
-    let of_pair = |bits: &'_ [u8], i: usize, j: usize| {
-        let at = pairs.binary_search(&(i, j)).unwrap_or_default();
-        bits[at * rows..][..rows].to_vec()
-    };
     let most = groups.iter().map(Range::len).max().unwrap_or(1);
-    let mut operands = vec![vec![]; most - 1];
-    for (one, last) in candidates(groups) {
-        let group = groups.iter().find(|g| g.contains(&one)).map_or(0, |g| g.start)..=last;
-        let others = group.filter(|&j| j != one);
-        let mut bits = others.map(|j| {
-            if one < j {
-                of_pair(&rest, one, j)
-            } else {
-                of_pair(&less, j, one)
+    let true_share = vec![u8::from(party.is_client()); rows];
+    let (mut operands, mut before) = (vec![vec![]; most - 1], 0);
+    for size in groups.iter().map(Range::len) {
+        let bits_of = |bits: &'_ [u8], i: usize, j: usize| {
+            let pair = before + i * (2 * size - i - 1) / 2 + j - i - 1;
+            bits[pair * rows..][..rows].to_vec()
+        };
+        for one in 0..size - 1 {
+            // a column against each of its group: not less than those behind it, more than those ahead
+            for (place, operand) in operands.iter_mut().enumerate() {
+                let other = place + usize::from(place >= one);
+                operand.extend(match other {
+                    _ if other >= size => true_share.clone(),
+                    _ if one < other => bits_of(&rest, one, other),
+                    _ => bits_of(&less, other, one),
+                });
             }
-        });
-        let true_share = vec![u8::from(party.is_client()); rows];
-        for operand in &mut operands {
-            operand.extend(bits.next().unwrap_or_else(|| true_share.clone()));
         }
+        before += size * (size - 1) / 2;
     }
     let offers = next_sender(party, differences.len(), ring);
     all(party, operands, offers)

@@ -232,8 +232,8 @@ def _show_operations(name: str, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _show_generated(report: dict[str, Any], prompt: int) -> None:
-    rows = [(f"prompt of {several(prompt, 'token')}", report["prefill"]), ("a token", report["token"])]
-    rows += [(f"  of it {part} the token is known", report[f"token_{part}"]) for part in ("before", "after")]
+    rows = [(f"prompt of {several(prompt, 'token')}", report["prefill"]), ("a token", report.get("token"))]
+    rows += [(f"  of it {part} it is known", report.get(f"token_{part}")) for part in ("before", "after")]
     for title, figures in rows:
         if figures:
             out.print(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,8 +56,8 @@ COMMON: dict[str, Any] = {
     "task": NEXT,
 }
 SMALL = {"layers": 1, "vocab": 64, "hidden": 24, "heads": 6, "intermediate": 38}
-COUNTERS = ("wall", "cpu", "sent", "rounds")
 BEFORE, AFTER = slice(0, 4), slice(4, 8)  # of a step's counters: of what it prepared, of the rest
+TOKEN = {"token": (BEFORE, AFTER), "token_before": (BEFORE,), "token_after": (AFTER,)}
 
 
 class Generate(Case):
@@ -115,9 +114,7 @@ class Generate(Case):
             "agreement": float(np.mean(floats.argmax(axis=-1) == tokens)),
             "kl": float(np.mean(np.sum(shares * np.log((shares + TINY) / (others + TINY)), axis=-1))),
             "prefill": _figures(client[:1], server[:1]),
-            "token": _figures(client[1:], server[1:]) if len(client) > 1 else None,
-            "token_before": _figures(client[1:], server[1:], [BEFORE]) if len(client) > 1 else None,
-            "token_after": _figures(client[1:], server[1:], [AFTER]) if len(client) > 1 else None,
+            **{name: _figures(client[1:], server[1:], p) for name, p in TOKEN.items() if client[1:].size},
         }
 
 
@@ -153,7 +150,7 @@ class Shape(Generate):
 @dataclass
 class Side:
     """One party's part of the writing. front: the tables that are published. begun: tokens of the public
-    beginning. count: tokens to write. left: rows that are prepared."""
+    beginning. count: tokens to write."""
 
     party: Any
     front: Embedder
@@ -162,35 +159,26 @@ class Side:
     begun: int
     count: int
     report: Report
-    left: int = 0
 
     def write(self, prompt: list[int]) -> Array:
         """(tokens, both parts' counters and the token): what each step took; the server's tokens are 0."""
-        steps, ids, told = list[list[float]](), prompt, self.begun
+        steps, ids, told, left = list[list[float]](), prompt, self.begun, 0
         for number in range(self.count):
             self.report(f"token {number + 1}", number / self.count)
             before = self._counters()
-            self._prepare(len(ids), self.count - number)
+            if (single := len(ids) == 1) and not left:  # as `Writer.read` does
+                left = min(AT_ONCE, self.count - number)
+                self.party.begin("prepare")
+                self.writer.prepare(left)
+                self.party.end()
+            left -= single
             between = self._counters()
-            with self._booked("token" if number else "prompt"):
-                token = self._step(ids, told)
+            self.party.begin("token" if number else "prompt")
+            token = self._step(ids, told)
+            self.party.end()
             told, ids = told + len(ids), [token]
             steps.append([*(between - before), *(self._counters() - between), token])
         return np.array(steps)
-
-    def _prepare(self, rows: int, ahead: int) -> None:
-        """Prepares for as many single rows as `Writer.read` does, where none is left."""
-        if rows == 1 and not self.left:
-            self.left = min(AT_ONCE, ahead)
-            with self._booked("prepare"):
-                self.writer.prepare(self.left)
-        self.left -= rows == 1
-
-    @contextlib.contextmanager
-    def _booked(self, name: str) -> Iterator[None]:
-        self.party.begin(name)
-        yield
-        self.party.end()
 
     def _step(self, ids: list[int], told: int) -> int:
         rows = embedded(self.front, ids, [0] * len(ids), told)
@@ -204,8 +192,7 @@ class Side:
         return self.writer.learn(self.writer.choose(found))
 
     def _counters(self) -> Array:
-        party = self.party
-        return np.array([time.monotonic(), time.process_time(), party.bytes_sent, party.rounds])
+        return np.array([time.monotonic(), time.process_time(), self.party.bytes_sent, self.party.rounds])
 
 
 def _shared(options: Options) -> TwoPartyPlan:
@@ -229,17 +216,11 @@ def logits_of(
 
 
 def _figures(client: Array, server: Array, parts: Sequence[slice] = (BEFORE, AFTER)) -> dict[str, Any]:
-    """The mean of these steps, or of a part of each: seconds of the slower party, CPU seconds of both, MB of
-    both directions."""
-    means = (sum(side[:, part].mean(axis=0) for part in parts) for side in (client, server))
-    mine, theirs = (dict(zip(COUNTERS, mean, strict=True)) for mean in means)
-    return {
-        "wall_seconds": max(mine["wall"], theirs["wall"]),
-        "cpu_seconds": [mine["cpu"], theirs["cpu"]],
-        "megabytes": (mine["sent"] + theirs["sent"]) / 1e6,
-        "rounds": max(mine["rounds"], theirs["rounds"]),
-        "steps": len(client),
-    }
+    """The mean of these steps, or of a part: seconds of the slower party, CPU seconds and MB of both."""
+    means = [sum(side[:, part].mean(axis=0) for part in parts) for side in (client, server)]
+    wall, cpu, sent, rounds = np.transpose(means)
+    figures = {"wall_seconds": max(wall), "cpu_seconds": [*cpu], "megabytes": sum(sent) / 1e6}
+    return {**figures, "rounds": max(rounds), "steps": len(client)}
 
 
 LLAMA = {"activation": "silu", "position_table": False}

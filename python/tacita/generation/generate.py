@@ -6,6 +6,11 @@
 Without a scheme nothing is encrypted: "plain" computes the model in floats, and "sim" in the integers of two
 parties, whose formats, roundings and polynomials decide which token comes next there. With scheme "thor" a
 circuit on ciphertexts gives each token: on "ckks" really, on "sim" and "plain" with and without its noise.
+
+Many texts at once, a request of ciphertexts for all that they go on with next:
+
+    for number, token in generate_batch("austen-tiny", ["Emma could", "They were"], Request(scheme="arion")):
+        texts[number] += token.text
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
+from math import ceil
 
 from tacita.api import Model, choose_plan, load
 from tacita.checkpoint import Checkpoint
@@ -23,7 +30,7 @@ from tacita.planning.options import CACHING, GAP, LOGITS, TOKEN
 from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
 from tacita.plans.prices.cost import Prices
-from tacita.plans.scheme import BUMBLEBEE
+from tacita.plans.scheme import BUMBLEBEE, SCHEMES
 from tacita.schemes.base import Report, cost_of, no_bar, require_allowed, silent, warn_unprotected
 from tacita.texts.embed import Text, tokenize
 from tacita.texts.generation import (
@@ -32,10 +39,11 @@ from tacita.texts.generation import (
     Source,
     TextOptions,
     Token,
+    Writing,
     ends_of,
-    generated,
     ids_of,
     require_sound,
+    side_by_side,
     speller,
     stop_texts,
 )
@@ -44,14 +52,14 @@ from tacita.two_party.client import TwoPartyClient, connected, padded_slots
 from tacita.two_party.planning import make_two_party_plan
 
 BACKENDS = ("plain", "sim", "ckks")
-ONE_TEXT = ("thor", "leaf")  # schemes on ciphertexts that go on behind a text
 ROOM = 128  # tokens that a text may have
+NONE = -1  # in place of the number of a token that is withheld
 
 
 @dataclass(frozen=True)
 class Request(TextOptions):
     """What is generated, however: see `generate`. texts: of calibration, None for the model's own or the
-    package's. scheme: on ciphertexts, one of `ONE_TEXT`, or None for the model in the clear. prices: of what
+    package's. scheme: on ciphertexts, one of `SCHEMES`, or None for the model in the clear. prices: of what
     ciphertexts will take, see `PlanRequest`. reveal, gap: what the client of ciphertexts gets, see
     `PlanRequest`; None for logits. cache: whether the server of ciphertexts keeps rows of earlier tokens, see
     `PlanRequest`. show_anyway: tokens that are not sound, too."""
@@ -73,9 +81,9 @@ class Request(TextOptions):
         super().__post_init__()
         if self.backend not in BACKENDS:
             raise InputError(f"generate: backend {self.backend!r}", hint=f"supported: {', '.join(BACKENDS)}")
-        if self.scheme not in (None, BUMBLEBEE, *ONE_TEXT):
-            names = ", ".join((*ONE_TEXT, BUMBLEBEE))
-            raise InputError(f"generate: scheme {self.scheme!r:.40}", hint=f"of one text: {names}")
+        if self.scheme not in (None, BUMBLEBEE, *SCHEMES):
+            names = ", ".join((*SCHEMES, BUMBLEBEE))
+            raise InputError(f"generate: scheme {self.scheme!r:.40}", hint=f"one of {names}")
         if self.backend == "ckks" and not self.on_ciphertexts:
             raise InputError(
                 "generate: backend ckks without ciphertexts", hint="--scheme thor; two parties by --connect"
@@ -90,7 +98,7 @@ class Request(TextOptions):
 
     def _require_revealed(self) -> None:
         if self.reveal and not self.on_ciphertexts:
-            hint = "--scheme thor or leaf; of two parties the client gets the token alone"
+            hint = "a scheme on ciphertexts; of two parties the client gets the token alone"
             raise InputError(f"generate: what to reveal without ciphertexts, {self.reveal!r:.40}", hint=hint)
         if self.reveal == TOKEN and self.choice != Choice(seed=self.choice.seed):
             hint = "tokens by chance take --reveal logits"
@@ -99,7 +107,7 @@ class Request(TextOptions):
     @property
     def on_ciphertexts(self) -> bool:
         """Whether a circuit on ciphertexts gives the tokens, on one of its backends."""
-        return self.scheme in ONE_TEXT
+        return self.scheme in SCHEMES
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,7 @@ def generate(
     max_tokens: at most so many; fewer where the model ends its text. temperature, top_k, seed: see
     `texts.generation.Choice`; by default the likeliest token is taken. stop: texts before which it ends.
     backend: "plain" (default, with a `PrivacyWarning`), "sim" or, with a scheme on ciphertexts, "ckks", which
-    alone encrypts. scheme: "thor" or "leaf", or None for
+    alone encrypts. scheme: "thor" or "leaf", for many texts "arion" or "moai" (`generate_batch`), or None for
     the model in the clear. preset, allow_insecure: of ciphertexts, as of `tacita.classify`. tokens: of a
     plan, those that the whole text may have, with a scheme on ciphertexts a power of two. texts: of a plan,
     to calibrate on. begin: a text before the prompt that is no secret, for which nothing is computed on
@@ -192,27 +200,49 @@ def _require_plain(request: Request) -> None:
 def started(model: Model, prompt: str, request: Request, shown: Shown = SILENT) -> Iterator[Token]:
     """Generates as `generate` does, by options in a `Request`. shown: callbacks for a scheme on
     ciphertexts."""
-    tokens = _tokens(model, prompt, request, shown)
+    texts = generate_batch(model, [prompt], request, shown)
+    tokens = (token for _, token in texts)
     return tokens if request.show_anyway else require_sound(tokens)
 
 
-def _tokens(model: Model, prompt: str, request: Request, shown: Shown) -> Iterator[Token]:
+def generate_batch(
+    model: Model, prompts: Sequence[str], request: Request, shown: Shown = SILENT
+) -> Iterator[tuple[int, Token]]:
+    """Goes on behind each of several prompts, side by side: yields the number of a text, from 0, and its next
+    token. A text ends at a token that is not sound, which is withheld, unless the request has `show_anyway`.
+
+    On ciphertexts all texts share requests, each as many as the plan holds. The choice of each text is drawn
+    as if it were alone. Errors and cost: of `generate`.
+    """
     loaded = model if isinstance(model, Checkpoint) else load(model)
     require_kind("generate", loaded.config)
     begin = tokenize(loaded, request.begin, special=False)[0] if request.begin else []
-    ids, spell = _prompt(loaded, prompt, request, len(begin)), speller(loaded)
+    ids = [_prompt(loaded, prompt, request, len(begin)) for prompt in prompts]
+    if not ids or (request.cache and len(ids) > 1):
+        raise InputError(f"generate: {len(ids)} prompts", hint="at least one; with a cache exactly one")
+    spell, ends = speller(loaded), ends_of(loaded.config, request)
+    texts = [Writing(each, spell, ends) for each in ids]
     if request.on_ciphertexts:
-        return _encrypted(_make_plan(loaded, request, shown, len(ids)), loaded, ids, request, shown)
-    source = _source(loaded, request, begin, len(ids))
-    return generated(source, ids, spell, ends_of(loaded.config, request))
+        plan = _make_plan(loaded, request, shown, ids)
+        return _encrypted(plan, loaded, texts, request, shown)
+    sources = [_source(loaded, request, begin, len(each)) for each in ids]
+    return _withheld(
+        side_by_side(list(zip(sources, texts, strict=True)), unsound=request.show_anyway), request
+    )
 
 
-def _make_plan(model: Checkpoint, request: Request, shown: Shown, count: int) -> Plan:
-    """Makes the plan for ciphertexts and a prompt of `count` tokens, and reports what all tokens will
-    cost."""
+def _withheld(texts: Iterator[tuple[int, Token]], request: Request) -> Iterator[tuple[int, Token]]:
+    """Yields the same, with nothing in the place of a token that is not sound and not to be shown."""
+    for number, token in texts:
+        yield number, token if token.sound or request.show_anyway else Token(NONE, "", sound=False)
+
+
+def _make_plan(model: Checkpoint, request: Request, shown: Shown, prompts: Sequence[Sequence[int]]) -> Plan:
+    """Makes the plan for ciphertexts and prompts, and reports what all tokens will cost."""
     plan_request = PlanRequest(
         scheme=request.scheme,
         tokens=request.tokens,
+        inputs=len(prompts),
         texts=request.texts,
         preset=request.preset,
         prices=request.prices,
@@ -223,20 +253,24 @@ def _make_plan(model: Checkpoint, request: Request, shown: Shown, count: int) ->
     require_allowed(plan_request, request.backend, allow_insecure=request.allow_insecure)
     plan = choose_plan(model, plan_request, progress=shown.plan).plan
     assert isinstance(plan, Plan)  # of a scheme on ciphertexts
-    read = count - 1 if request.cache else 0  # rows that are asked one by one before the first token
-    shown.cost(cost_of(plan, read + request.max_tokens))
+    read = (
+        len(prompts[0]) - 1 if request.cache else 0
+    )  # rows that are asked one by one before the first token
+    shown.cost(cost_of(plan, ceil(len(prompts) / plan.batch) * (read + request.max_tokens)))
     return plan
 
 
 def _encrypted(
-    plan: Plan, model: Checkpoint, ids: list[int], request: Request, shown: Shown
-) -> Iterator[Token]:
+    plan: Plan, model: Checkpoint, texts: Sequence[Writing], request: Request, shown: Shown
+) -> Iterator[tuple[int, Token]]:
     """Yields tokens from ciphertexts. Keys are made when the first token is asked for and deleted after the
     last."""
     options = {"allow_insecure": request.allow_insecure, "bar": shown.bar}
     with asking(plan, model, request.backend, **options) as ask:
-        source = Local(Ciphertexts(model, ask).logits, request.choice, plan.logit_step)
-        yield from generated(source, ids, speller(model), ends_of(model.config, request))
+        batch, step = Ciphertexts(model, ask, plan.batch), plan.logit_step
+        sources = [Local(partial(batch.logits, n), request.choice, step) for n in range(len(texts))]
+        turns = list(zip(sources, texts, strict=True))
+        yield from _withheld(side_by_side(turns, batch.prepare, unsound=request.show_anyway), request)
 
 
 def _source(model: Checkpoint, request: Request, begin: Sequence[int], count: int) -> Source:

@@ -7,6 +7,8 @@ client encrypts, the server runs the decoder, the client decrypts the logits and
     request:   all tokens so far, padded to the plan's, encrypted: the server learns neither text nor length
     response:  the logits of the next token, or which token is the likeliest and nothing else
 
+Under a scheme of many texts a request holds one of each; a text that has ended is in none.
+
 Nothing is kept between two tokens then, so each costs what the first does. With a cache a request is the
 newest row as a vector, and the mask of the text: the server keeps what it computed of earlier rows, and
 learns how many come. A prompt is read row by row, too: n tokens and m behind them take n + m - 1 requests.
@@ -17,7 +19,7 @@ its logits.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.api import classify_locally
+from tacita.api import classify_batch_locally
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.sequence import Past
 from tacita.blocks.tensors import TensorBlocks
@@ -48,7 +50,8 @@ from tacita.two_party.program.run import Past as Shares
 
 Array = NDArray[np.float64]
 Logits = tuple[Array, bool]  # (vocab,), and whether no value has left its range
-Ask = Callable[[Array], Answer]  # hidden states of a text, in its order -> the logits behind it
+Ask = Callable[[Sequence[Array]], Sequence[Answer]]  # hidden states of texts -> the logits behind each
+OneRow = Callable[[Array], Answer]  # the same of one text
 
 
 class Local:
@@ -110,30 +113,43 @@ class Integers(Floats):
 
 
 class Ciphertexts:
-    """A model on ciphertexts. model: the client's part of it, its tables of words and positions."""
+    """A model on ciphertexts, which texts ask side by side. model: the client's part of it, its tables of
+    words and positions. batch: texts of a request at most."""
 
-    def __init__(self, model: Checkpoint, ask: Ask) -> None:
-        self._model, self._ask, self._ids = model, ask, list[int]()
+    def __init__(self, model: Checkpoint, ask: Ask, batch: int = 1) -> None:
+        self._model, self._ask, self._batch = model, ask, batch
+        self._ids, self._answers = dict[int, list[int]](), dict[int, Answer]()
 
-    def logits(self, ids: Sequence[int]) -> Logits:
-        """Returns the logits of the token behind these ones, too."""
-        self._ids += ids
-        answer = self._ask(embedded(self._model, self._ids, [0] * len(self._ids)))
+    def prepare(self, unread: Mapping[int, Sequence[int]]) -> None:
+        """Asks for the logits behind further tokens of texts by number, in as few requests as hold them. A
+        text that is not named is not asked about; the server does not learn how many of a request's places
+        are taken."""
+        for number, ids in unread.items():
+            self._ids.setdefault(number, []).extend(ids)
+        for at in range(0, len(unread), self._batch):
+            numbers = list(unread)[at : at + self._batch]
+            texts = [self._ids[number] for number in numbers]
+            answers = self._ask([embedded(self._model, ids, [0] * len(ids)) for ids in texts])
+            self._answers.update(zip(numbers, answers, strict=True))
+
+    def logits(self, number: int, _: Sequence[int]) -> Logits:
+        """Returns the logits of a text that was prepared."""
+        answer = self._answers.pop(number)
         return answer.anyway.vector, answer.trusted
 
 
 @contextmanager
 def asking(plan: Plan, model: Checkpoint, backend: str, **options: Any) -> Iterator[Ask]:
-    """Yields an `Ask` for one text after another on the plan's circuit; ckks works in a temporary folder.
-    With a cache each text must begin with the one before it. options: of the `Place`. Raises FileError,
-    ResourceError."""
+    """Yields an `Ask` for up to `plan.batch` texts at a time on the plan's circuit; ckks works in a temporary
+    folder. With a cache it is one text, which must begin with the one before it. options: of the `Place`.
+    Raises FileError, ResourceError."""
     if backend not in CLEAR:
         with tempfile.TemporaryDirectory(prefix="tacita-") as folder:
             yield _privately(plan, model, Place(Path(folder), **options))
     elif plan.kept:
         yield cached_in_the_clear(plan, model, backend)
     else:
-        yield lambda rows: classify_locally(plan, model, hidden_states=rows, backend=backend)
+        yield lambda texts: classify_batch_locally(plan, model, hidden_states=texts, backend=backend)
 
 
 def _privately(plan: Plan, model: Checkpoint, place: Place) -> Ask:
@@ -142,32 +158,38 @@ def _privately(plan: Plan, model: Checkpoint, place: Place) -> Ask:
     with place.bar("keygen") as report:
         client.keygen(report)
 
-    def ask(rows: Array) -> Answer:
+    def row(rows: Array) -> Answer:
         nonlocal after
-        request = client.encrypt(hidden_states=rows, after=after)
-        with place.bar(f"row {len(rows)}" if plan.kept else "evaluate") as report:
+        after = digest_of(client.encrypt(hidden_states=rows, after=after))
+        with place.bar(f"row {len(rows)}") as report:
             server.evaluate(report)
-        after = digest_of(request) if plan.kept else ""
         return client.decrypt()
 
-    return Reader(ask) if plan.kept else ask
+    def whole(texts: Sequence[Array]) -> Sequence[Answer]:
+        client.encrypt_batch(hidden_states=texts)
+        with place.bar("evaluate") as report:
+            server.evaluate(report)
+        return client.decrypt_batch(len(texts))
+
+    return Reader(row) if plan.kept else whole
 
 
 class Reader:
-    """An `Ask` of a text that grows: reads the rows that it has not read yet, one by one. step: the same for
-    a text whose rows but the last were read."""
+    """An `Ask` of one text that grows: reads the rows that it has not read yet, one by one. step: the answer
+    of a text whose rows but the last were read."""
 
-    def __init__(self, step: Ask) -> None:
+    def __init__(self, step: OneRow) -> None:
         self._step, self._read = step, 0
 
-    def __call__(self, rows: Array) -> Answer:
+    def __call__(self, texts: Sequence[Array]) -> list[Answer]:
         """Asks for each row that was not read yet and returns the last answer, with the warnings of all.
-        rows: of the whole text so far, at least one of them new."""
+        texts: rows of the whole text so far, at least one of them new."""
+        (rows,) = texts
         answers = [self._step(rows[: count + 1]) for count in range(self._read, len(rows))]
         self._read = len(rows)
         doubts = dict.fromkeys(doubt for answer in answers for doubt in answer.warnings)
         last, trusted = answers[-1].anyway, all(answer.trusted for answer in answers)
-        return withhold_failed(replace(last, warnings=tuple(doubts), trusted=trusted))
+        return [withhold_failed(replace(last, warnings=tuple(doubts), trusted=trusted))]
 
 
 def cached_in_the_clear(plan: Plan, model: Checkpoint, backend: str) -> Ask:

@@ -21,7 +21,7 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -181,22 +181,52 @@ class Ends:
         return len(whole) - max((_overlap(whole, stop) for stop in self.texts), default=0)
 
 
+class Writing:
+    """A text that is written. decode: ids -> text. unread: ids that no source was given yet. ended: whether
+    nothing is computed behind it."""
+
+    def __init__(self, prompt: Sequence[int], decode: Callable[[Sequence[int]], str], ends: Ends) -> None:
+        self._ids, self._decode, self._ends = list(prompt), decode, ends
+        self._first, self._skipped, self._shown = len(self._ids), len(decode(prompt)), 0
+        self.unread, self.ended = list(prompt), False
+
+    def write(self, source: Source) -> Token:
+        """Returns the next token. Together the texts of all are what comes before the first of
+        `ends.texts`."""
+        ids, ends, decode = self._ids, self._ends, self._decode
+        ids.append(source.next(self.unread))
+        self.unread = ids[-1:]
+        text = decode(ids)[self._skipped :]
+        cut, last = ends.cut(text), len(ids) - self._first == ends.most or ids[-1] in ends.ids
+        upto = cut if cut is not None else len(text) if last else max(self._shown, ends.settled(text))
+        near = tuple(decode([*ids[:-1], other])[len(decode(ids[:-1])) :] for other in source.near)
+        token = Token(ids[-1], text[self._shown : upto], source.sound, near)
+        self._shown, self.ended = max(self._shown, upto), last or cut is not None
+        return token
+
+
 def generated(
     source: Source, prompt: Sequence[int], decode: Callable[[Sequence[int]], str], ends: Ends
 ) -> Iterator[Token]:
-    """Yields the tokens behind the prompt. decode: ids -> text. The token that ends a text is given, too;
-    nothing is computed behind it. Together the texts are what comes before the first of `ends.texts`."""
-    ids, shown_to, skipped = list(prompt), 0, len(decode(prompt))
-    for number in range(1, ends.most + 1):
-        ids.append(source.next(prompt if number == 1 else ids[-1:]))
-        text = decode(ids)[skipped:]
-        cut, last = ends.cut(text), number == ends.most or ids[-1] in ends.ids
-        upto = cut if cut is not None else len(text) if last else max(shown_to, ends.settled(text))
-        near = tuple(decode([*ids[:-1], other])[len(decode(ids[:-1])) :] for other in source.near)
-        yield Token(ids[-1], text[shown_to:upto], source.sound, near)
-        shown_to = max(shown_to, upto)
-        if last or cut is not None:
-            return
+    """Yields the tokens behind the prompt, the one that ends the text, too. decode: ids -> text."""
+    yield from (token for _, token in side_by_side([(source, Writing(prompt, decode, ends))]))
+
+
+def side_by_side(
+    texts: Sequence[tuple[Source, Writing]],
+    prepare: Callable[[Mapping[int, Sequence[int]]], None] = lambda _: None,
+    *,
+    unsound: bool = True,
+) -> Iterator[tuple[int, Token]]:
+    """Yields the number of a text and its token, for each text in turn, until all have ended. prepare: called
+    before a turn with the unread ids of every text that goes on. unsound: whether a text goes on behind a
+    token that is not sound."""
+    going = dict(enumerate(texts))
+    while going:
+        prepare({number: text.unread for number, (_, text) in going.items()})
+        for number, (source, text) in going.items():
+            yield number, text.write(source)
+        going = {n: one for n, one in going.items() if not one[1].ended and (unsound or one[0].sound)}
 
 
 def require_sound(tokens: Iterator[Token]) -> Iterator[Token]:

@@ -4,14 +4,16 @@ them."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from test_decoder_folders import LLAMA, WORDS, written
+from tiny_decoders import WORDS as TABLE
 from tiny_decoders import gpt2, llama, logits
 
 import tacita
@@ -23,13 +25,17 @@ from tacita.checkpoint.reference import reference
 from tacita.cli import main
 from tacita.cli.ask import generate as command
 from tacita.errors import CheckpointError, FileError, InputError, PlanError
+from tacita.generation import sources
+from tacita.generation.generate import NONE, Request, generate_batch
+from tacita.generation.sources import Ciphertexts, Local
 from tacita.layouts.vector import blocks_of
 from tacita.packings.lowering import in_slots
 from tacita.packings.weights import Positional
 from tacita.planning.circuit import require_circuit
 from tacita.plans.plan import Plan, parse
+from tacita.texts.answer import withhold_failed
 from tacita.texts.embed import tokenize
-from tacita.texts.generation import Token
+from tacita.texts.generation import Choice, Ends, Next, Token, Writing, side_by_side
 
 TOY = "insecure_toy_n11"
 TOKENS = 16
@@ -178,7 +184,7 @@ def test_a_tie_is_warned_of_by_the_command(
 def test_options_that_mean_nothing() -> None:
     model = llama()
     for wrong, message in (
-        ({"scheme": "arion"}, "scheme 'arion'"),
+        ({"scheme": "orion"}, "scheme 'orion'"),
         ({"scheme": "thor", "begin": "a"}, "a beginning on ciphertexts"),
         ({"backend": "ckks"}, "without ciphertexts"),
         ({"scheme": "bumblebee", "backend": "ckks"}, "without ciphertexts"),
@@ -236,6 +242,87 @@ def test_logits_of_a_batch(make: Make) -> None:
     for text, answer in zip(ASKED, answers, strict=True):
         wanted = logits(model, tokenize(model, text)[0])[-1]
         assert answer.trusted and np.abs(answer.vector - wanted).max() < near(found)
+
+
+BATCH = [*ASKED[:2], "of film beauty the beauty plot quiet the"]
+ON = {"scheme": "arion", "tokens": TOKENS, "preset": TOY, "texts": TEXTS, "max_tokens": 3}
+
+
+def floats_of(model: Checkpoint, texts: Sequence[str], count: int = 3) -> list[list[int]]:
+    """The ids behind each text."""
+    return [[t.id for t in tacita.generate(one, model=model, max_tokens=count)] for one in texts]
+
+
+@pytest.mark.parametrize("backend", ["plain", "sim"])
+@pytest.mark.parametrize("make", [llama, gpt2])
+def test_texts_of_a_batch_go_on_as_each_alone(make: Make, backend: str) -> None:
+    """Of different lengths, in one request a turn."""
+    model, texts = make(), dict[int, list[int]]()
+    for number, token in generate_batch(model, BATCH, Request(backend=backend, **ON)):
+        assert token.sound
+        texts.setdefault(number, []).append(token.id)
+    assert [texts[number] for number in range(len(BATCH))] == floats_of(model, BATCH)
+
+
+def test_a_text_that_has_ended_is_asked_no_more() -> None:
+    """Requests of two hold three texts, and then the two that go on."""
+    model, asked = llama(), list[list[int]]()
+    behind = floats_of(model, BATCH)
+    rows = {tuple(model.tensors[TABLE][token]): token for token in range(model.config.vocab)}
+
+    def ask(texts: Sequence[np.ndarray]) -> list[Next]:
+        ids = [[rows[tuple(row)] for row in text] for text in texts]
+        asked.append([len(each) for each in ids])
+        return [Next(None, tuple(logits(model, each)[-1]), ()) for each in ids]
+
+    batch = Ciphertexts(model, ask, batch=2)
+    sources = [Local(partial(batch.logits, n), Choice()) for n in range(3)]
+    ids, ends = [tokenize(model, one)[0] for one in BATCH], Ends(3, frozenset({behind[0][0]}))
+    turns = [(source, Writing(one, str, ends)) for source, one in zip(sources, ids, strict=True)]
+    texts: list[list[int]] = [[], [], []]
+    for number, token in side_by_side(turns, batch.prepare):
+        texts[number].append(token.id)
+    first, second, third = (len(one) for one in ids)
+    until = [next((n + 1 for n, t in enumerate(one) if t in ends.ids), 3) for one in behind]
+    assert texts == [one[:count] for one, count in zip(behind, until, strict=True)] and until[0] == 1
+    assert asked[:3] == [[first, second], [third], [second + 1, third + 1]]
+
+
+def test_a_text_ends_at_a_token_that_is_not_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others go on; the token is shown to those alone who ask for it."""
+    model, short = llama(), len(tokenize(llama(), "time")[0])
+
+    def doubtful(*_: Any, hidden_states: Sequence[np.ndarray], **__: Any) -> list[Next]:
+        answers = [Next(None, tuple(np.eye(41)[7]), (), trusted=len(x) != short) for x in hidden_states]
+        return [withhold_failed(answer) for answer in answers]
+
+    monkeypatch.setattr(sources, "classify_batch_locally", doubtful)
+    for anyway, second in ((False, [(NONE, False)]), (True, [(7, False)] * 2)):
+        found: dict[int, list[tuple[int, bool]]] = {0: [], 1: []}
+        request = Request(backend="sim", **ON | {"max_tokens": 2}, show_anyway=anyway)
+        for number, token in generate_batch(model, [BATCH[0], "time"], request):
+            found[number].append((token.id, token.sound))
+        assert found == {0: [(7, True)] * 2, 1: second}
+
+
+@pytest.mark.native
+def test_a_file_of_prompts_on_ciphertexts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request a turn for all lines; one that is too long is left out, by its number."""
+    monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
+    folder, texts, report = toy_files(tmp_path)
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("\n".join([BATCH[0], "a film " * 9, *BATCH[1:]]))
+    words = ["generate", "--file", str(prompts), "--model", str(folder), "--max-tokens", "2"]
+    on = ["--scheme", "arion", "--backend", "ckks", "--preset", TOY, "--tokens", str(TOKENS)]
+    assert main([*words, *on, "--texts", str(texts), "--json", str(report)]) == 1
+    found = json.loads(report.read_text())
+    assert [row["line"] for row in found["results"]] == [1, 3, 4] and len(found["turn_seconds"]) == 2
+    assert [row["tokens"] for row in found["results"]] == floats_of(tacita.load(folder), BATCH, 2)
+    assert all(row["trusted"] for row in found["results"]) and found["rejected"][0]["line"] == 2
+    said = capsys.readouterr()
+    assert "arion: 2 x" in said.err and f"3: {BATCH[1]} |" in said.out
 
 
 def test_a_reach_that_keeps_nothing_from_the_query() -> None:

@@ -23,12 +23,12 @@ LINES = {
     "approx": 2520,  # tables as functions, softmax in rounds (decisions 88, 90)
     "blocks": 1472,
     "checkpoint": 2132,  # large files are mapped (decision 91)
-    "cli": 5986,  # scores as papers print them (decision 89)
+    "cli": 6085,  # a file of prompts (decision 94)
     "client": 2905,
     "data": 39,
     "evaluate": 1597,  # memory for a client that is to come (decision 78)
     "gateway": 518,
-    "generation": 455,
+    "generation": 500,  # texts side by side (decision 94)
     "layouts": 1885,
     "models": 2070,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7100,

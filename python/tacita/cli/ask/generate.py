@@ -1,5 +1,6 @@
 """`tacita generate` continues a text, token by token, by a decoder: here, or with a server that sees neither
-the prompt nor what comes behind it, over its port or by a service."""
+the prompt nor what comes behind it, over its port or by a service. A file of prompts is continued line by
+line, here: on ciphertexts a request holds many of them."""
 
 from __future__ import annotations
 
@@ -13,9 +14,21 @@ from typing import Annotated, Any
 
 import typer
 
+from tacita import api
 from tacita.cli.ask.remote import NETWORK, is_service, open_session, service_of
-from tacita.cli.console import INCOMPLETE, UNTRUSTED, err, out, progress, say, shown, write_report
-from tacita.cli.options import Json, model_folder, option, read_texts, taking
+from tacita.cli.columns import admitted, read_lines
+from tacita.cli.console import (
+    INCOMPLETE,
+    UNTRUSTED,
+    err,
+    out,
+    progress,
+    require_writable,
+    say,
+    shown,
+    write_report,
+)
+from tacita.cli.options import Json, TextFile, model_folder, option, read_texts, taking
 from tacita.cli.service.port import (
     cost_line,
     dial_server,
@@ -28,17 +41,19 @@ from tacita.client.calls import Meter
 from tacita.client.connected import RenewableSession
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
-from tacita.generation.generate import ROOM, Request, Shown, started
-from tacita.plans.scheme import BUMBLEBEE
+from tacita.generation.generate import ROOM, Request, Shown, generate_batch, started
+from tacita.plans.scheme import BUMBLEBEE, SCHEMES
+from tacita.schemes.base import Report
 from tacita.schemes.prices import prices_here
 from tacita.settings import Settings
+from tacita.texts.embed import length_of
 from tacita.texts.embedding import Embedder
 from tacita.texts.generation import TOKENS, Choice, TextOptions, Token, ids_of
+from tacita.texts.task import require_kind
 from tacita.two_party.client import padded_slots
 from tacita.two_party.program.program import Program
 from tacita.two_party.program.run import Watch
 
-SCHEMES = ("thor", "leaf", BUMBLEBEE)  # that continue a text
 LINE = {
     "plan": ("model", "scheme", "tokens", "preset", "texts", "begin", "reveal"),
     "run": ("backend",),
@@ -64,44 +79,66 @@ class Timed:
         """Yields the same tokens, and notes each with its seconds."""
         began = time.monotonic()
         for token in tokens:
-            self.tokens.append(token)
-            self.seconds.append(time.monotonic() - began)
+            self.add(token, time.monotonic() - began)
             yield token
             began = time.monotonic()
         self.ended = True
 
-    def report(self) -> dict[str, Any]:
-        """Returns the figures of `--json`."""
-        later = self.seconds[1:]
+    def add(self, token: Token, seconds: float) -> None:
+        """Notes a token and the seconds that it took."""
+        self.tokens.append(token)
+        self.seconds.append(seconds)
+
+    @property
+    def text(self) -> str:
+        """What was written."""
+        return "".join(token.text for token in self.tokens)
+
+    @property
+    def sound(self) -> bool:
+        """Whether no value has left its range."""
+        return all(token.sound for token in self.tokens)
+
+    def written(self) -> dict[str, Any]:
+        """Returns what `--json` has of a text. A token that is withheld is left out."""
         return {
-            "text": "".join(token.text for token in self.tokens),
-            "tokens": [token.id for token in self.tokens],
-            "prefill": {"wall_seconds": self.seconds[0]},
-            "token": {"wall_seconds": sum(later) / len(later) if later else None},
+            "text": self.text,
+            "tokens": [token.id for token in self.tokens if token.id >= 0],
             "near": {str(at): list(token.near) for at, token in enumerate(self.tokens) if token.near},
             "trusted": self.ended and all(token.sound and not token.near for token in self.tokens),
         }
 
-    def warn(self) -> None:
-        """Warns of tokens that are in doubt, and raises typer.Exit if there are any."""
-        if not all(token.sound for token in self.tokens):
-            err.print("[yellow]values left the calibrated ranges: do not trust these tokens[/yellow]")
-            raise typer.Exit(UNTRUSTED)
+    def report(self) -> dict[str, Any]:
+        """Returns the figures of `--json`."""
+        later = self.seconds[1:]
+        mean = sum(later) / len(later) if later else None
+        times = {"prefill": {"wall_seconds": self.seconds[0]}, "token": {"wall_seconds": mean}}
+        return self.written() | times
+
+    def warn(self, line: str = "") -> int:
+        """Warns of tokens that are in doubt, and returns the exit status. line: what the warnings begin
+        with."""
+        if not self.sound:
+            err.print(f"[yellow]{line}values left the calibrated ranges: do not trust these tokens[/yellow]")
+            return UNTRUSTED
         near = [(at, token) for at, token in enumerate(self.tokens, 1) if token.near]
         for at, token in near:
             others = ", ".join(shown(repr(text)) for text in token.near[:3])
             err.print(
-                f"[yellow]token {at}, {shown(repr(token.text))}, and {others} are a tie: their logits are "
-                "within a step of their rounding, and floats may go on with another[/yellow]",
+                f"[yellow]{line}token {at}, {shown(repr(token.text))}, and {others} are a tie: their logits "
+                "are within a step of their rounding, and floats may go on with another[/yellow]",
                 soft_wrap=True,
             )
-        if near:
-            raise typer.Exit(INCOMPLETE)
+        return INCOMPLETE if near else 0
 
 
 @taking(LINE, FILE)
 def run(
-    prompt: Annotated[str, typer.Argument(help="Text that the model goes on behind.")],
+    *,
+    prompt: Annotated[
+        str | None, typer.Argument(help="Text that the model goes on behind.", show_default=False)
+    ] = None,
+    file: TextFile = None,
     settings: Settings,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens at most.", min=1)] = TOKENS,
     temperature: Annotated[
@@ -126,21 +163,75 @@ def run(
     sees neither the text nor what comes behind it."""
     timed, stops = Timed(), tuple(stop or ())
     request = _request(settings, max_tokens, stops, Choice(temperature, top_k, seed), cache=cache)
+    if (prompt is None) == (file is None):
+        raise InputError("generate: give a prompt or a --file of them", hint="exactly one of the two")
     if settings.network.connect:
+        if prompt is None:
+            raise InputError("generate: a --file with --connect", hint="a prompt at a time with a server")
         _require_nothing(settings)
         _connected(timed, prompt, request, settings, json)
+    elif prompt is None:
+        assert file is not None  # see above
+        raise typer.Exit(_of_file(file, request, settings, json))
     else:
         try:
-            with progress("plan") as report:  # on ciphertexts the cost is said, and bars show the work
-                screen = Shown(report, lambda now: err.print(now.stage, soft_wrap=True), progress)
-                tokens = started(
-                    model_folder(settings.plan.model or DEFAULT_DECODER), prompt, request, screen
-                )
+            with progress("plan") as report:
+                tokens = started(_model(settings), prompt, request, _screen(report))
             _show_all(timed, tokens)
         finally:
             if timed.tokens:
                 write_report(json, timed.report())
-    timed.warn()
+    if status := timed.warn():
+        raise typer.Exit(status)
+
+
+def _model(settings: Settings) -> Path:
+    """Returns the folder of the model."""
+    return model_folder(settings.plan.model or DEFAULT_DECODER)
+
+
+def _screen(report: Report) -> Shown:
+    """Returns callbacks that say the cost, and show the work on bars."""
+    return Shown(report, lambda now: err.print(now.stage, soft_wrap=True), progress)
+
+
+def _of_file(path: Path, request: Request, settings: Settings, json: Path | None) -> int:
+    """Continues the prompts of a file, shows and reports them, and returns the exit status: the worst of
+    all, or `INCOMPLETE` where lines are left out. What came before Ctrl-C is shown and reported, too. Without
+    --tokens a text may have the power of two that the longest needs."""
+    require_writable(json)
+    model = api.load(_model(settings))
+    require_kind("generate", model.config)
+    free = settings.plan.tokens is None and (request.on_ciphertexts or request.backend == "plain")
+    room = model.config.positions if free else min(model.config.positions, request.tokens)
+    good, bad = admitted(model, room + 1 - request.max_tokens, read_lines(path), path)
+    if free and request.on_ciphertexts:  # the server learns this bound of all lengths
+        longest = max(length_of(model, line.text) for line in good)
+        request = replace(request, tokens=max(2, 1 << (longest + request.max_tokens - 2).bit_length()))
+    texts, turns, began = [Timed() for _ in good], list[float](), time.monotonic()
+    try:
+        with progress("plan") as report:
+            steps = generate_batch(model, [str(line.text) for line in good], request, _screen(report))
+        began = time.monotonic()
+        for number, token in steps:
+            text = texts[number]
+            if len(text.tokens) == len(turns):  # the first of its turn
+                turns.append(time.monotonic() - began)
+                began = time.monotonic()
+            text.add(token, turns[-1])
+        for text in texts:
+            text.ended = True
+    finally:
+        rows = [{"line": line.number} | text.written() for line, text in zip(good, texts, strict=True)]
+        left_out = [{"line": line.number, "error": line.problem} for line in bad]
+        write_report(json, {"results": rows, "turn_seconds": turns, "rejected": left_out})
+        for line, text in zip(good, texts, strict=True):
+            parts = [shown(str(part), len(str(part))) for part in (line.text, text.text)]
+            say(f"{line.number}: {parts[0]} [bold]|[/bold]{parts[1]}")
+    return max(
+        INCOMPLETE if bad else 0,
+        *(text.warn(f"{line.number}: ") for line, text in zip(good, texts, strict=True)),
+    )
 
 
 def _request(
@@ -148,8 +239,9 @@ def _request(
 ) -> Request:
     """Returns what is asked for. Raises InputError for a scheme that continues no text."""
     plan, run = settings.plan, settings.run
-    if plan.scheme not in (None, *SCHEMES):
-        raise InputError(f"generate: --scheme {plan.scheme!r:.40}", hint=f"one of {', '.join(SCHEMES)}")
+    if plan.scheme not in (None, BUMBLEBEE, *SCHEMES):
+        names = ", ".join((*SCHEMES, BUMBLEBEE))
+        raise InputError(f"generate: --scheme {plan.scheme!r:.40}", hint=f"one of {names}")
     backend = run.backend or "plain"
     of = plan.tokens or ROOM, read_texts(plan.texts), plan.begin, plan.scheme, plan.preset, run.allow_insecure
     request = Request(max_tokens, stops, choice, backend, *of)

@@ -132,14 +132,16 @@ _CHOICE = {
     int: "inputs",
     LIST[_shape("Option", _PRICED)]: "options",
 }
-_GENERATED = {
-    str: "text",
-    list[int]: "tokens",
+_WRITTEN = {str: "text", list[int]: "tokens", dict[str, list[str]]: "near", bool: "trusted"}
+_GENERATED = _WRITTEN | {
     dict[str, float | None]: "prefill token",
-    dict[str, list[str]]: "near",
-    bool: "trusted",
     int: "bytes_sent? bytes_received? rounds?",
     Numbers: "before?",
+}
+_OF_FILE = {
+    LIST[_shape("GeneratedLine", _WRITTEN | {int: "line"})]: "results",
+    list[float]: "turn_seconds",
+    Rows: "rejected",
 }
 _EVALUATED = {
     int: "threads bootstraps resumed_stages",
@@ -162,7 +164,7 @@ Copy = _shape("Copy", {int: "keys requests left_out files bytes"})
 SCHEMAS: Mapping[str, Any] = {
     **dict.fromkeys(("classify", "embed", "search", "tag", "answer", "fill", "rerank"), ROOT[Run | Remote]),
     "demo": Run,
-    "generate": _shape("Generated", _GENERATED),
+    "generate": ROOT[_shape("Generated", _GENERATED) | _shape("GeneratedOfFile", _OF_FILE)],
     "plan": _shape("Planned", _PLANNED, Step),
     "publish": _shape("Published", {str: "plan_hash public_hash scheme"}, Sized),
     "keygen": Sized,

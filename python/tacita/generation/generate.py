@@ -253,9 +253,7 @@ def _make_plan(model: Checkpoint, request: Request, shown: Shown, prompts: Seque
     require_allowed(plan_request, request.backend, allow_insecure=request.allow_insecure)
     plan = choose_plan(model, plan_request, progress=shown.plan).plan
     assert isinstance(plan, Plan)  # of a scheme on ciphertexts
-    read = (
-        len(prompts[0]) - 1 if request.cache else 0
-    )  # rows that are asked one by one before the first token
+    read = len(prompts[0]) - 1 if request.cache else 0  # rows, one by one, before the first token
     shown.cost(cost_of(plan, ceil(len(prompts) / plan.batch) * (read + request.max_tokens)))
     return plan
 

@@ -245,7 +245,7 @@ def test_logits_of_a_batch(make: Make) -> None:
 
 
 BATCH = [*ASKED[:2], "of film beauty the beauty plot quiet the"]
-ON = {"scheme": "arion", "tokens": TOKENS, "preset": TOY, "texts": TEXTS, "max_tokens": 3}
+ON: dict[str, Any] = {"scheme": "arion", "tokens": TOKENS, "preset": TOY, "texts": TEXTS, "max_tokens": 3}
 
 
 def floats_of(model: Checkpoint, texts: Sequence[str], count: int = 3) -> list[list[int]]:

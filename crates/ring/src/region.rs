@@ -44,6 +44,18 @@ impl Region {
         }
     }
 
+    /// The bytes as whole words.
+    pub fn words(&self) -> &[u128] {
+        // SAFETY: the region owns `len` initialised bytes from a multiple of 64 on; all bits are words.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / 16) }
+    }
+
+    /// The same, to be written.
+    pub fn words_mut(&mut self) -> &mut [u128] {
+        // SAFETY: as in `words`, and `&mut self` makes the borrow unique.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.len / 16) }
+    }
+
     /// Gives up ownership: the memory then lives as long as the process.
     pub fn leak(self) -> NonNull<u8> {
         let start = self.start;

@@ -91,15 +91,19 @@ impl Party {
         Ok(pads.iter().zip(message).zip(&choices).map(open).collect())
     }
 
-    /// Sender: pads of choice 0 and of choice 1.
+    /// Sender: pads of choice 0 and of choice 1. They are made while the receiver chooses, and swapped where he
+    /// says so.
     pub(super) fn pads_of_choices(&mut self, count: usize) -> Result<(Pads, Pads)> {
         let (mut zero, delta, keys) = self.cots_as_sender(count)?;
-        let corrections = self.receive(packed_len(count, 1))?;
-        for (block, d) in zero.iter_mut().zip(wire::unpack(&corrections, 1, count)) {
-            *block ^= delta & u128::from(d).wrapping_neg();
-        }
         let mut one: Pads = zero.iter().map(|block| block ^ delta).collect::<Vec<_>>().into();
         keys.hash_pairs(&mut zero, &mut one);
+        let corrections = self.receive(packed_len(count, 1))?;
+        let pads = zero.iter_mut().zip(one.iter_mut());
+        for ((zero, one), d) in pads.zip(wire::unpack(&corrections, 1, count)) {
+            let swapped = (*zero ^ *one) & u128::from(d).wrapping_neg();
+            *zero ^= swapped;
+            *one ^= swapped;
+        }
         Ok((zero, one))
     }
 

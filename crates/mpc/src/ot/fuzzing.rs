@@ -1,6 +1,6 @@
 //! The decoders of transfers' messages, each with its own side's state from a fixed stream.
 use super::base::{check_point, BaseKeys, BASE};
-use super::ferret::{extend_receiver, TreeKeys, SPECK};
+use super::ferret::{add_matrix, grow_punctured_trees, TreeKeys, SPECK};
 use super::hash::{HashKeys, Purpose};
 use super::pprf::{punctured, LEAVES, MESSAGE, TREES};
 use super::prg::Stream;
@@ -56,7 +56,8 @@ pub fn soft_spoken_batch(message: &[u8]) -> usize {
 pub fn ferret_batch(message: &[u8]) -> u128 {
     let (input, mut out) = (fixed(SPECK.need()), vec![0; SPECK.n()]);
     let mut keys = TreeKeys::new(hash_keys(Purpose::Trees));
-    extend_receiver(&SPECK, &mut keys, &input, message, &mut out);
+    grow_punctured_trees(&SPECK, &mut keys, &input, message, &mut out);
+    add_matrix(&SPECK, &input, &mut out);
     out.iter().fold(0, |sum, block| sum ^ block)
 }
 

@@ -7,7 +7,7 @@
 //! of its own, and distinct known points are all that the argument of the single lookup needs. Costs for each
 //! element and T lanes: digit_bits + T COTs; on the wire that many bits and T * (2^(digit_bits+1) - 1).
 use super::correlated::{check_values, Pads};
-use super::lookup::{answer, check_m, double, read, sums};
+use super::lookup::{all_pads, answer, check_m, double, own_pads, read, sums};
 use super::pool::Announced;
 use super::wire;
 use crate::bits::packed_len;
@@ -67,19 +67,14 @@ impl Party {
         whole_lanes("offer_lanes", tables.len(), elements * size)?;
         let count = tables.len() / size;
         let (blocks, delta, keys) = self.cots_as_sender(elements * digit_bits as usize + count)?;
+        let sums = lane_sums(&blocks, digit_bits, elements);
+        let pads = all_pads(digit_bits + 1, &sums, delta, &keys);
         let split = packed_len(elements, digit_bits);
         let message = self.receive(split + packed_len(count, 1))?;
         let digits = wire::unpack(&message[..split], digit_bits, elements);
         let lanes = wire::unpack(&message[split..], 1, count);
-        let sums = lane_sums(&blocks, digit_bits, elements);
-        let (shares, message) = answer(
-            digit_bits + 1,
-            1,
-            tables,
-            &sums,
-            &join(digit_bits, &digits, &lanes),
-            (delta, &keys),
-        );
+        let indices = join(digit_bits, &digits, &lanes);
+        let (shares, message) = answer(digit_bits + 1, 1, tables, &pads, &indices);
         self.send(&wire::pack(&message, 1))?;
         Ok(shares)
     }
@@ -97,11 +92,11 @@ impl Party {
             ticket,
         } = chosen;
         let (blocks, keys) = self.blocks_as_receiver(ticket)?;
+        let pads = own_pads(digit_bits + 1, lane_sums(&blocks, digit_bits, elements), &keys);
         let entries = indices.len() * ((2 << digit_bits) - 1);
         let message = self.receive(packed_len(entries, 1))?;
         let message = wire::unpack(&message, 1, entries);
-        let sums = lane_sums(&blocks, digit_bits, elements);
-        Ok(read(digit_bits + 1, 1, &indices, &message, (sums, &keys)))
+        Ok(read(digit_bits + 1, 1, &indices, &message, &pads))
     }
 }
 

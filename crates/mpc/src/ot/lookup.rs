@@ -14,6 +14,7 @@ use super::pool::Announced;
 use super::wire;
 use crate::bits::packed_len;
 use crate::{MpcError, Party, Result};
+use zeroize::Zeroizing;
 
 /// Indices announced, waiting for the sender's message. Take them in the order in which they were made.
 #[must_use = "the sender's message has to be taken from the channel"]
@@ -53,9 +54,10 @@ impl Party {
         }
         let count = tables.len() / size;
         let (blocks, delta, keys) = self.cots_as_sender(count * m as usize)?;
+        let pads = all_pads(m, &sums(&blocks, m), delta, &keys);
         let corrections = self.receive(packed_len(count, m))?;
         let corrections = wire::unpack(&corrections, m, count);
-        let (shares, message) = answer(m, mask, tables, &sums(&blocks, m), &corrections, (delta, &keys));
+        let (shares, message) = answer(m, mask, tables, &pads, &corrections);
         self.send(&wire::pack(&message, bits))?;
         Ok(shares)
     }
@@ -68,57 +70,62 @@ impl Party {
         let ChosenOf { m, indices, ticket } = chosen;
         let (size, mask) = (check_m("take", m)?, check_bits("take", bits)?);
         let (blocks, keys) = self.blocks_as_receiver(ticket)?;
+        let pads = own_pads(m, sums(&blocks, m), &keys);
         let entries = indices.len() * (size - 1);
         let message = self.receive(packed_len(entries, bits))?;
         let message = wire::unpack(&message, bits, entries);
-        Ok(read(m, mask, &indices, &message, (sums(&blocks, m), &keys)))
+        Ok(read(m, mask, &indices, &message, &pads))
     }
 }
 
-/// The sender's shares and message: tables under the pads of S + P_j*delta, with the corrections that the
-/// receiver announced. Pads are made group by group, so that they stay in the cache.
-pub(super) fn answer(
-    m: u32,
-    mask: u8,
-    tables: &[u8],
-    sums: &[u128],
-    corrections: &[u8],
-    (delta, keys): (u128, &PadKeys),
-) -> (Vec<u8>, Vec<u8>) {
-    let (size, offsets) = (1 << m, offsets(1 << m, delta));
-    let group = PadKeys::group(size);
-    let (mut shares, mut message) = (
-        Vec::with_capacity(sums.len()),
-        Vec::with_capacity(sums.len() * (size - 1)),
-    );
-    let groups = (sums.chunks(group).zip(corrections.chunks(group))).zip(tables.chunks(group * size));
-    for (index, ((sums, corrections), tables)) in groups.enumerate() {
-        let points = sums.iter().flat_map(|s| offsets.iter().map(move |o| s ^ o));
-        let mut pads: Pads = points.collect::<Vec<_>>().into();
-        keys.hash_group(index * group, &mut pads);
-        for ((pads, &d), table) in pads
-            .chunks_exact(size)
-            .zip(corrections)
-            .zip(tables.chunks_exact(size))
-        {
-            let d = usize::from(d);
-            let share = (table[0] ^ pads[d] as u8) & mask;
-            shares.push(share);
-            message.extend((1..size).map(|e| table[e] ^ share ^ pads[e ^ d] as u8));
+/// The sender's pads of S + P_j*delta for every lookup and position, of which tables use a byte at most. They
+/// wait for no message: the sender makes them while the receiver chooses. Made group by group, so that the
+/// blocks stay in the cache.
+pub(super) fn all_pads(m: u32, sums: &[u128], delta: u128, keys: &PadKeys) -> Zeroizing<Vec<u8>> {
+    let offsets = offsets(1 << m, delta);
+    let group = PadKeys::group(1 << m);
+    let mut out = Vec::with_capacity(sums.len() << m);
+    let mut points: Pads = vec![0; group << m].into();
+    for (index, sums) in sums.chunks(group).enumerate() {
+        let points = &mut points[..sums.len() << m];
+        for (points, sum) in points.chunks_exact_mut(1 << m).zip(sums) {
+            points
+                .iter_mut()
+                .zip(&offsets)
+                .for_each(|(point, offset)| *point = sum ^ offset);
+        }
+        keys.hash_group(index * group, points);
+        out.extend(points.iter().map(|&pad| pad as u8));
+    }
+    out.into()
+}
+
+/// The receiver's pads, out of the S of every lookup.
+pub(super) fn own_pads(m: u32, mut sums: Pads, keys: &PadKeys) -> Pads {
+    keys.hash_all(1 << m, &mut sums);
+    sums
+}
+
+/// The sender's shares and message: tables under the pads, with the corrections that the receiver announced.
+pub(super) fn answer(m: u32, mask: u8, tables: &[u8], pads: &[u8], corrections: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let size = 1 << m;
+    let mut shares = Vec::with_capacity(corrections.len());
+    let mut message = vec![0; corrections.len() * (size - 1)];
+    let tables = tables.chunks_exact(size).zip(pads.chunks_exact(size));
+    let lookups = message.chunks_exact_mut(size - 1).zip(corrections).zip(tables);
+    for ((out, &d), (table, pads)) in lookups {
+        let d = usize::from(d);
+        let share = (table[0] ^ pads[d]) & mask;
+        shares.push(share);
+        for (e, out) in (1..).zip(out) {
+            *out = table[e] ^ share ^ pads[e ^ d];
         }
     }
     (shares, message)
 }
 
-/// The receiver's shares, out of the sender's message and the S of every lookup, which become its pads.
-pub(super) fn read(
-    m: u32,
-    mask: u8,
-    indices: &[u8],
-    message: &[u8],
-    (mut pads, keys): (Pads, &PadKeys),
-) -> Vec<u8> {
-    keys.hash_all(1 << m, &mut pads);
+/// The receiver's shares, out of the sender's message and his own pads.
+pub(super) fn read(m: u32, mask: u8, indices: &[u8], message: &[u8], pads: &[u128]) -> Vec<u8> {
     let open = |((entries, &index), &pad): ((&[u8], &u8), &u128)| {
         let entry = (1u8..)
             .zip(entries)

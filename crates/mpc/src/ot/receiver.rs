@@ -4,7 +4,7 @@
 //! short then, the *bits* of the next batch are computed ahead (they need no message), and its blocks when
 //! the sender's answer is taken, which follows the batch's message in the channel.
 use super::plan::{Plan, Step};
-use super::room::{grow_by, move_to_front};
+use super::room::Room;
 use super::{ferret, softspoken};
 use crate::{MpcError, Party, Result};
 use std::collections::VecDeque;
@@ -16,11 +16,13 @@ pub(super) struct Receiver {
     trees: ferret::TreeKeys,
     plan: Plan,
     /// Blocks from position `origin` on.
-    pool: Vec<u128>,
+    pool: Room,
     origin: usize,
     /// Bits behind the pool, of the batches in `owed`.
     ahead: Vec<u8>,
     at: usize,
+    /// What the latest batch was made from.
+    input: Room,
     owed: VecDeque<Owed>,
     /// Batches whose message has been received, since the start.
     received: usize,
@@ -56,10 +58,11 @@ impl Receiver {
             soft,
             trees,
             plan,
-            pool: Vec::new(),
+            pool: Room::new(),
             origin: 0,
             ahead: Vec::new(),
             at: 0,
+            input: Room::new(),
             owed: VecDeque::new(),
             received: 0,
             waiting: VecDeque::new(),
@@ -190,11 +193,12 @@ impl Receiver {
 
     /// The blocks of a batch into the pool, whose input begins at index `input` of it.
     fn receive_batch(&mut self, set: &'static ferret::Set, input: usize, message: &[u8]) {
-        let mut input = self.pool[input..input + set.need()].to_vec();
+        self.input.copy_from(&self.pool[input..input + set.need()]);
         self.room(set.n());
         let start = self.pool.len() - set.n();
-        ferret::extend_receiver(set, &mut self.trees, &input, message, &mut self.pool[start..]);
-        input.zeroize();
+        let out = &mut self.pool[start..];
+        ferret::grow_punctured_trees(set, &mut self.trees, &self.input, message, out);
+        ferret::add_matrix(set, &self.input, out);
         let known = set.n().min(self.ahead.len());
         self.ahead[..known].zeroize();
         self.ahead.drain(..known);
@@ -232,16 +236,15 @@ impl Receiver {
             .chain(self.owed.iter().map(|owed| owed.input));
         let used = oldest.fold(self.at.min(self.known()), usize::min) - self.origin;
         if 2 * used >= self.pool.len() {
-            move_to_front(&mut self.pool, used);
+            self.pool.move_to_front(used);
             self.origin += used;
         }
-        grow_by(&mut self.pool, count)
+        self.pool.grow_by(count)
     }
 }
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        self.pool.zeroize();
         self.ahead.zeroize();
     }
 }

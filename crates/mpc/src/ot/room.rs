@@ -1,26 +1,72 @@
-//! How a pool of blocks moves in memory without leaving copies of secret blocks behind.
+//! Blocks of a pool, on large pages, which move without leaving copies of secret blocks behind.
+//!
+//! The matrix reads them at random: on small pages most of its time would be that of finding addresses.
+use std::ops::{Deref, DerefMut};
+use tacita_ring::Region;
 use zeroize::Zeroize;
 
-/// Drops the first `used` blocks: the others move to the front, and what they leave behind is wiped.
-pub(super) fn move_to_front(pool: &mut Vec<u128>, used: usize) {
-    let kept = pool.len() - used;
-    pool.copy_within(used.., 0);
-    pool[kept..].zeroize();
-    pool.truncate(kept);
+/// Bytes of a block.
+const BLOCK: usize = size_of::<u128>();
+
+/// The first `len` blocks of a region; those behind them are zeros.
+pub(super) struct Room {
+    region: Region,
+    len: usize,
 }
 
-/// Appends `count` zero blocks and returns them. A new allocation is made by hand, so that the old one can be
-/// wiped.
-pub(super) fn grow_by(pool: &mut Vec<u128>, count: usize) -> &mut [u128] {
-    let kept = pool.len();
-    if pool.capacity() < kept + count {
-        let mut grown = Vec::with_capacity(kept + count);
-        grown.extend_from_slice(pool);
-        pool.zeroize();
-        *pool = grown;
+impl Room {
+    /// No blocks yet.
+    pub(super) fn new() -> Self {
+        let (region, len) = (Region::zeroed(0), 0);
+        Self { region, len }
     }
-    pool.resize(kept + count, 0);
-    &mut pool[kept..]
+
+    /// Drops the first `used` blocks: the others move to the front, and what they leave behind is wiped.
+    pub(super) fn move_to_front(&mut self, used: usize) {
+        let kept = self.len - used;
+        self.copy_within(used.., 0);
+        self[kept..].zeroize();
+        self.len = kept;
+    }
+
+    /// Appends `count` zero blocks and returns them. Where memory is short it is other memory, and the old is
+    /// wiped.
+    pub(super) fn grow_by(&mut self, count: usize) -> &mut [u128] {
+        let kept = self.len;
+        if self.region.words().len() < kept + count {
+            let mut grown = Region::zeroed(BLOCK * (kept + count));
+            grown.words_mut()[..kept].copy_from_slice(self);
+            self.zeroize();
+            self.region = grown;
+        }
+        self.len += count;
+        &mut self[kept..]
+    }
+
+    /// Holds these blocks in place of all others.
+    pub(super) fn copy_from(&mut self, blocks: &[u128]) {
+        self.move_to_front(self.len);
+        self.grow_by(blocks.len()).copy_from_slice(blocks);
+    }
+}
+
+impl Deref for Room {
+    type Target = [u128];
+    fn deref(&self) -> &[u128] {
+        &self.region.words()[..self.len]
+    }
+}
+
+impl DerefMut for Room {
+    fn deref_mut(&mut self) -> &mut [u128] {
+        &mut self.region.words_mut()[..self.len]
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.zeroize();
+    }
 }
 
 #[cfg(test)]
@@ -29,25 +75,24 @@ mod tests {
 
     #[test]
     fn blocks_survive_and_what_lies_behind_them_is_wiped() {
-        let mut pool: Vec<u128> = (1..=100).collect();
-        move_to_front(&mut pool, 70);
-        assert_eq!(pool, (71..=100).collect::<Vec<u128>>());
-        // the same allocation, grown again without being cleared by `resize`: the places were wiped before
-        // they were given up
-        assert!(pool.capacity() >= 100);
-        let behind = pool.spare_capacity_mut()[..70].iter().map(|block| block.as_ptr());
-        // SAFETY: these places held blocks, which were overwritten by zeros; they are initialised.
-        assert!(behind.map(|block| unsafe { *block }).all(|block| block == 0));
+        let mut room = Room::new();
+        room.copy_from(&(1..=100).collect::<Vec<u128>>());
+        room.move_to_front(70);
+        assert_eq!(room[..], (71..=100).collect::<Vec<u128>>());
+        assert!(
+            room.region.words().len() >= 100 && room.region.words()[30..].iter().all(|&block| block == 0)
+        );
     }
 
     #[test]
     fn growing_keeps_the_blocks_and_appends_zeros() {
-        for capacity in [3, 64] {
-            let mut pool = Vec::with_capacity(capacity);
-            pool.extend([7u128, 8, 9]);
-            grow_by(&mut pool, 5).fill(1);
-            assert_eq!(pool, [7, 8, 9, 1, 1, 1, 1, 1]);
-            assert_eq!(grow_by(&mut pool, 2), [0, 0]);
+        for earlier in [3, 64] {
+            let mut room = Room::new();
+            room.copy_from(&vec![5; earlier]);
+            room.copy_from(&[7, 8, 9]);
+            room.grow_by(5).fill(1);
+            assert_eq!(room[..], [7, 8, 9, 1, 1, 1, 1, 1]);
+            assert_eq!(room.grow_by(2), [0, 0]);
         }
     }
 }

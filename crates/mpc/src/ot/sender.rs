@@ -1,7 +1,7 @@
 //! One direction's pool at the party that knows delta.
 use super::plan::{Plan, Step};
 use super::prg::Stream;
-use super::room::{grow_by, move_to_front};
+use super::room::Room;
 use super::{ferret, softspoken};
 use crate::{Party, Result};
 use zeroize::Zeroize;
@@ -13,8 +13,10 @@ pub(super) struct Sender {
     roots: Stream,
     trees: ferret::TreeKeys,
     plan: Plan,
-    pool: Vec<u128>,
+    pool: Room,
     at: usize,
+    /// What the latest batch was made from.
+    input: Room,
 }
 
 impl Sender {
@@ -26,7 +28,7 @@ impl Sender {
         trees: ferret::TreeKeys,
         plan: Plan,
     ) -> Self {
-        let (pool, at) = (Vec::new(), 0);
+        let (pool, at, input) = (Room::new(), 0, Room::new());
         Self {
             delta,
             soft,
@@ -35,6 +37,7 @@ impl Sender {
             plan,
             pool,
             at,
+            input,
         }
     }
 
@@ -54,27 +57,27 @@ impl Sender {
                     blocks.zeroize();
                     Ok(())
                 }
-                Step::Batch(set) => {
-                    let message = self.batch(set);
-                    party.send(&message)
-                }
+                Step::Batch(set) => self.batch(party, set),
             })?;
         }
         Ok(())
     }
 
-    /// One batch of Ferret into the pool; returns the message.
-    fn batch(&mut self, set: &'static ferret::Set) -> Vec<u8> {
-        let mut input = self.take(set.need()).to_vec();
+    /// One batch of Ferret into the pool. The message leaves before the matrix, so that the peer works at the
+    /// same time.
+    fn batch(&mut self, party: &mut Party, set: &'static ferret::Set) -> Result<()> {
+        self.at += set.need();
+        self.input.copy_from(&self.pool[self.at - set.need()..self.at]);
         let mut roots = vec![0; set.t];
         self.roots.fill(&mut roots);
         self.room(set.n());
         let start = self.pool.len() - set.n();
         let out = &mut self.pool[start..];
-        let message = ferret::extend_sender(set, &mut self.trees, &input, self.delta, &roots, out);
-        input.zeroize();
+        let message = ferret::grow_trees(set, &mut self.trees, &self.input, self.delta, &roots, out);
         roots.zeroize();
-        message
+        party.send(&message)?;
+        ferret::add_matrix(set, &self.input, out);
+        Ok(())
     }
 
     /// The next blocks, which are at hand, and delta.
@@ -90,16 +93,15 @@ impl Sender {
     /// Space for `count` more blocks behind those not yet used, in the same allocation where possible.
     fn room(&mut self, count: usize) -> &mut [u128] {
         if 2 * self.at >= self.pool.len() {
-            move_to_front(&mut self.pool, self.at);
+            self.pool.move_to_front(self.at);
             self.at = 0;
         }
-        grow_by(&mut self.pool, count)
+        self.pool.grow_by(count)
     }
 }
 
 impl Drop for Sender {
     fn drop(&mut self) {
         self.delta.zeroize();
-        self.pool.zeroize();
     }
 }

@@ -34,8 +34,9 @@ impl TreeKeys {
     }
 }
 
-/// The sender's n blocks (low bits 0) into `out`; returns the message. `roots` are t fresh secret blocks.
-pub(super) fn extend_sender(
+/// The sender's trees into the n blocks of `out` (low bits 0); returns the message. `roots` are t fresh secret
+/// blocks.
+pub(super) fn grow_trees(
     set: &Set,
     keys: &mut TreeKeys,
     input: &[u128],
@@ -43,7 +44,7 @@ pub(super) fn extend_sender(
     roots: &[u128],
     out: &mut [u128],
 ) -> Vec<u8> {
-    let (base, seeds) = parts(set, input, out.len());
+    let (_, seeds) = parts(set, input, out.len());
     let mut message = Vec::with_capacity(set.message_len());
     let trees = out
         .chunks_exact_mut(1 << set.log)
@@ -51,26 +52,29 @@ pub(super) fn extend_sender(
     for ((leaves, cots), &root) in trees.zip(roots) {
         tree::grow(&keys.next(), leaves, root, delta, cots, &mut message);
     }
-    lpn::encode(set, base, out);
     message
 }
 
-/// The receiver's n blocks into `out`, from the sender's message of `set.message_len()` bytes.
-pub(super) fn extend_receiver(
+/// The receiver's trees into the n blocks of `out`, from the sender's message of `set.message_len()` bytes.
+pub(super) fn grow_punctured_trees(
     set: &Set,
     keys: &mut TreeKeys,
     input: &[u128],
     message: &[u8],
     out: &mut [u128],
 ) {
-    let (base, seeds) = parts(set, input, out.len());
+    let (_, seeds) = parts(set, input, out.len());
     let trees = out
         .chunks_exact_mut(1 << set.log)
         .zip(seeds.chunks_exact(set.log));
     for ((leaves, cots), sums) in trees.zip(message.chunks_exact(16 * set.log)) {
         tree::grow_punctured(&keys.next(), leaves, cots, sums);
     }
-    lpn::encode(set, base, out);
+}
+
+/// Adds the matrix times its part of the input to either party's trees, which makes them correlated OTs.
+pub(super) fn add_matrix(set: &Set, input: &[u128], out: &mut [u128]) {
+    lpn::encode(set, parts(set, input, out.len()).0, out);
 }
 
 /// What the matrix multiplies, and what makes the trees.
@@ -124,9 +128,11 @@ mod tests {
         let (sent, received) = inputs(&TINY, delta);
         let (mut mine, mut theirs, mut roots) = (vec![0; TINY.n()], vec![0; TINY.n()], vec![0; TINY.t]);
         Stream::new(9).fill(&mut roots);
-        let message = extend_sender(&TINY, &mut keys(), &sent, delta, &roots, &mut mine);
+        let message = grow_trees(&TINY, &mut keys(), &sent, delta, &roots, &mut mine);
+        add_matrix(&TINY, &sent, &mut mine);
         assert_eq!(message.len(), TINY.message_len());
-        extend_receiver(&TINY, &mut keys(), &received, &message, &mut theirs);
+        grow_punctured_trees(&TINY, &mut keys(), &received, &message, &mut theirs);
+        add_matrix(&TINY, &received, &mut theirs);
         let input_bits: Vec<u8> = received.iter().map(|r| *r as u8 & 1).collect();
         let bits = bits_ahead(&TINY, &input_bits);
         for ((s, r), bit) in mine.iter().zip(&theirs).zip(bits) {

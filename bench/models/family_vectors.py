@@ -4,9 +4,9 @@
     python -m bench family-vectors --python DIR/bin/python --output tests/vectors/families
 
 which runs this file in an environment of its own, DIR, with transformers 4.44 (ModernBERT: 4.48; decoders:
-5.24, as names of their fields are of today) and torch; these are no dependencies of the project. Each case becomes a folder as `save_pretrained` writes it, weights
-in half precision, which the model was rounded to before it answered in double precision, and
-`expected.json`: token ids and types, or pixels, and the answer.
+5.24, whose names of fields are newer) and torch; these are no dependencies of the project. Each case becomes
+a folder as `save_pretrained` writes it, weights in half precision, which the model was rounded to before it
+answered in double precision, and `expected.json`: token ids and types, or pixels, and the answer.
 """
 
 from __future__ import annotations
@@ -114,6 +114,23 @@ CASES |= {
     ),
     "mistral-next": ("MistralForCausalLM", DECODER | {"head_dim": 6, "rope_parameters": ROPE}),
     "qwen2-next": ("Qwen2ForCausalLM", DECODER | {"hidden_size": 24, "rope_parameters": ROPE}),
+    "qwen3-next": (
+        "Qwen3ForCausalLM",
+        DECODER
+        | {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8, "rope_parameters": ROPE},
+    ),
+    "qwen3-even-next": (
+        "Qwen3ForCausalLM",
+        DECODER | {"hidden_size": 24, "head_dim": 4, "rope_parameters": ROPE, "attention_bias": True},
+    ),
+    "gemma-next": ("GemmaForCausalLM", DECODER | {"head_dim": 8, "rope_parameters": ROPE}),
+    "phi3-next": ("Phi3ForCausalLM", DECODER | {"hidden_size": 24, "rope_parameters": ROPE}),
+    "phi3-partial-next": (
+        "Phi3ForCausalLM",
+        DECODER
+        | {"hidden_size": 48, "rope_parameters": ROPE | {"partial_rotary_factor": 0.5}}
+        | {"tie_word_embeddings": True, "sliding_window": 17},
+    ),
 }
 IDS = [2, 7, 11, 5, 22, 4, 9, 13, 6, 8, 15]
 TYPES = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1]

@@ -70,6 +70,11 @@ CASES = (
     Case("LLaMA 3", GOES_ON, "llama3-next"),
     Case("Mistral", GOES_ON, "mistral-next"),
     Case("Qwen2", GOES_ON, "qwen2-next"),
+    Case("Qwen3", GOES_ON, "qwen3-even-next"),
+    Case("Qwen3, heads of another size", GOES_ON, "qwen3-next"),
+    Case("Gemma", GOES_ON, "gemma-next"),
+    Case("Phi-3", GOES_ON, "phi3-next"),
+    Case("Phi-3, half of a head turns", GOES_ON, "phi3-partial-next"),
 )
 # (name, scheme) -> part of the error's text, and what the page says; scheme "": all on ciphertexts
 REFUSED = {
@@ -80,7 +85,7 @@ REFUSED = {
 WIDER = ("features on 12 hidden ones", "heads of another size")
 REFUSED |= {
     (name, scheme): WIDER
-    for name in ("llama-linear-next", "llama3-next", "mistral-next")
+    for name in ("llama-linear-next", "llama3-next", "mistral-next", "qwen3-next", "gemma-next")
     for scheme in ("thor:multidiagonal", "arion", "moai")
 }
 WITHIN = {"leaf": 0.02}  # its functions by a bootstrap are fitted to 2e-3; the others: 0.01
@@ -102,7 +107,8 @@ ENCRYPTED_CASES = (
 # what is refused of a folder by its config.json: name of the test's case -> what a reader looks for
 FOLDERS = {
     "deberta": "DeBERTa",
-    "decoder": "decoders but GPT-2, LLaMA, Mistral and Qwen2 (GPT-NeoX, OPT)",
+    "decoder": "decoders but GPT-2, LLaMA, Mistral, Qwen2, Qwen3, Gemma and Phi-3 (GPT-NeoX, OPT)",
+    "gemma 2": "Gemma 2 and 3, which have soft caps, windows or two bases of positions",
     "decoding bert": "`is_decoder` of any family",
     "t5": "T5, BART and other pairs of encoder and decoder",
     "dinov2 classifier": "classifiers of DINOv2, which read [CLS] beside the mean of the patches",
@@ -197,7 +203,7 @@ work.
 Heads that do not divide the hidden states among them (`head_dim`) lie in rows and, between two parties,
 anywhere; columns and diagonals refuse them.
 
-Decoders (GPT-2, LLaMA, Mistral, Qwen2) go on behind a text in every scheme:
+Decoders (GPT-2, LLaMA, Mistral, Qwen, Gemma, Phi-3) go on behind a text in every scheme:
 `tests/unit/two_party/test_writing.py` of two parties, `tests/unit/generation/test_generation_encrypted.py` of
 the others, encrypted in thor on a toy ring.
 

@@ -85,6 +85,16 @@ def read_tensors(
     for name in names.transposed:
         if name in tensors and tensors[name].ndim == 2:
             tensors[name] = tensors[name].T
+    for name, (count, ours) in names.rows.items():
+        if tensors[name].shape[:1] != (count,):
+            raise CheckpointError(
+                f"{stored.path}: tensor {spelled[name]} has shape {tensors[name].shape}, not {count} rows",
+                hint="config.json and model.safetensors belong to different models",
+            )
+        tensors[name] = tensors[name][ours]
+    for name in names.affine.keys() & tensors.keys():
+        factor, addend = names.affine[name]
+        tensors[name] = factor * tensors[name] + addend
     if longer and POSITIONS in tensors and tensors[POSITIONS].ndim == 2:
         tensors[POSITIONS] = tensors[POSITIONS][: shapes[POSITIONS][0]]
     small = sum(tensor.size for tensor in tensors.values()) <= MOST_CACHED

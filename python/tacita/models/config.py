@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tacita.errors import CheckpointError
 from tacita.extras import AT_DEFAULT
 from tacita.texts.embedding import ImageConfig
@@ -142,7 +145,9 @@ class Names:
     parts: pieces of our names -> pieces of the file's, replaced in this order. also: one of our names ->
     names by which it may be found instead, as the file spells them. Ours are Hugging Face's of BERT, so that
     families of BERT's shape differ in this table alone. flat: tensors that files keep with other axes, in the
-    same order. transposed: matrices that files keep with their inputs first. square_after: how many positions
+    same order. transposed: matrices that files keep with their inputs first. rows: how many rows a tensor has
+    in the file, which may be several of ours, and which of them are ours. affine: a factor and an addend that
+    make the file's numbers ours. square_after: how many positions
     stand before those of a square, which may be larger or smaller in the file (`checkpoint.vocabulary`); None
     where they may not.
 
@@ -156,6 +161,8 @@ class Names:
     also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     flat: Collection[str] = ()
     transposed: Collection[str] = ()
+    rows: Mapping[str, tuple[int, NDArray[np.intp]]] = field(default_factory=dict)
+    affine: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     square_after: int | None = None
 
     def find(self, name: str, stored: Collection[str]) -> str | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from math import pi
+from functools import partial
+from math import log2, pi, sqrt
 from typing import Any
+
+import numpy as np
 
 from tacita.blocks.base import CAUSAL, Attention, Dense, FeedForward, Norm, Rotary
 from tacita.errors import CheckpointError
@@ -115,9 +119,11 @@ GPT2 = Family(
 
 
 # LLaMA (arXiv 2302.13971) and decoders of the same blocks: Mistral, Qwen2, SmolLM, LLaMA 3. RMS norms before
-# the blocks, rotary positions, grouped heads, SwiGLU.
+# the blocks, rotary positions, grouped heads, SwiGLU. Further ones, below, are families of their own where a
+# plan on ciphertexts must know of a node, or a file has other tensors.
 
 KINDS = ("llama", "mistral", "qwen2")
+WINDOWED = ("mistral", "phi3")  # whose sliding windows need no other field
 ROPES = ("default", "linear", "llama3")  # kinds of rotary positions
 MOST_FACTOR = 1024.0  # by which rotary positions are slowed down
 
@@ -139,25 +145,41 @@ class LlamaConfig(DecoderConfig):
         """Features of a head."""
         return self.head_size or self.hidden // self.heads
 
+    @property
+    def unit(self) -> float:
+        """What 1 is stored as between the blocks."""
+        return 1.0
 
-def _read_llama(f: Fields, **answer: Any) -> LlamaConfig:
-    kind, sizes = f.name("model_type", KINDS, "llama"), f.sizes()
+
+def _read_llama(
+    f: Fields,
+    config: type[LlamaConfig] = LlamaConfig,
+    kinds: tuple[str, ...] = KINDS,
+    head_size: int = 0,
+    key_heads: int = 0,
+    tied: bool = False,
+    **answer: Any,
+) -> Any:
+    """Reads config.json. head_size, key_heads, tied: what transformers takes where a field is absent; 0 for
+    what follows from the other sizes."""
+    kind, sizes = f.name("model_type", kinds, kinds[0]), f.sizes()
     _refuse_others(f, sizes["layers"])
     every, even = f.flag("attention_bias", False), sizes["hidden"] // sizes["heads"]
-    size = even if f.data.get("head_dim") is None else f.integer("head_dim", MAX_HIDDEN)
+    absent = f.data.get("head_dim") is None and not head_size
+    size = even if absent else f.integer("head_dim", MAX_HIDDEN, head_size)
     base = _base(f)
-    return LlamaConfig(
+    return config(
         **sizes | {"positions": _positions(f, kind, sizes["positions"])},
         activation=f.activation("hidden_act", "silu"),
         norm_eps=f.epsilon("rms_norm_eps", 1e-6),
         embedding_norm=False,
         position_table=False,
-        shared=_shared(f, sizes["heads"]),
+        shared=_shared(f, sizes["heads"], key_heads),
         base=base,
         biases=(every or kind == "qwen2", every, f.flag("mlp_bias", False)),
         head_size=0 if size == even else size,
-        scales=_scales(f, base, size),
-        tied=f.flag("tie_word_embeddings", False),
+        scales=_scales(f, base, size, _rotary_size(f, size, kind)),
+        tied=f.flag("tie_word_embeddings", tied),
         ends=_ends(f),
         **answer,
     )
@@ -165,7 +187,6 @@ def _read_llama(f: Fields, **answer: Any) -> LlamaConfig:
 
 def _refuse_others(f: Fields, layers: int) -> None:
     """Refuses what would change the model and is not here."""
-    f.only("partial_rotary_factor", 1.0)
     f.only("layer_types", ["full_attention"] * layers)
     f.only("pretraining_tp", 1)
     f.only("is_decoder", True)
@@ -174,14 +195,15 @@ def _refuse_others(f: Fields, layers: int) -> None:
 
 def _positions(f: Fields, kind: str, most: int) -> int:
     """No more than a sliding window of keys, inside which it hides nothing."""
-    if not f.flag("use_sliding_window", kind == "mistral") or f.data.get("sliding_window") is None:
+    if not f.flag("use_sliding_window", kind in WINDOWED) or f.data.get("sliding_window") is None:
         return most
     return min(most, f.integer("sliding_window", 1 << 20))
 
 
-def _shared(f: Fields, heads: int) -> int:
+def _shared(f: Fields, heads: int, default: int) -> int:
     """How many heads of queries share keys and values."""
-    of_keys = heads if f.data.get("num_key_value_heads") is None else f.integer("num_key_value_heads", heads)
+    absent = f.data.get("num_key_value_heads") is None and not default
+    of_keys = heads if absent else f.integer("num_key_value_heads", heads, default)
     if heads % of_keys:
         f.refuse("num_key_value_heads", f"it must divide the {heads} heads of queries")
     return heads // of_keys
@@ -193,27 +215,46 @@ def _base(f: Fields) -> float:
     return of.number("rope_theta", f.number("rope_theta", BASE, 1.0, MOST_BASE), 1.0, MOST_BASE)
 
 
-def _scales(f: Fields, base: float, size: int) -> tuple[float, ...]:
+def _rotary_size(f: Fields, size: int, kind: str) -> int:
+    """Reads how many features of a head turn: all of them, or of Phi-3 the first."""
+    of = f.part("rope_parameters") or f
+    share = of.number("partial_rotary_factor", f.number("partial_rotary_factor", 1.0, 0.0, 1.0), 0.0, 1.0)
+    first = int(size * share)
+    if share != 1.0 and (kind != "phi3" or first < 2 or first % 2 or size % 2):
+        of.refuse("partial_rotary_factor", f"{first} of {size} features of a head; even numbers of Phi-3's")
+    return first
+
+
+def _scales(f: Fields, base: float, size: int, first: int) -> tuple[float, ...]:
     """Reads by what the rotary positions of a head are slowed down: linearly, all of them alike; or as LLaMA
     3's, those that turn less than `low` times in the texts of the first training, and none that turns more
-    than `high` times. Powers are taken in decimals, so that every machine reads the same numbers."""
+    than `high` times. Where the first features alone turn, theirs are the exponents of so small a head, and
+    the others stand still. Powers are taken in decimals, so that every machine reads the same numbers."""
+    turns = [(2 * i, Decimal(base) ** (Decimal(2 * i) / first)) for i in range(first // 2)]
+    scales = _slower(f, [float(each) for _, each in turns])
+    if first < size:
+        moved = [float(Decimal(base) ** (Decimal(i) / size) / turn) for i, turn in turns]
+        return tuple(a * b for a, b in zip(moved, scales, strict=True)) + (0.0,) * ((size - first) // 2)
+    return scales if min(scales) < 1.0 else ()
+
+
+def _slower(f: Fields, tokens: Sequence[float]) -> tuple[float, ...]:
+    """Returns a scale for each angle. tokens: in which an unscaled one makes a radian."""
     newer, older = f.part("rope_parameters"), f.part("rope_scaling")
     of = newer or older
     if newer and older:
         f.refuse("rope_scaling", "rope_parameters say it")
     if of is None:
-        return ()
-    of.only("partial_rotary_factor", 1.0)
+        return (1.0,) * len(tokens)
     kind = of.name("rope_type", ROPES, of.name("type", ROPES, "default"))
     scale = 1.0 if kind == "default" else 1.0 / of.number("factor", 0.0, 1.0, MOST_FACTOR)
     if kind != "llama3":
-        return () if scale == 1.0 else (scale,) * (size // 2)
+        return (scale,) * len(tokens)
     low, high = (of.number(f"{end}_freq_factor", 0.0, 2.0**-10, 2.0**20) for end in ("low", "high"))
     if not low < high:
         of.refuse("high_freq_factor", f"it must be more than low_freq_factor, {low:g}")
     first = of.integer("original_max_position_embeddings", MAX_STATED)
-    wavelengths = (2.0 * pi * float(Decimal(base) ** (Decimal(2 * i) / size)) for i in range(size // 2))
-    shares = (min(max((first / length - low) / (high - low), 0.0), 1.0) for length in wavelengths)
+    shares = [min(max((first / (2.0 * pi * each) - low) / (high - low), 0.0), 1.0) for each in tokens]
     return tuple(share + (1.0 - share) * scale for share in shares)
 
 
@@ -239,17 +280,22 @@ def _llama_layer(m: LlamaConfig, i: int) -> Layer:
     first, last, far = m.biases
     sizes = {"q": inner, "k": inner // m.shared, "v": inner // m.shared}
     q, k, v = (Dense(f"{at}self_attn.{part}_proj", hidden, size, bias=first) for part, size in sizes.items())
-    output = Dense(f"{at}self_attn.o_proj", inner, hidden, bias=last)
+    output = Dense(f"{at}self_attn.o_proj", inner, hidden, m.unit, bias=last)
     rotary = Rotary(m.base, scales=m.scales)
     attention = Attention(m.heads, q, k, v, output, rotary=rotary, reach=CAUSAL, shared=m.shared)
     gate, up = (Dense(f"{at}mlp.{part}_proj", hidden, wide, bias=far) for part in ("gate", "up"))
-    block = FeedForward(up, m.activation, Dense(f"{at}mlp.down_proj", wide, hidden, bias=far), gate)
+    down = Dense(f"{at}mlp.down_proj", wide, hidden, m.unit, bias=far)
+    block = FeedForward(up, m.activation, down, gate)
     norms = (_root_mean_square(m, f"{at}{name}_layernorm") for name in ("input", "post_attention"))
     return Layer(attention, next(norms), block, next(norms))
 
 
 def _root_mean_square(m: LlamaConfig, name: str = "norm") -> Norm:
-    return Norm(name, m.hidden, m.norm_eps, centred=False, beta=False)
+    return Norm(name, m.hidden, m.norm_eps * m.unit**2, centred=False, beta=False)
+
+
+def _llama_names(m: LlamaConfig) -> Names:
+    return _names(m, "model.", {WORDS: "embed_tokens.weight"})
 
 
 LLAMA = Family(
@@ -257,7 +303,108 @@ LLAMA = Family(
     OPTIONS,
     forward_of(_llama_layer, _next_word, _root_mean_square),
     _read_llama,
-    lambda m: _names(m, "model.", {WORDS: "embed_tokens.weight"}),
+    _llama_names,
     {f"{name}ForCausalLM": NEXT for name in ("Llama", "Mistral", "Qwen2")},
     check=_check_llama,
+)
+
+
+# Qwen3 (arXiv 2505.09388): RMS norms of every head's queries and keys.
+
+
+class Qwen3Config(LlamaConfig):
+    """The configuration of a Qwen3 model; fields: see `LlamaConfig`."""
+
+
+def _qwen3_layer(m: Qwen3Config, i: int) -> Layer:
+    layer, epsilon = _llama_layer(m, i), m.norm_eps
+    names = (f"layers.{i}.self_attn.{part}_norm" for part in "qk")
+    ours, theirs = (Norm(name, m.head_features, epsilon, centred=False, beta=False) for name in names)
+    return replace(layer, attention=replace(layer.attention, normed=(ours, theirs)))
+
+
+QWEN3 = replace(
+    LLAMA,
+    config=Qwen3Config,
+    forward=forward_of(_qwen3_layer, _next_word, _root_mean_square),
+    read=partial(_read_llama, config=Qwen3Config, kinds=("qwen3",), head_size=128, key_heads=32),
+    architectures={"Qwen3ForCausalLM": NEXT},
+)
+
+
+# Gemma (arXiv 2403.08295): gates of tanh's GELU, norms by 1 + weight, and words that are multiplied by the
+# root of the hidden size before they enter. Of that, the table gets the nearest power of two, which keeps its
+# numbers short; the rest is the unit of what stands between the blocks, which norms undo.
+
+GATES = ("gelu_pytorch_tanh", "gelu")  # old files call the one by the other's name
+
+
+class GemmaConfig(LlamaConfig):
+    """The configuration of a Gemma model; fields: see `LlamaConfig`."""
+
+    @property
+    def power(self) -> float:
+        """The power of two by which the table of words is multiplied."""
+        return 2.0 ** round(log2(self.hidden) / 2)
+
+    @property
+    def unit(self) -> float:
+        return self.power / sqrt(self.hidden)
+
+
+def _read_gemma(f: Fields, **answer: Any) -> GemmaConfig:
+    f.name("hidden_activation", GATES, f.name("hidden_act", GATES, GATES[0]))
+    f.only("use_bidirectional_attention", False)
+    m: GemmaConfig = _read_llama(f, GemmaConfig, ("gemma",), head_size=256, key_heads=16, tied=True, **answer)
+    return replace(m, activation="gelu_tanh")
+
+
+def _gemma_names(m: GemmaConfig) -> Names:
+    norms = [f"layers.{i}.{name}_layernorm" for i in range(m.layers) for name in ("input", "post_attention")]
+    added = {f"{name}.weight": (1.0, 1.0) for name in (*norms, "norm")}
+    return replace(_llama_names(m), affine={WORDS: (m.power, 0.0), **added})
+
+
+GEMMA = replace(
+    LLAMA,
+    config=GemmaConfig,
+    read=_read_gemma,
+    names=_gemma_names,
+    architectures={"GemmaForCausalLM": NEXT},
+)
+
+
+# Phi-3 (arXiv 2404.14219): LLaMA's blocks, whose files keep queries, keys and values in one matrix, and gates
+# beside what they multiply. In some sizes only the first features of a head turn. They lie in both halves
+# here, as those of all heads do, so that the others are angles of scale 0.
+
+
+class Phi3Config(LlamaConfig):
+    """The configuration of a Phi-3 model; fields: see `LlamaConfig`."""
+
+
+def _phi3_names(m: Phi3Config) -> Names:
+    size, keys, wide = m.head_features, m.heads // m.shared, m.intermediate
+    first = size - 2 * m.scales.count(0.0)
+    halves = np.split(np.arange(first), 2), np.split(np.arange(first, size), 2)
+    order = np.concatenate([part[side] for side in (0, 1) for part in halves])
+    q, k, v = np.split(np.arange((m.heads + 2 * keys) * size).reshape(-1, size), (m.heads, m.heads + keys))
+    parts = {"self_attn.q_proj": q[:, order], "self_attn.k_proj": k[:, order], "self_attn.v_proj": v}
+    parts |= {"mlp.gate_proj": np.arange(wide), "mlp.up_proj": np.arange(wide, 2 * wide)}
+    rows = {
+        f"layers.{i}.{name}.weight": (2 * wide if "mlp" in name else v[-1, -1] + 1, ours.ravel())
+        for i in range(m.layers)
+        for name, ours in parts.items()
+    }
+    fused = {name: "mlp.gate_up_proj" if "mlp" in name else "self_attn.qkv_proj" for name in parts}
+    names = _llama_names(m)
+    return replace(names, parts={**names.parts, **fused}, rows=rows)
+
+
+PHI3 = replace(
+    LLAMA,
+    config=Phi3Config,
+    read=partial(_read_llama, config=Phi3Config, kinds=("phi3",)),
+    names=_phi3_names,
+    architectures={"Phi3ForCausalLM": NEXT},
 )

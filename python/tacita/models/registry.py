@@ -27,6 +27,12 @@ REFUSED = {
     "take a BERT, RoBERTa, ELECTRA or ModernBERT of this size",
 }
 REFUSED["deberta"] = REFUSED["deberta-v2"]
+REFUSED |= dict.fromkeys(
+    ("gemma2", "gemma3_text"),
+    "Gemma 2 has soft caps of scores and windows in every other layer, Gemma 3 two bases: take a Gemma, "
+    "Qwen3 or LLaMA of this size",
+)
+REFUSED["phi"] = "Phi-2's attention and feed-forward read one norm side by side: take a Phi-3"
 
 
 FAMILIES: dict[str, Family] = {
@@ -41,6 +47,9 @@ FAMILIES: dict[str, Family] = {
     "nanoguard": nanoguard.FAMILY,
     "gpt2": decoders.GPT2,
     "llama": decoders.LLAMA,
+    "qwen3": decoders.QWEN3,
+    "gemma": decoders.GEMMA,
+    "phi3": decoders.PHI3,
 }
 
 

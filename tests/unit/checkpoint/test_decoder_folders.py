@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
+from test_families import DATA as FAMILIES
+from test_families import folder_of
 from tiny_decoders import POSITIONS, WORDS, gpt2, llama
 
 from tacita.checkpoint import Checkpoint, from_tensors, load
@@ -150,6 +152,47 @@ def test_positions_that_are_slowed_down(tmp_path: Path) -> None:
     assert config_of(tmp_path, LLAMA, rope_scaling={"type": "linear", "factor": 4.0}).scales == (0.25, 0.25)
     assert config_of(tmp_path, LLAMA, head_dim=4) == config_of(tmp_path, LLAMA)
     assert config_of(tmp_path, LLAMA, head_dim=6, rope_scaling=SLOWED).head_size == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("phi3-partial", {"rope_parameters": {"partial_rotary_factor": 0.4}}, "partial_rotary_factor is 0.4"),
+        ("phi3-partial", {"rope_parameters": {"partial_rotary_factor": 2.0}}, "partial_rotary_factor is 2.0"),
+        ("phi3-partial", {"rope_scaling": {"type": "longrope"}, "rope_parameters": None}, "'longrope'"),
+        ("gemma", {"hidden_act": "silu"}, "hidden_act is 'silu'"),
+        ("gemma", {"hidden_activation": "relu"}, "hidden_activation is 'relu'"),
+        ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
+        ("gemma", {"num_key_value_heads": None}, "num_key_value_heads is None"),
+        ("qwen3", {"num_key_value_heads": 3}, "num_key_value_heads is 3"),
+        ("qwen3", {"model_type": "llama"}, "model_type is 'llama'"),
+    ],
+)
+def test_relatives_are_refused_before_the_weights_are_read(
+    tmp_path: Path, name: str, changes: dict[str, Any], message: str
+) -> None:
+    fields = json.loads((FAMILIES / f"{name}-next" / "config.json").read_text())
+    with pytest.raises(CheckpointError, match=message):
+        config_of(tmp_path, fields, **changes)
+
+
+def test_fields_of_relatives_that_are_absent(tmp_path: Path) -> None:
+    """They are then what transformers takes for them."""
+    for name, size, activation in (("qwen3", 128, "silu"), ("gemma", 256, "gelu_tanh")):
+        fields = json.loads((FAMILIES / f"{name}-next" / "config.json").read_text())
+        config = config_of(tmp_path, {k: v for k, v in fields.items() if k != "head_dim"})
+        assert (config.head_features, config.activation) == (size, activation)
+    assert config_of(tmp_path, fields, hidden_act="gelu").activation == "gelu_tanh"
+
+
+def test_a_matrix_of_other_rows_than_three_is_refused(tmp_path: Path) -> None:
+    """Files of Phi-3 keep queries, keys and values in one."""
+    folder = folder_of("phi3-next", tmp_path)
+    tensors = load_file(folder / "model.safetensors")
+    name = "model.layers.1.self_attn.qkv_proj.weight"
+    save_file(tensors | {name: tensors[name][:24]}, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"qkv_proj.weight has shape \(24, 24\), not 48 rows"):
+        load(folder)
 
 
 def test_heads_and_scales_out_of_range(tmp_path: Path) -> None:

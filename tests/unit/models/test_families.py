@@ -63,7 +63,7 @@ def test_every_family_and_every_task_is_there() -> None:
     assert {name.split("-")[0] for name in CASES} >= {
         *("bert", "roberta", "xlm", "camembert", "distilbert", "electra", "albert", "mpnet", "modernbert"),
         *("vit", "deit", "dinov2", "nanoguard"),
-        *("llama", "llama3", "mistral", "qwen2"),
+        *("llama", "llama3", "mistral", "qwen2", "qwen3", "gemma", "phi3"),
     }
     tasks = {"model", "class", "mean", "tokens", "span", "words", "next"}
     assert {name.split("-")[-1] for name in CASES} == tasks

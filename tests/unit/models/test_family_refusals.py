@@ -28,6 +28,12 @@ FOLDERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "architecture 'GPTNeoXForCausalLM'",
         "llama",
     ),
+    "gemma 2": (
+        "gemma-next",
+        {"architectures": ["Gemma2ForCausalLM"], "model_type": "gemma2"},
+        "architecture 'Gemma2ForCausalLM'",
+        "soft caps",
+    ),
     "decoding bert": ("bert-words", {"is_decoder": True}, "is_decoder is True", "only False"),
     "t5": (
         "bert-class",

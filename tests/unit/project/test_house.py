@@ -22,7 +22,7 @@ FILES, ARROWS, FOLDER = 330, 88, 14
 LINES = {
     "approx": 2520,  # tables as functions, softmax in rounds (decisions 88, 90)
     "blocks": 1472,
-    "checkpoint": 2132,  # large files are mapped (decision 91)
+    "checkpoint": 2220,  # adapters (decision 92)
     "cli": 6085,  # a file of prompts (decision 94)
     "client": 2905,
     "data": 39,
@@ -30,7 +30,7 @@ LINES = {
     "gateway": 518,
     "generation": 500,  # texts side by side (decision 94)
     "layouts": 1885,
-    "models": 2070,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
+    "models": 2120,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7100,
     "planning": 4215,
     "plans": 3182,

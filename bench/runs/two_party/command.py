@@ -138,6 +138,11 @@ def generate(
             help="In its place: these sizes with random weights.",
         ),
     ] = None,
+    folder: Annotated[
+        Path | None,
+        option("--folder", help="Where these lie in half precision; made, if it is not there."),
+    ] = None,
+    layers: Annotated[int, option("--layers", help="Of a shape; 0: as many as it has.", min=0)] = 0,
     prompt_tokens: Annotated[
         int, option("--prompt-tokens", help="Of the prompt.", min=1, show_default=True)
     ] = 32,
@@ -154,7 +159,10 @@ def generate(
     token, and agreement with the float model."""
     if (model is None) == (shape is None):
         raise InputError("bench generate: which model?", hint="--model DIR, or --shape NAME")
+    if shape is None and (folder or layers):
+        raise InputError("bench generate: --folder and --layers are of a shape", hint="--shape NAME")
     how = Options(tls=tls, model=model, prompt=prompt_tokens, new=new_tokens, begin=begin)
+    how = replace(how, weights=folder and folder.absolute(), layers=layers)
     name, links = shape or FOLDER, [LINKS[one.value] for one in link or [LinkName.loopback]]
     if shape and shape not in DECODERS:
         raise InputError(f"bench generate: shape {shape!r}", hint=", ".join(set(DECODERS) - {FOLDER}))

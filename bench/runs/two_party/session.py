@@ -22,9 +22,9 @@ class Options:
     shapes cut down for tests.
 
     sentences: how many of them the protocol itself answers, None for all. prompt, new, begin: of a text that
-    is written, tokens of the prompt, tokens behind it, and its public beginning. prepared: whether models are
-    also run with products that are prepared. tls: or bare TCP. link: by
-    name. folder: of the run.
+    is written, tokens of the prompt, tokens behind it, and its public beginning. weights: where those of a
+    shape lie, which are made where there are none. layers: of a shape, 0 for all. prepared: whether models
+    are also run with products that are prepared. tls: or bare TCP. link: by name. folder: of the run.
     """
 
     model: Path | None = None
@@ -36,6 +36,8 @@ class Options:
     prompt: int = 32
     new: int = 4
     begin: str = ""
+    weights: Path | None = None
+    layers: int = 0
     prepared: bool = False
     tls: bool = True
     link: str = LOOPBACK

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bench.__main__ import main
-from bench.runs.two_party.cases.generate import DECODERS
+from bench.runs.two_party.cases.generate import DECODERS, Shape
 from bench.runs.two_party.measure import measure_case
 from bench.runs.two_party.session import Options
+from tacita.errors import InputError
+from tacita.texts.embedding import stored_tensor
 from tacita.two_party.plan.generation_cost import GenerationCost
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
@@ -40,7 +45,29 @@ def test_figures_of_a_prompt_and_of_a_token(shape: str) -> None:
     assert prepared == pytest.approx(2e6 * before["megabytes"], abs=1) and prepared > 0
 
 
+def test_a_shape_of_a_folder_is_made_once_and_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is a model's like any other, in half precision; another shape does not pass for it."""
+    how, case = replace(HOW, prompt=3, new=2, layers=3, weights=tmp_path / "made"), DECODERS["llama-7b"]
+    assert isinstance(case, Shape)
+    found = measure_case(case, options=how)
+    assert found["agreement"] == 1.0 and found["kl"] < 1e-3
+    monkeypatch.setattr("bench.runs.two_party.cases.generate.write_random", pytest.fail)
+    monkeypatch.setattr("tacita.models.fields.MAPPED", 1)
+    model = case.checkpoint(how)
+    assert model.config.layers == 3 and not model.config.tied
+    stored = {stored_tensor(tensor).stored.dtype.str for tensor in model.tensors.values()}  # type: ignore[union-attr]
+    assert stored == {"<f2"}
+    matrix = np.asarray(model.tensors["layers.2.mlp.down_proj.weight"])
+    assert matrix.shape == (24, 38) and abs(matrix.std() * np.sqrt(38) - 1.0) < 0.1
+    assert not np.array_equal(matrix, np.asarray(model.tensors["layers.1.mlp.down_proj.weight"]))
+    with pytest.raises(InputError, match="another shape"):
+        case.checkpoint(replace(how, layers=2))
+    with pytest.raises(InputError, match=r"6738415616 weights: pass --folder"):
+        measure_case(case, options=replace(how, small=False, layers=0, weights=None))
+
+
 def test_a_model_or_a_shape() -> None:
+    assert main(["generate", "--model", "somewhere", "--folder", "elsewhere"]) == 2
     assert main(["generate"]) == 2
     assert main(["generate", "--shape", "gpt5"]) == 2
     assert main(["generate", "--shape", "gpt2", "--model", "somewhere"]) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from bench.models.shapes import random_tensors
+from bench.models.shapes import random_tensors, write_random
 from bench.runs.two_party.cases.case import Array, Case, Floats, Prepared, Report
 from bench.runs.two_party.session import Options
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, from_tensors, load
+from tacita.errors import InputError
 from tacita.generation.sources import Floats as FloatSource
 from tacita.generation.sources import Integers
-from tacita.models.registry import FAMILIES
+from tacita.models.registry import FAMILIES, tensor_shapes
 from tacita.planning.calibrate.walk import prefix_rows
 from tacita.planning.request import PlanRequest
 from tacita.plans.scheme import BUMBLEBEE
@@ -58,6 +60,7 @@ COMMON: dict[str, Any] = {
 SMALL = {"layers": 1, "vocab": 64, "hidden": 24, "heads": 6, "intermediate": 38}
 BEFORE, AFTER = slice(0, 4), slice(4, 8)  # of a step's counters: of what it prepared, of the rest
 TOKEN = {"token": (BEFORE, AFTER), "token_before": (BEFORE,), "token_after": (AFTER,)}
+MOST_FLOATS = 1 << 30  # weights of a shape that are made in memory, in floats
 
 
 class Generate(Case):
@@ -128,13 +131,26 @@ class Shape(Generate):
         self.name, self._family, self._sizes = name, family, sizes
 
     def available(self, options: Options) -> str:
-        return ""
+        numbers = sum(map(math.prod, tensor_shapes(self._config(options)).values()))
+        return "" if options.weights or numbers < MOST_FLOATS else f"{numbers} weights: pass --folder DIR"
 
     def checkpoint(self, options: Options) -> Checkpoint:
+        """In memory, or in a folder, in half precision."""
+        config, folder = self._config(options), options.weights
+        if folder is None:
+            tensors = random_tensors(config, self.rng("weights"))
+            return from_tensors(config, tensors, name=f"{self.name} (random weights)")
+        if not (folder / "config.json").exists():
+            write_random(config, folder, lambda file: self.rng(f"weights {file}"))
+        model = load(folder)
+        if tensor_shapes(model.config) != tensor_shapes(config):
+            raise InputError(f"bench: {folder} holds another shape than {self.name}", hint="name another")
+        return model
+
+    def _config(self, options: Options) -> Any:
         sizes = self._sizes | (SMALL if options.small else {})
-        config = FAMILIES[self._family].config(**COMMON | sizes)
-        tensors = random_tensors(config, self.rng("weights"))
-        return from_tensors(config, tensors, name=f"{self.name} (random weights)")
+        sizes |= {"layers": options.layers} if options.layers else {}
+        return FAMILIES[self._family].config(**COMMON | sizes)
 
     def plan(self, model: Checkpoint, options: Options) -> TwoPartyPlan:
         rows = options.prompt + options.new
@@ -236,6 +252,7 @@ DECODERS: Mapping[str, Generate] = {
         Shape("gpt2", "gpt2", layers=12, vocab=50257, **GPT2),
         Shape("smollm2", "llama", layers=30, vocab=49152, **SMOL),
         Shape("smollm2-layer", "llama", layers=1, vocab=64, **SMOL),
+        Shape("llama-7b", "llama", layers=32, vocab=32000, **LLAMA_7B),
         Shape("llama-7b-layer", "llama", layers=1, vocab=32000, **LLAMA_7B),
     )
 }

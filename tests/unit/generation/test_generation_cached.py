@@ -117,12 +117,14 @@ def test_plans_that_keep_something_else_are_refused(case: Any) -> None:
             circuit_of(wrong, model)
 
 
-def test_rows_turn_and_make_room() -> None:
-    """Row t becomes row t + 1, with its copies; the vector becomes row 0; a level below the vector."""
-    layout = FeatureLayout.dense(RowsShape(256, 8), 12, copied=True)
-    vector, be = VectorLayout(256, 12), PlainBackend(256)
+@pytest.mark.parametrize("size", [12, 40])
+def test_rows_turn_and_make_room(size: int) -> None:
+    """Row t becomes row t + 1, with its copies; the vector becomes row 0; a level below the vector. Of 40
+    features the last 8 are a ciphertext of their own, with other copies than the vector has."""
+    layout = FeatureLayout.dense(RowsShape(256, 8), size, copied=True)
+    vector, be = VectorLayout(256, size), PlainBackend(256)
     rng = np.random.default_rng(0)
-    rows, new = rng.normal(size=(8, 12)), rng.normal(size=12)
+    rows, new = rng.normal(size=(8, size)), rng.normal(size=size)
     rows[-1] = 0.0
     kept = tuple(be.encrypt(part) for part in layout.pack(rows))
     turned = later(be, kept, be.encrypt(vector.pack(new), 5), layout, 256)

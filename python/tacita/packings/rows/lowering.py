@@ -7,6 +7,7 @@ mean, `average`.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from tacita.blocks import base as blocks
 from tacita.blocks.graph import INPUT, Graph
 from tacita.blocks.shapes import NORMED
 from tacita.blocks.weights import Weights
-from tacita.layouts.arrays import Array
+from tacita.layouts.arrays import Array, ceil_power
 from tacita.layouts.numbered import tensor_of
 from tacita.layouts.registry import Shape
 from tacita.layouts.rows import FeatureLayout, RowsShape, can_carry, carry
@@ -249,12 +250,16 @@ def kept_of(node: str, count: int) -> Kept:
 def later(be: Backend, kept: Cts, new: Ct, layout: FeatureLayout, slots: int) -> Cts:
     """Kept rows and a new vector -> the rows of the next text: row t is row t - 1 of before, row 0 the
     vector. One level below the vector. What was the last row must have been zero. Cost: two rotations a
-    ciphertext."""
-    window, shifted = layout.shape.window, []
-    for number, (ct, features) in enumerate(zip(kept, layout.index, strict=True)):
-        first = np.zeros(slots)
-        first[:window] = features >= 0
-        placed = be.mul_vector(be.rotate(new, number * window), first)
+    ciphertext, more where it holds copies beside other ciphertexts."""
+    window, period, shifted = layout.shape.window, ceil_power(layout.size), []
+    for ct, features in zip(kept, layout.index, strict=True):
+        place = np.arange(window)
+        turns, parts = np.where(features >= 0, (features - place) % period, -1), list[Ct]()
+        for turn in np.unique(turns[turns >= 0]).tolist():  # a copy may need one of its own
+            first = np.zeros(slots)
+            first[:window] = turns == turn
+            parts.append(be.mul_vector(be.rotate(new, turn), first))
+        placed = reduce(be.add, parts)
         rows = be.drop_to(ct, min(be.level(ct), be.level(placed)))
         shifted.append(be.add(be.rotate(rows, -window), placed))
     return tuple(shifted)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -24,6 +25,7 @@ Function = Callable[[Array], Array]
 Interval = tuple[float, float]
 
 PIECE = 1 << 14  # numbers of which some arrays fit a cache of a megabyte
+FEW = 8  # coefficients of each of the series that a long one is split into, at least
 GRID_PER_DEGREE = 24  # an extremum found on this grid is within (pi/48)^2/2 = 0.2 % of the true one
 
 
@@ -87,16 +89,39 @@ def remez(
 
 
 def evaluate_series(coefficients: Array, u: Array) -> Array:
-    """Computes sum_k c_k T_k(u) by Clenshaw's rule, elementwise on u."""
-    return in_pieces(lambda piece: np.asarray(chebyshev.chebval(piece, coefficients)), u)
+    """Computes sum_k c_k T_k(u), elementwise on u: by Clenshaw's rule. Of more points than fits look at, it
+    is a series in T_m whose coefficients are series of a degree below m, products of matrices: up to three
+    times as fast, and the same within some last bits."""
+    if np.size(u) <= PIECE or len(coefficients) <= 2 * FEW:
+        return in_pieces(lambda piece: np.asarray(chebyshev.chebval(piece, coefficients)), u)
+    split = _split(coefficients, FEW if len(coefficients) <= FEW**2 else 2 * FEW)
+    return in_pieces(partial(_split_series, split), u, PIECE // 2)
 
 
-def in_pieces(f: Function, x: Array) -> Array:
+def _split(coefficients: Array, m: int) -> Array:
+    """Returns q with sum_k c_k T_k = sum_j T_j(T_m) sum_i q_ji T_i: T_(jm + i) is 2 T_i T_jm - T_(jm - i)."""
+    q: Array = np.zeros((-(-len(coefficients) // m), m))
+    q.ravel()[: len(coefficients)] = coefficients
+    for j in range(len(q) - 1, 0, -1):
+        q[j - 1, 1:] -= q[j, :0:-1]
+        q[j, 1:] *= 2.0
+    return q
+
+
+def _split_series(q: Array, u: Array) -> Array:
+    m = q.shape[1]
+    powers = np.ones((m, len(u)))
+    for i in range(1, m):
+        powers[i] = 2.0 * powers[i // 2] * powers[(i + 1) // 2] - (u if i % 2 else 1.0) if i > 1 else u
+    return np.asarray(chebyshev.chebval(2.0 * powers[m // 2] ** 2 - 1.0, q @ powers, tensor=False))
+
+
+def in_pieces(f: Function, x: Array, size: int = PIECE) -> Array:
     """Computes an elementwise function on pieces of x that stay in a core's cache, in half the time."""
     flat = np.ravel(np.asarray(x, dtype=np.float64))
     result = np.empty_like(flat)
-    for first in range(0, flat.size, PIECE):
-        result[first : first + PIECE] = f(flat[first : first + PIECE])
+    for first in range(0, flat.size, size):
+        result[first : first + size] = f(flat[first : first + size])
     return result.reshape(np.shape(x))
 
 

@@ -253,6 +253,19 @@ def test_means_below_all_noise_have_no_round():
         softmax.fit((-16.0, 16.0), (1e-9, 1e-6), (1e-3, 1e-3), keys=128, shift=16.0, noise=3.4e-7)
 
 
+@pytest.mark.parametrize("degree", [3, 15, 16, 23, 64, 65, 127])
+def test_a_series_of_many_points_is_that_of_each(degree):
+    rng = np.random.default_rng(degree)
+    coefficients, u = rng.normal(size=degree + 1), rng.uniform(-1.0, 1.0, size=(3, fit.PIECE // 2 + 1))
+    at_once = fit.evaluate_series(coefficients, u)
+    assert at_once.shape == u.shape
+    assert np.allclose(at_once, np.polynomial.chebyshev.chebval(u, coefficients), rtol=0.0, atol=1e-11)
+    few = u[:, :5]
+    assert np.array_equal(
+        fit.evaluate_series(coefficients, few), np.polynomial.chebyshev.chebval(few, coefficients)
+    )
+
+
 def test_the_least_sum_of_squares_is_that_of_equal_keys():
     """As far off as the first inverse may be, in either direction."""
     scores, mask = np.zeros((1, 32)), np.ones((1, 32))

@@ -4,6 +4,7 @@ use crate::channel::{Channel, Closer, Ended, Link};
 use crate::compare::Prices;
 use crate::profile::{Meter, Profile};
 use crate::{linear, ot, products, Result};
+use std::sync::mpsc;
 use std::time::Instant;
 
 /// Who one is. The client holds the input and the lattice secret, the server the weights.
@@ -25,6 +26,8 @@ impl Role {
     }
 }
 
+type Early = Box<dyn FnOnce(&mut Party) -> Result<()> + Send>;
+
 /// State of one party.
 pub struct Party {
     role: Role,
@@ -38,6 +41,8 @@ pub struct Party {
     pub(crate) products: products::State,
     /// By which comparisons are planned; the peer has the same.
     pub(crate) prices: Prices,
+    /// What is taken ahead of what is received next ([`Party::beside`]).
+    early: Option<Early>,
     /// Where tests keep what this party sends.
     #[cfg(test)]
     pub(crate) tape: Option<crate::simulator::Tape>,
@@ -54,6 +59,7 @@ impl Party {
             linear: linear::State::default(),
             products: products::State::default(),
             prices: Prices::default(),
+            early: None,
             #[cfg(test)]
             tape: None,
         }
@@ -95,6 +101,7 @@ impl Party {
     /// # Errors
     /// As [`Channel::receive`].
     pub fn receive(&mut self, len: usize) -> Result<Vec<u8>> {
+        self.catch_up()?;
         self.profile.receiving();
         self.channel.receive(len)
     }
@@ -115,6 +122,34 @@ impl Party {
         let kept = answer(self)?;
         let chosen = choose(self)?;
         Ok((kept, take(self, chosen)?))
+    }
+
+    /// Runs `body`, which may choose first; before it receives anything `early` runs, for whose messages this
+    /// party asked before. So one answer does not wait for the other. `body` must not do the same.
+    pub(crate) fn beside<E: Send + 'static, T>(
+        &mut self,
+        early: impl FnOnce(&mut Self) -> Result<E> + Send + 'static,
+        body: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<(E, T)> {
+        debug_assert!(self.early.is_none());
+        let (give, taken) = mpsc::channel();
+        self.early = Some(Box::new(move |party| {
+            // the other end is held until this has run
+            let _ = give.send(early(party)?);
+            Ok(())
+        }));
+        let result = body(self).and_then(|value| self.catch_up().map(|()| value));
+        self.early = None;
+        let value = result?;
+        match taken.try_recv() {
+            Ok(early) => Ok((early, value)),
+            Err(_) => unreachable!("`catch_up` has run it"),
+        }
+    }
+
+    /// Takes what is to be taken ahead of what is received next.
+    pub(crate) fn catch_up(&mut self) -> Result<()> {
+        self.early.take().map_or(Ok(()), |early| early(self))
     }
 
     /// Runs `body` and books its time, bytes and rounds under `name` (within the operations that are

@@ -20,7 +20,7 @@ from tacita.two_party.protocol.party import Party
 pytestmark = pytest.mark.native
 HOP = 250.0  # seconds of one message, on a clock that nobody waits for: a run's own seconds vanish beside it
 TOKENS = 128
-MOST = {"LAN": (176, 33.0), "WAN": (160, 31.0), "FAR": (155, 30.0)}  # rounds and megabytes over each link
+MOST = {"LAN": (160, 33.0), "WAN": (141, 31.0), "FAR": (125, 31.5)}  # rounds and megabytes over each link
 
 
 class Count(NamedTuple):
@@ -73,21 +73,22 @@ def counts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Count]:
 def test_the_longest_chain_of_messages_of_a_text(counts: dict[str, Count]) -> None:
     """It was 628 messages of the default model, and 383 rounds were counted; a round that is counted is a
     message there and one back."""
-    assert counts["none"].chain <= 2 * counts["none"].rounds <= 2 * 155, counts
+    assert counts["none"].chain <= 2 * counts["none"].rounds <= 2 * 141, counts
 
 
 def test_rounds_and_bytes_follow_the_link(counts: dict[str, Count]) -> None:
     """A fast link takes more bytes for less work, a long one more bytes for fewer rounds."""
     rounds = {name: count.rounds for name, count in counts.items()}
     assert rounds["FAR"] < rounds["WAN"] < rounds["LAN"], counts
-    assert counts["none"].bytes < counts["FAR"].bytes < counts["LAN"].bytes, counts
+    assert counts["none"].bytes < min(counts["FAR"].bytes, counts["LAN"].bytes), counts
     for name, (most, megabytes) in MOST.items():
         assert counts[name].rounds <= most and counts[name].bytes < 1e6 * megabytes, counts
 
 
 def test_the_longest_chain_of_messages_of_a_token(tmp_path: Path) -> None:
     """Finds the chains of a prompt of 16 tokens and of the third token behind it, for which nothing has to be
-    prepared. They were 642 and 578 before one row's 1/sqrt took segments and v grew with its squares."""
+    prepared. They were 642 and 578 before one row's 1/sqrt took segments and v grew with its squares,
+    and 556 and 492 before squares went beside comparisons."""
     taken = []
     with served(api.load(DEFAULT_DECODER), 32, tmp_path) as (asking, count):
         dictation, given = GenerationClient(asking, 4), list(range(300, 316))
@@ -96,4 +97,4 @@ def test_the_longest_chain_of_messages_of_a_token(tmp_path: Path) -> None:
             given = [dictation.next(given)]
             taken.append(count().since(before))
     assert all(one.chain <= 2 * one.rounds for one in taken), taken
-    assert taken[0].chain <= 556 and taken[2].chain <= 492, taken
+    assert taken[0].chain <= 486 and taken[2].chain <= 418, taken

@@ -24,4 +24,5 @@ pub use plan::comparison_cost;
 pub use prices::Prices;
 pub use resize::{extend, extend_exact, shift_rounded, truncate, truncate_exact, truncate_to};
 pub use select::{select, select_many, to_arithmetic};
+pub(crate) use sign::below_prices;
 pub use sign::{below_many, less, negative, negative_within, Window};

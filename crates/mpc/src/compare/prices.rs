@@ -30,7 +30,7 @@ impl Prices {
     }
 
     /// What so many values cost, of so many bits and transfers each, and messages of all of them.
-    pub(super) fn total(self, count: usize, (wire, transfers): (u64, u64), messages: u64) -> u64 {
+    pub(crate) fn total(self, count: usize, (wire, transfers): (u64, u64), messages: u64) -> u64 {
         count as u64 * (wire * self.bit + transfers * self.transfer) + messages * self.message
     }
 }

@@ -1,6 +1,7 @@
 //! Signs and order of shared values.
 use super::chain::{self, Rule};
 use super::plan::{cheapest, plan, price, Shape, Way, LANES};
+use super::prices::Prices;
 use super::tree;
 use crate::{MpcError, Party, Result, Ring, Role};
 
@@ -98,10 +99,8 @@ pub fn less(party: &mut Party, x: &[u64], y: &[u64], ring: Ring) -> Result<Vec<u
 /// # Errors
 /// Those of the channel.
 pub fn below_many(party: &mut Party, x: &[u64], ring: Ring, thresholds: &[i64]) -> Result<Vec<Vec<u8>>> {
-    let (prices, count) = (party.prices, x.len());
-    let grouped = |group: &[i64]| price(&plan(shape(ring, group), count, prices), count, prices);
-    let (apart, _) = cheapest(ring.bits() - 1, count * thresholds.len(), prices);
-    if apart < thresholds.chunks(LANES).map(grouped).sum() {
+    let [apart, grouped] = below_prices(x.len(), ring, thresholds, party.prices);
+    if apart < grouped {
         let lanes = shifted(x, ring, thresholds, party.is_client()).concat();
         let bits = negative(party, &lanes, ring)?;
         return Ok((0..thresholds.len())
@@ -113,6 +112,13 @@ pub fn below_many(party: &mut Party, x: &[u64], ring: Ring, thresholds: &[i64]) 
         all.extend(party.measured("less", |party| below_group(party, x, ring, group))?);
     }
     Ok(all)
+}
+
+/// What [`below_many`] costs with a comparison for every threshold, and in groups of them.
+pub(crate) fn below_prices(count: usize, ring: Ring, thresholds: &[i64], prices: Prices) -> [u64; 2] {
+    let grouped = |group: &[i64]| price(&plan(shape(ring, group), count, prices), count, prices);
+    let (apart, _) = cheapest(ring.bits() - 1, count * thresholds.len(), prices);
+    [apart, thresholds.chunks(LANES).map(grouped).sum()]
 }
 
 fn below_group(party: &mut Party, x: &[u64], ring: Ring, thresholds: &[i64]) -> Result<Vec<Vec<u8>>> {

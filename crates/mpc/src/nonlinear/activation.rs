@@ -1,6 +1,7 @@
 //! GELU and SiLU: max(x, 0) minus a bump of |x| that is fitted by two to four squares and vanishes further
 //! out.
 use super::chain::Chain;
+use super::few::FEW;
 use super::fits;
 use super::fixed::{check_range, coarse, convert, rescale, shape, subtract, Fixed};
 use super::seg4;
@@ -142,6 +143,8 @@ fn thresholds(party: &mut Party, x: &[u64], from: Fixed, range: u32, at: &[f64])
 ///
 /// A wrong sign of a tiny x does no harm: max and bump then err together, and max(x, 0) - h(|x|) = x - h(-x)
 /// continues the function smoothly through 0, for which the chains are fitted a little below 0.
+///
+/// Few values have the square of x made beside the thresholds: it is that of |x|.
 fn rectified(
     party: &mut Party,
     x: &[u64],
@@ -151,16 +154,25 @@ fn rectified(
     range: u32,
 ) -> Result<Vec<u64>> {
     check("activation", from, to.ring, range)?;
-    let below = thresholds(party, x, from, range, &[-bump.limit, 0.0, bump.limit])?;
     let (wide, rest) = (Chain::input(NARROW), middle(from, range));
     let mut size = rescale(party, x, from, bump.chain.sigma, wide)?;
+    let compare = |party: &mut Party| thresholds(party, x, from, range, &[-bump.limit, 0.0, bump.limit]);
+    let (squares, below) = if x.len() < FEW {
+        let (squares, below) = Chain::squares(party, &size, NARROW, compare)?;
+        (Some(squares), below)
+    } else {
+        (None, compare(party)?)
+    };
     let mut result = rescale(party, x, from, 1.0, rest)?;
     let negative =
         crate::compare::select_many(party, &below[1], &[(&size, wide.ring), (&result, rest.ring)])?;
     let twice: Vec<u64> = negative[0].iter().map(|v| v.wrapping_mul(2)).collect();
     subtract(&mut size, &twice, wide.ring);
     subtract(&mut result, &negative[1], rest.ring);
-    let height = bump.chain.evaluate(party, size, NARROW)?;
+    let height = match squares {
+        Some(squares) => bump.chain.evaluate_from(party, squares, size, NARROW)?,
+        None => bump.chain.evaluate(party, size, NARROW)?,
+    };
     let inside = xor(&below[0], &below[2]);
     let height = inside_only(party, &inside, &height, bump.chain.output(NARROW), rest)?;
     subtract(&mut result, &height, rest.ring);

@@ -70,33 +70,82 @@ impl Chain {
     /// # Errors
     /// Those of the channel.
     pub(crate) fn evaluate(&self, party: &mut Party, scaled: Vec<u64>, frac: u32) -> Result<Vec<u64>> {
-        self.run(party, scaled, frac, false)
+        let stages: Vec<&Stage> = self.stages.iter().collect();
+        Ok(self.run(party, &stages, scaled, frac, |_| Ok(()))?.0)
     }
 
     /// The square of the value: one stage more. In the format `frac - 2 exponent` fraction bits of
-    /// Z_{2^(frac+2)}.
-    pub(crate) fn evaluate_squared(
+    /// Z_{2^(frac+2)}. And what `beside` returns, which runs beside the first square.
+    pub(crate) fn evaluate_squared<T>(
         &self,
         party: &mut Party,
         scaled: Vec<u64>,
         frac: u32,
-    ) -> Result<Vec<u64>> {
-        self.run(party, scaled, frac, true)
-    }
-
-    fn run(&self, party: &mut Party, scaled: Vec<u64>, frac: u32, squared: bool) -> Result<Vec<u64>> {
-        let wide = Self::input(frac);
-        let mut start = scaled;
-        add_public(party, &mut start, wide.ring, wide.encode(self.shift));
-        let narrow = Ring::new(frac + 2);
-        let first = start.iter().map(|&t| narrow.reduce(t)).collect();
+        beside: impl FnOnce(&mut Party) -> Result<T>,
+    ) -> Result<(Vec<u64>, T)> {
         let plain = Stage {
             negate: false,
             mix: &[],
             constant: 0.0,
         };
-        let stages: Vec<&Stage> = self.stages.iter().chain(squared.then_some(&plain)).collect();
-        later(party, &stages, 0, first, start, frac)
+        let stages: Vec<&Stage> = self.stages.iter().chain([&plain]).collect();
+        self.run(party, &stages, scaled, frac, beside)
+    }
+
+    fn run<T>(
+        &self,
+        party: &mut Party,
+        stages: &[&Stage],
+        scaled: Vec<u64>,
+        frac: u32,
+        beside: impl FnOnce(&mut Party) -> Result<T>,
+    ) -> Result<(Vec<u64>, T)> {
+        let start = self.start(party, scaled, frac);
+        let narrow = Ring::new(frac + 2);
+        let first: Vec<u64> = start.iter().map(|&t| narrow.reduce(t)).collect();
+        let rings = [narrow, Self::input(frac).ring];
+        let ((squares, _), value) = square_growing(party, &first, rings, frac, false, beside)?;
+        Ok((after_first(party, stages, squares, start, frac)?, value))
+    }
+
+    /// t_0 in [`Chain::input`]`(frac)` from shares of sigma*x.
+    fn start(&self, party: &Party, mut scaled: Vec<u64>, frac: u32) -> Vec<u64> {
+        let wide = Self::input(frac);
+        add_public(party, &mut scaled, wide.ring, wide.encode(self.shift));
+        scaled
+    }
+
+    /// The squares of sigma*x from shares of it in [`Chain::input`]`(frac)`, sigma |x| < 2; and what `beside`
+    /// returns, which runs beside them.
+    pub(crate) fn squares<T>(
+        party: &mut Party,
+        scaled: &[u64],
+        frac: u32,
+        beside: impl FnOnce(&mut Party) -> Result<T>,
+    ) -> Result<(Vec<u64>, T)> {
+        let (narrow, wide) = (Ring::new(frac + 3), Self::input(frac).ring);
+        let scaled: Vec<u64> = scaled.iter().map(|&t| narrow.reduce(t)).collect();
+        let ((squares, _), value) = square_growing(party, &scaled, [narrow, wide], frac, false, beside)?;
+        Ok((squares, value))
+    }
+
+    /// [`Chain::evaluate`] of what has these squares: that of t_0 follows without a message. So x's may be
+    /// made while |x| is not yet known.
+    pub(crate) fn evaluate_from(
+        &self,
+        party: &mut Party,
+        mut squares: Vec<u64>,
+        scaled: Vec<u64>,
+        frac: u32,
+    ) -> Result<Vec<u64>> {
+        let ring = Self::input(frac).ring;
+        let shift = Self::input(frac).encode(self.shift);
+        let pairs = squares.iter_mut().zip(&scaled);
+        pairs.for_each(|(square, &x)| *square = square.wrapping_add(x.wrapping_mul(shift) << 1));
+        add_public(party, &mut squares, ring, ring.mul(shift, shift));
+        let start = self.start(party, scaled, frac);
+        let stages: Vec<&Stage> = self.stages.iter().collect();
+        after_first(party, &stages, squares, start, frac)
     }
 
     /// The value from shares of x in [0, 2) with f fraction bits in Z_{2^(f+2)}, f <= 22, in
@@ -134,6 +183,20 @@ impl Chain {
     }
 }
 
+/// The last t from the square of t_0, and t_0, in [`Chain::input`]`(frac)`.
+fn after_first(
+    party: &mut Party,
+    stages: &[&Stage],
+    squares: Vec<u64>,
+    start: Vec<u64>,
+    frac: u32,
+) -> Result<Vec<u64>> {
+    let known = [start];
+    let t = next(party, stages[0], squares, &known, Chain::input(frac));
+    let [start] = known;
+    later(party, stages, 1, t, start, frac)
+}
+
 /// The last t from the one of number `at`, f fraction bits in Z_{2^(f+2)}; `start` is t_0 in Z_{2^(2f+2)}. A
 /// t that a later stage mixes in grows with its own square.
 fn later(
@@ -146,9 +209,9 @@ fn later(
 ) -> Result<Vec<u64>> {
     let (wide, narrow, mut known) = (Chain::input(frac), Ring::new(frac + 2), vec![start]);
     for (i, stage) in stages.iter().enumerate().skip(at) {
-        let grows = i > 0 && stages[i + 1..].iter().any(|later| later.mix.len() > i);
-        let (squares, grown) = square_growing(party, &t, [narrow, wide.ring], frac, grows)?;
-        known.extend((i > 0).then_some(grown));
+        let grows = stages[i + 1..].iter().any(|later| later.mix.len() > i);
+        let ((squares, grown), ()) = square_growing(party, &t, [narrow, wide.ring], frac, grows, |_| Ok(()))?;
+        known.push(grown);
         t = next(party, stage, squares, &known, wide);
     }
     Ok(t)

@@ -19,7 +19,8 @@ pub const EXP_MOST: f64 = 0.25;
 ///
 /// exp(x)/2 is the square of a chain of three squares for exp(x/2)/sqrt(2): the square keeps the error of
 /// small values small, which sums over long rows need. Cost for each element: four squares from 17 to 32
-/// bits, one threshold on range + 6 bits, a multiplexer of 17 bits: about 1700 bits to Z_{2^32}; 10 rounds.
+/// bits, one threshold on range + 6 bits, a multiplexer of 17 bits: about 1700 bits to Z_{2^32}; 10 rounds, for few
+/// values one less, as the threshold is compared beside the first square.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for formats or ranges that do not fit; those of the channel.
@@ -32,11 +33,12 @@ pub fn exp(party: &mut Party, x: &[u64], from: Fixed, to: Fixed, range: u32) -> 
         let coarse = coarse(range, COARSE);
         let low = rescale(party, x, from, 1.0, coarse)?;
         let least = coarse.ring.signed(coarse.encode(EXP_LEAST));
-        let gone = below_many(party, &low, coarse.ring, &[least])?.remove(0);
         let root = &fits::ROOT_EXP;
         let scaled = rescale(party, x, from, root.sigma, Chain::input(NARROW))?;
         // exp(x)/2 with 15 fraction bits is exp(x) with 14
-        let power = root.evaluate_squared(party, scaled, NARROW)?;
+        let (power, gone) = root.evaluate_squared(party, scaled, NARROW, |party| {
+            Ok(below_many(party, &low, coarse.ring, &[least])?.remove(0))
+        })?;
         let narrow = Fixed::new(NARROW + 2, NARROW - 1);
         let kept = not(party, &gone);
         let power = select(party, &kept, &power, narrow.ring)?;

@@ -6,7 +6,7 @@
 //! cross term, in rings that shrink by a bit with every bit of the factor, and no ciphertext: less than a
 //! ciphertext and its keys below about [`FEW`] values. Results are exact.
 use super::fixed::shape;
-use super::short::{self, cross, Cross, Factors};
+use super::short::{self, cross, Cross, Factors, Squares};
 use crate::compare::extend;
 use crate::ot::Multiples;
 use crate::products;
@@ -78,25 +78,33 @@ pub fn square(party: &mut Party, x: &[u64], ring: Ring) -> Result<Vec<u64>> {
 /// # Errors
 /// Those of [`products::square_narrow`], for few values too.
 pub fn square_any(party: &mut Party, x: &[u64], from: Ring, to: Ring, slack: u32) -> Result<Vec<u64>> {
-    Ok(square_growing(party, x, [from, to], slack, false)?.0)
+    Ok(square_growing(party, x, [from, to], slack, false, |_| Ok(()))?
+        .0
+         .0)
 }
 
-/// [`square_any`], and x in `to` where it `grows`, in the same round.
+/// [`square_any`], and x in `to` where it `grows`, in the same round; and what `beside` returns, whose rounds
+/// those of few values share ([`short::cross_beside`]).
 ///
 /// # Errors
-/// Those of [`square_any`].
-pub(super) fn square_growing(
+/// Those of [`square_any`] and of `beside`.
+pub(super) fn square_growing<T>(
     party: &mut Party,
     x: &[u64],
     [from, to]: [Ring; 2],
     slack: u32,
     grows: bool,
-) -> Result<(Vec<u64>, Vec<u64>)> {
+    beside: impl FnOnce(&mut Party) -> Result<T>,
+) -> Result<(Squares, T)> {
     if x.len() < FEW && to.bits() <= 2 * from.bits() {
         let drop = droppable("square", to, slack)?;
-        return short::square(party, &Factors::signed(x, from), to, drop, grows);
+        return short::square_beside(party, &Factors::signed(x, from), to, drop, grows, beside);
     }
-    products::square_narrow(party, x, [from, to], slack, grows)
+    let value = beside(party)?;
+    Ok((
+        products::square_narrow(party, x, [from, to], slack, grows)?,
+        value,
+    ))
 }
 
 /// x*y with errors below 2^slack, likewise; by oblivious transfer without the bits that need not be right.

@@ -8,14 +8,15 @@
 //! out of the shifted copies of x that any share can make of its own; a square takes a round, and so does the
 //! product, whose ring is that of the result where it fits 64 bits.
 //!
-//! Roots of few values wait half as long ([`by_segments`]): six thresholds a power of two choose a polynomial
+//! Few values wait half as long ([`by_segments`]): six or nine thresholds a power of two choose a polynomial
 //! of degree 2, so that one square takes the place of three, and the result is what is chosen.
 use super::chain::Chain;
 use super::few::droppable;
 use super::fits;
 use super::fixed::{add_public, convert, shape, Fixed};
-use super::short::{scaled, square, Factors};
-use crate::compare::{below_many, select, select_many, shift_rounded};
+use super::short::{scaled, square_beside, square_cost, Factors};
+use crate::compare::{below_many, below_prices, extend, select, select_many, shift_rounded, Prices};
+use crate::ot::Multiples;
 use crate::share::Z64;
 use crate::{Party, Result, Ring};
 
@@ -25,12 +26,13 @@ const FINE: u32 = 22;
 const ROOTS: u32 = 18;
 /// Fraction bits of n where segments' polynomials take it.
 const SHORT: u32 = 19;
-/// Ends of segments of [1/2, 1) in 128ths, of widths of an eighth of what they hold.
-const ENDS: [u64; 7] = [64, 72, 81, 91, 102, 114, 128];
+/// [1/2, 1) in 128ths, and ends of its segments: of 1/sqrt an eighth of what they hold wide, of 1/x an
+/// eleventh or less.
+const UNIT: u64 = 128;
+const ROOT_MARKS: [u64; 7] = [64, 72, 81, 91, 102, 114, UNIT];
+const INVERSE_MARKS: [u64; 10] = [64, 69, 74, 80, 87, 94, 101, 109, 118, UNIT];
 /// Bits below the least value that thresholds of segments look at.
 const LOWEST: u32 = 9;
-/// Values times powers of two up to which segments cost less than the three rounds that they save.
-const SEGMENTED: usize = 256;
 /// Bits below a unit of the result that its product keeps: it is off by 27 units at most.
 const SPARE: i32 = 8;
 /// Relative error of [`reciprocal`] and [`rsqrt`], rounding of the output's last place aside.
@@ -85,49 +87,70 @@ fn copies(party: &Party, x: &[u64], (bottom, top): (u32, u32), frac: u32) -> Vec
     (0..top - bottom).map(scaled).collect()
 }
 
-/// f(x) of few values in the format `to`, f a public function that a polynomial of degree 2 meets on every
-/// segment; nothing where many values or the formats ask for another way.
+/// f(x) of few values in the format `to`, f a public decreasing function that a polynomial of degree 2 meets
+/// on every segment, whose `marks` are in 128ths; nothing where the other way costs less over the link or the
+/// formats ask for it.
 ///
 /// n, and n^2 for every power of two at once, give the values of all segments' polynomials without a message,
 /// and the thresholds choose one of them; they may be a 2^-9 off. A power of two below the span has segments
-/// too, as the chains of [`restored`] bear values a little below. Rounds: a square, a comparison, a choice.
+/// too, as the chains of [`restored`] bear values a little below. Rounds: a comparison, which squares share, a
+/// choice, and one where the result's ring is too large for the polynomials.
 fn by_segments(
     party: &mut Party,
     x: &[u64],
     (bottom, top): (u32, u32),
+    marks: &[u64],
     f: impl Fn(f64) -> f64,
     to: Fixed,
 ) -> Result<Option<Vec<u64>>> {
-    let bottom = bottom.saturating_sub(1);
-    let (count, powers) = (x.len(), top - bottom);
-    let whole = to.ring.bits() as i32 - to.frac as i32;
+    let (whole, bottom) = (bottom, bottom.saturating_sub(1));
+    let (count, powers, work) = (x.len(), top - bottom, Ring::new(top + 2));
+    let least = f(f64::from(bottom).exp2()).log2().floor() as i32 + to.frac as i32 + 3;
+    let narrow = Ring::new(least.clamp(1, to.ring.bits() as i32) as u32);
     // fraction bits of coefficients; their errors count over half a segment, 2^-5, and stay
     // below 2^-18 of the least value
-    let bits = (Z64.bits() - 2 * SHORT) as i32 - whole;
-    let precise = f(f64::from(top).exp2()) * f64::from(bits - 12).exp2() >= 1.0;
-    if count == 0 || count * powers as usize > SEGMENTED || !precise {
+    let bits_in = |ring: Ring| (Z64.bits() - 2 * SHORT) as i32 - ring.bits() as i32 + to.frac as i32;
+    let precise = |ring: &Ring| f(f64::from(top).exp2()) * f64::from(bits_in(*ring) - 12).exp2() >= 1.0;
+    let Some(inner) = [to.ring, narrow].into_iter().find(precise) else {
         return Ok(None);
-    }
-    let work = Ring::new(top + 2);
-    let x: Vec<u64> = x.iter().map(|&v| work.reduce(v)).collect();
-    let units = copies(party, &x, (bottom, top), SHORT).concat();
-    let (shares, ring) = (&units[..], Ring::new(SHORT + 2));
-    let least = 0;
-    let drop = droppable("square", Z64, SHORT - 1)?;
-    let (squares, units) = square(party, &Factors { shares, ring, least }, Z64, drop, true)?;
-    let segment = |m: u32| ENDS.windows(2).rev().map(move |ends| (m, ends[0], ends[1]));
+    };
+    let segment = |m: u32| marks.windows(2).rev().map(move |ends| (m, ends[0], ends[1]));
     let segments: Vec<(u32, u64, u64)> = (0..powers).flat_map(segment).collect();
     let cut = bottom.saturating_sub(LOWEST);
     let at = |&(m, low, _): &(u32, u64, u64)| {
-        (u128::from(low) << (top - m)).div_ceil(u128::from(ENDS[6]) << cut) as i64
+        (u128::from(low) << (top - m)).div_ceil(u128::from(UNIT) << cut) as i64
     };
     let thresholds: Vec<i64> = segments[..segments.len() - 1].iter().map(at).collect();
-    let compared = shift_rounded(party, &x, work, cut);
-    let below = below_many(party, &compared, Ring::new(top + 2 - cut), &thresholds)?.concat();
+    let (compared, drop) = (Ring::new(top + 2 - cut), droppable("square", Z64, SHORT - 1)?);
+    let [apart, grouped] = below_prices(count, compared, &thresholds, party.prices);
+    let here = apart.min(grouped)
+        + price_of_segments(
+            party.prices,
+            count,
+            (powers, thresholds.len()),
+            [inner, to.ring],
+            drop,
+        );
+    if count == 0 || here >= price_of_chain(party.prices, count, (whole, top), to.ring) {
+        return Ok(None);
+    }
+    let bits = bits_in(inner);
+    let x: Vec<u64> = x.iter().map(|&v| work.reduce(v)).collect();
+    let units = copies(party, &x, (bottom, top), SHORT).concat();
+    let factors = Factors {
+        shares: &units,
+        ring: Ring::new(SHORT + 2),
+        least: 0,
+    };
+    let low = shift_rounded(party, &x, work, cut);
+    let ((squares, units), below) = square_beside(party, &factors, Z64, drop, true, |party| {
+        below_many(party, &low, compared, &thresholds)
+    })?;
+    let below = below.concat();
     let value = |&(m, low, high): &(u32, u64, u64)| {
         let [second, linear, constant] = parabola(
             |n| f(n * f64::from(top - m).exp2()),
-            [low, high].map(|end| end as f64 / ENDS[6] as f64),
+            [low, high].map(|end| end as f64 / UNIT as f64),
             bits,
         );
         let each = squares.iter().zip(&units).skip(m as usize * count).take(count);
@@ -138,21 +161,54 @@ fn by_segments(
             })
             .collect();
         add_public(party, &mut sum, Z64, constant);
-        shift_rounded(party, &sum, Z64, Z64.bits() - to.ring.bits())
+        shift_rounded(party, &sum, Z64, Z64.bits() - inner.bits())
     };
     let values: Vec<Vec<u64>> = segments.iter().map(value).collect();
     let step = |pair: &[Vec<u64>]| -> Vec<u64> {
         let pairs = pair[0].iter().zip(&pair[1]);
-        pairs.map(|(a, b)| to.ring.sub(*b, *a)).collect()
+        pairs.map(|(a, b)| inner.sub(*b, *a)).collect()
     };
     let steps: Vec<u64> = values.windows(2).flat_map(step).collect();
     let mut sum = values[0].clone();
-    for chosen in select(party, &below, &steps, to.ring)?.chunks(count) {
+    for chosen in select(party, &below, &steps, inner)?.chunks(count) {
         sum.iter_mut()
             .zip(chosen)
-            .for_each(|(s, &c)| *s = to.ring.add(*s, c));
+            .for_each(|(s, &c)| *s = inner.add(*s, c));
     }
-    Ok(Some(sum))
+    Ok(Some(extend(party, &sum, inner, to.ring)?))
+}
+
+/// What [`by_segments`] costs beside its comparisons: squares of `powers` copies of each value, choices of
+/// `chosen` steps in the ring `inner`, growth to that of the result.
+fn price_of_segments(
+    prices: Prices,
+    count: usize,
+    (powers, chosen): (u32, usize),
+    [inner, to]: [Ring; 2],
+    drop: u32,
+) -> u64 {
+    let (wire, transfers) = square_cost(Ring::new(SHORT + 2), Z64, drop);
+    let growth = u64::from(to.bits() - inner.bits());
+    prices.total(count * powers as usize, (wire, transfers + 1), 0)
+        + prices.total(count * chosen, (2 * u64::from(inner.bits()) + 2, 2), 2)
+        + prices.total(count, (growth + 1, 1), 2 * growth.min(1))
+}
+
+/// What [`restored`] costs: thresholds of powers of two, choices of n and the factor, three squares, a
+/// product with about the result's ring.
+fn price_of_chain(prices: Prices, count: usize, (bottom, top): (u32, u32), to: Ring) -> u64 {
+    let (unit, wide) = (Ring::new(FINE + 2), Chain::input(FINE).ring);
+    let at: Vec<i64> = (bottom + 1..top).map(|j| 1i64 << j).collect();
+    let [apart, grouped] = below_prices(count, Ring::new(top + 2), &at, prices);
+    let chosen = (u64::from(2 * (unit.bits() + to.bits()) + 2), 2);
+    let [first, other] = [Z64, wide].map(|ring| square_cost(unit, ring, FINE - 5));
+    let product = u64::from(2 * Multiples::from(unit).bits());
+    apart.min(grouped)
+        + prices.total(count * at.len(), chosen, 2)
+        + prices.total(count, first, 2)
+        + prices.total(count, other, 2)
+        + prices.total(count, other, 2)
+        + prices.total(count, (product, 2 * u64::from(unit.bits())), 2)
 }
 
 /// Coefficients of n^2, n and 1 of the polynomial that meets f at the Chebyshev nodes of an interval: `bits`
@@ -281,7 +337,8 @@ fn place(party: &mut Party, x: &[u64], ring: Ring, frac: i32, to: Fixed) -> Resu
 /// Cost: high - low thresholds on the span's bits, as many choices of 24 bits and those of the product, three
 /// squares of 24 bits, a product. For 1000 values of 8 powers of two: about 1.5 kB each. Rounds: those of a
 /// comparison ([`below_many`]), a choice, three squares, the product, and one where the result's ring and the
-/// product's dropped bits take more than 64 together.
+/// product's dropped bits take more than 64 together. Of few values, whose bytes cost less than these rounds,
+/// nine comparisons a power of two choose a polynomial's value: the rounds of a comparison, a choice, growth.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for a span outside the ring or an output that does not fit; those of the
@@ -289,6 +346,10 @@ fn place(party: &mut Party, x: &[u64], ring: Ring, frac: i32, to: Fixed) -> Resu
 pub fn reciprocal(party: &mut Party, x: &[u64], from: Fixed, span: Span, to: Fixed) -> Result<Vec<u64>> {
     let (bottom, top) = ends("reciprocal", from, span)?;
     party.measured("reciprocal", |party| {
+        let unit = f64::from(from.frac).exp2();
+        if let Some(y) = by_segments(party, x, (bottom, top), &INVERSE_MARKS, |x| unit / x, to)? {
+            return Ok(y);
+        }
         let bits = top - bottom;
         let powers: Vec<u64> = (0..bits).map(|k| 1 << k).collect();
         // 1/x = s / (2^top n) in units, times 2^frac
@@ -308,8 +369,7 @@ pub fn reciprocal(party: &mut Party, x: &[u64], from: Fixed, span: Span, to: Fix
 
 /// factor / sqrt(x) for 2^low <= x < 2^high and a public factor, to a relative 3e-5 and a unit of the output.
 ///
-/// Cost: that of [`reciprocal`]; for few values in a narrow ring, six comparisons a power of two and three
-/// rounds less.
+/// Cost: that of [`reciprocal`]; by segments six comparisons a power of two.
 ///
 /// # Errors
 /// Those of [`reciprocal`].
@@ -324,7 +384,8 @@ pub fn rsqrt(
     let (bottom, top) = ends("rsqrt", from, span)?;
     party.measured("rsqrt", |party| {
         let unit = f64::from(from.frac).exp2();
-        if let Some(y) = by_segments(party, x, (bottom, top), |x| factor * (unit / x).sqrt(), to)? {
+        let root = |x: f64| factor * (unit / x).sqrt();
+        if let Some(y) = by_segments(party, x, (bottom, top), &ROOT_MARKS, root, to)? {
             return Ok(y);
         }
         let count = top - bottom;

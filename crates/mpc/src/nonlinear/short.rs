@@ -6,7 +6,7 @@
 //! rest is local. So a factor costs its own bits, not those of the product's ring, and no extension of it; a
 //! factor of a whole row chooses once for all columns ([`Multiples`]).
 use crate::compare::shift_rounded;
-use crate::ot::{ChosenBits, Multiples};
+use crate::ot::{ChosenBits, HeardBits, Multiples};
 use crate::{Party, Result, Ring};
 
 /// Shares in `ring` of x with -least <= x < 2^(bits-1) - least.
@@ -79,29 +79,39 @@ impl Cross {
 
 /// Shares of the sums of both directions of every term, in its `how.result()`; all in one round.
 ///
+/// # Errors
+/// Those of the channel.
+pub(super) fn cross(party: &mut Party, terms: &[Cross]) -> Result<Vec<Vec<u64>>> {
+    Ok(cross_beside(party, terms, |_| Ok(()))?.0)
+}
+
+/// [`cross`], and what `beside` returns: a protocol that the client begins with a choice, such as a
+/// comparison. Its first choices go with these, and the last answers here wait for no more than its last.
+///
 /// All transfers are reserved first: a refill for a later term would come before the answer to an earlier
 /// one, which its receiver reads first. All choices are heard before any is answered.
-pub(super) fn cross(party: &mut Party, terms: &[Cross]) -> Result<Vec<Vec<u64>>> {
+///
+/// # Errors
+/// Those of the channel and of `beside`.
+pub(super) fn cross_beside<T>(
+    party: &mut Party,
+    terms: &[Cross],
+    beside: impl FnOnce(&mut Party) -> Result<T>,
+) -> Result<(Vec<Vec<u64>>, T)> {
     let offered = terms.iter().map(Cross::offered).sum();
     party.reserve_cots(offered, terms.iter().map(Cross::chosen).sum())?;
     let choose = |party: &mut Party| {
         let one = |term: &Cross| (term.chosen() > 0).then(|| party.choose_bits(&term.choices, term.how));
-        terms
-            .iter()
-            .map(one)
-            .map(Option::transpose)
-            .collect::<Result<Vec<_>>>()
+        let chosen = terms.iter().map(one).map(Option::transpose);
+        chosen.collect::<Result<Vec<_>>>()
     };
-    let answer = |party: &mut Party| {
-        let hear = |term: &Cross| {
-            let count = term.offers.len();
-            (count > 0).then(|| party.hear_bits(count, term.how))
-        };
-        let heard = terms
-            .iter()
-            .map(hear)
-            .map(Option::transpose)
-            .collect::<Result<Vec<_>>>()?;
+    let shapes: Vec<(usize, Multiples)> = terms.iter().map(|term| (term.offers.len(), term.how)).collect();
+    let hear = move |party: &mut Party| {
+        let one = |(count, how)| (count > 0).then(|| party.hear_bits(count, how));
+        let heard = shapes.into_iter().map(one).map(Option::transpose);
+        heard.collect::<Result<Vec<_>>>()
+    };
+    let answer = |party: &mut Party, heard: Vec<Option<HeardBits>>| {
         let one = |(term, heard): (&Cross, Option<_>)| {
             heard.map_or(Ok(vec![]), |heard| party.answer_multiples(&term.offers, &heard))
         };
@@ -111,11 +121,21 @@ pub(super) fn cross(party: &mut Party, terms: &[Cross]) -> Result<Vec<Vec<u64>>>
         let one = |chosen: Option<ChosenBits>| chosen.map_or(Ok(vec![]), |bits| party.take_multiples(bits));
         chosen.into_iter().map(one).collect::<Result<Vec<_>>>()
     };
-    let (kept, taken) = party.both_ways(choose, answer, take)?;
+    let (kept, taken, value) = if party.is_client() {
+        let chosen = choose(party)?;
+        let early = move |party: &mut Party| Ok((take(party, chosen)?, hear(party)?));
+        let ((taken, heard), value) = party.beside(early, beside)?;
+        (answer(party, heard)?, taken, value)
+    } else {
+        let heard = hear(party)?;
+        let kept = answer(party, heard)?;
+        let chosen = choose(party)?;
+        let value = beside(party)?;
+        (kept, take(party, chosen)?, value)
+    };
     let sums = terms.iter().zip(kept.into_iter().zip(taken));
-    Ok(sums
-        .map(|(term, shares)| sum(shares, term.how.result()))
-        .collect())
+    let sums = sums.map(|(term, shares)| sum(shares, term.how.result()));
+    Ok((sums.collect(), value))
 }
 
 /// The sum of what was kept and taken; either may be absent.
@@ -197,6 +217,9 @@ fn whole_rows(factors: usize, values: usize) -> Result<usize> {
     super::fixed::shape("scaled", format!("{factors} factors of {values} values"))
 }
 
+/// Squares, and what was squared in their ring or nothing.
+pub(super) type Squares = (Vec<u64>, Vec<u64>);
+
 /// Shares of x^2 in a ring, and of x there where it `grows`; exact for drop = 0, else the square is off by
 /// less than (min(drop, x's bits) + 1) 2^drop. Cost for each element, of k bits to m: k + 2 (m - k) bits, the
 /// sum over x's bits i of (m - 1 - max(i, drop)), and k + 2 correlated transfers; m - k + 1 bits and one
@@ -210,7 +233,33 @@ pub(crate) fn square(
     to: Ring,
     drop: u32,
     grows: bool,
-) -> Result<(Vec<u64>, Vec<u64>)> {
+) -> Result<Squares> {
+    Ok(square_beside(party, x, to, drop, grows, |_| Ok(()))?.0)
+}
+
+/// What [`square`] costs: bits on the wire and correlated transfers.
+pub(super) fn square_cost(from: Ring, to: Ring, drop: u32) -> (u64, u64) {
+    let (digits, more) = (from.bits(), to.bits() - from.bits());
+    let how = Multiples {
+        digits,
+        drop,
+        ..Ring::new(to.bits() - 1).into()
+    };
+    (u64::from(how.bits() + digits + 2 * more), u64::from(digits + 2))
+}
+
+/// [`square`], and what `beside` returns ([`cross_beside`]).
+///
+/// # Errors
+/// Those of [`square`] and of `beside`.
+pub(super) fn square_beside<T>(
+    party: &mut Party,
+    x: &Factors<'_>,
+    to: Ring,
+    drop: u32,
+    grows: bool,
+    beside: impl FnOnce(&mut Party) -> Result<T>,
+) -> Result<(Squares, T)> {
     let (k, m) = (x.ring.bits(), to.bits());
     if m <= k + 1 || drop + 1 >= m {
         return super::fixed::shape("square", format!("from {k} to {m} bits less {drop}"));
@@ -220,7 +269,7 @@ pub(crate) fn square(
     if grows {
         terms.push(half.wrap(client, Ring::new(m - k)));
     }
-    let crossed = party.measured("square_by_ot", |party| cross(party, &terms))?;
+    let (crossed, value) = party.measured("square_by_ot", |party| cross_beside(party, &terms, beside))?;
     let public = if client { half.public } else { 0 };
     let grown = crossed.get(2).map(|wraps| {
         let parts = half.digits.iter().zip(wraps);
@@ -238,7 +287,7 @@ pub(crate) fn square(
         .map(|(&c, &w)| (c << (drop + 1)).wrapping_add(w << (k + 1)));
     let own = half.digits.iter().map(own).zip(crossed);
     let squares = own.map(|(o, c)| to.reduce(o.wrapping_add(c))).collect();
-    Ok((squares, grown.unwrap_or_default()))
+    Ok(((squares, grown.unwrap_or_default()), value))
 }
 
 impl Half {

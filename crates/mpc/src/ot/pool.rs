@@ -125,6 +125,7 @@ impl Party {
 
     /// The sender's next blocks, delta, and the keys of their pads.
     pub(super) fn cots_as_sender(&mut self, count: usize) -> Result<(Zeroizing<Vec<u128>>, u128, PadKeys)> {
+        self.catch_up()?;
         let first = self.ot.used.0;
         self.ot.used.0 += count as u64;
         let (blocks, delta) = self.with_source("correlate", |party, source| match source {
@@ -168,6 +169,7 @@ impl Party {
         &mut self,
         announced: Announced,
     ) -> Result<(Zeroizing<Vec<u128>>, PadKeys)> {
+        self.catch_up()?;
         let Announced { ticket, keys } = announced;
         let blocks = self.with_source("take", |party, source| match (source, ticket) {
             (Source::Real(sides), ticket) => sides.1.blocks(party, ticket),

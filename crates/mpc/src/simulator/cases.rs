@@ -2,6 +2,7 @@
 //! message shows.
 use super::answer;
 use super::link::Public;
+use crate::channel::Link;
 use crate::compare::negative;
 use crate::linear::table::{TableClient, TableServer, TableShape};
 use crate::linear::{share_times_share_with, share_times_weights_with, Dims, Options};
@@ -138,7 +139,13 @@ fn elementwise() -> Vec<Case> {
     let row = plain("rows of few values", CotKind::Ferret, |party, e| {
         let (rows, short, wide) = (copies(e, Ring::new(19), 9), Ring::new(19), Ring::new(32));
         scaled_any(party, &rows, [short; 2], &copies(e, wide, 9 * 400), wide, 15)?;
-        norm_of(party, e, 6, 576).map(|_| ())
+        norm_of(party, e, 6, 576)?;
+        // squares beside comparisons, inverses by segments
+        party.set_link(Link::FAR);
+        let x = copies(e, WIDE.ring, 2048);
+        silu(party, &x, WIDE, WIDE.ring, SiluForm::Abs8, 6)?;
+        let to = (Ring::new(44), Fixed::new(32, 16));
+        softmax_parts(party, &x, 64, 32, WIDE, 10, to.0, to.1).map(|_| ())
     });
     let transfers = [CotKind::Ferret, CotKind::SoftSpoken].map(transfers);
     transfers

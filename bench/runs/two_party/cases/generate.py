@@ -232,7 +232,7 @@ def logits_of(
 
 
 def _figures(client: Array, server: Array, parts: Sequence[slice] = (BEFORE, AFTER)) -> dict[str, Any]:
-    """The mean of these steps, or of a part: seconds of the slower party, CPU s, MB of both, client's rounds."""
+    """The mean of these steps, or of a part: seconds (the slower), CPU s and MB (both), client's rounds."""
     means = [sum(side[:, part].mean(axis=0) for part in parts) for side in (client, server)]
     wall, cpu, sent, (rounds, _) = np.transpose(means)
     figures = {"wall_seconds": max(wall), "cpu_seconds": [*cpu], "megabytes": sum(sent) / 1e6}

@@ -7,22 +7,19 @@ pub const fn packed_len(count: usize, bits: u32) -> usize {
 
 /// Packs the low `bits` (1..=64) of every value.
 pub fn pack(values: &[u64], bits: u32) -> Vec<u8> {
-    if bits == 64 {
-        return values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    }
-    let (mut out, mut held, mut filled) = (Vec::with_capacity(packed_len(values.len(), bits)), 0u128, 0);
+    let (mask, length) = (u64::MAX >> (64 - bits), packed_len(values.len(), bits));
+    let (mut out, mut held, mut filled) = (Vec::with_capacity(length + 8), 0u128, 0);
     for &value in values {
-        held |= u128::from(value & ((1 << bits) - 1)) << filled;
+        held |= u128::from(value & mask) << filled;
         filled += bits;
-        while filled >= 8 {
-            out.push(held as u8);
-            held >>= 8;
-            filled -= 8;
+        if filled >= 64 {
+            out.extend_from_slice(&(held as u64).to_le_bytes());
+            held >>= 64;
+            filled -= 64;
         }
     }
-    if filled > 0 {
-        out.push(held as u8);
-    }
+    out.extend_from_slice(&(held as u64).to_le_bytes());
+    out.truncate(length);
     out
 }
 
@@ -31,12 +28,15 @@ pub fn pack(values: &[u64], bits: u32) -> Vec<u8> {
 pub fn unpack(bytes: &[u8], bits: u32, count: usize) -> Vec<u64> {
     assert_eq!(bytes.len(), packed_len(count, bits), "packed bytes");
     let mask = u64::MAX >> (64 - bits);
-    let (mut at, mut held, mut filled) = (0, 0u128, 0);
+    let (mut rest, mut held, mut filled) = (bytes, 0u128, 0);
     let mut next = || {
-        while filled < bits {
-            held |= u128::from(bytes[at]) << filled;
-            at += 1;
-            filled += 8;
+        if filled < bits {
+            let mut word = [0; 8];
+            let (part, others) = rest.split_at(rest.len().min(8));
+            word[..part.len()].copy_from_slice(part);
+            rest = others;
+            held |= u128::from(u64::from_le_bytes(word)) << filled;
+            filled += 64;
         }
         let value = held as u64 & mask;
         held >>= bits;

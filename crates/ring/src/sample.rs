@@ -118,19 +118,62 @@ pub fn gaussian(prng: &mut Prng, n: usize, sigma: f64) -> Vec<i32> {
     let table = cumulative(sigma);
     let mut bytes = vec![0u8; 8 * n];
     prng.fill(&mut bytes);
-    let draw = |word: &[u8]| {
-        let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
-        let (sign, level) = ((word & 1) as i32, word >> 1);
-        let magnitude: i32 = table.iter().map(|&bound| i32::from(level >= bound)).sum();
-        (magnitude ^ -sign) + sign
-    };
-    let out = bytes.chunks_exact(8).map(draw).collect();
+    let mut out = vec![0; n];
+    draw(&table, &bytes, &mut out);
     bytes.zeroize();
     out
 }
 
+/// Of words, those of a group at once: a sign, and how many bounds of the table the other bits reach.
+fn draw(table: &[i64], bytes: &[u8], out: &mut [i32]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512dq")]
+        fn avx512(table: &[i64], bytes: &[u8], out: &mut [i32]) {
+            draw_groups(table, bytes, out);
+        }
+        #[target_feature(enable = "avx2")]
+        fn avx2(table: &[i64], bytes: &[u8], out: &mut [i32]) {
+            draw_groups(table, bytes, out);
+        }
+        if is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512f") {
+            // SAFETY: the features were just found on this processor.
+            return unsafe { avx512(table, bytes, out) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: as above.
+            return unsafe { avx2(table, bytes, out) };
+        }
+    }
+    draw_groups(table, bytes, out);
+}
+
+#[inline(always)]
+fn draw_groups(table: &[i64], bytes: &[u8], out: &mut [i32]) {
+    const GROUP: usize = 32;
+    let (words, _) = bytes.as_chunks();
+    let (mut levels, mut reached) = ([0; GROUP], [0; GROUP]);
+    for (out, words) in out.chunks_mut(GROUP).zip(words.chunks(GROUP)) {
+        reached.fill(0);
+        for (level, &word) in levels.iter_mut().zip(words) {
+            *level = (u64::from_le_bytes(word) >> 1) as i64;
+        }
+        for &bound in table {
+            for (reached, &level) in reached.iter_mut().zip(&levels) {
+                *reached += i64::from(level >= bound);
+            }
+        }
+        for ((out, word), &magnitude) in out.iter_mut().zip(words).zip(&reached) {
+            let sign = i32::from(word[0] & 1);
+            *out = (magnitude as i32 ^ -sign) + sign;
+        }
+    }
+    levels.zeroize();
+    reached.zeroize();
+}
+
 /// `table[k]` = 2^63 P(|x| <= k) for k < 6 sigma, where 0 has half its weight on either sign.
-fn cumulative(sigma: f64) -> Vec<u64> {
+fn cumulative(sigma: f64) -> Vec<i64> {
     assert!(
         sigma > 0.0 && sigma < 1e6,
         "gaussian: sigma = {sigma} is out of range"
@@ -142,7 +185,7 @@ fn cumulative(sigma: f64) -> Vec<u64> {
     (0..tail)
         .map(|k| {
             sum += weight(k);
-            (sum / total * (1u64 << 63) as f64) as u64
+            (sum / total * (1u64 << 63) as f64) as i64
         })
         .collect()
 }

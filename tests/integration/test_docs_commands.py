@@ -99,6 +99,8 @@ def test_commands_run(
         (tmp_path / name).write_text("\n".join(TEXTS))
     pairs = [f"{text}\t{other}" for text, other in itertools.pairwise(TEXTS)]
     (tmp_path / "pairs.tsv").write_text("\n".join(["text\ttext2", *pairs]))
+    labelled = [f"{text}\t{number % 2}" for number, text in enumerate(TEXTS)]
+    (tmp_path / "labelled.tsv").write_text("\n".join(["sentence\tlabel", *labelled]))
     (tmp_path / "calibration.txt").write_text("\n".join(CALIBRATION))
     settings = SETTINGS.findall(page.read_text(encoding="utf-8"))
     asks = any("connect = " in text for text in settings)

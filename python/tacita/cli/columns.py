@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
 
 from tacita.cli.console import INCOMPLETE, err, shown
 from tacita.errors import InputError
-from tacita.texts.embed import Text, length_of
+from tacita.texts.embed import Text, embed, length_of
 from tacita.texts.embedding import Embedder
 
 LABELS = ("label", "labels", "class", "target", "score")
@@ -154,6 +154,11 @@ def read_labelled(path: Path, *, real: bool = False) -> list[Line]:
     return [_divided(line, columns, wanted, columns.number(str(line.text), real=real)) for line in lines]
 
 
+def beside(lines: Sequence[Line], file: Path) -> list[Line]:
+    """Returns the lines of images with their files' names from the folder of the file that names them."""
+    return [x if x.problem else replace(x, text=str(file.parent / str(x.text))) for x in lines]
+
+
 def in_pairs(texts: Sequence[str]) -> list[Line]:
     """Pairs the texts of a command line, two by two. Raises InputError for an odd number."""
     if len(texts) % 2:
@@ -226,6 +231,8 @@ def _divided(line: Line, columns: Columns, wanted: str, label: float | None = -1
 def _fitted(model: Embedder, line: Line, tokens: int) -> Line:
     try:
         problem = _too_long(model, line.text, tokens)
+        if model.config.image is not None and not problem:
+            embed(model, line.text, tokens)  # whether it is an image
     except InputError as error:
         problem = str(error)
     return Line(line.number, "", problem) if problem else line

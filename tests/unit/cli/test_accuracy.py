@@ -12,12 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
+from safetensors.numpy import load_file, save_file
+from test_families import folder_of
 
+import tacita
 from bench.options import read_examples
+from tacita import api
 from tacita.cli import main
-from tacita.cli.ask.accuracy import Row, scores, summary
+from tacita.cli.ask.accuracy import language, scores, summary
+from tacita.cli.ask.measure import Row, of_words
 from tacita.cli.columns import read_labelled
 from tacita.errors import InputError
+from tacita.generation.sources import Floats
+from tacita.plans.json_fields import to_json
+from tacita.texts.generation import ids_of
 
 GOOD = [b"a fine film\t1", b"the plot is dull\t0", b"never boring\t1"]
 BAD = {
@@ -33,7 +41,7 @@ BAD = {
 }
 
 
-def tacita(*arguments: str) -> tuple[int, str]:
+def tacita_command(*arguments: str) -> tuple[int, str]:
     """(exit status, stderr) of one command."""
     err = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
@@ -47,7 +55,7 @@ def measured(rows: list[bytes], tmp_path: Path, *options: str) -> tuple[int, str
     data, report = tmp_path / "data.tsv", tmp_path / "report.json"
     data.write_bytes(b"\n".join([b"sentence\tlabel", *rows]) + b"\n")
     toy = ["--preset", "insecure_toy_n10", "--tokens", "16", "--model", str(model)]
-    status, err = tacita("accuracy", "--data", str(data), *toy, *options, "--json", str(report))
+    status, err = tacita_command("accuracy", "--data", str(data), *toy, *options, "--json", str(report))
     return status, err, json.loads(report.read_text()) if report.exists() else {}
 
 
@@ -73,14 +81,150 @@ def test_bad_lines_are_left_out_by_number_and_the_others_count(tmp_path: Path) -
 def test_figures_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     found = []
     for processes in ("1", "3"):
-        status, err, figures = measured(GOOD, tmp_path, "--backend", "sim", "--threads", processes)
+        status, err, figures = measured(GOOD, tmp_path, "--backend", "sim", "--processes", processes)
         assert status == 0, err
+        assert figures["processes"] == int(processes)
         assert (figures["encrypted"], figures["parameters"]) == (False, None)
         found.append(
             {name: figures[name] for name in ("max_abs_error", "mean_abs_error", "accuracy", "agreement")}
         )
     assert found[0] == found[1]
     assert found[0]["max_abs_error"] > 0
+
+
+@pytest.mark.native
+def test_two_encrypted_processes_answer_as_one_and_leave_no_keys(tmp_path: Path) -> None:
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    work = tmp_path / "work"
+    work.mkdir()
+    for scheme in ("thor", "bumblebee"):
+        how = ["--backend", "ckks", "--scheme", scheme, "--allow-insecure", "--work", str(work)]
+        status, err, figures = measured(GOOD[:2], tmp_path, *how, "--processes", "2")
+        assert status == 0, err
+        assert figures["encrypted"] and figures["processes"] == 2
+        assert figures["agreement"] == 1.0 and 0.0 < figures["max_abs_error"] < 0.5
+        assert not [*work.iterdir()]
+
+
+class Cut(Exception):
+    """What cuts a run off."""
+
+
+def test_a_run_that_was_cut_off_goes_on_with_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how = ["--backend", "sim", "--processes", "1"]
+    _, _, whole = measured(GOOD, tmp_path, *how)
+    asked, journal, classify = list[str](), tmp_path / "report.json.rows", api.classify_locally
+
+    def cut(plan: Any, model: Any, text: Any, **more: Any) -> Any:
+        if len(asked) == 2:
+            raise Cut
+        asked.append(text)
+        return classify(plan, model, text, **more)
+
+    monkeypatch.setattr(api, "classify_locally", cut)
+    with pytest.raises(Cut):
+        measured(GOOD, tmp_path, *how)
+    with journal.open("ab") as file:
+        file.write(b'{"input":"cut o')  # as a process that is killed while it writes leaves it
+    monkeypatch.setattr(api, "classify_locally", lambda *a, **k: asked.append(a[2]) or classify(*a, **k))
+    status, err, figures = measured(GOOD, tmp_path, *how)
+    assert status == 0 and "goes on with 1 of 3 inputs" in err
+    assert figures["resumed"] == 2 and len(asked) == len(set(asked)) == 3 and not journal.exists()
+    assert figures["plan_hash"] != whole["plan_hash"]  # each commits with a salt of its own
+    assert {n: v for n, v in figures.items() if n in SAME} == {n: v for n, v in whole.items() if n in SAME}
+
+
+SAME = ("max_abs_error", "mean_abs_error", "accuracy", "agreement", "matches", "sentences", "warnings")
+
+
+def test_rows_of_another_measurement_are_not_taken_up(tmp_path: Path) -> None:
+    journal, row = tmp_path / "report.json.rows", to_json(Row(1, (0.0, 1.0), (0.0, 0.9), 0.1, 0))
+    for line, problem in (
+        ({"measure": "00", "input": "00", "row": row}, "rows of another model, plan or backend"),
+        ({"measure": "00", "input": "00", "row": [1]}, "no rows of a measurement"),
+    ):
+        journal.write_text(json.dumps(line) + "\n")
+        status, err, found = measured(GOOD, tmp_path, "--backend", "plain")
+        assert status == 2 and problem in err and not found and journal.exists()
+
+
+@pytest.mark.parametrize("how", [("bumblebee", "sim"), ("thor", "sim"), ("thor", "plain"), ("thor", "ckks")])
+def test_images_have_labels_and_top_three(tmp_path: Path, how: tuple[str, str]) -> None:
+    """Names are of the folder of the file that has them; what is no image is left out by its line."""
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: pip install tacita[images]")
+    if how[1] == "ckks":
+        pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    model = folder_of("vit-class", tmp_path)
+    tensors = load_file(model / "model.safetensors")  # with a fourth label
+    for name in ("classifier.weight", "classifier.bias"):
+        tensors[name] = np.concatenate([tensors[name], -tensors[name][:1]])
+    save_file(tensors, model / "model.safetensors")
+    config = json.loads((model / "config.json").read_text())
+    labels = {"id2label": dict(enumerate("abcd")), "label2id": {n: i for i, n in enumerate("abcd")}}
+    (model / "config.json").write_text(json.dumps(config | labels))
+    rng = np.random.default_rng(2)
+    for number in range(4):
+        pixels = rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)
+        image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    rows = [f"{number}.png\t{number}" for number in range(3)]
+    (tmp_path / "images.tsv").write_text("\n".join(["image\tlabel", *rows, "broken.png\t1"]) + "\n")
+    (tmp_path / "texts.txt").write_text("\n".join(str(tmp_path / f"{n}.png") for n in range(4)) + "\n")
+    tokens = "10" if how[0] == "bumblebee" else "16"
+    options = ["--model", str(model), "--data", str(tmp_path / "images.tsv"), "--tokens", tokens]
+    options += ["--texts", str(tmp_path / "texts.txt"), "--preset", "insecure_toy_n10", "--allow-insecure"]
+    report = tmp_path / "report.json"
+    status, err = tacita_command(
+        "accuracy", *options, "--scheme", how[0], "--backend", how[1], "--json", str(report)
+    )
+    assert report.exists(), err
+    figures = json.loads(report.read_text())
+    assert status == 1 and "images.tsv:5: " in err and "not an image" in err
+    assert (figures["sentences"], figures["agreement"], figures["calibrated_on"]) == (3, 1.0, 3)
+    assert figures["top3"] >= figures["accuracy"] and 0.0 < figures["max_abs_error"] < 0.05
+
+
+@pytest.mark.parametrize("how", [("bumblebee", "sim", 8, 12), ("thor", "plain", 16, 6)])
+def test_a_decoder_has_a_perplexity_beside_the_float_models(
+    tmp_path: Path, how: tuple[str, str, int, int]
+) -> None:
+    """Each token by those before it, at most as many as the plan has, as floats say that remember rows."""
+    scheme, backend, tokens, count = how
+    model, text, report = tacita.load("austen-tiny"), tmp_path / "text.txt", tmp_path / "report.json"
+    text.write_text("Emma could not be happy, and she knew it very well indeed.\n")
+    ids = ids_of(model, "Emma could not be happy, and she knew it very well indeed.", begun=False)
+    options = ["--model", "austen-tiny", "--data", str(text), "--tokens", str(tokens)]
+    options += ["--preset", "insecure_toy_n12", "--limit", str(count), "--scheme", scheme]
+    here = ["--backend", backend, "--processes", "1", "--json", str(report)]
+    status, err = tacita_command("accuracy", *options, *here)
+    assert status == 0, err
+    figures, entropies, right = json.loads(report.read_text()), list[float](), list[bool]()
+    for at in range(2, count + 2):  # behind the first of the text, which stands behind one of the model's
+        before = ids[:at] if at <= tokens else [ids[0], *ids[at - tokens + 1 : at]]
+        logits = Floats(model).logits(before)[0]
+        entropies.append(float(np.log(np.exp(logits).sum()) - logits[ids[at]]))
+        right.append(bool(logits.argmax() == ids[at]))
+    assert figures["matches"] + figures["mismatches"] == figures["sentences"] == count
+    assert figures["reference_cross_entropy"] == pytest.approx(np.mean(entropies))
+    assert figures["reference_perplexity"] == pytest.approx(np.exp(np.mean(entropies)))
+    assert figures["reference_accuracy"] == pytest.approx(np.mean(right))
+    assert 0.0 < abs(figures["cross_entropy_difference"]) < 0.05
+    status, err = tacita_command("accuracy", *options, "--backend", "ckks")
+    assert status == 2 and "a decoder on ckks" in err
+
+
+def test_four_words_have_what_a_vocabulary_has() -> None:
+    """The logarithms of probabilities add up before the words are chosen; the fourth is furthest apart."""
+    ours, wanted = np.array([1.0, 3.0, 2.0, 0.0, -9.0]), np.array([1.0, 2.0, 3.0, 0.0, -5.0])
+    logs = [each - np.log(np.exp(each).sum()) for each in (ours, wanted)]
+    found = of_words(3, ours, wanted)
+    assert [list(side) for side in found] == [pytest.approx(log[[3, 1, 2, 4]]) for log in logs]
+    figures = language([Row(3, found[1], found[0], 0.1, 0)])
+    assert figures["max_abs_error"] == pytest.approx(np.abs(logs[0] - logs[1]).max())
+    assert (figures["accuracy"], figures["matches"], figures["mismatches"]) == (0.0, 0, 1)
+    assert figures["cross_entropy"] == pytest.approx(-logs[0][3])
 
 
 @pytest.mark.parametrize("name", [name for name in BAD if name != "too long"])

@@ -10,7 +10,8 @@ import pytest
 from plans import real_plan
 
 from tacita.cli.app import main
-from tacita.cli.ask.accuracy import Row, error_chart
+from tacita.cli.ask.accuracy import error_chart
+from tacita.cli.ask.measure import Row
 from tacita.cli.estimate import cost_chart
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -1,15 +1,12 @@
-"""`tacita accuracy` compares labels, float model and circuit on a labelled file."""
+"""`tacita accuracy` compares labels, float model and circuit on a labelled file, of a decoder on a text."""
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import lru_cache, partial
-from multiprocessing import get_context
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,47 +16,60 @@ import typer
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.cli.columns import Line, admitted, read_labelled
-from tacita.cli.console import INCOMPLETE, duration, progress, reporting, say, several, show_rows, shown
+from tacita.cli.ask.measure import Input, Journal, Measure, Row, answers_of
+from tacita.cli.columns import Line, admitted, beside, read_labelled, read_lines
+from tacita.cli.console import (
+    INCOMPLETE,
+    duration,
+    progress,
+    reporting,
+    say,
+    several,
+    show_rows,
+    shown,
+)
 from tacita.cli.estimate import Plot, planned
-from tacita.cli.options import Json, load_model, model_folder, plan_request, taking
+from tacita.cli.options import Json, load_model, model_folder, option, plan_request, taking
 from tacita.cli.plot import points, save
 from tacita.cli.report import security_of
 from tacita.errors import InputError
 from tacita.planning.calibrate.calibrate import load_texts
+from tacita.plans.files import digest_of
 from tacita.plans.plan import Plan
 from tacita.progress import Progress
 from tacita.resources import peak_memory_gb
 from tacita.resources import threads as all_threads
-from tacita.schemes.base import AnyPlan, Place
+from tacita.schemes.base import REAL, Place
 from tacita.schemes.ciphertexts import parameters
-from tacita.schemes.registry import scheme_of
-from tacita.settings import PlanOptions, Settings
-from tacita.texts.task import REGRESSION, SINGLE_LABEL, require_kind
+from tacita.settings import Settings
+from tacita.texts.generation import ids_of
+from tacita.texts.task import NEXT, REGRESSION, SINGLE_LABEL, require_kind
 from tacita.texts.task import TaskModel as Model
 
 Data = Annotated[
     Path,
-    typer.Option("--data", help="A .tsv file: header, then sentence or two, label number; tabs between."),
+    typer.Option(
+        "--data",
+        help="A .tsv file: header, then sentence or two or an image's file, label number; tabs between. Of a "
+        "decoder any text.",
+    ),
 ]
 SHARES = ("accuracy", "reference_accuracy", "top3", "reference_top3", "agreement")
 SCORES = (
     *("f1", "reference_f1", "macro_f1", "reference_macro_f1", "matthews", "reference_matthews"),
     *("correlation", "reference_correlation", "correlation_with_reference"),
+    *("cross_entropy", "reference_cross_entropy", "perplexity", "reference_perplexity"),
 )
-Limit = Annotated[int, typer.Option("--limit", help="Stop after so many sentences (0: all).", min=0)]
-
-
-@dataclass(frozen=True)
-class Row:
-    """A sentence's figures: label number (or number), the float model's logits, the circuit's logits,
-    seconds, number of warnings."""
-
-    label: float
-    reference: tuple[float, ...]
-    logits: tuple[float, ...]
-    seconds: float
-    warnings: int
+Array = npt.NDArray[np.float64]
+Limit = Annotated[int, typer.Option("--limit", help="Stop after so many inputs (0: all).", min=0)]
+Processes = Annotated[
+    int,
+    option(
+        "--processes",
+        help="Share the inputs among so many (default: one a core in the clear, one that encrypts).",
+        min=0,
+    ),
+]
 
 
 @taking(
@@ -68,40 +78,62 @@ class Row:
         "run": ("backend", "threads", "work", "allow_insecure"),
     }
 )
-def run(data: Data, settings: Settings, limit: Limit = 0, plot: Plot = None, json: Json = None) -> None:
-    """Measure accuracy, agreement with the float model and the error of the logits.
+def run(
+    data: Data,
+    settings: Settings,
+    limit: Limit = 0,
+    processes: Processes = 0,
+    plot: Plot = None,
+    json: Json = None,
+) -> None:
+    """Measure accuracy, agreement with the float model and the error of the logits; of a decoder perplexity.
 
-    Lines that are malformed or over the limit are named and left out; the exit status is then 1.
+    Lines that are malformed or over the limit are named and left out; the exit status is then 1. With --json
+    a run that was cut off goes on where it stopped, by the rows beside that file.
     """
     run, request = settings.run, plan_request(settings.plan)
     options = settings.plan.model_copy(
         update={"model": model_folder(settings.plan.model or api.DEFAULT_MODEL)}
     )
     backend, checkpoint = run.backend or "sim", load_model(options)  # by its folder, for other processes too
-    problem = problem_of(checkpoint.config)
-    labelled = read_labelled(data, real=problem == REGRESSION)[: limit or None]
-    good, bad = admitted(checkpoint, request.tokens, labelled, data)
-    texts = [line.text for line in good]
+    problem = problem_of(checkpoint.config, backend)
+    if problem == NEXT:
+        inputs, bad = predicted(checkpoint, data, request.tokens, limit), list[Line]()
+    else:
+        labelled = read_labelled(data, real=problem == REGRESSION)[: limit or None]
+        if checkpoint.config.image is not None:
+            labelled = beside(labelled, data)
+        good, bad = admitted(checkpoint, request.tokens, labelled, data)
+        inputs = [_input(number, line, checkpoint) for number, line in enumerate(good)]
+    texts = [each.text for each in inputs if each.text is not None]
     request = request.calibrated_for(texts)
     plan = planned(checkpoint, request)
+    encrypted = backend == REAL
+    processes = min(processes or (1 if encrypted else run.threads or all_threads()), len(inputs))
     with nullcontext(run.work) if run.work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
         place = Place(Path(folder), run.threads, allow_insecure=run.allow_insecure, keep_key=True)
-        private = _privately(plan, checkpoint, good, place)
-        clear = _in_the_clear(plan, options, good, backend, run.threads or all_threads())
-        with private if backend == "ckks" else clear as answers, progress(f"accuracy on {backend}") as report:
-            began, rows = time.monotonic(), list[Row]()
-            report(Progress("sentence", 0, len(good), 0.0, 2.0 * len(good)))
-            for row in answers:
-                rows.append(row)
+        measure = Measure(plan, options, backend, place)
+        journal = Journal.beside(json, measure.digest(checkpoint))
+        rows = journal.rows(inputs)
+        there, left = len(rows), [each for each in inputs if each not in rows]
+        asking = answers_of(measure, checkpoint, left, processes)
+        with asking as answers, progress(f"accuracy on {backend}") as report:
+            began = time.monotonic()
+            report(Progress("input", there, len(inputs), 0.0, 2.0 * len(left)))
+            for each, row in answers:
+                rows[each] = row
+                journal.write(each, row)
                 spent = time.monotonic() - began
-                remaining = spent / len(rows) * (len(good) - len(rows))
-                report(Progress("sentence", len(rows), len(good), spent, remaining))
-    encrypted = backend == "ckks"
+                remaining = spent / (len(rows) - there) * (len(inputs) - len(rows))
+                report(Progress("input", len(rows), len(inputs), spent, remaining))
     calibrating = set(request.texts or checkpoint.texts or load_texts())
+    in_order = [rows[each] for each in inputs]
     figures = {
-        **(regression if problem == REGRESSION else summary)(rows),
+        **MEASURED.get(problem, summary)(in_order),
         "backend": backend,
         "encrypted": encrypted,
+        "processes": processes,
+        "resumed": there,
         "tokens": plan.tokens,
         "model": checkpoint.name,
         "plan_hash": plan.hash,
@@ -113,11 +145,37 @@ def run(data: Data, settings: Settings, limit: Limit = 0, plot: Plot = None, jso
     }
     with reporting(json, figures):
         _show(figures)
+    journal.remove()
     if plot is not None:
-        save(plot, error_chart(rows, checkpoint.name))
+        save(plot, error_chart(in_order, checkpoint.name))
         say(f"drawn: {shown(str(plot))}")
     if bad:
         raise typer.Exit(INCOMPLETE)
+
+
+def predicted(model: Checkpoint, data: Path, tokens: int, limit: int) -> list[Input]:
+    """Returns an input for each token of a text but the first: what stands before it, at most so many tokens,
+    and as its label the token. What the tokenizer puts before a text stands before all of these. Raises
+    InputError for a file that cannot be read, is huge, or holds no two tokens."""
+    lines = read_lines(data)
+    if bad := next((line for line in lines if line.problem), None):
+        raise InputError(f"{data}:{bad.number}: {bad.problem}", hint="a file of text")
+    text = "\n".join(str(line.text) for line in lines)
+    ids, begun = ids_of(model, text, begun=False), ids_of(model, text, begun=True)
+    front = ids[: len(ids) - len(begun)]
+    if len(begun) < 2:
+        raise InputError(f"{data}: holds no two tokens", hint="the second is the first that is predicted")
+    most = min(tokens, model.config.positions)
+    places = range(len(front) + 1, len(ids))[: limit or None]
+    before = [ids[:at] if at <= most else [*front, *ids[at - most + len(front) : at]] for at in places]
+    return [
+        Input(n, ids[at], None, tuple(row)) for n, (at, row) in enumerate(zip(places, before, strict=True))
+    ]
+
+
+def _input(number: int, line: Line, model: Checkpoint) -> Input:
+    image = model.config.image is not None
+    return Input(number, line.label, line.text, (), digest_of(Path(str(line.text))) if image else "")
 
 
 def error_chart(rows: Sequence[Row], name: str) -> str:
@@ -140,8 +198,13 @@ def error_chart(rows: Sequence[Row], name: str) -> str:
     return points(f"Errors of {name}", groups, axes, words, [(2.0, 1.0, "half the distance")])
 
 
-def problem_of(model: Model) -> str:
-    """Returns a model's problem. Raises InputError unless the labels of a file can be compared with it."""
+def problem_of(model: Model, backend: str) -> str:
+    """Returns a model's problem, of a decoder NEXT. Raises InputError unless the labels of a file can be
+    compared with it, and for a decoder on ciphertexts."""
+    if model.task == NEXT:
+        if backend == REAL:
+            raise InputError("accuracy: a decoder on ckks", hint="--backend sim has its noise")
+        return NEXT
     require_kind("classify", model)
     if model.problem not in (SINGLE_LABEL, REGRESSION):
         raise InputError(
@@ -155,18 +218,33 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """Returns the scores of circuit and float model, how often their labels match, and errors."""
     labels = np.array([row.label for row in rows])
     logits, reference = np.array([row.logits for row in rows]), np.array([row.reference for row in rows])
-    matches = int(np.sum(logits.argmax(axis=1) == reference.argmax(axis=1)))
     return {
         **scores(logits, labels),
         **{f"reference_{name}": score for name, score in scores(reference, labels).items()},
-        "agreement": matches / len(rows),
-        "matches": matches,
-        "mismatches": len(rows) - matches,
+        **_matches(logits, reference),
         **_errors(rows),
     }
 
 
-def scores(logits: npt.NDArray[np.float64], labels: npt.NDArray[np.float64]) -> dict[str, float]:
+def _matches(logits: Array, reference: Array) -> dict[str, Any]:
+    matches, count = int(np.sum(logits.argmax(axis=1) == reference.argmax(axis=1))), len(logits)
+    return {"agreement": matches / count, "matches": matches, "mismatches": count - matches}
+
+
+def language(rows: Sequence[Row]) -> dict[str, Any]:
+    """Returns cross entropies in nats a token, perplexities, their difference from float, how often the
+    likeliest word is the right one and how often both sides' is the same, and errors."""
+    sides = {"": np.array([r.logits for r in rows]), "reference_": np.array([r.reference for r in rows])}
+    figures = dict[str, Any]()
+    for side, words in sides.items():
+        entropy = float(-words[:, 0].mean())
+        figures |= {f"{side}cross_entropy": entropy, f"{side}perplexity": math.exp(entropy)}
+        figures[f"{side}accuracy"] = float(np.mean(words.argmax(axis=1) == 0))
+    figures["cross_entropy_difference"] = figures["cross_entropy"] - figures["reference_cross_entropy"]
+    return figures | _matches(*sides.values()) | _errors(rows)
+
+
+def scores(logits: Array, labels: Array) -> dict[str, float]:
     """Returns the accuracy, the mean F1 of all labels that occur and Matthews' correlation (0 where one side
     does not vary); of two labels the F1 of label 1 too, of more than three how often the right one is among
     the three largest logits."""
@@ -236,47 +314,4 @@ def _show(figures: dict[str, Any]) -> None:
     show_rows(rows)
 
 
-def _row(plan: AnyPlan, model: Checkpoint, line: Line, answer: api.Answer, seconds: float) -> Row:
-    reference = tuple(float(v) for v in api.reference_logits(plan, model, line.text))
-    return Row(line.label, reference, answer.anyway.logits, seconds, len(answer.anyway.warnings))
-
-
-@contextmanager
-def _privately(
-    plan: AnyPlan, model: Checkpoint, lines: Sequence[Line], place: Place
-) -> Iterator[Iterator[Row]]:
-    with scheme_of(plan.scheme).private(plan, model, place) as private:
-
-        def row(line: Line) -> Row:
-            (answer,), seconds = private.answer([line.text], "")
-            return _row(plan, model, line, answer, sum(seconds.values()))
-
-        yield map(row, lines)
-
-
-# Many texts on plain or sim: one process a core, each with one thread (`tacita.cli`), so that no
-# two share a core.
-#
-# The seed of sim's noise is the number of the text, and a process takes a text as a whole: answers do not
-# depend on how many processes there are.
-
-
-@contextmanager
-def _in_the_clear(
-    plan: AnyPlan, model: PlanOptions, lines: Sequence[Line], backend: str, processes: int
-) -> Iterator[Iterator[Row]]:
-    """Yields rows in the order of the lines, as they come. The processes end with the block."""
-    work = partial(_numbered_row, plan, model, backend)
-    with ProcessPoolExecutor(min(processes, len(lines)), mp_context=get_context("spawn")) as workers:
-        yield workers.map(work, enumerate(lines))
-
-
-_load_once = lru_cache(maxsize=1)(load_model)  # the model of a process
-
-
-def _numbered_row(plan: AnyPlan, model: PlanOptions, backend: str, numbered: tuple[int, Line]) -> Row:
-    seed, line = numbered
-    checkpoint = _load_once(model)
-    began = time.monotonic()
-    answer = api.classify_locally(plan, checkpoint, line.text, backend=backend, seed=seed)
-    return _row(plan, checkpoint, line, answer, time.monotonic() - began)
+MEASURED = {REGRESSION: regression, NEXT: language}  # of other problems `summary`

@@ -3,10 +3,11 @@
 
     python -m bench family-vectors --python DIR/bin/python --output tests/vectors/families
 
-which runs this file in an environment of its own, DIR, with transformers 4.44 (ModernBERT: 4.48; decoders:
-5.24, whose names of fields are newer) and torch; these are no dependencies of the project. Each case becomes
-a folder as `save_pretrained` writes it, weights in half precision, which the model was rounded to before it
-answered in double precision, and `expected.json`: token ids and types, or pixels, and the answer.
+which runs this file in an environment of its own, DIR, with torch, peft and transformers 4.44 (ModernBERT:
+4.48; decoders and adapters: 5.24, whose names of fields are newer); these are no dependencies of the project.
+Each case becomes a folder as `save_pretrained` writes it, weights in half precision, which the model was
+rounded to before it answered in double precision, and `expected.json`: token ids and types, or pixels, and
+the answer. Adapters of these models stand in `adapters`, beside the folder.
 """
 
 from __future__ import annotations
@@ -193,17 +194,53 @@ def write(folder: Path, model: Any, case: dict[str, Any]) -> None:
     (folder / "expected.json").write_text(text + "\n")
 
 
+# name -> (case of the base, settings of peft's LoraConfig)
+PATTERNS = {"rank_pattern": {"k_proj": 2}, "alpha_pattern": {"k_proj": 5}}
+ADAPTERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "lora-qwen3": ("qwen3-next", {"target_modules": ["q_proj", "k_proj", "v_proj", "down_proj"], **PATTERNS}),
+    "lora-phi3-root": ("phi3-partial-next", {"target_modules": ["qkv_proj", "o_proj"], "use_rslora": True}),
+    "lora-bert-head": (
+        "bert-class",
+        {"target_modules": ["query", "value"], "modules_to_save": ["classifier"]},
+    ),
+}
+
+
+def write_adapter(output: Path, name: str) -> None:
+    """An adapter of random numbers as peft saves it, and what its base answers with it."""
+    import peft
+
+    base, settings = ADAPTERS[name]
+    folder = output / "families" / base
+    kind = getattr(transformers, json.loads((folder / "config.json").read_text())["architectures"][0])
+    model = peft.get_peft_model(kind.from_pretrained(folder), peft.LoraConfig(r=3, lora_alpha=6, **settings))
+    torch.manual_seed(5)
+    for key, values in model.named_parameters():
+        if "lora_" in key or "modules_to_save" in key:
+            values.copy_((torch.randn_like(values) * 0.3).half())
+    case = answered(model.double().eval().base_model.model)
+    model.half().save_pretrained(place := output / "adapters" / name)
+    (place / "README.md").unlink()
+    config = json.loads((place / "adapter_config.json").read_text())
+    config |= {"base_model_name_or_path": base, "target_modules": sorted(config["target_modules"])}
+    (place / "adapter_config.json").write_text(json.dumps(config, indent=1) + "\n")
+    (place / "expected.json").write_text(json.dumps(case, default=float) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--only", default="", help="cases whose name begins with this")
     asked = parser.parse_args()
+    torch.set_grad_enabled(False)
     for name, (kind, changes) in CASES.items():
         if not name.startswith(asked.only) or not hasattr(transformers, kind):
             continue
-        torch.set_grad_enabled(False)
         model = made(kind, changes)
         write(asked.output / name, model, answered(model))
+        print(name)
+    for name in (name for name in ADAPTERS if name.startswith(asked.only)):
+        write_adapter(asked.output.parent, name)
         print(name)
 
 

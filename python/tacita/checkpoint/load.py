@@ -19,7 +19,7 @@ from tacita.checkpoint.gguf import gguf_of
 from tacita.checkpoint.hub import fetch, name_of, parse_name
 from tacita.checkpoint.texts import own_texts
 from tacita.checkpoint.vocabulary import read_tokenizer
-from tacita.checkpoint.weights import open_weights, read_tensors
+from tacita.checkpoint.weights import BASE, Adapted, Stored, adapter_of, open_weights, read_tensors
 from tacita.data import read_list, shipped
 from tacita.errors import CheckpointError, nearest
 from tacita.extras import omitted
@@ -68,7 +68,8 @@ def load(
     """Read config.json, then the weights (`checkpoint.weights`), the tokenizer (`checkpoint.vocabulary`) and
     texts (`checkpoint.texts`) of `folder`, or a GGUF file, which holds the first three. Where there is no
     such folder, the name of a model that comes with the package means that one, and "org/name" or
-    "org/name@revision" a model of the Hugging Face Hub (`checkpoint.hub`).
+    "org/name@revision" a model of the Hugging Face Hub (`checkpoint.hub`). A folder of a LoRA adapter
+    (adapter_config.json) stands for the base model that it names, with the adapter merged in.
 
     pooling: "pooler", "cls" or "mean" (see `models`); by default what the folder says: a classifier's own;
     else the files of sentence-transformers; else the pooler, if its weights are there. The user's word goes
@@ -76,16 +77,18 @@ def load(
     states; embedding tables and tokenizer are not needed. Errors: CheckpointError naming the file, the tensor
     or field, both values, and a hint.
     """
-    path = resolve(folder, revision)
-    config = read_config(path, pooling, embeddings, lambda: open_weights(path).names)
+    path = place = resolve(folder, revision)
+    if adapter := adapter_of(path):
+        path = resolve(adapter.data[BASE], adapter.data.get("revision"))
+    stored: Stored = Adapted(open_weights(path), adapter) if adapter else open_weights(path)
+    config = read_config(path, pooling, embeddings, lambda: stored.names)
     check(config)
-    stored = open_weights(path)
     longer = config.positions == MAX_POSITIONS  # a longer table is cut to what plans have
     names = FAMILIES[family_of(config)].names(config)
     tensors = read_tensors(stored, names, tensor_shapes(config), longer=longer)
     tokenizer = read_tokenizer(path, config.vocab) if embeddings and config.image is None else None
     checkpoint = from_tensors(
-        config, tensors, tokenizer, name=name_of(path.resolve()), where=str(stored.path)
+        config, tensors, tokenizer, name=name_of(place.resolve()), where=str(stored.path)
     )
     return replace(checkpoint, texts=own_texts(path)) if path.is_dir() else checkpoint
 

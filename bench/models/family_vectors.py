@@ -122,7 +122,9 @@ CASES |= {
     ),
     "qwen3-even-next": (
         "Qwen3ForCausalLM",
-        DECODER | {"hidden_size": 24, "head_dim": 4, "rope_parameters": ROPE, "attention_bias": True},
+        DECODER
+        | {"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 4, "attention_bias": True}
+        | {"rope_parameters": ROPE},
     ),
     "gemma-next": ("GemmaForCausalLM", DECODER | {"head_dim": 8, "rope_parameters": ROPE}),
     "phi3-next": ("Phi3ForCausalLM", DECODER | {"hidden_size": 24, "rope_parameters": ROPE}),

@@ -226,11 +226,10 @@ def check_file(path: Path) -> None:
 
     try:
         with safe_open(path, framework="numpy"):
-            pass
+            return
     except SafetensorError as error:
-        raise CheckpointError(
-            f"{path}: not a safetensors file ({error})", hint="truncated download?"
-        ) from None
+        why = f"{path}: not a safetensors file ({error})"
+    raise CheckpointError(why, hint="truncated download?")
 
 
 def to_bytes(tensors: Mapping[str, Array]) -> bytes:
@@ -334,10 +333,8 @@ class Tensor(np.lib.mixins.NDArrayOperatorsMixin):
         exponent: int = 0,
     ) -> None:
         self.stored, self.shape, self._widen = stored, shape, widen
-        self._order, self._exponent, self._whole = order, exponent, None
-        self.keeps = False
-
-    _whole: Array | None
+        self._order, self._exponent, self.keeps = order, exponent, False
+        self._whole: Array | None = None
 
     @property
     def ndim(self) -> int:

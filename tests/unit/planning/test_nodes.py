@@ -79,7 +79,8 @@ def checkpoint(config: Steps) -> Checkpoint:
     for name, shape in walked.tensors.items():
         tensors[name] = rng.normal(0.0, 0.2, shape) + (name.startswith("norms") and name.endswith("weight"))
     tensors["weights.q.weight"][:4] *= 6.0
-    return Checkpoint("steps", config, MappingProxyType(tensors), None, lambda: "00" * 32)  # type: ignore[arg-type]
+    frozen: Any = MappingProxyType(tensors)
+    return Checkpoint("steps", config, frozen, None, lambda: "00" * 32)  # type: ignore[arg-type]
 
 
 def samples(model: Checkpoint, count: int = 40) -> list[Any]:

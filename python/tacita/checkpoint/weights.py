@@ -343,7 +343,7 @@ def for_size(table: Array, first: int, tokens: int) -> Array:
     fewer now: what transformers does for the size of an image, and ONNX's Resize with half pixels. A table
     that is no square is returned as it is.
     """
-    rows = table.reshape(-1, table.shape[-1])
+    rows = np.asarray(table).reshape(-1, table.shape[-1])
     across, wanted = math.isqrt(max(len(rows) - first, 0)), math.isqrt(tokens - first)
     if across == 0 or across**2 != len(rows) - first or wanted**2 != tokens - first or across == wanted:
         return table

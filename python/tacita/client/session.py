@@ -80,13 +80,13 @@ class Client:
         have those before it. after: sha256 of the request before it in this text, empty for the first.
         Raises InputError for `after` under another plan.
         """
-        if after and not self.plan.kept:
-            raise InputError("encrypt: a request that follows another", hint="the plan asks whole texts")
         return self._encrypt([embedded(self.plan, self.public.front, text, hidden_states)], after)
 
-    def encrypt_batch(self, texts: Sequence[Text] = (), *, hidden_states: Sequence[Array] = ()) -> Path:
+    def encrypt_batch(
+        self, texts: Sequence[Text] = (), *, hidden_states: Sequence[Array] = (), after: str = ""
+    ) -> Path:
         """Writes request.ct from 1 to plan.batch texts, or as many hidden states; raises InputError for more
-        or none.
+        or none. after: as of `encrypt`, where every text has the place that it had.
 
         Places left over hold copies of the first text: the server learns neither lengths nor how full the
         batch is.
@@ -98,7 +98,7 @@ class Client:
                 f"encrypt: {len(samples)} texts, a request of this plan holds 1 to {self.plan.batch}",
                 hint="split them over several requests",
             )
-        return self._encrypt(samples)
+        return self._encrypt(samples, after)
 
     def decrypt(self, text: Text | None = None) -> Answer:
         """Decrypts the first answer of response.ct. text: the one that was encrypted, from whose tokens the
@@ -145,6 +145,8 @@ class Client:
 
     def _encrypt(self, samples: Sequence[tuple[Array, Array]], after: str = "") -> Path:
         """Writes request.ct from (hidden states, mask) pairs; one ciphertext at a time is in memory."""
+        if after and not self.plan.kept:
+            raise InputError("encrypt: a request that follows another", hint="the plan asks whole texts")
         require_disk(self.work.path, file_bytes(self.plan)["request"], "the request")
         slots = self.plan.layout.request.pack(samples)
         secret = load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)

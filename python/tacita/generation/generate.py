@@ -218,8 +218,8 @@ def generate_batch(
     require_kind("generate", loaded.config)
     begin = tokenize(loaded, request.begin, special=False)[0] if request.begin else []
     ids = [_prompt(loaded, prompt, request, len(begin)) for prompt in prompts]
-    if not ids or (request.cache and len(ids) > 1):
-        raise InputError(f"generate: {len(ids)} prompts", hint="at least one; with a cache exactly one")
+    if not ids:
+        raise InputError("generate: no prompts", hint="at least one")
     spell, ends = speller(loaded), ends_of(loaded.config, request)
     texts = [Writing(each, spell, ends) for each in ids]
     if request.on_ciphertexts:
@@ -253,7 +253,10 @@ def _make_plan(model: Checkpoint, request: Request, shown: Shown, prompts: Seque
     require_allowed(plan_request, request.backend, allow_insecure=request.allow_insecure)
     plan = choose_plan(model, plan_request, progress=shown.plan).plan
     assert isinstance(plan, Plan)  # of a scheme on ciphertexts
-    read = len(prompts[0]) - 1 if request.cache else 0  # rows, one by one, before the first token
+    if plan.kept and len(prompts) > plan.batch:
+        hint = f"one by one, or --tokens and a file that fit: this plan has {plan.batch} places"
+        raise InputError(f"generate: a cache for {len(prompts)} prompts", hint=hint)
+    read = max(map(len, prompts)) - 1 if request.cache else 0  # rows, one by one, before the first token
     shown.cost(cost_of(plan, ceil(len(prompts) / plan.batch) * (read + request.max_tokens)))
     return plan
 
@@ -264,8 +267,8 @@ def _encrypted(
     """Yields tokens from ciphertexts. Keys are made when the first token is asked for and deleted after the
     last."""
     options = {"allow_insecure": request.allow_insecure, "bar": shown.bar}
-    with asking(plan, model, request.backend, **options) as ask:
-        batch, step = Ciphertexts(model, ask, plan.batch), plan.logit_step
+    with asking(plan, model, request.backend, len(texts), **options) as ask:
+        batch, step = Ciphertexts(model, ask, plan.batch, kept=request.cache), plan.logit_step
         sources = [Local(partial(batch.logits, n), request.choice, step) for n in range(len(texts))]
         turns = list(zip(sources, texts, strict=True))
         yield from _withheld(side_by_side(turns, batch.prepare, unsound=request.show_anyway), request)

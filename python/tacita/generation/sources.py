@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,6 @@ from tacita.two_party.program.run import Past as Shares
 Array = NDArray[np.float64]
 Logits = tuple[Array, bool]  # (vocab,), and whether no value has left its range
 Ask = Callable[[Sequence[Array]], Sequence[Answer]]  # hidden states of texts -> the logits behind each
-OneRow = Callable[[Array], Answer]  # the same of one text
 
 
 class Local:
@@ -114,10 +114,11 @@ class Integers(Floats):
 
 class Ciphertexts:
     """A model on ciphertexts, which texts ask side by side. model: the client's part of it, its tables of
-    words and positions. batch: texts of a request at most."""
+    words and positions. batch: texts of a request at most. kept: whether every text keeps its place, as the
+    rows have that a server keeps."""
 
-    def __init__(self, model: Checkpoint, ask: Ask, batch: int = 1) -> None:
-        self._model, self._ask, self._batch = model, ask, batch
+    def __init__(self, model: Checkpoint, ask: Ask, batch: int = 1, *, kept: bool = False) -> None:
+        self._model, self._ask, self._batch, self._kept = model, ask, batch, kept
         self._ids, self._answers = dict[int, list[int]](), dict[int, Answer]()
 
     def prepare(self, unread: Mapping[int, Sequence[int]]) -> None:
@@ -126,8 +127,9 @@ class Ciphertexts:
         are taken."""
         for number, ids in unread.items():
             self._ids.setdefault(number, []).extend(ids)
-        for at in range(0, len(unread), self._batch):
-            numbers = list(unread)[at : at + self._batch]
+        places = list(self._ids if self._kept else unread)
+        for at in range(0, len(places), self._batch):
+            numbers = places[at : at + self._batch]
             texts = [self._ids[number] for number in numbers]
             answers = self._ask([embedded(self._model, ids, [0] * len(ids)) for ids in texts])
             self._answers.update(zip(numbers, answers, strict=True))
@@ -139,15 +141,15 @@ class Ciphertexts:
 
 
 @contextmanager
-def asking(plan: Plan, model: Checkpoint, backend: str, **options: Any) -> Iterator[Ask]:
+def asking(plan: Plan, model: Checkpoint, backend: str, texts: int = 1, **options: Any) -> Iterator[Ask]:
     """Yields an `Ask` for up to `plan.batch` texts at a time on the plan's circuit; ckks works in a temporary
-    folder. With a cache it is one text, which must begin with the one before it. options: of the `Place`.
-    Raises FileError, ResourceError."""
+    folder. With a cache the texts are the same every time, each beginning with what it was. texts: that
+    there are. options: of the `Place`. Raises FileError, ResourceError."""
     if backend not in CLEAR:
         with tempfile.TemporaryDirectory(prefix="tacita-") as folder:
             yield _privately(plan, model, Place(Path(folder), **options))
     elif plan.kept:
-        yield cached_in_the_clear(plan, model, backend)
+        yield cached_in_the_clear(plan, model, backend, texts)
     else:
         yield lambda texts: classify_batch_locally(plan, model, hidden_states=texts, backend=backend)
 
@@ -158,41 +160,51 @@ def _privately(plan: Plan, model: Checkpoint, place: Place) -> Ask:
     with place.bar("keygen") as report:
         client.keygen(report)
 
-    def row(rows: Array) -> Answer:
+    def ask(texts: Sequence[Array]) -> Sequence[Answer]:
         nonlocal after
-        after = digest_of(client.encrypt(hidden_states=rows, after=after))
-        with place.bar(f"row {len(rows)}") as report:
+        request = client.encrypt_batch(hidden_states=texts, after=after)
+        with place.bar(f"row {max(map(len, texts))}" if plan.kept else "evaluate") as report:
             server.evaluate(report)
-        return client.decrypt()
-
-    def whole(texts: Sequence[Array]) -> Sequence[Answer]:
-        client.encrypt_batch(hidden_states=texts)
-        with place.bar("evaluate") as report:
-            server.evaluate(report)
+        after = digest_of(request) if plan.kept else ""
         return client.decrypt_batch(len(texts))
 
-    return Reader(row) if plan.kept else whole
+    return Reader(ask) if plan.kept else ask
 
 
 class Reader:
-    """An `Ask` of one text that grows: reads the rows that it has not read yet, one by one. step: the answer
-    of a text whose rows but the last were read."""
+    """An `Ask` of texts that grow, always the same ones: reads the rows that it has not read yet, one of each
+    text at a time. step: the answers of texts whose rows but the last were read.
 
-    def __init__(self, step: OneRow) -> None:
-        self._step, self._read = step, 0
+    Texts end together: one that has fewer rows to read than another, as one that has ended, has its first
+    row read again before, which no later row attends to.
+    """
+
+    def __init__(self, step: Ask) -> None:
+        self._step, self._read = step, list[int]()
 
     def __call__(self, texts: Sequence[Array]) -> list[Answer]:
-        """Asks for each row that was not read yet and returns the last answer, with the warnings of all.
-        texts: rows of the whole text so far, at least one of them new."""
-        (rows,) = texts
-        answers = [self._step(rows[: count + 1]) for count in range(self._read, len(rows))]
-        self._read = len(rows)
-        doubts = dict.fromkeys(doubt for answer in answers for doubt in answer.warnings)
-        last, trusted = answers[-1].anyway, all(answer.trusted for answer in answers)
-        return [withhold_failed(replace(last, warnings=tuple(doubts), trusted=trusted))]
+        """Asks for each row that was not read yet and returns the last answers, with the warnings of all.
+        texts: rows of the whole texts so far, at least one of them new."""
+        first = [count - read for count, read in zip_longest(map(len, texts), self._read, fillvalue=0)]
+        answers: list[list[Answer]] = [[] for _ in texts]
+        for left in range(max(first) - 1, -1, -1):
+            there = [left < new for new in first]
+            rows = [text[: len(text) - left if new else 1] for text, new in zip(texts, there, strict=True)]
+            for each, answer, new in zip(answers, self._step(rows), there, strict=True):
+                if new or not left:
+                    each.append(answer)
+        self._read = [len(text) for text in texts]
+        return [_last(each) for each in answers]
 
 
-def cached_in_the_clear(plan: Plan, model: Checkpoint, backend: str) -> Ask:
-    """Returns an `Ask` that computes one row a request on the backend "plain" or "sim"."""
-    answer = row_by_row(plan, model, backend)
-    return Reader(lambda rows: answer(latest_row(plan, model, None, rows)))
+def _last(answers: Sequence[Answer]) -> Answer:
+    """Returns the last answer of a text, with the warnings of all."""
+    doubts = dict.fromkeys(doubt for answer in answers for doubt in answer.warnings)
+    last, trusted = answers[-1].anyway, all(answer.trusted for answer in answers)
+    return withhold_failed(replace(last, warnings=tuple(doubts), trusted=trusted))
+
+
+def cached_in_the_clear(plan: Plan, model: Checkpoint, backend: str, texts: int = 1) -> Ask:
+    """Returns an `Ask` of so many texts that computes one row a request on the backend "plain" or "sim"."""
+    answers = row_by_row(plan, model, backend, texts=texts)
+    return Reader(lambda each: answers([latest_row(plan, model, None, rows) for rows in each]))

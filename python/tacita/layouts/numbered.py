@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 
 from tacita.errors import ShapeError
-from tacita.layouts.runs import MASK, Array, Run, Runs, Tensor
+from tacita.layouts.runs import MASK, Array, Request, Run, Runs, Tensor, interleaved
 
 
 def tensor_of(
@@ -58,6 +59,21 @@ def runs_of(table: Array, modulus: int = 0, window: int = 0) -> Runs:
         pairs = [run for _, part in windows for run in joined(list(part), modulus)]
         pairs = sorted(pairs, key=lambda run: run[0] % window)
     return repeated(joined(pairs, modulus), slots // period, period, 0)
+
+
+def beside(one: Request, count: int) -> Request:
+    """Returns the request of so many such texts, of which number n has every slot s at s * count + n. Numbers
+    of a mask are those of its text then, where runs of one text may go on with the first."""
+
+    def apart(tensor: Tensor) -> Tensor:
+        runs, numbers = tensor.runs, one.tokens * one.size
+        if tensor.source == MASK:
+            table, numbers = tensor.fill(np.arange(1.0, one.tokens + 1.0), one.slots), one.tokens
+            runs = runs_of(table) if tensor.last >= numbers else runs
+        return replace(tensor, runs=interleaved(runs, count, numbers))
+
+    tensors = {name: apart(tensor) for name, tensor in one.tensors.items()}
+    return replace(one, slots=one.slots * count, texts=count, tensors=tensors)
 
 
 def repeated(runs: Runs, times: int, slots: int, numbers: int) -> Runs:

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
-from tacita.errors import PlanError
+from tacita.errors import PlanError, ShapeError
+from tacita.layouts.arrays import refuse
 from tacita.layouts.coefficients import Transposition
 from tacita.layouts.columns import ROTATIONS, BatchShape
 from tacita.layouts.multidiagonal import MultiDiagonal
 from tacita.layouts.rows import RowsShape
+from tacita.limits import try_make
 
 Estimates = Literal["none", "linear", "quadratic"]  # of rows (`approx.softmax`)
 NONE: Estimates = "none"
@@ -71,8 +74,9 @@ class Shape:
     ciphertext, 1 for rows.
 
     rotations: a way to rotate in attention, of those that the packing has. step: of one new row behind rows
-    that the server kept (`rows.lowering`), in place of the whole text. Raises ShapeError for sizes that
-    the packing does not admit, PlanError for a packing, rotations or steps that there are not.
+    that the server kept (`rows.lowering`), in place of the whole text. beside: texts that lie side by side,
+    each as the packing has it in slots of its own, one in so many. Raises ShapeError for sizes that the
+    packing does not admit, PlanError for a packing, rotations or steps that there are not.
     """
 
     packing: str
@@ -81,6 +85,7 @@ class Shape:
     tokens: int
     lanes: int = 1
     step: bool = False
+    beside: int = 1
 
     def __post_init__(self) -> None:
         if self.rotations not in self.rules.rotations:
@@ -89,7 +94,9 @@ class Shape:
         if self.step and not self.rules.steps:
             able = ", ".join(name for name, rules in RULES.items() if rules.steps)
             raise PlanError(f"packing {self.packing} keeps no rows of earlier tokens", hint=f"{able} does")
-        self.rules.check(self.slots, self.tokens, self.lanes)
+        if self.beside & (self.beside - 1) or not 1 <= self.beside <= self.slots:
+            raise refuse(self.packing, f"{self.beside} texts side by side", "use a power of two")
+        self.rules.check(self.slots // self.beside, self.tokens, self.lanes)
 
     @property
     def rules(self) -> Rules:
@@ -99,7 +106,12 @@ class Shape:
     @property
     def texts(self) -> int:
         """Texts in a request."""
-        return self.rules.texts(self.slots, self.tokens, self.lanes)
+        return self.beside * self.rules.texts(self.alone.slots, self.tokens, self.lanes)
+
+    @property
+    def alone(self) -> Shape:
+        """The shape of one of the texts that lie side by side."""
+        return replace(self, slots=self.slots // self.beside, beside=1)
 
     def shrunk(self, texts: int) -> Shape:
         """The same circuit with no more sequences than hold `texts`: same stages, levels and numbers, fewer
@@ -110,6 +122,9 @@ class Shape:
         if self.texts == 1:
             return self
         places = 1 << max(1, texts - 1).bit_length()
+        if self.beside > 1:
+            beside = min(self.beside, places)
+            return replace(self, slots=self.alone.slots * beside, beside=beside)
         return replace(self, slots=min(self.slots, places * self.tokens * self.lanes))
 
 
@@ -120,8 +135,9 @@ def rules_of(name: str) -> Rules:
     return RULES[name]
 
 
-def shapes(one: Shape, heads: int, inputs: int | None) -> Sequence[Shape]:
+def shapes(one: Shape, heads: int, inputs: int | None, *, beside: bool = False) -> Sequence[Shape]:
     """Shapes to try, the best first. one: with a single lane. inputs: texts to expect, None if unknown.
+    beside: whether texts may lie side by side, as many as there are, or as the slots have room for.
 
     Most lanes with room for all inputs; one lane where none has it. Two lanes halve the columns, and with
     them the work, but also the sequences.
@@ -129,5 +145,9 @@ def shapes(one: Shape, heads: int, inputs: int | None) -> Sequence[Shape]:
     if inputs is None:
         return [one]
     wanted = max(inputs, 1)
+    if beside:
+        counts = [1 << power for power in range((wanted - 1).bit_length(), -1, -1)]
+        tries = [try_make(partial(replace, one, beside=count), ShapeError) for count in counts]
+        return [shape for shape in tries if shape]
     fitting = [lanes for lanes in one.rules.lanes if heads % lanes == 0 and lanes * wanted <= one.texts]
     return [replace(one, lanes=lanes) for lanes in fitting] or [one]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -170,6 +170,19 @@ class Response:
     norms: Runs
     zeros: Runs
 
+    def beside(self, count: int) -> Response:
+        """Returns the response to so many texts, of which number n has every slot s at s * count + n."""
+        size = self.rows * self.size
+        return replace(
+            self,
+            slots=self.slots * count,
+            texts=count,
+            numbers=interleaved(self.numbers, count, size),
+            copies=interleaved(self.copies, count, size),
+            norms=interleaved(self.norms, count, 1),
+            zeros=interleaved(self.zeros, count, 1),
+        )
+
     def read(self, slots: Sequence[NDArray[Any]]) -> list[Answer]:
         """Decoded ciphertexts -> one answer for each place of a request."""
         table = np.stack(list(slots)).reshape(-1)
@@ -246,6 +259,19 @@ def _steps(run: Run) -> Iterator[tuple[int, int, int]]:
     """Yields how often, how many slots and how many numbers apart, from the outermost step to the
     innermost."""
     return ((run[i], run[i + 1], run[i + 2]) for i in range(2, len(run), 3))
+
+
+def interleaved(runs: Runs, count: int, numbers: int) -> Runs:
+    """Returns the runs so many times, each in one slot of so many, and so many numbers apart."""
+    return tuple(
+        (
+            run[0] * count,
+            run[1],
+            *(count, 1, numbers),
+            *(part for times, slots, step in _steps(run) for part in (times, slots * count, step)),
+        )
+        for run in runs
+    )
 
 
 def repeated_once(run: Run) -> Run:

@@ -9,7 +9,7 @@ attention, and lowering, which ties them together; what is the same in all of th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from tacita.blocks.base import Attention, FeedForward
 from tacita.blocks.graph import Graph
 from tacita.errors import PlanError
+from tacita.layouts.numbered import beside
 from tacita.layouts.runs import Request, Response
 from tacita.packings.encoding import Encoding
 from tacita.slots.base import Backend, Ct
-from tacita.slots.stage import Live, Stage
+from tacita.slots.stage import Live, Stage, interleaved
 
 Array = NDArray[np.float64]
 
@@ -135,6 +136,14 @@ class Probe:
     read: Callable[[Sequence[Array]], Array]
     reference: str
 
+    def beside(self, count: int) -> Probe:
+        """Returns the probe of so many texts side by side."""
+
+        def read(slots: Sequence[Array]) -> Array:
+            return np.concatenate([self.read([v[text::count] for v in slots]) for text in range(count)])
+
+        return replace(self, read=read)
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -163,6 +172,19 @@ class Circuit:
     probes: Mapping[str, Probe] = field(default_factory=dict)
     kept: tuple[Kept, ...] = ()
     fusible: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def beside(self, count: int) -> Circuit:
+        """Returns the circuit of so many texts side by side: the same operations, on vectors so many times as
+        long (`slots.stage.Interleaved`)."""
+        if count == 1:
+            return self
+        return replace(
+            self,
+            stages=tuple(interleaved(stage, count) for stage in self.stages),
+            request=beside(self.request, count),
+            response=self.response.beside(count),
+            probes={name: probe.beside(count) for name, probe in self.probes.items()},
+        )
 
     @property
     def inputs(self) -> Mapping[str, int]:

@@ -228,15 +228,19 @@ class Steps:
         self.kept = {n: tuple(be.encrypt(zero, self._levels[n]) for _ in range(c)) for n, c in names.items()}
 
     def answer(self, sample: Sample, **how: Any) -> Answer:
-        """Answers a text of which all rows but the newest have been read. how: as of `executor.run`."""
-        packed, be, levels = self._circuit.request.pack([sample]), self._be, self._levels
+        """Answers one text as `answers` does."""
+        return self.answers([sample], **how)[0]
+
+    def answers(self, samples: Sequence[Sample], **how: Any) -> list[Answer]:
+        """Answers texts of which all rows but the newest have been read, each in the place that it always
+        has. how: as of `executor.run`."""
+        packed, be, levels = self._circuit.request.pack(samples), self._be, self._levels
         live: Live = {name: tuple(be.encrypt(v, levels[name]) for v in vs) for name, vs in packed.items()}
         out = run(self._stages, self._circuit.stages, be, {**live, **self.kept}, **how)
         self.kept = {
             one.before: lowered(be, out[one.after], levels[one.before]) for one in self._circuit.kept
         }
-        (result,) = self._circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
-        return result
+        return self._circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])[: len(samples)]
 
 
 def lowered(be: Any, cts: Cts, level: int) -> Cts:

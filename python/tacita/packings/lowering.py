@@ -244,7 +244,8 @@ def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
     check_refreshes(specs, shape)
     check_choice(specs, shape)
     graph = widened(graph_of(model.config, 1 if shape.step else shape.tokens), model.config.hidden)
-    return lower(graph, lowering_of(graph, Weights(model.tensors), specs, shape), specs)
+    alone = lower(graph, lowering_of(graph, Weights(model.tensors), specs, shape.alone), specs)
+    return alone.beside(shape.beside)
 
 
 def check_softmax(specs: CircuitSpecs, shape: Shape) -> None:

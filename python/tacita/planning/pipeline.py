@@ -32,7 +32,7 @@ from tacita.planning.trial import Trial, stated_error, try_circuit
 from tacita.plans.commitment import commit
 from tacita.plans.plan import ParameterInfo, Plan, Prediction, TensorInfo, parse
 from tacita.plans.prices.formulas import prices_of, run_bytes, run_seconds
-from tacita.plans.scheme import first_shape
+from tacita.plans.scheme import first_shape, lie_side_by_side
 
 RESPONSE_LEVEL = 0  # the lowest level is the smallest file
 
@@ -60,7 +60,9 @@ def _plan_on(ring: ParameterInfo, subject: Subject, scheme: str) -> Plan:
     phases.enter("fit", label)
     specs = _specs_of(survey, subject)
     model = tempered(subject.model, survey.calibration.temperatures)
-    built = build_circuit(model, specs, shapes(shape, model.config.heads, request.inputs), ring, prices)
+    beside = lie_side_by_side(shape.packing, model.config.task)
+    wanted = shapes(shape, model.config.heads, request.inputs, beside=beside)
+    built = build_circuit(model, specs, wanted, ring, prices)
     phases.enter("place", label)
     built, placed = with_fused_norms(built, place_circuit(built.circuit, ring, prices, phases.part))
     trial = try_circuit(subject, built, placed, survey.answers)

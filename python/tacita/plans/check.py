@@ -178,7 +178,7 @@ def _layout_rules(plan: Plan) -> Rules:
         ),
     )
     yield "layout: runs of the request", try_make(request.check, ShapeError) is not None
-    rows = 1 if plan.kept else plan.batch * plan.tokens
+    rows = (plan.batch - 1) * plan.tokens + (1 if plan.kept else plan.tokens)
     yield "layout: rows of the request", request.tensors[HIDDEN].last == rows * model.hidden - 1
     yield "layout: runs of the response", try_make(response.check, ShapeError) is not None
 

@@ -30,6 +30,7 @@ from tacita.layouts.registry import Shape
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.error import finer
 from tacita.plans.plan import Plan
+from tacita.texts.task import CHOICE, NEXT
 
 AUTO = "auto"  # the packing, or the scheme, of the least estimate
 
@@ -101,7 +102,14 @@ def shape_of(plan: Plan) -> Shape:
         message = f"scheme {plan.scheme} on packing {plan.packing}"
         raise PlanError(message, hint=f"it has {', '.join(scheme.packings)}")
     sizes = plan.parameters.slots, plan.tokens, plan.lanes
-    return Shape(plan.packing, scheme.rotations, *sizes, step=bool(plan.kept))
+    beside = plan.batch if lie_side_by_side(plan.packing, plan.model.task) else 1
+    return Shape(plan.packing, scheme.rotations, *sizes, step=bool(plan.kept), beside=beside)
+
+
+def lie_side_by_side(packing: str, task: str) -> bool:
+    """Tells whether a request of a packing for one text may hold several, each in slots of its own: where
+    texts are written, every token of which is a request."""
+    return packing == "rows" and task in (NEXT, CHOICE)
 
 
 class PlanHeader(Protocol):

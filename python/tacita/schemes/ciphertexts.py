@@ -42,7 +42,7 @@ from tacita.texts.embed import Text
 
 Read = Callable[[str], Sequence[np.ndarray]]  # a live tensor by its name -> slot vectors
 See = Callable[[str, Read], None]  # a stage that has run
-OfText = Callable[[Sample], Answer]
+OfTexts = Callable[[Sequence[Sample]], list[Answer]]
 
 
 def unseen(stage: str, read: Read) -> None:
@@ -145,17 +145,18 @@ def both_sides(plan: Plan, model: Checkpoint, place: Place) -> tuple[Client, Ser
     return client, Server(plan, model, files, threads=threads, memory=memory, allow_insecure=insecure)
 
 
-def row_by_row(plan: Plan, model: Checkpoint, backend: str, seed: int = 0) -> OfText:
-    """A text on "plain" or "sim" under a plan that keeps rows: called with its first row in reverse, then
-    with its first two, and so on, gives the answer of each. Raises InputError for another backend."""
-    be = _backend(plan, backend, seed, plan.parameters.slots)
+def row_by_row(plan: Plan, model: Checkpoint, backend: str, seed: int = 0, texts: int = 1) -> OfTexts:
+    """So many texts on "plain" or "sim" under a plan that keeps rows: called with the first row of each in
+    reverse, then with the first two, and so on, gives the answers. Raises InputError for another backend."""
+    shape = shape_of(plan).shrunk(texts)
+    be = _backend(plan, backend, seed, shape.slots)
     levels = {tensor.name: tensor.level for tensor in (*plan.request, *plan.kept)}
-    steps = Steps(plan.stages, circuit_of(plan, model), levels, be)
+    steps = Steps(plan.stages, circuit_of(plan, model, texts=texts), levels, be)
 
-    def answer(sample: Sample) -> Answer:
+    def answer(samples: Sequence[Sample]) -> list[Answer]:
         with np.errstate(all="ignore"):  # see `Ciphertexts.in_the_clear`
-            reading = steps.answer(sample)
-        return judge(plan, reading.values, sound=reading.sound(plan.agreement))
+            answers = steps.answers(samples)
+        return [judge(plan, one.values, sound=one.sound(plan.agreement)) for one in answers]
 
     return answer
 

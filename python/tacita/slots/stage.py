@@ -7,14 +7,18 @@ crosses a boundary holds values in [-1, 1] (stored = value / bound, with the cal
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import wraps
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, wraps
 from threading import Lock
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from tacita.slots.base import Backend, Ct
+import numpy as np
+
+from tacita.errors import ShapeError
+from tacita.slots.base import Backend, Ct, Vector
+from tacita.slots.linear import LinearPlan
 
 Live: TypeAlias = dict[str, tuple[Ct, ...]]
 
@@ -77,3 +81,74 @@ def cached_weakly(most: int) -> Callable[[Callable[[Of], Result]], Callable[[Of]
         return looked_up
 
     return keeping
+
+
+# Several texts side by side: slot s of text n is slot s * count + n. Products and sums are those of each
+# text, rotations are count times as long, and vectors in the clear have every number count times.
+
+MOST_PLANS = 16  # linear maps that are kept in this form, of up to 100 MB each
+
+
+class Interleaved:
+    """A backend for one text, on a backend whose vectors hold so many texts. What is not here is the same for
+    all slots; a product of coefficients is not, and `matmul` with a period of its own."""
+
+    def __init__(self, be: Backend, count: int) -> None:
+        self._be, self._count, self.slots = be, count, be.slots // count
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._be, name)
+
+    def add_vector(self, a: Ct, v: Vector) -> Ct:
+        return self._be.add_vector(a, self._spread(v))
+
+    def mul_vector(self, a: Ct, v: Vector) -> Ct:
+        return self._be.mul_vector(a, self._spread(v))
+
+    def rotate(self, a: Ct, k: int) -> Ct:
+        return self._be.rotate(a, k * self._count)
+
+    def rotate_many(self, a: Ct, ks: Sequence[int]) -> list[Ct]:
+        return self._be.rotate_many(a, [k * self._count for k in ks])
+
+    def linear(self, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
+        return self._be.linear(xs, spread(plan, self._count))
+
+    def matmul(self, xs: Sequence[Ct], weights: Vector, bias: Vector | None = None) -> list[Ct]:
+        if weights.shape[2] != 1:
+            raise ShapeError(f"matmul: period {weights.shape[2]} of texts side by side", hint="use one lane")
+        return self._be.matmul(xs, weights, bias)
+
+    def coefficient_product(self, *_: Any) -> list[Ct]:
+        raise ShapeError("a product of coefficients of texts side by side", hint="use another packing")
+
+    def _spread(self, v: Vector) -> Vector:
+        return v if len(v) == 1 else np.repeat(v, self._count)
+
+
+@cached_weakly(MOST_PLANS)
+def _by_count(_: LinearPlan) -> dict[int, LinearPlan]:
+    """Returns a plan's forms on several texts, by their count, of which `spread` makes each."""
+    return {}
+
+
+def spread(plan: LinearPlan, count: int) -> LinearPlan:
+    """Returns the same map on so many texts side by side."""
+    plans = _by_count(plan)
+    if count not in plans:
+        terms = plan.terms * np.array([1, count, 1, count, 1], dtype=np.int32)
+        vectors = plan.vectors if plan.period == 1 else np.repeat(plan.vectors, count, axis=1)
+        turns = {"horner_step": plan.horner_step * count, "post": plan.post * count}
+        plans[count] = LinearPlan(plan.n_inputs, plan.n_outputs, vectors, terms, **turns)
+    return plans[count]
+
+
+def interleaved(stage: Stage, count: int) -> Stage:
+    """Returns the stage of so many texts side by side."""
+    variants = tuple(interleaved(variant, count) for variant in stage.variants)
+    return replace(stage, run=partial(_on_all, stage.run, count), variants=variants)
+
+
+def _on_all(run: Callable[[Backend, Live], Live], count: int, be: Backend, live: Live) -> Live:
+    one: Any = Interleaved(be, count)
+    return run(one, live)

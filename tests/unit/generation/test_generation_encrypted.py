@@ -24,7 +24,7 @@ from tacita.checkpoint import Checkpoint, embed, from_tensors
 from tacita.checkpoint.reference import reference
 from tacita.cli import main
 from tacita.cli.ask import generate as command
-from tacita.errors import CheckpointError, FileError, InputError, PlanError
+from tacita.errors import CheckpointError, FileError, InputError, PlanError, ShapeError
 from tacita.generation import sources
 from tacita.generation.generate import NONE, Request, generate_batch
 from tacita.generation.sources import Ciphertexts, Local
@@ -33,6 +33,9 @@ from tacita.packings.lowering import in_slots
 from tacita.packings.weights import Positional
 from tacita.planning.circuit import require_circuit
 from tacita.plans.plan import Plan, parse
+from tacita.slots.linear import LinearPlan
+from tacita.slots.plain import PlainBackend
+from tacita.slots.stage import Interleaved
 from tacita.texts.answer import withhold_failed
 from tacita.texts.embed import tokenize
 from tacita.texts.generation import Choice, Ends, Next, Token, Writing, side_by_side
@@ -253,12 +256,16 @@ def floats_of(model: Checkpoint, texts: Sequence[str], count: int = 3) -> list[l
     return [[t.id for t in tacita.generate(one, model=model, max_tokens=count)] for one in texts]
 
 
+SIDE_BY_SIDE = [{"scheme": "thor"}, {"scheme": "thor", "cache": True}]
+
+
+@pytest.mark.parametrize("how", [{}, *SIDE_BY_SIDE])
 @pytest.mark.parametrize("backend", ["plain", "sim"])
 @pytest.mark.parametrize("make", [llama, gpt2])
-def test_texts_of_a_batch_go_on_as_each_alone(make: Make, backend: str) -> None:
-    """Of different lengths, in one request a turn."""
+def test_texts_of_a_batch_go_on_as_each_alone(make: Make, backend: str, how: dict[str, Any]) -> None:
+    """Of different lengths, in one request a turn; with a cache, a row of each."""
     model, texts = make(), dict[int, list[int]]()
-    for number, token in generate_batch(model, BATCH, Request(backend=backend, **ON)):
+    for number, token in generate_batch(model, BATCH, Request(backend=backend, **ON | how)):
         assert token.sound
         texts.setdefault(number, []).append(token.id)
     assert [texts[number] for number in range(len(BATCH))] == floats_of(model, BATCH)
@@ -305,9 +312,40 @@ def test_a_text_ends_at_a_token_that_is_not_sound(monkeypatch: pytest.MonkeyPatc
         assert found == {0: [(7, True)] * 2, 1: second}
 
 
+def test_operations_on_texts_side_by_side_are_those_of_each() -> None:
+    """On a vector that holds four in turn: rotations, vectors in the clear, and a linear map of three."""
+    rng, alone, together = np.random.default_rng(2), PlainBackend(16), PlainBackend(64)
+    one: Any = Interleaved(together, 4)
+    texts, v = rng.normal(size=(4, 16)), rng.normal(size=8)
+    diagonals = {(0, 0, turn): rng.normal(size=16) for turn in (0, 3, 5, 8)}
+    plan = LinearPlan.from_diagonals(diagonals, n_inputs=1, n_outputs=1)
+    for operation in (
+        lambda be, ct: be.rotate(ct, -3),
+        lambda be, ct: be.rotate_many(ct, [1, 7])[1],
+        lambda be, ct: be.mul_vector(ct, v),
+        lambda be, ct: be.add_vector(be.square(ct), np.ones(1)),
+        lambda be, ct: be.linear([ct], plan)[0],
+    ):
+        wanted = [alone.decrypt(operation(alone, alone.encrypt(text))) for text in texts]
+        found = together.decrypt(operation(one, together.encrypt(texts.T.reshape(-1))))
+        assert one.slots == 16 and np.allclose(found.reshape(16, 4).T, wanted)
+    for refused in (lambda: one.matmul([], np.ones((1, 1, 2))), lambda: one.coefficient_product([])):
+        with pytest.raises(ShapeError, match="side by side"):
+            refused()
+
+
+def test_as_many_texts_lie_side_by_side_as_have_room() -> None:
+    """Of 64 texts eight on this ring; a plan says how many, a power of two."""
+    found = planned(llama(layers=1), inputs=64)
+    assert (found.batch, found.layout.request.texts, planned(llama(layers=1)).batch) == (8, 8, 1)
+    with pytest.raises(FileError, match="texts of a request"):
+        parse(replace(found, batch=3).to_text(), "plan", found.salt)
+
+
 @pytest.mark.native
+@pytest.mark.parametrize("how", ["--scheme arion", "--scheme thor --cache"])
 def test_a_file_of_prompts_on_ciphertexts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request a turn for all lines; one that is too long is left out, by its number."""
     monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
@@ -315,14 +353,15 @@ def test_a_file_of_prompts_on_ciphertexts(
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("\n".join([BATCH[0], "a film " * 9, *BATCH[1:]]))
     words = ["generate", "--file", str(prompts), "--model", str(folder), "--max-tokens", "2"]
-    on = ["--scheme", "arion", "--backend", "ckks", "--preset", TOY, "--tokens", str(TOKENS)]
+    on = [*how.split(), "--backend", "ckks", "--preset", TOY, "--tokens", str(TOKENS)]
     assert main([*words, *on, "--texts", str(texts), "--json", str(report)]) == 1
     found = json.loads(report.read_text())
     assert [row["line"] for row in found["results"]] == [1, 3, 4] and len(found["turn_seconds"]) == 2
     assert [row["tokens"] for row in found["results"]] == floats_of(tacita.load(folder), BATCH, 2)
     assert all(row["trusted"] for row in found["results"]) and found["rejected"][0]["line"] == 2
     said = capsys.readouterr()
-    assert "arion: 2 x" in said.err and f"3: {BATCH[1]} |" in said.out
+    rows = len(tokenize(llama(), BATCH[2])[0]) + 1 if "--cache" in how else 2
+    assert f"{how.split()[1]}: {rows} x" in said.err and f"3: {BATCH[1]} |" in said.out
 
 
 def test_a_reach_that_keeps_nothing_from_the_query() -> None:

@@ -24,19 +24,19 @@ LINES = {
     "blocks": 1472,
     "checkpoint": 2220,  # adapters (decision 92)
     "cli": 6276,  # scores as papers print them; how they are measured (decisions 89, 93)
-    "client": 2905,
+    "client": 2907,
     "data": 39,
     "evaluate": 1597,  # memory for a client that is to come (decision 78)
     "gateway": 518,
-    "generation": 500,  # texts side by side (decision 94)
-    "layouts": 1885,
+    "generation": 515,  # texts side by side (decision 94)
+    "layouts": 1935,  # texts side by side (decision 94)
     "models": 2120,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
-    "packings": 7100,
-    "planning": 4215,
-    "plans": 3182,
+    "packings": 7110,
+    "planning": 4217,
+    "plans": 3190,
     "schemes": 1566,
     "server": 8145,
-    "slots": 2530,  # real parts of maps alone (decision 75)
+    "slots": 2550,  # texts side by side (decision 94)
     "texts": 2070,  # tensors in the types of their files (decision 91)
     "two_party": 6038,  # integers in the fewest bytes, heads of any size (decisions 91, 92)
 }

@@ -42,6 +42,7 @@ NORM_ROWS = 540  # bits a slot of the one ciphertext each way that carries what 
 QUOTIENT = 630  # bits a slot
 ROW = 2 * 8 * 2000  # bits for the deviation of a row of LayerNorm
 SOFTMAX_ROW = 5400  # and for the reciprocal of one of softmax
+FEW_INVERSES, INVERSE_TRANSFERS = 64, 2900  # so few rows take segments at 100 Mbit/s: transfers of each
 HEAD_ROW = 8000  # bits a row, in the norm of heads: many short rows; transfers of few of them and of many
 HEAD_FEW, HEAD_TRANSFERS = 1800, (1150, 350)
 REQUEST, RESPONSE = 85, 65  # bits a coefficient, with weights on the other side
@@ -50,14 +51,8 @@ GATE = (492, 642, 798)  # bits a slot, by plaintext primes, for a product of two
 REVEALED = 64  # bits a number of an answer
 COEFFICIENTS = 8192  # of a ciphertext, and values in it
 BYTE = 8
-TRANSFERS = {
-    "gelu": 40,
-    "gelu_tanh": 34,
-    "silu": 40,
-    "relu": 40,
-    "score": 40,
-    "norm": 3,
-}  # correlated ones an element, to a third
+# correlated ones an element, to a third
+TRANSFERS = {"gelu": 40, "gelu_tanh": 34, "silu": 40, "relu": 40, "score": 40, "norm": 3}
 
 # responses for an activation: the squares of its polynomial
 SQUARES = {
@@ -225,7 +220,7 @@ def _softmax(cost: Cost, step: Step, read: Values, made: Values) -> None:
     """Counts exponentials and a reciprocal for each row. What a query may see is public and costs nothing."""
     values, rows = prod(read[0].shape), prod(read[0].shape[:-1])
     cost.bits += EXP * values + SOFTMAX_ROW * rows
-    cost.transfers += TRANSFERS["score"] * values
+    cost.transfers += TRANSFERS["score"] * values + INVERSE_TRANSFERS * rows * (rows <= FEW_INVERSES)
     _respond(cost, EXPONENTIAL * _lattice(values), 1)
 
 

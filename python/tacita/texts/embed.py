@@ -4,7 +4,7 @@ and the map to the width of the hidden states, if any.
 Padding rows are copies of row 0. Their keys are masked, so they change no answer, and every value that a
 padded row takes inside the circuit is one that row 0 takes: intervals calibrated on real rows hold for
 padded ones exactly, where a row of zeros would have variance 0 at every LayerNorm. Of a decoder the copies
-stand before the text (see `blocks.sequence.visible`); in slots its rows are reversed, and they
+stand before the text (see `blocks.sequence.visible`); in slots all rows are reversed, and they
 stand behind it (see `blocks.sequence`).
 
 Where each token stands in a text: what an answer about tokens is told by.
@@ -74,9 +74,8 @@ def arranged(
 ) -> tuple[Array, Array]:
     """Arranges the hidden states of the real tokens, in the order of the text, as the model takes them: see
     `pad_hidden`. last, backwards: of `texts.FrontConfig`. Raises InputError."""
-    if backwards:
-        return pad_hidden(np.asarray(hidden)[::-1], tokens)
-    return pad_hidden(hidden, tokens, left=last)
+    states, mask = pad_hidden(hidden, tokens, left=last)
+    return (states[::-1], mask[::-1]) if backwards else (states, mask)
 
 
 def tokenize(front: Embedder, text: Text, *, special: bool = True) -> tuple[list[int], list[int]]:

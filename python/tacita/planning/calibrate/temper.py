@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tacita.blocks.base import Attention, Powers
+from tacita.blocks.base import BEHIND, Attention, Powers
 from tacita.checkpoint import Checkpoint
 from tacita.models.registry import Config, attentions
 from tacita.packings.specs import of_kind
@@ -29,6 +29,8 @@ from tacita.planning.calibrate.intervals import TEMPERATURES, Interval
 LIMIT = (
     11.5  # nats between the smallest and the largest mean of exponentials of an attention: 11 levels of 1/x
 )
+# of reversed rows without rounds: padding sees nobody, and the noise of its sums, which are zero, is divided
+LIMIT_BEHIND = 9.0
 
 Exceeding = tuple[
     int, float
@@ -36,6 +38,7 @@ Exceeding = tuple[
 # nats of a head after a row estimate; with the 1.4 by which its means may rise further, 12 levels of 1/x
 LIMIT_ESTIMATED = 12.4
 FAINTEST = math.exp(-12.5)  # row mean of what is bootstrapped: 11 times the noise of that
+FAINTEST_AT_ONCE = math.exp(-22.0)  # of exponentials that are not, as far as their polynomial reaches
 
 
 # (attention, factor of its scores, head or None for all) -> log means: `Ranges.log_mean`, or of estimates
@@ -51,9 +54,9 @@ def untempered(config: Config) -> dict[str, tuple[float, ...]]:
 def choose_temperatures(
     log_mean: LogMean, config: Config, rounds: tuple[int, int] = (0, 0), estimated: Container[str] = ()
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, int]]:
-    """(beta of every head, rounds of softmax of the attentions that have any). rounds: the fewest and the
-    most. An attention takes the fewest with which it is within LIMIT: each costs a bootstrap of all its
-    exponentials. Where the most do not suffice, the head with the largest means steps down through
+    """(beta of every head, rounds of softmax of every attention that has exponentials). rounds: the fewest
+    and the most. An attention takes the fewest with which it is within LIMIT: each costs a bootstrap of all
+    its exponentials. Where the most do not suffice, the head with the largest means steps down through
     TEMPERATURES until it fits or no lower beta is left.
 
     An attention keeps 1 and no rounds that has no exponentials. It keeps 1 where scores do not fall with its
@@ -69,20 +72,24 @@ def choose_temperatures(
     betas, chosen = untempered(config), dict[str, int]()
     for name, a in nodes.items():
         for count in range(rounds[0], rounds[1] + 1):
-            choice = _Betas(log_mean, name, 0.5**count, _alone if name in estimated else _together)
+            less = LIMIT - LIMIT_BEHIND if a.reach == BEHIND and rounds[1] and not count else 0.0
+            choice = _Betas(log_mean, name, 0.5**count, _alone if name in estimated else _together, less)
             betas[name], chosen[name] = choice.of(a.heads, fixed=name in fixed), count
             if choice.fits(betas[name]) and set(betas[name]) == {1.0}:
                 break
-    return betas, {name: count for name, count in chosen.items() if count}
+    return betas, chosen
 
 
 def enough_rounds(fewest: Mapping[str, int], nodes: Mapping[str, Any], most: int) -> dict[str, int]:
-    """The rounds of each attention with which its least row mean is not below FAINTEST: exponentials are
-    bootstrapped, whose largest is 1 however far all row means lie below it. nodes: as calibrated."""
-    return {
-        name: next((k for k in range(count, most) if nodes[name].means[k][0] >= FAINTEST), most)
+    """The rounds of each attention that needs any, with which its least row mean is not below FAINTEST:
+    exponentials are bootstrapped, whose largest is 1 however far all row means lie below it. Without rounds
+    they are not. nodes: as calibrated."""
+    least = (FAINTEST_AT_ONCE, *[FAINTEST] * most)
+    chosen = {
+        name: next((k for k in range(count, most) if nodes[name].means[k][0] >= least[k]), most)
         for name, count in fewest.items()
     }
+    return {name: count for name, count in chosen.items() if count}
 
 
 def tempered(checkpoint: Checkpoint, temperatures: Temperatures) -> Checkpoint:
@@ -127,6 +134,7 @@ class _Betas:
     name: str
     share: float
     exceeding: Callable[..., Exceeding]
+    less: float = 0.0  # nats by which the limit is lower
 
     def of(self, heads: int, *, fixed: bool) -> tuple[float, ...]:
         """Chooses them; all 1 if fixed."""
@@ -143,6 +151,7 @@ class _Betas:
         return self._exceeding(betas)[1] <= 0.0
 
     def _exceeding(self, betas: Sequence[float]) -> Exceeding:
-        return self.exceeding(
+        head, excess = self.exceeding(
             [self.log_mean(self.name, self.share * beta, head) for head, beta in enumerate(betas)]
         )
+        return head, excess + self.less

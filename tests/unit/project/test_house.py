@@ -24,7 +24,7 @@ LINES = {
     "blocks": 1472,
     "checkpoint": 2220,  # adapters (decision 92)
     "cli": 6276,  # scores as papers print them; how they are measured (decisions 89, 93)
-    "client": 2907,
+    "client": 2909,  # requests on all threads (decision 95)
     "data": 39,
     "evaluate": 1597,  # memory for a client that is to come (decision 78)
     "gateway": 518,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -88,3 +89,26 @@ def sum_of_products(left: Sequence[Sequence[Values]], right: Sequence[Sequence[V
         total = part if total is None else total + part
     assert total is not None  # check_products refuses empty operands
     return total
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of tables and of those turned by some periods, and which of them stand where in rotated
+    tables. values: (rows, periods). numbers: (positions, rotated tables)."""
+
+    values: Values
+    numbers: npt.NDArray[np.int64]
+
+    @staticmethod
+    def of(tables: Sequence[Values], babies: Sequence[tuple[int, int]]) -> Rows:
+        """Rotates tables. babies: (number of the table, step) of each result."""
+        positions, periods = tables[0].shape
+        wholes = {(i, (baby // positions + more) % periods) for i, baby in babies for more in (0, 1)}
+        starts = np.zeros((len(tables), periods), np.int64)
+        for number, key in enumerate(sorted(wholes)):
+            starts[key] = number * positions
+        inputs, steps = np.array(babies).T
+        places = np.arange(positions)[:, None] + steps
+        values = [np.roll(tables[i], -turns, axis=1) if turns else tables[i] for i, turns in sorted(wholes)]
+        numbers = starts[inputs, places // positions % periods] + places % positions
+        return Rows(np.concatenate(values), numbers)

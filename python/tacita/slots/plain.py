@@ -24,7 +24,7 @@ from tacita.slots.bootstraps import (
     product_level,
 )
 from tacita.slots.linear import LinearPlan
-from tacita.slots.matrices import check_matmul, check_products, lowest, periodic_matmul, sum_of_products
+from tacita.slots.matrices import Rows, check_matmul, check_products, lowest, periodic_matmul, sum_of_products
 from tacita.slots.stage import cached_weakly
 
 Values = npt.NDArray[Any]
@@ -271,7 +271,7 @@ def apply_linear(xs: Sequence[Values], plan: LinearPlan) -> list[Values]:
     if plan.real:
         return apply_linear([*(x.real for x in xs), *(x.imag for x in xs)], _real_part(plan))
     sums, babies = _pairs(plan)
-    rows = _Rows.of([np.ascontiguousarray(x.reshape(-1, plan.period).T) for x in xs], babies)
+    rows = Rows.of([np.ascontiguousarray(x.reshape(-1, plan.period).T) for x in xs], babies)
     shape = (plan.period, rows.values.shape[1])
     outs = [np.zeros(shape, np.result_type(plan.vectors, *xs)) for _ in range(plan.n_outputs)]
     for (j, giant), part in zip(sums, _inner_sums(plan, rows), strict=True):
@@ -279,29 +279,6 @@ def apply_linear(xs: Sequence[Values], plan: LinearPlan) -> list[Values]:
             outs[j][there] += part[here]
     turned = (out.T.reshape(-1) for out in outs)
     return [np.roll(out, -plan.post) if plan.post else out for out in turned]
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The rows of tables and of those turned by some periods, and which of them stand where in rotated
-    tables. values: (rows, periods). numbers: (positions, rotated tables)."""
-
-    values: Values
-    numbers: npt.NDArray[np.int64]
-
-    @staticmethod
-    def of(tables: Sequence[Values], babies: Sequence[tuple[int, int]]) -> _Rows:
-        """Rotates tables. babies: (number of the table, step) of each result."""
-        positions, periods = tables[0].shape
-        wholes = {(i, (baby // positions + more) % periods) for i, baby in babies for more in (0, 1)}
-        starts = np.zeros((len(tables), periods), np.int64)
-        for number, key in enumerate(sorted(wholes)):
-            starts[key] = number * positions
-        inputs, steps = np.array(babies).T
-        places = np.arange(positions)[:, None] + steps
-        values = [np.roll(tables[i], -turns, axis=1) if turns else tables[i] for i, turns in sorted(wholes)]
-        numbers = starts[inputs, places // positions % periods] + places % positions
-        return _Rows(np.concatenate(values), numbers)
 
 
 Block = tuple[slice, slice]  # of a table
@@ -338,7 +315,7 @@ def _pairs(plan: LinearPlan) -> tuple[list[tuple[int, int]], list[tuple[int, int
     return sorted({(t[0], t[1]) for t in terms}), sorted({(t[2], t[3]) for t in terms})
 
 
-def _inner_sums(plan: LinearPlan, rows: _Rows) -> Iterator[Values]:
+def _inner_sums(plan: LinearPlan, rows: Rows) -> Iterator[Values]:
     """Yields a table for each pair of the sums. rows: of the tables rotated by the babies."""
     table, (sums, babies) = _table(plan), _pairs(plan)
     values, numbers = rows.values, rows.numbers

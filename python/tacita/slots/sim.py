@@ -198,8 +198,7 @@ class SimBackend:
     def linear(self, xs: Sequence[SimCt], plan: LinearPlan) -> list[SimCt]:
         plan.check_inputs(len(xs))
         check_period("linear", plan.vectors[0], self.slots)
-        entry = min(x.level for x in xs)
-        level = spend("linear", entry)
+        level = spend("linear", entry := min(x.level for x in xs))
         self._use(sorted(plan.rotations - {plan.post}), entry)
         for op, n in linear_counts(plan, self.slots).items():
             self._count(op, entry, n)
@@ -210,8 +209,8 @@ class SimBackend:
         plains = self._run_many("linear", plan.n_outputs, xs, plan)
         if plan.real:  # noise is in both parts
             plains = [p and PlainCt(p.values.astype(np.complex128), p.level) for p in plains]
-        grown = _linear_noise(xs, plan)
-        return [self._out(level, g, fresh, p) for g, p in zip(grown, plains, strict=True)]
+        pairs = zip(_linear_noise(xs, plan), plains, strict=True)
+        return [self._out(level, g, fresh, p) for g, p in pairs]
 
     def matmul(self, xs: Sequence[SimCt], weights: Vector, bias: Vector | None = None) -> list[SimCt]:
         check_matmul(len(xs), weights, bias)

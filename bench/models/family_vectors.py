@@ -131,7 +131,8 @@ CASES |= {
     "phi3-partial-next": (
         "Phi3ForCausalLM",
         DECODER
-        | {"hidden_size": 48, "rope_parameters": ROPE | {"partial_rotary_factor": 0.5}}
+        | {"hidden_size": 24, "rope_parameters": ROPE | {"partial_rotary_factor": 0.5}}
+        | {"num_attention_heads": 3, "num_key_value_heads": 1}
         | {"tie_word_embeddings": True, "sliding_window": 17},
     ),
 }

@@ -19,8 +19,8 @@ pub const EXP_MOST: f64 = 0.25;
 ///
 /// exp(x)/2 is the square of a chain of three squares for exp(x/2)/sqrt(2): the square keeps the error of
 /// small values small, which sums over long rows need. Cost for each element: four squares from 17 to 32
-/// bits, one threshold on range + 6 bits, a multiplexer of 17 bits: about 1700 bits to Z_{2^32}; 10 rounds, for few
-/// values one less, as the threshold is compared beside the first square.
+/// bits, one threshold on range + 6 bits, a multiplexer of 17 bits: about 1700 bits to Z_{2^32}; 10 rounds,
+/// for few values one less, as the threshold is compared beside the first square.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for formats or ranges that do not fit; those of the channel.

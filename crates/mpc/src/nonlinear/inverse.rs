@@ -93,8 +93,8 @@ fn copies(party: &Party, x: &[u64], (bottom, top): (u32, u32), frac: u32) -> Vec
 ///
 /// n, and n^2 for every power of two at once, give the values of all segments' polynomials without a message,
 /// and the thresholds choose one of them; they may be a 2^-9 off. A power of two below the span has segments
-/// too, as the chains of [`restored`] bear values a little below. Rounds: a comparison, which squares share, a
-/// choice, and one where the result's ring is too large for the polynomials.
+/// too, as the chains of [`restored`] bear values a little below. Rounds: a comparison beside the squares, a
+/// choice, and growth where the result's ring is too large for the polynomials.
 fn by_segments(
     party: &mut Party,
     x: &[u64],
@@ -107,8 +107,7 @@ fn by_segments(
     let (count, powers, work) = (x.len(), top - bottom, Ring::new(top + 2));
     let least = f(f64::from(bottom).exp2()).log2().floor() as i32 + to.frac as i32 + 3;
     let narrow = Ring::new(least.clamp(1, to.ring.bits() as i32) as u32);
-    // fraction bits of coefficients; their errors count over half a segment, 2^-5, and stay
-    // below 2^-18 of the least value
+    // fraction bits of coefficients, whose errors stay below 2^-18 of the least value
     let bits_in = |ring: Ring| (Z64.bits() - 2 * SHORT) as i32 - ring.bits() as i32 + to.frac as i32;
     let precise = |ring: &Ring| f(f64::from(top).exp2()) * f64::from(bits_in(*ring) - 12).exp2() >= 1.0;
     let Some(inner) = [to.ring, narrow].into_iter().find(precise) else {
@@ -137,11 +136,8 @@ fn by_segments(
     let bits = bits_in(inner);
     let x: Vec<u64> = x.iter().map(|&v| work.reduce(v)).collect();
     let units = copies(party, &x, (bottom, top), SHORT).concat();
-    let factors = Factors {
-        shares: &units,
-        ring: Ring::new(SHORT + 2),
-        least: 0,
-    };
+    let (shares, ring, least) = (&units[..], Ring::new(SHORT + 2), 0);
+    let factors = Factors { shares, ring, least };
     let low = shift_rounded(party, &x, work, cut);
     let ((squares, units), below) = square_beside(party, &factors, Z64, drop, true, |party| {
         below_many(party, &low, compared, &thresholds)
@@ -178,8 +174,7 @@ fn by_segments(
     Ok(Some(extend(party, &sum, inner, to.ring)?))
 }
 
-/// What [`by_segments`] costs beside its comparisons: squares of `powers` copies of each value, choices of
-/// `chosen` steps in the ring `inner`, growth to that of the result.
+/// What [`by_segments`] costs beside its comparisons: squares of copies, choices of steps, growth.
 fn price_of_segments(
     prices: Prices,
     count: usize,
@@ -206,8 +201,7 @@ fn price_of_chain(prices: Prices, count: usize, (bottom, top): (u32, u32), to: R
     apart.min(grouped)
         + prices.total(count * at.len(), chosen, 2)
         + prices.total(count, first, 2)
-        + prices.total(count, other, 2)
-        + prices.total(count, other, 2)
+        + 2 * prices.total(count, other, 2)
         + prices.total(count, (product, 2 * u64::from(unit.bits())), 2)
 }
 

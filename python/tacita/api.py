@@ -20,7 +20,7 @@ bits are refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
@@ -230,14 +230,17 @@ def classify_locally(
     backend: str = "plain",
     seed: int = 0,
     progress: Report = silent,
+    exact: Collection[str] = (),
 ) -> Answer:
     """Runs the plan on `plain` (exact slots) or `sim` (with the engine's noise); nothing is encrypted.
 
+    exact: of an ablation, "softmax", "norm" and functions of the model by name, such as "gelu": they are
+    computed exactly, not by their approximations; other names have no meaning.
     Raises InputError for another backend: on `ckks`, where the text is a secret, `Client` and `Server` run
     the steps.
     """
     samples = [embedded(plan, model, text, hidden_states)]
-    (answer,) = _in_the_clear(plan, model, [text], samples, backend, seed, progress)
+    (answer,) = _in_the_clear(plan, model, [text], samples, backend, seed, progress, frozenset(exact))
     return answer
 
 
@@ -271,7 +274,8 @@ def _in_the_clear(
     backend: str,
     seed: int,
     progress: Report,
+    exact: frozenset[str] = frozenset(),
 ) -> list[Answer]:
-    answers = scheme_of(plan.scheme).in_the_clear(plan, model, samples, backend, seed, progress)
+    answers = scheme_of(plan.scheme).in_the_clear(plan, model, samples, backend, seed, progress, exact)
     read = [understood(plan, answer, model, text) for answer, text in zip(answers, texts, strict=True)]
     return [replace(answer, privacy=f"none: {backend} encrypts nothing") for answer in read]

@@ -48,7 +48,7 @@ class Spec(ABC):
     relative: bool
 
     def __init_subclass__(cls) -> None:
-        _kinds[cls.kind] = cls
+        _kinds.setdefault(cls.kind, cls)  # no file names a class that inherits its kind
 
     @abstractmethod
     def depth(self, input_scale: float = 1.0) -> int:

@@ -9,16 +9,19 @@ The names are those of the model's nodes (see `blocks.base`); no order and no fa
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from tacita.approx import inverse, rsqrt
 from tacita.approx.comparison import Comparison
 from tacita.approx.softmax import Phases, Round, RowEstimate
 from tacita.approx.spec import Spec
 from tacita.blocks.base import Attention, FeedForward, Norm
+from tacita.blocks.floats import FUNCTIONS
 from tacita.blocks.shapes import Function, Node
 from tacita.errors import PlanError
 from tacita.extras import AT_DEFAULT
@@ -170,6 +173,10 @@ class CircuitSpecs:
         fused = {name: replace(self.norm(name), fused=True) for name in names}
         return replace(self, nodes={**self.nodes, **fused})
 
+    def exactly(self, names: Collection[str]) -> CircuitSpecs:
+        """These specs with "softmax", "norm" and functions by their names computed exactly (`exact_spec`)."""
+        return replace(self, nodes={name: _exact(node, names) for name, node in self.nodes.items()})
+
     def settled(self, refreshed: Set[str]) -> CircuitSpecs:
         """These specs with the refreshed function of the nodes named, and the other one of all others."""
         chosen = {name: self.function(name).settled(refreshed=name in refreshed) for name in self.undecided}
@@ -202,6 +209,77 @@ class CircuitSpecs:
         for name, node in self.nodes.items():
             for part in (node, *getattr(node, "rounds", ())):
                 yield from ((f"{name}: {key}", v) for key, v in vars(part).items() if isinstance(v, float))
+
+
+# down to which share of its domain's end an inverse is exact: slots without a value hold less
+NEAR = 1.0 / 16.0
+EXACT: Mapping[str, Callable[[Array], Array]] = {
+    **FUNCTIONS,
+    "inverse": inverse.exact,
+    "rsqrt": rsqrt.exact,
+}
+
+
+def _exact(node: NodeSpecs, names: Collection[str]) -> NodeSpecs:
+    match node:
+        case AttentionSpecs() if "softmax" in names:
+            rounds = tuple(replace(one, inverse=exact_spec(one.inverse)) for one in node.rounds)
+            return replace(node, exp=exact_spec(node.exp), inverse=exact_spec(node.inverse), rounds=rounds)
+        case NormSpecs() if "norm" in names:
+            return replace(node, rsqrt=exact_spec(node.rsqrt))
+        case FunctionSpecs() if node.function.function in names:
+            return replace(node, function=exact_spec(node.function))
+        case _:
+            return node
+
+
+def exact_spec(spec: Spec) -> Spec:
+    """Returns a spec whose levels and scales are those of this one and whose values are the exact function's,
+    on backends that encrypt nothing: an ablation. No file can hold it. A function of which nothing is
+    approximated, such as a power in place of an exponential, stays as it is."""
+    if spec.function not in ("exp", *EXACT):
+        return spec
+    return _exact_kind(type(spec))(*(getattr(spec, each.name) for each in fields(spec)), spec)
+
+
+@cache
+def _exact_kind(kind: type[Spec]) -> Callable[..., Spec]:
+    """Returns a class that a lowering takes for the given one. whole: the spec that it was made from, where a
+    lowering takes a part of it, such as the root of an exponential that it squares later."""
+
+    @dataclass(frozen=True)
+    class Exact(kind):  # type: ignore[misc, valid-type]
+        whole: Spec
+
+        def evaluate(self, be: Any, ct: Any, input_scale: float = 1.0, output_scale: float = 1.0) -> Any:
+            return self.evaluate_all(be, [ct], input_scale, output_scale)[0]
+
+        def evaluate_all(
+            self, be: Any, cts: Any, input_scale: float = 1.0, output_scale: float = 1.0
+        ) -> list[Any]:
+            ends = self.part.evaluate_all(be, cts, input_scale, output_scale)  # for their levels
+            values = [self.values(be.decrypt(ct).real / input_scale) * output_scale for ct in cts]
+            return [be.encrypt(v, be.level(end)) for v, end in zip(values, ends, strict=True)]
+
+        def divide(self, be: Any, numerators: Any, ct: Any, input_scale: float = 1.0) -> list[Any]:
+            ends = self.part.divide(be, numerators, ct, input_scale)
+            factor = self.values(be.decrypt(ct).real / input_scale) * self.divide_factor(input_scale)
+            pairs = zip(numerators, ends, strict=True)
+            return [be.encrypt(be.decrypt(n) * factor, be.level(end)) for n, end in pairs]
+
+        @property
+        def part(self) -> Any:
+            return kind(*(getattr(self, each.name) for each in fields(kind)))
+
+        def values(self, x: Array) -> Array:
+            if self.function != "exp":
+                bounded = self.function in ("inverse", "rsqrt")
+                return EXACT[self.function](np.maximum(x, self.domain[0] * NEAR) if bounded else x)
+            top, rest = self.whole.domain[1], 0.5 ** getattr(self.whole, "squarings", 0)
+            root = 2.0 ** getattr(self, "squarings", 0) * rest
+            return np.asarray((self.whole.numpy(np.array(top)) * np.exp(np.minimum(x - top, 700.0))) ** root)
+
+    return Exact
 
 
 def approximated(nodes: Mapping[str, Node]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from tacita.models.config import LATEST
 from tacita.models.registry import FAMILIES, Config, family_of, nodes, outline, unknown_option
 from tacita.packings.base import Circuit
 from tacita.packings.lowering import build, in_slots, inputs_of_sums
-from tacita.packings.specs import FUNCTION, AttentionSpecs, CircuitSpecs, approximated
+from tacita.packings.specs import ATTENTION, FUNCTION, NORM, AttentionSpecs, CircuitSpecs, approximated
 from tacita.planning.calibrate.calibration import MOST, ROUNDS, AttentionCalibration, Calibration
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.options import OPTIONS
@@ -100,16 +100,27 @@ def _fits(placed: Placed, stages: Collection[str]) -> bool:
     return sum(levels) + 1 <= placed.parameters.max_level
 
 
-def circuit_of(plan: Plan, model: Checkpoint, *, texts: int | None = None) -> Circuit:
+def circuit_of(
+    plan: Plan, model: Checkpoint, *, texts: int | None = None, exact: frozenset[str] = frozenset()
+) -> Circuit:
     """The circuit that the plan was made for; kept for the next call. Raises PlanError for another model or
     another circuit than the plan lists, FileError for a circuit outside their limits.
 
-    texts: for interpreters in the clear, the same circuit with no more sequences than hold so many.
+    texts: for interpreters in the clear, the same circuit with no more sequences than hold so many. exact: of
+    these too, what is computed exactly (`CircuitSpecs.exactly`).
     """
     model = in_slots(model)
     require_model(plan, model)
     shape = shape_of(plan) if texts is None else shape_of(plan).shrunk(texts)
-    return _circuit(_CircuitSource(plan.hash, shape, plan, model))
+    return _circuit(_CircuitSource(plan.hash, shape, exact, plan, model))
+
+
+def exact_names(config: Config) -> list[str]:
+    """Returns what of a model may be computed exactly in place of an approximation, by the names that
+    `CircuitSpecs.exactly` takes."""
+    model, names = nodes(config), {ATTENTION: "softmax", NORM: "norm"}
+    kinds = approximated(model).items()
+    return sorted({names.get(kind) or str(function_of(model[name])) for name, kind in kinds})
 
 
 def require_model(plan: Plan, model: Checkpoint) -> None:
@@ -162,12 +173,13 @@ def model_info(model: Checkpoint, commitment: str) -> ModelInfo:
 
 @dataclass(frozen=True)
 class _CircuitSource:
-    """What a circuit is built from. Equal where the plan's hash and the shape are: model and plan follow
-    from them.
+    """What a circuit is built from. Equal where the plan's hash, the shape and what is exact are: model and
+    plan follow from them.
     """
 
     hash: str
     shape: Shape
+    exact: frozenset[str]
     plan: Plan = field(compare=False)
     model: Checkpoint = field(compare=False)
 
@@ -180,10 +192,11 @@ def _circuit(source: _CircuitSource) -> Circuit:
     require_circuit(plan)
     try:
         with np.errstate(over="raise", divide="raise", invalid="raise"):
-            specs = CircuitSpecs.from_json(plan.circuit["specs"])
+            specs = CircuitSpecs.from_json(plan.circuit["specs"]).exactly(source.exact)
             model = tempered(source.model, Calibration.from_dict(plan.circuit["calibration"]).temperatures)
             circuit = build(model, specs, shape)
-            if shape == shape_of(plan):  # of a smaller one for interpreters in the clear, nobody makes keys
+            # of a smaller or an exact one, for interpreters in the clear, nobody makes keys
+            if shape == shape_of(plan) and not source.exact:
                 require_agreement(plan, circuit)
     except (ShapeError, FitError, ArithmeticError, ValueError) as error:
         raise PlanError(

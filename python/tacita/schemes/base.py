@@ -115,12 +115,20 @@ class Scheme(Protocol[P]):
         """The side that holds the weights."""
 
     def in_the_clear(
-        self, plan: P, model: Checkpoint, samples: Sequence[Sample], backend: str, seed: int, progress: Report
+        self,
+        plan: P,
+        model: Checkpoint,
+        samples: Sequence[Sample],
+        backend: str,
+        seed: int,
+        progress: Report,
+        exact: frozenset[str] = frozenset(),
     ) -> list[Answer]:
         """Returns answers on "plain" (the meaning) or "sim" (with the noise or the roundings); nothing is
         encrypted.
 
-        samples: (hidden states (tokens, hidden), mask (tokens,)), at most `plan.batch`. Raises InputError.
+        samples: (hidden states (tokens, hidden), mask (tokens,)), at most `plan.batch`. exact: functions that
+        are computed exactly, of `blocks.floats.exact_names`. Raises InputError.
         """
 
     def private(self, plan: P, model: Checkpoint, place: Place) -> AbstractContextManager[Private]:

@@ -92,6 +92,7 @@ class Ciphertexts:
         backend: str,
         seed: int,
         progress: Report,
+        exact: frozenset[str] = frozenset(),
         see: See = unseen,
     ) -> list[Answer]:
         """Runs the plan's circuit with no more sequences than hold the samples. see: called after every
@@ -100,8 +101,12 @@ class Ciphertexts:
         if plan.kept:
             message = "a whole text on a plan that keeps rows of earlier tokens"
             raise InputError(message, hint="tacita.generate(..., cache=True), or a plan without a cache")
+        if plan.coefficients and plan.model.activation in exact:
+            message = f"an exact {plan.model.activation} in products of coefficients"
+            raise InputError(message, hint="--packing rows has its levels, too")
         shape = shape_of(plan).shrunk(len(samples))
-        circuit, be = circuit_of(plan, model, texts=len(samples)), _backend(plan, backend, seed, shape.slots)
+        circuit = circuit_of(plan, model, texts=len(samples), exact=exact)
+        be = _backend(plan, backend, seed, shape.slots)
         levels = {tensor.name: tensor.level for tensor in plan.request}
         live = {
             n: tuple(be.encrypt(v, levels[n]) for v in vs) for n, vs in circuit.request.pack(samples).items()

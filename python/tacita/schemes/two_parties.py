@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from tacita.planning.survey import Subject
 from tacita.plans.answers import Answer
 from tacita.plans.commitment import LINKS, LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.schemes.base import Place, Private, Report, Seconds, unknown_backend
+from tacita.schemes.base import CLEAR, Place, Private, Report, Seconds, unknown_backend
 from tacita.texts.embed import Text
 from tacita.two_party.client import TwoPartyClient, judge_nearest
 from tacita.two_party.model import simulation
@@ -125,16 +126,17 @@ class TwoParties:
         backend: str,
         seed: int,
         progress: Report,
+        exact: frozenset[str] = frozenset(),
     ) -> list[Answer]:
         """plain: the float model. sim: integers with the formats, roundings and polynomials of the
         protocols.
         """
         if plan.embedding is not None:
             raise InputError(f"{backend}: a hidden embedding", hint='plan it with embeddings="published"')
-        answered = {"plain": _by_floats, "sim": _by_integers}
-        if backend not in answered:
+        if backend not in CLEAR:
             raise unknown_backend(backend)
-        return [answered[backend](plan, model, sample) for sample in samples]
+        answer = _by_floats if backend == "plain" else partial(_by_integers, exact=exact)
+        return [answer(plan, model, sample) for sample in samples]
 
     @contextmanager
     def private(self, plan: TwoPartyPlan, model: Checkpoint, place: Place) -> Iterator[Private]:
@@ -163,10 +165,10 @@ def _by_floats(plan: TwoPartyPlan, model: Checkpoint, sample: Sample) -> Answer:
     return judge_nearest(plan.program, reference(model, *sample).trace["answer"], real=int(sample[1].sum()))
 
 
-def _by_integers(plan: TwoPartyPlan, model: Checkpoint, sample: Sample) -> Answer:
+def _by_integers(plan: TwoPartyPlan, model: Checkpoint, sample: Sample, exact: frozenset[str]) -> Answer:
     """Answers by integers; the answer is not sound where a value left its ring."""
     hidden, mask = sample
-    run = simulation(plan, Weights(model.tensors), mask)
+    run = simulation(plan, Weights(model.tensors), mask, exact=exact)
     values = run.floats(hidden)
     return judge_nearest(plan.program, values, sound=not run.overflows, real=int(mask.sum()))
 

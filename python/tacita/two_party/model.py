@@ -101,7 +101,14 @@ def share_prefix(
     return Past(tensors[0].shape[-2], tuple(stores))
 
 
-def simulation(plan: TwoPartyPlan, weights: Weights, mask: Array, past: Past | None = None) -> Simulation:
+def simulation(
+    plan: TwoPartyPlan,
+    weights: Weights,
+    mask: Array,
+    past: Past | None = None,
+    exact: frozenset[str] = frozenset(),
+) -> Simulation:
     """Returns a simulation of both parties on one text, whose answer is not rounded to what a client is sent.
-    mask: see `Simulation`."""
-    return Simulation(plan.recorded.exact, mask, ServerModel(plan.formats, weights, plan.recorded.held), past)
+    mask, exact: see `Simulation`."""
+    model = ServerModel(plan.formats, weights, plan.recorded.held)
+    return Simulation(plan.recorded.exact, mask, model, past, exact)

@@ -17,15 +17,23 @@ from test_families import folder_of
 
 import tacita
 from bench.options import read_examples
+from bench.runs.harness import unrounded
 from tacita import api
+from tacita.approx import rsqrt
+from tacita.approx.fit import FitError
+from tacita.approx.spec import from_dict
+from tacita.blocks.weights import Weights
 from tacita.cli import main
 from tacita.cli.ask.accuracy import language, scores, summary
 from tacita.cli.ask.measure import Row, of_words
 from tacita.cli.columns import read_labelled
 from tacita.errors import InputError
 from tacita.generation.sources import Floats
+from tacita.packings.specs import exact_spec
 from tacita.plans.json_fields import to_json
+from tacita.texts.embed import embed
 from tacita.texts.generation import ids_of
+from tacita.two_party.model import simulation
 
 GOOD = [b"a fine film\t1", b"the plot is dull\t0", b"never boring\t1"]
 BAD = {
@@ -213,6 +221,64 @@ def test_a_decoder_has_a_perplexity_beside_the_float_models(
     assert 0.0 < abs(figures["cross_entropy_difference"]) < 0.05
     status, err = tacita_command("accuracy", *options, "--backend", "ckks")
     assert status == 2 and "a decoder on ckks" in err
+
+
+SENTENCES = ["a fine film", "the plot is dull", "never boring , very good", "it ended too soon", "bad"]
+EVERY = ("softmax", "norm", "gelu", "tanh")
+CIRCUITS = [("thor", "tacita"), ("arion", "tacita"), ("thor", "arion"), ("thor", "moai"), ("thor", "thor")]
+
+
+@pytest.mark.parametrize(("scheme", "functions"), [*CIRCUITS, ("thor", "leaf")])
+def test_exact_functions_leave_a_circuit_nothing_to_differ_by(scheme: str, functions: str) -> None:
+    """Each alone moves the answers, all together are the float model's but for rounding of doubles."""
+    model = tacita.load()
+    how: dict[str, Any] = {"tokens": 16, "preset": "insecure_toy_n11", "texts": SENTENCES}
+    plan = unrounded(api.plan(model, scheme=scheme, functions=functions, **how))
+
+    def error(*exact: str) -> float:
+        answer = api.classify_locally(plan, model, SENTENCES[1], exact=exact)
+        wanted = api.reference_logits(plan, model, SENTENCES[1])
+        return float(np.abs(answer.anyway.vector - wanted).max())
+
+    alone = [error(name) for name in EVERY]
+    assert error(*EVERY) < 1e-9 < 1e-6 < error() and all(1e-9 < each != error() for each in alone)
+
+
+def test_exact_functions_leave_two_parties_the_rounding_of_their_integers() -> None:
+    model = tacita.load()
+    plan = api.plan(model, scheme="bumblebee", tokens=16, texts=SENTENCES)
+    exact = dict[tuple[str, ...], float]()
+    for names in ((), *((name,) for name in EVERY), EVERY):
+        hidden, mask = embed(model, SENTENCES[1], 16)
+        run = simulation(plan, Weights(model.tensors), mask, exact=frozenset(names))
+        wanted = api.reference_logits(plan, model, SENTENCES[1])
+        exact[names] = float(np.abs(np.ravel(run.floats(hidden)) - wanted).max())
+        assert not run.overflows
+    assert len(set(exact.values())) == len(exact) and exact[EVERY] < min(exact[()], 2e-3)
+
+
+def test_an_ablation_names_functions_of_the_model(tmp_path: Path) -> None:
+    status, err, figures = measured(GOOD, tmp_path, "--backend", "plain", "--exact", "norm, softmax,norm")
+    assert status == 0 and figures["exact"] == ["norm", "softmax"], err
+    for names, backend, problem in (
+        ("softmax,gleu", "plain", "no function of this model"),
+        ("silu", "plain", "no function of this model"),
+        ("softmax", "ckks", "ciphertexts have approximations alone"),
+    ):
+        status, err, _ = measured(GOOD, tmp_path, "--backend", backend, "--exact", names)
+        assert status == 2 and problem in err
+    with pytest.raises(InputError, match="products of coefficients"):
+        how: dict[str, Any] = {"tokens": 16, "preset": "insecure_toy_n11", "texts": SENTENCES}
+        plan = api.plan(tacita.load(), scheme="leaf", packing="coefficients", **how)
+        api.classify_locally(plan, tacita.load(), SENTENCES[0], exact=["gelu"])
+
+
+def test_no_file_can_hold_an_exact_function() -> None:
+    spec = rsqrt.fit((0.5, 2.0), 1e-3)
+    exact = exact_spec(spec)
+    assert type(from_dict(spec.to_dict())) is type(spec) and isinstance(exact, type(spec))
+    with pytest.raises(FitError):
+        from_dict(exact.to_dict())
 
 
 def test_four_words_have_what_a_vocabulary_has() -> None:

@@ -23,7 +23,7 @@ LINES = {
     "approx": 2545,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95)
     "blocks": 1472,
     "checkpoint": 2220,  # adapters (decision 92)
-    "cli": 6276,  # scores as papers print them; how they are measured (decisions 89, 93)
+    "cli": 6312,  # scores as papers print them; how they are measured (decisions 89, 93)
     "client": 2909,  # requests on all threads (decision 95)
     "data": 39,
     "evaluate": 1597,  # memory for a client that is to come (decision 78)
@@ -31,10 +31,10 @@ LINES = {
     "generation": 515,  # texts side by side (decision 94)
     "layouts": 1935,  # texts side by side (decision 94)
     "models": 2120,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
-    "packings": 7110,
-    "planning": 4217,
+    "packings": 7155,  # exact functions, of an ablation (decision 93)
+    "planning": 4228,
     "plans": 3190,
-    "schemes": 1566,
+    "schemes": 1580,
     "server": 8145,
     "slots": 2550,  # texts side by side (decision 94)
     "texts": 2070,  # tensors in the types of their files (decision 91)

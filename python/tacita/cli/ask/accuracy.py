@@ -32,8 +32,9 @@ from tacita.cli.estimate import Plot, planned
 from tacita.cli.options import Json, load_model, model_folder, option, plan_request, taking
 from tacita.cli.plot import points, save
 from tacita.cli.report import security_of
-from tacita.errors import InputError
+from tacita.errors import InputError, nearest
 from tacita.planning.calibrate.calibrate import load_texts
+from tacita.planning.circuit import exact_names
 from tacita.plans.files import digest_of
 from tacita.plans.plan import Plan
 from tacita.progress import Progress
@@ -70,6 +71,15 @@ Processes = Annotated[
         min=0,
     ),
 ]
+Exact = Annotated[
+    str,
+    option(
+        "--exact",
+        help="Functions that are computed exactly, the others by their approximations: softmax,norm,gelu (an "
+        "ablation, on plain and sim).",
+        metavar="NAMES",
+    ),
+]
 
 
 @taking(
@@ -83,6 +93,7 @@ def run(
     settings: Settings,
     limit: Limit = 0,
     processes: Processes = 0,
+    exact: Exact = "",
     plot: Plot = None,
     json: Json = None,
 ) -> None:
@@ -96,7 +107,7 @@ def run(
         update={"model": model_folder(settings.plan.model or api.DEFAULT_MODEL)}
     )
     backend, checkpoint = run.backend or "sim", load_model(options)  # by its folder, for other processes too
-    problem = problem_of(checkpoint.config, backend)
+    problem, ablation = problem_of(checkpoint.config, backend), exact_of(exact, checkpoint, backend)
     if problem == NEXT:
         inputs, bad = predicted(checkpoint, data, request.tokens, limit), list[Line]()
     else:
@@ -112,7 +123,7 @@ def run(
     processes = min(processes or (1 if encrypted else run.threads or all_threads()), len(inputs))
     with nullcontext(run.work) if run.work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
         place = Place(Path(folder), run.threads, allow_insecure=run.allow_insecure, keep_key=True)
-        measure = Measure(plan, options, backend, place)
+        measure = Measure(plan, options, backend, place, ablation)
         journal = Journal.beside(json, measure.digest(checkpoint))
         rows = journal.rows(inputs)
         there, left = len(rows), [each for each in inputs if each not in rows]
@@ -132,6 +143,7 @@ def run(
         **MEASURED.get(problem, summary)(in_order),
         "backend": backend,
         "encrypted": encrypted,
+        "exact": list(ablation),
         "processes": processes,
         "resumed": there,
         "tokens": plan.tokens,
@@ -151,6 +163,19 @@ def run(
         say(f"drawn: {shown(str(plot))}")
     if bad:
         raise typer.Exit(INCOMPLETE)
+
+
+def exact_of(names: str, model: Checkpoint, backend: str) -> tuple[str, ...]:
+    """Returns the functions of `--exact`, sorted. Raises InputError for one that the model has not, and where
+    the run encrypts."""
+    known = exact_names(model.config)
+    wanted = sorted({name.strip() for name in names.split(",") if name.strip()})
+    for name in wanted:
+        if name not in known:
+            raise InputError(f"--exact {name!r:.60}: no function of this model", hint=nearest(name, known))
+    if wanted and backend == REAL:
+        raise InputError("--exact: ciphertexts have approximations alone", hint="--backend plain or sim")
+    return tuple(wanted)
 
 
 def predicted(model: Checkpoint, data: Path, tokens: int, limit: int) -> list[Input]:

@@ -78,12 +78,14 @@ def of_words(label: float, *logits: Array) -> tuple[tuple[float, ...], ...]:
 
 @dataclass(frozen=True)
 class Measure:
-    """How inputs are asked, in any process. model: by its folder. place: of ciphertexts."""
+    """How inputs are asked, in any process. model: by its folder. place: of ciphertexts. exact: functions
+    that are not approximated."""
 
     plan: AnyPlan
     model: PlanOptions
     backend: str
     place: Place
+    exact: tuple[str, ...] = ()
 
     def digest(self, model: Checkpoint) -> str:
         """Identifies what decides answers: approximations, weights, backend. A plan's hash is another in each
@@ -94,6 +96,7 @@ class Measure:
             "scheme": plan.scheme,
             "tokens": plan.tokens,
             "backend": self.backend,
+            "exact": self.exact,
             "model": model.sha256,
         }
         if not isinstance(plan, Plan):
@@ -121,7 +124,13 @@ class Measure:
 
     def _clear(self, model: Checkpoint, each: Input, states: Array | None) -> api.Answer:
         return api.classify_locally(
-            self.plan, model, each.text, hidden_states=states, backend=self.backend, seed=each.number
+            self.plan,
+            model,
+            each.text,
+            hidden_states=states,
+            backend=self.backend,
+            seed=each.number,
+            exact=self.exact,
         )
 
     def _row(self, model: Checkpoint, each: Input, ask: Callable[[Input, Array | None], api.Answer]) -> Row:

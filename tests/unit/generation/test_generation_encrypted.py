@@ -7,18 +7,22 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from test_decoder_folders import LLAMA, WORDS, written
 from tiny_decoders import gpt2, llama, logits
+from tokenizers import Tokenizer
 
 import tacita
 from tacita.api import classify_batch_locally, classify_locally, reference_logits
+from tacita.approx.fit import FitError
 from tacita.blocks.base import BEHIND, Attention, Dense, Relative, Rotary
 from tacita.blocks.sequence import angles, latest, reach_mask
 from tacita.checkpoint import Checkpoint, embed, from_tensors
+from tacita.checkpoint.beginning import WIDTH, with_beginning
 from tacita.checkpoint.reference import reference
 from tacita.cli import main
 from tacita.cli.ask import generate as command
@@ -26,9 +30,10 @@ from tacita.errors import CheckpointError, FileError, InputError, PlanError
 from tacita.layouts.vector import blocks_of
 from tacita.packings.lowering import in_slots
 from tacita.packings.weights import Positional
+from tacita.planning.calibrate.temper import choose_temperatures, enough_rounds
 from tacita.planning.circuit import require_circuit
 from tacita.plans.plan import Plan, parse
-from tacita.texts.embed import tokenize
+from tacita.texts.embed import arranged, embedded, tokenize
 from tacita.texts.generation import Token
 
 TOY = "insecure_toy_n11"
@@ -175,11 +180,72 @@ def test_a_tie_is_warned_of_by_the_command(
     assert "token 1, ' but', and ' help', ' [b]give' are a tie" in said and "token 2" not in said
 
 
+def sink(**options: Any) -> Checkpoint:
+    """A decoder whose words "a" and "film" have values a thousand times those of others."""
+    model = llama(**options)
+    assert model.tokenizer is not None
+    tensors = dict(model.tensors)
+    tensors[WORDS] = tensors[WORDS].copy()
+    tensors[WORDS][tokenize(model, "a film", special=False)[0]] *= 1000.0
+    plain = json.loads(model.tokenizer.to_str()) | {"post_processor": None}  # adds no token before a text
+    return from_tensors(model.config, tensors, Tokenizer.from_str(json.dumps(plain)), name="sink")
+
+
+@pytest.mark.parametrize("options", [{}, {"biases": (True, True, True)}])
+def test_a_model_behind_public_tokens_is_the_same(options: dict[str, Any]) -> None:
+    """Also in reverse and padded; and no row of it has values far larger than others."""
+    model = sink(**options)
+    begin, text = (tokenize(model, each, special=False)[0] for each in ("a film", "of quiet beauty and time"))
+    changed = with_beginning(model, begin, text)
+    for one, low, high in ((changed, 1.0, 100.0), (model, 1e5, np.inf)):
+        hidden = embedded(one, [*begin, *text], [0] * 7)
+        found = reference(in_slots(one), *arranged(hidden, TOKENS, last=True, backwards=True))
+        assert np.allclose(found.logits, logits(model, [*begin, *text])[-1], atol=1e-9)
+        variances = [value for name, value in found.trace.items() if name.endswith("variance")]
+        assert low < max(each.max() / np.median(each[:5]) for each in variances) < high
+    assert changed.config.head_size == 4 and changed.config.hidden == model.config.hidden + 2 * WIDTH
+
+
+@pytest.mark.parametrize(("make", "ids"), [(gpt2, [7]), (llama, [7, 7])])
+def test_models_without_a_public_beginning(make: Make, ids: list[int]) -> None:
+    with pytest.raises(InputError, match=f"a public beginning of {len(ids)} tokens on ciphertexts"):
+        with_beginning(make(), ids, [8, 9])
+
+
+def test_a_public_beginning_on_ciphertexts() -> None:
+    """Tokens are those of floats behind both; without the beginning there is no plan."""
+    model, texts = sink(), [text.replace("film", "plot").replace("a ", "the ") for text in TEXTS]
+    begun, how = [f"a film {text}" for text in texts], {"tokens": TOKENS, "preset": TOY}
+    with pytest.raises(FitError):
+        tacita.plan(model, scheme="thor", texts=begun, **how)
+    how |= {"model": model, "scheme": "thor", "max_tokens": 2}
+    for backend in ("plain", "sim"):
+        found = tacita.generate("quiet", begin="a film", texts=texts, backend=backend, **how)
+        wanted = tokenize(model, "a film quiet", special=False)[0]
+        for token in found:
+            wanted.append(int(logits(model, wanted)[-1].argmax()))
+            assert token.id == wanted[-1]
+
+
+def test_rounds_of_reversed_rows() -> None:
+    """Where padding sees nobody, ten nats take a round if there are any; and a least mean that no polynomial
+    of exp follows does so anywhere."""
+    model, most = llama(), (0, 3)
+    for one, rounds, wanted in ((in_slots(model), most, 1), (model, most, 0), (in_slots(model), (0, 0), 0)):
+        betas, chosen = choose_temperatures(lambda name, t, head: (-10.0 * t, 0.0), one.config, rounds)
+        assert set(chosen.values()) == {wanted} and {b for each in betas.values() for b in each} == {1.0}
+    means = {name: [(np.exp(-low), 1.0) for low in (23.0, 13.0, 7.0, 4.0)] for name in ("a", "b")}
+    means["b"][0] = (np.exp(-21.0), 1.0)
+    nodes = {name: SimpleNamespace(means=each) for name, each in means.items()}
+    assert enough_rounds({"a": 0, "b": 0}, nodes, 3) == {"a": 2}
+    assert enough_rounds({"a": 0, "b": 0}, nodes, 0) == {}
+
+
 def test_options_that_mean_nothing() -> None:
     model = llama()
     for wrong, message in (
         ({"scheme": "orion"}, "scheme 'orion'"),
-        ({"scheme": "thor", "begin": "a"}, "a beginning on ciphertexts"),
+        ({"scheme": "thor", "begin": "film", "max_tokens": 2}, "a beginning 'film'"),
         ({"backend": "ckks"}, "without ciphertexts"),
         ({"scheme": "bumblebee", "backend": "ckks"}, "without ciphertexts"),
         ({"scheme": "thor", "tokens": TOKENS, "max_tokens": 12}, "in 16 positions"),

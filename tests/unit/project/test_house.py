@@ -18,11 +18,12 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "python" / "tacita"
 sys.path.insert(0, str(ROOT / ".ci"))
 packages, rust_modules = map(importlib.import_module, ("packages", "rust_modules"))
+FILES, ARROWS, FOLDER = 331, 88, 14
 FILES, ARROWS, FOLDER = 331, 88, 14  # decision 93: `cli/ask/measure.py`
 LINES = {
     "approx": 2545,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95)
     "blocks": 1472,
-    "checkpoint": 2220,  # adapters (decision 92)
+    "checkpoint": 2264,  # decoders behind public tokens (decision 98)
     "cli": 6312,  # scores as papers print them; how they are measured (decisions 89, 93)
     "client": 2909,  # requests on all threads (decision 95)
     "data": 39,

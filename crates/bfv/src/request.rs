@@ -97,41 +97,58 @@ pub fn encrypt_message(
     bits: u32,
     form: Rounding,
 ) -> Result<Vec<u8>> {
-    let (seed, mut b) = encrypt_coefficients(params, secret, message, bits, form.limbs)?;
-    let bytes = if form.limbs <= 2 {
-        rounded_bytes(params, &seed, &b, form)
-    } else {
-        seeded_to_bytes(params, &seed, &b)
-    };
-    b.wipe();
-    Ok(bytes)
+    Ok(Zero::new(params, secret, form.limbs)?.encrypt(params, message, bits, form))
 }
 
-/// Seed and b in coefficient form.
-fn encrypt_coefficients(
-    params: &Parameters,
-    secret: &SecretKey,
-    message: &[u64],
-    bits: u32,
-    limbs: usize,
-) -> Result<([u8; 32], RnsPoly)> {
-    let mut prng = sample::Prng::from_os()?;
-    let seed = prng.seed();
-    let mut b = Crt::new(params, limbs).scale_up(message, bits);
-    let mut error = sample::gaussian(&mut prng, params.n(), SIGMA);
-    let mut product = expand(params, &seed, limbs);
-    for (i, (out, a)) in b.limbs.iter_mut().zip(&mut product.limbs).enumerate() {
-        let m = params.modulus(i);
-        kernels::mul_assign(m, a, &secret.ntt().limbs[i]);
-        params.table(i).inverse(a);
-        for (a, &e) in a.iter_mut().zip(&error) {
-            *a = m.sub(*a as u64, m.from_i64(i64::from(e))) as f64;
+/// A fresh encryption of zero, for one request: all of its work that waits for no message.
+pub struct Zero {
+    seed: [u8; SEED],
+    /// a s - e, coefficient form.
+    product: RnsPoly,
+}
+
+impl Zero {
+    /// Of `limbs` primes. Cost: uniform and Gaussian samples, an NTT a prime.
+    ///
+    /// # Errors
+    /// When the operating system gives no randomness.
+    pub fn new(params: &Parameters, secret: &SecretKey, limbs: usize) -> Result<Self> {
+        let mut prng = sample::Prng::from_os()?;
+        let seed = prng.seed();
+        let mut error = sample::gaussian(&mut prng, params.n(), SIGMA);
+        let mut product = expand(params, &seed, limbs);
+        for (i, a) in product.limbs.iter_mut().enumerate() {
+            let m = params.modulus(i);
+            kernels::mul_assign(m, a, &secret.ntt().limbs[i]);
+            params.table(i).inverse(a);
+            for (a, &e) in a.iter_mut().zip(&error) {
+                *a = m.sub(*a as u64, m.from_i64(i64::from(e))) as f64;
+            }
         }
-        kernels::sub_assign(m, out, a);
+        error.zeroize();
+        Ok(Self { seed, product })
     }
-    product.wipe();
-    error.zeroize();
-    Ok((seed, b))
+
+    /// The request of a message, as [`encrypt_message`] makes it; `form` has the primes of this zero.
+    pub fn encrypt(self, params: &Parameters, message: &[u64], bits: u32, form: Rounding) -> Vec<u8> {
+        let mut b = Crt::new(params, form.limbs).scale_up(message, bits);
+        for (i, (b, product)) in b.limbs.iter_mut().zip(&self.product.limbs).enumerate() {
+            kernels::sub_assign(params.modulus(i), b, product);
+        }
+        let bytes = if form.limbs <= 2 {
+            rounded_bytes(params, &self.seed, &b, form)
+        } else {
+            seeded_to_bytes(params, &self.seed, &b)
+        };
+        b.wipe();
+        bytes
+    }
+}
+
+impl Drop for Zero {
+    fn drop(&mut self) {
+        self.product.wipe();
+    }
 }
 
 fn rounded_bytes(params: &Parameters, seed: &[u8; 32], b: &RnsPoly, form: Rounding) -> Vec<u8> {
@@ -171,7 +188,8 @@ fn read_rounded(params: &Parameters, bytes: &[u8], form: Rounding) -> Result<Rns
     let values = (0..params.n()).map(|_| {
         let floor = reader.get_wide(width) << form.drop;
         largest = largest.max(floor);
-        (floor + middle) % q
+        let value = floor + middle;
+        value.min(q - 1).min(value.wrapping_sub(q)) // below q: only a refused one is beyond 2 q
     });
     let poly = crt.residues(values);
     if largest >= q {

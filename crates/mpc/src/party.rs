@@ -1,6 +1,6 @@
 //! One party of a running session: its role, its end of the link, its correlations and keys, and what each
 //! operation cost.
-use crate::channel::{Channel, Closer, Ended, Link};
+use crate::channel::{Channel, Closer, Ended, Link, Parts, Take};
 use crate::compare::Prices;
 use crate::profile::{Meter, Profile};
 use crate::{linear, ot, products, Result};
@@ -104,6 +104,30 @@ impl Party {
         self.catch_up()?;
         self.profile.receiving();
         self.channel.receive(len)
+    }
+
+    /// Sends one message whose parts, of these lengths, are made while those before them travel.
+    ///
+    /// # Errors
+    /// As [`Channel::send_parts`].
+    pub(crate) fn send_parts(&mut self, lengths: &[usize], parts: Parts<'_>) -> Result<()> {
+        self.profile.sending();
+        #[cfg(test)]
+        if let Some(tape) = &self.tape {
+            let whole = parts.collect::<Result<Vec<_>>>()?.concat();
+            tape.keep(self.profile.operation(), &whole);
+            return self.channel.send(&whole);
+        }
+        self.channel.send_parts(lengths, parts)
+    }
+
+    /// Receives one message in parts of these lengths, each as soon as it is there.
+    ///
+    /// # Errors
+    /// As [`Channel::receive_parts`].
+    pub(crate) fn receive_parts(&mut self, lengths: &[usize], take: Take<'_>) -> Result<()> {
+        self.profile.receiving();
+        self.channel.receive_parts(lengths, take)
     }
 
     /// Transfers both ways in one round: the client chooses and takes what the server answers, whose own

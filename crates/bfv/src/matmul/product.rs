@@ -13,6 +13,7 @@ use crate::response::{respond, Response};
 use crate::{BfvError, Result, ServerKeys};
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 use tacita_ring::{kernels, AlignedVec, Blocks, Permutation};
 use tacita_rlwe::{Ciphertext, Parameters, RnsPoly};
 
@@ -65,36 +66,44 @@ struct Space {
     plains: AlignedVec,
 }
 
-/// Evaluates a product and answers: one response after the other, in order.
+/// Evaluates a product and answers: one response after the other, in order, each as soon as it is asked for.
+/// An item fails when the operating system gives no randomness.
 ///
 /// # Errors
-/// For inputs that do not fit the plan; when the operating system gives no randomness.
-pub fn evaluate(
-    params: &Parameters,
-    keys: &ServerKeys,
-    plan: &Plan,
-    inputs: Inputs<'_>,
-) -> Result<Vec<Response>> {
-    let products = ciphertexts(params, keys, plan, inputs)?;
-    let answer = |(r, ct): (usize, Ciphertext)| {
+/// For inputs that do not fit the plan.
+pub fn evaluate<'a>(
+    params: &'a Parameters,
+    keys: &'a ServerKeys,
+    plan: &'a Plan,
+    inputs: Inputs<'a>,
+) -> Result<impl Iterator<Item = Result<Response>> + 'a> {
+    let answer = move |(r, ct): (usize, Ciphertext)| {
         let keep: Vec<usize> = plan.layout.places(r).iter().map(|p| p.coefficient).collect();
         respond(params, &keys.public, ct, plan.budget.kappa, Some(&keep))
     };
-    products.into_par_iter().enumerate().map(answer).collect()
+    let mut rounds = ciphertexts(params, keys, plan, inputs)?;
+    let mut first = 0;
+    let answers = move || {
+        let cts = rounds.next()?;
+        let numbers = first..first + cts.len();
+        first = numbers.end;
+        Some(numbers.into_par_iter().zip(cts).map(&answer).collect::<Vec<_>>())
+    };
+    Ok(std::iter::from_fn(answers).flatten())
 }
 
 /// What is masked to become the responses, in order.
-pub(super) fn ciphertexts(
-    params: &Parameters,
-    keys: &ServerKeys,
-    plan: &Plan,
-    inputs: Inputs<'_>,
-) -> Result<Vec<Ciphertext>> {
+pub(super) fn ciphertexts<'a>(
+    params: &'a Parameters,
+    keys: &'a ServerKeys,
+    plan: &'a Plan,
+    inputs: Inputs<'a>,
+) -> Result<Rounds<'a>> {
     if inputs.crossed.is_some() != plan.crossed() {
         return Err(unfit(&plan.layout));
     }
     let limbs = plan.budget.rounding.limbs;
-    products(params, &keys.automorphisms, &plan.layout, limbs, inputs)
+    Rounds::new(params, &keys.automorphisms, &plan.layout, limbs, inputs)
 }
 
 /// Evaluates a product and masks nothing: for an evaluator that keeps the results, still encrypted.
@@ -111,14 +120,82 @@ pub fn products(
     limbs: usize,
     inputs: Inputs<'_>,
 ) -> Result<Vec<Ciphertext>> {
-    check(params, automorphisms, layout, limbs, &inputs)?;
-    let evaluator = Evaluator::new(params, automorphisms, layout, limbs, inputs);
-    let mut groups: Vec<Vec<Node>> = (0..layout.responses()).map(|_| Vec::new()).collect();
-    for node in evaluator.nodes() {
-        groups[node.response(layout)].push(node);
+    Ok(Rounds::new(params, automorphisms, layout, limbs, inputs)?
+        .flatten()
+        .collect())
+}
+
+/// The results of a product by rounds, in order: those that are whole once every thread has done a few more
+/// column blocks.
+pub(super) struct Rounds<'a> {
+    evaluator: Evaluator<'a>,
+    tasks: Vec<(usize, Range<usize>)>,
+    /// Tasks done.
+    done: usize,
+    /// Of results that are not whole, and the number of the first one.
+    nodes: Vec<Node>,
+    whole: usize,
+    spaces: Mutex<Vec<Space>>,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(
+        params: &'a Parameters,
+        automorphisms: &'a [Automorphism],
+        layout: &'a Layout,
+        limbs: usize,
+        inputs: Inputs<'a>,
+    ) -> Result<Self> {
+        check(params, automorphisms, layout, limbs, &inputs)?;
+        let evaluator = Evaluator::new(params, automorphisms, layout, limbs, inputs);
+        Ok(Self {
+            tasks: evaluator.tasks(),
+            evaluator,
+            done: 0,
+            nodes: Vec::new(),
+            whole: 0,
+            spaces: Mutex::default(),
+        })
     }
-    let finish = |nodes| evaluator.packer.finish(nodes).ok_or_else(|| unfit(layout));
-    groups.into_par_iter().map(finish).collect()
+
+    /// The subtrees of a task.
+    fn nodes(&self, (head, columns): &(usize, Range<usize>)) -> Vec<Node> {
+        let held = || self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let space = held().pop();
+        let mut space = space.unwrap_or_else(|| self.evaluator.space());
+        let nodes = self.evaluator.nodes(&mut space, *head, columns);
+        held().push(space);
+        nodes
+    }
+}
+
+impl Iterator for Rounds<'_> {
+    type Item = Vec<Ciphertext>;
+
+    fn next(&mut self) -> Option<Vec<Ciphertext>> {
+        let (layout, count) = (self.evaluator.layout, rayon::current_num_threads());
+        while self.done < self.tasks.len() {
+            let tasks = &self.tasks[self.done..self.tasks.len().min(self.done + count)];
+            let nodes: Vec<Vec<Node>> = tasks.par_iter().map(|task| self.nodes(task)).collect();
+            self.done += tasks.len();
+            self.nodes.extend(nodes.into_iter().flatten());
+            let whole = match self.tasks.get(self.done) {
+                Some((head, columns)) => self.evaluator.first_leaf(*head, columns.start) >> layout.pack,
+                None => layout.responses(),
+            };
+            let mut groups: Vec<Vec<Node>> = (self.whole..whole).map(|_| Vec::new()).collect();
+            let ready = self.nodes.partition_point(|node| node.response(layout) < whole);
+            for node in self.nodes.drain(..ready) {
+                groups[node.response(layout) - self.whole].push(node);
+            }
+            self.whole = whole;
+            if !groups.is_empty() {
+                let finish = |nodes| self.evaluator.packer.finish(nodes);
+                return groups.into_par_iter().map(finish).collect();
+            }
+        }
+        None
+    }
 }
 
 fn check(
@@ -256,38 +333,54 @@ impl<'a> Evaluator<'a> {
         (0..dims.batch * blocks).into_par_iter().map(block).collect()
     }
 
-    /// Subtrees in order; each thread takes neighbouring column blocks.
-    fn nodes(&self) -> Vec<Node> {
-        let grid = self.grid();
-        let (rows, columns) = (self.layout.joined_rows(), grid.n_blocks());
-        let together = (TASK / rows).clamp(1, TOGETHER);
-        let wide = TILE.div_ceil(grid.window.nw).next_multiple_of(together);
-        let even = (grid.dims.batch * columns).div_ceil(2 * rayon::current_num_threads());
-        let step = TASK.div_ceil(rows).min(even).max(wide);
-        let tasks: Vec<(usize, usize)> = (0..grid.dims.batch)
-            .flat_map(|head| (0..columns).step_by(step).map(move |first| (head, first)))
-            .collect();
-        let task = |space: &mut Space, (head, first): (usize, usize)| {
-            let (mut nodes, end) = (Vec::new(), columns.min(first + step));
-            for first in (first..end).step_by(wide) {
-                let tile = Tile::new(self.right, &grid, head, first..end.min(first + wide));
-                for first in tile.blocks.clone().step_by(together) {
-                    let columns = first..tile.blocks.end.min(first + together);
-                    self.push_columns(&mut nodes, space, &tile, columns);
-                }
-            }
-            nodes
+    /// Neighbouring column blocks of a head, for a thread each, in order.
+    fn tasks(&self) -> Vec<(usize, Range<usize>)> {
+        let (rows, columns) = (self.layout.joined_rows(), self.grid().n_blocks());
+        let even = (self.grid().dims.batch * columns).div_ceil(2 * rayon::current_num_threads());
+        let step = TASK.div_ceil(rows).min(even).max(self.wide());
+        let of_head = |head| {
+            let firsts = (0..columns).step_by(step);
+            firsts.map(move |first| (head, first..columns.min(first + step)))
         };
-        let limbs = (together * self.group()) << self.layout.join;
-        let space = || Space {
-            coefficients: AlignedVec::scratch(together * grid.m_blocks() * self.prefix()),
+        (0..self.grid().dims.batch).flat_map(of_head).collect()
+    }
+
+    /// Column blocks whose sums are made together.
+    fn together(&self) -> usize {
+        (TASK / self.layout.joined_rows()).clamp(1, TOGETHER)
+    }
+
+    /// Column blocks of a tile.
+    fn wide(&self) -> usize {
+        TILE.div_ceil(self.grid().window.nw)
+            .next_multiple_of(self.together())
+    }
+
+    fn space(&self) -> Space {
+        let limbs = (self.together() * self.group()) << self.layout.join;
+        Space {
+            coefficients: AlignedVec::scratch(self.together() * self.grid().m_blocks() * self.prefix()),
             plains: AlignedVec::scratch(limbs * (self.params.n() + SKEW)),
-        };
-        tasks
-            .into_par_iter()
-            .map_init(space, task)
-            .flatten_iter()
-            .collect()
+        }
+    }
+
+    /// The number of the first leaf of a column block.
+    fn first_leaf(&self, head: usize, gamma: usize) -> usize {
+        (head * self.grid().n_blocks() + gamma) * self.grid().k_blocks()
+    }
+
+    /// The subtrees of some column blocks, in order.
+    fn nodes(&self, space: &mut Space, head: usize, columns: &Range<usize>) -> Vec<Node> {
+        let mut nodes = Vec::new();
+        for first in columns.clone().step_by(self.wide()) {
+            let blocks = first..columns.end.min(first + self.wide());
+            let tile = Tile::new(self.right, &self.grid(), head, blocks);
+            for first in tile.blocks.clone().step_by(self.together()) {
+                let columns = first..tile.blocks.end.min(first + self.together());
+                self.push_columns(&mut nodes, space, &tile, columns);
+            }
+        }
+        nodes
     }
 
     /// Coefficients of a plain block, a power of two.

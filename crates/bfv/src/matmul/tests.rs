@@ -102,6 +102,8 @@ fn run(plan: &Plan) -> u64 {
     let Dims { k, m, n, .. } = plan.layout.grid.dims;
     let sample = sample(plan);
     let responses = evaluate(params, server, plan, encrypted(plan, &sample)).unwrap();
+    let responses: Vec<_> = responses.map(Result::unwrap).collect();
+    assert_eq!(responses.len(), plan.layout.responses());
     let Sample { x, y1, x0, y } = &sample;
     let mut worst = 0;
     for (r, response) in responses.iter().enumerate() {
@@ -341,7 +343,11 @@ fn noise_log2(plan: &Plan) -> f64 {
     const DIGITS: u32 = 72;
     let (params, client, server) = keys();
     let mut worst = 0;
-    let cts = ciphertexts(params, server, plan, encrypted(plan, &sample(plan))).unwrap();
+    let sample = sample(plan);
+    let cts: Vec<_> = ciphertexts(params, server, plan, encrypted(plan, &sample))
+        .unwrap()
+        .flatten()
+        .collect();
     for (r, ct) in cts.iter().enumerate() {
         let mut useful = vec![false; N];
         plan.layout

@@ -45,6 +45,11 @@ use std::time::{Duration, Instant};
 /// Closes a link from any thread.
 pub type Closer = Box<dyn Fn() + Send + Sync>;
 
+/// Parts of a message, one after the other.
+pub type Parts<'a> = &'a mut dyn Iterator<Item = Result<Vec<u8>>>;
+/// What becomes of a part of a message.
+pub type Take<'a> = &'a mut dyn FnMut(Vec<u8>) -> Result<()>;
+
 /// A reliable, ordered link. `send` must not wait for the peer to read (implementations queue and write in
 /// the background), so both parties may send at the same time.
 pub trait Channel: Send {
@@ -59,6 +64,31 @@ pub trait Channel: Send {
     /// # Errors
     /// [`crate::MpcError::Message`] for another length, order or content of the frame; `Closed`; `Timeout`.
     fn receive(&mut self, len: usize) -> Result<Vec<u8>>;
+
+    /// Queues one message whose parts, of these lengths, are made while those before them travel. Where a
+    /// part is missing or fails, the link cannot be used any more.
+    ///
+    /// # Errors
+    /// As [`Channel::send`]; those of the parts.
+    fn send_parts(&mut self, _lengths: &[usize], parts: Parts<'_>) -> Result<()> {
+        let whole = parts.collect::<Result<Vec<_>>>()?.concat();
+        self.send(&whole)
+    }
+
+    /// The next message, which must have the length of all parts together: each is given to `take` as soon as
+    /// it is there.
+    ///
+    /// # Errors
+    /// As [`Channel::receive`]; those of `take`.
+    fn receive_parts(&mut self, lengths: &[usize], take: Take<'_>) -> Result<()> {
+        let whole = self.receive(lengths.iter().sum())?;
+        let mut rest = whole.as_slice();
+        lengths.iter().try_for_each(|&len| {
+            let (part, others) = rest.split_at(len);
+            rest = others;
+            take(part.to_vec())
+        })
+    }
 
     /// Bytes sent so far, framing included.
     fn sent(&self) -> u64;

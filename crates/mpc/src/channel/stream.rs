@@ -1,7 +1,7 @@
 //! Framed messages over the two halves of any byte stream.
 use super::frame::{self, Side, HEADER_BYTES, MAX_MESSAGE};
 use super::queue::{io_error, Sink, Writer, CAPACITY};
-use super::{Channel, Closer};
+use super::{Channel, Closer, Parts, Take};
 use crate::{MpcError, Result};
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
@@ -104,21 +104,65 @@ impl StreamChannel {
         }
     }
 
-    fn take(&mut self, len: usize) -> Result<Vec<u8>> {
+    /// The next message in parts of these lengths: each may take the timeout, as the peer may have to make it
+    /// first, and its length at the slowest rate.
+    fn take(&mut self, lengths: &[usize], take: Take<'_>) -> Result<()> {
         self.source.deadline(self.until(self.timeout));
         let mut header = [0; HEADER_BYTES];
         self.fill(&mut header)?;
-        frame::expect(&header, self.side.other(), self.next_in, len).map_err(|detail| MpcError::Message {
-            op: "receive",
-            detail,
+        let whole = lengths.iter().sum();
+        frame::expect(&header, self.side.other(), self.next_in, whole).map_err(|detail| {
+            MpcError::Message {
+                op: "receive",
+                detail,
+            }
         })?;
         self.next_in = self.next_in.wrapping_add(1);
-        let body = Duration::from_millis(1000 * len as u64 / SLOWEST);
-        self.source.deadline(self.until(self.timeout + body));
-        let mut message = vec![0; len]; // of the expected length, which the header has just confirmed
-        self.fill(&mut message)?;
-        self.received += self.source.wire_bytes(HEADER_BYTES + len);
-        Ok(message)
+        let mut framing = HEADER_BYTES;
+        for &len in lengths {
+            let body = Duration::from_millis(1000 * len as u64 / SLOWEST);
+            self.source.deadline(self.until(self.timeout + body));
+            let mut part = vec![0; len]; // of the expected length, which the header has confirmed
+            self.fill(&mut part)?;
+            self.received += self.source.wire_bytes(std::mem::take(&mut framing) + len);
+            take(part)?;
+        }
+        Ok(())
+    }
+
+    /// Queues bytes of a frame.
+    fn push(&mut self, bytes: Vec<u8>) -> Result<()> {
+        self.sent += self.source.wire_bytes(bytes.len());
+        let pushed = self.writer.push(bytes, self.until(self.timeout));
+        pushed.map_err(|e| self.explained("send", e))
+    }
+
+    /// The header of the next message, of at most [`MAX_MESSAGE`] bytes.
+    fn header(&mut self, len: usize) -> Result<[u8; HEADER_BYTES]> {
+        if self.broken {
+            return Err(MpcError::Closed { op: "send" });
+        }
+        if len > MAX_MESSAGE {
+            let detail = format!("{len} bytes in one message, at most {MAX_MESSAGE}");
+            return Err(MpcError::Shape { op: "send", detail });
+        }
+        let header = frame::encode(self.side, self.next_out, len as u32);
+        self.next_out = self.next_out.wrapping_add(1);
+        Ok(header)
+    }
+
+    /// Queues the parts of a message, its header before the first one.
+    fn push_parts(&mut self, header: &[u8], lengths: &[usize], parts: Parts<'_>) -> Result<()> {
+        let mut framed = header.to_vec();
+        for &len in lengths {
+            let part = parts.next().transpose()?.filter(|part| part.len() == len);
+            framed.extend(part.ok_or_else(|| MpcError::Shape {
+                op: "send",
+                detail: format!("a part of {len} bytes is missing"),
+            })?);
+            self.push(std::mem::take(&mut framed))?;
+        }
+        Ok(())
     }
 
     fn fill(&mut self, out: &mut [u8]) -> Result<()> {
@@ -146,29 +190,31 @@ impl StreamChannel {
 
 impl Channel for StreamChannel {
     fn send(&mut self, message: &[u8]) -> Result<()> {
-        if self.broken {
-            return Err(MpcError::Closed { op: "send" });
-        }
-        if message.len() > MAX_MESSAGE {
-            let detail = format!("{} bytes in one message, at most {MAX_MESSAGE}", message.len());
-            return Err(MpcError::Shape { op: "send", detail });
-        }
-        let mut framed = Vec::with_capacity(HEADER_BYTES + message.len());
-        framed.extend_from_slice(&frame::encode(self.side, self.next_out, message.len() as u32));
-        framed.extend_from_slice(message);
-        self.next_out = self.next_out.wrapping_add(1);
-        self.sent += self.source.wire_bytes(framed.len());
-        let pushed = self.writer.push(framed, self.until(self.timeout));
-        pushed
-            .map_err(|e| self.explained("send", e))
-            .inspect_err(|_| self.give_up())
+        let header = self.header(message.len())?;
+        let framed = [&header[..], message].concat();
+        self.push(framed).inspect_err(|_| self.give_up())
     }
 
     fn receive(&mut self, len: usize) -> Result<Vec<u8>> {
+        let mut message = Vec::new();
+        self.receive_parts(&[len], &mut |part| {
+            message = part;
+            Ok(())
+        })?;
+        Ok(message)
+    }
+
+    fn send_parts(&mut self, lengths: &[usize], parts: Parts<'_>) -> Result<()> {
+        let header = self.header(lengths.iter().sum())?;
+        self.push_parts(&header, lengths, parts)
+            .inspect_err(|_| self.give_up())
+    }
+
+    fn receive_parts(&mut self, lengths: &[usize], take: Take<'_>) -> Result<()> {
         if self.broken {
             return Err(MpcError::Closed { op: "receive" });
         }
-        self.take(len).inspect_err(|_| self.give_up())
+        self.take(lengths, take).inspect_err(|_| self.give_up())
     }
 
     fn sent(&self) -> u64 {

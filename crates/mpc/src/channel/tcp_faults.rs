@@ -56,6 +56,53 @@ fn expect_text(error: &MpcError, text: &str) {
     assert!(error.to_string().contains(text), "{error}");
 }
 
+/// The second part is made once the first one has arrived; together they are one message.
+#[test]
+fn a_part_is_there_before_the_next_is_made() {
+    let (mut left, mut right) = channels(LONG);
+    let (arrived, wait) = std::sync::mpsc::channel();
+    let receiver = std::thread::spawn(move || {
+        let mut parts = Vec::new();
+        let take = &mut |part: Vec<u8>| {
+            parts.push(part);
+            arrived.send(()).unwrap();
+            Ok(())
+        };
+        right.receive_parts(&[3, 4], take).unwrap();
+        assert_eq!(right.receive(1).unwrap(), [8]);
+        (parts, right.received())
+    });
+    let second = std::iter::once_with(|| {
+        wait.recv_timeout(LONG).unwrap();
+        Ok(vec![4, 5, 6, 7])
+    });
+    let mut parts = std::iter::once_with(|| Ok(vec![1, 2, 3])).chain(second);
+    left.send_parts(&[3, 4], &mut parts).unwrap();
+    left.send(&[8]).unwrap();
+    let (parts, received) = receiver.join().unwrap();
+    assert_eq!(parts, [vec![1, 2, 3], vec![4, 5, 6, 7]]);
+    assert_eq!((received, left.sent()), (2 * HEADER_BYTES as u64 + 8, received));
+}
+
+#[test]
+fn a_message_without_all_its_parts_ends_the_link() {
+    for part in [Ok(vec![0; 5]), Err(MpcError::Closed { op: "test" })] {
+        let (mut left, mut right) = channels(LONG);
+        let mut parts = [Ok(vec![0; 4]), part].into_iter();
+        assert!(left.send_parts(&[4, 4], &mut parts).is_err());
+        assert!(matches!(left.send(&[1]), Err(MpcError::Closed { .. })));
+        assert!(right.receive_parts(&[4, 4], &mut |_| Ok(())).is_err());
+    }
+    let (mut left, mut right) = channels(LONG);
+    left.send(&[0; 8]).unwrap();
+    let refuse = &mut |_| Err(MpcError::Closed { op: "test" });
+    assert!(right.receive_parts(&[4, 4], refuse).is_err());
+    assert!(
+        matches!(right.receive(1), Err(MpcError::Closed { .. })),
+        "out of step"
+    );
+}
+
 #[test]
 fn messages_arrive_in_order_and_are_counted() {
     let (mut a, mut b) = channels(LONG);

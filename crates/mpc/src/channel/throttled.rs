@@ -1,5 +1,5 @@
 //! A slower link than the machine has: bandwidth and round-trip time, slept or only counted.
-use super::{Channel, Clock, Closer};
+use super::{Channel, Clock, Closer, Parts, Take};
 use crate::{MpcError, Result};
 use std::time::{Duration, Instant};
 
@@ -90,36 +90,70 @@ impl<C: Channel, T: Clock> Throttled<C, T> {
     }
 }
 
+fn with_stamps(lengths: &[usize]) -> Vec<usize> {
+    lengths.iter().map(|len| len + STAMP).collect()
+}
+
+/// Takes the stamp off a part, and waits until its last bit has left and half a round trip longer.
+fn wait_for_stamp(part: &mut Vec<u8>, half: Duration, clock: &mut impl Clock) -> Result<()> {
+    let stamp = part
+        .split_off(part.len() - STAMP)
+        .try_into()
+        .map(u64::from_le_bytes);
+    let arrival = Duration::from_nanos(stamp.unwrap_or_default()).saturating_add(half);
+    if arrival > clock.now().saturating_add(LONGEST) {
+        return Err(MpcError::Message {
+            op: "receive",
+            detail: format!(
+                "a delivery time more than {} s ahead: are both ends throttled?",
+                LONGEST.as_secs()
+            ),
+        });
+    }
+    clock.wait_until(arrival);
+    Ok(())
+}
+
 impl<C: Channel, T: Clock> Channel for Throttled<C, T> {
     fn send(&mut self, message: &[u8]) -> Result<()> {
-        // Framing is the inner channel's: take 16 bytes, its header, as the cost of a message.
-        let bytes = (message.len() + super::frame::HEADER_BYTES) as u64;
-        self.free = self.free.max(self.clock.now()) + self.link.serialisation(bytes);
-        let mut stamped = Vec::with_capacity(message.len() + STAMP);
-        stamped.extend_from_slice(message);
-        stamped.extend_from_slice(&(self.free.as_nanos() as u64).to_le_bytes());
-        self.stamps_out += STAMP as u64;
-        self.inner.send(&stamped)
+        self.send_parts(
+            &[message.len()],
+            &mut std::iter::once_with(|| Ok(message.to_vec())),
+        )
     }
 
     fn receive(&mut self, len: usize) -> Result<Vec<u8>> {
-        let mut message = self.inner.receive(len + STAMP)?;
-        self.stamps_in += STAMP as u64;
-        let stamp = message[len..].try_into().map(u64::from_le_bytes);
-        message.truncate(len);
-        let left = Duration::from_nanos(stamp.unwrap_or_default());
-        let arrival = left.saturating_add(self.link.rtt / 2);
-        if arrival > self.clock.now().saturating_add(LONGEST) {
-            return Err(MpcError::Message {
-                op: "receive",
-                detail: format!(
-                    "a delivery time more than {} s ahead: are both ends throttled?",
-                    LONGEST.as_secs()
-                ),
-            });
-        }
-        self.clock.wait_until(arrival);
+        let mut message = Vec::new();
+        self.receive_parts(&[len], &mut |part| {
+            message = part;
+            Ok(())
+        })?;
         Ok(message)
+    }
+
+    /// Every part has a stamp of its own.
+    fn send_parts(&mut self, lengths: &[usize], parts: Parts<'_>) -> Result<()> {
+        // Framing is the inner channel's: take 16 bytes, its header, as the cost of a message.
+        let mut framing = super::frame::HEADER_BYTES;
+        let (free, clock, link) = (&mut self.free, &self.clock, self.link);
+        let mut stamped = parts.map(|part| -> Result<Vec<u8>> {
+            let mut part = part?;
+            let bytes = (part.len() + std::mem::take(&mut framing)) as u64;
+            *free = (*free).max(clock.now()) + link.serialisation(bytes);
+            part.extend_from_slice(&(free.as_nanos() as u64).to_le_bytes());
+            Ok(part)
+        });
+        self.stamps_out += (STAMP * lengths.len()) as u64;
+        self.inner.send_parts(&with_stamps(lengths), &mut stamped)
+    }
+
+    fn receive_parts(&mut self, lengths: &[usize], take: Take<'_>) -> Result<()> {
+        self.stamps_in += (STAMP * lengths.len()) as u64;
+        let (clock, half) = (&mut self.clock, self.link.rtt / 2);
+        self.inner.receive_parts(&with_stamps(lengths), &mut |mut part| {
+            wait_for_stamp(&mut part, half, clock)?;
+            take(part)
+        })
     }
 
     fn sent(&self) -> u64 {

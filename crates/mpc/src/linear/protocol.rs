@@ -1,10 +1,12 @@
 //! The three products. Every message length follows from the plan, that is from public numbers.
 use super::local::multiply;
 use super::stages;
-use super::state::{Options, SharesPlan};
+use super::state::{Keys, Options, SharesPlan};
 use crate::{MpcError, Party, Result, Ring};
 use std::borrow::Cow;
 use tacita_bfv::matmul::{Dims, Plan};
+use tacita_bfv::NARROW;
+use tacita_rlwe::Ciphertext;
 
 /// Shares of `left` (client's: batch x k x m) times `right` (server's: batch x m x n, small signed integers),
 /// default options.
@@ -196,44 +198,100 @@ fn run(party: &mut Party, work: &[Work<'_>]) -> Result<Vec<Vec<u64>>> {
     for w in work {
         party.linear_keys_for(w.plan)?;
     }
-    if party.is_client() {
-        ask(party, work)
-    } else {
-        answer(party, work)
-    }
+    party.with_linear_keys(|party, keys| {
+        if party.is_client() {
+            ask(party, keys, work)
+        } else {
+            answer(party, keys, work)
+        }
+    })
 }
 
-fn ask(party: &mut Party, work: &[Work<'_>]) -> Result<Vec<Vec<u64>>> {
-    let keys = party.linear_keys()?;
-    let parts = work
+/// Requests leave as they are made, and responses are opened as they come. Before the first one the client
+/// makes what it can of the next product's requests, of which there will be about as many.
+fn ask(party: &mut Party, keys: &Keys, work: &[Work<'_>]) -> Result<Vec<Vec<u64>>> {
+    let parts = work.iter().map(|w| {
+        let narrow = w.plan.budget.rounding.limbs == NARROW;
+        let zeros = if narrow {
+            std::mem::take(&mut party.linear.zeros)
+        } else {
+            Vec::new()
+        };
+        stages::encrypt(keys, w.plan, w.encrypted, w.also_encrypted, zeros)
+    });
+    let mut parts = parts.collect::<Result<Vec<_>>>()?.into_iter().flatten();
+    party.send_parts(&lengths(keys, work, stages::request_lengths), &mut parts)?;
+    if party.linear.zeros.is_empty() {
+        party.linear.zeros = stages::zeros(keys, work[0].plan)?;
+    }
+    let mut out = vec![Vec::new(); work.len()];
+    let open = |w: usize, first, pieces: &[Vec<u8>]| {
+        stages::open_some(keys, work[w].plan, first, pieces, &mut out[w])
+    };
+    receive_some(party, keys, work, stages::response_lengths, open)?;
+    Ok(out)
+}
+
+/// Requests are decoded as they come, and responses leave as they are made.
+fn answer(party: &mut Party, keys: &Keys, work: &[Work<'_>]) -> Result<Vec<Vec<u64>>> {
+    let mut requests: Vec<Vec<Ciphertext>> = work.iter().map(|_| Vec::new()).collect();
+    receive_some(party, keys, work, stages::request_lengths, |w, _, pieces| {
+        requests[w].extend(stages::decode(keys, work[w].plan, pieces)?);
+        Ok(())
+    })?;
+    let mut shares = vec![Vec::new(); work.len()];
+    let mut parts = work
         .iter()
-        .map(|w| stages::encrypt(keys, w.plan, w.encrypted, w.also_encrypted));
-    let requests = parts.collect::<Result<Vec<_>>>()?.concat();
-    let lengths: Vec<usize> = work.iter().map(|w| stages::responses_len(keys, w.plan)).collect();
-    party.send(&requests)?;
-    drop(requests);
-    let bytes = party.receive(lengths.iter().sum())?;
-    let (keys, mut rest) = (party.linear_keys()?, &bytes[..]);
-    let opened = work.iter().zip(lengths);
-    opened
-        .map(|(w, len)| stages::open_all(keys, w.plan, stages::take(&mut rest, len)))
-        .collect()
+        .zip(requests)
+        .zip(&mut shares)
+        .flat_map(|((w, requests), share)| responses(keys, w, requests, share));
+    party.send_parts(&lengths(keys, work, stages::response_lengths), &mut parts)?;
+    drop(parts);
+    Ok(shares)
 }
 
-fn answer(party: &mut Party, work: &[Work<'_>]) -> Result<Vec<Vec<u64>>> {
-    let keys = party.linear_keys()?;
-    let lengths: Vec<usize> = work.iter().map(|w| stages::requests_len(keys, w.plan)).collect();
-    let bytes = party.receive(lengths.iter().sum())?;
-    let (keys, mut rest) = (party.linear_keys()?, &bytes[..]);
-    let (mut message, mut shares) = (Vec::new(), Vec::new());
-    for (w, len) in work.iter().zip(lengths) {
-        let requests = stages::take(&mut rest, len);
-        let (part, mine) = stages::respond_all(keys, w.plan, requests, &w.plain, w.also_plain.as_deref())?;
-        message.extend_from_slice(&part);
-        shares.push(mine);
+/// The responses of one product, or why there are none.
+fn responses<'a>(
+    keys: &'a Keys,
+    w: &'a Work<'_>,
+    requests: Vec<Ciphertext>,
+    share: &'a mut Vec<u64>,
+) -> Box<dyn Iterator<Item = Result<Vec<u8>>> + 'a> {
+    match stages::respond_all(keys, w.plan, requests, &w.plain, w.also_plain.as_deref(), share) {
+        Ok(responses) => Box::new(responses),
+        Err(error) => Box::new(std::iter::once(Err(error))),
     }
-    party.send(&message)?;
-    Ok(shares)
+}
+
+/// Lengths of what belongs to all products, one after the other.
+fn lengths(keys: &Keys, work: &[Work<'_>], of: fn(&Keys, &Plan) -> Vec<usize>) -> Vec<usize> {
+    work.iter().flat_map(|w| of(keys, w.plan)).collect()
+}
+
+/// Receives them, and calls `body` with the number of the product, that of its first piece and the pieces: as
+/// many as there are threads, as soon as they are there.
+fn receive_some(
+    party: &mut Party,
+    keys: &Keys,
+    work: &[Work<'_>],
+    of: fn(&Keys, &Plan) -> Vec<usize>,
+    mut body: impl FnMut(usize, usize, &[Vec<u8>]) -> Result<()>,
+) -> Result<()> {
+    let each: Vec<Vec<usize>> = work.iter().map(|w| of(keys, w.plan)).collect();
+    let (mut product, mut first, mut pieces) = (0, 0, Vec::new());
+    party.receive_parts(&each.concat(), &mut |piece| {
+        pieces.push(piece);
+        let last = first + pieces.len() == each[product].len();
+        if last || pieces.len() == rayon::current_num_threads() {
+            body(product, first, &pieces)?;
+            first += pieces.len();
+            pieces.clear();
+        }
+        if last {
+            (product, first) = (product + 1, 0);
+        }
+        Ok(())
+    })
 }
 
 /// out += x y, head by head, modulo the ring.

@@ -5,19 +5,34 @@ use crate::{Result, Ring};
 use rayon::prelude::*;
 use tacita_bfv::matmul::product::{evaluate, Inputs};
 use tacita_bfv::matmul::{Dims, Plan};
-use tacita_bfv::request::{decode_request, encrypt_message};
+use tacita_bfv::request::{decode_request, Zero};
 use tacita_bfv::response::response_len;
-use tacita_bfv::{open, Response};
+use tacita_bfv::{open, Response, NARROW};
 use tacita_rlwe::Ciphertext;
 use zeroize::Zeroize;
 
-/// All requests: left blocks by (head, alpha, beta), then right blocks by (head, beta, gamma).
-pub fn encrypt(keys: &Keys, plan: &Plan, left: &[u64], right: Option<&[u64]>) -> Result<Vec<u8>> {
+/// Zeros at once: 128 KiB each.
+const MOST_ZEROS: usize = 128;
+
+/// All requests, as they are asked for, of zeros as long as there are such: left blocks by (head, alpha,
+/// beta), then right blocks by (head, beta, gamma).
+///
+/// # Errors
+/// At the server.
+pub fn encrypt<'a>(
+    keys: &'a Keys,
+    plan: &'a Plan,
+    left: &'a [u64],
+    right: Option<&'a [u64]>,
+    mut zeros: Vec<Zero>,
+) -> Result<impl Iterator<Item = Result<Vec<u8>>> + 'a> {
     let secret = &keys.client()?.secret;
     let grid = plan.layout.grid;
     let Dims { k, m, n, .. } = grid.dims;
     let [lefts, rights] = request_counts(plan);
-    let one = |at: usize| {
+    let form = plan.budget.rounding;
+    let one = move |(at, zero): (usize, Option<Zero>)| -> Result<Vec<u8>> {
+        let zero = zero.map_or_else(|| Zero::new(&keys.params, secret, form.limbs), Ok)?;
         let mut message = if at < lefts {
             let (row, beta) = (at / grid.m_blocks(), at % grid.m_blocks());
             let (head, alpha) = (row / grid.k_blocks(), row % grid.k_blocks());
@@ -27,15 +42,31 @@ pub fn encrypt(keys: &Keys, plan: &Plan, left: &[u64], right: Option<&[u64]>) ->
             let (head, beta) = (row / grid.m_blocks(), row % grid.m_blocks());
             grid.right_message(&right.unwrap_or_default()[head * m * n..][..m * n], beta, gamma)
         };
-        let bytes = encrypt_message(&keys.params, secret, &message, plan.bits, plan.budget.rounding);
+        let bytes = zero.encrypt(&keys.params, &message, plan.bits, form);
         message.zeroize();
-        bytes
+        Ok(bytes)
     };
-    let requests: Vec<Vec<u8>> = (0..lefts + rights)
+    let (all, step) = (lefts + rights, rayon::current_num_threads());
+    let some = move |first| {
+        let numbers = first..all.min(first + step);
+        let with_zeros: Vec<_> = numbers.map(|at| (at, zeros.pop())).collect();
+        with_zeros.into_par_iter().map(&one).collect::<Vec<_>>()
+    };
+    Ok((0..all).step_by(step).flat_map(some))
+}
+
+/// Zeros for as many requests as a plan has, within [`MOST_ZEROS`]; none for one of other primes.
+pub fn zeros(keys: &Keys, plan: &Plan) -> Result<Vec<Zero>> {
+    let secret = &keys.client()?.secret;
+    if plan.budget.rounding.limbs != NARROW {
+        return Ok(Vec::new());
+    }
+    let count = request_counts(plan).into_iter().sum::<usize>().min(MOST_ZEROS);
+    let one = |_| Zero::new(&keys.params, secret, NARROW);
+    Ok((0..count)
         .into_par_iter()
         .map(one)
-        .collect::<std::result::Result<_, _>>()?;
-    Ok(requests.concat())
+        .collect::<std::result::Result<_, _>>()?)
 }
 
 /// Requests for left and for right blocks.
@@ -50,41 +81,46 @@ fn request_counts(plan: &Plan) -> [usize; 2] {
     [batch * grid.k_blocks() * m, right]
 }
 
-/// Bytes of all requests.
-pub fn requests_len(keys: &Keys, plan: &Plan) -> usize {
-    request_counts(plan).into_iter().sum::<usize>() * plan.budget.rounding.byte_len(&keys.params)
+/// Bytes of each request.
+pub fn request_lengths(keys: &Keys, plan: &Plan) -> Vec<usize> {
+    let count = request_counts(plan).into_iter().sum();
+    vec![plan.budget.rounding.byte_len(&keys.params); count]
 }
 
-/// The server's part: all responses, and its shares of the outputs. `bytes` has [`requests_len`] bytes.
-pub fn respond_all(
-    keys: &Keys,
-    plan: &Plan,
-    bytes: &[u8],
-    right: &[i64],
-    crossed: Option<&[i64]>,
-) -> Result<(Vec<u8>, Vec<u64>)> {
-    let form = plan.budget.rounding;
-    let one = form.byte_len(&keys.params);
-    let decode = |bytes: &[u8]| -> Result<Vec<Ciphertext>> {
-        let cts = bytes
-            .par_chunks(one)
-            .map(|b| decode_request(&keys.params, b, form));
-        Ok(cts.collect::<std::result::Result<_, _>>()?)
-    };
-    let (left, other) = bytes.split_at(request_counts(plan)[0] * one);
+/// Some requests of a product: each of its [`request_lengths`] bytes.
+pub fn decode(keys: &Keys, plan: &Plan, bytes: &[Vec<u8>]) -> Result<Vec<Ciphertext>> {
+    let one = |bytes: &Vec<u8>| decode_request(&keys.params, bytes, plan.budget.rounding);
+    Ok(bytes.par_iter().map(one).collect::<std::result::Result<_, _>>()?)
+}
+
+/// The server's part, from all decoded requests: the responses, as they are asked for, whose shares of the
+/// outputs go to `out`.
+///
+/// # Errors
+/// At the client; for inputs that do not fit the plan.
+pub fn respond_all<'a>(
+    keys: &'a Keys,
+    plan: &'a Plan,
+    mut requests: Vec<Ciphertext>,
+    right: &'a [i64],
+    crossed: Option<&'a [i64]>,
+    out: &'a mut Vec<u64>,
+) -> Result<impl Iterator<Item = Result<Vec<u8>>> + 'a> {
+    let other = requests.split_off(request_counts(plan)[0]);
     let inputs = Inputs {
-        left: decode(left)?,
+        left: requests,
         right,
-        crossed: crossed.map(|x| decode(other).map(|cts| (cts, x))).transpose()?,
+        crossed: crossed.map(|x| (other, x)),
     };
     let responses = evaluate(&keys.params, keys.server(key_limbs(plan))?, plan, inputs)?;
-    let mut out = vec![0; outputs(plan)];
-    let mut message = Vec::with_capacity(responses.iter().map(|r| r.bytes.len()).sum());
-    for (r, Response { bytes, share }) in responses.into_iter().enumerate() {
-        message.extend_from_slice(&bytes);
-        place(plan, r, share, &mut out);
-    }
-    Ok((message, out))
+    out.resize(outputs(plan), 0);
+    Ok(responses
+        .enumerate()
+        .map(move |(r, response)| -> Result<Vec<u8>> {
+            let Response { bytes, share } = response?;
+            place(plan, r, share, out);
+            Ok(bytes)
+        }))
 }
 
 fn outputs(plan: &Plan) -> usize {
@@ -92,39 +128,38 @@ fn outputs(plan: &Plan) -> usize {
     batch * k * n
 }
 
-fn response_lengths(keys: &Keys, plan: &Plan) -> Vec<usize> {
+/// Bytes of each response.
+pub fn response_lengths(keys: &Keys, plan: &Plan) -> Vec<usize> {
     let layout = plan.layout;
     let len = |r| response_len(&keys.params, plan.budget.kappa, layout.places(r).len());
     (0..layout.responses()).map(len).collect()
 }
 
-/// Bytes of all responses.
-pub fn responses_len(keys: &Keys, plan: &Plan) -> usize {
-    response_lengths(keys, plan).into_iter().sum()
-}
-
-/// The client's shares of the outputs. `bytes` has [`responses_len`] bytes.
-pub fn open_all(keys: &Keys, plan: &Plan, bytes: &[u8]) -> Result<Vec<u64>> {
+/// The client's shares of some outputs into `out`, which is made when it is empty: responses from number
+/// `first` on, each of its [`response_lengths`] bytes.
+pub fn open_some(
+    keys: &Keys,
+    plan: &Plan,
+    first: usize,
+    pieces: &[Vec<u8>],
+    out: &mut Vec<u64>,
+) -> Result<()> {
     let secret = &keys.client()?.secret;
-    let mut rest = bytes;
-    let pieces: Vec<&[u8]> = response_lengths(keys, plan)
-        .into_iter()
-        .map(|len| take(&mut rest, len))
-        .collect();
-    let open_one = |(r, piece)| {
-        let keep: Vec<usize> = plan.layout.places(r).iter().map(|p| p.coefficient).collect();
+    out.resize(outputs(plan), 0);
+    let open_one = |(i, piece): (usize, &Vec<u8>)| {
+        let places = plan.layout.places(first + i);
+        let keep: Vec<usize> = places.iter().map(|p| p.coefficient).collect();
         open(&keys.params, secret, piece, plan.budget.kappa, Some(&keep))
     };
     let opened: Vec<Vec<u128>> = pieces
-        .into_par_iter()
+        .par_iter()
         .enumerate()
         .map(open_one)
         .collect::<std::result::Result<_, _>>()?;
-    let mut out = vec![0; outputs(plan)];
-    for (r, shares) in opened.into_iter().enumerate() {
-        place(plan, r, shares, &mut out);
+    for (i, shares) in opened.into_iter().enumerate() {
+        place(plan, first + i, shares, out);
     }
-    Ok(out)
+    Ok(())
 }
 
 /// The first `len` bytes; the total was checked before.

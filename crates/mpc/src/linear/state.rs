@@ -4,6 +4,7 @@ use crate::{MpcError, Party, Result, Ring};
 use std::collections::HashMap;
 use tacita_bfv::matmul::plan::Plain;
 use tacita_bfv::matmul::{Costs, Dims, Plan, Price};
+use tacita_bfv::request::Zero;
 use tacita_bfv::{parameters_olt, ClientKeys, ServerKeys, NARROW, WIDE};
 use tacita_rlwe::Parameters;
 
@@ -45,6 +46,8 @@ pub struct State {
     keys: Option<Keys>,
     costs: Costs,
     plans: HashMap<(Dims, u32, u32, Plain), Plan>,
+    /// The client's, of [`NARROW`] primes, for requests to come: made while it waits for responses.
+    pub(super) zeros: Vec<Zero>,
 }
 
 /// How a product of shares is done.
@@ -199,8 +202,15 @@ impl Party {
         done
     }
 
-    pub(super) fn linear_keys(&self) -> Result<&Keys> {
-        self.linear.keys.as_ref().ok_or_else(missing)
+    /// Lends the lattice keys to `body` together with the party.
+    pub(super) fn with_linear_keys<T>(
+        &mut self,
+        body: impl FnOnce(&mut Self, &Keys) -> Result<T>,
+    ) -> Result<T> {
+        let keys = self.linear.keys.take().ok_or_else(missing)?;
+        let result = body(self, &keys);
+        self.linear.keys = Some(keys);
+        result
     }
 }
 

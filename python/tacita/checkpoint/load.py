@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tacita.checkpoint.adapter import BASE, Adapted, adapter_of
 from tacita.checkpoint.config import read_config
 from tacita.checkpoint.gguf import gguf_of
 from tacita.checkpoint.hub import fetch, name_of, parse_name
 from tacita.checkpoint.texts import own_texts
 from tacita.checkpoint.vocabulary import read_tokenizer
-from tacita.checkpoint.weights import BASE, Adapted, Stored, adapter_of, open_weights, read_tensors
+from tacita.checkpoint.weights import Stored, open_weights, read_tensors
 from tacita.data import read_list, shipped
 from tacita.errors import CheckpointError, nearest
 from tacita.extras import omitted

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from functools import partial
-from math import log2, pi, sqrt
+from math import log2, sqrt
 from typing import Any
 
 import numpy as np
@@ -17,12 +15,12 @@ from tacita.extras import AT_DEFAULT
 from tacita.models.config import KNOWN, EncoderConfig, Names, check_task
 from tacita.models.fields import Fields
 from tacita.models.layers import DECODER, Family, Layer, Step, forward_of
-from tacita.texts.embedding import MAX_HIDDEN, MAX_STATED, MAX_VOCAB, POSITIONS, WORDS
+from tacita.models.rotary import BASE, MOST_BASE, angle_scales, base_of, turning_features
+from tacita.texts.embedding import MAX_HIDDEN, MAX_VOCAB, POSITIONS, WORDS
 from tacita.texts.task import NEXT
 
 OPTIONS = {"activation": KNOWN, "pooling": DECODER}
 MOST_ENDS = 16
-BASE, MOST_BASE = 10000.0, 1e9  # of rotary positions
 
 
 @dataclass(frozen=True)
@@ -124,8 +122,6 @@ GPT2 = Family(
 
 KINDS = ("llama", "mistral", "qwen2")
 WINDOWED = ("mistral", "phi3")  # whose sliding windows need no other field
-ROPES = ("default", "linear", "llama3")  # kinds of rotary positions
-MOST_FACTOR = 1024.0  # by which rotary positions are slowed down
 
 
 @dataclass(frozen=True)
@@ -167,7 +163,7 @@ def _read_llama(
     every, even = f.flag("attention_bias", False), sizes["hidden"] // sizes["heads"]
     absent = f.data.get("head_dim") is None and not head_size
     size = even if absent else f.integer("head_dim", MAX_HIDDEN, head_size)
-    base = _base(f)
+    base = base_of(f)
     return config(
         **sizes | {"positions": _positions(f, kind, sizes["positions"])},
         activation=f.activation("hidden_act", "silu"),
@@ -178,7 +174,7 @@ def _read_llama(
         base=base,
         biases=(every or kind == "qwen2", every, f.flag("mlp_bias", False)),
         head_size=0 if size == even else size,
-        scales=_scales(f, base, size, _rotary_size(f, size, kind)),
+        scales=angle_scales(f, base, size, turning_features(f, size, kind)),
         tied=f.flag("tie_word_embeddings", tied),
         ends=_ends(f),
         **answer,
@@ -207,55 +203,6 @@ def _shared(f: Fields, heads: int, default: int) -> int:
     if heads % of_keys:
         f.refuse("num_key_value_heads", f"it must divide the {heads} heads of queries")
     return heads // of_keys
-
-
-def _base(f: Fields) -> float:
-    """Reads the base of the rotary positions; newer files keep it in a field of fields."""
-    of = f.part("rope_parameters") or f
-    return of.number("rope_theta", f.number("rope_theta", BASE, 1.0, MOST_BASE), 1.0, MOST_BASE)
-
-
-def _rotary_size(f: Fields, size: int, kind: str) -> int:
-    """Reads how many features of a head turn: all of them, or of Phi-3 the first."""
-    of = f.part("rope_parameters") or f
-    share = of.number("partial_rotary_factor", f.number("partial_rotary_factor", 1.0, 0.0, 1.0), 0.0, 1.0)
-    first = int(size * share)
-    if share != 1.0 and (kind != "phi3" or first < 2 or first % 2 or size % 2):
-        of.refuse("partial_rotary_factor", f"{first} of {size} features of a head; even numbers of Phi-3's")
-    return first
-
-
-def _scales(f: Fields, base: float, size: int, first: int) -> tuple[float, ...]:
-    """Reads by what the rotary positions of a head are slowed down: linearly, all of them alike; or as LLaMA
-    3's, those that turn less than `low` times in the texts of the first training, and none that turns more
-    than `high` times. Where the first features alone turn, theirs are the exponents of so small a head, and
-    the others stand still. Powers are taken in decimals, so that every machine reads the same numbers."""
-    turns = [(2 * i, Decimal(base) ** (Decimal(2 * i) / first)) for i in range(first // 2)]
-    scales = _slower(f, [float(each) for _, each in turns])
-    if first < size:
-        moved = [float(Decimal(base) ** (Decimal(i) / size) / turn) for i, turn in turns]
-        return tuple(a * b for a, b in zip(moved, scales, strict=True)) + (0.0,) * ((size - first) // 2)
-    return scales if min(scales) < 1.0 else ()
-
-
-def _slower(f: Fields, tokens: Sequence[float]) -> tuple[float, ...]:
-    """Returns a scale for each angle. tokens: in which an unscaled one makes a radian."""
-    newer, older = f.part("rope_parameters"), f.part("rope_scaling")
-    of = newer or older
-    if newer and older:
-        f.refuse("rope_scaling", "rope_parameters say it")
-    if of is None:
-        return (1.0,) * len(tokens)
-    kind = of.name("rope_type", ROPES, of.name("type", ROPES, "default"))
-    scale = 1.0 if kind == "default" else 1.0 / of.number("factor", 0.0, 1.0, MOST_FACTOR)
-    if kind != "llama3":
-        return (scale,) * len(tokens)
-    low, high = (of.number(f"{end}_freq_factor", 0.0, 2.0**-10, 2.0**20) for end in ("low", "high"))
-    if not low < high:
-        of.refuse("high_freq_factor", f"it must be more than low_freq_factor, {low:g}")
-    first = of.integer("original_max_position_embeddings", MAX_STATED)
-    shares = [min(max((first / (2.0 * pi * each) - low) / (high - low), 0.0), 1.0) for each in tokens]
-    return tuple(share + (1.0 - share) * scale for share in shares)
 
 
 def _check_llama(m: LlamaConfig) -> None:

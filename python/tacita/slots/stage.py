@@ -138,8 +138,14 @@ def spread(plan: LinearPlan, count: int) -> LinearPlan:
     if count not in plans:
         terms = plan.terms * np.array([1, count, 1, count, 1], dtype=np.int32)
         vectors = plan.vectors if plan.period == 1 else np.repeat(plan.vectors, count, axis=1)
-        turns = {"horner_step": plan.horner_step * count, "post": plan.post * count}
-        plans[count] = LinearPlan(plan.n_inputs, plan.n_outputs, vectors, terms, **turns)
+        plans[count] = LinearPlan(
+            plan.n_inputs,
+            plan.n_outputs,
+            vectors,
+            terms,
+            horner_step=plan.horner_step * count,
+            post=plan.post * count,
+        )
     return plans[count]
 
 

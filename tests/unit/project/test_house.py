@@ -18,28 +18,27 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "python" / "tacita"
 sys.path.insert(0, str(ROOT / ".ci"))
 packages, rust_modules = map(importlib.import_module, ("packages", "rust_modules"))
-FILES, ARROWS, FOLDER = 331, 88, 14
-FILES, ARROWS, FOLDER = 331, 88, 14  # decision 93: `cli/ask/measure.py`
+FILES, ARROWS, FOLDER = 334, 88, 14  # decisions 92, 93, 98
 LINES = {
     "approx": 2545,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95)
-    "blocks": 1472,
-    "checkpoint": 2264,  # decoders behind public tokens (decision 98)
-    "cli": 6312,  # scores as papers print them; how they are measured (decisions 89, 93)
-    "client": 2909,  # requests on all threads (decision 95)
+    "blocks": 1473,
+    "checkpoint": 2456,  # decoders behind public tokens (decision 98)
+    "cli": 6406,  # scores as papers print them; how they are measured (decisions 89, 93)
+    "client": 2911,  # requests on all threads (decision 95)
     "data": 39,
     "evaluate": 1597,  # memory for a client that is to come (decision 78)
     "gateway": 518,
-    "generation": 515,  # texts side by side (decision 94)
+    "generation": 520,  # texts side by side (decision 94)
     "layouts": 1935,  # texts side by side (decision 94)
-    "models": 2120,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
-    "packings": 7155,  # exact functions, of an ablation (decision 93)
-    "planning": 4228,
+    "models": 2135,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
+    "packings": 7192,  # exact functions, of an ablation (decision 93)
+    "planning": 4239,
     "plans": 3190,
-    "schemes": 1580,
+    "schemes": 1581,
     "server": 8145,
-    "slots": 2550,  # texts side by side (decision 94)
-    "texts": 2070,  # tensors in the types of their files (decision 91)
-    "two_party": 6038,  # integers in the fewest bytes, heads of any size (decisions 91, 92)
+    "slots": 2611,  # texts side by side (decision 94)
+    "texts": 2096,  # tensors in the types of their files (decision 91)
+    "two_party": 6060,  # integers in the fewest bytes, heads of any size (decisions 91, 92)
 }
 
 
@@ -71,7 +70,7 @@ def test_packages_stay_small() -> None:
     assert not (large := {name: count for name, count in lines.items() if count > LINES[name]}), large
 
 
-BENCH = 10130  # lines of the laboratory (decisions 57, 58, 77, 89, 90, 92)
+BENCH = 10204  # lines of the laboratory (decisions 57, 58, 77, 89, 90, 92)
 
 
 def test_the_laboratory_stays_small() -> None:

@@ -16,6 +16,7 @@
 //! | [`cost`] | prices, and the window that costs least |
 //! | [`packing`] | the merging tree, its part before the weights, and the same from its root |
 //! | [`product`] | the evaluator: weight polynomials streamed by column block |
+//! | [`rounds`] | its results in parts |
 //! | [`tile`] | some columns of the plain matrix in column order |
 pub mod cost;
 pub mod layout;
@@ -24,6 +25,7 @@ pub mod noise;
 pub mod packing;
 pub mod plan;
 pub mod product;
+mod rounds;
 mod switch;
 mod tile;
 pub mod window;

@@ -6,14 +6,14 @@
 use super::layout::Layout;
 use super::packing::{divide, Node, Packer};
 use super::plan::Plan;
+use super::rounds::{unfit, Rounds};
 use super::tile::{residue, Tile};
 use super::window::Grid;
 use crate::keys::Automorphism;
 use crate::response::{respond, Response};
-use crate::{BfvError, Result, ServerKeys};
+use crate::{Result, ServerKeys};
 use rayon::prelude::*;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 use tacita_ring::{kernels, AlignedVec, Blocks, Permutation};
 use tacita_rlwe::{Ciphertext, Parameters, RnsPoly};
 
@@ -42,11 +42,11 @@ const TOGETHER: usize = 4;
 /// share a few sets of the caches.
 const SKEW: usize = 33 * kernels::PAIR;
 
-struct Evaluator<'a> {
+pub(super) struct Evaluator<'a> {
     params: &'a Parameters,
-    layout: &'a Layout,
+    pub(super) layout: &'a Layout,
     limbs: usize,
-    packer: Packer<'a>,
+    pub(super) packer: Packer<'a>,
     /// How weights are permuted for the joined ciphertexts, from the second on.
     maps: Vec<Permutation>,
     /// By (head, joined rows).
@@ -61,7 +61,7 @@ struct Evaluator<'a> {
 type Pairs = Vec<Vec<AlignedVec>>;
 
 /// Coefficients of the plain blocks of some columns, and limbs of some of these blocks.
-struct Space {
+pub(super) struct Space {
     coefficients: AlignedVec,
     plains: AlignedVec,
 }
@@ -125,119 +125,8 @@ pub fn products(
         .collect())
 }
 
-/// The results of a product by rounds, in order: those that are whole once every thread has done a few more
-/// column blocks.
-pub(super) struct Rounds<'a> {
-    evaluator: Evaluator<'a>,
-    tasks: Vec<(usize, Range<usize>)>,
-    /// Tasks done.
-    done: usize,
-    /// Of results that are not whole, and the number of the first one.
-    nodes: Vec<Node>,
-    whole: usize,
-    spaces: Mutex<Vec<Space>>,
-}
-
-impl<'a> Rounds<'a> {
-    fn new(
-        params: &'a Parameters,
-        automorphisms: &'a [Automorphism],
-        layout: &'a Layout,
-        limbs: usize,
-        inputs: Inputs<'a>,
-    ) -> Result<Self> {
-        check(params, automorphisms, layout, limbs, &inputs)?;
-        let evaluator = Evaluator::new(params, automorphisms, layout, limbs, inputs);
-        Ok(Self {
-            tasks: evaluator.tasks(),
-            evaluator,
-            done: 0,
-            nodes: Vec::new(),
-            whole: 0,
-            spaces: Mutex::default(),
-        })
-    }
-
-    /// The subtrees of a task.
-    fn nodes(&self, (head, columns): &(usize, Range<usize>)) -> Vec<Node> {
-        let held = || self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
-        let space = held().pop();
-        let mut space = space.unwrap_or_else(|| self.evaluator.space());
-        let nodes = self.evaluator.nodes(&mut space, *head, columns);
-        held().push(space);
-        nodes
-    }
-}
-
-impl Iterator for Rounds<'_> {
-    type Item = Vec<Ciphertext>;
-
-    fn next(&mut self) -> Option<Vec<Ciphertext>> {
-        let (layout, count) = (self.evaluator.layout, rayon::current_num_threads());
-        while self.done < self.tasks.len() {
-            let tasks = &self.tasks[self.done..self.tasks.len().min(self.done + count)];
-            let nodes: Vec<Vec<Node>> = tasks.par_iter().map(|task| self.nodes(task)).collect();
-            self.done += tasks.len();
-            self.nodes.extend(nodes.into_iter().flatten());
-            let whole = match self.tasks.get(self.done) {
-                Some((head, columns)) => self.evaluator.first_leaf(*head, columns.start) >> layout.pack,
-                None => layout.responses(),
-            };
-            let mut groups: Vec<Vec<Node>> = (self.whole..whole).map(|_| Vec::new()).collect();
-            let ready = self.nodes.partition_point(|node| node.response(layout) < whole);
-            for node in self.nodes.drain(..ready) {
-                groups[node.response(layout) - self.whole].push(node);
-            }
-            self.whole = whole;
-            if !groups.is_empty() {
-                let finish = |nodes| self.evaluator.packer.finish(nodes);
-                return groups.into_par_iter().map(finish).collect();
-            }
-        }
-        None
-    }
-}
-
-fn check(
-    params: &Parameters,
-    automorphisms: &[Automorphism],
-    layout: &Layout,
-    limbs: usize,
-    inputs: &Inputs<'_>,
-) -> Result<()> {
-    let (grid, dims, window) = (layout.grid, layout.grid.dims, layout.grid.window);
-    let left = inputs.left.len() == dims.batch * grid.k_blocks() * grid.m_blocks();
-    let right = inputs.right.len() == dims.batch * dims.m * dims.n;
-    let crossed = inputs.crossed.as_ref().is_none_or(|(cts, x)| {
-        let fit = cts.len() == dims.batch * grid.m_blocks() * grid.n_blocks();
-        fit && x.len() == dims.batch * dims.k * dims.m && cts.iter().all(|c| c.limbs() == limbs)
-    });
-    let steps = window.mw.ilog2() as usize;
-    let keyed = layout.pack == 0
-        || automorphisms.len() >= steps && automorphisms.iter().all(|a| a.key.limbs >= limbs);
-    let (join, rows) = (layout.join, grid.k_blocks());
-    let joined =
-        join == 0 || inputs.crossed.is_none() && join <= layout.pack && rows.is_multiple_of(1 << join);
-    let held = window.kw * window.mw * window.nw <= params.n();
-    if left && right && crossed && keyed && joined && held && inputs.left.iter().all(|c| c.limbs() == limbs) {
-        return Ok(());
-    }
-    Err(unfit(layout))
-}
-
-fn unfit(layout: &Layout) -> BfvError {
-    let detail = format!(
-        "inputs or keys do not fit {:?} in {:?}",
-        layout.grid.dims, layout.grid.window
-    );
-    BfvError::Shape {
-        op: "product",
-        detail,
-    }
-}
-
 impl<'a> Evaluator<'a> {
-    fn new(
+    pub(super) fn new(
         params: &'a Parameters,
         automorphisms: &'a [Automorphism],
         layout: &'a Layout,
@@ -334,7 +223,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Neighbouring column blocks of a head, for a thread each, in order.
-    fn tasks(&self) -> Vec<(usize, Range<usize>)> {
+    pub(super) fn tasks(&self) -> Vec<(usize, Range<usize>)> {
         let (rows, columns) = (self.layout.joined_rows(), self.grid().n_blocks());
         let even = (self.grid().dims.batch * columns).div_ceil(2 * rayon::current_num_threads());
         let step = TASK.div_ceil(rows).min(even).max(self.wide());
@@ -356,7 +245,7 @@ impl<'a> Evaluator<'a> {
             .next_multiple_of(self.together())
     }
 
-    fn space(&self) -> Space {
+    pub(super) fn space(&self) -> Space {
         let limbs = (self.together() * self.group()) << self.layout.join;
         Space {
             coefficients: AlignedVec::scratch(self.together() * self.grid().m_blocks() * self.prefix()),
@@ -365,12 +254,12 @@ impl<'a> Evaluator<'a> {
     }
 
     /// The number of the first leaf of a column block.
-    fn first_leaf(&self, head: usize, gamma: usize) -> usize {
+    pub(super) fn first_leaf(&self, head: usize, gamma: usize) -> usize {
         (head * self.grid().n_blocks() + gamma) * self.grid().k_blocks()
     }
 
     /// The subtrees of some column blocks, in order.
-    fn nodes(&self, space: &mut Space, head: usize, columns: &Range<usize>) -> Vec<Node> {
+    pub(super) fn nodes(&self, space: &mut Space, head: usize, columns: &Range<usize>) -> Vec<Node> {
         let mut nodes = Vec::new();
         for first in columns.clone().step_by(self.wide()) {
             let blocks = first..columns.end.min(first + self.wide());

@@ -374,14 +374,14 @@ fn noise_log2(plan: &Plan) -> f64 {
 /// rounding takes; without, they do not.
 #[test]
 fn opened_products_hide_their_noise() {
-    let mean = (1, 128, 384, 1);
+    let (mean, row) = ((1, 128, 384, 1), (1, 768, 2, 1));
     let shares = [Plain::OneShare { opened: true }, Plain::Shares { opened: true }];
     let logits = Plain::Weights {
         log_norm: 24,
         opened: true,
     };
     let cases = shares.map(|plain| (mean, 46, plain)).into_iter();
-    for (dims, bits, plain) in cases.chain([((1, 768, 2, 1), 64, logits)]) {
+    for (dims, bits, plain) in cases.chain([(row, 64, logits)]) {
         let plan = planned(dims, bits, 12, plain);
         assert_eq!(
             (plan.budget.rounding, plan.layout.pack),
@@ -391,15 +391,9 @@ fn opened_products_hide_their_noise() {
         assert!(noise < -40.0 && noise > -90.0, "{plain:?}: 2^{noise:.1}");
         assert!(run(&plan) < 1 << 12);
     }
-    for (dims, bits, plain) in [
-        (mean, 46, Plain::OneShare { opened: false }),
-        (mean, 46, SHARES),
-        ((1, 768, 2, 1), 64, weights(24)),
-    ] {
+    let half = Plain::OneShare { opened: false };
+    for (dims, bits, plain) in [(mean, 46, half), (mean, 46, SHARES), (row, 64, weights(24))] {
         let noise = noise_log2(&planned(dims, bits, 12, plain));
-        assert!(
-            noise > -10.0,
-            "{plain:?}: 2^{noise:.1}, nothing for the test to find"
-        );
+        assert!(noise > -10.0, "{plain:?}: 2^{noise:.1}, nothing to find");
     }
 }

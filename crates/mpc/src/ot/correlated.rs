@@ -91,8 +91,8 @@ impl Party {
         Ok(pads.iter().zip(message).zip(&choices).map(open).collect())
     }
 
-    /// Sender: pads of choice 0 and of choice 1. They are made while the receiver chooses, and swapped where he
-    /// says so.
+    /// Sender: pads of choice 0 and of choice 1. They are made while the receiver chooses, and swapped where
+    /// he says so.
     pub(super) fn pads_of_choices(&mut self, count: usize) -> Result<(Pads, Pads)> {
         let (mut zero, delta, keys) = self.cots_as_sender(count)?;
         let mut one: Pads = zero.iter().map(|block| block ^ delta).collect::<Vec<_>>().into();

@@ -34,8 +34,8 @@ impl TreeKeys {
     }
 }
 
-/// The sender's trees into the n blocks of `out` (low bits 0); returns the message. `roots` are t fresh secret
-/// blocks.
+/// The sender's trees into the n blocks of `out` (low bits 0); returns the message. `roots` are t fresh
+/// secret blocks.
 pub(super) fn grow_trees(
     set: &Set,
     keys: &mut TreeKeys,

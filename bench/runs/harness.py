@@ -278,10 +278,10 @@ def _in_the_clear(
         steps: Steps = {}
         if layers is not None:
             layers.start(samples[0])
-        see = (layers.see,) if layers is not None else ()
+        see: dict[str, Any] = {} if layers is None else {"see": layers.see}
         with machine.bar(f"{machine.backend} request {number + 1}") as bar, ran.timing("evaluate", steps):
             told = ran.clocked(bar)
-            answers = scheme.in_the_clear(plan, model, samples, machine.backend, seed + number, told, *see)
+            answers = scheme.in_the_clear(plan, model, samples, machine.backend, seed + number, told, **see)
         ran.requests.append(steps)
         texts = [*group.texts, *[None] * len(group.samples)]
         yield [understood(plan, answer, model, text) for answer, text in zip(answers, texts, strict=True)]

@@ -193,6 +193,7 @@ class RunOptions(Section):
         metavar="plain|sim|ckks",
     )
     threads: Whole = setting(0, "Cores to use (0: all).", panel=EXPERT, ge=0)
+    seed: Whole | None = setting(None, "Of the chance of a text (default: a fresh one).", panel=EXPERT, ge=0)
     memory: Real = setting(
         MEMORY_GB, "GB to stay within; ciphertexts that do not fit wait on disk.", panel=EXPERT, ge=0.1
     )

@@ -148,12 +148,16 @@ def test_a_stop_text_at_once(server: Served) -> None:
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (("--seed", "3"), "the server draws the token"),
+        (("--config", "SEED"), "the server draws the token"),
         (("--temperature", "9"), "temperature 9"),
         (("--model", "somewhere"), "--model with --connect"),
     ],
 )
-def test_what_a_server_does_not_do_is_refused(server: Served, more: tuple[str, ...], says: str) -> None:
+def test_what_a_server_does_not_do_is_refused(
+    server: Served, more: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
+    (settings := tmp_path / "seed.toml").write_text("[run]\nseed = 3\n")
+    more = tuple(str(settings) if each == "SEED" else each for each in more)
     done = generate(server, PROMPT, "--max-tokens", "2", *more)
     assert done.returncode == 2 and says in done.stderr
 
@@ -200,8 +204,9 @@ def test_a_service_writes_what_its_port_would(service: Started, token: str, tmp_
     found = json.loads(report.read_text())
     wanted = list(tacita.generate(OPENING, max_tokens=24))
     assert found["tokens"] == [each.id for each in wanted] and found["bytes_received"] > 1e6
+    (settings := tmp_path / "seed.toml").write_text("[run]\nseed = 3\n")
     for more, says in [
-        (("--seed", "3"), "the server draws the token"),
+        (("--config", str(settings)), "the server draws the token"),
         (("--scheme", "thor"), "--scheme with --connect"),
         (("--model", "other"), "its models: austen-tiny"),
         (("--max-tokens", "96"), "96 behind it"),

@@ -158,7 +158,7 @@ def _read_llama(
 ) -> Any:
     """Reads config.json. head_size, key_heads, tied: what transformers takes where a field is absent; 0 for
     what follows from the other sizes."""
-    kind, sizes = f.name("model_type", kinds, kinds[0]), f.sizes()
+    kind, sizes = f.name("model_type", kinds, kinds[0]), f.sizes(head_size="head_dim")
     _refuse_others(f, sizes["layers"])
     every, even = f.flag("attention_bias", False), sizes["hidden"] // sizes["heads"]
     absent = f.data.get("head_dim") is None and not head_size
@@ -173,7 +173,7 @@ def _read_llama(
         shared=_shared(f, sizes["heads"], key_heads),
         base=base,
         biases=(every or kind == "qwen2", every, f.flag("mlp_bias", False)),
-        head_size=0 if size == even else size,
+        head_size=0 if size * sizes["heads"] == sizes["hidden"] else size,
         scales=angle_scales(f, base, size, turning_features(f, size, kind)),
         tied=f.flag("tie_word_embeddings", tied),
         ends=_ends(f),

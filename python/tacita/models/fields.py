@@ -149,13 +149,15 @@ class Fields:
         intermediate: str | None = "intermediate_size",
         vocab: str | None = "vocab_size",
         positions: str | None = "max_position_embeddings",
+        head_size: str = "",
     ) -> dict[str, Any]:
         """Reads the sizes that every configuration has, by the names that most files give them; no token
         types. intermediate: None where it is four times `hidden`. Others that are None are left to the
-        family."""
+        family. head_size: a field in which heads may have a size of their own."""
         width = self.integer(hidden, MAX_HIDDEN)
         sizes = {"layers": self.integer(layers, MAX_LAYERS), "hidden": width, "types": 0}
-        sizes["heads"] = self._heads(heads, hidden, width)
+        apart = self.data.get(head_size) is not None
+        sizes["heads"] = self.integer(heads, MAX_HIDDEN) if apart else self._heads(heads, hidden, width)
         sizes["intermediate"] = self.integer(intermediate, 4 * MAX_HIDDEN) if intermediate else 4 * width
         sizes |= {"vocab": self.integer(vocab, MAX_VOCAB)} if vocab else {}
         return sizes | ({"positions": self.positions(positions)} if positions else {})

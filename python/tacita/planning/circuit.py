@@ -168,6 +168,7 @@ def model_info(model: Checkpoint, commitment: str) -> ModelInfo:
         embeddings=FrontConfig.of(c) if c.embeddings else None,
         task=c.task,
         problem=c.problem,
+        head_size=getattr(c, "head_size", 0),
     )
 
 
@@ -246,7 +247,8 @@ def _rules(plan: Plan) -> Rules:
 def _config(model: ModelInfo) -> Config:
     """Returns a configuration with the nodes that calibration and approximations must have."""
     fields = ("layers", "hidden", "heads", "intermediate", "activation", "pooling", "labels", "task")
-    return outline(model.architecture, **{name: getattr(model, name) for name in fields})
+    own = {"head_size": model.head_size} if model.head_size else {}
+    return outline(model.architecture, **own, **{name: getattr(model, name) for name in fields})
 
 
 def _calibration_rules(calibration: Calibration, model: Mapping[str, Node], plan: Plan) -> Rules:

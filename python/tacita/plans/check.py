@@ -79,7 +79,7 @@ def _rules(plan: Plan) -> Rules:
 
 
 def _model_rules(model: ModelInfo) -> Rules:
-    yield "heads", model.hidden % model.heads == 0
+    yield "heads", model.head_size > 0 or model.hidden % model.heads == 0
     worded = model.task not in (WORDS, NEXT) or model.embeddings is not None
     yield "labels of the task", labelled(model) and worded
     if model.embeddings is not None:

@@ -59,7 +59,7 @@ class ModelInfo:
     commitment: salted hash of its weights and configuration, hex (see `plans.commitment`). embeddings: how a
     client embeds a text; None for a model that starts from hidden states.
     normalise: whether the client divides the decrypted answer by its length. task, problem: see
-    `models.config`.
+    `models.config`. head_size: features of a head where heads do not share the hidden ones, else 0.
     """
 
     name: str
@@ -76,6 +76,7 @@ class ModelInfo:
     embeddings: FrontConfig | None
     task: Annotated[str, OneOf(TASKS)] = field(default="text", metadata=AT_DEFAULT)
     problem: Annotated[str, OneOf(PROBLEMS)] = field(default="single_label", metadata=AT_DEFAULT)
+    head_size: Annotated[int, Range(0, MAX_HIDDEN)] = field(default=0, metadata=AT_DEFAULT)
 
 
 @dataclass(frozen=True)

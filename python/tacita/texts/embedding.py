@@ -351,8 +351,9 @@ class Tensor(np.lib.mixins.NDArrayOperatorsMixin):
         """The transposed tensor; of numbers that are not quantised."""
         return Tensor(self.stored.T, self.shape[::-1], self._widen, exponent=self._exponent)
 
-    def reshape(self, shape: tuple[int, ...]) -> Tensor:
-        """Returns it in another shape; of numbers that are not quantised."""
+    def reshape(self, *sizes: Any) -> Tensor:
+        """Returns it in another shape, one tuple or so many sizes; of numbers that are not quantised."""
+        shape = sizes[0] if isinstance(sizes[0], tuple) else sizes
         return Tensor(self.stored.reshape(shape), shape, self._widen, exponent=self._exponent)
 
     def finite(self) -> bool:

@@ -84,7 +84,8 @@ def by_functions_alone(plan: Any, model: Checkpoint, hidden: Rows) -> Rows:
     """Of the real tokens, as the plan's functions answer without its packing."""
     specs, calibration = plan.circuit["specs"], plan.circuit["calibration"]
     soft = tempered(in_slots(model), Calibration.from_dict(calibration).temperatures)
-    rows = arranged(hidden, TOKENS, backwards=soft.config.backwards)
+    last, backwards = model.config.last_token, soft.config.backwards
+    rows = arranged(hidden, TOKENS, last=last, backwards=backwards)
     found = approximated(soft, CircuitSpecs.from_json(specs), *rows)
     assert not found.outside
     return np.ravel(found.answer[: len(hidden)] if found.answer.ndim > 1 else found.answer)

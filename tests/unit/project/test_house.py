@@ -23,22 +23,22 @@ LINES = {
     "approx": 2545,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95)
     "blocks": 1473,
     "checkpoint": 2456,  # decoders behind public tokens (decision 98)
-    "cli": 6406,  # scores as papers print them; how they are measured (decisions 89, 93)
+    "cli": 6407,  # scores as papers print them; how they are measured (decisions 89, 93)
     "client": 2911,  # requests on all threads (decision 95)
     "data": 39,
     "evaluate": 1597,  # memory for a client that is to come (decision 78)
     "gateway": 518,
     "generation": 520,  # texts side by side (decision 94)
     "layouts": 1935,  # texts side by side (decision 94)
-    "models": 2135,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
+    "models": 2137,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7192,  # exact functions, of an ablation (decision 93)
-    "planning": 4239,
+    "planning": 4241,
     "plans": 3190,
     "schemes": 1581,
     "server": 8145,
     "slots": 2611,  # texts side by side (decision 94)
-    "texts": 2096,  # tensors in the types of their files (decision 91)
-    "two_party": 6060,  # integers in the fewest bytes, heads of any size (decisions 91, 92)
+    "texts": 2097,  # tensors in the types of their files (decision 91)
+    "two_party": 6062,  # integers in the fewest bytes, heads of any size (decisions 91, 92)
 }
 
 

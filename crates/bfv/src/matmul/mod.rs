@@ -25,7 +25,7 @@ pub mod noise;
 pub mod packing;
 pub mod plan;
 pub mod product;
-mod rounds;
+pub mod rounds;
 mod switch;
 mod tile;
 pub mod window;

@@ -1,13 +1,74 @@
 //! The results of a product in parts, so that the first travel while the next are made.
 use super::layout::Layout;
 use super::packing::Node;
+use super::plan::Plan;
 use super::product::{Evaluator, Inputs, Space};
 use crate::keys::Automorphism;
-use crate::{BfvError, Result};
+use crate::response::{respond, Response};
+use crate::{BfvError, Result, ServerKeys};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use tacita_rlwe::{Ciphertext, Parameters};
+
+/// Evaluates a product and answers: one response after the other, in order, each as soon as it is asked for.
+/// An item fails when the operating system gives no randomness.
+///
+/// # Errors
+/// For inputs that do not fit the plan.
+pub fn evaluate<'a>(
+    params: &'a Parameters,
+    keys: &'a ServerKeys,
+    plan: &'a Plan,
+    inputs: Inputs<'a>,
+) -> Result<impl Iterator<Item = Result<Response>> + 'a> {
+    let answer = move |(r, ct): (usize, Ciphertext)| {
+        let keep: Vec<usize> = plan.layout.places(r).iter().map(|p| p.coefficient).collect();
+        respond(params, &keys.public, ct, plan.budget.kappa, Some(&keep))
+    };
+    let mut rounds = ciphertexts(params, keys, plan, inputs)?;
+    let mut first = 0;
+    let answers = move || {
+        let cts = rounds.next()?;
+        let numbers = first..first + cts.len();
+        first = numbers.end;
+        Some(numbers.into_par_iter().zip(cts).map(&answer).collect::<Vec<_>>())
+    };
+    Ok(std::iter::from_fn(answers).flatten())
+}
+
+/// What is masked to become the responses, in order.
+pub(super) fn ciphertexts<'a>(
+    params: &'a Parameters,
+    keys: &'a ServerKeys,
+    plan: &'a Plan,
+    inputs: Inputs<'a>,
+) -> Result<Rounds<'a>> {
+    if inputs.crossed.is_some() != plan.crossed() {
+        return Err(unfit(&plan.layout));
+    }
+    let limbs = plan.budget.rounding.limbs;
+    Rounds::new(params, &keys.automorphisms, &plan.layout, limbs, inputs)
+}
+
+/// Evaluates a product and masks nothing: for an evaluator that keeps the results, still encrypted.
+///
+/// automorphisms: by log2(h), those below log2(m_w) at least where leaves are merged. The ring may have any
+/// degree that holds the window. Cost: see [`super::cost`], without requests and responses.
+///
+/// # Errors
+/// For inputs or keys that do not fit the layout.
+pub fn products(
+    params: &Parameters,
+    automorphisms: &[Automorphism],
+    layout: &Layout,
+    limbs: usize,
+    inputs: Inputs<'_>,
+) -> Result<Vec<Ciphertext>> {
+    Ok(Rounds::new(params, automorphisms, layout, limbs, inputs)?
+        .flatten()
+        .collect())
+}
 
 /// The results of a product by rounds, in order: those that are whole once every thread has done a few more
 /// column blocks.

@@ -2,7 +2,8 @@
 use super::*;
 use crate::crt::Crt;
 use crate::matmul::plan::Plain;
-use crate::matmul::product::{ciphertexts, evaluate, Inputs};
+use crate::matmul::product::Inputs;
+use crate::matmul::rounds::{ciphertexts, evaluate};
 use crate::matmul::window::Grid;
 use crate::params::log_q;
 use crate::request::{decode_request, encrypt_message, Rounding};

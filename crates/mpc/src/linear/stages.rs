@@ -3,7 +3,8 @@
 use super::state::{key_limbs, Keys};
 use crate::{Result, Ring};
 use rayon::prelude::*;
-use tacita_bfv::matmul::product::{evaluate, Inputs};
+use tacita_bfv::matmul::product::Inputs;
+use tacita_bfv::matmul::rounds::evaluate;
 use tacita_bfv::matmul::{Dims, Plan};
 use tacita_bfv::request::{decode_request, Zero};
 use tacita_bfv::response::response_len;

@@ -61,7 +61,7 @@ LINE = {
 }
 FILE = {
     "plan": ("gap", "link"),
-    "run": ("threads", "allow_insecure", "show_anyway"),
+    "run": ("threads", "allow_insecure", "show_anyway", "seed"),
     "network": NETWORK,
 }
 
@@ -148,7 +148,6 @@ def run(
     stop: Annotated[
         list[str] | None, option("--stop", help="A text before which it ends; may be given again.")
     ] = None,
-    seed: Annotated[int | None, option("--seed", help="Of the chance (default: a fresh one).", min=0)] = None,
     cache: Annotated[
         bool,
         typer.Option(
@@ -161,8 +160,8 @@ def run(
 ) -> None:
     """Go on behind a text with a decoder: in the clear, on ciphertexts, or by --connect with a server that
     sees neither the text nor what comes behind it."""
-    timed, stops = Timed(), tuple(stop or ())
-    request = _request(settings, max_tokens, stops, Choice(temperature, top_k, seed), cache=cache)
+    timed, choice = Timed(), Choice(temperature, top_k, settings.run.seed)
+    request = _request(settings, max_tokens, tuple(stop or ()), choice, cache=cache)
     if (prompt is None) == (file is None):
         raise InputError("generate: give a prompt or a --file of them", hint="exactly one of the two")
     if settings.network.connect:

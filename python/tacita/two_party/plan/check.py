@@ -105,7 +105,9 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     yield "layers", 1 <= config.layers <= MAX_LAYERS
     yield (
         "hidden size",
-        1 <= config.hidden <= MAX_HIDDEN and config.heads >= 1 and config.hidden % config.heads == 0,
+        1 <= config.hidden <= MAX_HIDDEN
+        and config.heads >= 1
+        and (0 < getattr(config, "head_size", 0) <= MAX_HIDDEN or config.hidden % config.heads == 0),
     )
     yield "intermediate size", 1 <= config.intermediate <= 4 * MAX_HIDDEN
     yield "activation", plan.family in FAMILIES and unknown_option(plan.family, config) is None

@@ -126,12 +126,12 @@ def test_squares_are_off_by_what_their_argument_is() -> None:
 def test_turns_are_the_angles_of_floats_to_the_last_place(rotary: Rotary, tokens: int, size: int) -> None:
     """All of them rounded to the nearest: were one place up to the machine, one party's share would be
     noise."""
-    found = turns(rotary, tokens, size, TURN)
+    found = turns((rotary.base, rotary.scales), tokens, size, TURN)
     wanted = sequence.angles(rotary, (tokens, size))
     for ours, exact in zip(found, wanted, strict=True):
         assert ours.shape == (tokens, size // 2)
         assert np.abs(ours - np.ldexp(exact, TURN)).max() <= 0.5 + 1e-6
-    finer = turns(rotary, tokens, size, 40)
+    finer = turns((rotary.base, rotary.scales), tokens, size, 40)
     assert np.abs(np.ldexp(finer[0], -40) - wanted[0]).max() < 1e-11
 
 

@@ -12,38 +12,39 @@ from functools import lru_cache
 
 import numpy as np
 
-from tacita.blocks.base import Rotary
 from tacita.two_party.arithmetic.base import Integers
 
 GUARD = 96  # fraction bits of the recurrence, which loses a unit a token
 EXACT = Context(prec=45)
+Angles = tuple[float, tuple[float, ...]]  # base and scales of `blocks.base.Rotary`
 
 
 @lru_cache(maxsize=8)
-def turns(rotary: Rotary, tokens: int, size: int, fraction: int) -> tuple[Integers, Integers]:
+def turns(angles: Angles, tokens: int, size: int, fraction: int) -> tuple[Integers, Integers]:
     """Returns cosines and sines, (tokens, size / 2) each, with so many fraction bits: those of
     `blocks.sequence.angles`, rounded. Takes a tenth of a second for 512 tokens; the results are cached."""
-    columns = [_column(_first(rotary, i, size), tokens, GUARD - fraction) for i in range(size // 2)]
+    columns = [_column(_first(angles, i, size), tokens, GUARD - fraction) for i in range(size // 2)]
     cos, sin = (np.array([[pair[k] for pair in column] for column in columns]) for k in (0, 1))
     return cos.T.astype(np.int64), sin.T.astype(np.int64)
 
 
 def turned_from(
-    rotary: Rotary, first: int, shape: tuple[int, ...], fraction: int
+    angles: Angles, first: int, shape: tuple[int, ...], fraction: int
 ) -> tuple[Integers, Integers]:
     """Returns cosines and sines for (..., tokens, size) whose first token has the position `first`: rows of a
     table whose length is a power of two, so that the steps of a decoder share few tables."""
     end, size = first + shape[-2], shape[-1]
     rows = end if first == 0 else 1 << (end - 1).bit_length()
-    cos, sin = turns(rotary, rows, size, fraction)
+    cos, sin = turns(angles, rows, size, fraction)
     return cos[first:end], sin[first:end]
 
 
-def _first(rotary: Rotary, index: int, size: int) -> tuple[int, int]:
+def _first(angles: Angles, index: int, size: int) -> tuple[int, int]:
     """Computes cosine and sine of scale_index base^(-2 index / size), with GUARD bits."""
+    base, scales = angles
     exponent = EXACT.divide(Decimal(-2 * index), Decimal(size))
-    angle = EXACT.power(Decimal(rotary.base), exponent)
-    angle = EXACT.multiply(angle, Decimal(rotary.scales[index])) if rotary.scales else angle
+    angle = EXACT.power(Decimal(base), exponent)
+    angle = EXACT.multiply(angle, Decimal(scales[index])) if scales else angle
     cos, sin, term, n = Decimal(0), Decimal(0), Decimal(1), 0
     while abs(term) > Decimal("1e-40"):
         if n % 2:

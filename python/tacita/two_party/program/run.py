@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tacita.blocks.base import Rotary
 from tacita.two_party.arithmetic.base import Array, Format, Integers
 from tacita.two_party.arithmetic.masked import Exchange, MaskedProduct
 from tacita.two_party.arithmetic.residues import Share, Words, from_floats, reconstruct, reduced
@@ -203,8 +202,8 @@ class Run:
 
     def turn(self, at: _Place, x: Words) -> Words:
         """Turns rows by their positions."""
-        rotary = Rotary(at["base"], scales=at.parameters.get("scales", ()))
-        table = turned_from(rotary, self.past.rows, x.shape[1:], at["bits"])
+        angles = at["base"], at.parameters.get("scales", ())
+        table = turned_from(angles, self.past.rows, x.shape[1:], at["bits"])
         cos, sin = (each.view(np.uint64) for each in table)
         left, right = np.split(x, 2, axis=-1)
         turned = np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)

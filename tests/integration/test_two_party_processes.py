@@ -204,10 +204,13 @@ def test_a_client_opens_no_weights_and_needs_no_folder_but_its_own(server: Serve
 
 
 def test_costs_do_not_depend_on_the_text(server: Served, tmp_path: Path) -> None:
+    """Over a link that is named: a measured one depends on what else the machine does."""
+    (settings := tmp_path / "link.toml").write_text('[plan]\nlink = "lan"\n')
     costs = []
     for text in ("bad", "never boring , very good film"):
         report = tmp_path / "report.json"
-        assert classify(server.target, text, *trusting(server), "--json", str(report)).returncode == 0
+        options = [*trusting(server), "--config", str(settings), "--json", str(report)]
+        assert classify(server.target, text, *options).returncode == 0
         figures = json.loads(report.read_text())
         costs.append([figures["results"][0][name] for name in ("bytes_sent", "bytes_received", "rounds")])
     assert costs[0] == costs[1]

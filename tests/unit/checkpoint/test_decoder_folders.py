@@ -196,7 +196,7 @@ def test_a_matrix_of_other_rows_than_three_is_refused(tmp_path: Path) -> None:
 
 
 def test_heads_and_scales_out_of_range(tmp_path: Path) -> None:
-    """As a stranger's plan may have them."""
+    """A stranger's plan may have such heads."""
     config = config_of(tmp_path, LLAMA, rope_scaling=SLOWED)
     check(config)
     for wrong in ({"head_size": 5, "scales": ()}, {"head_size": 1 << 12, "scales": ()}, {"scales": (1.0,)}):
@@ -265,7 +265,7 @@ def halves(tensors: dict[str, Any], path: Path) -> None:
 
 
 def upper_halves(tensors: dict[str, Any], path: Path) -> None:
-    """As no array of numpy is."""
+    """Writes bfloat16, for which numpy has no type."""
     save_file({name: (t.astype("<f4").view("<u4") >> 16).astype("<u2") for name, t in tensors.items()}, path)
     data = path.read_bytes()
     length = 8 + int.from_bytes(data[:8], "little")

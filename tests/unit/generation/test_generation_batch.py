@@ -47,7 +47,7 @@ SIDE_BY_SIDE = [{"scheme": "thor"}, {"scheme": "thor", "cache": True}]
 @pytest.mark.parametrize("backend", ["plain", "sim"])
 @pytest.mark.parametrize("make", [llama, gpt2])
 def test_texts_of_a_batch_go_on_as_each_alone(make: Make, backend: str, how: dict[str, Any]) -> None:
-    """Of different lengths, in one request a turn; with a cache, a row of each."""
+    """Texts of different lengths share one request a turn; with a cache it has a row of each."""
     model, texts = make(), dict[int, list[int]]()
     for number, token in generate_batch(model, BATCH, Request(backend=backend, **ON | how)):
         assert token.sound
@@ -119,7 +119,7 @@ def test_operations_on_texts_side_by_side_are_those_of_each() -> None:
 
 
 def test_as_many_texts_lie_side_by_side_as_have_room() -> None:
-    """Of 64 texts eight on this ring; a plan says how many, a power of two."""
+    """A request holds eight of 64 texts on this ring; a plan says how many, a power of two."""
     found = planned(llama(layers=1), inputs=64)
     assert (found.batch, found.layout.request.texts, planned(llama(layers=1)).batch) == (8, 8, 1)
     with pytest.raises(FileError, match="texts of a request"):

@@ -274,7 +274,7 @@ def test_values_outside_the_calibrated_ranges_are_counted_by_step() -> None:
 
 
 def test_weights_become_integers_once_where_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By number of fraction bits, transposed; the second text finds them, in the fewest bytes."""
+    """Matrices are cached by fraction bits, transposed, in the fewest bytes; a second text takes them."""
     dense, form = (Dense("map", 2, 3), Dense("other", 2, 1, bias=False, scale=0.5)), Format(64, 30)
     map_, other = np.array([[0.5, -0.25], [1.0, 0.0], [0.1, 2.0]]), np.array([[2.0, 1024.0]])
     weights = Weights({"map.weight": map_, "map.bias": np.zeros(3), "other.weight": other})

@@ -125,3 +125,13 @@ pub trait Channel: Send {
         Duration::ZERO
     }
 }
+
+/// A message in one piece, of a channel that receives parts.
+fn receive_whole<C: Channel>(channel: &mut C, len: usize) -> Result<Vec<u8>> {
+    let mut message = Vec::new();
+    channel.receive_parts(&[len], &mut |part| {
+        message = part;
+        Ok(())
+    })?;
+    Ok(message)
+}

@@ -196,12 +196,7 @@ impl Channel for StreamChannel {
     }
 
     fn receive(&mut self, len: usize) -> Result<Vec<u8>> {
-        let mut message = Vec::new();
-        self.receive_parts(&[len], &mut |part| {
-            message = part;
-            Ok(())
-        })?;
-        Ok(message)
+        super::receive_whole(self, len)
     }
 
     fn send_parts(&mut self, lengths: &[usize], parts: Parts<'_>) -> Result<()> {

@@ -123,12 +123,7 @@ impl<C: Channel, T: Clock> Channel for Throttled<C, T> {
     }
 
     fn receive(&mut self, len: usize) -> Result<Vec<u8>> {
-        let mut message = Vec::new();
-        self.receive_parts(&[len], &mut |part| {
-            message = part;
-            Ok(())
-        })?;
-        Ok(message)
+        super::receive_whole(self, len)
     }
 
     /// Every part has a stamp of its own.

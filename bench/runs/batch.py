@@ -32,7 +32,7 @@ from bench.options import (
     read_examples,
 )
 from bench.runs.dashformer import Converted, Sequences, dashformer_folder, split
-from bench.runs.harness import REQUEST, Group, Machine, Ran, Sample, ask, figures, quality
+from bench.runs.harness import REQUEST, Group, Machine, Ran, Sample, ask, cosine, figures, quality
 from bench.runs.one import CALIBRATING, SEEDS, ShapeName
 from bench.runs.stages import operation_counts, show_stages, stage_rows
 from tacita import api
@@ -45,6 +45,7 @@ from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.calibrate.calibrate import load_texts
 from tacita.planning.request import PlanRequest
 from tacita.plans import engine
+from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.resources import threads as all_threads
 from tacita.schemes.prices import prices_here
@@ -112,7 +113,8 @@ def batch(
 
     Texts of the file that are longer than the tokens are left out; the others are repeated up to the inputs.
     Without a file every second shipped sentence is measured, and the others alone calibrate. A shape answers
-    random hidden states.
+    random hidden states. Of a folder with a plan (`tacita plan --work`) that plan is measured, and a killed
+    run of one request goes on there.
     """
     if (layers is not None and shape is None) or (texts is not None and shape is not None):
         raise InputError("bench batch: --layers is of a --shape, which has no --texts", hint="one of the two")
@@ -183,7 +185,7 @@ def _repeated(examples: Sequence[tuple[Text, int]], count: int | None) -> tuple[
 def _measured(task: Task, machine: Machine) -> dict[str, Any]:
     """Figures of all requests: wall_seconds of all their steps, outside_seconds of what is of no stage."""
     ran, began = Ran(threads=machine.threads or all_threads()), time.monotonic()
-    plan = _planned(task)
+    plan = _of_folder(task, machine) or _planned(task)
     ran.seconds["plan"] = time.monotonic() - began
     if machine.encrypts:
         engine.require_secure(plan.parameters, allow_insecure=machine.allow_insecure)
@@ -205,8 +207,33 @@ def _measured(task: Task, machine: Machine) -> dict[str, Any]:
         "predicted_seconds": dict(plan.prediction.seconds),
         **operation_counts(plan),
         "calibration_texts": int(plan.circuit["calibration"]["samples"]),
-        **quality(ran.logits, task.logits(plan), task.labels),
+        **_cosines(ran, wanted := task.logits(plan)),
+        **quality(ran.logits, wanted, task.labels),
     }
+
+
+def _cosines(ran: Ran, wanted: NDArray[np.float64]) -> dict[str, Any]:
+    """refused: how many answers failed their own check. cosine, cosine_median: of the others' outputs with
+    the float model's, the smallest and the middle one (None when there are none)."""
+    pairs = zip(ran.answers, ran.logits, wanted, strict=True)
+    found = [cosine(got, row) for answer, got, row in pairs if len(answer.logits)]
+    least, middle = (float(np.quantile(found, share)) if found else None for share in (0.0, 0.5))
+    return {"refused": len(wanted) - len(found), "cosine": least, "cosine_median": middle}
+
+
+def _of_folder(task: Task, machine: Machine) -> Plan | None:
+    """Returns the plan that lies in the folder of the run, if one does. Raises InputError for one of another
+    request."""
+    path = Workdir(machine.work).plan if machine.work and machine.encrypts else None
+    if path is None or not path.is_file():
+        return None
+    plan = Plan.load(path)
+    is_of = (plan.scheme, plan.tokens, plan.parameters.preset)
+    if is_of != (wanted := (task.scheme, task.tokens, task.preset)):
+        raise InputError(
+            f"bench batch: the folder's plan is of {is_of}, not of {wanted}", hint="another --work"
+        )
+    return plan
 
 
 def _planned(task: Task) -> Plan:
@@ -238,6 +265,10 @@ def _show(found: dict[str, Any]) -> None:
         if found[name] is not None:
             table.add_row(name.replace("_", " "), f"{100 * found[name]:.2f} %")
     table.add_row("outside of stages", duration(found["outside_seconds"]))
+    if found["refused"]:
+        table.add_row("refused", f"{found['refused']}: they failed their own check")
+    if found["cosine"] is not None:
+        table.add_row("cosine", f"{found['cosine']:.6f} at least, median {found['cosine_median']:.6f}")
     table.add_row("errors: logit, softmax", f"{found['max_abs_error']:.5f}, {found['max_softmax_error']:.5f}")
     for name in ("bootstraps", "rotations", "key_switches") if found["encrypted"] else ():
         table.add_row(f"{name.replace('_', ' ')} a request", str(found[name]))

@@ -9,6 +9,7 @@ integers.
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ from tacita.packings.base import Circuit
 from tacita.planning.circuit import circuit_of
 from tacita.plans import engine
 from tacita.plans.answers import understood
-from tacita.plans.files import Workdir
+from tacita.plans.files import Workdir, write_text
 from tacita.plans.plan import Plan
 from tacita.plans.public_folder import public_of
 from tacita.progress import Progress
@@ -227,31 +228,54 @@ def _encrypted(
     engine.require_secure(plan.parameters, allow_insecure=machine.allow_insecure)
     with nullcontext(machine.work) if machine.work else _temporary() as folder:
         files = Workdir(Path(folder))
+        going_on = machine.work is not None and _goes_on(files, plan, groups)
         save(plan, files.plan)
         how = {"allow_insecure": machine.allow_insecure}
         client = Client(public_of(plan, model), files, one_user=True, **how)
         options: dict[str, Any] = {"threads": machine.threads, "memory": machine.memory, **how}
-        server = Server(plan, model, files, resume=False, **options)
+        server = Server(plan, model, files, resume=machine.work is not None, **options)
         with ran.timing("start"):
             circuit_of(plan, model)
             server.ring.provide()
         with machine.bar("keygen") as report, ran.timing("keygen"):
-            client.keygen(report)
+            if not going_on:
+                client.keygen(report)
         for group in groups:
-            answers = _request(plan, client, server, group, machine, ran)
+            answers = _request(plan, client, server, group, machine, ran, encrypted=going_on)
             names = ("evaluation_keys", "request", "response")
             ran.bytes = {name: getattr(files, name).stat().st_size for name in names}
             ran.usage, ran.threads = server.usage, server.threads
             yield answers
 
 
+def _goes_on(files: Workdir, plan: Plan, groups: Sequence[Group]) -> bool:
+    """Says whether the folder holds keys and request of a killed run of the same plan and inputs, and notes
+    there whose they are. Runs of several requests begin again."""
+    inputs = hashlib.sha256(plan.hash.encode())
+    for group in groups:
+        inputs.update(repr(list(group.texts)).encode())
+        for array in (array for sample in group.samples for array in sample):
+            inputs.update(array.tobytes())
+    note = files.path / "inputs.sha256"
+    same = note.is_file() and note.read_text() == inputs.hexdigest()
+    write_text(note, inputs.hexdigest())
+    return same and len(groups) == 1 and files.request.is_file()
+
+
 def _request(
-    plan: Plan, client: Client, server: Server, group: Group, machine: Machine, ran: Ran
+    plan: Plan,
+    client: Client,
+    server: Server,
+    group: Group,
+    machine: Machine,
+    ran: Ran,
+    encrypted: bool = False,
 ) -> list[Answer]:
     steps: Steps = {}
     with ran.timing("encrypt", steps):
         states = [in_order(plan, hidden[mask > 0]) for hidden, mask in group.samples]
-        client.encrypt_batch(group.texts, hidden_states=states)
+        if not encrypted:
+            client.encrypt_batch(group.texts, hidden_states=states)
     if not ran.requests:
         with ran.timing("keys"):
             server.load_keys()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from functools import partial
 from pathlib import Path
 
 import dashformer
@@ -16,6 +17,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 from bench.__main__ import main
 from bench.runs.harness import quality
 from bench.runs.stages import StageClock
+from tacita.evaluate import Server
 from tacita.progress import Progress
 
 FIELDS = {
@@ -176,3 +178,40 @@ def test_an_encrypted_batch_goes_through_files_and_equals_plain(labelled: Path, 
     assert set(found["ckks"]["seconds"]) == {"plan", "keygen", "encrypt", "evaluate", "decrypt"}
     assert all(found["ckks"]["bytes"][name] > 0 for name in ("evaluation_keys", "request", "response"))
     assert (work / "plan.json").is_file()
+    assert found["ckks"]["refused"] == 0
+    assert found["ckks"]["cosine_median"] >= found["ckks"]["cosine"] > 0.999
+
+
+@pytest.mark.native
+def test_a_folder_with_a_killed_run_goes_on_with_its_plan_and_its_keys(
+    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    model, work = write_folder(make_random_checkpoint(), tmp_path / "model"), tmp_path / "work"
+    options = ["--inputs", "4", "--texts", str(labelled), "--model", str(model), *TOY]
+    options += ["--backend", "ckks", "--work", str(work), "--tokens"]
+
+    def files() -> tuple[bytes, ...]:
+        return tuple((work / name).read_bytes() for name in ("plan.json", "evaluation.keys", "request.ct"))
+
+    monkeypatch.setattr("bench.runs.harness.Server", partial(Server, save_every=0.0))
+    stage = StageClock.__call__
+
+    def killed(clock: StageClock, now: Progress) -> None:
+        stage(clock, now)
+        if now.index == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(StageClock, "__call__", killed)
+    assert bench("batch", *options, "16")[0] != 0
+    monkeypatch.setattr(StageClock, "__call__", stage)
+    before, report = files(), tmp_path / "report.json"
+    status, _, err = bench("batch", *options, "16", "--json", str(report))
+    assert status == 0, err
+    found = json.loads(report.read_text())
+    assert files() == before
+    assert found["agreement"] == 1.0
+    assert found["resumed_stages"] > 0
+    status, _, err = bench("batch", *options, "32")
+    assert status == 2
+    assert "the folder's plan is of" in " ".join(err.split())

@@ -18,7 +18,7 @@ import pytest
 import two_party_world
 from test_bench_batch import bench
 
-from bench.runs.two_party.cases.case import Options, decode, encode, errors, mine
+from bench.runs.two_party.cases.case import FRACTION, Options, decode, encode, errors, mine
 from bench.runs.two_party.cases.models import BertBaseShape, TinyShape
 from bench.runs.two_party.command import CASES
 from bench.runs.two_party.cost import Cost, Run, difference, refills
@@ -39,6 +39,7 @@ FIELDS = {
 }  # fmt: skip
 REQUIRED = {
     "matmul_128_768_768", "matmul_1_50257_768", "gelu_65536", "softmax_960_180", "less_65536", "ferret",
+    "gelu_1048576", "products_32768", "products_1048576",
     "default_model", "tiny_shape", "minilm", "bert_base_shape", "bert_large_shape", "vit_base_shape",
     "accuracy",
 }  # fmt: skip
@@ -203,6 +204,8 @@ def exact(name: str) -> np.ndarray:
     """The float result of a small case, computed here."""
     inputs = CASES[name].inputs(SMALL)  # type: ignore[attr-defined]
     match name:
+        case "products_32768":
+            return inputs[0] * inputs[1]
         case "gelu_65536":
             return np.array([0.5 * x * (1.0 + math.erf(x / math.sqrt(2.0))) for x in inputs])
         case "softmax_960_180":
@@ -211,17 +214,16 @@ def exact(name: str) -> np.ndarray:
             return inputs[0] @ inputs[1]
 
 
-@pytest.mark.parametrize("name", ["gelu_65536", "softmax_960_180", "matmul_128_768_768"])
+@pytest.mark.parametrize("name", ["gelu_65536", "softmax_960_180", "matmul_128_768_768", "products_32768"])
 def test_cases_score_the_exact_result_zero_and_a_wrong_one_not(name: str) -> None:
-    wanted = exact(name)
+    wanted, fraction = exact(name), FRACTION * (2 if name.startswith("products") else 1)
     client = np.random.default_rng(5).integers(0, 2**64, wanted.shape, dtype=np.uint64)
-    judged = CASES[name].judge(client, encode(wanted) - client, SMALL)
+    judged = CASES[name].judge(client, encode(wanted, fraction) - client, SMALL)
     assert judged["max_abs_error"] <= 2.0**-19
     wrong = wanted.copy()
     wrong.flat[-1] += 0.25
-    assert CASES[name].judge(client, encode(wrong) - client, SMALL)["max_abs_error"] == pytest.approx(
-        0.25, abs=1e-5
-    )
+    judged = CASES[name].judge(client, encode(wrong, fraction) - client, SMALL)
+    assert judged["max_abs_error"] == pytest.approx(0.25, abs=1e-5)
 
 
 def test_the_comparison_case_scores_bits() -> None:
@@ -296,6 +298,7 @@ def test_the_measured_input_of_random_weights_keeps_to_its_bounds(case: BertBase
         ("matmul_128_768_768", 2e-5),
         ("matmul_1_50257_768", 2e-5),
         ("gelu_65536", 4.2e-3),
+        ("products_32768", 4e-6),
         ("softmax_960_180", 5e-4),
         ("less_65536", 0.0),
         ("ferret", 0.0),

@@ -4,7 +4,8 @@ comparisons, correlated transfers."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from tacita.approx.activations import gelu
 from tacita.texts.answer import softmax
 
 SMALL = 64
+SLACK = 12  # products are off by less than 2^12 units of 2^-36
 
 
 class ShareTimesWeights(Case):
@@ -106,14 +108,24 @@ def truncated(party: Any, x: Array, fraction: int = FRACTION) -> Array:
     return np.asarray(party.truncate(x, 64, fraction))
 
 
-class Gelu(Case):
-    """GELU of 2^16 normal values of deviation 4."""
+class Sized(Case):
+    """So many values, as the name says. usual: up to so many they are measured without being named."""
 
-    name = "gelu_65536"
+    kind: ClassVar[str]
+    usual: ClassVar[int] = 1 << 16
+
+    def __init__(self, count: int) -> None:
+        self.count, self.name, self.named = count, f"{self.kind}_{count}", count > self.usual
+
+
+class Gelu(Sized):
+    """GELU of normal values of deviation 4."""
+
+    kind = "gelu"
 
     def inputs(self, options: Options) -> Floats:
         """The values before they are shared."""
-        return self.rng("inputs").standard_normal(SMALL if options.small else 65536) * 4
+        return self.rng("inputs").standard_normal(SMALL if options.small else self.count) * 4
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
         x = mine(self.inputs(options), self.rng("shares"), client=party.is_client)
@@ -121,6 +133,25 @@ class Gelu(Case):
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
         return errors(decode(client + server), gelu.exact(self.inputs(options)))
+
+
+class Products(Sized):
+    """Products of two shares each in Z_{2^64}, as the peer has them, of values in [-1, 1) that are not
+    truncated."""
+
+    kind, usual = "products", 0
+
+    def inputs(self, options: Options) -> Floats:
+        """Both factors before they are shared."""
+        return self.rng("inputs").uniform(-1.0, 1.0, (2, SMALL if options.small else self.count))
+
+    def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
+        x, y = mine(self.inputs(options), self.rng("shares"), client=party.is_client)
+        times = partial(party.scaled, held=64, short=64, bits=64, slack=SLACK)
+        return Prepared(lambda: times(x[:SMALL], y[:SMALL]), lambda: times(x, y))
+
+    def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
+        return errors(decode(client + server, 2 * FRACTION), np.prod(self.inputs(options), axis=0))
 
 
 class Softmax(Case):

@@ -7,7 +7,7 @@ A folder's inputs are its `texts.txt` or `reactions.txt`, and without them the p
 of `--texts`, for a model of images a path a line: `--calibration` of them calibrate and the `--inputs` after
 these are asked, so that no input is of both. Of an embedding `same` says how many inputs have the same
 nearest other one as by the float model; with `--documents`, a file of other sentences, the same nearest
-document (of its first 1,000, embedded by the float model).
+document (of its first 1,000, embedded by the float model), and `same_ten` the same ten.
 
     python -m bench photo-crops --wheel scikit_learn-1.4.2-*.whl --output CROPS
     python -m bench families --models DIR/dinov2 --texts CROPS/images.txt --calibration 8 --inputs 52
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 import tacita
 from bench.options import Lines, lines_of, markdown
-from bench.runs.harness import Group, Machine, Ran, ask, cosine, unrounded
+from bench.runs.harness import Group, Machine, Ran, alike, ask, cosine, unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import write_report
@@ -62,7 +62,7 @@ DOCUMENTS = 1000
 PRESET = "n16"
 LENGTHS = (16, 32, 64, 128, 256, 512)
 COLUMNS = (
-    *("model", "backend", "task", "tokens", "inputs", "same", "cosine"),
+    *("model", "backend", "task", "tokens", "inputs", "same", "same_ten", "cosine"),
     *("error", "predicted_error", "range", "step"),
 )
 COSTS = ("predicted_seconds", "seconds", "predicted_MB", "MB", "peak_GB")
@@ -235,7 +235,8 @@ def compared(
     """error: the largest of any number that is read: of masked words those at the masked places.
 
     same: how many answers say the same as the float model's; of an embedding how many are nearest to the
-    same row of index, or without one to the same other input. cosine: the smallest, of an embedding. range:
+    same row of index, or without one to the same other input; same_ten: and how many to the same ten rows, in
+    any order. cosine: the smallest, of an embedding. range:
     from the smallest to the largest of the float model's numbers that are read.
     """
     read = [_rows_told(plan, model, text) for text in texts]
@@ -254,10 +255,13 @@ def compared(
     embedding = not plan.labels and plan.task != WORDS
     chosen = _likenesses(shown, index) if embedding else shown
     same = [same_choice(a, b) for a, b in chosen]
+    ten = alike(*map(np.array, zip(*chosen, strict=True))) if embedding and index is not None else None
     return {
         "error": error,
         "range": span,
         "same": f"{sum(same)}/{len(same)}" if same else None,
+        "same_ten": f"{ten['same_ten']}/{len(same)}" if ten else None,
+        "nearest": ten,
         "cosine": min(cosine(a, b) for a, b in pairs) if embedding else None,
     }
 

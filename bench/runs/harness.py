@@ -33,6 +33,7 @@ from tacita.evaluate import Server
 from tacita.evaluate.session import MEMORY_GB, Usage
 from tacita.packings.base import Circuit
 from tacita.planning.circuit import circuit_of
+from tacita.planning.request import NEAREST
 from tacita.plans import engine
 from tacita.plans.answers import understood
 from tacita.plans.files import Workdir, write_text
@@ -380,3 +381,16 @@ def cosine(a: Array, b: Array) -> float:
     """Compares two vectors by their angle alone; 0 for a vector of zeros."""
     lengths = np.linalg.norm(a) * np.linalg.norm(b)
     return float(a.ravel() @ b.ravel() / max(lengths, np.finfo(float).tiny))
+
+
+def alike(found: Array, wanted: Array) -> dict[str, float]:
+    """How alike scores (queries, documents) rank. same_ten: of so many queries the ten nearest documents are
+    the float model's. shared: the part of all documents that are. worst: of the others, how far below its
+    tenth score, over the query's largest."""
+    ours, theirs = (np.argsort(-each, axis=1, kind="stable")[:, :NEAREST] for each in (found, wanted))
+    common = np.array([len(np.intersect1d(a, b)) for a, b in zip(ours, theirs, strict=True)])
+    tenth, reached = (np.take_along_axis(wanted, each, 1).min(axis=1) for each in (theirs, ours))
+    worst = float(((tenth - reached) / wanted.max(axis=1)).max())
+    most = theirs.shape[1]
+    shares = {"same_ten": int((common == most).sum()), "shared": float(common.mean()) / most}
+    return {"queries": len(wanted), **shares, "worst": worst}

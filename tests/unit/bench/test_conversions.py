@@ -128,6 +128,7 @@ def test_embeddings_are_compared_by_what_is_nearest() -> None:
     wanted = [np.array([0.6, 0.4, 0.0]), np.array([0.0, 0.6, 0.5])]
     figures = families.compared(said, said, list(map(said_of, found)), wanted, ["", ""], index)
     assert figures["same"] == "1/2" and 0.98 < figures["cosine"] < 0.99
+    assert figures["same_ten"] == "2/2", "of three documents all are among ten"
     assert families.compared(said, said, list(map(said_of, found)), wanted, ["", ""])["same"] is None
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 
-from bench.runs.two_party.cases.search import Search, alike
+from bench.runs.harness import alike
+from bench.runs.two_party.cases.search import Search
 from bench.runs.two_party.session import Options
 
 

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.runs.harness import alike
 from bench.runs.two_party.cases.accuracy import Accuracy, by_interpreter, examples_of
-from bench.runs.two_party.cases.case import Array, Floats
+from bench.runs.two_party.cases.case import Array
 from bench.runs.two_party.cases.models import MiniLm
 from bench.runs.two_party.session import Options
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.documents import read_documents, with_documents
 from tacita.checkpoint.reference import reference
-from tacita.planning.request import NEAREST, PlanRequest
+from tacita.planning.request import PlanRequest
 from tacita.texts.embed import length_of
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
@@ -53,14 +54,3 @@ class Search(Accuracy):
         found = {"max_abs_error": error, "overflows": overflows, "documents": wanted.shape[1]}
         found |= {f"fixed_{name}": value for name, value in alike(fixed, wanted).items()}
         return found | {f"protocol_{name}": value for name, value in alike(client, wanted[:few]).items()}
-
-
-def alike(found: Floats, wanted: Floats) -> dict[str, float]:
-    """same_ten: of so many queries the ten nearest documents are the float model's. shared: the part of all
-    documents that are. worst: of the others, how far below its tenth score, over the query's largest."""
-    ours, theirs = (np.argsort(-each, axis=1, kind="stable")[:, :NEAREST] for each in (found, wanted))
-    common = np.array([len(np.intersect1d(a, b)) for a, b in zip(ours, theirs, strict=True)])
-    tenth, reached = (np.take_along_axis(wanted, each, 1).min(axis=1) for each in (theirs, ours))
-    worst = float(((tenth - reached) / wanted.max(axis=1)).max())
-    shares = {"same_ten": int((common == NEAREST).sum()), "shared": float(common.mean()) / NEAREST}
-    return {"queries": len(wanted), **shares, "worst": worst}

@@ -142,8 +142,8 @@ class BatchAttention:
         means: list[Ct] = []
         inputs = shifted(be, x, self.columns.shape.lanes)
         for group in range(len(self.query_key)):
-            diagonals = self._aligned(be, self._exponentials(be, self._scores(be, inputs, group, roots)))
-            mixed = self._mix(be, inputs, mask, diagonals, group)
+            diagonals = self.aligned(be, self.exponentials(be, self.scores(be, inputs, group, roots)))
+            mixed = self.mix(be, inputs, mask, diagonals, group)
             context += mixed[:-1]
             means.append(be.add_const(mixed[-1], Argument.of(self.plan.specs.inverse).offset))
         return tuple(context), tuple(means)
@@ -158,7 +158,7 @@ class BatchAttention:
         """Multiplies the columns by the divisors of their groups. One level."""
         return [be.mul(ct, divisors[i // self.plan.head_size]) for i, ct in enumerate(context)]
 
-    def _scores(
+    def scores(
         self, be: Backend, inputs: Sequence[Ct], group: int, roots: Sequence[Cts] = ()
     ) -> list[list[Ct]]:
         """P[giant][baby] scaled for exp, not centred."""
@@ -227,7 +227,7 @@ class BatchAttention:
         )
         return np.tile(diagonal[:, None, :], (1, shape.sequences, 1)).reshape(-1)
 
-    def _exponentials(self, be: Backend, scores: list[list[Ct]]) -> list[list[Ct]]:
+    def exponentials(self, be: Backend, scores: list[list[Ct]]) -> list[list[Ct]]:
         """Replaces each score by its lifted exponential in place, so that it is freed at once."""
         spec, visible = self.plan.specs.exp, self.plan.positional.visible
         for giant, row in enumerate(scores):
@@ -237,7 +237,7 @@ class BatchAttention:
                     row[i] = be.mul_vector(row[i], self._diagonal(visible[None], giant, i))
         return scores
 
-    def _aligned(self, be: Backend, diagonals: list[list[Ct]]) -> list[list[Ct]]:
+    def aligned(self, be: Backend, diagonals: list[list[Ct]]) -> list[list[Ct]]:
         """Diagonals in the split of the mix: others are rotated by the giant that they lack."""
         if self.scores_split == self.mix_split:
             return diagonals
@@ -246,7 +246,7 @@ class BatchAttention:
         rows = [flat[g * b : (g + 1) * b] for g in range(self.mix_split.giants)]
         return [[be.rotate(ct, -g * b * step) for ct in row] for g, row in enumerate(rows)]
 
-    def _mix(
+    def mix(
         self, be: Backend, inputs: Sequence[Ct], mask: Ct, diagonals: list[list[Ct]], group: int
     ) -> list[Ct]:
         """Contexts of the group's columns, then its row means."""

@@ -1,0 +1,254 @@
+"""`python -m bench part-estimates`: products, softmaxes and norms that papers time alone: operations as `sim`
+counts them, seconds by the shipped price table.
+
+Nothing is encrypted and no time is taken. Seconds are of all threads of the table's machine and, of columns,
+of a ciphertext's texts together. Scores are random: of an interval [a, b] a row has its largest between b / 2
+and b, and the others are uniform from a to that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.options import PRESET_DEFAULT, emit_rows, shipped_prices
+from bench.runs.stages import RELINEARISATIONS, ROTATIONS
+from tacita.approx import exp, inverse, rsqrt, softmax
+from tacita.approx.fit import FitError, Interval
+from tacita.approx.spec import free_depth
+from tacita.cli.console import write_report
+from tacita.cli.options import Json
+from tacita.errors import LevelError
+from tacita.layouts.columns import BatchShape, Columns
+from tacita.layouts.multidiagonal import Features
+from tacita.layouts.rotations import rotate_sum
+from tacita.layouts.runs import MASK
+from tacita.packings import executor
+from tacita.packings.base import Operation, stages_of
+from tacita.packings.columns.attention import BatchAttention, Split
+from tacita.packings.columns.linear import BatchNorm
+from tacita.packings.encoding import Encoding, OutputSpec, apply_unit, output_bound
+from tacita.packings.multidiagonal.linear import Affine
+from tacita.packings.multidiagonal.products import Product, transpose
+from tacita.packings.operations import RowSums, exponentials, rounds
+from tacita.packings.specs import AttentionSpecs
+from tacita.packings.weights import AttentionPlan
+from tacita.planning.fitting import REFRESHED, Accuracy
+from tacita.planning.place.placement import place
+from tacita.planning.place.simulate import StageSimulator
+from tacita.plans.engine import describe
+from tacita.plans.prices.cost import Counts, Prices
+from tacita.slots.base import Backend, Ct
+from tacita.slots.sim import SimBackend
+from tacita.texts.answer import softmax as exact
+
+THOR = -44.19, 50.25  # the scores of its Table 5
+BERT = -8.8, 8.5  # those of the first layer of BERT-base, and its variances (`bench.models.shapes`)
+VARIANCES = 0.66, 6.6
+LEVELS, LENGTHS = (16, 12, 8, 4), (32, 64, 128, 256)
+PROJECTIONS = ("matmul", "matmul_input")
+Cts = tuple[Ct, ...]
+Row = dict[str, Any]
+
+
+def part_estimates(json: Json = None) -> None:
+    """Count the operations of parts that papers time alone, and estimate their seconds."""
+    prices, ring = shipped_prices(), describe(PRESET_DEFAULT)
+    layout = Features.hidden(ring.slots, 128, 12, 64)
+    rows: Any = []
+    for row in (
+        *by_level(layout, ring.max_level, prices),
+        softmax_of_rows(ring.slots, 128, THOR, ring.max_level, prices),
+        *(row for n in LENGTHS for row in attention_in_columns(BatchShape(ring.slots, n), 64, prices)),
+        norm_in_columns(BatchShape(ring.slots, 128), 768, prices),
+    ):
+        rows.append(row)
+        emit_rows([row])
+    write_report(json, rows)
+
+
+def by_level(layout: Features, top: int, prices: Prices, levels: Sequence[int] = LEVELS) -> Iterator[Row]:
+    """A product with weights, and of two encrypted tensors of all heads, on diagonals at each level."""
+    heads, square, size = layout.shape, layout.shape.with_rows(layout.shape.columns), layout.size
+    weight = np.random.default_rng(0).uniform(-1.0, 1.0, (size, size))
+    affine, product = Affine(weight, np.zeros(size), layout, layout), Product(square, heads)
+
+    def crossed(be: Backend, keys: Cts, queries: Cts) -> Cts:
+        return product.apply(be, transpose(be, keys, heads), queries)
+
+    tokens = layout.shape.columns
+    named: dict[str, tuple[Callable[..., Cts], int]] = {
+        f"weights {size} x {size} times {size} x {tokens}": (affine.apply, 1),
+        f"{layout.heads} of {tokens} x {layout.width} x {tokens}, transposition included": (crossed, 2),
+    }
+    for name, (run, operands) in named.items():
+        be = SimBackend(layout.shape.slots, top)
+        out = run(be, *(tuple(be.input() for _ in range(layout.count)) for _ in range(operands)))
+        used = top - min(be.level(ct) for ct in out)
+        for level in (each for each in levels if each >= used):
+            below = {(op, at - top + level, stage): n for (op, at, stage), n in be.counts.items()}
+            yield {"part": name, "level": level, "levels_used": used, **priced(below, prices)}
+
+
+def priced(counts: Counts, prices: Prices) -> Row:
+    """Key switches, products and seconds of counted operations."""
+    total = Counter[str]()
+    for (op, _, _), count in counts.items():
+        total[op] += count
+    rotations = {key: n for key, n in counts.items() if key[0] in (*ROTATIONS, "hoist")}
+    return {
+        "rotations": sum(total[op] for op in ROTATIONS),
+        "relinearisations": sum(total[op] for op in RELINEARISATIONS),
+        "products": sum(total[op] for op in ("mul", "tensor", "outer")),
+        "seconds_of_rotations": prices.total(rotations),
+        "seconds": prices.total(counts),
+    }
+
+
+class KeysApart(RowSums):
+    """Rows side by side, their keys so many slots apart: sums of all keys are cyclic, and everywhere."""
+
+    def __init__(self, keys: int, apart: int) -> None:
+        self._total = partial(rotate_sum, width=keys, step=apart)
+
+    def masked(self, be: Backend, exps: Cts, masks: Cts, factor: float) -> Cts:
+        return tuple(
+            self._total(be, be.mul(*pair)) for pair in zip(exps, self.masks(be, masks, factor), strict=True)
+        )
+
+    def plain(self, be: Backend, squares: Cts, factor: float) -> Cts:
+        return tuple(be.mul_const(self._total(be, ct), factor) for ct in squares)
+
+    def masks(self, be: Backend, masks: Cts, factor: float) -> Sequence[Ct]:
+        return [be.mul_const(ct, factor) for ct in masks]
+
+    def centred(self, be: Backend, sums: Cts, offset: float) -> Cts:
+        return tuple(be.add_const(ct, offset) for ct in sums)
+
+
+def softmax_of_rows(slots: int, keys: int, scores: Interval, top: int, prices: Prices) -> Row:
+    """A softmax of a ciphertext's rows with the rounds that are cheapest, and its error on `sim` with
+    noise."""
+    values, found = sampled(scores, slots // keys, keys), []
+    make = partial(SimBackend, slots, top)
+    for count in range(softmax.MOST_ROUNDS + 1):
+        with suppress(FitError):
+            specs = softmax_specs(values, scores, count)
+            operations = _softmax(specs, KeysApart(keys, slots // keys))
+            stages = stages_of(operations, frozenset({MASK}))
+            simulator = StageSimulator(make, frozenset({MASK}))
+            placement = place(stages, {"softmax.scores": 1, MASK: 1}, simulator, prices)
+            found.append((placement.seconds, specs, stages, placement))
+    seconds, specs, stages, placement = min(found, key=lambda one: one[0])
+    be = make(inject=True)
+    stored = values.T.ravel() * specs.score_scale + specs.score_offsets(1)[0]
+    live = {"softmax.scores": (be.encrypt(stored, placement.request["softmax.scores"]),)}
+    live[MASK] = (be.encrypt(np.full(slots, 1.0 / keys)),)
+    out = executor.run(placement.stages, stages, be, live)["softmax"][0]
+    errors = np.abs(be.decrypt(out).real * output_bound(specs.inverse) - exact(values).T.ravel())
+    return {
+        "part": f"softmax of {slots // keys} rows of {keys} on [{scores[0]}, {scores[1]}]",
+        "rounds": len(specs.rounds),
+        "bootstraps": placement.bootstraps,
+        **priced(be.counts, prices),
+        "seconds": seconds,
+        "log2_error": [math.log2(errors.mean()), math.log2(errors.max())],
+    }
+
+
+def _softmax(specs: AttentionSpecs, sums: RowSums) -> list[Operation]:
+    further, mixed = rounds("softmax", specs, sums, MASK)
+
+    def total(be: Backend, exps: Cts, masks: Cts) -> Cts:
+        return sums.stored(be, exps, None if specs.rounds else masks, specs.inverse)
+
+    def divide(be: Backend, exps: Cts, totals: Cts, masks: Cts) -> Cts:
+        weighed = exps[0] if specs.rounds else be.mul(exps[0], masks[0])
+        return (be.mul(weighed, apply_unit(be, totals[0], specs.inverse)),)
+
+    return [
+        exponentials("softmax", specs.exp),
+        *further,
+        Operation.of("softmax.total", (mixed, MASK), "softmax.total", total),
+        Operation.of("softmax.divide", (mixed, "softmax.total", MASK), "softmax", divide),
+    ]
+
+
+def sampled(scores: Interval, rows: int, keys: int) -> NDArray[np.float64]:
+    """Scores (rows, keys), as the module says."""
+    rng, (low, high) = np.random.default_rng(1), scores
+    largest = rng.uniform(high / 2, high, (rows, 1))
+    shares = rng.uniform(size=(rows, keys))
+    shares[:, 0] = 1.0
+    return np.asarray(low + shares * (largest - low))
+
+
+def softmax_specs(values: Any, scores: Interval, count: int) -> AttentionSpecs:
+    """Specs of a softmax over the last axis, of so many rounds, to the usual errors. Raises FitError."""
+    accuracy, keys, high = Accuracy(), values.shape[-1], scores[1]
+    means = np.exp((values - high) * 0.5**count).mean(axis=-1)
+    span = float(means.min()), float(means.max())
+    if not count:
+        power = exp.fit((scores[0], high), accuracy.exp * span[0], shift=high)
+        return AttentionSpecs(power, inverse.fit(span, accuracy.inverse), 1.0, 1.0)
+    wanted = accuracy.exp, accuracy.inverse
+    how: dict[str, Any] = {"keys": keys, "shift": high, "noise": REFRESHED, "rounds": count}
+    return AttentionSpecs.of_phases(softmax.fit(scores, span, wanted, **how), 1.0)
+
+
+def attention_in_columns(shape: BatchShape, size: int, prices: Prices) -> Iterator[Row]:
+    """Scores, softmax and context of a head in columns, with MOAI's split of diagonals and with ARION's, at
+    the lowest levels that they fit; products with weights are left out."""
+    specs, eye = softmax_specs(sampled(BERT, 256, shape.tokens), BERT, 0), (np.eye(size), np.zeros(size))
+    output = OutputSpec(1.0, Encoding(1.0), centred=True)
+    plan = AttentionPlan(1, (eye, eye, eye, eye), specs, Encoding(1.0), output)
+    columns, double = Columns.by_heads(shape, 1, size), Split.double(shape.tokens)
+    for name, split in (("single", Split.single(shape.tokens)), ("double", double)):
+        attention = BatchAttention.build(plan, columns, split, double)
+        be = next(filter(None, (_walked(attention, shape.slots, top) for top in range(2, 64))))
+        for part in ("products", "softmax"):
+            counts = {key: n for key, n in be.counts.items() if key[2] == part and key[0] not in PROJECTIONS}
+            title = {"products": "Q K^T V", "softmax": f"softmax {shape.tokens} x {shape.tokens}"}[part]
+            found = priced(counts, prices)
+            yield {
+                "part": f"{title} in columns, {shape.tokens} x {size}, {name}",
+                "texts": shape.sequences,
+                **found,
+                "seconds_a_text": found["seconds"] / shape.sequences,
+            }
+
+
+def _walked(attention: BatchAttention, slots: int, top: int) -> SimBackend | None:
+    be, inputs = SimBackend(slots, top), attention.columns.count
+    x, mask = [be.input() for _ in range(inputs)], be.input()
+    with suppress(LevelError):
+        with be.stage("products"):
+            scores = attention.scores(be, x, 0)
+        with be.stage("softmax"):
+            exps = attention.exponentials(be, scores)
+        with be.stage("products"):
+            *context, means = attention.mix(be, x, mask, attention.aligned(be, exps), 0)
+        with be.stage("softmax"):
+            root = apply_unit(be, means, attention.plan.specs.inverse)
+            attention.divided(be, tuple(context), [root])
+        return be
+    return None
+
+
+def norm_in_columns(shape: BatchShape, size: int, prices: Prices) -> Row:
+    """A LayerNorm of every token, at the lowest levels that it fits."""
+    spec = rsqrt.fit(VARIANCES, Accuracy().rsqrt)
+    norm = BatchNorm(spec, 1e-12, size, 1.0, 1)
+    be = SimBackend(shape.slots, 2 + free_depth(spec))
+    x = tuple(be.input() for _ in range(size))
+    norm.normalise(be, x, norm.root(be, norm.variance(be, x)))
+    found = priced(be.counts, prices)
+    each = {"texts": shape.sequences, **found, "seconds_a_text": found["seconds"] / shape.sequences}
+    return {"part": f"LayerNorm {shape.tokens} x {size} in columns", **each}

@@ -54,6 +54,12 @@ BERT = -8.8, 8.5  # those of the first layer of BERT-base, and its variances (`b
 VARIANCES = 0.66, 6.6
 LEVELS, LENGTHS = (16, 12, 8, 4), (32, 64, 128, 256)
 PROJECTIONS = ("matmul", "matmul_input")
+PARTS = {  # of attention, and its stages
+    "Q K^T": ("scores",),
+    "softmax": ("softmax",),
+    "P V": ("context",),
+    "Q K^T V": ("scores", "context"),
+}
 Cts = tuple[Ct, ...]
 Row = dict[str, Any]
 
@@ -213,12 +219,11 @@ def attention_in_columns(shape: BatchShape, size: int, prices: Prices) -> Iterat
     for name, split in (("single", Split.single(shape.tokens)), ("double", double)):
         attention = BatchAttention.build(plan, columns, split, double)
         be = next(filter(None, (_walked(attention, shape.slots, top) for top in range(2, 64))))
-        for part in ("products", "softmax"):
-            counts = {key: n for key, n in be.counts.items() if key[2] == part and key[0] not in PROJECTIONS}
-            title = {"products": "Q K^T V", "softmax": f"softmax {shape.tokens} x {shape.tokens}"}[part]
-            found = priced(counts, prices)
+        for part, stages in PARTS.items():
+            counted = {key: n for key, n in be.counts.items() if key[2] in stages}
+            found = priced({key: n for key, n in counted.items() if key[0] not in PROJECTIONS}, prices)
             yield {
-                "part": f"{title} in columns, {shape.tokens} x {size}, {name}",
+                "part": f"{part}, {shape.tokens} tokens of {size} in columns, {name}",
                 "texts": shape.sequences,
                 **found,
                 "seconds_a_text": found["seconds"] / shape.sequences,
@@ -229,11 +234,11 @@ def _walked(attention: BatchAttention, slots: int, top: int) -> SimBackend | Non
     be, inputs = SimBackend(slots, top), attention.columns.count
     x, mask = [be.input() for _ in range(inputs)], be.input()
     with suppress(LevelError):
-        with be.stage("products"):
+        with be.stage("scores"):
             scores = attention.scores(be, x, 0)
         with be.stage("softmax"):
             exps = attention.exponentials(be, scores)
-        with be.stage("products"):
+        with be.stage("context"):
             *context, means = attention.mix(be, x, mask, attention.aligned(be, exps), 0)
         with be.stage("softmax"):
             root = apply_unit(be, means, attention.plan.specs.inverse)
@@ -251,4 +256,4 @@ def norm_in_columns(shape: BatchShape, size: int, prices: Prices) -> Row:
     norm.normalise(be, x, norm.root(be, norm.variance(be, x)))
     found = priced(be.counts, prices)
     each = {"texts": shape.sequences, **found, "seconds_a_text": found["seconds"] / shape.sequences}
-    return {"part": f"LayerNorm {shape.tokens} x {size} in columns", **each}
+    return {"part": f"LayerNorm, {shape.tokens} tokens of {size} in columns", **each}

@@ -28,15 +28,18 @@ def test_columns_rotate_in_products_alone() -> None:
     tokens are 4 babies and 4 giants, MOAI's split 16 babies."""
     shape, size = BatchShape(SLOTS, 16), 4
     rows = {row["part"]: row for row in parts.attention_in_columns(shape, size, shipped_prices())}
-    products = rows["Q K^T V in columns, 16 x 4, double"]
+    products = rows["Q K^T V, 16 tokens of 4 in columns, double"]
     babies, giants, pairs = 8, 2, size // 2
     each = babies + giants - 2
     assert products["rotations"] == each * pairs + each * (pairs + 1) + shape.tokens + pairs
+    scores, context = (rows[f"{part}, 16 tokens of 4 in columns, double"] for part in ("Q K^T", "P V"))
+    assert scores["rotations"] == each * pairs + shape.tokens, "a conjugation for each diagonal"
+    assert scores["rotations"] + context["rotations"] == products["rotations"]
     assert products["products"] >= shape.tokens * (2 * pairs + 1)
-    softmax = rows["softmax 16 x 16 in columns, 16 x 4, double"]
+    softmax = rows["softmax, 16 tokens of 4 in columns, double"]
     assert softmax["rotations"] == 0 and softmax["products"] > shape.tokens + size
-    assert softmax == rows["softmax 16 x 16 in columns, 16 x 4, single"] | {"part": softmax["part"]}
-    assert rows["Q K^T V in columns, 16 x 4, single"]["rotations"] > products["rotations"]
+    assert softmax == rows["softmax, 16 tokens of 4 in columns, single"] | {"part": softmax["part"]}
+    assert rows["Q K^T V, 16 tokens of 4 in columns, single"]["rotations"] > products["rotations"]
     assert products["seconds_a_text"] * shape.sequences == pytest.approx(products["seconds"])
 
 

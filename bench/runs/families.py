@@ -236,8 +236,8 @@ def compared(
 
     same: how many answers say the same as the float model's; of an embedding how many are nearest to the
     same row of index, or without one to the same other input; same_ten: and how many to the same ten rows, in
-    any order. cosine: the smallest, of an embedding. range:
-    from the smallest to the largest of the float model's numbers that are read.
+    any order. cosine: the smallest, of an embedding. range: from the smallest to the largest of the float
+    model's numbers that are read.
     """
     read = [_rows_told(plan, model, text) for text in texts]
     answers = [np.array(answer.anyway.logits) for answer in found]

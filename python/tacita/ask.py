@@ -180,7 +180,8 @@ fill: Verb[Fill] = _verb(
 @_documented
 def answer(question: str, context: str, *, model: Model, **how: Unpack[How]) -> Extract:
     """Answers a question by a part of its context: the answer's `span`. model: for extractive question
-    answering. Cost and errors are those of `classify`."""
+    answering. Of a context over the plan's tokens, windows that overlap are asked, each a text of the cost,
+    which the first report says; the best answer of all counts. Cost and errors are those of `classify`."""
     extract: Extract = _ask(Extract, "answer", model, Pair(question, context), how)
     return extract
 
@@ -283,8 +284,8 @@ def ask_all(verb: str, model: Model | None, texts: Sequence[Text], how: How) -> 
     """Answers texts by a model that can be asked with this verb, a key of `texts.task.GIVES`. Raises what
     `classify` raises."""
     call = _Call.of(verb, verb, model, texts, how)
-    cut = Cut.of(call.model if call.truncate else None, texts, call.request.tokens)
-    return cut.warn(_answers(verb, call, cut.texts))
+    cut = Cut.of(call.model, texts, call.request.tokens, verb, truncate=call.truncate)
+    return cut.join(_answers(verb, call, cut.texts))
 
 
 def _answers(verb: str, call: _Call, texts: Sequence[Text]) -> list[Answer]:

@@ -106,12 +106,13 @@ MAX_BYTES = 1 << 28  # of a file of texts
 class Line:
     """A line of a file. number: from 1, as editors count. text: stripped, or both of a pair; empty when
     `problem` says why it cannot be classified. label: its number, of a regression any number; -1 where a file
-    has none."""
+    has none. first: characters of a context that stand before the window that the text holds."""
 
     number: int
     text: Text
     problem: str = ""
     label: float = -1
+    first: int = 0
 
 
 def read_lines(path: Path) -> list[Line]:

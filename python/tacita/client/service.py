@@ -25,6 +25,7 @@ from tacita.errors import InputError, PeerError, nearest, require_keywords
 from tacita.plans import engine
 from tacita.plans.scheme import AUTO, BUMBLEBEE
 from tacita.plans.wire import API, VISITOR, Model, Models, Offer
+from tacita.progress import Progress
 from tacita.texts.answer import Answer
 from tacita.texts.embed import Text
 from tacita.texts.generation import TOKENS, Choice, TextOptions, Token, stop_texts
@@ -158,7 +159,8 @@ class AsyncService:
     async def answer(
         self, question: str, context: str, *, model: str | None = None, scheme: str | None = None
     ) -> Answer:
-        """Answers a question by a part of its context: the answer's `span`. Arguments: as of `classify`."""
+        """Answers a question by a part of its context: the answer's `span`. Of a context that is too long
+        windows are asked, as of `tacita.answer`. Arguments: as of `classify`."""
         (answer,) = await self._answers("answer", [Pair(question, context)], model, scheme)
         return answer
 
@@ -248,8 +250,13 @@ class AsyncService:
         meter, report = Meter(self._channel.patience.clock), self._options.report
         try:
             session = await self.open([verb], model, scheme, meter=meter, texts=len(texts))
-            cut = Cut.of(session.front if truncate else None, texts, session.plan.tokens)
-            return cut.warn(await answer_all(session, cut.texts, meter, report))
+            cut = Cut.of(session.front, texts, session.plan.tokens, verb, truncate=truncate)
+            if (requests := -(-len(cut.texts) // session.plan.batch)) > len(texts):
+                each, seconds = session.offer, requests * session.offer.seconds
+                size = (each.traffic_bytes or each.request_bytes + each.response_bytes) / 1e6
+                words = f"{len(cut.texts)} windows: {requests} x {each.seconds:.1f} s, {size:.1f} MB"
+                report(Progress(words, 0, requests, 0.0, seconds))
+            return cut.join(await answer_all(session, cut.texts, meter, report))
         finally:
             self.last = meter.cost
 

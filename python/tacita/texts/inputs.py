@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from itertools import islice
+from typing import Any, NamedTuple, cast
 
 from tacita.errors import InputError
 from tacita.texts.answer import Answer
-from tacita.texts.embed import Text, encoded, length_of, parts_of
+from tacita.texts.embed import Text, encoded, length_of, parts_of, tokens_of
 from tacita.texts.embedding import Embedder
-
-A = TypeVar("A", bound=Answer)
+from tacita.texts.spans import CONTEXT, MOST_TOKENS, Extract, best_window
 
 
 class Pair(NamedTuple):
@@ -57,21 +57,35 @@ def _checked(one: Any, place: str) -> Text:
 
 @dataclass(frozen=True)
 class Cut:
-    """Texts as they are asked. warnings: of each that was cut, else empty; none at all without `truncate`."""
+    """Texts as they are asked. warnings: of each that was cut, else empty; none at all without `truncate`.
+    begins: of each of the caller's texts the characters of its context that stand before each of its windows,
+    all of which are asked; empty where each text is asked as it is."""
 
     texts: Sequence[Text]
     warnings: Sequence[str] = ()
+    begins: Sequence[Sequence[int]] = ()
 
     @staticmethod
-    def of(front: Embedder | None, texts: Sequence[Text], tokens: int) -> Cut:
-        """Cuts each text by `truncated`; without a front, as of a model of hidden states, none."""
-        if front is None:
+    def of(
+        front: Embedder | None, texts: Sequence[Text], tokens: int, verb: str, *, truncate: bool = False
+    ) -> Cut:
+        """Cuts each text by `truncated`, or the context of a question into `windows`, where the verb is
+        `answer` and nothing is to be left out; without a front, as of a model of hidden states, none."""
+        if front is None or not (truncate or verb == "answer"):
             return Cut(texts)
-        cut = [truncated(front, text, tokens) for text in texts]
-        return Cut([text for text, _ in cut], [warning for _, warning in cut])
+        if truncate:
+            cut = [truncated(front, text, tokens) for text in texts]
+            return Cut([text for text, _ in cut], [warning for _, warning in cut])
+        each = [windows(front, text, tokens) for text in texts]
+        asked: list[Text] = [window.text for one in each for window in one]
+        return Cut(asked, begins=[[window.first for window in one] for one in each])
 
-    def warn(self, answers: Sequence[A]) -> list[A]:
-        """Adds the warnings to the answers of the texts."""
+    def join(self, answers: Sequence[Answer]) -> list[Answer]:
+        """Returns the answers of the caller's texts: with their warnings, and of the windows of a context
+        the best one."""
+        if self.begins:
+            rest = iter(cast(Sequence[Extract], answers))
+            return [best_window(list(islice(rest, len(each))), each) for each in self.begins]
         added = [(warning,) if warning else () for warning in self.warnings or [""] * len(answers)]
         return [replace(a, warnings=(*a.warnings, *more)) for a, more in zip(answers, added, strict=True)]
 
@@ -109,3 +123,49 @@ def _cut(front: Embedder, parts: Sequence[str], over: int) -> tuple[str, ...]:
 
 def _text(parts: Sequence[str]) -> Text:
     return parts[0] if len(parts) == 1 else Pair(*parts)
+
+
+# A context that is longer than the plan: windows of it, as transformers' pipeline makes them. Each is asked
+# with the whole question, and the best answer of all of them counts.
+
+MOST_WINDOWS = 64  # of a context: each costs what a text does
+OVERLAP = 128  # tokens that neighbours share at most, as there
+
+
+class Window(NamedTuple):
+    """A question with a part of its context, which begins behind `first` characters."""
+
+    text: Text
+    first: int
+
+
+def windows(front: Embedder, text: Text, tokens: int) -> list[Window]:
+    """Returns the windows of a pair (question, context) that a plan of so many tokens takes: the pair alone
+    where it fits. They begin with words, and neighbours share as many tokens as an answer may have, so each
+    answer lies in one of them. Raises InputError where the question leaves them no room, for more than
+    `MOST_WINDOWS`, and what `embed.tokenize` raises."""
+    most = min(tokens, front.config.positions)
+    if isinstance(text, str) or length_of(front, text) <= most:
+        return [Window(text, 0)]
+    about = tokens_of(front, text)
+    own = [token for token in about.tokens if token.part == CONTEXT]
+    room = most - len(about) + len(own)
+    overlap = min(OVERLAP, room // 2)
+    if overlap < MOST_TOKENS - 1:
+        raise InputError(
+            f"answer: {most} tokens, {most - room} of them for the question", hint="plan for more"
+        )
+    if len(own) > MOST_WINDOWS * (room - overlap):
+        what = f"the context has {len(own)} tokens, over {MOST_WINDOWS} windows of {room}"
+        raise InputError(f"answer: {what}", hint="split it, or plan for more tokens")
+    starts = [token.start == token.word[0] for token in own]
+    parts, first = list[Window](), 0
+    while True:
+        last, begin = min(first + room, len(own)), own[first].start
+        while length_of(front, part := Pair(text[0], text[1][begin : own[last - 1].end])) > most:
+            last -= 1  # a cut can split a word into more tokens than it took away
+        parts.append(Window(part, begin))
+        if last == len(own):
+            return parts
+        after = max(last - overlap, first + 1)
+        first = next((at for at in range(after, first, -1) if starts[at]), after)

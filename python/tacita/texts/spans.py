@@ -7,7 +7,7 @@ text gives `Rows`, and with it what `tags`, `extract` or `fill` make of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -170,6 +170,17 @@ def extract(answer: Rows, about: Tokens) -> Extract:
     first, last = about.tokens[begin].word[0], about.tokens[end].word[1]
     span = Span(ANSWER, score, about.parts[CONTEXT][first:last], first, last, CONTEXT)
     return Extract(None, answer.logits, answer.warnings, answer.outputs, span)
+
+
+def best_window(answers: Sequence[Extract], begins: Sequence[int]) -> Extract:
+    """Returns the answer of the highest score among those of a context's windows, its characters counted in
+    the whole context, with the logits of its window and the warnings of all. begins: characters before each
+    window. Windows that failed their checks count only where all did."""
+    trusted = [pair for pair in zip(answers, begins, strict=True) if not pair[0].empty]
+    best, first = max(trusted or [(answers[0], 0)], key=lambda pair: pair[0].score)
+    span = replace(best.span, start=best.span.start + first, end=best.span.end + first)
+    warnings = tuple(dict.fromkeys(warning for one in answers for warning in one.warnings))
+    return replace(best, span=span, warnings=warnings)
 
 
 def best_span(starts: Array, ends: Array, most: int = MOST_TOKENS) -> tuple[int, int, float]:

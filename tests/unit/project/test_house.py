@@ -23,8 +23,8 @@ LINES = {
     "approx": 2545,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95)
     "blocks": 1473,
     "checkpoint": 2456,  # decoders behind public tokens (decision 98)
-    "cli": 6407,  # scores as papers print them; how they are measured (decisions 89, 93)
-    "client": 2911,  # requests on all threads (decision 95)
+    "cli": 6420,  # scores as papers print them, windows of a context (decisions 89, 93, 105)
+    "client": 2918,  # requests on all threads, windows of a context (decisions 95, 105)
     "data": 39,
     "evaluate": 1597,  # memory for a client that is to come (decision 78)
     "gateway": 518,
@@ -37,7 +37,7 @@ LINES = {
     "schemes": 1581,
     "server": 8145,
     "slots": 2611,  # texts side by side (decision 94)
-    "texts": 2097,  # tensors in the types of their files (decision 91)
+    "texts": 2168,  # tensors in the types of their files, windows of a context (decisions 91, 105)
     "two_party": 6062,  # integers in the fewest bytes, heads of any size (decisions 91, 92)
 }
 

@@ -5,6 +5,7 @@ the meaning and with its noise or roundings, and between two parties for real.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from test_cli import run
 import tacita
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.reference import reference
-from tacita.texts.embed import Text, embed
-from tacita.texts.spans import Extract, Fill, Tags
+from tacita.errors import InputError
+from tacita.progress import Progress
+from tacita.texts.embed import Text, Tokens, embed, length_of, tokens_of
+from tacita.texts.inputs import Pair, windows
+from tacita.texts.spans import Extract, Fill, Tags, best_window
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "the [MASK] is bad"]
 TOY: dict[str, Any] = {"tokens": 16, "scheme": "bumblebee", "texts": TEXTS}
@@ -42,7 +46,7 @@ def asked(verb: str, scheme: str = "bumblebee", **how: Any) -> Any:
     how = {**TOY, "scheme": name, "packing": packing or None, **how}
     how |= {} if name == "bumblebee" else {"preset": "insecure_toy_n10"}
     if verb == "answer":
-        return tacita.answer(QUESTION, CONTEXT, model=model, **how)
+        return tacita.answer(QUESTION, how.pop("context", CONTEXT), model=model, **how)
     return getattr(tacita, verb)(ASKED[verb], model=model, **how)
 
 
@@ -124,6 +128,62 @@ def test_commands_answer_from_a_folder(verb: str, tmp_path: Path) -> None:
     shown = {"tag": "characters", "answer": "of the context", "fill": "score"}
     assert shown[verb] in out
     assert {"tag": "spans", "answer": "span", "fill": "masks"}[verb] in found
+
+
+LONG = " ".join([CONTEXT] * 6)  # 61 tokens
+
+
+def test_windows_of_a_context_hold_every_answer_and_fit() -> None:
+    model, tokens = MODELS["answer"], 36
+    parts = windows(model, Pair(QUESTION, LONG), tokens)
+    own = [token for token in tokens_of(model, (QUESTION, LONG)).tokens if token.part == 1]
+    words = {token.word[0] for token in own}
+    inside = [(first, first + len(text[1])) for text, first in parts]
+    assert len(parts) > 2 and all(length_of(model, text) <= tokens for text, _ in parts)
+    for text, first in parts:
+        assert text[0] == QUESTION and LONG[first:].startswith(text[1]) and first in words
+    for begin, end in zip(own, own[14:], strict=False):  # each answer of 15 tokens
+        assert any(low <= begin.start and end.end <= high for low, high in inside)
+    assert windows(model, Pair(QUESTION, CONTEXT), tokens) == [(Pair(QUESTION, CONTEXT), 0)]
+    with pytest.raises(InputError, match="of them for the question"):
+        windows(model, Pair(QUESTION, LONG), 16)
+    with pytest.raises(InputError, match="over 64 windows"):
+        windows(model, Pair(QUESTION, " ".join([LONG] * 40)), tokens)
+
+
+def test_the_best_answer_of_all_windows_counts() -> None:
+    how: dict[str, Any] = {"tokens": 36, "backend": "plain"}
+    reports = list[Progress]()
+    answer = asked("answer", context=LONG, progress=reports.append, **how)
+    parts = windows(MODELS["answer"], Pair(QUESTION, LONG), 36)
+    each = [asked("answer", context=text[1], **how) for text, _ in parts]
+    best = int(np.argmax([one.score for one in each]))
+    assert answer.score == each[best].score and answer.logits == each[best].logits
+    span = answer.span
+    assert LONG[span.start : span.end] == span.text == each[best].span.text
+    assert span.start == each[best].span.start + parts[best].first
+    cut = asked("answer", context=LONG, truncate=True, **how)
+    assert cut.warnings == (f"truncated: the model saw 36 of {len(tokens_of_pair(LONG))} tokens",)
+    failed = replace(each[best], trusted=False, logits=())
+    left = best_window([failed, each[best - 1]], [7, 11])
+    assert left.span.start == each[best - 1].span.start + 11
+    assert best_window([failed, failed], [7, 11]).empty
+
+
+def tokens_of_pair(context: str) -> Tokens:
+    return tokens_of(MODELS["answer"], (QUESTION, context))
+
+
+def test_the_command_tells_windows_and_where_the_answer_stands(tmp_path: Path) -> None:
+    folder = write_folder(MODELS["answer"], tmp_path / "answer")
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    small = ["--model", str(folder), "--tokens", "36", "--texts", str(tmp_path / "texts.txt")]
+    small += ["--scheme", "bumblebee", "--backend", "plain"]
+    status, out, err = run("answer", QUESTION, "--context", LONG, *small)
+    assert status == 0, err
+    span = asked("answer", context=LONG, tokens=36, backend="plain").span
+    assert "the context takes 3 windows of up to 36 tokens" in out
+    assert f"characters {span.start} to {span.end} of the context" in out
 
 
 def same(found: Checkpoint, wanted: Checkpoint) -> bool:

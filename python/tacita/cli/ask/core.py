@@ -72,7 +72,8 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     checkpoint = load_model(settings.plan)
     require_kind(question.verb, checkpoint.config, *question.others)
     question.suits(checkpoint.name, checkpoint.sha256)
-    good, bad = admitted(checkpoint, request.tokens, question.lines, question.file)
+    lines = question.windows(checkpoint, request.tokens)
+    good, bad = admitted(checkpoint, request.tokens, lines, question.file)
     began = time.monotonic()
     inputs = len(good) if question.file or request.scheme else None
     request = request.calibrated_for([line.text for line in good])

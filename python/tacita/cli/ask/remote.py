@@ -35,6 +35,7 @@ from tacita.resources import peak_memory_gb
 from tacita.settings import Settings
 from tacita.texts.answer import Answer
 from tacita.texts.embedding import Embedder
+from tacita.texts.inputs import windows
 from tacita.texts.task import require_kind
 
 if TYPE_CHECKING:
@@ -67,6 +68,16 @@ class Question:
         """Returns the answer as it may be shown: whole with `show_anyway`, even where checks failed."""
         return answer.anyway if self.show_anyway else answer
 
+    def windows(self, front: Embedder, tokens: int) -> Sequence[Line]:
+        """Returns the lines; of a question whose context is too long a line for each window of it, and says
+        what that costs. Raises InputError."""
+        if self.verb != "answer":
+            return self.lines
+        each = [(line, window) for line in self.lines for window in windows(front, line.text, tokens)]
+        if len(each) > len(self.lines):
+            say(f"the context takes {len(each)} windows of up to {tokens} tokens, each at the cost of a text")
+        return [replace(line, text=window.text, first=line.first + window.first) for line, window in each]
+
 
 def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     """Asks every text of the server that the settings name and shows what it cost. When the session breaks,
@@ -77,7 +88,9 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     with session(question, settings) as remote:
         plan = remote.plan
         question.suits(plan.name, "")
-        good, bad = admitted(remote.front, plan.tokens, question.lines, question.file)
+        good, bad = admitted(
+            remote.front, plan.tokens, question.windows(remote.front, plan.tokens), question.file
+        )
         try:
             _answer_all(remote, question, good, results)
         except (TacitaError, KeyboardInterrupt):

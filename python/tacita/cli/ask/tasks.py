@@ -31,7 +31,7 @@ from tacita.settings import Keys, Settings
 from tacita.texts.answer import Score
 from tacita.texts.embed import MAX_CHARACTERS, parts_of
 from tacita.texts.ranking import pairs_of, rank
-from tacita.texts.spans import Extract, Fill, Tags
+from tacita.texts.spans import Extract, Fill, Tags, best_window
 from tacita.texts.vectors import Index, Search
 
 LINE: Keys = {
@@ -210,11 +210,10 @@ def answer(
     if not question.strip():
         raise InputError("answer: the question is empty", hint="pass at least one word")
     outcome = ask(Question("answer", [Line(1, (question, read_context(context)))]), settings, json)
-    for _, extract in outcome.answers():
-        if isinstance(extract, Extract):
-            span = extract.span
-            where = f"characters {span.start} to {span.end} of the context"
-            say(f"[bold]{shown(span.text)}[/bold]   {where}, score {span.score:.3f}")
+    windows = [(one, line.first) for line, one in outcome.answers() if isinstance(one, Extract)]
+    span = best_window(*zip(*windows, strict=True)).span  # of all windows of the context
+    where = f"characters {span.start} to {span.end} of the context"
+    say(f"[bold]{shown(span.text)}[/bold]   {where}, score {span.score:.3f}")
     outcome.end()
 
 

@@ -17,6 +17,7 @@ from tacita.two_party.program.cost import Cost, count
 from tacita.two_party.program.recorder import RecordTensors, Register
 from tacita.two_party.program.run import Run, reveal, zeros
 from tacita.two_party.program.simulation import Simulation
+from tacita.two_party.program.sizes import Pass
 from tacita.two_party.protocol.party import Party
 
 
@@ -99,7 +100,8 @@ def counting(formats: Formats, bounds: Bounds, *shapes: tuple[int, ...]) -> tupl
 
 def cost(ops: RecordTensors) -> Cost:
     """What the steps so far cost."""
-    return count(ops.tape.steps, ops.tape.registers)
+    of = ops.tape.registers.__getitem__
+    return count(Pass(step, [*map(of, step.inputs)], [*map(of, step.outputs)], 1) for step in ops.tape.steps)
 
 
 def run_plan(plan: TwoPartyPlan, party: Party, x: np.ndarray, mask: Any = None, model: Any = None) -> Any:

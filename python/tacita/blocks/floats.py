@@ -83,6 +83,11 @@ class FloatTensors:
     columns, rows = staticmethod(tensors.columns), staticmethod(tensors.rows)
     heads, merge = staticmethod(tensors.heads), staticmethod(tensors.merge)
 
+    def attend(
+        self, run: Callable[..., Array], parts: tuple[Array, Array, Array], name: str, reach: Reach
+    ) -> Array:
+        return run(*parts)
+
     def scores(self, queries: Array, keys: Array, name: str) -> Array:
         self._see(f"{name}.queries", queries)
         self._see(f"{name}.keys", keys)

@@ -73,6 +73,10 @@ class Operations(Protocol[T, W]):
         """Returns keys and values (..., key heads, rows, d) of the node behind those of its past, all of
         which an interpreter that was given a past keeps for the next step; the same two where it was not."""
 
+    def attend(self, run: Callable[[T, T, T], T], parts: tuple[T, T, T], name: str, reach: Reach) -> T:
+        """Returns `run` of queries, keys and values, (..., heads, rows, d): of all at once, or tile by tile
+        of some queries and the keys within reach of them."""
+
     def scores(self, queries: T, keys: T, name: str) -> T:
         """Multiplies queries (..., heads, rows, d) by keys (..., key heads, tokens, d): (..., heads, rows,
         tokens), not scaled. Neighbouring heads share keys where these have fewer (`regrouped`)."""
@@ -175,15 +179,16 @@ class TensorBlocks(Generic[T, W]):
         key, value = ops.with_past(name, key, value)
         if rows is not None and rows < 0:  # their positions are known now
             query = ops.rows(query, rows)
-        scores = ops.scores(query, key, name)
-        if a.relative:
-            scores = ops.biased(scores, a.relative, name)
-        if isinstance(a.weights, Powers):
-            weights = ops.powers(scores, a.weights, name)
-        else:
-            weights = ops.softmax(scores, name, a.reach)
-        mixed = ops.merge(ops.mix(weights, value, name))
-        return self._defer(mixed, a.output)
+
+        def run(query: T, key: T, value: T) -> T:
+            scores = ops.scores(query, key, name)
+            if a.relative:
+                scores = ops.biased(scores, a.relative, name)
+            if isinstance(a.weights, Powers):
+                return ops.mix(ops.powers(scores, a.weights, name), value, name)
+            return ops.mix(ops.softmax(scores, name, a.reach), value, name)
+
+        return self._defer(ops.merge(ops.attend(run, (query, key, value), name, a.reach)), a.output)
 
     def feed_forward(self, x: T | Deferred[T], f: FeedForward, name: str) -> T | Deferred[T]:
         x = self._compute(x)

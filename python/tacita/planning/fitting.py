@@ -21,10 +21,10 @@ from tacita.approx.functions import WEIGHTED, Functions
 from tacita.approx.spec import Spec
 from tacita.blocks.base import Attention, FeedForward, Norm, Powers
 from tacita.blocks.shapes import Function, Node
+from tacita.layouts.rows import MAX_TOKENS
 from tacita.models.registry import Config, nodes
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
 from tacita.planning.calibrate.calibration import AttentionCalibration, Calibration, FunctionCalibration
-from tacita.texts.embedding import MAX_POSITIONS
 
 REFRESHED = math.sqrt(2.0) * 2.0**-22  # of a slot after a bootstrap: `slots.noise`, rounded up
 DEEPEST = 12  # levels of 1/x, of the 16 between two bootstraps: what is around it takes some
@@ -68,7 +68,7 @@ def fit_circuit(
     accuracy: Accuracy | None = None,
     functions: Functions | None = None,
     *,
-    tokens: int = MAX_POSITIONS,
+    tokens: int = MAX_TOKENS,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CircuitSpecs:
     """The specs of every node, of the chosen variants; a retrained model's own functions for those it

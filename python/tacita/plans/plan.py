@@ -18,6 +18,7 @@ from typing import Annotated, Any
 from tacita.bar import plan_card
 from tacita.errors import FileError, PlanError
 from tacita.extras import AT_DEFAULT
+from tacita.layouts.rows import MAX_TOKENS
 from tacita.layouts.runs import Layout
 from tacita.limits import Above, Each, Matches, OneOf, Range, Size
 from tacita.plans import json_fields
@@ -34,7 +35,7 @@ from tacita.plans.error import (
 )
 from tacita.plans.json_fields import NOT_STORED, canonical, from_json, to_json
 from tacita.plans.options import MOST_BOUND, options_of
-from tacita.texts.embedding import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, FrontConfig
+from tacita.texts.embedding import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, FrontConfig
 from tacita.texts.task import CHOICE, PROBLEMS, TASKS, is_vector
 
 FORMAT = "tacita-plan"
@@ -164,7 +165,7 @@ class Plan:
     """
 
     model: ModelInfo
-    tokens: Annotated[int, Range(2, MAX_POSITIONS)]
+    tokens: Annotated[int, Range(2, MAX_TOKENS)]
     scheme: str
     batch: int
     lanes: int

@@ -77,8 +77,8 @@ class Cut:
             cut = [truncated(front, text, tokens) for text in texts]
             return Cut([text for text, _ in cut], [warning for _, warning in cut])
         each = [windows(front, text, tokens) for text in texts]
-        asked: list[Text] = [window.text for one in each for window in one]
-        return Cut(asked, begins=[[window.first for window in one] for one in each])
+        questions: list[Text] = [window.text for one in each for window in one]
+        return Cut(questions, begins=[[window.first for window in one] for one in each])
 
     def join(self, answers: Sequence[Answer]) -> list[Answer]:
         """Returns the answers of the caller's texts: with their warnings, and of the windows of a context

@@ -67,7 +67,7 @@ def make_two_party_plan(
         config=checkpoint.config,
         tokens=request.tokens,
         embeddings=request.embeddings,
-        formats=request.formats or (FINER if search else Formats()),
+        formats=request.formats or (FINER if search else Formats()).for_tokens(request.tokens),
         embedding=basis.embedding,
         bounds=node_bounds(checkpoint, calibration, basis.norms),
         magnitudes=magnitudes(checkpoint.config, calibration),

@@ -101,7 +101,7 @@ def test_relu_and_hidden_state_models(tmp_path):
         ({"hidden_size": None}, "hidden_size is None"),
         ({"num_attention_heads": 3}, "hidden_size 16 is not a multiple of num_attention_heads 3"),
         ({"max_position_embeddings": 1 << 21}, "max_position_embeddings is 2097152"),
-        ({"max_position_embeddings": 1024}, r"has shape \(64, 16\), the configuration says \(512, 16\)"),
+        ({"max_position_embeddings": 1024}, r"has shape \(64, 16\), the configuration says \(1024, 16\)"),
         ({"layer_norm_eps": "1e-12"}, "layer_norm_eps is '1e-12'"),
         ({"id2label": {"0": "no", "2": "yes"}}, "id2label has keys"),
         ({"intermediate_size": 64}, r"has shape \(32, 16\), the configuration says \(64, 16\)"),

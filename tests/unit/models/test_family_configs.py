@@ -128,8 +128,8 @@ def test_an_encoder_trained_on_words_gives_vectors_when_asked(tmp_path: Path) ->
 
 
 def test_long_tables_and_deep_models_do_not_matter(tmp_path: Path) -> None:
-    assert config_of(tmp_path, "roberta-class", max_position_embeddings=8194).positions == 512
-    assert config_of(tmp_path, "modernbert-class", max_position_embeddings=8192).positions == 512
+    assert config_of(tmp_path, "roberta-class", max_position_embeddings=9001).positions == 8192
+    assert config_of(tmp_path, "modernbert-class", max_position_embeddings=1 << 14).positions == 8192
     assert config_of(tmp_path, "bert-class", num_hidden_layers=48).layers == 48
 
 
@@ -138,12 +138,12 @@ def test_a_longer_table_is_cut_to_what_plans_have(tmp_path: Path) -> None:
 
     folder, name = folder_of("bert-class", tmp_path), "bert.embeddings.position_embeddings.weight"
     tensors, rng = load_file(folder / "model.safetensors"), np.random.default_rng(0)
-    tensors[name] = rng.normal(size=(1024, 12)).astype(np.float16)
+    tensors[name] = rng.normal(size=(8200, 12)).astype(np.float16)
     save_file(tensors, folder / "model.safetensors")
-    fields = json.loads((folder / "config.json").read_text()) | {"max_position_embeddings": 1024}
+    fields = json.loads((folder / "config.json").read_text()) | {"max_position_embeddings": 8200}
     (folder / "config.json").write_text(json.dumps(fields))
     rows = load(folder).tensors[name.removeprefix("bert.")]
-    assert np.array_equal(rows, tensors[name][:512].astype(np.float64))
+    assert np.array_equal(rows, tensors[name][:8192].astype(np.float64))
 
 
 def test_newer_files_of_modernbert_say_the_same(tmp_path: Path) -> None:

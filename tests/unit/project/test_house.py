@@ -21,7 +21,7 @@ packages, rust_modules = map(importlib.import_module, ("packages", "rust_modules
 FILES, ARROWS, FOLDER = 334, 88, 14  # decisions 92, 93, 98
 LINES = {
     "approx": 2545,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95)
-    "blocks": 1473,
+    "blocks": 1483,  # attention by tiles (decision 105)
     "checkpoint": 2456,  # decoders behind public tokens (decision 98)
     "cli": 6420,  # scores as papers print them, windows of a context (decisions 89, 93, 105)
     "client": 2918,  # requests on all threads, windows of a context (decisions 95, 105)
@@ -32,13 +32,13 @@ LINES = {
     "layouts": 1935,  # texts side by side (decision 94)
     "models": 2137,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7192,  # exact functions, of an ablation (decision 93)
-    "planning": 4241,
+    "planning": 4243,
     "plans": 3190,
     "schemes": 1581,
     "server": 8145,
     "slots": 2611,  # texts side by side (decision 94)
     "texts": 2168,  # tensors in the types of their files, windows of a context (decisions 91, 105)
-    "two_party": 6062,  # integers in the fewest bytes, heads of any size (decisions 91, 92)
+    "two_party": 6310,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)
 }
 
 

@@ -134,9 +134,9 @@ def test_other_preparations_are_refused(tmp_path: Path, changes: dict[str, Any],
 def test_images_of_more_tokens_than_plans_have_are_refused(tmp_path: Path) -> None:
     from tacita.models.registry import check
 
-    large = {"size": 96, "crop_size": 96}
-    config_of(tmp_path, large, image_size=96)
-    with pytest.raises(CheckpointError, match="577 tokens, at most 512") as caught:
+    large = {"size": 368, "crop_size": 368}
+    config_of(tmp_path, large, image_size=368)
+    with pytest.raises(CheckpointError, match="8465 tokens, at most 8192") as caught:
         check(read_config(tmp_path, None, True, list))
     assert "224" in caught.value.hint
 

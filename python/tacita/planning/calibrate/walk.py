@@ -52,6 +52,7 @@ WORTH = 2e10
 ROWS = 40  # of a text, about
 MOST_ANSWER = 4096  # numbers of an answer that is kept
 AHEAD = 4  # chunks that wait for each process
+MOST_PADDED = 512  # tokens; a longer text's padding is no part of what is measured, as its time is quadratic
 ROOM = 300 << 20  # bytes that a process takes beside the model
 BY_ROW = (".variance", ".log_sum_exp")  # recorded with a number a row
 
@@ -267,8 +268,8 @@ class Samples:
     each use.
 
     behind: ids of a decoder's public beginning (`PlanRequest.begin`), which stand before each text.
-    padded: tokens to which texts are padded, as a client does; None for texts as they are. Padding's rows
-    are like those of the first token, unless attention knows positions and is not causal.
+    padded: tokens to which texts are padded, as a client does, up to `MOST_PADDED`; None for texts as they
+    are. Padding's rows are like those of the first token, unless attention knows positions and is not causal.
     """
 
     checkpoint: Checkpoint
@@ -304,7 +305,8 @@ class Samples:
         if self.behind:
             ids = [*self.behind, *tokenize(self.checkpoint, text, special=False)[0]]
             return embedded(self.checkpoint, ids, [0] * len(ids)), np.ones(len(ids))
-        return embed(self.checkpoint, text, self.padded or length_of(self.checkpoint, text))
+        length = length_of(self.checkpoint, text)
+        return embed(self.checkpoint, text, max(length, min(self.padded or 0, MOST_PADDED)))
 
 
 def trimmed(sample: Sample) -> Sample:

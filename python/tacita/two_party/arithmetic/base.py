@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
@@ -22,6 +22,7 @@ from tacita.limits import Above, OneOf, Range, Span
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
+WHOLE = 512  # tokens of the longest text whose scores are one register, and whose formats are the default
 GELU_FORMS = ("abs4", "abs8")  # one square less or more: errors of 2.5e-3 and 6e-4
 MOST = 2.0**20  # magnitude that no interval of a model that works comes near
 
@@ -48,6 +49,12 @@ class Formats:
     normal_ring: Annotated[int, Range(16, 64)] = 32
     gelu: Annotated[str, OneOf(GELU_FORMS)] = "abs4"
     table: Annotated[int, Range(8, 24)] = 16
+
+    def for_tokens(self, tokens: int) -> Formats:
+        """Returns the same with a bit more of inverses for each doubling of `WHOLE` tokens, whose weights may
+        be as small as one by their number, and as many more of what they multiply."""
+        more = max(0, math.ceil(math.log2(tokens / WHOLE)))
+        return replace(self, inverse=self.inverse + more, normal_ring=self.normal_ring + more)
 
     def score_ring(self, bounds: AttentionBounds) -> int:
         """Returns the least ring for scores: one bit for their distance to the largest, two that an extension

@@ -27,6 +27,7 @@ from tacita.two_party.arithmetic.base import (
     MEAN_WEIGHT,
     MOST,
     TURN,
+    WHOLE,
     AttentionBounds,
     Formats,
     Interval,
@@ -36,7 +37,7 @@ from tacita.two_party.arithmetic.base import (
 from tacita.two_party.arithmetic.functions import norm_layout
 from tacita.two_party.plan.plan import FORMAT, REMAKE, VERSION, TwoPartyPlan, words_ring
 from tacita.two_party.program.cost import MOST_FAILURE, failure_log2
-from tacita.two_party.program.program import MOST_TOKENS, header_rules
+from tacita.two_party.program.program import header_rules
 
 MOST_TABLE_RING = 32
 MOST_BASE = 1e9  # of rotary positions; below 1 angles would grow
@@ -166,7 +167,7 @@ def _node_rules(plan: TwoPartyPlan) -> Rules:
         if isinstance(node, Attention):
             yield from _position_rules(name, node, formats)
     for name, attention in bounds.attention.items():
-        yield from _attention_rules(name, attention, formats)
+        yield from _attention_rules(name, attention, formats, plan.room)
     for name, interval in bounds.functions.items():
         yield from _function_rules(name, interval, function_of(expected[name]), formats)
     for name, bound in bounds.gates.items():
@@ -212,12 +213,12 @@ def _norm_rules(name: str, norm: NormBounds, size: int) -> Rules:
     yield f"{name} {norm}", try_make(lambda: norm_layout(size, *arguments), ValueError) is not None
 
 
-def _attention_rules(name: str, bounds: AttentionBounds, formats: Formats) -> Rules:
+def _attention_rules(name: str, bounds: AttentionBounds, formats: Formats, tokens: int) -> Rules:
     context = formats.normal_ring - 2 - formats.inverse - LEAST_MIXED
     yield f"{name}: context {bounds.context:.3g}", bounds.context < 2.0**context
     yield f"{name}: scores {bounds.scores}", _interval(bounds.scores)
     room = formats.ring - formats.fraction - formats.weight + formats.product_fraction
-    scores, mix = formats.score_ring(bounds), formats.mix_ring(bounds, MOST_TOKENS)
+    scores, mix = formats.score_ring(bounds), formats.mix_ring(bounds, max(WHOLE, tokens))
     yield f"{name}: scores {bounds.scores}", scores <= room and bounds.score_range <= 24
     yield f"{name}: mixed values up to {bounds.context:.3g}", mix <= room
 

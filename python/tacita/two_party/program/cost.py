@@ -21,7 +21,7 @@ from typing import Any
 from tacita.plans.commitment import LinkSpeed
 from tacita.two_party.arithmetic.masked import AT_ONCE
 from tacita.two_party.arithmetic.text_steps import count_ring, marks
-from tacita.two_party.program.sizes import Product, Value, difference, sizes
+from tacita.two_party.program.sizes import Pass, Product, Value, difference, passes, sizes
 from tacita.two_party.program.steps import ENGINE, Step
 
 FORMS = {
@@ -76,6 +76,7 @@ SQUARE_TRANSFERS, FEW_SQUARE_TRANSFERS = (
 BELOW, APART, ENTERED = 7.5, 9, 1.3
 ROUNDS_OF_MARKS, ROUNDS_BELOW = 7, 5  # of a step of that search, and of what follows it
 FEWER = 2700  # numbers: so few take up to three times the bits each, for fewer rounds
+ROUNDS_A_TILE = 40  # of attention, behind the first
 DROPPED = 5  # fewer than the slack are the bits that are not sent
 
 
@@ -92,8 +93,8 @@ class Cost:
     """What one text costs, both directions together. nodes: in the order in which they begin.
 
     bits: sent. transfers: correlated ones used. multiplications: of weights with values. numbers: that the
-    client learns. search: of the bits those of looking for the largest; rounds: of that search. products: of
-    matrices.
+    client learns. search: of the bits those of looking for the largest; rounds: of that search, and of tiles.
+    products: of matrices.
     """
 
     bits: float = 0.0
@@ -110,6 +111,10 @@ class Cost:
         """Returns the bits that are sent over a link, for which both choose windows."""
         return self.bits + sum(difference(each, link)[0] for each in self.products if link)
 
+    def wait(self, rounds: int) -> None:
+        """Adds rounds beside those of the layers."""
+        self.rounds += rounds
+
     def look_for(self, count: int, ring: int, wide: int) -> None:
         """Adds the search for the largest of so many numbers (see `likeliest_bits`)."""
         bits = likeliest_bits(count, ring, wide)
@@ -122,22 +127,26 @@ def cost_of(
 ) -> Cost:
     """Counts what a run costs. entered: its input, (rows, columns). past: rows that are read already. hides:
     whether the input is looked up in a hidden table. Takes a millisecond. Raises FileError as `sizes`."""
-    values = sizes(steps, entered, past, answer)
-    cost = count(steps, values)
+    order = [*passes(steps, entered, past, answer)]
+    cost = count(order)
     if hides:
         cost.bits += 2.0 * (entered.ring + 5) * _whole(prod(entered.shape)) + 64 * prod(entered.shape)
+    values = {0: entered} | {
+        i: x for each in order for i, x in zip(each.step.outputs, each.outputs, strict=True)
+    }
     rows, outputs = values[answer].shape
     cost.numbers = rows * outputs
     cost.bits += REVEALED * (rows - 1) * outputs  # a row alone is not worth counting
     return cost
 
 
-def count(steps: Sequence[Step], values: Sequence[Value]) -> Cost:
-    """Counts what steps cost whose registers have these shapes."""
+def count(order: Iterable[Pass]) -> Cost:
+    """Counts what steps cost on registers of these sizes."""
     cost = Cost()
-    for step in steps:
-        if add := COUNTS.get(step.op):
-            add(cost, step, [values[i] for i in step.inputs], [values[i] for i in step.outputs])
+    for each in order:
+        if add := COUNTS.get(each.step.op):
+            for _ in range(each.count):
+                add(cost, each.step, each.inputs, each.outputs)
     return cost
 
 
@@ -273,6 +282,8 @@ def _norm_at_once(cost: Cost, rows: int, size: int) -> None:
 
 COUNTS: Mapping[str, Callable[[Cost, Step, Values, Values], None]] = {
     "enter": lambda cost, step, read, made: cost.nodes.append(str(step.parameters["name"])),
+    "tiles": lambda cost, step, read, made: cost.wait(ROUNDS_A_TILE),
+    "join": lambda cost, step, read, made: cost.wait(-ROUNDS_A_TILE),  # the first is of its layer
     "linear": _linear,
     "product": _product,
     "times": _times,

@@ -36,7 +36,7 @@ from tacita.two_party.program.steps import HINT, Step, fields_of, step_of
 
 FORMAT, VERSION = "tacita-two-party-program", 2
 MAX_BYTES = 8 << 20
-MOST_NAME, MOST_LABEL, MOST_ENDS, MOST_TOKENS = 200, 200, 64, 512
+MOST_NAME, MOST_LABEL, MOST_ENDS, MOST_TOKENS = 200, 200, 64, MAX_POSITIONS
 CORRELATIONS = ("ferret", "softspoken")
 MOST_REGISTERS, MOST_STEPS = 1 << 16, 1 << 16
 

@@ -20,8 +20,8 @@ from tacita.two_party.arithmetic.residues import Share, Words, from_floats, reco
 from tacita.two_party.arithmetic.rotary import turned_from
 from tacita.two_party.arithmetic.text_steps import nearest
 from tacita.two_party.program.program import Program
-from tacita.two_party.program.sizes import Value
-from tacita.two_party.program.steps import Step, last_reads
+from tacita.two_party.program.sizes import Tile, Value, tiles_of
+from tacita.two_party.program.steps import Step, joins, last_reads
 
 Watch = Callable[[str], None]
 
@@ -32,9 +32,9 @@ class Model(Protocol):
     def matrix(self, step: int) -> Integers:
         """Returns the integers (inputs, outputs) of a linear map, row by row in memory."""
 
-    def bias(self, step: int, shape: tuple[int, ...], first: int) -> Integers:
+    def bias(self, step: int, shape: tuple[int, ...], first: int, key: int = 0) -> Integers:
         """Returns what is added to a result of this shape: the bias of a linear map, or what belongs to the
-        positions of rows, of which the first is at `first`."""
+        positions of rows, of which the first is at `first`, or to their distances from keys from `key` on."""
 
     def norm(self, step: int) -> tuple[Array, Array]:
         """Returns the factors and offsets of a norm."""
@@ -155,21 +155,46 @@ class Run:
     watch: Watch = lambda node: None
     prepared: Prepared | None = None
     past: Past = field(default_factory=Past)
+    _tile: Tile | None = field(default=None, init=False, repr=False)
 
     def answer(self, x: Words) -> Words:
         """Runs all steps on this party's share of the input (rows, hidden), and returns its share of the
         answer. Raises FileError for steps that do not fit, before anything is sent; PeerError."""
         values = self.program.sizes(len(x), self.past.rows)
         self._stores: list[Words] = []
+        self._rows = len(x)
         registers: dict[int, Words] = {0: x}
-        frees = last_reads(self.program.steps, self.program.result)
-        for number, step in enumerate(self.program.steps):
-            self.step(number, step, registers, values)
-            for register in frees[number]:
-                del registers[register]
+        steps, result = self.program.steps, self.program.result
+        self._joins, self._frees = joins(steps, result), last_reads(steps, result)
+        self._walk(range(len(steps)), registers, values)
         if self._stores:
             self.past = Past(self.past.rows + len(x), tuple(self._stores))
         return registers[self.program.result]
+
+    def _walk(self, numbers: range, registers: dict[int, Words], values: Sequence[Value]) -> None:
+        """Runs these steps; those of tiles for tile after tile."""
+        number = numbers.start
+        while number < numbers.stop:
+            if end := self._joins.get(number):
+                self._run_tiles(range(number, end), registers, values)
+                number = end
+            else:
+                self.step(number, self.program.steps[number], registers, values)
+            for register in self._frees[number]:
+                del registers[register]
+            number += 1
+
+    def _run_tiles(self, numbers: range, registers: dict[int, Words], values: Sequence[Value]) -> None:
+        """Runs the steps of tiles, and their join."""
+        (begin, end), steps = (numbers.start, numbers.stop), self.program.steps
+        queries, keys, _ = (registers[i].shape[1] for i in steps[begin].inputs)
+        self._parts = []
+        for self._tile in tiles_of(steps[begin].parameters, queries, keys):
+            self.step(begin, steps[begin], registers, values)
+            self._walk(range(begin + 1, end), registers, values)
+            self._parts.append(registers[steps[end].inputs[0]])
+        self._tile = None
+        self.step(end, steps[end], registers, values)
 
     def step(self, number: int, step: Step, registers: dict[int, Words], values: Sequence[Value]) -> None:
         """Runs one step, and writes its registers."""
@@ -191,7 +216,11 @@ class Run:
         """Takes the gap from the scores of what a query does not see."""
         if self.mask is None:
             return x
-        gap = np.where(visible(self.mask, x.shape[1:], at["back"], at["on"]), 0.0, float(at["gap"]))
+        mask, first = self.mask, None
+        if self._tile:
+            mask, first = mask[slice(*self._tile.keys)], self._tile.first
+        near = visible(mask, x.shape[1:], at["back"], at["on"], first)
+        gap = np.where(near, 0.0, float(at["gap"]))
         return self.reduced(x - from_floats(gap, at["fraction"], at["ring"]).values, at["ring"])
 
     def average(self, at: _Place) -> Words:
@@ -209,6 +238,16 @@ class Run:
         turned = np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
         return self.reduced(turned, at["ring"])
 
+    def tiles(self, at: _Place, *whole: Words) -> tuple[Words, ...]:
+        """Takes the rows of this tile from queries, keys and values."""
+        assert self._tile is not None  # see `_run_tiles`
+        rows = self._tile.queries, self._tile.keys, self._tile.keys
+        return tuple(x[:, slice(*ends)] for x, ends in zip(whole, rows, strict=True))
+
+    def join(self, at: _Place, x: Words) -> Words:
+        """Puts the results of all tiles behind each other."""
+        return np.concatenate(self._parts, axis=1)
+
     def append(self, at: _Place, x: Words) -> Words:
         """Keeps rows behind those of a store."""
         before = self.past.stores[at["store"] : at["store"] + 1]
@@ -219,7 +258,8 @@ class Run:
         """Adds what the server knows."""
         if self.model is None:
             return x
-        bias = self.model.bias(at.number, x.shape, self.past.rows)
+        first = (self._tile.queries[0], self._tile.keys[0]) if self._tile else (self.past.rows, 0)
+        bias = self.model.bias(at.number, x.shape, *first)
         return self.reduced(x + bias.view(np.uint64), at["ring"])
 
     def linear(self, at: _Place, x: Words) -> Words:
@@ -236,8 +276,7 @@ class Run:
     def product(self, at: _Place, x: Words, y: Words) -> Words:
         """Multiplies shared matrices, from what was prepared where a row is left of it."""
         right = np.swapaxes(y, 1, 2) if at["transposed"] else y
-        single = self.past.rows + 1 == (right.shape[2] if at["transposed"] else right.shape[1])
-        ahead = self.prepared.products.get(at.number) if self.prepared and single else None
+        ahead = self.prepared.products.get(at.number) if self.prepared and self._rows == 1 else None
         if ahead and ahead.left:
             return ahead.times(x, right[..., -1:] if at["transposed"] else right[:, -1:])
         sizes = (*x.shape, right.shape[2])
@@ -271,11 +310,15 @@ class _Place:
         return self.parameters[name]
 
 
-def visible(mask: Array, shape: tuple[int, ...], back: int | None, on: int | None) -> Any:
+def visible(
+    mask: Array, shape: tuple[int, ...], back: int | None, on: int | None, first: int | None = None
+) -> Any:
     """Returns which keys each query sees, (queries, keys), as `blocks.sequence.visible` does. Where nothing
-    ahead is seen the queries are those of the last rows, and each sees itself."""
+    ahead is seen the queries are those of the last rows, and each sees itself. first: row of the first query
+    among the keys, of a tile."""
     queries, keys = shape
-    first = keys - queries if on == 0 else 0
+    if first is None:
+        first = keys - queries if on == 0 else 0
     ahead = np.arange(keys)[None] - np.arange(first, first + queries)[:, None]
     near = (True if back is None else ahead >= -back) & (True if on is None else ahead <= on)
     real = near & (mask > 0.0)[None]
@@ -317,8 +360,10 @@ RUN: Mapping[str, Callable[..., Any]] = {
     "rows": lambda run, at, x: x[..., : at["count"], :] if at["count"] >= 0 else x[..., at["count"] :, :],
     "heads": lambda run, at, x: np.moveaxis(x.reshape(len(x), at["count"], -1), 1, 0),
     "merge": lambda run, at, x: np.moveaxis(x, 0, 1).reshape(x.shape[1], -1),
-    "group": lambda run, at, x: x.reshape(at.shape),
+    "group": lambda run, at, x: x.reshape(at["heads"], -1, x.shape[-1]),
     "turn": Run.turn,
+    "tiles": Run.tiles,
+    "join": Run.join,
     "append": Run.append,
     "hide": Run.hide,
     "average": Run.average,

@@ -10,7 +10,8 @@ Value(shape=(5, 3), ring=64)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -20,12 +21,13 @@ from tacita import compiled
 from tacita.errors import FileError
 from tacita.plans.commitment import LinkSpeed
 from tacita.texts.embedding import MAX_DOCUMENTS
-from tacita.two_party.program.steps import ENGINE, HINT, Step, last_reads
+from tacita.two_party.program.steps import ENGINE, HINT, Step, joins, last_reads
 
 WORD = 64
 MOST_WIDTH = 1 << 20  # columns of a linear map's result: words of a vocabulary
 MOST_VALUES = 1 << 27  # of one register: 512 tokens of a vocabulary of 2^18 words
 MOST_HELD = 1 << 28  # of all registers and stores at a time: 2 GiB
+MOST_TILES = 1 << 18  # of a run
 MOST_GAP = 1 << 40
 LEAST_BOUND, MOST_BOUND = 1e-30, 1e30  # of what norms are told
 MOST_BASE, MOST_TURNED = (
@@ -68,28 +70,111 @@ Rule = Callable[..., Sequence[Value] | Value]
 
 
 def sizes(steps: Sequence[Step], entered: Value, past: int, answer: int) -> list[Value]:
-    """Returns what every register holds, the input's first. entered: the input (rows, columns). past: rows
-    that all stores hold before. Takes some microseconds a step. Raises FileError for a step that does not
-    fit, and where registers hold more than `MOST_HELD` numbers at a time."""
-    walk = Walk(entered.shape[0] + past, past)
-    registers, held, stored = [entered], prod(entered.shape), 0
-    for step, free in zip(steps, last_reads(steps, answer), strict=True):
-        outputs = walk.infer(step, [registers[i] for i in step.inputs])
-        registers += outputs
-        held += sum(prod(value.shape) for value in outputs)
-        stored += sum(prod(value.shape) for value in outputs) if step.op == "append" else 0
-        if held + stored > MOST_HELD:
+    """Returns what every register holds, the input's first; of a tile's those of the last. Arguments and
+    errors: see `passes`."""
+    registers = {0: entered}
+    for each in passes(steps, entered, past, answer):
+        registers.update(zip(each.step.outputs, each.outputs, strict=True))
+    return [registers[number] for number in range(len(registers))]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A step that runs `count` times on registers of these sizes."""
+
+    step: Step
+    inputs: Sequence[Value]
+    outputs: Sequence[Value]
+    count: int
+
+
+def passes(steps: Sequence[Step], entered: Value, past: int, answer: int) -> Iterator[Pass]:
+    """Yields all steps with what they read and write; those of tiles for each size of a tile. entered: the
+    input (rows, columns). past: rows that all stores hold before. Takes some microseconds each. Raises
+    FileError for a step that does not fit, and where registers hold more than `MOST_HELD` numbers at a
+    time."""
+    walk, ends = Walk(entered.shape[0] + past, past), joins(steps, answer)
+    registers, held, most, stored = {0: entered}, prod(entered.shape), 0, 0
+    frees = last_reads(steps, answer)
+
+    def run(number: int, count: int) -> Pass:
+        nonlocal held, most, stored
+        step = steps[number]
+        inputs = [registers[i] for i in step.inputs]
+        outputs = walk.infer(step, inputs)
+        registers.update(zip(step.outputs, outputs, strict=True))
+        new = sum(prod(value.shape) for value in outputs)
+        held, stored = held + new, stored + new * (step.op == "append")
+        most = most + new if step.op == "join" else max(most, held)  # its parts are held beside the tiles
+        if max(most, held) + stored > MOST_HELD:
             raise FileError(f"program: more than {MOST_HELD} numbers at a time", hint=HINT)
-        held -= sum(prod(registers[i].shape) for i in free)
-    return registers
+        held -= sum(prod(registers[i].shape) for i in frees[number])
+        return Pass(step, inputs, outputs, count)
+
+    number = 0
+    while number < len(steps):
+        most = 0
+        if end := ends.get(number):
+            before, step = held, steps[number]
+            counts = walk.divide(step.parameters, [registers[i] for i in step.inputs])
+            for shape, count in counts.items():
+                held, walk.tile = before, shape
+                yield from (run(each, count) for each in range(number, end))
+            number = end
+        yield run(number, 1)
+        number += 1
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Some rows of queries and the keys that are in reach of them: the first, and the one behind the last.
+    first: row of the first query, counted from the first of these keys."""
+
+    queries: tuple[int, int]
+    keys: tuple[int, int]
+    first: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows of queries and of keys."""
+        return self.queries[1] - self.queries[0], self.keys[1] - self.keys[0]
+
+
+def tiles_of(p: Mapping[str, Any], queries: int, keys: int) -> Iterator[Tile]:
+    """Yields the tiles of a step, in the order of their queries; one alone has all keys. queries, keys: rows.
+    Where nothing ahead is seen the queries are the last rows."""
+    rows, back, on = p["rows"], p["back"], p["on"]
+    first = keys - queries if on == 0 else 0  # row of the first query
+    for begin in range(0, queries, rows):
+        end = min(begin + rows, queries)
+        low = 0 if back is None or queries <= rows else max(0, first + begin - back)
+        high = keys if on is None or queries <= rows else min(keys, first + end + on)
+        yield Tile((begin, end), (low, high), first + begin - low)
 
 
 class Walk:
-    """Where a walk is. all_rows: of the text so far, the past's included. stores: how many were appended
-    to."""
+    """Where a walk is. all_rows: of the text so far, the past's included. stores: how many were appended to.
+    tile: rows of queries and of keys of the tile that it is in, None outside. queries: of all tiles that it
+    is in; tiles: that it came to."""
 
     def __init__(self, all_rows: int, past: int) -> None:
         self.all_rows, self.past, self.stores = all_rows, past, 0
+        self.tile: tuple[int, int] | None = None
+        self.queries = self.tiles = 0
+
+    def divide(self, p: Mapping[str, Any], inputs: Sequence[Value]) -> Counter[tuple[int, int]]:
+        """Counts the sizes of the tiles of a step, and enters the first. Raises FileError."""
+        shapes = [value.shape for value in inputs]
+        reach = [p[name] for name in ("back", "on") if p[name] is not None]
+        _need(all(len(shape) == 3 for shape in shapes) and shapes[1][:2] == shapes[2][:2], "tiles")
+        (heads, queries, _), (groups, keys, _), _ = shapes
+        _need(heads % groups == 0 and queries <= keys == self.all_rows, "tiles")
+        _need(p["rows"] >= 1 and all(0 <= x < MOST_GAP for x in reach), "tiles")
+        self.tiles += -(-queries // p["rows"])
+        _need(self.tiles <= MOST_TILES, f"tiles, over {MOST_TILES} of them,")
+        sizes = Counter(tile.shape for tile in tiles_of(p, queries, keys))
+        self.queries, self.tile = queries, next(iter(sizes))
+        return sizes
 
     def infer(self, step: Step, inputs: Sequence[Value]) -> list[Value]:
         """Returns what a step writes. Raises FileError."""
@@ -186,6 +271,18 @@ def _turn(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     return x
 
 
+def _tiles(walk: Walk, p: Mapping[str, Any], *inputs: Value) -> list[Value]:
+    rows, keys = walk.tile or next(iter(walk.divide(p, inputs)))
+    sizes = rows, keys, keys
+    return [Value((x.shape[0], n, x.shape[2]), x.ring) for x, n in zip(inputs, sizes, strict=True)]
+
+
+def _join(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
+    _need(len(x.shape) == 3 and x.shape[1] == (walk.tile or (0,))[0], "join")
+    walk.tile = None
+    return Value((x.shape[0], walk.queries, x.shape[2]), x.ring)
+
+
 def _append(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     _need(len(x.shape) == 3 and x.ring == p["ring"] and p["store"] == walk.stores, "append")
     _need(x.shape[1] == walk.all_rows - walk.past, "append")
@@ -195,7 +292,8 @@ def _append(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
 
 def _hide(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     reach = [p[name] for name in ("back", "on") if p[name] is not None]
-    _need(len(x.shape) == 3 and x.shape[1] <= x.shape[2] == walk.all_rows, "hide")
+    keys = walk.tile[1] if walk.tile else walk.all_rows
+    _need(len(x.shape) == 3 and x.shape[1] <= x.shape[2] == keys, "hide")
     _need(x.ring == p["ring"] and 0 <= p["fraction"] < x.ring and 0 <= p["gap"] < MOST_GAP, "hide")
     _need(all(0 <= each < MOST_GAP for each in reach), "hide")
     return x
@@ -262,6 +360,8 @@ RULES: Mapping[str, Rule] = {
     "merge": _merge,
     "group": _group,
     "turn": _turn,
+    "tiles": _tiles,
+    "join": _join,
     "append": _append,
     "hide": _hide,
     "average": _average,

@@ -63,6 +63,10 @@ OPERATIONS: Mapping[str, Operation] = {
     "group": _takes(1, "heads"),  # (more heads, rows, d) -> (heads, rows of neighbours, d), or back
     # by cosines and sines of the rows' positions, with so many fraction bits
     "turn": replace(_takes(1, "bits", "ring", base=float), further={"scales": (tuple,)}),
+    # some rows of queries at a time, with the keys and values within their reach: the steps from here to the
+    # next `join`, which puts their results behind each other, run for each such tile
+    "tiles": _takes(3, "rows", outputs=3, back=OPTIONAL, on=OPTIONAL),
+    "join": _takes(1),
     "append": _takes(1, "store", "ring"),  # behind the rows of a store, which keeps all of them
     # less `gap` where a query does not see a key: for want of reach, or because it is padding
     "hide": _takes(1, "gap", "fraction", "ring", back=OPTIONAL, on=OPTIONAL),
@@ -135,11 +139,42 @@ def step_of(data: dict[str, Any]) -> Step:
     return Step(op, tuple(data["in"]), tuple(data["out"]), parameters)
 
 
+# what may be done with a tile: each row of queries alone
+OF_TILES = frozenset(
+    ("shift_down", "shift_up", "reduce", "group", "bias", "hide", "extend", "product", "times", "softmax")
+)
+
+
+def joins(steps: Sequence[Step], answer: int) -> dict[int, int]:
+    """Returns the number of its `join` for each step `tiles`. Raises FileError where one is missing, tiles
+    are within tiles, a step is none of `OF_TILES`, or a tile's registers are read by others or the answer."""
+    ends, inner = dict[int, int](), set[int]()
+    begin: int | None = None
+    for number, step in enumerate(steps):
+        if begin is None:
+            fits = step.op != "join" and inner.isdisjoint(step.inputs)
+            begin = number if step.op == "tiles" else None
+        else:
+            own = range(steps[begin].outputs[0], min(step.outputs, default=0))
+            fits = step.op in (*OF_TILES, "join") and all(x in own for x in step.inputs)
+            if step.op == "join":
+                inner.update(own)
+                ends[begin], begin = number, None
+        if not fits:
+            raise FileError(f"program: a step {step.op} within tiles or behind them", hint=HINT)
+    if begin is not None or answer in inner:
+        raise FileError("program: tiles without a join, or one as the answer", hint=HINT)
+    return ends
+
+
 def last_reads(steps: Sequence[Step], answer: int) -> list[list[int]]:
-    """Returns, for each step, the registers of its own that neither a later one nor the answer reads."""
-    last = {answer: len(steps)}
+    """Returns, for each step, the registers of its own that neither a later one nor the answer reads; what
+    tiles are taken from is read until their join."""
+    last, ends = {answer: len(steps)}, joins(steps, answer)
     for number in range(len(steps) - 1, -1, -1):
-        for register in (*steps[number].inputs, *steps[number].outputs):
+        for register in steps[number].inputs:
+            last.setdefault(register, ends.get(number, number))
+        for register in steps[number].outputs:
             last.setdefault(register, number)
     free: list[list[int]] = [[] for _ in (*steps, None)]
     for register, number in last.items():

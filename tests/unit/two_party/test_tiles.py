@@ -1,0 +1,206 @@
+"""Attention of long texts by tiles: the same integers as at once, what it costs, what a client refuses, and
+1,024 tokens on shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import newer_encoder
+import numpy as np
+import pytest
+from eager import run_plan
+from random_checkpoint import make_random_checkpoint
+from test_decoders_fixed import IDS, MODELS, plan_of, stepped
+from tiny_decoders import hidden_of
+
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint, embed, pad_hidden
+from tacita.errors import FileError
+from tacita.planning.request import PlanRequest
+from tacita.two_party.model import simulation
+from tacita.two_party.plan.check import parse_plan
+from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.program import recorder, sizes
+from tacita.two_party.program.program import Program, decode, encode
+from tacita.two_party.program.sizes import Tile, tiles_of
+from tacita.two_party.program.steps import Step
+from tacita.two_party.protocol.party import Party, pair
+
+TEXT = " ".join(["the plot is never dull , a very good film and it is fine"] * 70)
+
+
+@pytest.fixture(autouse=True)
+def known() -> Iterator[None]:
+    with newer_encoder.known():
+        yield
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of a few rows, for texts of a few tokens."""
+    monkeypatch.setattr(recorder, "WHOLE", 4)
+    monkeypatch.setattr(recorder, "LEAST_ROWS", 2)
+    monkeypatch.setattr(recorder, "MOST_SCORES", 96)
+
+
+def tiled(plan: TwoPartyPlan) -> TwoPartyPlan:
+    """The plan, recorded anew."""
+    result = replace(plan)
+    assert result.program.steps != plan.program.steps
+    assert any(step.op == "tiles" for step in result.program.steps)
+    return result
+
+
+def integers(plan: TwoPartyPlan, model: Checkpoint, hidden: Any, mask: Any) -> Any:
+    run = simulation(plan, Weights(model.tensors), mask)
+    result = run.floats(hidden)
+    assert not run.overflows
+    return result
+
+
+def test_tiles_hold_every_query_once_and_the_keys_in_its_reach() -> None:
+    reaches: list[tuple[int | None, int | None]] = [(None, None), (2, 3), (None, 0), (4, 0)]
+    for reach, queries, keys in zip(reaches, (10, 10, 6, 6), (10, 10, 10, 9), strict=True):
+        p = {"rows": 4, "back": reach[0], "on": reach[1]}
+        tiles = list(tiles_of(p, queries, keys))
+        assert [row for tile in tiles for row in range(*tile.queries)] == list(range(queries))
+        place = keys - queries if reach[1] == 0 else 0
+        for tile in tiles:
+            assert tile.first == place + tile.queries[0] - tile.keys[0] and tile.shape[0] <= 4
+            for query in range(place + tile.queries[0], place + tile.queries[1]):
+                low = 0 if reach[0] is None else query - reach[0]
+                high = keys if reach[1] is None else query + reach[1] + 1
+                assert set(range(max(low, 0), min(high, keys))) <= set(range(*tile.keys))
+    assert list(tiles_of({"rows": 8, "back": 1, "on": 0}, 1, 9)) == [Tile((0, 1), (0, 9), 8)]
+
+
+def test_a_window_and_distances_by_tiles_are_what_they_are_at_once(small: None) -> None:
+    model = newer_encoder.checkpoint(pooling="none")
+    texts = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorder, "WHOLE", 512)
+        plan = make_two_party_plan(model, PlanRequest(tokens=12, texts=texts))
+        assert not any(step.op == "tiles" for step in plan.program.steps)
+    parts = tiled(plan)
+    walked = sizes.passes(parts.program.steps, sizes.Value((12, 16), 64), 0, parts.program.result)
+    read = [one.outputs[1].shape for one in walked if one.step.op == "tiles"]
+    assert min(shape[1] for shape in read) < 12
+    for text in texts:
+        hidden, mask = embed(model, text, 12)
+        real = mask > 0.0
+        whole, found = (integers(each, model, hidden, mask)[real] for each in (plan, parts))
+        assert np.array_equal(whole, found)
+    assert parse_plan(parts.to_bytes()) == plan
+    assert parts.program.cost().rounds > plan.program.cost().rounds == 0
+
+
+@pytest.mark.parametrize("name", ["two", "gpt2"])
+def test_a_prompt_by_tiles_is_what_it_is_at_once(name: str, small: None) -> None:
+    """Padded, and the tokens behind it, whose steps are of one tile."""
+    model = MODELS[name]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorder, "WHOLE", 512)
+        plan = plan_of(model)
+        assert plan.program
+    parts = tiled(plan)
+    for prompt, padding in ((12, 1), (21, 11)):
+        whole, found = (stepped(model, each, prompt, padding) for each in (plan, parts))
+        assert np.array_equal(whole[0], found[0]) and not found[1]
+    given, mask = pad_hidden(hidden_of(model, IDS), 32, left=True)
+    assert np.array_equal(*(integers(each, model, given, mask) for each in (plan, parts)))
+    assert decode(encode(parts.program)) == parts.program
+
+
+def test_tiles_ahead_of_which_nothing_is_seen_cost_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of a causal attention's scores, and but a window's of others; a text of 512 tokens has no tile."""
+    plan = plan_of(MODELS["two"])
+    scores = dict[str, int]()
+    for name, reach in {"all": (None, None), "causal": (None, 0), "window": (64, 64)}.items():
+        rows = recorder.rows_of_tiles(12, (2048, 2048), reach)
+        p = {"rows": rows, "back": reach[0], "on": reach[1]}
+        scores[name] = sum(12 * tile.shape[0] * tile.shape[1] for tile in tiles_of(p, 2048, 2048))
+        assert all(12 * np.prod(tile.shape) <= recorder.MOST_SCORES for tile in tiles_of(p, 2048, 2048))
+    assert scores["all"] == 12 * 2048**2
+    assert scores["causal"] < 0.6 * scores["all"] and scores["window"] < 0.13 * scores["all"]
+    assert not any(step.op in ("tiles", "join") for step in plan.program.steps)
+
+
+def steps_of(program: Program, change: str) -> tuple[Step, ...]:
+    """The program's steps with one that does not fit: see the test."""
+    steps = list(program.steps)
+    begin, end = (next(i for i, step in enumerate(steps) if step.op == op) for op in ("tiles", "join"))
+    tile, inner = steps[begin], next(i for i in range(begin, end) if steps[i].op == "softmax")
+    match change:
+        case "no rows":
+            steps[begin] = replace(tile, parameters={**tile.parameters, "rows": 0})
+        case "a window behind":
+            steps[begin] = replace(tile, parameters={**tile.parameters, "back": -3})
+        case "keys as queries":
+            steps[begin] = replace(tile, inputs=(tile.inputs[1], tile.inputs[0], tile.inputs[0]))
+        case "no join":
+            steps[end] = replace(steps[end], op="merge", parameters={})
+        case "a join alone":
+            steps[begin] = Step("join", tile.inputs[:1], (tile.outputs[0],), {})
+        case "what is outside, inside":
+            steps[inner] = replace(steps[inner], inputs=(0,))
+        case "what is inside, outside":
+            steps[end + 1] = replace(steps[end + 1], inputs=tile.outputs[:1])
+        case "a map inside":
+            more = {"outputs": 3, "ring": 64, "opened": False}
+            steps[inner - 1] = Step("linear", steps[inner - 1].inputs, steps[inner - 1].outputs, more)
+    return tuple(steps)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "no rows",
+        "a window behind",
+        "keys as queries",
+        "no join",
+        "a join alone",
+        "what is outside, inside",
+        "what is inside, outside",
+        "a map inside",
+    ],
+)
+def test_tiles_that_do_not_fit_are_refused(small: None, change: str) -> None:
+    program = plan_of(MODELS["two"]).program
+    program.check()
+    with pytest.raises(FileError, match="program: "):
+        replace(program, steps=steps_of(program, change)).check()
+
+
+def test_a_run_has_not_too_many_tiles(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = plan_of(MODELS["two"]).program
+    monkeypatch.setattr(sizes, "MOST_TILES", 31)
+    with pytest.raises(FileError, match="over 31 of them"):
+        program.check()
+
+
+@pytest.mark.native
+def test_a_thousand_tokens_on_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every token answers; the bytes are those that are counted."""
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    monkeypatch.setattr(recorder, "MOST_SCORES", 1 << 18)
+    model = make_random_checkpoint(
+        layers=1, heads=1, hidden=8, positions=1024, labels=("start", "end"), task="span"
+    )
+    plan = make_two_party_plan(model, PlanRequest(tokens=1024, texts=[TEXT, "a fine film"]))
+    hidden, mask = embed(model, TEXT, 1024)
+    assert sum(step.op == "tiles" for step in plan.program.steps) == 1
+    wanted = integers(plan, model, hidden, mask)
+
+    def run(party: Party) -> Any:
+        party.set_up()
+        return run_plan(plan, party, hidden, mask, None if party.native.is_client else model)
+
+    with pair(timeout=300.0) as parties, ThreadPoolExecutor(2) as pool:
+        found, _ = pool.map(run, parties)
+        sent = sum(party.cost["bytes_sent"] for party in parties)
+    assert np.abs(found - wanted)[mask > 0.0].max() < 0.02
+    assert 0.7 < 8 * sent / plan.program.cost().bits < 1.5

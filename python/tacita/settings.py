@@ -132,8 +132,8 @@ class PlanOptions(Section):
     )
     tokens: Whole | None = setting(
         None,
-        "Tokens of every request, a power of two from 16 to 512. Of a decoder, those that the whole text may "
-        "have (default: 128).",
+        "Tokens of every request, a power of two from 16 to 1024; by two parties any number up to 8192. Of a "
+        "decoder, those that the whole text may have (default: 128).",
         ge=1,
     )
     preset: str = setting(

@@ -22,7 +22,7 @@ import numpy as np
 from tacita.errors import ShapeError
 from tacita.layouts.arrays import Array, IntArray, ceil_power, is_power, refuse
 
-MIN_TOKENS, MAX_TOKENS = 4, 512
+MIN_TOKENS, MAX_TOKENS = 4, 1024
 
 
 @dataclass(frozen=True)

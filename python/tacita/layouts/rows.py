@@ -26,7 +26,7 @@ from tacita.layouts.arrays import Array, IntArray, ceil_power, is_power, refuse
 from tacita.slots.base import Backend, Ct
 from tacita.slots.diagonals import Diagonals
 
-MIN_TOKENS, MAX_TOKENS = 4, 512
+MIN_TOKENS, MAX_TOKENS = 4, 1024
 KEPT = 16  # arrangements of a weight block, of half a megabyte each
 
 

@@ -20,6 +20,7 @@ from tacita.packings.conformance import CASES, Case, Little, check, circuit_of, 
 from tacita.packings.lowering import lowering_of
 from tacita.packings.specs import CircuitSpecs, FunctionSpecs
 from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
 
 TOKENS, LEVELS = 16, 400
 SMOOTH = {"gelu": gelu.exact, "gelu_tanh": gelu_tanh.exact, "silu": silu.exact}
@@ -90,6 +91,20 @@ def _by_bootstrap(spec: Spec) -> Spec:
 def test_multidiagonal(case: Case, slots: int) -> None:
     """Several ciphertexts a tensor, one, and one with room for every diagonal four times."""
     check(case, build_in("multidiagonal", slots), PlainBackend(slots, LEVELS), TOKENS, tolerance(case))
+
+
+@pytest.mark.parametrize("backend", ["plain", "sim"])
+@pytest.mark.parametrize(
+    ("packing", "slots", "texts"), [("rows", 8192, 1), ("multidiagonal", 8192, 1), ("columns", 4096, 4)]
+)
+def test_texts_of_1024_tokens(packing: str, slots: int, texts: int, backend: str) -> None:
+    """The longest of rows and diagonals, and in columns; with noise, too."""
+    rotations = "double" if packing == "columns" else "hoisted"
+    be = PlainBackend(slots, LEVELS) if backend == "plain" else SimBackend(slots, LEVELS, inject=True)
+    check(CASES[0], build_in(packing, slots, 1024, rotations), be, 1024, tolerance(CASES[0]), texts)
+    if packing != "columns":
+        with pytest.raises(ShapeError, match="does not admit"):
+            circuit_of(world_of(CASES[0], 2048), build_in(packing, slots, 2048))
 
 
 def test_multidiagonal_with_narrow_heads() -> None:

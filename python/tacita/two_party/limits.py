@@ -36,6 +36,7 @@ FAREWELL = 2.0  # seconds for the last bytes to leave
 FLOOR, FACTOR = 60.0, 10.0  # seconds of a text: a floor, and a multiple of the estimate
 HANDSHAKE_QUEUE = 1 << 20  # bytes that may wait before a plan is agreed: a chunk of the public part
 LEAST_QUEUE = 16_000_000  # bytes that may wait later: the set-up of a session and a half more
+MOST_QUEUE = 1 << 32  # whatever a layer sends: attention by tiles sends a tile's in a round
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def limits_of(
     """
     link = LinkSpeed(bits_per_second, LINKS["WAN"].round_trip)
     text = FLOOR + FACTOR * max(1.0, crowding) * plan.predicted_seconds(link)
-    queue = max(LEAST_QUEUE, 2 * plan.predicted_bytes() // plan.config.layers)
+    queue = min(max(LEAST_QUEUE, 2 * plan.predicted_bytes() // plan.config.layers), MOST_QUEUE)
     shares = sum(8 * each.shape[0] * each.outputs for each in plan.program.maps())
     most = min(prepared, PREPARED_BYTES // max(1, shares))
     return Limits(text, queue, loading=max(LOADING, FACTOR * 8 / bits_per_second), prepared=most)

@@ -64,10 +64,10 @@ class ServerModel:
             at += len(values)
         return whole
 
-    def bias(self, step: int, shape: tuple[int, ...], first: int, key: int = 0) -> Integers:
+    def bias(self, step: int, shape: tuple[int, ...], first: int, key: int = 0, head: int = 0) -> Integers:
         """Encodes a bias, rows of positions or of distances in the format of the step's result."""
         what, form = self._held[step]
-        return encode(self._floats(what, shape, first, key), form.fraction)
+        return encode(self._floats(what, shape, (head, first, key)), form.fraction)
 
     def norm(self, step: int) -> tuple[Array, Array]:
         """Returns factors and offsets in floats, which the engine encodes."""
@@ -75,13 +75,14 @@ class ServerModel:
         assert isinstance(norm, Norm)  # as above
         return self._weights.norm(norm)
 
-    def _floats(self, what: Held, shape: tuple[int, ...], first: int, key: int) -> Array:
+    def _floats(self, what: Held, shape: tuple[int, ...], at: tuple[int, int, int]) -> Array:
         match what:
             case Positions():
-                return self._weights.positions(what, shape[-2], first)
+                return self._weights.positions(what, shape[-2], at[1])
             case Relative():
+                head, first, key = at
                 whole = self._weights.relative(what, (first + shape[-2], key + shape[-1]))
-                return whole[..., first:, key:]
+                return whole[head : head + shape[0], first:, key:]
             case tuple():
                 return self._weights.stacked_bias(what)
         raise AssertionError(f"nothing is added by {type(what).__name__}")

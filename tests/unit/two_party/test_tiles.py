@@ -44,6 +44,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of a few rows, for texts of a few tokens."""
     monkeypatch.setattr(recorder, "WHOLE", 4)
     monkeypatch.setattr(recorder, "LEAST_ROWS", 2)
+    monkeypatch.setattr(recorder, "ROWS_OF_TILES", 4)
     monkeypatch.setattr(recorder, "MOST_SCORES", 96)
 
 
@@ -65,17 +66,20 @@ def integers(plan: TwoPartyPlan, model: Checkpoint, hidden: Any, mask: Any) -> A
 def test_tiles_hold_every_query_once_and_the_keys_in_its_reach() -> None:
     reaches: list[tuple[int | None, int | None]] = [(None, None), (2, 3), (None, 0), (4, 0)]
     for reach, queries, keys in zip(reaches, (10, 10, 6, 6), (10, 10, 10, 9), strict=True):
-        p = {"rows": 4, "back": reach[0], "on": reach[1]}
-        tiles = list(tiles_of(p, queries, keys))
-        assert [row for tile in tiles for row in range(*tile.queries)] == list(range(queries))
+        p = {"heads": 2, "rows": 4, "back": reach[0], "on": reach[1]}
+        tiles = list(tiles_of(p, 3, queries, keys))
+        every = [(h, row) for tile in tiles for h in range(*tile.heads) for row in range(*tile.queries)]
+        assert sorted(every) == [(h, row) for h in range(3) for row in range(queries)]
         place = keys - queries if reach[1] == 0 else 0
         for tile in tiles:
-            assert tile.first == place + tile.queries[0] - tile.keys[0] and tile.shape[0] <= 4
+            assert tile.first == place + tile.queries[0] - tile.keys[0]
+            assert tile.shape[0] <= 2 and tile.shape[1] <= 4
             for query in range(place + tile.queries[0], place + tile.queries[1]):
                 low = 0 if reach[0] is None else query - reach[0]
                 high = keys if reach[1] is None else query + reach[1] + 1
                 assert set(range(max(low, 0), min(high, keys))) <= set(range(*tile.keys))
-    assert list(tiles_of({"rows": 8, "back": 1, "on": 0}, 1, 9)) == [Tile((0, 1), (0, 9), 8)]
+    one = {"heads": 2, "rows": 8, "back": 1, "on": 0}
+    assert list(tiles_of(one, 3, 1, 9)) == [Tile((0, 3), (0, 1), (0, 9), 8)]
 
 
 def test_a_window_and_distances_by_tiles_are_what_they_are_at_once(small: None) -> None:
@@ -120,10 +124,11 @@ def test_tiles_ahead_of_which_nothing_is_seen_cost_less(monkeypatch: pytest.Monk
     plan = plan_of(MODELS["two"])
     scores = dict[str, int]()
     for name, reach in {"all": (None, None), "causal": (None, 0), "window": (64, 64)}.items():
-        rows = recorder.rows_of_tiles(12, (2048, 2048), reach)
-        p = {"rows": rows, "back": reach[0], "on": reach[1]}
-        scores[name] = sum(12 * tile.shape[0] * tile.shape[1] for tile in tiles_of(p, 2048, 2048))
-        assert all(12 * np.prod(tile.shape) <= recorder.MOST_SCORES for tile in tiles_of(p, 2048, 2048))
+        heads, rows = recorder.tiles_for((12, 1), (2048, 2048), reach) or (0, 0)
+        p = {"heads": heads, "rows": rows, "back": reach[0], "on": reach[1]}
+        each = [int(np.prod(tile.shape)) for tile in tiles_of(p, 12, 2048, 2048)]
+        scores[name] = sum(each)
+        assert max(each) <= recorder.MOST_SCORES
     assert scores["all"] == 12 * 2048**2
     assert scores["causal"] < 0.6 * scores["all"] and scores["window"] < 0.13 * scores["all"]
     assert not any(step.op in ("tiles", "join") for step in plan.program.steps)
@@ -137,6 +142,8 @@ def steps_of(program: Program, change: str) -> tuple[Step, ...]:
     match change:
         case "no rows":
             steps[begin] = replace(tile, parameters={**tile.parameters, "rows": 0})
+        case "heads that share no keys":
+            steps[begin] = replace(tile, parameters={**tile.parameters, "heads": 5})
         case "a window behind":
             steps[begin] = replace(tile, parameters={**tile.parameters, "back": -3})
         case "keys as queries":
@@ -159,6 +166,7 @@ def steps_of(program: Program, change: str) -> tuple[Step, ...]:
     "change",
     [
         "no rows",
+        "heads that share no keys",
         "a window behind",
         "keys as queries",
         "no join",

@@ -26,7 +26,7 @@ from tacita.two_party.arithmetic.base import (
     range_bits,
 )
 from tacita.two_party.arithmetic.residues import WORD
-from tacita.two_party.program.sizes import Value, Walk
+from tacita.two_party.program.sizes import Ends, Value, Walk
 from tacita.two_party.program.steps import ENGINE, OPERATIONS, Parameter, Step
 
 MOST_SLACK = 15  # bits below which errors of a product by the row's inverse do not matter
@@ -138,27 +138,32 @@ class Tape:
         return self.write("times", (x, y), fraction, **bits)
 
 
-# Tiles of attention: a text of more than 512 tokens has its scores computed some rows of queries at a time.
+# Tiles of attention: a text of more than 512 tokens has its scores computed for some heads and rows of
+# queries at a time. Both parties send the keys of a tile anew, for what six rows of its scores take.
 
 MOST_SCORES = 1 << 21  # of a tile: the engine takes 0.45 kB for each, 0.9 GB a party
-LEAST_ROWS = 64  # of a tile of a short window
+ROWS_OF_TILES, LEAST_ROWS = 256, 64  # of queries; of a short window
 
 
-def rows_of_tiles(heads: int, scores: tuple[int, int], reach: Reach) -> int:
-    """Returns the queries of a tile, a power of two; 0 where all are one. Within a window of keys a tile is
-    as long as the window: half of its keys are in reach of a query then. scores: queries and keys of all.
+def tiles_for(heads: Ends, scores: Ends, reach: Reach) -> Ends | None:
+    """Returns heads and queries of a tile, a power of two; None where all are one. Within a window of keys a
+    tile is as long as the window: half of its keys are in reach of a query then. Heads that share keys stay
+    together, all of them: how they are regrouped is a number of the program. heads: of queries, and of those
+    how many share keys. scores: queries and keys of all.
 
-    >>> [rows_of_tiles(12, (8192, 8192), reach) for reach in ((None, None), (None, 0), (64, 64))]
-    [16, 16, 128]
-    >>> rows_of_tiles(12, (512, 512), (64, 64)), rows_of_tiles(12, (1, 8192), (None, None))
-    (0, 0)
+    >>> [tiles_for((12, 1), (8192, 8192), reach) for reach in ((None, None), (None, 0), (64, 64))]
+    [(1, 256), (1, 256), (12, 128)]
+    >>> tiles_for((12, 1), (512, 512), (64, 64)), tiles_for((32, 4), (1, 8192), (None, 0))
+    (None, None)
     """
-    queries, keys = scores
+    (count, group), (queries, keys) = heads, scores
+    least = count if group > 1 else 1
     window = None if None in reach else sum(each or 0 for each in reach)
-    rows = queries if window is None else max(LEAST_ROWS, window)
-    keys_of_tile = keys if window is None else min(keys, rows + window)
-    rows = 1 << max(min(rows, MOST_SCORES // (heads * keys_of_tile)), 1).bit_length() - 1
-    return rows if keys > WHOLE and rows < queries else 0
+    rows = ROWS_OF_TILES if window is None else max(LEAST_ROWS, window)
+    width = keys if window is None else min(keys, rows + window)
+    rows = 1 << max(min(rows, MOST_SCORES // (least * width)), 1).bit_length() - 1
+    at_once = min(count, max(least, MOST_SCORES // (width * rows)))
+    return (at_once, rows) if keys > WHOLE and rows < queries else None
 
 
 # Attention weights: numerators exp(score - largest), 0 for padding, and the inverse of each row's sum.
@@ -276,17 +281,18 @@ class RecordTensors:
         """Records tiles where the scores of all queries are too many. What they take of keys and values they
         take in the formats in which these are multiplied."""
         f, t, bounds = self._formats, self.tape, self._bounds.attention[name]
-        heads, queries, _ = parts[0].shape
-        if not (rows := rows_of_tiles(heads, (queries, parts[1].shape[1]), reach)):
+        (heads, queries, _), (groups, keys, _), _ = (part.shape for part in parts)
+        if not (tile := tiles_for((heads, heads // groups), (queries, keys), reach)):
             return run(*parts)
         rings = f.score_ring(bounds), f.score_ring(bounds), f.mix_ring(bounds, self._tokens)
         whole = [t.factor(x, f.product_fraction, ring) for x, ring in zip(parts, rings, strict=True)]
         fractions = [f.product_fraction] * 3
-        tile = t.write_many("tiles", whole, fractions, rows=rows, back=reach[0], on=reach[1])
-        for x, each in zip(whole, tile, strict=True):
+        options = {"heads": tile[0], "rows": tile[1], "back": reach[0], "on": reach[1]}
+        inner = t.write_many("tiles", whole, fractions, **options)
+        for x, each in zip(whole, inner, strict=True):
             if x.number in self._stores:
                 self._stores[each.number] = self._stores[x.number]
-        mixed = run(*tile)
+        mixed = run(*inner)
         return t.write("join", (mixed,), mixed.fraction)
 
     def scores(self, queries: Register, keys: Register, name: str) -> Register:

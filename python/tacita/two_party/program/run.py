@@ -32,9 +32,10 @@ class Model(Protocol):
     def matrix(self, step: int) -> Integers:
         """Returns the integers (inputs, outputs) of a linear map, row by row in memory."""
 
-    def bias(self, step: int, shape: tuple[int, ...], first: int, key: int = 0) -> Integers:
+    def bias(self, step: int, shape: tuple[int, ...], first: int, key: int = 0, head: int = 0) -> Integers:
         """Returns what is added to a result of this shape: the bias of a linear map, or what belongs to the
-        positions of rows, of which the first is at `first`, or to their distances from keys from `key` on."""
+        positions of rows, of which the first is at `first`, or to their distances from keys from `key` on,
+        of heads from `head` on."""
 
     def norm(self, step: int) -> tuple[Array, Array]:
         """Returns the factors and offsets of a norm."""
@@ -187,12 +188,12 @@ class Run:
     def _run_tiles(self, numbers: range, registers: dict[int, Words], values: Sequence[Value]) -> None:
         """Runs the steps of tiles, and their join."""
         (begin, end), steps = (numbers.start, numbers.stop), self.program.steps
-        queries, keys, _ = (registers[i].shape[1] for i in steps[begin].inputs)
+        (heads, queries, _), (_, keys, _), _ = (registers[i].shape for i in steps[begin].inputs)
         self._parts = []
-        for self._tile in tiles_of(steps[begin].parameters, queries, keys):
+        for self._tile in tiles_of(steps[begin].parameters, heads, queries, keys):
             self.step(begin, steps[begin], registers, values)
             self._walk(range(begin + 1, end), registers, values)
-            self._parts.append(registers[steps[end].inputs[0]])
+            self._parts.append((self._tile, registers[steps[end].inputs[0]]))
         self._tile = None
         self.step(end, steps[end], registers, values)
 
@@ -241,12 +242,17 @@ class Run:
     def tiles(self, at: _Place, *whole: Words) -> tuple[Words, ...]:
         """Takes the rows of this tile from queries, keys and values."""
         assert self._tile is not None  # see `_run_tiles`
-        rows = self._tile.queries, self._tile.keys, self._tile.keys
-        return tuple(x[:, slice(*ends)] for x, ends in zip(whole, rows, strict=True))
+        (begin, end), rows = self._tile.heads, (self._tile.queries, self._tile.keys, self._tile.keys)
+        groups = [len(whole[0]) // len(x) for x in whole]
+        parts = zip(whole, groups, rows, strict=True)
+        return tuple(x[begin // group : end // group, slice(*ends)] for x, group, ends in parts)
 
     def join(self, at: _Place, x: Words) -> Words:
-        """Puts the results of all tiles behind each other."""
-        return np.concatenate(self._parts, axis=1)
+        """Puts the results of all tiles together."""
+        whole = np.empty(at.shape, np.uint64)
+        for tile, part in self._parts:
+            whole[slice(*tile.heads), slice(*tile.queries)] = part
+        return whole
 
     def append(self, at: _Place, x: Words) -> Words:
         """Keeps rows behind those of a store."""
@@ -258,7 +264,8 @@ class Run:
         """Adds what the server knows."""
         if self.model is None:
             return x
-        first = (self._tile.queries[0], self._tile.keys[0]) if self._tile else (self.past.rows, 0)
+        tile = self._tile
+        first = (tile.queries[0], tile.keys[0], tile.heads[0]) if tile else (self.past.rows, 0, 0)
         bias = self.model.bias(at.number, x.shape, *first)
         return self.reduced(x + bias.view(np.uint64), at["ring"])
 

@@ -125,44 +125,54 @@ def passes(steps: Sequence[Step], entered: Value, past: int, answer: int) -> Ite
         number += 1
 
 
+Ends = tuple[int, int]  # the first, and the one behind the last
+
+
 @dataclass(frozen=True)
 class Tile:
-    """Some rows of queries and the keys that are in reach of them: the first, and the one behind the last.
-    first: row of the first query, counted from the first of these keys."""
+    """Some heads and rows of queries, and the keys that are in reach of them. first: row of the first query,
+    counted from the first of these keys."""
 
-    queries: tuple[int, int]
-    keys: tuple[int, int]
+    heads: Ends
+    queries: Ends
+    keys: Ends
     first: int
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows of queries and of keys."""
-        return self.queries[1] - self.queries[0], self.keys[1] - self.keys[0]
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, rows of queries and of keys."""
+        heads, queries, keys = (end - begin for begin, end in (self.heads, self.queries, self.keys))
+        return heads, queries, keys
 
 
-def tiles_of(p: Mapping[str, Any], queries: int, keys: int) -> Iterator[Tile]:
-    """Yields the tiles of a step, in the order of their queries; one alone has all keys. queries, keys: rows.
-    Where nothing ahead is seen the queries are the last rows."""
+def tiles_of(p: Mapping[str, Any], heads: int, queries: int, keys: int) -> Iterator[Tile]:
+    """Yields the tiles of a step, head after head and then in the order of their queries; of a text without
+    more rows than a tile there is one. Where nothing ahead is seen the queries are the last rows."""
     rows, back, on = p["rows"], p["back"], p["on"]
+    if queries <= rows:
+        yield Tile((0, heads), (0, queries), (0, keys), keys - queries if on == 0 else 0)
+        return
     first = keys - queries if on == 0 else 0  # row of the first query
-    for begin in range(0, queries, rows):
-        end = min(begin + rows, queries)
-        low = 0 if back is None or queries <= rows else max(0, first + begin - back)
-        high = keys if on is None or queries <= rows else min(keys, first + end + on)
-        yield Tile((begin, end), (low, high), first + begin - low)
+    for head in range(0, heads, p["heads"]):
+        for begin in range(0, queries, rows):
+            end = min(begin + rows, queries)
+            low = 0 if back is None else max(0, first + begin - back)
+            high = keys if on is None else min(keys, first + end + on)
+            of_heads = head, min(head + p["heads"], heads)
+            yield Tile(of_heads, (begin, end), (low, high), first + begin - low)
 
 
 class Walk:
     """Where a walk is. all_rows: of the text so far, the past's included. stores: how many were appended to.
-    tile: rows of queries and of keys of the tile that it is in, None outside. queries: of all tiles that it
-    is in; tiles: that it came to."""
+    tile: heads, rows of queries and of keys of the tile that it is in, None outside. whole: heads and rows of
+    queries of all such tiles; tiles: that it came to."""
 
     def __init__(self, all_rows: int, past: int) -> None:
         self.all_rows, self.past, self.stores = all_rows, past, 0
-        self.tile: tuple[int, int] | None = None
-        self.queries = self.tiles = 0
+        self.tile: tuple[int, int, int] | None = None
+        self.whole, self.tiles = (0, 0), 0
 
-    def divide(self, p: Mapping[str, Any], inputs: Sequence[Value]) -> Counter[tuple[int, int]]:
+    def divide(self, p: Mapping[str, Any], inputs: Sequence[Value]) -> Counter[tuple[int, int, int]]:
         """Counts the sizes of the tiles of a step, and enters the first. Raises FileError."""
         shapes = [value.shape for value in inputs]
         reach = [p[name] for name in ("back", "on") if p[name] is not None]
@@ -170,10 +180,11 @@ class Walk:
         (heads, queries, _), (groups, keys, _), _ = shapes
         _need(heads % groups == 0 and queries <= keys == self.all_rows, "tiles")
         _need(p["rows"] >= 1 and all(0 <= x < MOST_GAP for x in reach), "tiles")
-        self.tiles += -(-queries // p["rows"])
+        _need(p["heads"] >= 1 and p["heads"] % (heads // groups) == 0, "tiles")
+        self.tiles += -(-queries // p["rows"]) * -(-heads // p["heads"])
         _need(self.tiles <= MOST_TILES, f"tiles, over {MOST_TILES} of them,")
-        sizes = Counter(tile.shape for tile in tiles_of(p, queries, keys))
-        self.queries, self.tile = queries, next(iter(sizes))
+        sizes = Counter(tile.shape for tile in tiles_of(p, heads, queries, keys))
+        self.whole, self.tile = (heads, queries), next(iter(sizes))
         return sizes
 
     def infer(self, step: Step, inputs: Sequence[Value]) -> list[Value]:
@@ -272,15 +283,16 @@ def _turn(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
 
 
 def _tiles(walk: Walk, p: Mapping[str, Any], *inputs: Value) -> list[Value]:
-    rows, keys = walk.tile or next(iter(walk.divide(p, inputs)))
-    sizes = rows, keys, keys
-    return [Value((x.shape[0], n, x.shape[2]), x.ring) for x, n in zip(inputs, sizes, strict=True)]
+    heads, rows, keys = walk.tile or next(iter(walk.divide(p, inputs)))
+    groups = heads * inputs[1].shape[0] // inputs[0].shape[0]
+    sizes = (heads, rows), (groups, keys), (groups, keys)
+    return [Value((*size, x.shape[2]), x.ring) for x, size in zip(inputs, sizes, strict=True)]
 
 
 def _join(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
-    _need(len(x.shape) == 3 and x.shape[1] == (walk.tile or (0,))[0], "join")
+    _need(len(x.shape) == 3 and walk.tile is not None and x.shape[:2] == walk.tile[:2], "join")
     walk.tile = None
-    return Value((x.shape[0], walk.queries, x.shape[2]), x.ring)
+    return Value((*walk.whole, x.shape[2]), x.ring)
 
 
 def _append(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
@@ -292,7 +304,7 @@ def _append(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
 
 def _hide(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     reach = [p[name] for name in ("back", "on") if p[name] is not None]
-    keys = walk.tile[1] if walk.tile else walk.all_rows
+    keys = walk.tile[2] if walk.tile else walk.all_rows
     _need(len(x.shape) == 3 and x.shape[1] <= x.shape[2] == keys, "hide")
     _need(x.ring == p["ring"] and 0 <= p["fraction"] < x.ring and 0 <= p["gap"] < MOST_GAP, "hide")
     _need(all(0 <= each < MOST_GAP for each in reach), "hide")

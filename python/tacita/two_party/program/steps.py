@@ -63,9 +63,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "group": _takes(1, "heads"),  # (more heads, rows, d) -> (heads, rows of neighbours, d), or back
     # by cosines and sines of the rows' positions, with so many fraction bits
     "turn": replace(_takes(1, "bits", "ring", base=float), further={"scales": (tuple,)}),
-    # some rows of queries at a time, with the keys and values within their reach: the steps from here to the
-    # next `join`, which puts their results behind each other, run for each such tile
-    "tiles": _takes(3, "rows", outputs=3, back=OPTIONAL, on=OPTIONAL),
+    # some heads and rows of queries at a time, with the keys and values within their reach: the steps from
+    # here to the next `join`, which puts their results together, run for each such tile
+    "tiles": _takes(3, "heads", "rows", outputs=3, back=OPTIONAL, on=OPTIONAL),
     "join": _takes(1),
     "append": _takes(1, "store", "ring"),  # behind the rows of a store, which keeps all of them
     # less `gap` where a query does not see a key: for want of reach, or because it is padding

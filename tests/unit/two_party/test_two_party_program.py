@@ -20,7 +20,7 @@ from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.program import sizes
 from tacita.two_party.program.program import MAX_BYTES, Program, decode, encode
-from tacita.two_party.program.recorder import RecordTensors
+from tacita.two_party.program.recorder import LOCAL, RecordTensors, narrow
 from tacita.two_party.program.run import RUN, visible
 from tacita.two_party.program.steps import OPERATIONS, Step
 
@@ -52,14 +52,37 @@ def test_the_steps_of_a_decoder_fit_every_number_of_rows(name: str) -> None:
     plan = plan_of_decoder(MODELS[name])
     for rows in (1, 7, 32):
         ops = RecordTensors(plan.formats, plan.bounds, plan.room, writes=True)
-        plan.run(ops, ops.input((rows, plan.hidden)))
-        assert tuple(ops.tape.steps) == plan.program.steps
-        found = plan.program.sizes(rows)
-        assert [(v.shape, v.ring) for v in found] == [(r.shape, r.ring) for r in ops.tape.registers]
+        answer = plan.run(ops, ops.input((rows, plan.hidden)))
+        steps, rings = narrow(ops.tape.steps, ops.tape.registers, {answer.number})
+        assert steps == plan.program.steps
+        found = [(value.shape, value.ring) for value in plan.program.sizes(rows)]
+        assert found == [(r.shape, ring) for r, ring in zip(ops.tape.registers, rings, strict=True)]
     behind = plan.program.sizes(1, 9)
     stored = [behind[step.outputs[0]].shape for step in plan.program.steps if step.op == "append"]
     kept = [(a.key_heads, 10, a.head_size) for a in sequence_attentions(plan)]
     assert stored == [shape for shape in kept for _ in "kv"]
+
+
+def test_products_have_the_rings_that_are_read_of_them(plan: TwoPartyPlan) -> None:
+    """No ring is wider than in the walk, norms read what their bounds take, and what is no local step reads
+    what it read before."""
+    ops = RecordTensors(plan.formats, plan.bounds, plan.tokens)
+    answer = plan.run(ops, ops.input((plan.tokens, plan.hidden)))
+    before, (steps, rings) = ops.tape.registers, narrow(ops.tape.steps, ops.tape.registers, {answer.number})
+    assert all(ring <= register.ring for ring, register in zip(rings, before, strict=True))
+    products = [step.parameters["ring"] for step in steps if step.op == "linear"]
+    assert products[-1] == 64 and sum(ring < 60 for ring in products) == 7, products
+    for old, new in zip(ops.tape.steps, steps, strict=True):
+        p = new.parameters
+        if new.op == "norm":
+            least = np.log2(p["bound"] * before[new.inputs[0]].shape[-1]) + p["fraction"] + 2
+            assert least + 2 <= p["ring"] < least + 4, p
+        elif new.op == "tanh":
+            assert {**p, "to": 64} == old.parameters and p["to"] <= 64
+        elif new.op not in (*LOCAL, "linear", "shift_down", "shift_up", "extend"):
+            assert new == old
+        elif new.op == "extend" and p["to"] > p["ring"]:
+            assert p["ring"] == old.parameters["ring"], "values are bounded in this ring"
 
 
 def sequence_attentions(plan: TwoPartyPlan) -> list[Any]:

@@ -28,7 +28,7 @@ from tacita.two_party.arithmetic.base import MOST, Bounds, EmbeddingBounds, Form
 from tacita.two_party.plan.correlations import quicker
 from tacita.two_party.program import cost
 from tacita.two_party.program.program import CORRELATIONS, MOST_NAME, MOST_TOKENS, Header, Program
-from tacita.two_party.program.recorder import Held, RecordTensors
+from tacita.two_party.program.recorder import Held, RecordTensors, narrow
 
 FORMAT = "tacita-two-party"
 VERSION = 3
@@ -170,6 +170,8 @@ def _record(plan: TwoPartyPlan) -> Recorded:
     x = ops.input((plan.tokens, plan.word_size if looked_up else plan.hidden), looked_up)
     exact = plan.run(ops, x)
     result = ops.answer(exact, plan.answer)
+    whole = {exact.number, result.number} | ({0} if looked_up else set())
+    steps, rings = narrow(ops.tape.steps, ops.tape.registers, whole)
     program = Program(
         name=plan.name,
         task=plan.task,
@@ -181,8 +183,8 @@ def _record(plan: TwoPartyPlan) -> Recorded:
         hash=plan.hash,
         tokens=plan.tokens,
         hidden=x.shape[1],
-        entered=x.format,
-        steps=tuple(ops.tape.steps),
+        entered=Format(rings[0], x.fraction),
+        steps=steps,
         result=result.number,
         answered=result.format,
         correlations=plan.correlations,

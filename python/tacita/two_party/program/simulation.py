@@ -25,7 +25,7 @@ from tacita.two_party.program.run import Model, Past, Run
 from tacita.two_party.program.sizes import Value
 from tacita.two_party.program.steps import Step
 
-SUMS = ("add", "scale", "turn", "product", "times", "square")  # whose results may leave their ring
+SUMS = ("add", "linear", "scale", "turn", "product", "times", "square")  # whose results may leave their ring
 
 
 class Simulation(Run):

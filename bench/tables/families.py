@@ -114,7 +114,7 @@ FOLDERS = {
     "dinov2 classifier": "classifiers of DINOv2, which read [CLS] beside the mean of the patches",
     "dinov2 swiglu": "DINOv2 with SwiGLU (its largest size)",
     "quantised": "weights that are quantised (`quantization_config`)",
-    "activation": "an activation that is none of gelu, its forms with tanh, relu, relu squared, silu",
+    "activation": "an activation that is none of gelu, its forms with tanh, relu, relu squared, silu, elu",
     "problem": "a `problem_type` that transformers does not have",
     "relative key": "BERT's relative_key positions",
     "albert groups": "ALBERT with several groups of layers",

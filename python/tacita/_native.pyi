@@ -573,6 +573,16 @@ class TwoParty:
         form: str = "abs8",
         range: int = 10,
     ) -> _Shares: ...
+    def elu(
+        self,
+        x: _Shares,
+        bits: int = 64,
+        frac: int = 18,
+        out_bits: int | None = None,
+        out_frac: int | None = None,
+        *,
+        range: int = 10,
+    ) -> _Shares: ...
     def tanh(
         self,
         x: _Shares,

@@ -115,6 +115,12 @@ function! {
     }
 }
 function! {
+    /// ELU for |x| < 2^range.
+    elu, |_: &[usize], [from, to]: [Fixed; 2], range| {
+        PyResult::Ok(move |party: &mut Party, x: &[u64]| nonlinear::elu(party, x, from, to, range))
+    }
+}
+function! {
     /// Softmax of every row of a matrix with |x| < 2^range.
     softmax, |shape: &[usize], [from, to]: [Fixed; 2], range| {
         let (rows, cols) = matrix("softmax", shape)?;

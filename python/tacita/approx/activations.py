@@ -1,4 +1,4 @@
-"""Activations: GELU in both its forms, SiLU, tanh, ReLU and its square.
+"""Activations: GELU in both its forms, SiLU, ELU, tanh, ReLU and its square.
 
     gelu.fit((-8.0, 8.0), error=1e-3)     # a Spec
     gelu.exact(x)                         # what is approximated, elementwise
@@ -127,6 +127,17 @@ def _silu(x: Array) -> Array:
 gelu = HalfEven("gelu", _gelu)
 gelu_tanh = HalfEven("gelu_tanh", _gelu_tanh)
 silu = HalfEven("silu", _silu)
+
+# ELU with alpha = 1. Its second derivative jumps at 0, so that a series converges with 1/degree^2: 2e-3 takes
+# degree 53 on [-8, 8], where GELU and SiLU take half as many coefficients.
+
+
+def _elu(x: Array) -> Array:
+    """Computes exp(x) - 1 below zero and x above, elementwise."""
+    return np.asarray(np.where(np.less(x, 0.0), np.expm1(np.minimum(x, 0.0)), x))
+
+
+elu = Series("elu", _elu, partial(poly.widened_spec, "elu", _elu))
 
 # tanh for the pooler, one ciphertext an inference.
 #
@@ -296,6 +307,4 @@ def _refreshed(of: Refreshed, interval: Interval, domain: Interval, error: float
     return fourier.fit(of.name, of.exact, interval, domain, error, max_depth=max_depth, outside=OUTSIDE)
 
 
-gelu_refreshed, gelu_tanh_refreshed, silu_refreshed = (
-    Refreshed(function.name, function.exact) for function in (gelu, gelu_tanh, silu)
-)
+REFRESHED = {f.name: Refreshed(f.name, f.exact) for f in (gelu, gelu_tanh, silu, elu)}

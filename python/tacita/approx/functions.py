@@ -7,19 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tacita.approx import arion, exp, inverse, moai, rsqrt
-from tacita.approx.activations import (
-    WIDE,
-    gelu,
-    gelu_refreshed,
-    gelu_tanh,
-    gelu_tanh_refreshed,
-    relu,
-    relu_squared,
-    silu,
-    silu_refreshed,
-    tanh,
-)
+from tacita.approx import activations, arion, exp, inverse, moai, rsqrt
+from tacita.approx.activations import WIDE, elu, gelu, gelu_tanh, relu, relu_squared, silu, tanh
 from tacita.approx.fit import Interval
 from tacita.approx.softmax import MOST_ROUNDS
 from tacita.approx.spec import Spec
@@ -28,11 +17,7 @@ from tacita.errors import InputError, PlanError, nearest
 Fit = Callable[..., Spec]
 
 EITHER = "either"
-REFRESHED: Mapping[str, Fit] = {
-    "gelu": gelu_refreshed.fit,
-    "gelu_tanh": gelu_tanh_refreshed.fit,
-    "silu": silu_refreshed.fit,
-}
+REFRESHED: Mapping[str, Fit] = {name: by.fit for name, by in activations.REFRESHED.items()}
 FITS: Mapping[str, Mapping[str, Fit]] = {
     "tacita": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
     "moai": {"exp": moai.exp, "inverse": moai.inverse, "rsqrt": moai.rsqrt, "gelu": moai.gelu},
@@ -45,14 +30,12 @@ FITS: Mapping[str, Mapping[str, Fit]] = {
     "thor": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
 }
 # in none of the papers' models: one approximation in all variants
+KINKED = relu, relu_squared
 SHARED: Mapping[str, Fit] = {
-    "tanh": tanh.fit,
-    "relu": relu.fit_density,
-    "relu2": relu_squared.fit_density,
-    "silu": silu.fit,
-    "gelu_tanh": gelu_tanh.fit,
+    **{f.name: f.fit for f in (tanh, silu, elu, gelu_tanh)},
+    **{f.name: f.fit_density for f in KINKED},
 }
-WEIGHTED = frozenset({"relu", "relu2"})  # their fits ask for the density of the inputs
+WEIGHTED = frozenset(f.name for f in KINKED)  # their fits ask for the density of the inputs
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def _attention(weights: Softmax | Powers) -> Attention:
 
 SOFTMAX = Softmax()
 NORM = Norm("ln", FEATURES, 1e-5)
-NEWER = ("gelu_tanh", "silu", "relu2")
+NEWER = ("gelu_tanh", "silu", "relu2", "elu")
 NORMS = tuple(Norm(name, FEATURES // HEADS, 1e-5, centred=False, beta=False) for name in ("qn", "kn"))
 EVEN: dict[str, Any] = {
     name: Dense(name, FEATURES, 12) for name in ("query", "key", "value")

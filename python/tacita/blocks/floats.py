@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.approx.activations import gelu, gelu_tanh, relu, relu_squared, silu
+from tacita.approx.activations import elu, gelu, gelu_tanh, relu, relu_squared, silu, tanh
 from tacita.approx.poly import exact_power
 from tacita.blocks import sequence, tensors
 from tacita.blocks.base import BEHIND, EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
@@ -27,12 +27,7 @@ Array = NDArray[np.float64]
 NOTHING = np.finfo(np.float64).tiny  # the sum of a query's exponentials that sees no real key
 See = Callable[[str, Array], None]
 FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {
-    "gelu": gelu.exact,
-    "gelu_tanh": gelu_tanh.exact,
-    "relu": relu.exact,
-    "relu2": relu_squared.exact,
-    "silu": silu.exact,
-    "tanh": np.tanh,
+    f.name: f.exact for f in (elu, gelu, gelu_tanh, relu, relu_squared, silu, tanh)
 }
 
 

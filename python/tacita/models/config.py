@@ -119,11 +119,10 @@ def check_task(m: EncoderConfig) -> None:
 # Hugging Face's names of activations -> ours (`blocks.floats.FUNCTIONS`).
 
 BY_NAME = {
+    "elu": "elu",
     "gelu": "gelu",
     "gelu_python": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
+    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh"),
     "relu": "relu",
     "relu2": "relu2",
     "silu": "silu",

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tacita.approx import exp, inverse, poly, rsqrt, softmax
-from tacita.approx.activations import gelu, gelu_tanh, relu, relu_squared, silu, tanh
+from tacita.approx.activations import elu, gelu, gelu_tanh, relu, relu_squared, silu, tanh
 from tacita.approx.spec import Spec
 from tacita.blocks import sequence
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Powers, Relative, Rotary, Softmax
@@ -36,10 +36,10 @@ from tacita.packings.shared.lowering import Lowering
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
 
 Build = Callable[[Graph, Weights, CircuitSpecs], Lowering]
-FITS: dict[str, Any] = {f.name: f for f in (gelu, gelu_tanh, relu, relu_squared, silu, tanh)}
+FITS: dict[str, Any] = {f.name: f for f in (elu, gelu, gelu_tanh, relu, relu_squared, silu, tanh)}
 ERROR = 1e-4  # of the fitted approximations
 GATE = ("factor", "product")  # what is recorded of a gated feed-forward
-COARSE = {"relu": 0.02, "relu2": 1e-3}  # of those whose kinks cost levels
+COARSE = {"relu": 0.02, "relu2": 1e-3, "elu": 2e-3}  # of those whose kinks cost levels
 
 
 @dataclass(frozen=True)
@@ -383,7 +383,7 @@ CASES: tuple[Case, ...] = (
     ),
     *(
         _case(f"functions, {kind}", _after, replace(EVEN, function=kind, pooling=kind), rows=1, head=POOLED)
-        for kind in ("gelu_tanh", "silu", "relu2")
+        for kind in ("gelu_tanh", "silu", "relu2", "elu")
     ),
     *(
         _case(f"input added again, mean normalised, {head}", _input_again, m, rows=None, head=head)

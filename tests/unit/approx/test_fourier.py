@@ -9,7 +9,7 @@ import pytest
 
 from tacita import approx
 from tacita.approx import FitError, fourier
-from tacita.approx.activations import WIDE, gelu, gelu_refreshed, tanh
+from tacita.approx.activations import REFRESHED, WIDE, gelu, tanh
 from tacita.approx.fourier import NEAR, FourierSpec, Table, fourier_spec
 from tacita.approx.spec import half_width
 from tacita.packings.encoding import Argument, apply_all, output_bound
@@ -84,9 +84,9 @@ def test_a_spec_survives_json(fitted):
 
 
 def test_a_wide_domain_needs_no_calibration():
-    narrow = gelu_refreshed.fit((-3.0, 3.5), 2e-3)
+    narrow = REFRESHED["gelu"].fit((-3.0, 3.5), 2e-3)
     assert narrow.domain == WIDE and narrow.interval == (-3.0, 3.5)
-    wider = gelu_refreshed.fit((-10.0, 140.0), 2e-3)
+    wider = REFRESHED["gelu"].fit((-10.0, 140.0), 2e-3)
     assert wider.domain[0] == -64.0 and wider.domain[1] > 140.0
     for x in (-61.0, 108.0):
         assert abs(narrow.numpy(np.array([x]))[0] - gelu.exact(np.array([x]))[0]) <= 2e-3

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tacita.approx.activations import gelu, gelu_tanh, silu
+from tacita.approx.activations import elu, gelu, gelu_tanh, silu
 from tacita.approx.fourier import fit
 from tacita.approx.spec import Spec
 from tacita.blocks.base import Powers
@@ -23,7 +23,7 @@ from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 
 TOKENS, LEVELS = 16, 400
-SMOOTH = {"gelu": gelu.exact, "gelu_tanh": gelu_tanh.exact, "silu": silu.exact}
+SMOOTH = {"gelu": gelu.exact, "gelu_tanh": gelu_tanh.exact, "silu": silu.exact, "elu": elu.exact}
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 

@@ -170,7 +170,10 @@ def test_functions_and_phases() -> None:
     for name in ("selu", "softplus", "activation", "fit"):
         with pytest.raises(PlanError, match=f"no approximation of '{name}' in variant tacita") as caught:
             Functions().fit(name, (-1.0, 1.0), 1e-3)
-        assert caught.value.hint == "there are tanh, relu, relu2, silu, gelu_tanh, exp, inverse, rsqrt, gelu"
+        assert (
+            caught.value.hint
+            == "there are tanh, silu, elu, gelu_tanh, relu, relu2, exp, inverse, rsqrt, gelu"
+        )
     with pytest.raises(PlanError, match="no phase 'polish thor'"):
         phases_of(lambda _: None, ["thor"]).enter("polish", "thor")
 

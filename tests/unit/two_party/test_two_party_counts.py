@@ -49,6 +49,7 @@ CASES = {
         for form in ("abs4", "abs8")
         for most in (15.0, 31.0)
     },
+    **{f"elu, {most}": function("elu", most) for most in (15.0, 31.0)},
     **{f"relu2, {most}": function("relu2", most) for most in (7.9, 31.0, 400.0)},
     **{f"a gate up to {bound}": gate(bound) for bound in (8.0, 30.0, 60.0, 900.0)},
     "a norm of a row": Case(

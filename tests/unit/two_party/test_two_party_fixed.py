@@ -83,6 +83,7 @@ def test_functions_are_within_their_stated_errors(ring: int, fraction: int) -> N
     x = np.linspace(-7.99, 7.99, 10_001)
     fixed = Fixed(encode(x, fraction), fraction)
     assert np.abs(functions.tanh(fixed, ring, 3).floats - np.tanh(x)).max() < 1.2e-3
+    assert 2e-4 < np.abs(functions.elu(fixed, ring, 3).floats - FUNCTIONS["elu"](x)).max() < 8e-4
     low = np.linspace(-31.0, 0.03, 10_001)  # what a maximum that is 2^-5 off leaves above 0
     assert (
         np.abs(functions.exp(Fixed(encode(low, fraction), fraction), ring, 5).floats - np.exp(low)).max()

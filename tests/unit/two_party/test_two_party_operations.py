@@ -153,6 +153,10 @@ def gelu(x: Array) -> Array:
     return np.asarray(gelu.exact(x))
 
 
+def elu(x: Array) -> Array:
+    return np.where(x < 0, np.exp(np.minimum(x, 0)) - 1, x)
+
+
 def gelu_tanh(x: Array) -> Array:
     from tacita.approx.activations import gelu_tanh
 
@@ -166,11 +170,13 @@ class TestFunctions:
             ("gelu", gelu, 4e-3, {}),
             ("gelu", gelu, 2e-3, {"form": "abs8"}),
             ("gelu", gelu, 2.5e-2, {"form": "seg4"}),
+            ("gelu", gelu, 1.1e-2, {"form": "p4"}),
             ("gelu", gelu_tanh, 4e-3, {"form": "tanh4"}),
             ("gelu", gelu_tanh, 2e-3, {"form": "tanh8"}),
             ("silu", lambda x: x / (1 + np.exp(-x)), 3e-3, {}),
             ("silu", lambda x: x / (1 + np.exp(-x)), 2e-3, {"form": "abs16"}),
             ("tanh", np.tanh, 2e-3, {}),
+            ("elu", elu, 2e-3, {}),
         ],
     )
     def test_activations(

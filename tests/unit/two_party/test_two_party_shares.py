@@ -177,6 +177,16 @@ def test_activations_with_a_bump(session: Session, kind: str, form: str) -> None
     assert np.abs(found - FUNCTIONS[kind](x)).max() < (3e-3 if form == "abs4" else 1e-3)
 
 
+def test_elu(session: Session) -> None:
+    """From a bound below which the exponential is 0 to one above zero, and around both thresholds."""
+    x = np.concatenate([np.linspace(*ends, 128) for ends in ((-15.9, 15.9), (-10.6, -10.4), (-0.1, 0.1))])
+    known = Known(FORMATS, bounds(function=(-15.9, 15.9)), TOKENS)
+    step = lambda ops, t: ops.function(t[0], "elu", "n")  # noqa: E731
+    found = run(session, step, shared(x[None], 64, 30), known=known)
+    assert np.abs(found - fixed(step, x[None], fraction=30, known=known)).max() < 1e-3
+    assert np.abs(found - FUNCTIONS["elu"](x[None])).max() < 1.5e-3
+
+
 def test_squares(session: Session) -> None:
     x = np.linspace(-15.9, 11.9, 200)[None]
     known = Known(FORMATS, bounds(function=(-15.9, 11.9)), TOKENS)

@@ -28,7 +28,7 @@ mod softmax;
 mod tests;
 
 pub use activation::{gelu, gelu_with, silu, GeluForm, SiluForm, RANGE};
-pub use exp::{exp, tanh, EXP_LEAST, EXP_MOST};
+pub use exp::{elu, exp, tanh, EXP_LEAST, EXP_MOST};
 pub use fixed::{convert, rescale, Fixed};
 pub use inverse::{reciprocal, rsqrt, Span, RELATIVE_ERROR};
 pub use layer_norm::layer_norm;

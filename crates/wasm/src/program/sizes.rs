@@ -260,13 +260,10 @@ fn shared(what: &Do, x: &Value) -> Option<Vec<Value>> {
         },
         Do::Relu { ring } if x.ring == ring => Some(like(x, ring)),
         Do::Square { ring, to, slack } if x.ring == ring && slack < WORD => Some(like(x, to)),
-        Do::Tanh {
-            ring,
-            fraction,
-            to,
-            range,
-            ..
-        } if x.ring == ring && fraction < ring && few(range) => Some(like(x, to)),
+        Do::Tanh(ref f) | Do::Elu(ref f) => {
+            let fits = x.ring == f.ring && f.fraction < f.ring && few(f.range);
+            fits.then(|| like(x, f.to))
+        }
         Do::Gelu(ref bump) | Do::Silu(ref bump) => {
             let fits = x.ring == bump.ring && bump.fraction < bump.ring && few(bump.range);
             fits.then(|| like(x, bump.to))

@@ -28,6 +28,18 @@ pub struct Bump {
     pub form: String,
 }
 
+/// Formats of a function: those of its input, |x| < 2^range, ring and fraction bits of the result.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Formats {
+    pub ring: u32,
+    pub fraction: u32,
+    pub to: u32,
+    pub finer: u32,
+    pub range: u32,
+}
+
 /// The operations. `ring` are bits of what is there, `to` of what becomes of it, where both differ.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -127,13 +139,8 @@ pub enum Do {
         to: u32,
         slack: u32,
     },
-    Tanh {
-        ring: u32,
-        fraction: u32,
-        to: u32,
-        finer: u32,
-        range: u32,
-    },
+    Tanh(Formats),
+    Elu(Formats),
     Gelu(Bump),
     Silu(Bump),
     Norm {

@@ -35,18 +35,14 @@ impl<M: Model> Walk<'_, M> {
                     few::square_any(party, held(x, bits)?, x.ring(), to, few_bits(slack)?)?,
                 )
             }
-            Do::Tanh {
-                ring: bits,
-                fraction,
-                to,
-                finer,
-                range,
-            } => {
-                let (from, to) = (fixed(bits, fraction)?, fixed(to, finer)?);
-                (
-                    to.ring,
-                    nonlinear::tanh(party, held(x, bits)?, from, to, few_bits(range)?)?,
-                )
+            Do::Tanh(ref f) | Do::Elu(ref f) => {
+                let (from, to) = (fixed(f.ring, f.fraction)?, fixed(f.to, f.finer)?);
+                let function = match *what {
+                    Do::Elu(_) => nonlinear::elu,
+                    _ => nonlinear::tanh,
+                };
+                let values = function(party, held(x, f.ring)?, from, to, few_bits(f.range)?)?;
+                (to.ring, values)
             }
             Do::Gelu(ref bump) => {
                 let (from, to) = bump.formats()?;

@@ -149,7 +149,7 @@ class Bounds:
 
 
 BUMPED = ("gelu", "gelu_tanh", "silu")  # max(x, 0) less a bump of |x|
-KINDS = (*BUMPED, "relu", "relu2", "tanh")  # of functions
+KINDS = (*BUMPED, "elu", "relu", "relu2", "tanh")  # of functions
 TURN = 12  # fraction bits of cosines and sines
 POWER = 14  # fraction bits of exponentials
 CHOICE_FRACTION = 10  # at which numbers are told apart whose largest is looked for

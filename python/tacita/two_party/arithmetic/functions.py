@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacita.two_party.arithmetic import residues
 from tacita.two_party.arithmetic.base import (
@@ -66,15 +67,13 @@ def relu(x: Fixed) -> Fixed:
 
 
 def relu_squared(x: Fixed, fraction: int) -> Fixed:
-    """Computes max(x, 0)^2 of what is left of x at `fraction` bits, with twice as many. Off by |x|
-    2^-fraction."""
+    """Computes max(x, 0)^2 of x at `fraction` bits, with twice as many. Off by |x| 2^-fraction."""
     low = relu(x).at(fraction).values
     return Fixed(low * low, 2 * fraction)
 
 
 def bumped(x: Fixed, ring: int, range_bits: int, bump: Bump) -> Fixed:
-    """Computes max(x, 0) - 1{|x| < limit} bump(|x|), with `FINE` fraction bits or those of x if it has
-    fewer."""
+    """Computes max(x, 0) - 1{|x| < limit} bump(|x|), with `FINE` fraction bits or those of x if fewer."""
     fraction = min(FINE, x.fraction)
     low = coarse(x, ring, 6, range_bits)
     limit = constant(bump.limit, 6)
@@ -88,11 +87,21 @@ def bumped(x: Fixed, ring: int, range_bits: int, bump: Bump) -> Fixed:
 
 def exp(x: Fixed, ring: int, range_bits: int) -> Fixed:
     """Computes exp(x) for x up to 0.25, 0 below `EXP_LEAST`; `POWER` fraction bits."""
-    in_range = coarse(x, ring, EXP_COARSE, range_bits) >= constant(EXP_LEAST, EXP_COARSE)
+    return power(x, ring, coarse(x, ring, EXP_COARSE, range_bits) >= constant(EXP_LEAST, EXP_COARSE))
+
+
+def power(x: Fixed, ring: int, inside: NDArray[np.bool_]) -> Fixed:
+    """Computes exp(x) where x is inside, and 0 elsewhere; `POWER` fraction bits."""
     scaled = rescaled(x.values, Format(ring, x.fraction), residues.ROOT_EXP.sigma, narrow(NARROW))
-    scaled = np.where(in_range, scaled, 0)  # its value is not used
-    half = residues.ROOT_EXP.evaluate(scaled, NARROW, squared=True)
-    return Fixed(np.where(in_range, half.values, 0), POWER)
+    half = residues.ROOT_EXP.evaluate(np.where(inside, scaled, 0), NARROW, squared=True)
+    return Fixed(np.where(inside, half.values, 0), POWER)
+
+
+def elu(x: Fixed, ring: int, range_bits: int) -> Fixed:
+    """Computes exp(x) - 1 below zero and x above, with `FINE` fraction bits or those of x if it has fewer."""
+    low, fraction = coarse(x, ring, 6, range_bits), min(FINE, x.fraction)
+    exponential = power(x, ring, (low < 0) & (low >= constant(EXP_LEAST, 6))).at(fraction).values
+    return Fixed(np.where(low < 0, exponential - constant(1.0, fraction), x.at(fraction).values), fraction)
 
 
 def tanh(x: Fixed, ring: int, range_bits: int) -> Fixed:

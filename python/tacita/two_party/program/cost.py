@@ -29,14 +29,14 @@ FORMS = {
     for kind, (called, forms) in ENGINE.items()
     for ours, theirs in forms.items()
 }
-# bits an element, with one square less and more; GELU's as fitted to whole models, the others measured alone
+# bits and squares an element, by form; GELU's bits as fitted to whole models, the others' as measured alone
 BUMPED = {
-    "gelu": {"abs4": 1110, "abs8": 1375},
-    "gelu_tanh": {"abs4": 905, "abs8": 1190},
-    "silu": {"abs4": 1225, "abs8": 1500},
+    "gelu": {"abs4": (1110, 2), "abs8": (1375, 3)},
+    "gelu_tanh": {"abs4": (905, 2), "abs8": (1190, 3)},
+    "silu": {"abs4": (1225, 3), "abs8": (1500, 4)},
 }
 RELU, SQUARE, PRIME = 420, 95, 185  # the last for each further plaintext prime of the square
-EXP, TANH = 1340, 1595  # the largest of a row's scores is looked for in the first
+EXP, TANH, ELU = 1340, 1595, 1195  # the largest of a row's scores is looked for in the first
 NORM, NORM_SLOT = 130, 856  # bits an element, and a slot of the ciphertexts that carry it
 NORM_ROWS = 540  # bits a slot of the one ciphertext each way that carries what belongs to rows
 QUOTIENT = 630  # bits a slot
@@ -52,15 +52,10 @@ REVEALED = 64  # bits a number of an answer
 COEFFICIENTS = 8192  # of a ciphertext, and values in it
 BYTE = 8
 # correlated ones an element, to a third
-TRANSFERS = {"gelu": 40, "gelu_tanh": 34, "silu": 40, "relu": 40, "score": 40, "norm": 3}
-
-# responses for an activation: the squares of its polynomial
-SQUARES = {
-    "gelu": {"abs4": 2, "abs8": 3},
-    "gelu_tanh": {"abs4": 2, "abs8": 3},
-    "silu": {"abs4": 3, "abs8": 4},
-}
-EXPONENTIAL, TANH_RESPONSES = 4, 3
+TRANSFERS = {"gelu": 40, "gelu_tanh": 34, "silu": 40, "score": 40, "norm": 3}
+EXPONENTIAL = 4
+# bits, transfers and responses of an element, of functions with one form
+SINGLE = {"relu": (RELU, 40, 0), "tanh": (TANH, 0, 3), "elu": (ELU, 40, EXPONENTIAL)}
 NORM_PRIMES, NORM_MOST = 2, 2048  # of rows at once
 PLAIN_WIDTH = 49  # bits of the widest plaintext prime
 # of fewer values than this no ciphertext is worth it (`nonlinear/few.rs`)
@@ -248,10 +243,11 @@ def _prices(op: str, p: Mapping[str, Any]) -> tuple[int, int, int]:
     if op == "square":
         primes = _primes(p["ring"] + p["to"] - p["slack"])
         return SQUARE + PRIME * (primes - 1), SQUARE_TRANSFERS, primes
-    if op in ("relu", "tanh"):
-        return {"relu": (RELU, TRANSFERS["relu"], 0), "tanh": (TANH, 0, TANH_RESPONSES)}[op]
+    if op in SINGLE:
+        return SINGLE[op]
     kind, form = FORMS[op, p["form"]]
-    return BUMPED[kind][form], TRANSFERS[kind], SQUARES[kind][form]
+    bits, squares = BUMPED[kind][form]
+    return bits, TRANSFERS[kind], squares
 
 
 def _norm(cost: Cost, step: Step, read: Values, made: Values) -> None:
@@ -288,7 +284,7 @@ COUNTS: Mapping[str, Callable[[Cost, Step, Values, Values], None]] = {
     "product": _product,
     "times": _times,
     "softmax": _softmax,
-    **dict.fromkeys(("relu", "square", "tanh", "gelu", "silu"), _function),
+    **dict.fromkeys(("relu", "square", "tanh", "elu", "gelu", "silu"), _function),
     "norm": _norm,
     "nearest": lambda cost, step, read, made: cost.look_for(made[0].shape[1], *2 * [made[0].ring]),
 }

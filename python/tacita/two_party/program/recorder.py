@@ -413,11 +413,12 @@ class RecordTensors:
         if kind in ("relu", "relu2"):
             rectified = self.tape.write("relu", (self.tape.reduced(low, bits + f.fraction + 2),), f.fraction)
             return rectified if kind == "relu" else self._square(rectified, self._bounds.functions[name])
-        write = partial(self.tape.write, fraction=f.fraction, range=bits)
-        if kind == "tanh":
-            return write("tanh", (low,), f.fraction, to=f.ring, finer=f.fraction)
+        write, to = partial(self.tape.write, fraction=f.fraction, range=bits), bits + f.fraction + 2
+        if kind in ("tanh", "elu"):
+            to = f.ring if kind == "tanh" else min(to, f.ring)
+            return write(kind, (low,), f.fraction, to=to, finer=f.fraction)
         called, forms = ENGINE[kind]
-        return write(called, (low,), f.fraction, to=min(bits + f.fraction + 2, f.ring), form=forms[f.gelu])
+        return write(called, (low,), f.fraction, to=min(to, f.ring), form=forms[f.gelu])
 
     def norm(self, x: Register, norm: Norm, name: str) -> Register:
         """Writes one call for all rows, those of heads too; gamma and beta are the server's."""

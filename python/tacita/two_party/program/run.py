@@ -343,13 +343,13 @@ def _relu(run: Run, at: _Place, x: Words) -> Words:
     return run.reduced(x - run.party.select(run.party.negative(x, at["ring"]), x, at["ring"]), at["ring"])
 
 
-def _bump(name: str) -> Callable[..., Words]:
-    def run_bump(run: Run, at: _Place, x: Words) -> Words:
-        function = getattr(run.party, name)
-        result: Words = function(x, at["ring"], at["fraction"], at["to"], form=at["form"], range=at["range"])
+def _function(name: str, option: str, parameter: str) -> Callable[..., Words]:
+    def run_function(run: Run, at: _Place, x: Words) -> Words:
+        options = {option: at[parameter], "range": at["range"]}
+        result: Words = getattr(run.party, name)(x, at["ring"], at["fraction"], at["to"], **options)
         return result
 
-    return run_bump
+    return run_function
 
 
 def _columns(run: Run, at: _Place, x: Words) -> tuple[Words, ...]:
@@ -384,11 +384,8 @@ RUN: Mapping[str, Callable[..., Any]] = {
     "softmax": _softmax,
     "relu": _relu,
     "square": lambda run, at, x: run.party.square_narrow(x, at["ring"], at["to"], at["slack"]),
-    "tanh": lambda run, at, x: run.party.tanh(
-        x, at["ring"], at["fraction"], at["to"], at["finer"], range=at["range"]
-    ),
-    "gelu": _bump("gelu"),
-    "silu": _bump("silu"),
+    **{name: _function(name, "out_frac", "finer") for name in ("tanh", "elu")},
+    **{name: _function(name, "form", "form") for name in ("gelu", "silu")},
     "norm": Run.norm,
     "nearest": lambda run, at, x: run.nearest(x, at["count"], at["ring"]),
 }

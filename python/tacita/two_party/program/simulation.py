@@ -89,6 +89,7 @@ class Whole:
         self._exact = exact
         self._node = ""
         self.gelu, self.silu = partial(self._bumped, "gelu"), partial(self._bumped, "silu")
+        self.tanh, self.elu = partial(self._function, "tanh"), partial(self._function, "elu")
 
     def enter(self, node: str) -> None:
         """Sets the name under which overflows are counted from here on."""
@@ -135,11 +136,12 @@ class Whole:
         parts = functions.softmax_parts(scores, bits, range, inverse)
         return _words(parts[0].values), _words(parts[1].values)
 
-    def tanh(self, x: Words, bits: int, frac: int, to: int, finer: int, *, range: int) -> Words:
-        bounded = self._bounded(x, frac, range)
-        if "tanh" in self._exact:
-            return _words(encode(np.tanh(bounded.floats), finer))
-        return _words(functions.tanh(bounded, bits, range).at(finer).values)
+    def _function(self, kind: str, x: Words, *formats: int, out_frac: int, range: int) -> Words:
+        ring, frac, _ = formats
+        bounded, function = self._bounded(x, frac, range), getattr(functions, kind)
+        if kind in self._exact:
+            return _words(encode(FUNCTIONS[kind](bounded.floats), out_frac))
+        return _words(function(bounded, ring, range).at(out_frac).values)
 
     def layer_norm(
         self,

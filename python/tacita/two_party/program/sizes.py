@@ -383,11 +383,7 @@ RULES: Mapping[str, Rule] = {
     "product": _product,
     "times": _times,
     "softmax": _softmax,
-    "relu": _same("relu"),
-    "square": _same("square"),
-    "tanh": _same("tanh"),
-    "gelu": _same("gelu"),
-    "silu": _same("silu"),
+    **{name: _same(name) for name in ("relu", "square", "tanh", "elu", "gelu", "silu")},
     "norm": _norm,
     "nearest": _nearest,
 }

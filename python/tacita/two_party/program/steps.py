@@ -81,9 +81,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "softmax": _takes(1, "ring", "fraction", "range", "power", "to", "inverse", outputs=2),
     "relu": _takes(1, "ring"),
     "square": _takes(1, "ring", "to", "slack"),
-    "tanh": _takes(1, *BUMP, "finer"),
-    "gelu": _takes(1, *BUMP, form=str),
-    "silu": _takes(1, *BUMP, form=str),
+    **dict.fromkeys(("tanh", "elu"), _takes(1, *BUMP, "finer")),
+    **dict.fromkeys(("gelu", "silu"), _takes(1, *BUMP, form=str)),
     # the `count` largest of a row, and in place of each other one the ring's least integer
     "nearest": _takes(1, "count", "ring"),
     "norm": _takes(

@@ -61,6 +61,9 @@ fn activations_cost_what_is_documented() {
         .0,
         1418.0,
     );
+    let (bits, rounds) = cost(8192, |party, x| elu(party, x, WIDE, WIDE, RANGE));
+    assert!(rounds <= 16, "{rounds} rounds of elu");
+    assert_near("elu", bits, 1342.0);
 }
 
 #[test]

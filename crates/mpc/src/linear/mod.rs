@@ -15,7 +15,6 @@
 //! Wire: one message of requests (about 80 bits a coefficient at default options: each value of X once or, to
 //! save merges, in blocks with gaps), one of responses (about 61 + 57 bits a result). One round. Windows come
 //! from the cost table ([`Costs`]), by public numbers alone.
-pub mod embedding;
 mod local;
 pub mod prepared;
 mod protocol;

@@ -33,7 +33,8 @@ CASES: dict[str, Case] = {
     for case in (
         pieces.ShareTimesWeights(),
         pieces.PrivateTimesPrivate(),
-        *(pieces.Gelu(count) for count in (1 << 16, 1 << 20)),
+        pieces.PrivateEmbedding(),
+        *pieces.ACTIVATIONS,
         *(pieces.Products(count) for count in (1 << 15, 1 << 20)),
         pieces.Softmax(),
         pieces.Less(),

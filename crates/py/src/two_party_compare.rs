@@ -85,6 +85,20 @@ impl TwoParty {
         shaped(py, result, bit.shape())
     }
 
+    /// XOR shares of the one-hot rows of shared ids: (ids, vocabulary).
+    fn one_hot<'py>(
+        &self,
+        py: Python<'py>,
+        ids: Shares<'py>,
+        bits: u32,
+        vocabulary: usize,
+    ) -> PyResult<Array<'py, u8>> {
+        let (values, ring) = (flat("one_hot", &ids)?, ring("one_hot", bits)?);
+        canonical("one_hot", values, ring)?;
+        let rows = self.run(py, |party| compare::one_hot(party, values, ring, vocabulary))?;
+        shaped(py, rows, &[ids.len(), vocabulary])
+    }
+
     /// Shares of every row's maximum, and of its column in the ring of `index_bits`.
     #[pyo3(signature = (x, bits, index_bits, *, window=None))]
     fn argmax_rows<'py>(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from bench.runs.two_party.cases.case import (
 )
 from bench.runs.two_party.links import LINKS, computed
 from bench.runs.two_party.session import Options
-from tacita.approx.activations import gelu
+from tacita.approx.activations import HalfEven, Series, elu, gelu
 from tacita.texts.answer import softmax
 
 SMALL = 64
@@ -93,6 +93,41 @@ class PrivateTimesPrivate(Case):
         return errors(decode(client + server), self.table(options)[self.CHOSEN : self.CHOSEN + 1])
 
 
+class PrivateEmbedding(PrivateTimesPrivate):
+    """Rows of that table for 128 tokens that neither party knows, by equality tests and a product."""
+
+    name, named = "embedding_128_50257_768", True
+    IDS, RING = 16, 40  # bits
+
+    def shape(self, options: Options) -> tuple[int, int, int]:
+        return (3, 64, 16) if options.small else (128, 50257, 768)
+
+    def ids(self, options: Options) -> Array:
+        """The tokens."""
+        rows, vocabulary, _ = self.shape(options)
+        return self.rng("ids").integers(0, vocabulary, rows)
+
+    def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
+        ids, table = self.ids(options), None
+        left = self.rng("shares").integers(0, 1 << self.IDS, ids.shape)
+        share = (left if party.is_client else (ids - left) % (1 << self.IDS)).astype(np.uint64)
+        if not party.is_client:
+            table = encode(self.table(options), self.TABLE).view(np.int64)
+
+        def run(rows: int, *of: int) -> Array:
+            ones = party.to_arithmetic(party.one_hot(share[:rows], self.IDS, of[0]), self.RING)
+            scaled = (ones << np.uint64(FRACTION)) % np.uint64(1 << self.RING)
+            weights = None if table is None else corner(table, *of)
+            return np.asarray(party.share_times_weights(scaled, weights, (rows, *of), self.RING))
+
+        return Prepared(lambda: run(1, 64, 16), lambda: run(*self.shape(options)))
+
+    def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
+        spare = 64 - self.RING
+        total = np.left_shift(client + server, np.uint64(spare)).view(np.int64) >> spare
+        return errors(decode(total, FRACTION + self.TABLE), self.table(options)[self.ids(options)])
+
+
 def corner(x: Array, rows: int, columns: int) -> Array:
     """The first rows and columns, for a warm-up."""
     return np.ascontiguousarray(x[:rows, :columns])
@@ -108,38 +143,44 @@ def truncated(party: Any, x: Array, fraction: int = FRACTION) -> Array:
     return np.asarray(party.truncate(x, 64, fraction))
 
 
-class Sized(Case):
-    """So many values, as the name says. usual: up to so many they are measured without being named."""
+class Activation(Case):
+    """GELU or ELU of normal values of deviation 4; form: of the engine's, for those but the first."""
 
-    kind: ClassVar[str]
-    usual: ClassVar[int] = 1 << 16
-
-    def __init__(self, count: int) -> None:
-        self.count, self.name, self.named = count, f"{self.kind}_{count}", count > self.usual
-
-
-class Gelu(Sized):
-    """GELU of normal values of deviation 4."""
-
-    kind = "gelu"
+    def __init__(self, function: Series | HalfEven, count: int = 65536, form: str = "") -> None:
+        self.name = "_".join(filter(None, (function.name, str(count), form)))
+        self.named = self.name != "gelu_65536"
+        self._function, self._count = function, count
+        self._options = {"form": form} if form else {}
 
     def inputs(self, options: Options) -> Floats:
         """The values before they are shared."""
-        return self.rng("inputs").standard_normal(SMALL if options.small else self.count) * 4
+        return self.rng("inputs").standard_normal(SMALL if options.small else self._count) * 4
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
         x = mine(self.inputs(options), self.rng("shares"), client=party.is_client)
-        return Prepared(lambda: party.gelu(x[:SMALL]), lambda: party.gelu(x))
+        run = partial(getattr(party, self._function.name), **self._options)
+        return Prepared(lambda: run(x[:SMALL]), lambda: run(x))
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
-        return errors(decode(client + server), gelu.exact(self.inputs(options)))
+        return errors(decode(client + server), self._function.exact(self.inputs(options)))
 
 
-class Products(Sized):
+ACTIVATIONS = (
+    Activation(gelu),
+    *(Activation(gelu, form=form) for form in ("abs8", "seg4", "p4")),
+    Activation(gelu, 1 << 20),
+    Activation(elu),
+)
+
+
+class Products(Case):
     """Products of two shares each in Z_{2^64}, as the peer has them, of values in [-1, 1) that are not
     truncated."""
 
-    kind, usual = "products", 0
+    named = True
+
+    def __init__(self, count: int) -> None:
+        self.name, self.count = f"products_{count}", count
 
     def inputs(self, options: Options) -> Floats:
         """Both factors before they are shared."""

@@ -234,20 +234,19 @@ class _Search:
         active = [name for name in before.axes if name not in passive]
         moved = [name for name in behind.axes if name not in passive]
         least = self._least_entries(stage, before.shape, active, moved)
-        seconds: dict[tuple[int, ...], tuple[float, Outcome] | None] = {}
-        for entry in product(range(side), repeat=len(before.axes)):
-            levels = dict(zip(before.axes, entry, strict=True))
-            key = tuple(levels[name] for name in active)
+        waiting = [name for name in behind.axes if name in passive]
+        turn = [waiting.index(name) for name in before.axes if name in passive]
+        for key in product(range(side), repeat=len(active)):
             if least is not None and key not in least:
                 continue
-            if key not in seconds:
-                probe = {**levels, **dict.fromkeys(passive, min(key))}
-                outcome = self.sim.outcome(stage, before.shape, probe)
-                seconds[key] = None if outcome is None else (self.prices.total(outcome.counts), outcome)
-            hit = seconds[key]
-            if hit is not None:
-                out = tuple(levels[n] if n in passive else hit[1].levels[n] for n in behind.axes)
-                run[entry] = hit[0] + after[out]
+            entry = dict(zip(active, key, strict=True))
+            probe = {**entry, **dict.fromkeys(passive, min(key))}
+            outcome = self.sim.outcome(stage, before.shape, probe)
+            if outcome is not None:
+                levels = outcome.levels
+                left = after[tuple(slice(None) if n in passive else levels[n] for n in behind.axes)]
+                here = tuple(entry.get(name, slice(None)) for name in before.axes)
+                run[here] = self.prices.total(outcome.counts) + left.transpose(turn)
         return run
 
     def _least_entries(

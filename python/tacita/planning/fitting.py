@@ -42,7 +42,7 @@ class Accuracy:
     0.02 at most. It moves them by 0.011 on the 200 sequences that calibrate and by 0.014 on the 800 others
     (`python -m bench dashformer-functions`, with and without --chosen-on).
     relu2: root mean square over the calibrated inputs, relative to that of the results.
-    choice: absolute, of a comparison that is 0 or 1: 142 of them in a product leave 1e-5 of `smooth_spec`.
+    choice: absolute, of a comparison that is 0 or 1: 142 of them in a product leave 1e-10 of `smooth_spec`.
     """
 
     exp: float = 5e-4
@@ -54,7 +54,7 @@ class Accuracy:
     limit: float = 4e-4
     relu: float = 9e-5
     relu2: float = 2e-3
-    choice: float = 1e-4
+    choice: float = 1e-5
 
     def of(self, function: str) -> float:
         """Returns the error for a function of features: `activation` for those without their own field."""

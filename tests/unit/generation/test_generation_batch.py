@@ -55,6 +55,17 @@ def test_texts_of_a_batch_go_on_as_each_alone(make: Make, backend: str, how: dic
     assert [texts[number] for number in range(len(BATCH))] == floats_of(model, BATCH)
 
 
+@pytest.mark.parametrize("how", SIDE_BY_SIDE)
+def test_each_text_of_a_batch_gets_its_token_alone(how: dict[str, Any]) -> None:
+    """Of 300 words, five ciphertexts of 64 in the 256 slots of a text."""
+    model, texts = llama(vocab=300, layers=1), dict[int, list[int]]()
+    on = {**ON, **how, "reveal": "token", "gap": 0.02, "max_tokens": 2}
+    for number, token in generate_batch(model, BATCH, Request(backend="sim", **on)):
+        assert token.sound
+        texts.setdefault(number, []).append(token.id)
+    assert [texts[number] for number in range(len(BATCH))] == floats_of(model, BATCH, 2)
+
+
 def test_a_text_that_has_ended_is_asked_no_more() -> None:
     """Requests of two hold three texts, and then the two that go on."""
     model, asked = llama(), list[list[int]]()

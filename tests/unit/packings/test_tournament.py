@@ -11,7 +11,7 @@ from tacita.layouts.runs import Answer
 from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import stages_of
 from tacita.packings.operations import CHECK
-from tacita.packings.shared.answer import Choice, rounds_of
+from tacita.packings.shared.answer import Choice, merges_of, rounds_of
 from tacita.slots.plain import PlainBackend
 from tacita.slots.stage import Live
 
@@ -23,7 +23,7 @@ def chosen(values: np.ndarray, *, slots: int = SLOTS, most: int = 0) -> Answer:
     """The choice among these numbers: the bias of a map that reads nothing."""
     layout, bare = VectorLayout(slots, 4), np.zeros((len(values), 4))
     bare[0, 0] = 1e-9  # a map of nothing has no diagonals
-    told = comparison.fit(comparison.share(GAP, BOUND), 1e-4)
+    told = comparison.fit(comparison.share(GAP, BOUND), 1e-5)
     choice = Choice.build((bare, values), layout, (1.0, BOUND), told, most)
     be = PlainBackend(slots, DEEP)
     check = np.zeros(slots)
@@ -96,15 +96,54 @@ def test_rounds_take_what_fits() -> None:
             rounds_of(slots, size, size)
 
 
-def test_a_vocabulary_that_does_not_fit() -> None:
+@pytest.mark.parametrize("count", [65, 100, 150, 410, 1000])
+def test_vocabularies_of_several_ciphertexts(count: int) -> None:
+    """Every place can win, and those where padding begins; words that are equal share, wherever they are."""
+    rng, width = np.random.default_rng(count), SLOTS // 4
+    for place in {0, width - 1, width, count - 1, *map(int, rng.integers(0, count, 12))}:
+        values = rng.uniform(-BOUND, 0.9 * BOUND - GAP, count)
+        values[place] = 0.9 * BOUND
+        assert np.allclose(chosen(values).values, np.arange(count) == place, atol=1e-4)
+        for other in {(place + width) % count, (place + 1) % count}:  # in another ciphertext, and in the same
+            values[other] = values[place]
+            found = chosen(values).values
+            assert np.allclose(found[[place, other]], 0.5, atol=1e-3)
+            assert np.all(np.delete(found, [place, other]) < 1e-3)
+            values[other] = -BOUND
+
+
+@pytest.mark.parametrize("count", [41, 64, 100])
+@pytest.mark.parametrize("others", [-BOUND, -1.0, 2.0])
+def test_numbers_that_share_are_no_obstacle_to_a_larger_one(count: int, others: float) -> None:
+    """All others are equal, so that of each group hardly anything is left, whatever their sign."""
+    values = np.full(count, others)
+    values[17] += GAP
+    assert np.allclose(chosen(values).values, np.arange(count) == 17, atol=1e-4)
+
+
+def test_rounds_across_ciphertexts_take_the_fewest_bootstraps() -> None:
+    def groups(count: int, copies: int = 4) -> list[list[int]]:
+        return [[len(group) for group in merge.groups] for merge in merges_of(8 * copies, 8, count)]
+
+    assert groups(1) == []
+    assert groups(7) == [[2, 2, 3], [3]]
+    assert groups(6) == [[2, 2, 2], [3]]
+    assert groups(4) == [[4]]
+    assert groups(8, copies=1) == [[2] * 4, [2] * 2, [2]]
+    (first, _) = merges_of(32, 8, 7)
+    assert first.pairs == [(0, 1), (2, 3), (4, 5), (4, 6), (5, 6)]
+    assert (first.meeting.n_outputs, first.spreading.n_outputs) == (2, 5)
+
+
+def test_vectors_that_are_too_long() -> None:
     with pytest.raises(ShapeError, match="100 numbers"):
-        chosen(np.zeros(100))
+        chosen(np.zeros(100), slots=8)
 
 
 def test_differences_are_those_of_all_pairs_of_a_group() -> None:
-    be, values = PlainBackend(64), np.linspace(-0.9, 0.9, 16)
+    be, values = PlainBackend(64), np.linspace(0.1, 0.9, 16)
     (first, *_) = rounds_of(64, 16, 16)
-    differences = be.decrypt(first.meet(be, be.encrypt(values))).real.reshape(4, 16)
+    differences = be.decrypt(first.meet(be, (be.encrypt(values),))[0]).real.reshape(4, 16)
     for k in range(1, 4):
-        assert np.allclose(differences[k], 0.5 * (values - np.roll(values, -k * first.stride)))
+        assert np.allclose(differences[k], values - np.roll(values, -k * first.stride))
     assert np.all(differences[0] == 0.5)

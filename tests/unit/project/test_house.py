@@ -31,7 +31,7 @@ LINES = {
     "generation": 520,  # texts side by side (decision 94)
     "layouts": 1935,  # texts side by side (decision 94)
     "models": 2137,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
-    "packings": 7192,  # exact functions, of an ablation (decision 93)
+    "packings": 7318,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104)
     "planning": 4243,
     "plans": 3190,
     "schemes": 1581,

@@ -62,6 +62,20 @@ def test_other_families_schemes_and_vocabularies() -> None:
         assert answer.token == wanted(model, ASKED[0]).argmax()
 
 
+@pytest.mark.parametrize("how", [{}, {"packing": "multidiagonal"}, {"scheme": "leaf"}])
+def test_vocabularies_of_several_ciphertexts(how: dict[str, Any]) -> None:
+    """A quarter of this ring's slots, 256 words, is what one ciphertext of logits holds."""
+    model = llama(vocab=900, layers=1)
+    found = planned(model, **{**REVEAL, "gap": 0.02, **how})
+    assert found.layout.response.count == 4
+    assert {"choice.win3", "choice.join3"} <= {stage.name for stage in found.stages}
+    for backend, text in (("plain", ASKED[0]), ("sim", ASKED[1])):
+        answer, logits = classify_locally(found, model, text, backend=backend), wanted(model, text)
+        second, first = np.sort(logits)[-2:]
+        assert isinstance(answer, Chosen) and answer.trusted and first - second >= 0.02
+        assert answer.token == logits.argmax() and answer.share == 1.0
+
+
 def twins(model: Checkpoint, first: int, second: int) -> Checkpoint:
     """The same with two words between which nothing decides."""
     words = "lm_head.weight"
@@ -169,6 +183,17 @@ def test_tokens_one_after_the_other() -> None:
     on = {"scheme": "thor", "tokens": TOKENS, "preset": TOY, "texts": TEXTS, "reveal": "token"}
     found = list(tacita.generate(ASKED[0], backend="sim", **on, **common))
     assert found == list(tacita.generate(ASKED[0], **common))
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("cache", [False, True])
+def test_tokens_of_several_ciphertexts_encrypted(cache: bool) -> None:
+    model = llama(vocab=300, layers=1)
+    common = {"model": model, "max_tokens": 2}
+    on = {"scheme": "thor", "tokens": TOKENS, "preset": TOY, "texts": TEXTS, **REVEAL, "gap": 0.02}
+    how = {"backend": "ckks", "allow_insecure": True, "cache": cache}
+    found = list(tacita.generate("time of film", **how, **on, **common))
+    assert found == list(tacita.generate("time of film", **common))
 
 
 @pytest.mark.native

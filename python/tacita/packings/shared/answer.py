@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.runs import Response, Runs
 from tacita.layouts.vector import AnswerBlocks, VectorLayout, blocks_of
 from tacita.packings.base import Operation
-from tacita.packings.encoding import WeightBias, apply
+from tacita.packings.encoding import WeightBias, apply_all
 from tacita.packings.operations import ANSWER, CHECK
 from tacita.packings.shared.linear import Cts, Linear, Map
 from tacita.slots.base import Backend, Ct
@@ -205,7 +206,7 @@ def token_response(layout: Any, slots: int, tokens: int, size: int, bound: float
 # The likeliest word of a vocabulary and nothing else: logits -> 1 at the largest, 0 at all others.
 #
 #     choice.logits        of the vector, side by side, repeated over all slots        1 level
-#     choice.meet0         half the differences of numbers that meet (`tournament`)    1
+#     choice.meet0         the differences of numbers that meet                        1
 #     choice.compare0      a refresh through a step: about 1 or -1                     to the top, less 3 to 8
 #     choice.sharpen0      1 or 0, to the stated error                                 2 to 5
 #     choice.win0          1 where a number beats its group                            log2(ways)
@@ -231,9 +232,104 @@ def token_response(layout: Any, slots: int, tokens: int, size: int, bound: float
 # the products of all rounds multiplied are 1 at the largest number and 0 elsewhere.
 #
 # A tournament of pairs takes a comparison for each doubling, eleven for 2,048; this one takes two.
+#
+# A larger vocabulary takes several ciphertexts (50,257 words seven of 8,192 in 4 copies), and rounds across
+# them come first (`Merge`): numbers at the same place meet, each copy compares two other ciphertexts, and one
+# ciphertext of winners is left, whose rounds are those above.
 
 Flags = NDArray[np.bool_]
-WON = 0.5  # a difference, as a share of their range, that every comparison tells
+WON = 0.5  # a difference that every comparison tells
+
+
+@dataclass(frozen=True, eq=False)
+class Merge:
+    """One round across ciphertexts of `size` numbers each, repeated over all slots: those at the same place
+    meet, and of each group of ciphertexts one is left. groups: of neighbours, two or more."""
+
+    slots: int
+    size: int
+    groups: tuple[range, ...]
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The ciphertexts that meet: a pair for each copy of the differences' ciphertexts."""
+        return [pair for group in self.groups for pair in combinations(group, 2)]
+
+    @property
+    def copies(self) -> int:
+        """How often the numbers repeat in a ciphertext."""
+        return self.slots // self.size
+
+    @cached_property
+    def meeting(self) -> LinearPlan:
+        """Plans the difference of both ciphertexts of a pair, in its copy. One level, no rotation."""
+        diagonals: Diagonal = {}
+        for number, pair in enumerate(self.pairs):
+            output, copy = divmod(number, self.copies)
+            for ct, sign in zip(pair, (1.0, -1.0), strict=True):
+                diagonals[output, ct, 0] = diagonals.get((output, ct, 0), 0.0) + sign * self._copy(copy)
+        outputs = -(-len(self.pairs) // self.copies)
+        return LinearPlan.from_diagonals(diagonals, n_inputs=self.groups[-1].stop, n_outputs=outputs)
+
+    @cached_property
+    def spreading(self) -> LinearPlan:
+        """Plans the result of each pair in all copies, a ciphertext for each. One level."""
+        diagonals = {
+            (number, number // self.copies, step * self.size): self._copy((number - step) % self.copies)
+            for number in range(len(self.pairs))
+            for step in range(self.copies)
+        }
+        inputs = self.meeting.n_outputs
+        return LinearPlan.from_diagonals(diagonals, n_inputs=inputs, n_outputs=len(self.pairs))
+
+    def _copy(self, number: int) -> Array:
+        return np.repeat(np.arange(self.copies) == number, self.size).astype(np.float64)
+
+    def meet(self, be: Backend, numbers: Cts) -> Cts:
+        """Maps numbers in [0, 1] to the differences of all pairs. One level."""
+        return tuple(be.linear(numbers, self.meeting))
+
+    def win(self, be: Backend, larger: Cts) -> Cts:
+        """1 where the first number of a pair is the larger one -> of each ciphertext, in all copies, 1 where
+        its number is larger than those of its group. log2(the largest group) levels, and one."""
+        flags = dict(zip(self.pairs, be.linear(larger, self.spreading), strict=True))
+        flags |= {(b, a): be.add_const(be.neg(ct), 1.0) for (a, b), ct in flags.items()}
+        return tuple(
+            product(be, [flags[ct, other] for other in group if other != ct])
+            for group in self.groups
+            for ct in group
+        )
+
+    def keep(self, be: Backend, numbers: Cts, won: Cts) -> Cts:
+        """The winners of each group, a ciphertext for each. One level."""
+        parts = (slice(group.start, group.stop) for group in self.groups)
+        return tuple(be.dot(numbers[part], won[part]) for part in parts)
+
+
+def merges_of(slots: int, size: int, count: int) -> tuple[Merge, ...]:
+    """Rounds for `count` ciphertexts of blocks of `size`, until one is left: those of fewest bootstraps."""
+    merges = list[Merge]()
+    for groups in _merges(count, slots // size)[1]:
+        ends = [count * number // groups for number in range(groups + 1)]
+        merges.append(Merge(slots, size, tuple(range(*both) for both in pairwise(ends))))
+        count = groups
+    return tuple(merges)
+
+
+@lru_cache(maxsize=1024)
+def _merges(count: int, copies: int) -> tuple[int, tuple[int, ...]]:
+    """The fewest bootstraps, and how many groups each round has: of differences two, through a step and
+    before they are multiplied, and of winners one."""
+    options = [(0, tuple[int, ...]())] if count == 1 else []
+    for groups in range(1, count // 2 + 1):
+        sizes = [(count + number) // groups for number in range(groups)]
+        compared, (rest, further) = sum(map(_pairs, sizes)), _merges(groups, copies)
+        options.append((2 * -(-compared // copies) + groups + rest, (groups, *further)))
+    return min(options)
+
+
+def _pairs(size: int) -> int:
+    return size * (size - 1) // 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +337,7 @@ class Round:
     """One round of the tournament: `size` numbers, repeated with this period; each meets `ways` - 1 others,
     at distances of a stride.
 
-    absent: (size,) where there is no number: stored as -1, it loses against each that is there, and of two
+    absent: (size,) where there is no number: stored as 0, it loses against each that is there, and of two
     absent ones the later loses.
     """
 
@@ -256,10 +352,10 @@ class Round:
 
     @cached_property
     def meeting(self) -> LinearPlan:
-        """Plans half the difference of each number and the one that it meets; none of a number with itself.
-        One level."""
-        diagonals = {(0, 0, k * self.stride): self._copy(k) * -0.5 for k in range(1, self.ways)}
-        own = 0.5 * (1.0 - self._copy(0))
+        """Plans the difference of each number and the one that it meets; none of a number with itself. One
+        level."""
+        diagonals = {(0, 0, k * self.stride): -self._copy(k) for k in range(1, self.ways)}
+        own = 1.0 - self._copy(0)
         return LinearPlan.from_diagonals({(0, 0, 0): own, **diagonals}, n_inputs=1, n_outputs=1)
 
     @cached_property
@@ -277,22 +373,22 @@ class Round:
         """1 in one of the copies that a period of differences has, 0 in the others."""
         return np.repeat(np.arange(self.ways) == number, self.size).astype(np.float64)
 
-    def meet(self, be: Backend, numbers: Ct) -> Ct:
-        """Maps numbers in [-1, 1] to their differences, halved. One level."""
-        return be.add_vector(be.linear([numbers], self.meeting)[0], self.defaults)
+    def meet(self, be: Backend, numbers: Cts) -> Cts:
+        """Maps numbers in [0, 1] to their differences. One level."""
+        return (be.add_vector(be.linear(numbers, self.meeting)[0], self.defaults),)
 
-    def win(self, be: Backend, larger: Ct) -> Ct:
+    def win(self, be: Backend, larger: Cts) -> Cts:
         """1 where the number in this slot is larger than the one that it meets -> in all copies 1 where it is
         larger than all of them. log2(ways) levels and products."""
-        step = self.size
+        (won,), step = larger, self.size
         while step < self.size * self.ways:
-            larger = be.mul(larger, be.rotate(larger, step))
+            won = be.mul(won, be.rotate(won, step))
             step *= 2
-        return larger
+        return (won,)
 
-    def keep(self, be: Backend, numbers: Ct, won: Ct) -> Ct:
+    def keep(self, be: Backend, numbers: Cts, won: Cts) -> Cts:
         """The winner of each group, where its first number was and in every group's copy. One level."""
-        return rotate_sum(be, be.mul(numbers, won), self.ways, self.stride)
+        return (rotate_sum(be, be.mul(numbers[0], won[0]), self.ways, self.stride),)
 
 
 def rounds_of(slots: int, size: int, count: int, most: int = 0) -> tuple[Round, ...]:
@@ -314,12 +410,14 @@ LOGITS = f"{NUMBERS}0"
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The tournament of a vocabulary. plan, bias: of the logits, divided by their bound, -1 where there is no
-    word."""
+    """The tournament of a vocabulary. plan, bias: of the logits, stored in [0, 1], 0 where there is no word:
+    numbers that share a group add up to less than they are, which must be no advantage. merges: the rounds
+    across ciphertexts; rounds: those of one."""
 
     blocks: AnswerBlocks
     plan: LinearPlan
     bias: Array
+    merges: tuple[Merge, ...]
     rounds: tuple[Round, ...]
     comparison: Comparison
 
@@ -332,15 +430,16 @@ class Choice:
         most: int = 0,
     ) -> Choice:
         """Builds the map to logits and the rounds. dense: weight (words, hidden) and bias. bounds: of the
-        vector, of the logits. most: as of `rounds_of`. Raises ShapeError for a vocabulary that does not fit
-        three times into the slots."""
+        vector, of the logits. most: as of `rounds_of`. Raises ShapeError for a vector that does not fit three
+        times into the slots."""
         (weight, bias), (entry, bound) = dense, bounds
-        width = ceil_power(max(len(bias), layout.period))
+        width = min(ceil_power(max(len(bias), layout.period)), max(layout.period, layout.slots // 4))
         blocks = AnswerBlocks(layout.slots, width, len(bias), False, 1.0)
-        plan = side_by_side(weight * (entry / bound), layout, 1, width)
-        added = np.pad(bias / bound, (0, width - len(bias)), constant_values=-1.0)
-        rounds = rounds_of(layout.slots, width, len(bias), most)
-        return Choice(blocks, plan, added, rounds, comparison)
+        plan = side_by_side(weight * (0.5 * entry / bound), layout, blocks.count, width)
+        added = np.pad(0.5 + 0.5 * bias / bound, (0, blocks.count * width - len(bias)))
+        merges = merges_of(layout.slots, width, blocks.count)
+        rounds = rounds_of(layout.slots, width, min(width, len(bias)), most)
+        return Choice(blocks, plan, added.reshape(blocks.count, width), merges, rounds, comparison)
 
     @property
     def response(self) -> Response:
@@ -350,50 +449,77 @@ class Choice:
     def operations(self, pooled: str) -> list[Operation]:
         """The operations of the choice, the last of which writes the response. pooled: the vector's
         tensor."""
-        stages, joined = [Operation.single("choice.logits", (pooled,), LOGITS, self._logits)], f"{WINNERS}0"
-        for number in range(len(self.rounds)):
-            stages += self._round(number)
-            if number:
-                before, joined = joined, f"choice.joined{number}"
-                reads = before, f"{WINNERS}{number}"
-                stages.append(Operation.single(f"choice.join{number}", reads, joined, _product))
-        return [*stages, Operation.single(ANSWER, (joined, CHECK), ANSWER, self._answer)]
+        stages, joined = [Operation.of("choice.logits", (pooled,), LOGITS, self._logits)], dict[bool, str]()
+        rounds: tuple[Merge | Round, ...] = (*self.merges, *self.rounds)
+        for number, now in enumerate(rounds):
+            winners, across = f"{WINNERS}{number}", isinstance(now, Merge)
+            stages += self._round(number, now)
+            if before := joined.get(across):
+                joined[across] = f"choice.joined{number}"
+                join = self._join(number)
+                stages.append(Operation.of(f"choice.join{number}", (before, winners), joined[across], join))
+            else:
+                joined[across] = winners
+        return [*stages, Operation.of(ANSWER, (*joined.values(), CHECK), ANSWER, self._answer)]
 
-    def _round(self, number: int) -> list[Operation]:
-        now = self.rounds[number]
+    def _join(self, number: int) -> Callable[[Backend, Cts, Cts], Cts]:
+        """The product of what all rounds so far gave, for each ciphertext of logits in rounds across them."""
+        owners = np.arange(self.blocks.count)
+        for merge in self.merges[:number]:
+            groups = np.repeat(np.arange(len(merge.groups)), [len(group) for group in merge.groups])
+            owners = groups[owners]
+
+        def join(be: Backend, before: Cts, won: Cts) -> Cts:
+            pairs = zip(before, owners, strict=True) if number < len(self.merges) else ((before[0], 0),)
+            return tuple(be.mul(ct, won[owner]) for ct, owner in pairs)
+
+        return join
+
+    def _round(self, number: int, now: Merge | Round) -> list[Operation]:
         names = (f"choice.{part}{number}" for part in ("numbers", "differences", "signs", "larger"))
         numbers, differences, signs, larger = names
         stages = [
-            Operation.single(f"choice.meet{number}", (numbers,), differences, now.meet),
+            Operation.of(f"choice.meet{number}", (numbers,), differences, now.meet),
             self._compared(f"choice.compare{number}", differences, signs),
-            Operation.single(f"choice.sharpen{number}", (signs,), larger, self._sharpened),
-            Operation.single(f"choice.win{number}", (larger,), f"{WINNERS}{number}", now.win),
+            Operation.of(f"choice.sharpen{number}", (signs,), larger, self._sharpened),
+            Operation.of(f"choice.win{number}", (larger,), f"{WINNERS}{number}", now.win),
         ]
-        if now.stride > 1:
+        if number + 1 < len(self.merges) + len(self.rounds):
             reads, winners = (numbers, f"{WINNERS}{number}"), f"{NUMBERS}{number + 1}"
-            stages.append(Operation.single(f"choice.keep{number}", reads, winners, now.keep))
+            stages.append(Operation.of(f"choice.keep{number}", reads, winners, now.keep))
         return stages
 
-    def _logits(self, be: Backend, pooled: Ct) -> Ct:
-        return be.add_vector(be.linear([pooled], self.plan)[0], self.bias)
+    def _logits(self, be: Backend, pooled: Cts) -> Cts:
+        pairs = zip(be.linear(pooled, self.plan), self.bias, strict=True)
+        return tuple(be.add_vector(ct, bias) for ct, bias in pairs)
 
     def _compared(self, name: str, differences: str, signs: str) -> Operation:
         step, scale = self.comparison.step, self.comparison.sharpen.free_scale()
 
-        def run(be: Backend, ct: Ct) -> Ct:
-            return apply(be, ct, step, scale)
+        def run(be: Backend, cts: Cts) -> Cts:
+            return apply_all(be, cts, step, scale)
 
-        return replace(Operation.single(name, (differences,), signs, run), refreshes=True)
+        return replace(Operation.of(name, (differences,), signs, run), refreshes=True)
 
-    def _sharpened(self, be: Backend, signs: Ct) -> Ct:
-        return apply(be, signs, self.comparison.sharpen)
+    def _sharpened(self, be: Backend, signs: Cts) -> Cts:
+        return apply_all(be, signs, self.comparison.sharpen)
 
-    def _answer(self, be: Backend, joined: Ct, check: Ct) -> Ct:
-        smoothed = apply(be, joined, smooth_spec())
-        there = np.pad(np.ones(self.blocks.size), (0, self.blocks.width - self.blocks.size))
-        chosen = be.mul_vector(smoothed, twice(there, self.blocks.slots))
-        return be.add(chosen, be.rotate(check, -self.blocks.norm))
+    def _answer(self, be: Backend, *tensors: Cts) -> Cts:
+        """What is joined, of ciphertexts and of one, and the check -> the response."""
+        *joined, (check,) = tensors
+        across, blocks = joined[0], self.blocks
+        if len(joined) > 1:
+            across = tuple(be.mul(ct, joined[1][0]) for ct in across)
+        there = (np.arange(blocks.count * blocks.width) < blocks.size).reshape(blocks.count, -1)
+        pairs = zip(apply_all(be, across, smooth_spec()), there, strict=True)
+        out = [be.mul_vector(ct, twice(part.astype(float), blocks.slots)) for ct, part in pairs]
+        out[0] = be.add(out[0], be.rotate(check, -blocks.norm))
+        return tuple(out)
 
 
-def _product(be: Backend, a: Ct, b: Ct) -> Ct:
-    return be.mul(a, b)
+def product(be: Backend, factors: Sequence[Ct]) -> Ct:
+    """Multiplies the factors, by halves: log2(their number) levels."""
+    if len(factors) == 1:
+        return factors[0]
+    middle = len(factors) // 2
+    return be.mul(product(be, factors[:middle]), product(be, factors[middle:]))

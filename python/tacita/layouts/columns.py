@@ -233,13 +233,14 @@ def _over_texts(runs: Runs, shape: BatchShape, numbers: int) -> Runs:
 @dataclass(frozen=True)
 class BatchAnswer:
     """Where the numbers of answers are made. size: numbers in an answer, stored divided by `bound`. rows: 1,
-    or all tokens of an answer for every token. Raises ShapeError for an answer of no numbers or other
-    rows."""
+    or all tokens of an answer for every token. apart: whether copies and check begin with a ciphertext of
+    their own, in an answer of one row. Raises ShapeError for an answer of no numbers or other rows."""
 
     shape: BatchShape
     size: int
     bound: float
     rows: int = 1
+    apart: bool = False
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -250,8 +251,13 @@ class BatchAnswer:
 
     @cached_property
     def cells(self) -> Cells:
-        """The cells of an answer: 2 * size + 1 numbers a sequence."""
-        return Cells(self.shape, 2 * self.size + 1)
+        """The cells of an answer: its numbers, their copies and the check."""
+        return Cells(self.shape, 2 * self._room + 1)
+
+    @property
+    def _room(self) -> int:
+        """Cells from a number to its copy."""
+        return Cells(self.shape, self.size).count * self.shape.tokens if self.apart else self.size
 
     @cached_property
     def columns(self) -> Columns:
@@ -279,8 +285,11 @@ class BatchAnswer:
             numbers, copies = self.columns.runs(0, n, n), self.columns.runs(n, 2 * n, n)
             norm, zeros = last, repeated(((last, 0),), shape.tokens, shape.step, 0)
         else:
-            numbers, copies = self.cells.runs(0, n), self.cells.runs(n, 2 * n)
-            norm, zeros = 2 * n * shape.step, repeated(((0, 0),), count * shape.tokens, shape.step, 0)
+            numbers, copies = self.cells.runs(0, n), self.cells.runs(self._room, self._room + n)
+            norm, zeros = (
+                2 * self._room * shape.step,
+                repeated(((0, 0),), count * shape.tokens, shape.step, 0),
+            )
         places = [_over_texts(runs, shape, self.rows * n) for runs in (numbers, copies)]
         owned = [_over_texts(runs, shape, 1) for runs in (((norm, 0),), zeros)]
         sizes = (shape.slots, count, shape.sequences, self.rows, n)

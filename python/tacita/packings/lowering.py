@@ -242,7 +242,6 @@ def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
     check_specs(model, specs)
     check_softmax(specs, shape)
     check_refreshes(specs, shape)
-    check_choice(specs, shape)
     graph = widened(graph_of(model.config, 1 if shape.step else shape.tokens), model.config.hidden)
     alone = lower(graph, lowering_of(graph, Weights(model.tensors), specs, shape.alone), specs)
     return alone.beside(shape.beside)
@@ -267,13 +266,6 @@ def check_refreshes(specs: CircuitSpecs, shape: Shape) -> None:
         if not shape.rules.refreshes:
             message = f"{name}: packing {shape.packing} computes no function by a bootstrap"
             raise PlanError(message, hint="fit other functions")
-
-
-def check_choice(specs: CircuitSpecs, shape: Shape) -> None:
-    """Raises PlanError for the likeliest word alone where the packing cannot find it."""
-    if specs.comparison and not shape.rules.refreshes:
-        message = f"packing {shape.packing} compares no logits: it reveals all of them"
-        raise PlanError(message, hint="--scheme thor or leaf, one text a request")
 
 
 def check_specs(checkpoint: Checkpoint, specs: CircuitSpecs) -> None:

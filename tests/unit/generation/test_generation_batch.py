@@ -55,10 +55,10 @@ def test_texts_of_a_batch_go_on_as_each_alone(make: Make, backend: str, how: dic
     assert [texts[number] for number in range(len(BATCH))] == floats_of(model, BATCH)
 
 
-@pytest.mark.parametrize("how", SIDE_BY_SIDE)
-def test_each_text_of_a_batch_gets_its_token_alone(how: dict[str, Any]) -> None:
-    """Of 300 words, five ciphertexts of 64 in the 256 slots of a text."""
-    model, texts = llama(vocab=300, layers=1), dict[int, list[int]]()
+@pytest.mark.parametrize(("how", "words"), [(SIDE_BY_SIDE[0], 300), (SIDE_BY_SIDE[1], 300), ({}, 60)])
+def test_each_text_of_a_batch_gets_its_token_alone(how: dict[str, Any], words: int) -> None:
+    """Of 300 words, five ciphertexts of 64 in the 256 slots of a text; of 60 in columns, four of 16 cells."""
+    model, texts = llama(vocab=words, layers=1), dict[int, list[int]]()
     on = {**ON, **how, "reveal": "token", "gap": 0.02, "max_tokens": 2}
     for number, token in generate_batch(model, BATCH, Request(backend="sim", **on)):
         assert token.sound
@@ -138,12 +138,13 @@ def test_as_many_texts_lie_side_by_side_as_have_room() -> None:
 
 
 @pytest.mark.native
-@pytest.mark.parametrize("how", ["--scheme arion", "--scheme thor --cache"])
+@pytest.mark.parametrize("how", ["--scheme arion", "--scheme arion --reveal token", "--scheme thor --cache"])
 def test_a_file_of_prompts_on_ciphertexts(
     how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request a turn for all lines; one that is too long is left out, by its number."""
     monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
+    monkeypatch.setenv("TACITA_PLAN__GAP", "0.02")
     folder, texts, report = toy_files(tmp_path)
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("\n".join([BATCH[0], "a film " * 9, *BATCH[1:]]))

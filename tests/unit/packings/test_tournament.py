@@ -91,7 +91,8 @@ def test_rounds_take_what_fits() -> None:
     assert ways(32768, 128, 100) == [128]
     assert ways(32768, 2048, 2048, 2) == [2] * 11
     assert ways(64, 1, 1) == []
-    for slots, size in ((2048, 2048), (2048, 48)):
+    assert ways(32, 32, 30) == [2, 2, 4, 2]
+    for slots, size in ((2048, 4096), (2048, 48)):
         with pytest.raises(ShapeError, match="largest of"):
             rounds_of(slots, size, size)
 

@@ -29,9 +29,9 @@ LINES = {
     "evaluate": 1597,  # memory for a client that is to come (decision 78)
     "gateway": 518,
     "generation": 520,  # texts side by side (decision 94)
-    "layouts": 1935,  # texts side by side (decision 94)
+    "layouts": 1943,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2137,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
-    "packings": 7318,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104)
+    "packings": 7372,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104)
     "planning": 4243,
     "plans": 3190,
     "schemes": 1581,

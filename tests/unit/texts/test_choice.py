@@ -159,8 +159,9 @@ def test_requests_that_mean_nothing() -> None:
             PlanRequest(**wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="reveals a token"):
         tacita.plan(tokens=TOKENS, preset=TOY, texts=TEXTS, reveal="token")
-    with pytest.raises(PlanError, match="compares no logits"):
-        planned(llama(), scheme="arion", **REVEAL)
+    with pytest.raises(PlanError, match="bootstraps, which these parameters cannot"):
+        on = {"tokens": TOKENS, "preset": "insecure_toy_leveled_n11", "texts": TEXTS}
+        tacita.plan(llama(layers=1), scheme="moai", **on, **REVEAL)
     with pytest.raises(InputError, match="without ciphertexts"):
         Request(reveal="token")
     with pytest.raises(InputError, match="temperature or top_k"):

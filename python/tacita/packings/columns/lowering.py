@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tacita.approx.comparison import Comparison
 from tacita.blocks.base import FeedForward, Norm
 from tacita.blocks.graph import Graph, Step
 from tacita.blocks.weights import Weights
@@ -29,6 +30,7 @@ from tacita.packings.columns.cells import (
     BatchFirstToken,
     MeanAnswering,
     cell_answering,
+    cell_choice,
     cell_linear,
     gathering,
     mean_cells,
@@ -37,6 +39,7 @@ from tacita.packings.columns.cells import (
 from tacita.packings.columns.linear import BatchForward, BatchNorm, Cts, linear_of
 from tacita.packings.encoding import Encoding, WeightBias
 from tacita.packings.operations import exponentials
+from tacita.packings.shared.answer import Choice
 from tacita.packings.shared.lowering import Lowering
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan
@@ -65,7 +68,8 @@ class ColumnLowering(Lowering):
         self._splits = (Split.single(shape.tokens) if shape.rotations == "single" else double, double)
         self._fused: dict[str, tuple[BatchAttention, tuple[str, str, str]]] = {}
         rows, outputs = graph.steps[-1].output.shape
-        self._batch = BatchAnswer(batch, outputs, specs.answer, rows)
+        chosen = specs.comparison is not None
+        self._batch = BatchAnswer(batch, outputs, 1.0 if chosen else specs.answer, rows, chosen)
 
     def request(self) -> Request:
         """The layout of the request."""
@@ -109,6 +113,10 @@ class ColumnLowering(Lowering):
 
     def _first_answer(self, x: Tensor, dense: WeightBias | None) -> BatchAnswering:
         return cell_answering(*(dense or self._identity), self._cells, x.form.encoding, self._batch)
+
+    def _choice(self, x: Tensor, dense: WeightBias, comparison: Comparison) -> Choice:
+        encoding, bound = x.form.encoding, self._specs.answer
+        return cell_choice(dense, self._cells, encoding, self._batch, bound, comparison)
 
     def _token_answer(self, x: Tensor, dense: WeightBias | None) -> BatchAnswering:
         return token_answering(*(dense or self._identity), self._columns, x.form.encoding, self._batch)

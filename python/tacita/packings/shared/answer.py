@@ -24,6 +24,7 @@ from tacita.packings.operations import ANSWER, CHECK
 from tacita.packings.shared.linear import Cts, Linear, Map
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
+from tacita.slots.stage import Interleaved
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +236,8 @@ def token_response(layout: Any, slots: int, tokens: int, size: int, bound: float
 #
 # A larger vocabulary takes several ciphertexts (50,257 words seven of 8,192 in 4 copies), and rounds across
 # them come first (`Merge`): numbers at the same place meet, each copy compares two other ciphertexts, and one
-# ciphertext of winners is left, whose rounds are those above.
+# ciphertext of winners is left, whose rounds are those above. In a batch the cells of a text are its slots
+# (`columns.cells`): one copy, in which a number meets the one half a round away.
 
 Flags = NDArray[np.bool_]
 WON = 0.5  # a difference that every comparison tells
@@ -286,13 +288,16 @@ class Merge:
         return np.repeat(np.arange(self.copies) == number, self.size).astype(np.float64)
 
     def meet(self, be: Backend, numbers: Cts) -> Cts:
-        """Maps numbers in [0, 1] to the differences of all pairs. One level."""
+        """Maps numbers in [0, 1] to the differences of all pairs. One level, none of a single copy."""
+        if self.copies == 1:
+            return tuple(be.sub(numbers[a], numbers[b]) for a, b in self.pairs)
         return tuple(be.linear(numbers, self.meeting))
 
     def win(self, be: Backend, larger: Cts) -> Cts:
         """1 where the first number of a pair is the larger one -> of each ciphertext, in all copies, 1 where
-        its number is larger than those of its group. log2(the largest group) levels, and one."""
-        flags = dict(zip(self.pairs, be.linear(larger, self.spreading), strict=True))
+        its number is larger than those of its group. log2(the largest group) levels, and one of copies."""
+        spread = larger if self.copies == 1 else be.linear(larger, self.spreading)
+        flags = dict(zip(self.pairs, spread, strict=True))
         flags |= {(b, a): be.add_const(be.neg(ct), 1.0) for (a, b), ct in flags.items()}
         return tuple(
             product(be, [flags[ct, other] for other in group if other != ct])
@@ -338,12 +343,14 @@ class Round:
     at distances of a stride.
 
     absent: (size,) where there is no number: stored as 0, it loses against each that is there, and of two
-    absent ones the later loses.
+    absent ones the later loses. single: whether they do not repeat; then there are two ways, and both numbers
+    of a pair meet the other one.
     """
 
     size: int
     ways: int
     absent: Flags
+    single: bool = False
 
     @property
     def stride(self) -> int:
@@ -361,8 +368,7 @@ class Round:
     @cached_property
     def defaults(self) -> Array:
         """What is added to the differences: who wins where no comparison decides."""
-        first = np.arange(self.size)
-        parts = [np.full(self.size, WON)]
+        first, parts = np.arange(self.size), [] if self.single else [np.full(self.size, WON)]
         for k in range(1, self.ways):
             other = (first + k * self.stride) % self.size
             both = self.absent & self.absent[other]
@@ -374,14 +380,18 @@ class Round:
         return np.repeat(np.arange(self.ways) == number, self.size).astype(np.float64)
 
     def meet(self, be: Backend, numbers: Cts) -> Cts:
-        """Maps numbers in [0, 1] to their differences. One level."""
-        return (be.add_vector(be.linear(numbers, self.meeting)[0], self.defaults),)
+        """Maps numbers in [0, 1] to their differences. One level, none of a single copy."""
+        if self.single:
+            differences = be.sub(numbers[0], be.rotate(numbers[0], self.stride))
+        else:
+            differences = be.linear(numbers, self.meeting)[0]
+        return (be.add_vector(differences, self.defaults),)
 
     def win(self, be: Backend, larger: Cts) -> Cts:
         """1 where the number in this slot is larger than the one that it meets -> in all copies 1 where it is
         larger than all of them. log2(ways) levels and products."""
         (won,), step = larger, self.size
-        while step < self.size * self.ways:
+        while step < self.size * self.ways and not self.single:
             won = be.mul(won, be.rotate(won, step))
             step *= 2
         return (won,)
@@ -393,15 +403,20 @@ class Round:
 
 def rounds_of(slots: int, size: int, count: int, most: int = 0) -> tuple[Round, ...]:
     """Rounds for `count` numbers in blocks of `size`; both rounds and groups are as few as slots admit. most:
-    numbers in a group, 0 for what fits. Raises ShapeError where two copies do not fit."""
-    if not is_power(size) or 2 * size > slots:
+    numbers in a group, 0 for what fits. Raises ShapeError where they do not fit."""
+    if not is_power(size) or size > slots:
         raise refuse("vector", f"the largest of {size} numbers in {slots} slots", "use a larger ring")
     rounds, absent = list[Round](), np.arange(size) >= count
     while size > 1:
-        now = Round(size, min(size, slots // size, most or size), absent)
+        now = Round(size, min(size, max(2, slots // size), most or size), absent, size == slots)
         size, absent = now.stride, np.asarray(absent.reshape(now.ways, now.stride).all(axis=0))
         rounds.append(now)
     return tuple(rounds)
+
+
+def tournament(slots: int, size: int, count: int, most: int = 0) -> tuple[Merge | Round, ...]:
+    """All rounds for `count` numbers in ciphertexts of `size`, repeated: across them, and within the last."""
+    return *merges_of(slots, size, -(-count // size)), *rounds_of(slots, size, count, most)
 
 
 NUMBERS, WINNERS = "choice.numbers", "choice.won"
@@ -410,48 +425,54 @@ LOGITS = f"{NUMBERS}0"
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The tournament of a vocabulary. plan, bias: of the logits, stored in [0, 1], 0 where there is no word:
-    numbers that share a group add up to less than they are, which must be no advantage. merges: the rounds
-    across ciphertexts; rounds: those of one."""
+    """The tournament of a vocabulary. logits: of a tensor, stored in [0, 1], 0 where there is no word: what
+    shares a group adds up to less than its numbers, which must be no advantage. rounds: those across
+    ciphertexts first. answer: what is 1 at one word, and the check -> the response. beside: texts whose slots
+    are in turn (`slots.stage.Interleaved`)."""
 
-    blocks: AnswerBlocks
-    plan: LinearPlan
-    bias: Array
-    merges: tuple[Merge, ...]
-    rounds: tuple[Round, ...]
+    response: Response
+    logits: Callable[[Backend, Cts], Cts]
+    rounds: tuple[Merge | Round, ...]
     comparison: Comparison
+    answer: Callable[[Backend, Cts, Ct], Cts]
+    beside: int = 1
 
     @staticmethod
     def build(
-        dense: tuple[Array, Array],
+        dense: WeightBias,
         layout: VectorLayout,
         bounds: tuple[float, float],
         comparison: Comparison,
         most: int = 0,
     ) -> Choice:
-        """Builds the map to logits and the rounds. dense: weight (words, hidden) and bias. bounds: of the
-        vector, of the logits. most: as of `rounds_of`. Raises ShapeError for a vector that does not fit three
-        times into the slots."""
-        (weight, bias), (entry, bound) = dense, bounds
-        width = min(ceil_power(max(len(bias), layout.period)), max(layout.period, layout.slots // 4))
-        blocks = AnswerBlocks(layout.slots, width, len(bias), False, 1.0)
-        plan = side_by_side(weight * (0.5 * entry / bound), layout, blocks.count, width)
-        added = np.pad(0.5 + 0.5 * bias / bound, (0, blocks.count * width - len(bias)))
-        merges = merges_of(layout.slots, width, blocks.count)
-        rounds = rounds_of(layout.slots, width, min(width, len(bias)), most)
-        return Choice(blocks, plan, added.reshape(blocks.count, width), merges, rounds, comparison)
+        """Chooses by a vector. dense: weight (words, hidden) and bias. bounds: of the vector, of the logits.
+        most: as of `rounds_of`. Raises ShapeError for a vector that does not fit three times into the
+        slots."""
+        slots, words = layout.slots, len(dense[1])
+        weight, bias = unsigned(*dense, bounds[1])
+        width = min(ceil_power(max(words, layout.period)), max(layout.period, slots // 4))
+        blocks = AnswerBlocks(slots, width, words, False, 1.0)
+        plan = side_by_side(weight * bounds[0], layout, blocks.count, width)
+        added = np.pad(bias, (0, blocks.count * width - words)).reshape(blocks.count, width)
+        there = (np.arange(added.size) < words).reshape(added.shape).astype(np.float64)
 
-    @property
-    def response(self) -> Response:
-        """The layout of the response."""
-        return self.blocks.response
+        def logits(be: Backend, pooled: Cts) -> Cts:
+            pairs = zip(be.linear(pooled, plan), added, strict=True)
+            return tuple(be.add_vector(ct, part) for ct, part in pairs)
+
+        def answer(be: Backend, chosen: Cts, check: Ct) -> Cts:
+            pairs = zip(chosen, there, strict=True)
+            first, *others = (be.mul_vector(ct, twice(part, slots)) for ct, part in pairs)
+            return be.add(first, be.rotate(check, -blocks.norm)), *others
+
+        rounds = tournament(slots, width, words, most)
+        return Choice(blocks.response, logits, rounds, comparison, answer)
 
     def operations(self, pooled: str) -> list[Operation]:
         """The operations of the choice, the last of which writes the response. pooled: the vector's
         tensor."""
-        stages, joined = [Operation.of("choice.logits", (pooled,), LOGITS, self._logits)], dict[bool, str]()
-        rounds: tuple[Merge | Round, ...] = (*self.merges, *self.rounds)
-        for number, now in enumerate(rounds):
+        stages, joined = [Operation.of("choice.logits", (pooled,), LOGITS, self.logits)], dict[bool, str]()
+        for number, now in enumerate(self.rounds):
             winners, across = f"{WINNERS}{number}", isinstance(now, Merge)
             stages += self._round(number, now)
             if before := joined.get(across):
@@ -464,14 +485,15 @@ class Choice:
 
     def _join(self, number: int) -> Callable[[Backend, Cts, Cts], Cts]:
         """The product of what all rounds so far gave, for each ciphertext of logits in rounds across them."""
-        owners = np.arange(self.blocks.count)
-        for merge in self.merges[:number]:
-            groups = np.repeat(np.arange(len(merge.groups)), [len(group) for group in merge.groups])
-            owners = groups[owners]
+        owners = [0]
+        if isinstance(self.rounds[number], Merge):
+            before = [merge.groups for merge in self.rounds[:number] if isinstance(merge, Merge)]
+            owners = list(range(len(before[-1])))
+            for groups in reversed(before):
+                owners = [owner for owner, group in zip(owners, groups, strict=True) for _ in group]
 
         def join(be: Backend, before: Cts, won: Cts) -> Cts:
-            pairs = zip(before, owners, strict=True) if number < len(self.merges) else ((before[0], 0),)
-            return tuple(be.mul(ct, won[owner]) for ct, owner in pairs)
+            return tuple(be.mul(ct, won[owner]) for ct, owner in zip(before, owners, strict=True))
 
         return join
 
@@ -479,19 +501,24 @@ class Choice:
         names = (f"choice.{part}{number}" for part in ("numbers", "differences", "signs", "larger"))
         numbers, differences, signs, larger = names
         stages = [
-            Operation.of(f"choice.meet{number}", (numbers,), differences, now.meet),
+            Operation.of(f"choice.meet{number}", (numbers,), differences, self._of_texts(now.meet)),
             self._compared(f"choice.compare{number}", differences, signs),
             Operation.of(f"choice.sharpen{number}", (signs,), larger, self._sharpened),
-            Operation.of(f"choice.win{number}", (larger,), f"{WINNERS}{number}", now.win),
+            Operation.of(f"choice.win{number}", (larger,), f"{WINNERS}{number}", self._of_texts(now.win)),
         ]
-        if number + 1 < len(self.merges) + len(self.rounds):
+        if number + 1 < len(self.rounds):
             reads, winners = (numbers, f"{WINNERS}{number}"), f"{NUMBERS}{number + 1}"
-            stages.append(Operation.of(f"choice.keep{number}", reads, winners, now.keep))
+            stages.append(Operation.of(f"choice.keep{number}", reads, winners, self._of_texts(now.keep)))
         return stages
 
-    def _logits(self, be: Backend, pooled: Cts) -> Cts:
-        pairs = zip(be.linear(pooled, self.plan), self.bias, strict=True)
-        return tuple(be.add_vector(ct, bias) for ct, bias in pairs)
+    def _of_texts(self, run: Callable[..., Cts]) -> Callable[..., Cts]:
+        """The same on vectors of several texts."""
+
+        def on_all(be: Backend, *tensors: Cts) -> Cts:
+            one: Any = Interleaved(be, self.beside)
+            return run(one, *tensors)
+
+        return run if self.beside == 1 else on_all
 
     def _compared(self, name: str, differences: str, signs: str) -> Operation:
         step, scale = self.comparison.step, self.comparison.sharpen.free_scale()
@@ -507,14 +534,15 @@ class Choice:
     def _answer(self, be: Backend, *tensors: Cts) -> Cts:
         """What is joined, of ciphertexts and of one, and the check -> the response."""
         *joined, (check,) = tensors
-        across, blocks = joined[0], self.blocks
+        across = joined[0]
         if len(joined) > 1:
             across = tuple(be.mul(ct, joined[1][0]) for ct in across)
-        there = (np.arange(blocks.count * blocks.width) < blocks.size).reshape(blocks.count, -1)
-        pairs = zip(apply_all(be, across, smooth_spec()), there, strict=True)
-        out = [be.mul_vector(ct, twice(part.astype(float), blocks.slots)) for ct, part in pairs]
-        out[0] = be.add(out[0], be.rotate(check, -blocks.norm))
-        return tuple(out)
+        return self.answer(be, apply_all(be, across, smooth_spec()), check)
+
+
+def unsigned(weight: Array, bias: Array, bound: float) -> WeightBias:
+    """A dense map to numbers within a bound as one to numbers in [0, 1]."""
+    return weight * (0.5 / bound), 0.5 + bias * (0.5 / bound)
 
 
 def product(be: Backend, factors: Sequence[Ct]) -> Ct:

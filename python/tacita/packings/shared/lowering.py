@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic
 
 import numpy as np
 
+from tacita.approx.comparison import Comparison
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.graph import Graph
 from tacita.blocks.shapes import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
@@ -128,6 +129,10 @@ class Lowering(ABC):
         """Every token's own answer, of it or of a dense map of it."""
         raise refuse_node(self.packing, ANSWER, "every token")
 
+    @abstractmethod
+    def _choice(self, x: Tensor, dense: WeightBias, comparison: Comparison) -> Choice:
+        """The likeliest of the words whose logits are a dense map of the first token."""
+
     def _unpack(self, form: Form, slots: Sequence[Array]) -> Array:
         """Decoded ciphertexts -> (texts, tokens or 1, features), as they are stored."""
         return np.asarray(np.real(self._linear_of(form).layout.unpack(slots))[None])
@@ -225,9 +230,16 @@ class Lowering(ABC):
         return Tensor(name, x.rows, form)
 
     def answer(self, x: Tensor, dense: Dense | None, mean: str) -> None:
-        """Lowers the response: x, or a dense map of it, of one row or of every row. mean: the node by which x
-        is averaged first; empty for rows that are there."""
+        """Lowers the response: x, or a dense map of it, of one row or of every row, or the likeliest word of
+        a vocabulary in place of its logits. mean: the node by which x is averaged first; empty for rows that
+        are there."""
         weights = self._weights.dense(dense) if dense else None
+        if self._specs.comparison:
+            if weights is None or mean or not x.form.first:
+                raise refuse_node(self.packing, ANSWER, "a choice of something else than one row's words")
+            self._answering = choice = self._choice(x, weights, self._specs.comparison)
+            self.operations += choice.operations(x.live)
+            return
         if mean:
             self._refuse_bare(x, mean)
             operation, self._answering = self._mean_answer(x, weights, mean)
@@ -314,17 +326,9 @@ class OneTextLowering(Lowering, Generic[L]):
     def _request(self, tensors: Mapping[str, Numbers]) -> Request:
         return Request(self._slots, 1, self._tokens, self._size, self._specs.entry, tensors)
 
-    def answer(self, x: Tensor, dense: Dense | None, mean: str) -> None:
-        """Lowers the response, or the likeliest word of a vocabulary in place of its logits."""
-        if self._specs.comparison is None:
-            super().answer(x, dense, mean)
-            return
-        if dense is None or not x.form.first:
-            raise refuse_node(self.packing, ANSWER, "a choice of something else than one row's words")
-        weights, bounds = self._weights.dense(dense), (x.form.encoding.bound, self._specs.answer)
-        choice = Choice.build(weights, self._vector, bounds, self._specs.comparison)
-        self._answering = choice
-        self.operations += choice.operations(x.live)
+    def _choice(self, x: Tensor, dense: WeightBias, comparison: Comparison) -> Choice:
+        bounds = x.form.encoding.bound, self._specs.answer
+        return Choice.build(dense, self._vector, bounds, comparison)
 
     def _norm_form(self, rows: int, readers: Readers) -> Form:
         return Form(Encoding(1.0), first=rows == 1, packed_first=readers.first_row and self._packs_first)

@@ -144,7 +144,7 @@ class PlanOptions(Section):
     functions: str = setting(
         "tacita",
         "Approximations of softmax, LayerNorm, GELU. tacita, moai, arion, leaf (GELU by a bootstrap), either "
-        "(of tacita and leaf the cheaper), or thor (every softmax in rounds; not packing columns).",
+        "(of tacita and leaf the cheaper), or thor (every softmax in rounds).",
         panel=EXPERT,
     )
     texts: Path | None = setting(

@@ -28,9 +28,9 @@ class Rules:
 
     check(slots, tokens, lanes) raises ShapeError; texts(slots, tokens, lanes) is the size of a request.
     rotations: ways to rotate in attention. lanes: to choose from, the most first. row_estimates: what
-    attention may take from the scores of each row. rounds: whether it may find softmax in rounds
-    (`approx.softmax`). refreshes: whether a function may be computed by a bootstrap (`approx.fourier`).
-    steps: whether a text may be asked row by row (`rows.lowering`).
+    attention may take from the scores of each row. refreshes: whether a function may be computed by a
+    bootstrap (`approx.fourier`). steps: whether a text may be asked row by row (`rows.lowering`). inside:
+    whether an attention of all tokens is one stage, which refreshes row sums by itself and no exponential.
     """
 
     check: Callable[[int, int, int], object]
@@ -38,9 +38,9 @@ class Rules:
     rotations: tuple[str, ...] = ("hoisted",)
     lanes: tuple[int, ...] = (1,)
     row_estimates: Estimates = LINEAR
-    rounds: bool = False
     refreshes: bool = True
     steps: bool = False
+    inside: bool = False
 
     def takes(self, *, linear: bool) -> bool:
         """Whether attention may take an estimate with a linear part alone, or with a quadratic one."""
@@ -48,11 +48,10 @@ class Rules:
 
 
 RULES: Mapping[str, Rules] = {
-    "rows": Rules(lambda slots, tokens, lanes: RowsShape(slots, tokens), rounds=True, steps=True),
-    "coefficients": Rules(lambda slots, tokens, lanes: Transposition(RowsShape(slots, tokens)), rounds=True),
+    "rows": Rules(lambda slots, tokens, lanes: RowsShape(slots, tokens), steps=True),
+    "coefficients": Rules(lambda slots, tokens, lanes: Transposition(RowsShape(slots, tokens))),
     "multidiagonal": Rules(
         lambda slots, tokens, lanes: MultiDiagonal(slots, 1, tokens, 1),  # heads are not known here
-        rounds=True,
     ),
     "columns": Rules(
         BatchShape,
@@ -61,6 +60,7 @@ RULES: Mapping[str, Rules] = {
         lanes=(4, 2, 1),
         row_estimates=QUADRATIC,
         refreshes=False,
+        inside=True,
     ),
 }
 

@@ -254,9 +254,6 @@ def check_softmax(specs: CircuitSpecs, shape: Shape) -> None:
         if spec.rows and not rules.takes(linear=spec.rows.is_linear):
             message = f"{name}: packing {shape.packing} takes {rules.row_estimates} row estimates alone"
             raise PlanError(message, hint="calibrate for this packing")
-        if spec.rounds and not rules.rounds:
-            message = f"{name}: packing {shape.packing} finds no softmax in rounds"
-            raise PlanError(message, hint="fit other functions")
 
 
 def check_refreshes(specs: CircuitSpecs, shape: Shape) -> None:

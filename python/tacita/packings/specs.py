@@ -64,8 +64,9 @@ class AttentionSpecs:
     @property
     def lift(self) -> int:
         """What brings the largest row mean to 1: a factor of exponentials that nobody bootstraps, whose noise
-        it leaves behind."""
-        return min(MOST_LIFT, max(1, int(1.0 / self.inverse.domain[1])))
+        it leaves behind. Of the first round's means, where there are rounds."""
+        inverse = self.rounds[0].inverse if self.rounds else self.inverse
+        return min(MOST_LIFT, max(1, int(1.0 / inverse.domain[1])))
 
     @property
     def score_scale(self) -> float:

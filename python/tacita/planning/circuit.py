@@ -307,7 +307,6 @@ def _specs_rules(
     yield "row estimates", estimated == calibration.row_estimates
     rounds = {name: len(node.rounds) for name, node in attentions.items() if node.rounds}
     yield "rounds of softmax", rounds == calibration.rounds
-    yield "rounds of this packing", RULES[plan.packing].rounds or not rounds
     for name, node in specs.nodes.items():
         own = node.rounds if isinstance(node, AttentionSpecs) else ()
         yield f"{name}: what a round is stored over", all(1.0 <= one.room <= MOST for one in own)

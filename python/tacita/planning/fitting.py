@@ -9,7 +9,7 @@ in the quotient. It has an error of its own, and the interval of the sums moves 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -69,15 +69,17 @@ def fit_circuit(
     functions: Functions | None = None,
     *,
     tokens: int = MAX_TOKENS,
+    inside: Container[str] = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CircuitSpecs:
     """The specs of every node, of the chosen variants; a retrained model's own functions for those it
-    replaces. tokens: of a text, at most. progress: called with (done, total) of the nodes.
+    replaces. tokens: of a text, at most. inside: attentions that refresh row sums and no exponential.
+    progress: called with (done, total) of the nodes.
 
     Raises FitError naming the function whose error is out of reach, PlanError for a function without an
     approximation and for a calibration of other nodes.
     """
-    fit = _Fit(calibration, accuracy or Accuracy(), functions or Functions(), tokens)
+    fit = _Fit(calibration, accuracy or Accuracy(), functions or Functions(), tokens, inside)
     specs_by_node: dict[str, NodeSpecs] = {}
     for number, (name, node) in enumerate(nodes(config).items(), 1):
         if specs := fit.of(name, node):
@@ -94,6 +96,7 @@ class _Fit:
     goal: Accuracy
     chosen: Functions
     tokens: int
+    inside: Container[str]
 
     def of(self, name: str, node: Node) -> NodeSpecs | None:
         """Fits one node; returns None for a node without approximations."""
@@ -113,7 +116,7 @@ class _Fit:
     def _softmax(self, name: str) -> AttentionSpecs:
         c, goal, chosen = self.calibration.attention(name), self.goal, self.chosen
         if rounds := max(chosen.rounds[0], self.calibration.rounds.get(name, 0)):
-            return self._in_rounds(c, rounds)
+            return self._in_rounds(c, rounds, inside=name in self.inside)
         if chosen.exp != "moai":
             exp = chosen.fit("exp", c.scores, goal.exp * c.means[0][0], shift=c.shift, least=c.means[0][0])
             return AttentionSpecs(exp, self._inverse(name, c.means[0]), c.mixed_mean, c.context)
@@ -132,10 +135,12 @@ class _Fit:
         except FitError:
             return self.chosen.fit("inverse", means, self.goal.wide_inverse)
 
-    def _in_rounds(self, c: AttentionCalibration, rounds: int) -> AttentionSpecs:
+    def _in_rounds(self, c: AttentionCalibration, rounds: int, *, inside: bool) -> AttentionSpecs:
+        """inside: row means are refreshed as they are stored, with the largest at 1 or below."""
         error, means = (self.goal.exp, self.goal.inverse), c.means[rounds]
+        noise = REFRESHED * min(1.0, math.sqrt(softmax.FEWEST_KEYS) * means[1]) if inside else REFRESHED
         phases = softmax.fit(
-            c.scores, means, error, keys=self.tokens, shift=c.shift, noise=REFRESHED, rounds=rounds
+            c.scores, means, error, keys=self.tokens, shift=c.shift, noise=noise, rounds=rounds
         )
         return AttentionSpecs.of_phases(phases, c.context)
 

@@ -58,7 +58,7 @@ def _plan_on(ring: ParameterInfo, subject: Subject, scheme: str) -> Plan:
     shape = _shape_on(ring, request, scheme)
     survey = subject.survey(shape)
     phases.enter("fit", label)
-    specs = _specs_of(survey, subject)
+    specs = _specs_of(survey, subject, shape)
     model = tempered(subject.model, survey.calibration.temperatures)
     beside = lie_side_by_side(shape.packing, model.config.task)
     wanted = shapes(shape, model.config.heads, request.inputs, beside=beside)
@@ -77,7 +77,7 @@ def _shape_on(ring: ParameterInfo, request: PlanRequest, scheme: str) -> Shape:
     return shape
 
 
-def _specs_of(survey: Survey, subject: Subject) -> CircuitSpecs:
+def _specs_of(survey: Survey, subject: Subject, shape: Shape) -> CircuitSpecs:
     """Fits the approximations, those of options among them."""
     request, config = subject.request, subject.model.config
     specs = fit_circuit(
@@ -86,6 +86,7 @@ def _specs_of(survey: Survey, subject: Subject) -> CircuitSpecs:
         request.accuracy,
         request.variants,
         tokens=request.tokens,
+        inside=subject.inside(shape),
         progress=subject.phases.part,
     )
     for option in request.options:

@@ -19,7 +19,6 @@ from typing import TypedDict
 
 from tacita.approx.functions import Functions
 from tacita.errors import InputError, nearest, require_keywords
-from tacita.layouts.registry import RULES, rules_of
 from tacita.planning.calibrate.calibrate import Sample, load_texts
 from tacita.planning.calibrate.walk import neighbours
 from tacita.planning.fitting import Accuracy
@@ -82,10 +81,9 @@ class PlanRequest:
     nearest: of a search by two parties, documents of which a client learns the scores; 0 for all.
     quick: tries the circuit on a text, its approximations on ten: enough where nothing is encrypted.
 
-    functions="thor" has every softmax in rounds, which packing columns has not. begin: the server computes
-    it in the clear, and so no value of it needs room; many decoders have values in their first token that are
-    a thousand times those of any other. Where positions are turned a prompt is not padded behind it: the
-    server learns its length.
+    functions="thor" has every softmax in rounds. begin: the server computes it in the clear, and so no value
+    of it needs room; many decoders have values in their first token that are a thousand times those of any
+    other. Where positions are turned a prompt is not padded behind it: the server learns its length.
 
     Raises InputError for a name that there is not, and for sizes below one.
     """
@@ -179,7 +177,7 @@ class PlanRequest:
     @property
     def wanted(self) -> Sequence[tuple[str, str | None]]:
         """The (scheme, packing) pairs to plan; of several the quickest is chosen."""
-        return _require_phases(self.variants, _wanted(self.scheme_name, self.packing))
+        return _wanted(self.scheme_name, self.packing)
 
     @property
     def rings(self) -> Sequence[ParameterInfo]:
@@ -225,24 +223,6 @@ def _wanted(scheme: str, packing: str | None) -> list[tuple[str, str | None]]:
     if scheme == BUMBLEBEE:
         raise InputError(f"scheme {scheme} on packing {packing!r:.40}", hint="two parties fill no slots")
     return [(names[0], one) for one in packings_of(names[0], packing)]  # which raises
-
-
-def _require_phases(
-    functions: Functions, wanted: Sequence[tuple[str, str | None]]
-) -> Sequence[tuple[str, str | None]]:
-    """Returns the pairs whose packing has the functions; two parties read none of them. Raises InputError for
-    none."""
-    pairs = [
-        (scheme, p) for scheme, p in wanted if p is None or rules_of(p).rounds or not functions.rounds[0]
-    ]
-    if any(p for _, p in pairs) or not any(p for _, p in wanted):
-        return pairs
-    names = ", ".join(sorted({str(p) for _, p in wanted if p}))
-    able = [name for name, rules in RULES.items() if rules.rounds]
-    raise InputError(
-        f"--functions thor on packing {names}: it has no softmax in rounds",
-        hint=f"--packing {' or '.join(able)}",
-    )
 
 
 def _packings(scheme: str, packing: str | None) -> Sequence[str | None]:

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tacita.approx.fit import Interval
 from tacita.blocks.shapes import function_of
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.errors import InputError
-from tacita.layouts.registry import QUADRATIC, Estimates, Shape
+from tacita.layouts.registry import QUADRATIC, Shape
 from tacita.models.registry import nodes, shapes
-from tacita.packings.lowering import in_slots
+from tacita.packings.lowering import graph_of, in_slots
 from tacita.planning.calibrate.calibrate import CalibrationOptions, Sample, Survey, survey, texts_for
 from tacita.planning.calibrate.excesses import held_out
 from tacita.planning.request import PlanRequest
@@ -49,7 +49,7 @@ class Subject:
     phases: Phases
     processes: int = 1
     salt: str = field(default_factory=draw, repr=False)
-    _surveys: dict[tuple[Estimates, tuple[int, int], tuple[str, ...]], Survey] = field(default_factory=dict)
+    _surveys: dict[tuple[Any, ...], Survey] = field(default_factory=dict)
 
     def on(self, scheme: str, packing: str | None) -> Subject:
         """Returns a copy for one scheme and one of its packings, by default its first."""
@@ -71,12 +71,13 @@ class Subject:
         """Intervals for a packing, measured when first asked for: some take row estimates from their
         scores."""
         estimates, reaches = shape.rules.row_estimates, self._reaches()
-        rounds = self.request.variants.rounds if shape.rules.rounds else (0, 0)
-        if (key := (estimates, rounds, tuple(reaches))) not in self._surveys:
+        rounds, inside = self.request.variants.rounds, self.inside(shape)
+        if (key := (estimates, rounds, inside, tuple(reaches))) not in self._surveys:
             self.phases.enter("calibrate", "batch" if estimates == QUADRATIC else "rows")
             options = CalibrationOptions(
                 row_estimates=estimates,
                 rounds=rounds,
+                inside=inside,
                 reaches=reaches,
                 progress=self.phases.part,
                 processes=self.processes,
@@ -86,6 +87,11 @@ class Subject:
                 self.model, request.tokens, request.texts, hidden_states=states, options=options
             )
         return self._surveys[key]
+
+    def inside(self, shape: Shape) -> frozenset[str]:
+        """Attentions whose exponentials stay inside a stage: those of all tokens, where a packing has any."""
+        steps = graph_of(self.model.config, shape.tokens).steps if shape.rules.inside else ()
+        return frozenset(s.name for s in steps if s.op == "attention" and s.output.shape[0] > 1)
 
     def _reaches(self) -> dict[str, Interval]:
         """Returns, by node, the interval where its function is right whatever calibration says."""

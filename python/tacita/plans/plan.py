@@ -35,6 +35,7 @@ from tacita.plans.error import (
 )
 from tacita.plans.json_fields import NOT_STORED, canonical, from_json, to_json
 from tacita.plans.options import MOST_BOUND, options_of
+from tacita.plans.prices.cost import BOOTSTRAPS
 from tacita.texts.embedding import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, FrontConfig
 from tacita.texts.task import CHOICE, PROBLEMS, TASKS, is_vector
 
@@ -48,7 +49,7 @@ MOST_COUNT = 1 << 40  # operations of a stage
 MOST_SECONDS, MOST_MEMORY = 1e9, 1 << 50  # of a prediction, in bytes
 KINDS = frozenset({"real", "complex"})
 # Counted operations after which tensors are higher than before
-THROUGH = ("bootstrap_through", "bootstrap_through_real", "coefficient_refresh")
+THROUGH = (*BOOTSTRAPS, "coefficient_refresh")
 AGREEMENT, LEAST_AGREEMENT = 2.0**10, 0.002  # times the noise of a logit; of a logit
 REMAKE = "make it again with `tacita plan`"
 

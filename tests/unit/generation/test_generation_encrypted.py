@@ -238,6 +238,7 @@ def test_rounds_of_reversed_rows() -> None:
     means["b"][0] = (np.exp(-21.0), 1.0)
     nodes = {name: SimpleNamespace(means=each) for name, each in means.items()}
     assert enough_rounds({"a": 0, "b": 0}, nodes, 3) == {"a": 2}
+    assert enough_rounds({"a": 0, "b": 0}, nodes, 3, inside={"a"}) == {"a": 1}  # exponentials stay inside
     assert enough_rounds({"a": 0, "b": 0}, nodes, 0) == {}
 
 

@@ -49,14 +49,16 @@ def test_rounds_after_row_estimates_are_those_of_plain() -> None:
         assert not found.outside and np.abs(found.answer - answer.logits).max() < 1e-5
 
 
-@pytest.mark.parametrize("packing", ["rows", "multidiagonal"])
-def test_scores_of_eighty_nats_are_answered_in_rounds_and_not_tempered(packing: str) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "packing"), [("thor", "rows"), ("thor", "multidiagonal"), ("arion", "columns")]
+)
+def test_scores_of_eighty_nats_are_answered_in_rounds_and_not_tempered(scheme: str, packing: str) -> None:
     model = tiny.checkpoint(hidden=16, heads=2, ff=32, layers=2)
     queries = {f"encoder.layer.{i}.attention.self.query.weight" for i in range(2)}
     wide = {name: 6.0 * x if name in queries else x for name, x in model.tensors.items()}
     model = from_tensors(model.config, wide)
     samples = [tiny.inputs(model, TOKENS, 3 + n % 6, seed=n) for n in range(COUNT)]
-    plan = planned(model, samples, packing=packing)
+    plan = planned(model, samples, scheme=scheme, packing=packing)
     found = Calibration.from_dict(plan.circuit["calibration"])
     low, high = found.attention("layer0.attention").scores
     assert high - low > 80.0 and {name: count > 1 for name, count in found.rounds.items()} == dict.fromkeys(

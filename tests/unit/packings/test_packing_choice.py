@@ -159,13 +159,17 @@ def test_what_rounds_are_stored_over_is_checked(rounds: Plan, change: Change, me
         require_circuit(parse(altered(rounds, change), "here", rounds.salt))
 
 
-@pytest.mark.parametrize(("scheme", "packing"), [("arion", None), ("moai", "columns")])
-def test_rounds_are_refused_where_no_packing_has_them(
-    checkpoint: Checkpoint, scheme: str, packing: str | None
-) -> None:
-    with pytest.raises(InputError, match=r"functions thor on packing .* no softmax in rounds") as refusal:
-        api.plan(checkpoint, scheme=scheme, packing=packing, functions="thor", **TOY)
-    assert refusal.value.hint == "--packing rows or coefficients or multidiagonal"
+@pytest.mark.parametrize("scheme", ["arion", "moai"])
+def test_rounds_of_a_batch_refresh_inside_a_stage(checkpoint: Checkpoint, scheme: str) -> None:
+    """A ciphertext of row means for each head, counted and priced beside the bootstraps before stages."""
+    none, one = (api.plan(checkpoint, scheme=scheme, functions=f, **TOY) for f in ("tacita", "thor"))
+    attends = [next(s for s in plan.stages if s.name == "layer0.attention.attend") for plan in (none, one)]
+    assert [stage.through for stage in attends] == [0, checkpoint.config.heads]
+    assert one.bootstraps == sum(len(stage.kinds) + stage.through for stage in one.stages)
+    for text in TEXTS:
+        found = api.classify_locally(one, checkpoint, text, backend="sim")
+        wanted = api.reference_logits(one, checkpoint, text)
+        assert np.abs(np.array(found.logits) - wanted).max() < 0.02 and not found.warnings
 
 
 def test_auto_weighs_all_packings_that_have_rounds(checkpoint: Checkpoint) -> None:

@@ -125,10 +125,11 @@ def test_softmax_in_rounds(case: Case, packing: str, rounds: int) -> None:
 
 
 @every_case
+@pytest.mark.parametrize("rounds", [0, 1, 2])
 @pytest.mark.parametrize("rotations", ["double", "single"])
-def test_columns(case: Case, rotations: str) -> None:
+def test_columns(case: Case, rotations: str, rounds: int) -> None:
     build = build_in("columns", 128, rotations=rotations)
-    check(case, build, PlainBackend(128, LEVELS), TOKENS, tolerance(case), texts=5)
+    check(case, build, PlainBackend(128, LEVELS), TOKENS, tolerance(case), texts=5, rounds=rounds)
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ LINES = {
     "layouts": 1943,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2137,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7372,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104)
-    "planning": 4243,
-    "plans": 3190,
+    "planning": 4252,  # which attentions of a batch take rounds (decision 100)
+    "plans": 3192,
     "schemes": 1581,
     "server": 8145,
     "slots": 2611,  # texts side by side (decision 94)

@@ -14,16 +14,22 @@ Algorithms 5 to 7 are the case of one giant step for the scores, with the expone
 before the mix. Softmax is normalised after the product with V. The encrypted mask (1/length at real tokens)
 multiplies V and, as a column of its own, gives the row means; so lengths may differ within the batch and stay
 unknown.
+
+A round of softmax (`approx.softmax`) takes the row means too, one ciphertext of a group of heads, which is
+refreshed there and then: a head's exponentials wait for it. The first round's inverse takes the mask along,
+so that squares are zero at padding, whatever its scores are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import isqrt
 
 import numpy as np
 
+from tacita.approx.softmax import Round
 from tacita.layouts.arrays import ceil_power
 from tacita.layouts.columns import Array, Columns, IntArray, shifted
 from tacita.layouts.rotations import doubled_parts, doubled_real, joined
@@ -105,7 +111,8 @@ class BatchAttention:
     def build(plan: AttentionPlan, columns: Columns, scores_split: Split, mix_split: Split) -> BatchAttention:
         """Builds all maps. columns: of x, context and result, by heads."""
         query, key = plan.query(DOUBLED), plan.key(DOUBLED)
-        value, size = plan.value(DOUBLED / plan.specs.context / plan.specs.lift), plan.head_size
+        lift = 1 if plan.specs.rounds else plan.specs.lift
+        value, size = plan.value(DOUBLED / plan.specs.context / lift), plan.head_size
         groups = [columns.index[i : i + size] for i in range(0, columns.count, size)]
         order = _pairing(size, plan.positional)
         squared = plan.squared()
@@ -134,16 +141,20 @@ class BatchAttention:
         """(context / bound, row means stored for the inverse): columns, and one ciphertext per group of
         heads.
 
-        Levels below x: 2 for the scores, 3 with rotary positions, the exp's, one for a limited reach, 1 for
-        the mix; x is needed again 3 above that result, the mask 2. Key switches of a group at 128 tokens and
-        64 features: 1,430 rotations, 160 conjugations and 424 relinearisations.
+        Levels below x: 2 for the scores, 3 with rotary positions, the exp's, one for a limited reach, 2 for
+        each round, 1 for the mix; x is needed again 3 above that result, 2 after rounds, and the mask 2, or
+        one above exponentials. A round refreshes a ciphertext and has two products of each diagonal, the
+        first three. Key switches of a group at 128 tokens and 64 features without rounds: 1,430 rotations,
+        160 conjugations and 424 relinearisations.
         """
         context: list[Ct] = []
         means: list[Ct] = []
         inputs = shifted(be, x, self.columns.shape.lanes)
         for group in range(len(self.query_key)):
-            diagonals = self.aligned(be, self.exponentials(be, self.scores(be, inputs, group, roots)))
-            mixed = self.mix(be, inputs, mask, diagonals, group)
+            powers = self.exponentials(be, self.scores(be, inputs, group, roots))
+            for number, one in enumerate(self.plan.specs.rounds):
+                powers = self._squares(be, powers, one, None if number else mask)
+            mixed = self.mix(be, inputs, mask, self.aligned(be, powers), group)
             context += mixed[:-1]
             means.append(be.add_const(mixed[-1], Argument.of(self.plan.specs.inverse).offset))
         return tuple(context), tuple(means)
@@ -237,6 +248,33 @@ class BatchAttention:
                     row[i] = be.mul_vector(row[i], self._diagonal(visible[None], giant, i))
         return scores
 
+    def _squares(
+        self, be: Backend, powers: list[list[Ct]], one: Round, mask: Ct | None = None
+    ) -> list[list[Ct]]:
+        """Replaces each power by the square of its share of the row. mask: of exponentials, which come
+        lifted; squares are masked."""
+        form, split, step = Argument.of(one.inverse), self.scores_split, self.columns.shape.step
+        level = min(be.level(ct) for row in powers for ct in row)
+        if mask is None:
+            lift, means = 1, self._row_sums(be, powers, split, form.scale)
+        else:
+            lift, mask = self.plan.specs.lift, be.drop_to(mask, min(be.level(mask), level + 1))
+            (means,) = self._summed(be, powers, [be.mul_const(mask, form.scale / lift)], split)
+        (means,) = be.bootstrap([be.add_const(means, form.offset)], ["real"])
+        inverse = apply(be, means, one.inverse, 1.0 / (lift * one.room))
+        inverse = be.drop_to(inverse, min(be.level(inverse), level + (mask is not None)))
+        giants = be.rotate_many(inverse, [-g * split.babies * step for g in range(split.giants)])
+        babies = be.rotate_many(mask, [b * step for b in range(split.babies)]) if mask else []
+        for row, ct in zip(powers, giants, strict=True):
+            for i, power in enumerate(row):
+                row[i] = be.square(be.mul(power, be.mul(ct, babies[i]) if babies else ct))
+        return powers
+
+    def _row_sums(self, be: Backend, squares: list[list[Ct]], split: Split, factor: float) -> Ct:
+        """Adds up the squares of a row, times a factor. One level."""
+        sums = [reduce(be.add, row) for row in squares]
+        return be.mul_const(self._fold(be, sums, split.babies * self.columns.shape.step), factor)
+
     def aligned(self, be: Backend, diagonals: list[list[Ct]]) -> list[list[Ct]]:
         """Diagonals in the split of the mix: others are rotated by the giant that they lack."""
         if self.scores_split == self.mix_split:
@@ -251,34 +289,46 @@ class BatchAttention:
     ) -> list[Ct]:
         """Contexts of the group's columns, then its row means."""
         level = min(be.level(ct) for row in diagonals for ct in row)
-        left = [[row[b] for row in diagonals] for b in range(self.mix_split.babies)]
         mixed: list[Ct] = []
         for columns in _chunks(list(self._masked(be, inputs, mask, level, group)), AT_ONCE):
-            turned = [self._babies(be, v) for v in columns]
-            right = [[column[b] for column in turned] for b in range(self.mix_split.babies)]
-            sums = be.relinearise(be.products(left, right))
-            mixed += [self._fold(be, [row[i] for row in sums]) for i in range(len(columns))]
+            mixed += self._summed(be, diagonals, columns, self.mix_split)
+        if self.plan.specs.rounds:
+            factor = Argument.of(self.plan.specs.inverse).scale
+            mixed.append(self._row_sums(be, diagonals, self.mix_split, factor))
         parts = [part for z in mixed[: self.plan.head_size // 2] for part in doubled_parts(be, z)]
         odd = [be.mul_int(z, 2) for z in mixed[self.plan.head_size // 2 : -1]]
         return [*parts, *odd, mixed[-1]]
 
     def _masked(self, be: Backend, inputs: Sequence[Ct], mask: Ct, level: int, group: int) -> Iterator[Ct]:
         """V * mask, pair by pair, then the mask scaled for the inverse; at `level` or, if x is too low,
-        below."""
-        lowered = [be.drop_to(ct, min(be.level(ct), level + 2)) for ct in inputs]
+        below. V alone for squares, which are masked."""
+        lowered = [
+            be.drop_to(ct, min(be.level(ct), level + 2 - bool(self.plan.specs.rounds))) for ct in inputs
+        ]
         values = joined(be, self.value[group].outputs(be, lowered))
         del lowered
+        if self.plan.specs.rounds:
+            yield from values
+            return
         keep = be.drop_to(mask, min(be.level(mask), be.level(values[0])))
         for v in values:
             yield be.mul(v, keep)
         yield be.mul_const(keep, Argument.of(self.plan.specs.inverse).scale / self.plan.specs.lift)
 
-    def _babies(self, be: Backend, v: Ct) -> list[Ct]:
-        return be.rotate_many(v, [b * self.columns.shape.step for b in range(self.mix_split.babies)])
+    def _summed(
+        self, be: Backend, diagonals: list[list[Ct]], columns: Sequence[Ct], split: Split
+    ) -> list[Ct]:
+        """Adds up each column over the keys of a row, weighed by the diagonals. One level."""
+        step = self.columns.shape.step
+        turned = [be.rotate_many(v, [b * step for b in range(split.babies)]) for v in columns]
+        left, right = (
+            [[row[b] for row in side] for b in range(split.babies)] for side in (diagonals, turned)
+        )
+        sums = be.relinearise(be.products(left, right))
+        return [self._fold(be, [row[i] for row in sums], split.babies * step) for i in range(len(columns))]
 
-    def _fold(self, be: Backend, sums: list[Ct]) -> Ct:
-        """sum_G rot_G(sums[G]) by Horner's rule: one rotation key."""
-        step = self.mix_split.babies * self.columns.shape.step
+    def _fold(self, be: Backend, sums: list[Ct], step: int) -> Ct:
+        """sum_G rot_G(sums[G]) by Horner's rule: one rotation key. step: of one giant."""
         acc = sums[-1]
         for part in reversed(sums[:-1]):
             acc = be.add(be.rotate(acc, step), part)

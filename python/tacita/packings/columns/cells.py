@@ -22,6 +22,7 @@ from tacita.layouts.runs import Response
 from tacita.packings.columns.attention import RowSquares, completed, variance
 from tacita.packings.columns.linear import BatchNorm, ColumnMap, Cts, dot, scaled
 from tacita.packings.encoding import SUMMED, Argument, Encoding, WeightBias, apply
+from tacita.packings.operations import RowSums
 from tacita.packings.shared.answer import Choice, tournament, unsigned
 from tacita.packings.shared.first_token import OneQuery
 from tacita.packings.shared.linear import Linear
@@ -283,12 +284,44 @@ def _places(features: IntArray, size: int) -> Array:
 # (ARION) or not at all.
 
 
+@dataclass(frozen=True)
+class CellSums(RowSums):
+    """Row sums of the one query, a ciphertext a head, in every token."""
+
+    shape: BatchShape
+    heads: int
+
+    def masked(self, be: Backend, exps: Cts, masks: Cts, factor: float) -> Cts:
+        """One level below exps, two below masks."""
+        pairs = zip(exps, self.masks(be, masks, factor), strict=True)
+        return tuple(self._total(be, be.mul(e, mask)) for e, mask in pairs)
+
+    def plain(self, be: Backend, squares: Cts, factor: float) -> Cts:
+        """A product with the factor, after the sum."""
+        return tuple(be.mul_const(self._total(be, ct), factor) for ct in squares)
+
+    def masks(self, be: Backend, masks: Cts, factor: float) -> Sequence[Ct]:
+        """The mask is the same for all heads."""
+        return [be.mul_const(masks[0], factor)] * self.heads
+
+    def centred(self, be: Backend, sums: Cts, offset: float) -> Cts:
+        """In all slots."""
+        return tuple(be.add_const(ct, offset) for ct in sums)
+
+    def of_each(self, inverses: Cts, exps: Cts) -> Sequence[Ct]:
+        """A head has one of both."""
+        return inverses
+
+    def _total(self, be: Backend, ct: Ct) -> Ct:
+        return rotate_sum(be, ct, self.shape.tokens, self.shape.step)
+
+
 class BatchFirstToken(OneQuery):
     """Attention of token 0 over all tokens; the result is in cells. Methods in order. One lane only."""
 
     def __init__(self, plan: AttentionPlan, columns: Columns) -> None:
         """Builds all maps. columns: of x."""
-        self.plan, self.columns = plan, columns
+        self.plan, self.columns, self.sums = plan, columns, CellSums(columns.shape, plan.heads)
         self.query, self.key = self._map(plan.query()), self._map(plan.key())
         self.value = self._map(plan.value(1.0 / plan.specs.attended))
         matrix, bias = plan.projection(plan.specs.attended)
@@ -357,10 +390,13 @@ class BatchFirstToken(OneQuery):
         return tuple(be.sub(s, self._squares.apply(be, first, head)) for head, s in enumerate(scores))
 
     def _placed(self, be: Backend, scores: Ct, head: int) -> Ct:
-        form, added = Argument.of(self.plan.specs.exp), self.plan.positional.added
+        specs, added = self.plan.specs, self.plan.positional.added
+        offset = Argument.of(specs.exp).offset
         if added is None:
-            return be.add_const(scores, form.offset)
-        return be.add_vector(scores, self.columns.shape.at_tokens(added[head, 0] * form.scale + form.offset))
+            return be.add_const(scores, offset)
+        return be.add_vector(
+            scores, self.columns.shape.at_tokens(added[head, 0] * specs.score_scale + offset)
+        )
 
     @property
     def visible(self) -> list[Array] | None:
@@ -369,7 +405,10 @@ class BatchFirstToken(OneQuery):
         return None if visible is None else [self.columns.shape.at_tokens(visible[0])] * self.plan.heads
 
     def weigh(self, be: Backend, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
-        """(exp * mask * lift, sums of exp * mask stored for the inverse). Two levels below exps."""
+        """(exp * mask * lift, sums of exp * mask stored for the inverse). Two levels below exps; one below
+        the squares of rounds, which come masked."""
+        if self.plan.specs.rounds:
+            return exps, self.sums.stored(be, exps, None, self.plan.specs.inverse)
         form, shape, times = Argument.of(self.plan.specs.inverse), self.columns.shape, int(SUMMED)
         lift = self.plan.specs.lift
         mask, scale = be.mul_int(masks[0], lift), form.scale / lift / times
@@ -379,7 +418,9 @@ class BatchFirstToken(OneQuery):
 
     def attend(self, be: Backend, weighed: Cts, sums: Cts) -> Cts:
         """Attention weights: weighed / lift / sums, in [0, 1]. Levels: the inverse's and one."""
-        roots = (apply(be, s, self.plan.specs.inverse, 1.0 / self.plan.specs.lift) for s in sums)
+        specs = self.plan.specs
+        lift = 1.0 if specs.rounds else specs.lift
+        roots = (apply(be, s, specs.inverse, 1.0 / lift) for s in sums)
         return tuple(be.mul(w, r) for w, r in zip(weighed, roots, strict=True))
 
     def project(self, be: Backend, x: Cts, first: Cts, attention: Cts) -> Cts:

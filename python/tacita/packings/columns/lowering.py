@@ -7,6 +7,7 @@ it and all that follows runs on the first token of every sequence, in cells.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tacita.approx.comparison import Comparison
 from tacita.blocks.base import FeedForward, Norm
@@ -38,7 +39,7 @@ from tacita.packings.columns.cells import (
 )
 from tacita.packings.columns.linear import BatchForward, BatchNorm, Cts, linear_of
 from tacita.packings.encoding import Encoding, WeightBias
-from tacita.packings.operations import exponentials
+from tacita.packings.operations import exponentials, rounds
 from tacita.packings.shared.answer import Choice
 from tacita.packings.shared.lowering import Lowering
 from tacita.packings.specs import CircuitSpecs
@@ -138,7 +139,8 @@ class ColumnLowering(Lowering):
             return attention.attend(be, x, mask[0], *roots)
 
         normed, roots = plan.roots(name, (x,), attention.variances)
-        operations = [*normed, Operation.of(f"{name}.attend", (x, MASK, *roots), (context, means), attend)]
+        attended = Operation.of(f"{name}.attend", (x, MASK, *roots), (context, means), attend)
+        operations = [*normed, replace(attended, refreshes=bool(plan.specs.rounds))]
         reads = residual, context, means
         if forward := self._forward_of(target.norm):
             self.fusible[target.norm] = f"{name}.attend", forward
@@ -172,13 +174,15 @@ class ColumnLowering(Lowering):
     def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         """One query for each sequence; the result is in cells."""
         name, x, attention = block.name, block.x.live, BatchFirstToken(plan, self._columns)
-        parts = ("exponentials", "weighed", "sums", "weights")
-        exps, weighed, sums, shares = (f"{name}.{part}" for part in parts)
+        parts = ("weighed", "sums", "weights")
+        weighed, sums, shares = (f"{name}.{part}" for part in parts)
         operations, back = attention.begin(name, x, block.residual.live)
+        further, mixed = rounds(name, plan.specs, attention.sums, MASK)
         return [
             *operations,
             exponentials(name, plan.specs.exp, attention.visible),
-            Operation.of(f"{name}.weigh", (exps, MASK), (weighed, sums), attention.weigh),
+            *further,
+            Operation.of(f"{name}.weigh", (mixed, MASK), (weighed, sums), attention.weigh),
             Operation.of(f"{name}.attend", (weighed, sums), shares, attention.attend),
             Operation.of(f"{name}.project", (x, back, shares), target.live, attention.project),
         ]

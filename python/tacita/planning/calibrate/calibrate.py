@@ -64,6 +64,7 @@ class CalibrationOptions:
     """margin: see the module. row_estimates: what the circuit can take from its scores; it is fitted where it
     is worth it. temper: whether peaked heads may be tempered; a circuit that takes each row's largest score
     need not. rounds: of softmax (`approx.softmax`), the fewest and the most; more come before any tempering.
+    inside: attentions whose exponentials stay inside a stage (`layouts.registry.Rules`).
     reaches: by node, where its function is right whatever calibration says; a text is not outside there.
 
     progress: called with (done, total) of all passes. processes: see `planning.calibrate.walk`; the result is
@@ -74,6 +75,7 @@ class CalibrationOptions:
     row_estimates: Estimates = NONE
     temper: bool = True
     rounds: tuple[int, int] = (0, 0)
+    inside: frozenset[str] = frozenset()
     reaches: Mapping[str, Interval] = field(default_factory=dict)
     progress: Callable[[float, float], None] = lambda done, total: None
     processes: int = 1
@@ -173,7 +175,7 @@ class _Measured:
             temperatures=self.temperatures,
             row_estimates=self.rows,
             inputs={name: intervals.bound(node) for name, node in inputs_of_sums(config).items()},
-            rounds=enough_rounds(self.rounds, calibrated, self.options.rounds[1]),
+            rounds=enough_rounds(self.rounds, calibrated, self.options.rounds[1], self.options.inside),
         )
 
     def excess(self, calibration: Calibration, test: Sequence[int]) -> Array:
@@ -214,7 +216,9 @@ def _measured(
         if log_mean is None or len(train) > MOST_FOR_ROWS:
             ranges = ranges or _walked(checkpoint, samples, rows, options, passes.following())
             log_mean = ranges.of(train).log_mean
-        temperatures, rounds = choose_temperatures(log_mean, checkpoint.config, options.rounds, rows)
+        temperatures, rounds = choose_temperatures(
+            log_mean, checkpoint.config, options.rounds, rows, options.inside
+        )
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
         collected, rows, ranges, _ = _row_samples(model, samples, train, options, passes)
     ranges = ranges or _walked(model, samples, rows, options, passes.following(last=True))

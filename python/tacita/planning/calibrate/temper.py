@@ -32,6 +32,9 @@ LIMIT = (
 # of reversed rows without rounds: padding sees nobody, and the noise of its sums, which are zero, is divided
 LIMIT_BEHIND = 9.0
 
+# without rounds, of an attention whose rounds refresh row sums alone: little for what they leave of the noise
+LIMIT_INSIDE = 7.0
+
 Exceeding = tuple[
     int, float
 ]  # the head that is to step down, and by how many nats the attention exceeds its limit
@@ -52,7 +55,11 @@ def untempered(config: Config) -> dict[str, tuple[float, ...]]:
 
 
 def choose_temperatures(
-    log_mean: LogMean, config: Config, rounds: tuple[int, int] = (0, 0), estimated: Container[str] = ()
+    log_mean: LogMean,
+    config: Config,
+    rounds: tuple[int, int] = (0, 0),
+    estimated: Container[str] = (),
+    inside: Container[str] = (),
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, int]]:
     """(beta of every head, rounds of softmax of every attention that has exponentials). rounds: the fewest
     and the most. An attention takes the fewest with which it is within LIMIT: each costs a bootstrap of all
@@ -64,7 +71,8 @@ def choose_temperatures(
     added.
 
     estimated: attentions with a row estimate, whose constants lay every head's means about zero: a head of
-    those exceeds LIMIT_ESTIMATED by itself, and steps down by itself.
+    those exceeds LIMIT_ESTIMATED by itself, and steps down by itself. inside: attentions that refresh row
+    sums alone, as of `CalibrationOptions`.
     """
     nodes = {n: a for n, a in attentions(config).items() if not isinstance(a.weights, Powers)}
     owners = Counter((a.query.name, a.query.part) for a in attentions(config).values())
@@ -72,7 +80,10 @@ def choose_temperatures(
     betas, chosen = untempered(config), dict[str, int]()
     for name, a in nodes.items():
         for count in range(rounds[0], rounds[1] + 1):
-            less = LIMIT - LIMIT_BEHIND if a.reach == BEHIND and rounds[1] and not count else 0.0
+            limit = LIMIT_BEHIND if a.reach == BEHIND else LIMIT
+            if name in inside:
+                limit = LIMIT_INSIDE + LIMIT - (LIMIT_ESTIMATED if name in estimated else LIMIT)
+            less = LIMIT - limit if rounds[1] and not count else 0.0
             choice = _Betas(log_mean, name, 0.5**count, _alone if name in estimated else _together, less)
             betas[name], chosen[name] = choice.of(a.heads, fixed=name in fixed), count
             if choice.fits(betas[name]) and set(betas[name]) == {1.0}:
@@ -80,14 +91,19 @@ def choose_temperatures(
     return betas, chosen
 
 
-def enough_rounds(fewest: Mapping[str, int], nodes: Mapping[str, Any], most: int) -> dict[str, int]:
+def enough_rounds(
+    fewest: Mapping[str, int], nodes: Mapping[str, Any], most: int, inside: Container[str] = ()
+) -> dict[str, int]:
     """The rounds of each attention that needs any, with which its least row mean is not below FAINTEST:
     exponentials are bootstrapped, whose largest is 1 however far all row means lie below it. Without rounds
-    they are not. nodes: as calibrated."""
-    least = (FAINTEST_AT_ONCE, *[FAINTEST] * most)
+    they are not, nor `inside`. nodes: as calibrated."""
+
+    def enough(name: str, count: int) -> bool:
+        least = FAINTEST_AT_ONCE if not count or name in inside else FAINTEST
+        return bool(nodes[name].means[count][0] >= least)
+
     chosen = {
-        name: next((k for k in range(count, most) if nodes[name].means[k][0] >= least[k]), most)
-        for name, count in fewest.items()
+        name: next((k for k in range(count, most) if enough(name, k)), most) for name, count in fewest.items()
     }
     return {name: count for name, count in chosen.items() if count}
 

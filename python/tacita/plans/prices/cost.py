@@ -22,7 +22,6 @@ import numpy as np
 from tacita.errors import PlanError
 
 Counts: TypeAlias = Mapping[tuple[str, int, str], int]
-BOOTSTRAPS = frozenset({"bootstrap", "bootstrap_real"})
 # For tables that have not measured them: complex bootstraps for one, and how many more for each level of its
 # operands, as on an AMD EPYC with two threads (decision 23).
 COEFFICIENTS = {
@@ -32,7 +31,9 @@ COEFFICIENTS = {
 }
 # whose time is that of memory: they compute little on much
 STREAMS = frozenset({"add", "tensor", "mul_scalar", "mul_plain", "matmul_input", "outer"})
-THROUGH = {"bootstrap_through": "complex", "bootstrap_through_real": "real"}  # and the bootstrap they contain
+# bootstraps inside a stage, and their kinds; those before it are in no stage's counts
+BOOTSTRAPS = dict.fromkeys(("bootstrap", "bootstrap_through"), "complex")
+BOOTSTRAPS |= dict.fromkeys(("bootstrap_real", "bootstrap_through_real"), "real")
 # For 10^9 bytes of ciphertexts: that a process touches for the first time (the system finds and clears the
 # pages), and that are packed, written to disk and read back.
 SECONDS_PER_GB = ("touch_seconds_per_gb", "spill_seconds_per_gb")
@@ -203,15 +204,16 @@ class Prices:
         return _interpolate(level + self.limbs_at_level_0, limbs, ms) / 1e3
 
     def total(self, counts: Counts) -> float:
-        """Seconds of all counted operations, bootstraps excepted (the placement prices those by batch). One
-        through a function costs as much, and the products that are counted beside it."""
-        through = sum(
-            self.bootstrap_seconds((THROUGH[op],) * n) for (op, _, _), n in counts.items() if op in THROUGH
+        """Seconds of all counted operations of a stage, without the bootstraps before it (the placement
+        prices those by batch). One through a function costs as much, and the products that are counted beside
+        it."""
+        inside = sum(
+            self.bootstrap_seconds((BOOTSTRAPS[op],) * n)
+            for (op, _, _), n in counts.items()
+            if op in BOOTSTRAPS
         )
-        return through + sum(
-            n * self.seconds(op, level)
-            for (op, level, _), n in counts.items()
-            if op not in BOOTSTRAPS and op not in THROUGH
+        return inside + sum(
+            n * self.seconds(op, level) for (op, level, _), n in counts.items() if op not in BOOTSTRAPS
         )
 
     def streaming(self, counts: Counts) -> float:

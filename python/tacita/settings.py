@@ -165,7 +165,8 @@ class PlanOptions(Section):
     begin: str = setting(
         "",
         "Of a decoder: a text before every prompt that is no secret. It is a system prompt, or the token "
-        "that texts begin with. Two parties compute nothing for it.",
+        "that texts begin with. Two parties compute nothing for it; of ciphertexts `tacita generate` alone "
+        "takes it.",
     )
     reveal: RevealName | None = setting(
         None,

@@ -24,7 +24,7 @@ from tacita.approx import comparison
 from tacita.approx.comparison import share
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
-from tacita.errors import InputError, nearest
+from tacita.errors import InputError, PlanError, nearest
 from tacita.layouts.registry import Shape
 from tacita.packings.base import Circuit
 from tacita.packings.executor import beginning
@@ -131,9 +131,8 @@ class DecisionMargin(Option):
     def of(cls, request: PlanRequest) -> DecisionMargin | None:
         """Reads `reveal` and `gap`."""
         if request.reveal not in REVEALED:
-            raise InputError(
-                f"a plan that reveals {request.reveal!r:.40}", hint=nearest(request.reveal, REVEALED)
-            )
+            what = f"a plan that reveals {request.reveal!r:.40}"
+            raise InputError(what, hint=nearest(request.reveal, REVEALED))
         if not (isfinite(request.gap) and request.gap > 0.0):
             raise InputError(f"a gap of {request.gap:g} between logits", hint="a number above 0, such as 0.1")
         return DecisionMargin(request.gap) if request.reveal == TOKEN else None
@@ -141,9 +140,8 @@ class DecisionMargin(Option):
     def admit(self, model: Checkpoint) -> None:
         """Admits decoders."""
         if model.config.task != NEXT:
-            raise InputError(
-                "a plan that reveals a token", hint="the model is no decoder: leave --reveal out"
-            )
+            hint = "the model is no decoder: leave --reveal out"
+            raise InputError("a plan that reveals a token", hint=hint)
 
     def samples(self, model: Checkpoint, samples: Iterator[Sample]) -> Iterator[Sample]:
         """Returns those of the first `SEARCHED` that have a likeliest word."""
@@ -207,11 +205,8 @@ class KeptRows(Option):
 
     def state(self, circuit: Circuit, levels: Mapping[str, int]) -> dict[str, Any]:
         """Returns the tensors that are kept."""
-        return {
-            "kept": tuple(
-                TensorInfo(one.before, one.count, levels[one.before], "real") for one in circuit.kept
-            )
-        }
+        fields = ((one.before, one.count, levels[one.before]) for one in circuit.kept)
+        return {"kept": tuple(TensorInfo(*each, "real") for each in fields)}
 
 
 @dataclass(frozen=True)
@@ -244,13 +239,16 @@ class PublicBeginning(Option):
         """Reads `begin`."""
         return PublicBeginning(request.begin) if request.begin else None
 
+    def shape(self, shape: Shape) -> Shape:
+        """Raises PlanError: on ciphertexts a beginning is part of the model (`checkpoint.beginning`)."""
+        hint = "plan a folder of `python -m bench convert --begin`; `tacita generate --begin` needs none"
+        raise PlanError("a public beginning in a plan on ciphertexts", hint=hint)
+
     def basis(self, model: Checkpoint, tokens: int, basis: Basis) -> Basis:
         """Calibrates behind the beginning."""
         if model.config.task != NEXT or basis.hidden_states:
-            raise InputError(
-                "two-party mode: a public beginning",
-                hint="it is for decoders whose embedding is published, on texts",
-            )
+            hint = "it is for decoders whose embedding is published, on texts"
+            raise InputError("two-party mode: a public beginning", hint=hint)
         return replace(basis, begin=tuple(tokenize(model, self.text, special=False)[0]))
 
 

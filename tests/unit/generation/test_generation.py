@@ -235,3 +235,5 @@ def test_a_beginning_is_for_decoders_with_published_tables() -> None:
     with pytest.raises(InputError, match="a public beginning"):
         request = PlanRequest(scheme="bumblebee", tokens=16, texts=TEXTS, begin="a film", embeddings="hidden")
         make_two_party_plan(llama(), request)
+    with pytest.raises(PlanError, match="a public beginning in a plan on ciphertexts"):
+        tacita.plan(llama(), scheme="thor", tokens=16, texts=TEXTS, begin="a film")

@@ -20,6 +20,7 @@ float model itself, where those of trained models make 2e-7.)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,6 +37,7 @@ from tacita.checkpoint.reference import reference
 from tacita.errors import InputError
 from tacita.models.bert import BertConfig
 from tacita.models.registry import Config, tensor_shapes
+from tacita.resources import in_threads, threads
 
 Array = NDArray[np.float64]
 Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
@@ -48,10 +50,7 @@ SHAPES = {  # layers, hidden, heads, intermediate
 POSITIONS = 512
 SPREAD = 0.6  # standard deviation of a layer's input, as BERT-base's
 MARKED, MARK = 0, 10.0  # the feature that marks a separator, and its value there: BERT-base's is -9.6
-WORDS, WORDS_SHARE = (
-    -12.0,
-    0.6,
-)  # what is reached on words by the neuron of separators, at most a share of low
+WORDS, WORDS_SHARE = -12.0, 0.6  # what the neuron of separators reaches on words, at most a share of low
 IDLE = -3.0  # what is reached on words by the neuron that separators switch off
 FITTED, TOKENS, FIT_SEED = 4, 128, 100  # random inputs that layers are stretched on, their tokens, their seed
 
@@ -204,14 +203,12 @@ def _stretched(
     tensors[prefix + "attention.output.dense.weight"] *= SPREAD
     for part in ("weight", "bias"):
         tensors[prefix + f"attention.output.dense.{part}"][MARKED] = 0.0  # the mark stays as it is
-    low, high = _extremes(_traces(tensors, config, layer, samples), "attention.scores")
+    low, high = _extremes(_traces(tensors, config, layer, samples, "attention.scores"), "attention.scores")
     for part in ("weight", "bias"):
-        tensors[prefix + f"attention.self.query.{part}"] *= (wanted.scores[1] - wanted.scores[0]) / (
-            high - low
-        )
-    _widen(tensors, prefix, wanted, _traces(tensors, config, layer, samples), rng)
-    found = _traces(tensors, config, layer, samples)
-    return [(t["layer0.norm2.result"], mask) for t, (_, mask) in zip(found, samples, strict=True)]
+        tensors[prefix + f"attention.self.query.{part}"] *= np.ptp(wanted.scores) / (high - low)
+    _widen(tensors, prefix, wanted, _traces(tensors, config, layer, samples, "norm1.result"), rng)
+    traces = _traces(tensors, config, layer, samples, "norm2.result")
+    return [(t["layer0.norm2.result"], mask) for t, (_, mask) in zip(traces, samples, strict=True)]
 
 
 def _widen(
@@ -243,16 +240,33 @@ def _aimed(row: Array, inputs: Array, words: float, separators: float) -> float:
     return float(separators - (there.max() if separators > words else there.min()))
 
 
+class _Reached(Exception):
+    """A walk has come to the last value that is asked for."""
+
+
 def _traces(
-    tensors: Mapping[str, Array], config: BertConfig, layer: int, samples: Sequence[Sample]
+    tensors: Mapping[str, Array], config: BertConfig, layer: int, samples: Sequence[Sample], last: str
 ) -> Traces:
-    """What one layer makes of its inputs, all rows of it: as a model of this layer alone, whose answer is a
-    mean."""
+    """What one layer makes of its inputs, all rows of it, up to this node: as a model of this layer alone,
+    whose answer is a mean."""
     alone = replace(config, layers=1, pooling="mean", labels=())
     here, there = f"encoder.layer.{layer}.", "encoder.layer.0."
     own = {there + name.removeprefix(here): value for name, value in tensors.items() if name.startswith(here)}
     model = from_tensors(alone, {name: own[name] for name in tensor_shapes(alone)})
-    return [reference(model, *sample).trace for sample in samples]
+
+    def trace(sample: Sample) -> Mapping[str, Array]:
+        values: dict[str, Array] = {}
+
+        def see(name: str, value: Array) -> None:
+            values[name] = value
+            if name == f"layer0.{last}":
+                raise _Reached
+
+        with suppress(_Reached):
+            reference(model, *sample, see)
+        return values
+
+    return list(in_threads(trace, samples, threads()))
 
 
 def _extremes(traces: Traces, node: str) -> tuple[float, float]:

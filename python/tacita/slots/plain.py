@@ -320,7 +320,9 @@ def _inner_sums(plan: LinearPlan, rows: Rows) -> Iterator[Values]:
     table, (sums, babies) = _table(plan), _pairs(plan)
     values, numbers = rows.values, rows.numbers
     if table is not None:
-        whole = np.iscomplexobj(values) and not np.iscomplexobj(table)  # two products of real numbers
+        # two products of real numbers, unless both are complex
+        whole = np.iscomplexobj(values) and not np.iscomplexobj(table)
+        parted = np.iscomplexobj(table) and not np.iscomplexobj(values)
         inner = np.empty((plan.period, len(sums), values.shape[1]), np.result_type(table, values))
         step = max(1, BLOCK // (len(babies) * values[0].nbytes))
         for at in range(0, plan.period, step):
@@ -328,6 +330,9 @@ def _inner_sums(plan: LinearPlan, rows: Rows) -> Iterator[Values]:
             rotated = np.take(values, numbers[here], axis=0)
             if whole:
                 np.matmul(table[here], rotated.view(np.float64), out=inner[here].view(np.float64))
+            elif parted:
+                inner.real[here] = table.real[here].copy() @ rotated
+                inner.imag[here] = table.imag[here].copy() @ rotated
             else:
                 np.matmul(table[here], rotated, out=inner[here])
         yield from inner.transpose(1, 0, 2)

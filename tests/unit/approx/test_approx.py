@@ -253,7 +253,7 @@ def test_means_below_all_noise_have_no_round():
         softmax.fit((-16.0, 16.0), (1e-9, 1e-6), (1e-3, 1e-3), keys=128, shift=16.0, noise=3.4e-7)
 
 
-@pytest.mark.parametrize("degree", [3, 15, 16, 23, 64, 65, 127])
+@pytest.mark.parametrize("degree", [0, 1, 3, 4, 5, 15, 16, 23, 64, 65, 127])
 def test_a_series_of_many_points_is_that_of_each(degree):
     rng = np.random.default_rng(degree)
     coefficients, u = rng.normal(size=degree + 1), rng.uniform(-1.0, 1.0, size=(3, fit.PIECE // 2 + 1))

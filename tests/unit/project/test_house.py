@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / ".ci"))
 packages, rust_modules = map(importlib.import_module, ("packages", "rust_modules"))
 FILES, ARROWS, FOLDER = 334, 88, 14  # decisions 92, 93, 98
 LINES = {
-    "approx": 2545,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95)
+    "approx": 2565,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95, 107)
     "blocks": 1483,  # attention by tiles (decision 105)
     "checkpoint": 2456,  # decoders behind public tokens (decision 98)
     "cli": 6420,  # scores as papers print them, windows of a context (decisions 89, 93, 105)
@@ -36,7 +36,7 @@ LINES = {
     "plans": 3192,
     "schemes": 1581,
     "server": 8145,
-    "slots": 2611,  # texts side by side (decision 94)
+    "slots": 2616,  # texts side by side; complex tables in parts (decisions 94, 107)
     "texts": 2168,  # tensors in the types of their files, windows of a context (decisions 91, 105)
     "two_party": 6310,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)
 }

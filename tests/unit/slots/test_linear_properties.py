@@ -113,3 +113,16 @@ def test_masks_are_applied_where_they_are_not_zero_and_nowhere_else(dtype, monke
     plan = masks()  # a new one: the table of the old is kept with it
     assert plain._table(plan) is not None
     assert np.allclose(plain.apply_linear(xs, plan), want, atol=1e-12)
+
+
+def test_a_complex_table_takes_real_vectors_as_it_takes_complex_ones(monkeypatch):
+    monkeypatch.setattr(plain, "MIN_FILLED", 0.0)
+    real = masks()
+    rng = np.random.default_rng(1)
+    vectors = real.vectors * rng.normal(size=(*real.vectors.shape, 2)).view(complex)[..., 0]
+    plan = LinearPlan(real.n_inputs, real.n_outputs, vectors, real.terms)
+    xs = [rng.normal(size=1024) for _ in range(real.n_inputs)]
+    assert np.iscomplexobj(plain._table(plan))
+    got = plain.apply_linear(xs, plan)
+    assert np.iscomplexobj(got) and np.abs(np.imag(got)).max() > 0.1
+    assert np.allclose(got, plain.apply_linear([x.astype(complex) for x in xs], plan), atol=1e-12)

@@ -4,6 +4,9 @@ use super::plan::{plan, Shape, LANES};
 use super::sign::{parting_sender, same_length, shifted};
 use crate::{Party, Result, Ring};
 
+/// Values whose tests go at once.
+const AT_ONCE: usize = 1 << 20;
+
 /// XOR shares of 1{x = c_j}, one vector for every public constant. Exact.
 ///
 /// x = c is x0 - c = -x1: a chain of lookups over all bits, shared between constants below the lowest bit in
@@ -14,7 +17,7 @@ use crate::{Party, Result, Ring};
 pub fn equal(party: &mut Party, x: &[u64], ring: Ring, constants: &[i64]) -> Result<Vec<Vec<u8>>> {
     let mut all = Vec::with_capacity(constants.len());
     for group in constants.chunks(LANES) {
-        all.extend(party.measured("equal", |party| equal_group(party, x, ring, group))?);
+        all.extend(equal_groups(party, x, ring, &[group.to_vec()])?);
     }
     Ok(all)
 }
@@ -29,39 +32,64 @@ pub fn equal_shares(party: &mut Party, x: &[u64], y: &[u64], ring: Ring) -> Resu
     Ok(equal(party, &difference, ring, &[0])?.remove(0))
 }
 
-fn equal_group(party: &mut Party, x: &[u64], ring: Ring, constants: &[i64]) -> Result<Vec<Vec<u8>>> {
-    let apart = constants.iter().fold(0, |bits, &c| bits | (c ^ constants[0]));
+/// The bits of groups of constants one after another, all groups in the same messages. The constants of each
+/// are as many, and differ from its first in the same bits.
+fn equal_groups(party: &mut Party, x: &[u64], ring: Ring, groups: &[Vec<i64>]) -> Result<Vec<Vec<u8>>> {
+    let (first, count) = (&groups[0], x.len() * groups.len());
+    let apart = first.iter().fold(0, |bits, &c| bits | (c ^ first[0]));
     let shape = Shape {
         bits: ring.bits(),
-        lanes: constants.len(),
+        lanes: first.len(),
         common: apart.trailing_zeros().min(ring.bits()),
         carry: false,
     };
-    let steps = plan(shape, x.len(), party.prices);
+    let steps = plan(shape, count, party.prices);
     let holds = party.role() == parting_sender(&steps);
-    let mut lanes = shifted(x, ring, constants, holds);
-    if !holds {
-        lanes.iter_mut().flatten().for_each(|v| *v = ring.neg(*v));
-    }
+    let lane = |lane: usize| {
+        let constants: Vec<i64> = groups.iter().map(|group| group[lane]).collect();
+        let mut values = shifted(x, ring, &constants, holds).concat();
+        if !holds {
+            values.iter_mut().for_each(|v| *v = ring.neg(*v));
+        }
+        values
+    };
+    let lanes: Vec<Vec<u64>> = (0..first.len()).map(lane).collect();
     let lanes: Vec<&[u64]> = lanes.iter().map(Vec::as_slice).collect();
-    let bits = chain::run(party, Rule::Equal, &steps, &lanes, None)?;
-    let at = |lane: usize| if bits.len() > x.len() { lane * x.len() } else { 0 };
-    Ok((0..constants.len())
-        .map(|lane| bits[at(lane)..at(lane) + x.len()].to_vec())
+    let bits = party.measured("equal", |party| {
+        chain::run(party, Rule::Equal, &steps, &lanes, None)
+    })?;
+    let parted = bits.len() > count;
+    let at = |group: usize, lane: usize| group * x.len() + if parted { lane * count } else { 0 };
+    let one = |group, lane| bits[at(group, lane)..at(group, lane) + x.len()].to_vec();
+    Ok((0..groups.len())
+        .flat_map(|group| (0..first.len()).map(move |lane| (group, lane)))
+        .map(|(group, lane)| one(group, lane))
         .collect())
 }
 
 /// XOR shares of the one-hot rows of shared token ids: (ids, vocabulary), row by row. Ids outside
 /// 0..vocabulary give a row of zeros.
 ///
-/// **Expensive**: `vocabulary` equality tests for each id, with 30,522 words about 0.3 MB an id. Embeddings
-/// never need it (the client knows the ids); it is here for ids that are themselves the result of a protocol.
+/// **Expensive**: `vocabulary` equality tests for each id. Constants that differ in their highest bits alone
+/// are tested together, which share the lookups of all bits below. Embeddings never need it where the client
+/// knows the ids; it is here for ids that are themselves the result of a protocol.
 ///
 /// # Errors
 /// Those of the channel.
 pub fn one_hot(party: &mut Party, ids: &[u64], ring: Ring, vocabulary: usize) -> Result<Vec<u8>> {
-    let constants: Vec<i64> = (0..vocabulary as i64).collect();
-    let columns = equal(party, ids, ring, &constants)?;
-    let row = |id| columns.iter().map(move |column: &Vec<u8>| column[id]);
-    Ok((0..ids.len()).flat_map(row).collect())
+    let stride = (vocabulary.next_power_of_two() / LANES).max(1);
+    let lanes = vocabulary.div_ceil(stride);
+    let group = |low: usize| (0..lanes).map(|lane| (low + lane * stride) as i64).collect();
+    let groups: Vec<Vec<i64>> = (0..stride.min(vocabulary)).map(group).collect();
+    let mut rows = vec![0; ids.len() * vocabulary];
+    for groups in groups.chunks((AT_ONCE / ids.len().max(1)).max(1)) {
+        let columns = equal_groups(party, ids, ring, groups)?;
+        for (&constant, column) in groups.iter().flatten().zip(&columns) {
+            let row = rows.iter_mut().skip(constant as usize).step_by(vocabulary);
+            if (constant as usize) < vocabulary {
+                row.zip(column).for_each(|(at, &bit)| *at = bit);
+            }
+        }
+    }
+    Ok(rows)
 }

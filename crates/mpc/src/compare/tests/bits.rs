@@ -140,13 +140,19 @@ fn equality_in_wide_rings() {
 
 #[test]
 fn ids_become_rows() {
-    let (ring, vocabulary) = (Ring::new(6), 37);
-    let ids = [0, 36, 5, 40];
-    let rows = open(both(shares(ring, &ids, 6), |party, x| {
-        one_hot(party, &x, ring, vocabulary)
-    }));
-    for (row, &id) in rows.chunks(vocabulary).zip(&ids) {
-        let expected: Vec<u8> = (0..vocabulary as i64).map(|c| u8::from(c == id)).collect();
-        assert_eq!(row, expected);
+    for (bits, vocabulary, ids) in [
+        (6, 37, vec![0, 36, 5, 40]),
+        (12, 300, vec![299, 300, 0, 64, 2047]),
+        (3, 5, vec![4, 1]),
+    ] {
+        let ring = Ring::new(bits);
+        let rows = open(both(shares(ring, &ids, 6), |party, x| {
+            one_hot(party, &x, ring, vocabulary)
+        }));
+        assert_eq!(rows.len(), ids.len() * vocabulary);
+        for (row, &id) in rows.chunks(vocabulary).zip(&ids) {
+            let expected: Vec<u8> = (0..vocabulary as i64).map(|c| u8::from(c == id)).collect();
+            assert_eq!(row, expected);
+        }
     }
 }

@@ -24,10 +24,10 @@ from tacita.two_party.model import simulation
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
-from tacita.two_party.program import recorder, sizes
+from tacita.two_party.program import sizes, tiles
 from tacita.two_party.program.program import Program, decode, encode
-from tacita.two_party.program.sizes import Tile, tiles_of
 from tacita.two_party.program.steps import Step
+from tacita.two_party.program.tiles import Tile, tiles_of
 from tacita.two_party.protocol.party import Party, pair
 
 TEXT = " ".join(["the plot is never dull , a very good film and it is fine"] * 70)
@@ -42,10 +42,10 @@ def known() -> Iterator[None]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of a few rows, for texts of a few tokens."""
-    monkeypatch.setattr(recorder, "WHOLE", 4)
-    monkeypatch.setattr(recorder, "LEAST_ROWS", 2)
-    monkeypatch.setattr(recorder, "ROWS_OF_TILES", 4)
-    monkeypatch.setattr(recorder, "MOST_SCORES", 96)
+    monkeypatch.setattr(tiles, "WHOLE", 4)
+    monkeypatch.setattr(tiles, "LEAST_ROWS", 2)
+    monkeypatch.setattr(tiles, "ROWS_OF_TILES", 4)
+    monkeypatch.setattr(tiles, "MOST_SCORES", 96)
 
 
 def tiled(plan: TwoPartyPlan) -> TwoPartyPlan:
@@ -67,11 +67,11 @@ def test_tiles_hold_every_query_once_and_the_keys_in_its_reach() -> None:
     reaches: list[tuple[int | None, int | None]] = [(None, None), (2, 3), (None, 0), (4, 0)]
     for reach, queries, keys in zip(reaches, (10, 10, 6, 6), (10, 10, 10, 9), strict=True):
         p = {"heads": 2, "rows": 4, "back": reach[0], "on": reach[1]}
-        tiles = list(tiles_of(p, 3, queries, keys))
-        every = [(h, row) for tile in tiles for h in range(*tile.heads) for row in range(*tile.queries)]
+        parts = list(tiles_of(p, 3, queries, keys))
+        every = [(h, row) for tile in parts for h in range(*tile.heads) for row in range(*tile.queries)]
         assert sorted(every) == [(h, row) for h in range(3) for row in range(queries)]
         place = keys - queries if reach[1] == 0 else 0
-        for tile in tiles:
+        for tile in parts:
             assert tile.first == place + tile.queries[0] - tile.keys[0]
             assert tile.shape[0] <= 2 and tile.shape[1] <= 4
             for query in range(place + tile.queries[0], place + tile.queries[1]):
@@ -86,7 +86,7 @@ def test_a_window_and_distances_by_tiles_are_what_they_are_at_once(small: None) 
     model = newer_encoder.checkpoint(pooling="none")
     texts = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorder, "WHOLE", 512)
+        patch.setattr(tiles, "WHOLE", 512)
         plan = make_two_party_plan(model, PlanRequest(tokens=12, texts=texts))
         assert not any(step.op == "tiles" for step in plan.program.steps)
     parts = tiled(plan)
@@ -107,7 +107,7 @@ def test_a_prompt_by_tiles_is_what_it_is_at_once(name: str, small: None) -> None
     """Padded, and the tokens behind it, whose steps are of one tile."""
     model = MODELS[name]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorder, "WHOLE", 512)
+        patch.setattr(tiles, "WHOLE", 512)
         plan = plan_of(model)
         assert plan.program
     parts = tiled(plan)
@@ -124,11 +124,11 @@ def test_tiles_ahead_of_which_nothing_is_seen_cost_less(monkeypatch: pytest.Monk
     plan = plan_of(MODELS["two"])
     scores = dict[str, int]()
     for name, reach in {"all": (None, None), "causal": (None, 0), "window": (64, 64)}.items():
-        heads, rows = recorder.tiles_for((12, 1), (2048, 2048), reach) or (0, 0)
+        heads, rows = tiles.tiles_for((12, 1), (2048, 2048), reach) or (0, 0)
         p = {"heads": heads, "rows": rows, "back": reach[0], "on": reach[1]}
         each = [int(np.prod(tile.shape)) for tile in tiles_of(p, 12, 2048, 2048)]
         scores[name] = sum(each)
-        assert max(each) <= recorder.MOST_SCORES
+        assert max(each) <= tiles.MOST_SCORES
     assert scores["all"] == 12 * 2048**2
     assert scores["causal"] < 0.6 * scores["all"] and scores["window"] < 0.13 * scores["all"]
     assert not any(step.op in ("tiles", "join") for step in plan.program.steps)
@@ -194,7 +194,7 @@ def test_a_run_has_not_too_many_tiles(small: None, monkeypatch: pytest.MonkeyPat
 def test_a_thousand_tokens_on_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every token answers; the bytes are those that are counted."""
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
-    monkeypatch.setattr(recorder, "MOST_SCORES", 1 << 18)
+    monkeypatch.setattr(tiles, "MOST_SCORES", 1 << 18)
     model = make_random_checkpoint(
         layers=1, heads=1, hidden=8, positions=1024, labels=("start", "end"), task="span"
     )

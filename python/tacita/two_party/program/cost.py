@@ -70,8 +70,8 @@ SQUARE_TRANSFERS, FEW_SQUARE_TRANSFERS = (
 # each of those in which three marks differ, and for a shared bit beside those of the ring that it enters
 BELOW, APART, ENTERED = 7.5, 9, 1.3
 ROUNDS_OF_MARKS, ROUNDS_BELOW = 7, 5  # of a step of that search, and of what follows it
-FEWER = 2700  # numbers: so few take up to three times the bits each, for fewer rounds
 ROUNDS_A_TILE = 40  # of attention, behind the first
+FEWER = 2700  # numbers: so few take up to three times the bits each, for fewer rounds
 DROPPED = 5  # fewer than the slack are the bits that are not sent
 
 
@@ -126,10 +126,8 @@ def cost_of(
     cost = count(order)
     if hides:
         cost.bits += 2.0 * (entered.ring + 5) * _whole(prod(entered.shape)) + 64 * prod(entered.shape)
-    values = {0: entered} | {
-        i: x for each in order for i, x in zip(each.step.outputs, each.outputs, strict=True)
-    }
-    rows, outputs = values[answer].shape
+    values = {i: x for each in order for i, x in zip(each.step.outputs, each.outputs, strict=True)}
+    rows, outputs = values.get(answer, entered).shape
     cost.numbers = rows * outputs
     cost.bits += REVEALED * (rows - 1) * outputs  # a row alone is not worth counting
     return cost

@@ -16,7 +16,6 @@ from tacita.two_party.arithmetic.base import (
     MEAN_WEIGHT,
     POWER,
     TURN,
-    WHOLE,
     Bounds,
     Format,
     Formats,
@@ -26,8 +25,9 @@ from tacita.two_party.arithmetic.base import (
     range_bits,
 )
 from tacita.two_party.arithmetic.residues import WORD
-from tacita.two_party.program.sizes import Ends, Value, Walk
+from tacita.two_party.program.sizes import Value, Walk
 from tacita.two_party.program.steps import ENGINE, OPERATIONS, Parameter, Step
+from tacita.two_party.program.tiles import tiles_for
 
 MOST_SLACK = 15  # bits below which errors of a product by the row's inverse do not matter
 ANSWER_FRACTION, ANSWER_RING = 12, 32  # of what the client sees: no more bits than the answer is good for
@@ -136,34 +136,6 @@ class Tape:
         row."""
         bits = {"held": x.ring, "short": min(short, x.ring), "ring": y.ring, "slack": slack}
         return self.write("times", (x, y), fraction, **bits)
-
-
-# Tiles of attention: a text of more than 512 tokens has its scores computed for some heads and rows of
-# queries at a time. Both parties send the keys of a tile anew, for what six rows of its scores take.
-
-MOST_SCORES = 1 << 21  # of a tile: the engine takes 0.45 kB for each, 0.9 GB a party
-ROWS_OF_TILES, LEAST_ROWS = 256, 64  # of queries; of a short window
-
-
-def tiles_for(heads: Ends, scores: Ends, reach: Reach) -> Ends | None:
-    """Returns heads and queries of a tile, a power of two; None where all are one. Within a window of keys a
-    tile is as long as the window: half of its keys are in reach of a query then. Heads that share keys stay
-    together, all of them: how they are regrouped is a number of the program. heads: of queries, and of those
-    how many share keys. scores: queries and keys of all.
-
-    >>> [tiles_for((12, 1), (8192, 8192), reach) for reach in ((None, None), (None, 0), (64, 64))]
-    [(1, 256), (1, 256), (12, 128)]
-    >>> tiles_for((12, 1), (512, 512), (64, 64)), tiles_for((32, 4), (1, 8192), (None, 0))
-    (None, None)
-    """
-    (count, group), (queries, keys) = heads, scores
-    least = count if group > 1 else 1
-    window = None if None in reach else sum(each or 0 for each in reach)
-    rows = ROWS_OF_TILES if window is None else max(LEAST_ROWS, window)
-    width = keys if window is None else min(keys, rows + window)
-    rows = 1 << max(min(rows, MOST_SCORES // (least * width)), 1).bit_length() - 1
-    at_once = min(count, max(least, MOST_SCORES // (width * rows)))
-    return (at_once, rows) if keys > WHOLE and rows < queries else None
 
 
 # What keeps the ring of what it reads, or needs no more of it than is needed of its result.

@@ -20,8 +20,9 @@ from tacita.two_party.arithmetic.residues import Share, Words, from_floats, reco
 from tacita.two_party.arithmetic.rotary import turned_from
 from tacita.two_party.arithmetic.text_steps import nearest
 from tacita.two_party.program.program import Program
-from tacita.two_party.program.sizes import Tile, Value, tiles_of
+from tacita.two_party.program.sizes import Value
 from tacita.two_party.program.steps import Step, joins, last_reads
+from tacita.two_party.program.tiles import Tile, tiles_of, visible
 
 Watch = Callable[[str], None]
 
@@ -315,21 +316,6 @@ class _Place:
 
     def __getitem__(self, name: str) -> Any:
         return self.parameters[name]
-
-
-def visible(
-    mask: Array, shape: tuple[int, ...], back: int | None, on: int | None, first: int | None = None
-) -> Any:
-    """Returns which keys each query sees, (queries, keys), as `blocks.sequence.visible` does. Where nothing
-    ahead is seen the queries are those of the last rows, and each sees itself. first: row of the first query
-    among the keys, of a tile."""
-    queries, keys = shape
-    if first is None:
-        first = keys - queries if on == 0 else 0
-    ahead = np.arange(keys)[None] - np.arange(first, first + queries)[:, None]
-    near = (True if back is None else ahead >= -back) & (True if on is None else ahead <= on)
-    real = near & (mask > 0.0)[None]
-    return real | (ahead == 0) if on == 0 else real & np.ones(shape, bool)
 
 
 def _softmax(run: Run, at: _Place, x: Words) -> tuple[Words, Words]:

@@ -22,6 +22,7 @@ from tacita.errors import FileError
 from tacita.plans.commitment import LinkSpeed
 from tacita.texts.embedding import MAX_DOCUMENTS
 from tacita.two_party.program.steps import ENGINE, HINT, Step, joins, last_reads
+from tacita.two_party.program.tiles import tiles_of
 
 WORD = 64
 MOST_WIDTH = 1 << 20  # columns of a linear map's result: words of a vocabulary
@@ -123,43 +124,6 @@ def passes(steps: Sequence[Step], entered: Value, past: int, answer: int) -> Ite
             number = end
         yield run(number, 1)
         number += 1
-
-
-Ends = tuple[int, int]  # the first, and the one behind the last
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Some heads and rows of queries, and the keys that are in reach of them. first: row of the first query,
-    counted from the first of these keys."""
-
-    heads: Ends
-    queries: Ends
-    keys: Ends
-    first: int
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Heads, rows of queries and of keys."""
-        heads, queries, keys = (end - begin for begin, end in (self.heads, self.queries, self.keys))
-        return heads, queries, keys
-
-
-def tiles_of(p: Mapping[str, Any], heads: int, queries: int, keys: int) -> Iterator[Tile]:
-    """Yields the tiles of a step, head after head and then in the order of their queries; of a text without
-    more rows than a tile there is one. Where nothing ahead is seen the queries are the last rows."""
-    rows, back, on = p["rows"], p["back"], p["on"]
-    if queries <= rows:
-        yield Tile((0, heads), (0, queries), (0, keys), keys - queries if on == 0 else 0)
-        return
-    first = keys - queries if on == 0 else 0  # row of the first query
-    for head in range(0, heads, p["heads"]):
-        for begin in range(0, queries, rows):
-            end = min(begin + rows, queries)
-            low = 0 if back is None else max(0, first + begin - back)
-            high = keys if on is None else min(keys, first + end + on)
-            of_heads = head, min(head + p["heads"], heads)
-            yield Tile(of_heads, (begin, end), (low, high), first + begin - low)
 
 
 class Walk:

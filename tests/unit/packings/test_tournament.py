@@ -11,7 +11,7 @@ from tacita.layouts.runs import Answer
 from tacita.layouts.vector import VectorLayout
 from tacita.packings.base import stages_of
 from tacita.packings.operations import CHECK
-from tacita.packings.shared.answer import Choice, merges_of, rounds_of
+from tacita.packings.shared.choice import Choice, merges_of, rounds_of
 from tacita.slots.plain import PlainBackend
 from tacita.slots.stage import Live
 

@@ -23,7 +23,7 @@ from tacita.packings.columns.attention import RowSquares, completed, variance
 from tacita.packings.columns.linear import BatchNorm, ColumnMap, Cts, dot, scaled
 from tacita.packings.encoding import SUMMED, Argument, Encoding, WeightBias, apply
 from tacita.packings.operations import RowSums
-from tacita.packings.shared.answer import Choice, tournament, unsigned
+from tacita.packings.shared.choice import Choice, tournament, unsigned
 from tacita.packings.shared.first_token import OneQuery
 from tacita.packings.shared.linear import Linear
 from tacita.packings.weights import AttentionPlan, RotaryAngles, Side, turned

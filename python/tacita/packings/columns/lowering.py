@@ -40,7 +40,7 @@ from tacita.packings.columns.cells import (
 from tacita.packings.columns.linear import BatchForward, BatchNorm, Cts, linear_of
 from tacita.packings.encoding import Encoding, WeightBias
 from tacita.packings.operations import exponentials, rounds
-from tacita.packings.shared.answer import Choice
+from tacita.packings.shared.choice import Choice
 from tacita.packings.shared.lowering import Lowering
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan

@@ -48,7 +48,8 @@ from tacita.packings.operations import (
     norm_operations,
 )
 from tacita.packings.shared import linear as shared
-from tacita.packings.shared.answer import Choice, TokenAnswering, at_first, vector_answering
+from tacita.packings.shared.answer import TokenAnswering, at_first, vector_answering
+from tacita.packings.shared.choice import Choice
 from tacita.packings.shared.linear import Cts, L, Linear, TextNorm, exact_bound, vector_linear
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan, ForwardPlan

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from tacita.approx.comparison import Comparison
 from tacita.layouts.columns import Array, BatchAnswer, BatchShape, Cells, Columns, IntArray
 from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.runs import Response
@@ -23,7 +22,6 @@ from tacita.packings.columns.attention import RowSquares, completed, variance
 from tacita.packings.columns.linear import BatchNorm, ColumnMap, Cts, dot, scaled
 from tacita.packings.encoding import SUMMED, Argument, Encoding, WeightBias, apply
 from tacita.packings.operations import RowSums
-from tacita.packings.shared.choice import Choice, tournament, unsigned
 from tacita.packings.shared.first_token import OneQuery
 from tacita.packings.shared.linear import Linear
 from tacita.packings.weights import AttentionPlan, RotaryAngles, Side, turned
@@ -194,26 +192,6 @@ def cell_answering(
     both = np.concatenate([matrix, matrix, np.zeros((1, cells.size))]) / answer.bound
     shift = np.concatenate([offset, offset, [0.0]]) / answer.bound
     return BatchAnswering(answer, CellMap.build(both, shift, cells, answer.cells))
-
-
-def cell_choice(
-    dense: WeightBias,
-    cells: Cells,
-    entry: Encoding,
-    answer: BatchAnswer,
-    bound: float,
-    comparison: Comparison,
-) -> Choice:
-    """The likeliest word of each text: its logits are in cells, and nothing repeats. dense: weight (words,
-    hidden) and bias. entry: encoding of the cells. answer: `apart`. bound: of the logits."""
-    shape, words = cells.shape, answer.size
-    logits = CellMap.build(*unsigned(*entry.fold(*dense), bound), cells, Cells(shape, words))
-
-    def respond(be: Backend, chosen: Cts, check: Ct) -> Cts:
-        return *chosen, *chosen, check
-
-    rounds = tournament(shape.tokens, shape.tokens, words)
-    return Choice(answer.response, logits.apply, rounds, comparison, respond, shape.step)
 
 
 def token_answering(

@@ -29,9 +29,9 @@ from tacita.packings.columns.attention import BatchAttention, FusedNorm, Split
 from tacita.packings.columns.cells import (
     BatchAnswering,
     BatchFirstToken,
+    CellMap,
     MeanAnswering,
     cell_answering,
-    cell_choice,
     cell_linear,
     gathering,
     mean_cells,
@@ -40,11 +40,11 @@ from tacita.packings.columns.cells import (
 from tacita.packings.columns.linear import BatchForward, BatchNorm, Cts, linear_of
 from tacita.packings.encoding import Encoding, WeightBias
 from tacita.packings.operations import exponentials, rounds
-from tacita.packings.shared.choice import Choice
+from tacita.packings.shared.choice import Choice, tournament, unsigned
 from tacita.packings.shared.lowering import Lowering
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan
-from tacita.slots.base import Backend
+from tacita.slots.base import Backend, Ct
 
 
 class ColumnLowering(Lowering):
@@ -200,3 +200,23 @@ class ColumnLowering(Lowering):
 def _weighed(be: Backend, form: Form, cts: Cts, mask: Cts) -> Cts:
     """The columns times the mask, by which they may come already."""
     return cts if form.weighed else tuple(be.mul(ct, mask[0]) for ct in cts)
+
+
+def cell_choice(
+    dense: WeightBias,
+    cells: Cells,
+    entry: Encoding,
+    answer: BatchAnswer,
+    bound: float,
+    comparison: Comparison,
+) -> Choice:
+    """The likeliest word of each text: its logits are in cells, and nothing repeats. dense: weight (words,
+    hidden) and bias. entry: encoding of the cells. answer: `apart`. bound: of the logits."""
+    shape, words = cells.shape, answer.size
+    logits = CellMap.build(*unsigned(*entry.fold(*dense), bound), cells, Cells(shape, words))
+
+    def respond(be: Backend, chosen: Cts, check: Ct) -> Cts:
+        return *chosen, *chosen, check
+
+    rounds = tournament(shape.tokens, shape.tokens, words)
+    return Choice(answer.response, logits.apply, rounds, comparison, respond, shape.step)

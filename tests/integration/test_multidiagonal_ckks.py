@@ -47,20 +47,21 @@ def test_encrypted_circuit_equals_the_reference(name, tmp_path):
     assert np.max(np.abs(found - reference.logits)) < tolerance
 
 
-def test_softmax_in_rounds_equals_the_reference(tmp_path):
-    """Every token in the first layer, the first alone in the second."""
+@pytest.mark.parametrize(("packing", "rotations"), [("multidiagonal", "hoisted"), ("columns", "double")])
+def test_softmax_in_rounds_equals_the_reference(packing, rotations, tmp_path):
+    """Every token in the first layer, the first alone in the second. Of columns the first stage refreshes."""
     model = tiny.checkpoint(**SHAPES["one ciphertext, first token"])
     hidden, mask = tiny.inputs(model, TOKENS, 21)
     calibration = calibrate(model, TOKENS, hidden_states=[(hidden, mask)])
     specs = fit_circuit(calibration, model.config, None, Functions.of("thor"), tokens=TOKENS)
     assert all(specs.attention(f"layer{i}.attention").rounds for i in range(2))
-    found = encrypted_answer(model, specs, hidden, mask, tmp_path)
+    found = encrypted_answer(model, specs, hidden, mask, tmp_path, packing, rotations)
     assert np.max(np.abs(found - tiny.run_reference(model, hidden, mask).logits)) < 0.02
 
 
-def encrypted_answer(model, specs, hidden, mask, folder):
+def encrypted_answer(model, specs, hidden, mask, folder, packing="multidiagonal", rotations="hoisted"):
     params = toy(PRESET)
-    circuit = build(model, specs, Shape("multidiagonal", "hoisted", params.slots, TOKENS))
-    (answer,) = greedy_answers(params, circuit, [(hidden, mask)], folder)
+    circuit = build(model, specs, Shape(packing, rotations, params.slots, TOKENS))
+    answer, *_ = greedy_answers(params, circuit, [(hidden, mask)], folder)
     assert answer.sound()
     return answer.values

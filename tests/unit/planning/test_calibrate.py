@@ -20,7 +20,7 @@ from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.calibrate import calibrate, load_texts, survey
 from tacita.planning.calibrate.calibration import AttentionCalibration, Calibration, round_outward, up
 from tacita.planning.calibrate.excesses import BOUNDS, INTERVALS, excesses
-from tacita.planning.calibrate.temper import LIMIT, tempered
+from tacita.planning.calibrate.temper import LIMIT, choose_temperatures, tempered
 from tacita.planning.calibrate.walk import walk
 
 TEXTS = ("a fine film", "dull , dull , very dull .", "good", "never boring the plot is good")
@@ -89,6 +89,22 @@ def peaked_model():
         key = f"encoder.layer.1.attention.self.{name}.weight"
         tensors[key] = np.where(np.arange(16)[:, None] >= 8, 3.0 * tensors[key], tensors[key])
     return from_tensors(model.config, tensors, model.tokenizer)
+
+
+def test_an_attention_that_refreshes_row_sums_alone_takes_a_round_from_seven_nats_on():
+    config, names = peaked_model().config, ["layer0.attention", "layer1.attention"]
+
+    def rounds(nats, most, estimated):
+        inside = frozenset(names[:1])
+        return choose_temperatures(
+            lambda name, t, head: (-nats * t, 0.0), config, (0, most), estimated, inside
+        )
+
+    for estimated in ((), names):
+        betas, chosen = rounds(8.0, 3, estimated)
+        assert chosen == dict(zip(names, (1, 0), strict=True))
+        assert {beta for each in betas.values() for beta in each} == {1.0}
+        assert set(rounds(6.5, 3, estimated)[1].values()) == set(rounds(8.0, 0, estimated)[1].values()) == {0}
 
 
 def test_rounds_of_softmax_come_before_tempering():

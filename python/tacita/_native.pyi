@@ -491,7 +491,7 @@ class TwoParty:
         shape: Sequence[int],
         bits: int,
         *,
-        slack: int = 12,
+        slack: int = 16,
         log_norm: int = 24,
         opened: bool = False,
     ) -> _Shares: ...
@@ -501,7 +501,7 @@ class TwoParty:
         shape: tuple[int, int, int],
         bits: int,
         *,
-        slack: int = 12,
+        slack: int = 16,
         log_norm: int = 24,
     ) -> PreparedProduct:
         """Products of shape = (rows, inputs, outputs) with the server's weights, before the rows are known.
@@ -518,7 +518,7 @@ class TwoParty:
         shape: Sequence[int],
         bits: int,
         *,
-        slack: int = 12,
+        slack: int = 16,
         log_norm: int = 24,
         opened: bool = False,
     ) -> _Shares: ...
@@ -529,7 +529,7 @@ class TwoParty:
         shape: Sequence[int],
         bits: int,
         *,
-        slack: int = 12,
+        slack: int = 16,
         opened: bool = False,
     ) -> _Shares: ...
     def lookup_served(self, table: TableServer, tokens: int) -> _Shares: ...

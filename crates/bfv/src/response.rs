@@ -13,7 +13,7 @@
 //! is pseudo-random even for the holder of s, since B u only occurs under the mask.
 //!
 //! Error: the shares sum to 2^kappa (phase / q) up to the rounding of a times s (standard deviation 21, since
-//! s is ternary: sqrt(N (2/3) / 12)), the rounding of b (16 / sqrt(12): it travels with 4 bits less) and the
+//! s is ternary: sqrt(N (2/3) / 12)), the rounding of b (64 / sqrt(12): it travels with 6 bits less) and the
 //! noise of the zero encryption, 2^kappa / q times about 2^9. [`ERROR`] bounds the first two at 8 standard
 //! deviations.
 use crate::bits::{packed_len, Reader, Writer};
@@ -27,10 +27,10 @@ use tacita_rlwe::{Ciphertext, Parameters, PublicKey, RnsPoly, SecretKey};
 use zeroize::Zeroize;
 
 /// Bits by which b is shorter than a: its rounding is not multiplied by the secret.
-pub const B_DROP: u32 = 4;
+pub const B_DROP: u32 = 6;
 /// Bound (8 standard deviations, probability of more below 2^-48) of the rounding error of a response, in
 /// units of 2^-kappa.
-pub const ERROR: u32 = 180;
+pub const ERROR: u32 = 224;
 /// Range of kappa: more than `B_DROP` bits, and what fixed-point fractions carry.
 const KAPPA: std::ops::RangeInclusive<u32> = B_DROP + 1..=72;
 
@@ -42,7 +42,7 @@ pub struct Response {
     pub share: Vec<u128>,
 }
 
-/// Bytes of a response: kappa * N bits of a, kappa - 4 bits for every kept coefficient of b.
+/// Bytes of a response: kappa * N bits of a, kappa - 6 bits for every kept coefficient of b.
 pub fn response_len(params: &Parameters, kappa: u32, kept: usize) -> usize {
     packed_len(params.n(), kappa) + packed_len(kept, kappa - B_DROP)
 }
@@ -100,7 +100,7 @@ fn small(params: &Parameters, values: &[i64], limbs: usize) -> RnsPoly {
 /// Cost: 4 NTTs a prime, about 20 N wide multiplications, [`response_len`] bytes.
 ///
 /// # Errors
-/// For kappa outside 5..=72 or coefficients beyond the degree; when the operating system gives no randomness.
+/// For kappa outside 7..=72 or coefficients beyond the degree; when the operating system gives no randomness.
 pub fn respond(
     params: &Parameters,
     public: &PublicKey,

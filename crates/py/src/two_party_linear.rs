@@ -84,7 +84,7 @@ pub fn product_cost(
 impl TwoParty {
     /// Shares of x times the server's integer weights (None at the client), errors below 2^slack units;
     /// columns of the weights have norms up to 2^log_norm.
-    #[pyo3(signature = (x, weights, shape, bits, *, slack=12, log_norm=24, opened=false))]
+    #[pyo3(signature = (x, weights, shape, bits, *, slack=16, log_norm=24, opened=false))]
     #[allow(clippy::too_many_arguments)] // arguments of Python
     fn share_times_weights<'py>(
         &self,
@@ -113,7 +113,7 @@ impl TwoParty {
 
     /// Shares of the client's matrix times the server's integers: `left` at the client, `right` at the
     /// server, None elsewhere.
-    #[pyo3(signature = (left, right, shape, bits, *, slack=12, log_norm=24, opened=false))]
+    #[pyo3(signature = (left, right, shape, bits, *, slack=16, log_norm=24, opened=false))]
     #[allow(clippy::too_many_arguments)] // arguments of Python
     fn client_times_server<'py>(
         &self,
@@ -142,7 +142,7 @@ impl TwoParty {
 
     /// Shares of the product of two shared matrices, or of a batch of them. opened: the client learns the
     /// result next.
-    #[pyo3(signature = (x, y, shape, bits, *, slack=12, opened=false))]
+    #[pyo3(signature = (x, y, shape, bits, *, slack=16, opened=false))]
     #[allow(clippy::too_many_arguments)] // arguments of Python
     fn share_times_share<'py>(
         &self,

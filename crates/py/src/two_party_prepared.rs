@@ -40,7 +40,7 @@ impl TwoParty {
     /// Prepares shape = (rows, inputs, outputs): products of that many rows with the server's integer weights
     /// (None at the client), errors below 2^slack units; columns have norms up to 2^log_norm. The cost of
     /// `share_times_weights` with all rows.
-    #[pyo3(signature = (weights, shape, bits, *, slack=12, log_norm=24))]
+    #[pyo3(signature = (weights, shape, bits, *, slack=16, log_norm=24))]
     fn prepare_weights(
         &self,
         py: Python<'_>,

@@ -16,7 +16,7 @@ from tacita.two_party.protocol.party import Party, pair
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
 KEY_HEADS, GROUP, SIZE = 2, 3, 5
-SLACK = 1 << 12  # what products of shared matrices leave unsure, as the engine says
+SLACK = 1 << 16  # what products of shared matrices leave unsure, as the engine says
 
 
 def both(work: Any, *arguments: np.ndarray) -> list[Any]:

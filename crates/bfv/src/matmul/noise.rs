@@ -7,7 +7,7 @@
 //!   requests, times that norm and doubled by each merge; of every merge, doubled by each later one; of the
 //!   zero encryption.
 //!   Allowed: 8 standard deviations (exceeded with probability below 2^-48 a coefficient) within a quarter;
-//! * the response: [`crate::response::ERROR`] units of 2^-kappa, within 0.36;
+//! * the response: [`crate::response::ERROR`] units of 2^-kappa, within 0.44;
 //! * dropping kappa - bits low bits of both shares, where kappa is the larger: one unit, within a quarter for
 //!   slack >= 2.
 use crate::params::log_q;
@@ -21,7 +21,7 @@ const DEVIATIONS: f64 = 8.0;
 /// Variance of a secret's coefficient.
 const SECRET: f64 = 2.0 / 3.0;
 /// Most bits that a request drops (what remains is still wider than the message).
-const MAX_DROP: u32 = 40;
+const MAX_DROP: u32 = 46;
 
 /// What the noise of a product depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,7 +93,7 @@ impl Budget {
 const FLOODED: f64 = 40.0;
 
 impl Budget {
-    /// For a result that is opened: all primes, no dropped bits, noise below 2^-40 of the 2^4 units of
+    /// For a result that is opened: all primes, no dropped bits, noise below 2^-40 of the 2^6 units of
     /// 2^-kappa that the masked half is rounded to.
     ///
     /// # Errors

@@ -43,9 +43,9 @@ impl Lifting {
     /// The rule of [`Lifting::widths`] with its tables (made once per width in a process).
     ///
     /// # Errors
-    /// [`RlweError::Shape`] unless 1 <= bits <= 64 and slack < bits.
+    /// [`RlweError::Shape`] unless 1 <= bits <= 64 and slack <= bits.
     pub fn new(bits: u32, slack: u32) -> Result<Self, RlweError> {
-        if !(1..=MAX_BITS).contains(&bits) || slack >= bits {
+        if !(1..=MAX_BITS).contains(&bits) || slack > bits {
             let detail = format!("a ring of {bits} bits with a slack of {slack}");
             return Err(RlweError::Shape { op: "lift", detail });
         }
@@ -226,6 +226,6 @@ mod tests {
 
     #[test]
     fn refuses_rings_it_cannot_carry() {
-        assert!(Lifting::new(65, 0).is_err() && Lifting::new(0, 0).is_err() && Lifting::new(20, 20).is_err());
+        assert!(Lifting::new(65, 0).is_err() && Lifting::new(0, 0).is_err() && Lifting::new(20, 21).is_err());
     }
 }

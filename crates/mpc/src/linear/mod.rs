@@ -8,13 +8,15 @@
 //! | [`share_times_share`] | X_1, Y_1 | X_0, Y_0 | X_1, Y_1; X_1 Y_0 and X_0 Y_1 in one response or two |
 //!
 //! All return additive shares of the product modulo the ring, off by less than 2^slack units in the last
-//! place ([`Options`]). Products of fixed-point values carry 2f fraction bits and are truncated by f = 18
-//! next, so the default of 2^12 units is 2^-6 of the last bit that stays. Weights with a common left factor
-//! (queries, keys, values) belong into *one* matrix side by side: X then travels once.
+//! place ([`Options`]). Products with weights carry 32 fraction bits and are truncated to 18 next, so
+//! that the default of 2^16 units is four of the last bit that stays; eight deviations of the error are below
+//! it, and one is less than the error of the truncation. Weights with a common left factor (queries, keys,
+//! values) belong into *one* matrix side by side: X then travels once.
 //!
-//! Wire: one message of requests (about 80 bits a coefficient at default options: each value of X once or, to
-//! save merges, in blocks with gaps), one of responses (about 61 + 57 bits a result). One round. Windows come
-//! from the cost table ([`Costs`]), by public numbers alone.
+//! Wire: one message of requests (for a coefficient about 12 bits more than the ring has, 58 at least; each
+//! value of X once or, to save merges, in blocks with gaps), one of responses (for a result about 7 + 13 bits
+//! less than twice the ring). One round. Windows come from the cost table ([`Costs`]), by public numbers
+//! alone.
 mod local;
 pub mod prepared;
 mod protocol;

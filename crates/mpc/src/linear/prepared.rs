@@ -222,7 +222,7 @@ mod tests {
                 let error = s
                     .ring
                     .signed(s.ring.reduce((found as u64).wrapping_sub(expected as u64)));
-                assert!(error.abs() < 1 << 12, "{s:?}: {error}");
+                assert!(error.abs() < 1 << Options::default().slack, "{s:?}: {error}");
             }
         }
     }

@@ -33,7 +33,7 @@ impl Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            slack: 12,
+            slack: 16,
             log_norm: 24,
             opened: false,
         }

@@ -84,7 +84,7 @@ fn opened_products_take_three_primes_but_no_further_keys() {
         },
         |p| share_times_weights_with(p, &x0, Some(&w), d, ring, options),
     );
-    assert!(largest_error(&join(ring, &a, &b), &expected(&x, &w, d, ring), ring) < 1 << 12);
+    assert!(largest_error(&join(ring, &a, &b), &expected(&x, &w, d, ring), ring) < 1 << options.slack);
     assert!(sent < 200_000, "{sent} bytes: one request of three primes");
 }
 
@@ -108,7 +108,7 @@ fn opened_products_of_shares_are_right_and_take_no_further_keys() {
         },
         |p| share_times_share_with(p, &[0; 128], &y0, d, ring, options),
     );
-    assert!(largest_error(&join(ring, &a, &b), &expected(&x, &y, d, ring), ring) < 1 << 12);
+    assert!(largest_error(&join(ring, &a, &b), &expected(&x, &y, d, ring), ring) < 1 << options.slack);
     assert!(sent < 2_000_000, "{sent} bytes of requests, no keys");
 }
 
@@ -131,7 +131,7 @@ fn private_inputs_on_either_side() {
         |p| client_times_server(p, None, Some(&w), d, ring),
     );
     let error = largest_error(&join(ring, &a, &b), &expected(&x, &w, d, ring), ring);
-    assert!(error < 1 << 12 && a.iter().any(|&v| v != 0));
+    assert!(error < 1 << Options::default().slack && a.iter().any(|&v| v != 0));
 }
 
 fn shares_case(d: Dims, bits: u32, slack: u32) {

@@ -4,13 +4,17 @@
 //! 2^exponent times the last t. Every t of the fitted interval stays inside (-1, 1). In shares: t has f
 //! fraction bits in Z_{2^(f+2)}; the square comes with 2f in Z_{2^(2f+2)}, the public combination is added at
 //! that precision for nothing, and f bits are dropped locally. With f = 15 a stage costs one square from 17
-//! to 32 bits (250 bits on the wire) and, where a later combination uses t, its growth (15 bits), which comes
+//! to 32 bits (242 bits on the wire) and, where a later combination uses t, its growth (15 bits), which comes
 //! in the same round; nothing else.
 use super::few::{droppable, square_growing};
 use super::fixed::{add_public, rescale, Fixed};
 use super::short::{square, Factors};
 use crate::compare::shift_rounded;
 use crate::{Party, Result, Ring};
+
+/// Bits by which the slack of a square is more than what is dropped of it: a response is then off by a unit
+/// of t at most, as dropping is.
+const SPARE: u32 = 2;
 
 /// One square and what is added to it.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +108,7 @@ impl Chain {
         let narrow = Ring::new(frac + 2);
         let first: Vec<u64> = start.iter().map(|&t| narrow.reduce(t)).collect();
         let rings = [narrow, Self::input(frac).ring];
-        let ((squares, _), value) = square_growing(party, &first, rings, frac, false, beside)?;
+        let ((squares, _), value) = square_growing(party, &first, rings, frac + SPARE, false, beside)?;
         Ok((after_first(party, stages, squares, start, frac)?, value))
     }
 
@@ -125,7 +129,8 @@ impl Chain {
     ) -> Result<(Vec<u64>, T)> {
         let (narrow, wide) = (Ring::new(frac + 3), Self::input(frac).ring);
         let scaled: Vec<u64> = scaled.iter().map(|&t| narrow.reduce(t)).collect();
-        let ((squares, _), value) = square_growing(party, &scaled, [narrow, wide], frac, false, beside)?;
+        let ((squares, _), value) =
+            square_growing(party, &scaled, [narrow, wide], frac + SPARE, false, beside)?;
         Ok((squares, value))
     }
 
@@ -210,7 +215,8 @@ fn later(
     let (wide, narrow, mut known) = (Chain::input(frac), Ring::new(frac + 2), vec![start]);
     for (i, stage) in stages.iter().enumerate().skip(at) {
         let grows = stages[i + 1..].iter().any(|later| later.mix.len() > i);
-        let ((squares, grown), ()) = square_growing(party, &t, [narrow, wide.ring], frac, grows, |_| Ok(()))?;
+        let ((squares, grown), ()) =
+            square_growing(party, &t, [narrow, wide.ring], frac + SPARE, grows, |_| Ok(()))?;
         known.push(grown);
         t = next(party, stage, squares, &known, wide);
     }

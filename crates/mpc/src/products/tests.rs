@@ -130,7 +130,7 @@ fn what_does_not_fit_is_refused() {
     let _ = run_both((vec![1u64; 4], vec![2u64; 4]), |party, x| {
         assert!(share_operand(party, &x, ring, 5).is_err(), "no keys yet");
         party.setup_products()?;
-        assert!(share_operand(party, &x, ring, 32).is_err());
+        assert!(share_operand(party, &x, ring, 33).is_err());
         assert!(product(party, &x, &x[1..], ring, 5).is_err());
         let operand = share_operand(party, &x, ring, 5)?;
         let other = share_operand(party, &x, ring, 6)?;

@@ -87,10 +87,10 @@ class PreparedCost:
         after.products = [each for each in after.products if each.opened or each.crossed]
         for each in maps:
             before.products.append(Product(each.shape, each.ring))
-            before.bits += cost.product_bits(*each.shape)
+            before.bits += cost.product_bits(*each.shape, each.ring)
             before.multiplications += float(prod(each.shape))
             after.bits += prod(each.read) * each.ring - cost.product_bits(
-                each.read[0], each.read[1], each.outputs
+                each.read[0], each.read[1], each.outputs, each.ring
             )
             after.multiplications -= (1 - PLAIN) * prod(each.read) * each.outputs
         return PreparedCost(program, before, after)

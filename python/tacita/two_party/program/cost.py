@@ -31,12 +31,12 @@ FORMS = {
 }
 # bits and squares an element, by form; GELU's bits as fitted to whole models, the others' as measured alone
 BUMPED = {
-    "gelu": {"abs4": (1110, 2), "abs8": (1375, 3)},
-    "gelu_tanh": {"abs4": (905, 2), "abs8": (1190, 3)},
-    "silu": {"abs4": (1225, 3), "abs8": (1500, 4)},
+    "gelu": {"abs4": (1094, 2), "abs8": (1351, 3)},
+    "gelu_tanh": {"abs4": (870, 2), "abs8": (1140, 3)},
+    "silu": {"abs4": (1175, 3), "abs8": (1435, 4)},
 }
 RELU, SQUARE, PRIME = 420, 95, 185  # the last for each further plaintext prime of the square
-EXP, TANH, ELU = 1340, 1595, 1195  # the largest of a row's scores is looked for in the first
+EXP, TANH, ELU = 1308, 1571, 1167  # the largest of a row's scores is looked for in the first
 NORM, NORM_SLOT = 130, 856  # bits an element, and a slot of the ciphertexts that carry it
 NORM_ROWS = 540  # bits a slot of the one ciphertext each way that carries what belongs to rows
 QUOTIENT = 630  # bits a slot
@@ -45,8 +45,8 @@ SOFTMAX_ROW = 5400  # and for the reciprocal of one of softmax
 FEW_INVERSES, INVERSE_TRANSFERS = 64, 2900  # so few rows take segments at 100 Mbit/s: transfers of each
 HEAD_ROW = 8000  # bits a row, in the norm of heads: many short rows; transfers of few of them and of many
 HEAD_FEW, HEAD_TRANSFERS = 1800, (1150, 350)
-REQUEST, RESPONSE = 85, 65  # bits a coefficient, with weights on the other side
-SHARED_REQUEST, SHARED_RESPONSE = 62, 32  # with shares on the other side
+REQUEST, RESPONSE = 1.06, 0.55  # of the bits of a coefficient, with weights on the other side
+SHARED_REQUEST, SHARED_RESPONSE = 58, 28  # with shares on the other side
 GATE = (492, 642, 798)  # bits a slot, by plaintext primes, for a product of two shared tensors
 REVEALED = 64  # bits a number of an answer
 COEFFICIENTS = 8192  # of a ciphertext, and values in it
@@ -161,9 +161,9 @@ def step_cost(
 def _prepare_linear(cost: Cost, ahead: Cost, x: Value, outputs: Any) -> None:
     """Puts the row less its mask in place of the product, and the product of 32 rows ahead."""
     rows, inputs = x.shape
-    cost.bits += x.ring * inputs - product_bits(rows, inputs, outputs)
+    cost.bits += x.ring * inputs - product_bits(rows, inputs, outputs, x.ring)
     ahead.products.append(Product((AT_ONCE, inputs, outputs), x.ring))
-    ahead.bits += product_bits(AT_ONCE, inputs, outputs)
+    ahead.bits += product_bits(AT_ONCE, inputs, outputs, x.ring)
     ahead.multiplications += float(AT_ONCE * inputs * outputs)
 
 
@@ -187,7 +187,7 @@ def _linear(cost: Cost, step: Step, read: Values, made: Values) -> None:
     (rows, inputs), outputs = read[0].shape, made[0].shape[1]
     p = step.parameters
     cost.products.append(Product((rows, inputs, outputs), p["ring"], p["opened"]))
-    cost.bits += product_bits(rows, inputs, outputs)
+    cost.bits += product_bits(rows, inputs, outputs, p["ring"])
     cost.multiplications += float(rows * inputs * outputs)
 
 
@@ -292,9 +292,10 @@ def _respond(cost: Cost, count: int, terms: int) -> None:
     cost.responses.append(Response(count, terms))
 
 
-def product_bits(rows: int, inputs: int, outputs: int) -> float:
+def product_bits(rows: int, inputs: int, outputs: int, ring: int) -> float:
     """Returns the bits sent for shares (rows, inputs) times weights (inputs, outputs)."""
-    return float(REQUEST * _whole(rows * inputs) + RESPONSE * _whole(rows * outputs))
+    request, response = REQUEST * (ring + 12), RESPONSE * (2 * ring - 20)
+    return float(request * _whole(rows * inputs) + response * _whole(rows * outputs))
 
 
 def _product_bits(rows: int, inner: int, columns: int) -> float:

@@ -234,6 +234,10 @@ def test_rounds_of_reversed_rows() -> None:
     for one, rounds, wanted in ((in_slots(model), most, 1), (model, most, 0), (in_slots(model), (0, 0), 0)):
         betas, chosen = choose_temperatures(lambda name, t, head: (-10.0 * t, 0.0), one.config, rounds)
         assert set(chosen.values()) == {wanted} and {b for each in betas.values() for b in each} == {1.0}
+    for layers, nats, count in ((1, 8.0, 0), (12, 8.0, 1), (1, 16.0, 1), (12, 16.0, 2), (12, 80.0, 3)):
+        config = replace(in_slots(model).config, layers=layers)  # whose answer has the noise of all of them
+        betas, chosen = choose_temperatures(lambda name, t, head, n=nats: (-n * t, 0.0), config, most)
+        assert list(chosen.values()) == [count] * layers and {b for e in betas.values() for b in e} == {1.0}
     means = {name: [(np.exp(-low), 1.0) for low in (23.0, 13.0, 7.0, 4.0)] for name in ("a", "b")}
     means["b"][0] = (np.exp(-21.0), 1.0)
     nodes = {name: SimpleNamespace(means=each) for name, each in means.items()}

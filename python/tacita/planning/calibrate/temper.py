@@ -26,18 +26,17 @@ from tacita.models.registry import Config, attentions
 from tacita.packings.specs import of_kind
 from tacita.planning.calibrate.intervals import TEMPERATURES, Interval
 
-LIMIT = (
-    11.5  # nats between the smallest and the largest mean of exponentials of an attention: 11 levels of 1/x
-)
-# of reversed rows without rounds: padding sees nobody, and the noise of its sums, which are zero, is divided
+# nats between the smallest and the largest mean of exponentials of an attention: 11 levels of 1/x
+LIMIT = 11.5
+# of reversed rows with fewer than the most rounds, in a model of one layer: padding sees nobody, and the
+# noise of its sums, which are zero, is divided; so is that of any row by its mean, and all layers add theirs
 LIMIT_BEHIND = 9.0
 
 # without rounds, of an attention whose rounds refresh row sums alone: little for what they leave of the noise
 LIMIT_INSIDE = 7.0
 
-Exceeding = tuple[
-    int, float
-]  # the head that is to step down, and by how many nats the attention exceeds its limit
+# the head that is to step down, and by how many nats the attention exceeds its limit
+Exceeding = tuple[int, float]
 # nats of a head after a row estimate; with the 1.4 by which its means may rise further, 12 levels of 1/x
 LIMIT_ESTIMATED = 12.4
 FAINTEST = math.exp(-12.5)  # row mean of what is bootstrapped: 11 times the noise of that
@@ -78,12 +77,13 @@ def choose_temperatures(
     owners = Counter((a.query.name, a.query.part) for a in attentions(config).values())
     fixed = {n for n, a in nodes.items() if a.normed or a.relative or owners[a.query.name, a.query.part] > 1}
     betas, chosen = untempered(config), dict[str, int]()
+    behind = LIMIT - LIMIT_BEHIND + math.log(config.layers)
     for name, a in nodes.items():
         for count in range(rounds[0], rounds[1] + 1):
-            limit = LIMIT_BEHIND if a.reach == BEHIND else LIMIT
+            less = behind if a.reach == BEHIND and count < rounds[1] else 0.0
             if name in inside:
-                limit = LIMIT_INSIDE + LIMIT - (LIMIT_ESTIMATED if name in estimated else LIMIT)
-            less = LIMIT - limit if rounds[1] and not count else 0.0
+                most = LIMIT_ESTIMATED if name in estimated else LIMIT
+                less = most - LIMIT_INSIDE if count < min(rounds[1], 1) else 0.0
             choice = _Betas(log_mean, name, 0.5**count, _alone if name in estimated else _together, less)
             betas[name], chosen[name] = choice.of(a.heads, fixed=name in fixed), count
             if choice.fits(betas[name]) and set(betas[name]) == {1.0}:

@@ -18,8 +18,7 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "python" / "tacita"
 sys.path.insert(0, str(ROOT / ".ci"))
 packages, rust_modules = map(importlib.import_module, ("packages", "rust_modules"))
-FILES, ARROWS, FOLDER = 335, 88, 14  # decisions 92, 93, 98, 104
-FILES, ARROWS, FOLDER = 335, 88, 14  # decisions 92, 93, 98, 105
+FILES, ARROWS, FOLDER = 337, 88, 14  # decisions 92, 93, 98, 102, 104, 105
 LINES = {
     "approx": 2565,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95, 107)
     "blocks": 1483,  # attention by tiles (decision 105)
@@ -32,14 +31,14 @@ LINES = {
     "generation": 520,  # texts side by side (decision 94)
     "layouts": 1943,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2137,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
-    "packings": 7465,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104)
+    "packings": 7481,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104)
     "planning": 4252,  # which attentions of a batch take rounds (decision 100)
     "plans": 3193,
     "schemes": 1581,
     "server": 8145,
     "slots": 2616,  # texts side by side; complex tables in parts (decisions 94, 107)
     "texts": 2168,  # tensors in the types of their files, windows of a context (decisions 91, 105)
-    "two_party": 6389,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)
+    "two_party": 6412,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)
 }
 
 

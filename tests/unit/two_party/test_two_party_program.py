@@ -20,7 +20,8 @@ from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.program import sizes
 from tacita.two_party.program.program import MAX_BYTES, Program, decode, encode
-from tacita.two_party.program.recorder import LOCAL, RecordTensors, narrow
+from tacita.two_party.program.recorder import RecordTensors
+from tacita.two_party.program.rings import LOCAL, narrow
 from tacita.two_party.program.run import RUN
 from tacita.two_party.program.steps import OPERATIONS, Step
 from tacita.two_party.program.tiles import visible

@@ -33,8 +33,8 @@ from tacita.approx.softmax import Round
 from tacita.layouts.arrays import ceil_power
 from tacita.layouts.columns import Array, Columns, IntArray, shifted
 from tacita.layouts.rotations import doubled_parts, doubled_real, joined
-from tacita.packings.columns.linear import BatchNorm, ColumnMap, Cts, dot
-from tacita.packings.encoding import Argument, Encoding, apply, apply_unit, output_bound
+from tacita.packings.columns.linear import ColumnMap, Cts, dot
+from tacita.packings.encoding import Argument, apply, apply_unit, output_bound
 from tacita.packings.weights import AttentionPlan, Positional, Side
 from tacita.slots.base import Backend, Ct
 
@@ -382,45 +382,3 @@ def _projection(plan: AttentionPlan, columns: Columns) -> ColumnMap:
     matrix, offset = plan.projection(plan.specs.context * output_bound(plan.specs.inverse))
     back = plan.output.fold_residual(len(offset))
     return ColumnMap.build([(matrix, columns), (back, columns)], offset, columns)
-
-
-@dataclass(frozen=True, eq=False)
-class FusedNorm:
-    """The norm of an attention's sum, W_o context + x, without a level of its own nor one of W_o: its root
-    multiplies attended values and x, and whatever reads the result next has W_o in its own map.
-
-    The sum itself is made for its variance alone, at low levels. Beside a norm as it stands, an input of the
-    next map has two columns for a feature and one more, and a column has three products for two.
-    """
-
-    attention: BatchAttention
-    norm: BatchNorm
-
-    @staticmethod
-    def columns(columns: Columns) -> Columns:
-        """Where the result is: attended values, then x, then the root, which stands in every lane."""
-        index, size, shape = columns.index, columns.size, columns.shape
-        root = 2 * size + np.arange(shape.lanes)
-        return Columns(shape, np.concatenate([index, index + size, root[None]]))
-
-    def encoding(self, gamma: Array, beta: Array) -> Encoding:
-        """What `normalise` leaves, as values of the norm's result."""
-        plan = self.attention.plan
-        matrix, offset = plan.projection(plan.specs.attended)
-        back = plan.output.fold_residual(len(offset))
-        unused = np.zeros((len(offset), self.norm.lanes - 1))
-        parts = np.concatenate([matrix, back, offset[:, None], unused], axis=1)
-        factor = self.norm.entry * output_bound(self.norm.rsqrt)
-        return Encoding(parts * (gamma * factor)[:, None], beta)
-
-    def variance(self, be: Backend, x: Cts, context: Cts, means: Cts) -> Cts:
-        """Variance of the sum, stored for rsqrt. One level below `BatchAttention.project`, two with lanes."""
-        return (self.norm.variance(be, self.attention.project(be, x, context, means)),)
-
-    def normalise(self, be: Backend, x: Cts, context: Cts, means: Cts, spread: Cts) -> Cts:
-        """The columns of `encoding`. Levels: 1 below context and x, 2 and those of rsqrt and the inverse
-        below the others."""
-        root, specs = apply_unit(be, spread[0], self.norm.rsqrt), self.attention.plan.specs
-        inverses = [apply(be, m, specs.inverse, specs.context / specs.attended) for m in means]
-        divided = self.attention.divided(be, context, [be.mul(inverse, root) for inverse in inverses])
-        return *divided, *(be.mul(ct, root) for ct in x), root

@@ -184,24 +184,6 @@ class BatchAnswering:
         return tuple(be.add(out, check) if i == place else out for i, out in enumerate(outs))
 
 
-def cell_answering(
-    weight: Array, bias: Array, cells: Cells, entry: Encoding, answer: BatchAnswer
-) -> BatchAnswering:
-    """The answer of the first token. weight (answer, hidden). entry: encoding of the cells."""
-    matrix, offset = entry.fold(weight, bias)
-    both = np.concatenate([matrix, matrix, np.zeros((1, cells.size))]) / answer.bound
-    shift = np.concatenate([offset, offset, [0.0]]) / answer.bound
-    return BatchAnswering(answer, CellMap.build(both, shift, cells, answer.cells))
-
-
-def token_answering(
-    weight: Array, bias: Array, columns: Columns, entry: Encoding, answer: BatchAnswer
-) -> BatchAnswering:
-    """An answer for every token. No rotation but those of lanes. Arguments: as of `cell_answering`."""
-    both, twice = (np.concatenate([side, side]) / answer.bound for side in entry.fold(weight, bias))
-    return BatchAnswering(answer, ColumnMap.build([(both, columns)], twice, answer.columns))
-
-
 @dataclass(frozen=True, eq=False)
 class MeanAnswering(BatchAnswering):
     """Mean over real tokens and classifier, on columns: classify every token, add up, gather.

@@ -7,7 +7,9 @@ it and all that follows runs on the first token of every sequence, in cells.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from tacita.approx.comparison import Comparison
 from tacita.blocks.base import FeedForward, Norm
@@ -25,20 +27,18 @@ from tacita.layouts.columns import (
 from tacita.layouts.registry import Shape
 from tacita.layouts.runs import MASK, Request
 from tacita.packings.base import Block, Form, Operation, Readers, Target, Tensor, heads_of, refuse_node
-from tacita.packings.columns.attention import BatchAttention, FusedNorm, Split
+from tacita.packings.columns.attention import BatchAttention, Split
 from tacita.packings.columns.cells import (
     BatchAnswering,
     BatchFirstToken,
     CellMap,
     MeanAnswering,
-    cell_answering,
     cell_linear,
     gathering,
     mean_cells,
-    token_answering,
 )
-from tacita.packings.columns.linear import BatchForward, BatchNorm, Cts, linear_of
-from tacita.packings.encoding import Encoding, WeightBias
+from tacita.packings.columns.linear import BatchForward, BatchNorm, ColumnMap, Cts, linear_of
+from tacita.packings.encoding import Encoding, WeightBias, apply, apply_unit, output_bound
 from tacita.packings.operations import exponentials, rounds
 from tacita.packings.shared.choice import Choice, tournament, unsigned
 from tacita.packings.shared.lowering import Lowering
@@ -220,3 +220,63 @@ def cell_choice(
 
     rounds = tournament(shape.tokens, shape.tokens, words)
     return Choice(answer.response, logits.apply, rounds, comparison, respond, shape.step)
+
+
+def cell_answering(
+    weight: Array, bias: Array, cells: Cells, entry: Encoding, answer: BatchAnswer
+) -> BatchAnswering:
+    """The answer of the first token. weight (answer, hidden). entry: encoding of the cells."""
+    matrix, offset = entry.fold(weight, bias)
+    both = np.concatenate([matrix, matrix, np.zeros((1, cells.size))]) / answer.bound
+    shift = np.concatenate([offset, offset, [0.0]]) / answer.bound
+    return BatchAnswering(answer, CellMap.build(both, shift, cells, answer.cells))
+
+
+def token_answering(
+    weight: Array, bias: Array, columns: Columns, entry: Encoding, answer: BatchAnswer
+) -> BatchAnswering:
+    """An answer for every token. No rotation but those of lanes. Arguments: as of `cell_answering`."""
+    both, twice = (np.concatenate([side, side]) / answer.bound for side in entry.fold(weight, bias))
+    return BatchAnswering(answer, ColumnMap.build([(both, columns)], twice, answer.columns))
+
+
+@dataclass(frozen=True, eq=False)
+class FusedNorm:
+    """The norm of an attention's sum, W_o context + x, without a level of its own nor one of W_o: its root
+    multiplies attended values and x, and whatever reads the result next has W_o in its own map.
+
+    The sum itself is made for its variance alone, at low levels. Beside a norm as it stands, an input of the
+    next map has two columns for a feature and one more, and a column has three products for two.
+    """
+
+    attention: BatchAttention
+    norm: BatchNorm
+
+    @staticmethod
+    def columns(columns: Columns) -> Columns:
+        """Where the result is: attended values, then x, then the root, which stands in every lane."""
+        index, size, shape = columns.index, columns.size, columns.shape
+        root = 2 * size + np.arange(shape.lanes)
+        return Columns(shape, np.concatenate([index, index + size, root[None]]))
+
+    def encoding(self, gamma: Array, beta: Array) -> Encoding:
+        """What `normalise` leaves, as values of the norm's result."""
+        plan = self.attention.plan
+        matrix, offset = plan.projection(plan.specs.attended)
+        back = plan.output.fold_residual(len(offset))
+        unused = np.zeros((len(offset), self.norm.lanes - 1))
+        parts = np.concatenate([matrix, back, offset[:, None], unused], axis=1)
+        factor = self.norm.entry * output_bound(self.norm.rsqrt)
+        return Encoding(parts * (gamma * factor)[:, None], beta)
+
+    def variance(self, be: Backend, x: Cts, context: Cts, means: Cts) -> Cts:
+        """Variance of the sum, stored for rsqrt. One level below `BatchAttention.project`, two with lanes."""
+        return (self.norm.variance(be, self.attention.project(be, x, context, means)),)
+
+    def normalise(self, be: Backend, x: Cts, context: Cts, means: Cts, spread: Cts) -> Cts:
+        """The columns of `encoding`. Levels: 1 below context and x, 2 and those of rsqrt and the inverse
+        below the others."""
+        root, specs = apply_unit(be, spread[0], self.norm.rsqrt), self.attention.plan.specs
+        inverses = [apply(be, m, specs.inverse, specs.context / specs.attended) for m in means]
+        divided = self.attention.divided(be, context, [be.mul(inverse, root) for inverse in inverses])
+        return *divided, *(be.mul(ct, root) for ct in x), root

@@ -28,7 +28,8 @@ from tacita.two_party.arithmetic.base import MOST, Bounds, EmbeddingBounds, Form
 from tacita.two_party.plan.correlations import quicker
 from tacita.two_party.program import cost
 from tacita.two_party.program.program import CORRELATIONS, MOST_NAME, MOST_TOKENS, Header, Program
-from tacita.two_party.program.recorder import Held, RecordTensors, narrow
+from tacita.two_party.program.recorder import Held, RecordTensors
+from tacita.two_party.program.rings import narrow
 
 FORMAT = "tacita-two-party"
 VERSION = 3

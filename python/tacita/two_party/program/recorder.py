@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
@@ -136,57 +136,6 @@ class Tape:
         row."""
         bits = {"held": x.ring, "short": min(short, x.ring), "ring": y.ring, "slack": slack}
         return self.write("times", (x, y), fraction, **bits)
-
-
-# What keeps the ring of what it reads, or needs no more of it than is needed of its result.
-LOCAL = ("reduce", "add", "scale", "columns", "rows", "heads", "merge", "group", "turn", "bias")
-GROWN = ("extend", "norm", "gelu", "silu", "tanh")  # whose results have a ring of their own
-SPARE = 2  # bits above a norm's bound
-
-
-def narrow(
-    steps: Sequence[Step], registers: Sequence[Register], whole: Collection[int]
-) -> tuple[tuple[Step, ...], list[int]]:
-    """Returns the same steps in the narrowest rings, and the rings of all registers: a product's ring is that
-    of what is read of it, and what grows before it grows no further. whole: registers that keep theirs."""
-    rings, before = [registers[i].ring if i in whole else 1 for i in range(len(registers))], [0]
-    while rings != before:
-        before = list(rings)
-        for step in reversed(steps):
-            made = max((rings[i] for i in step.outputs), default=0)
-            for i in step.inputs:  # the first term of a sum has the sum's ring
-                least = rings[step.inputs[0]] if step.op == "add" else 1
-                rings[i] = max(rings[i], least, _demand(step, registers[i], made))
-    new: list[Step] = []
-    for step in steps:
-        p, to = dict(step.parameters), max((rings[i] for i in step.outputs), default=0)
-        if step.inputs and step.op in (*LOCAL, *GROWN, "linear", "shift_down", "shift_up"):
-            read, bits = rings[step.inputs[0]], p.get("bits", 0)
-            other = {"shift_down": read - bits, "shift_up": min(read + bits, WORD), "reduce": to}
-            ring = other.get(step.op, read)
-            numbers = {"ring": ring, "to": max(to, read) if step.op == "extend" else to}
-            p |= {name: numbers[name] for name in numbers if name in p}
-            for i in step.outputs:
-                rings[i] = p.get("to", ring)
-        new.append(replace(step, parameters=p))
-    return tuple(new), rings
-
-
-def _demand(step: Step, x: Register, made: int) -> int:
-    """Returns the bits of a register that a step needs for `made` bits of its result."""
-    p, bits = step.parameters, x.ring
-    match step.op:
-        case "shift_down":
-            bits = made + p["bits"]
-        case "shift_up":
-            bits = max(made - p["bits"], 1)
-        case "extend" | "linear":
-            bits = made
-        case "norm":
-            bits = math.ceil(math.log2(p["bound"] * x.shape[-1])) + p["fraction"] + 2 + SPARE
-        case op if op in LOCAL:
-            bits = made
-    return min(bits, x.ring)
 
 
 # Attention weights: numerators exp(score - largest), 0 for padding, and the inverse of each row's sum.

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tacita.blocks.base import Reach
 from tacita.two_party.arithmetic.base import WHOLE, Array
 
 Ends = tuple[int, int]  # the first, and the one behind the last
+Reach = tuple[int | None, int | None]  # as in `blocks.base`, which clients lack
 
 
 @dataclass(frozen=True)

@@ -130,9 +130,10 @@ class Lowering(ABC):
         """Every token's own answer, of it or of a dense map of it."""
         raise refuse_node(self.packing, ANSWER, "every token")
 
-    @abstractmethod
     def _choice(self, x: Tensor, dense: WeightBias, comparison: Comparison) -> Choice:
-        """The likeliest of the words whose logits are a dense map of the first token."""
+        """The likeliest of the words whose logits are a dense map of the first token. A packing without it
+        refuses such plans with PlanError."""
+        raise refuse_node(self.packing, ANSWER, "a choice of a word")
 
     def _unpack(self, form: Form, slots: Sequence[Array]) -> Array:
         """Decoded ciphertexts -> (texts, tokens or 1, features), as they are stored."""

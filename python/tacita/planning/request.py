@@ -128,7 +128,7 @@ class PlanRequest:
             what = f"two-party mode: form {formats.gelu!r} of gelu"
             raise InputError(what, hint=nearest(formats.gelu, GELU_FORMS))
         candidates(self.preset)
-        tuple(self.wanted), tuple(self.options)  # both raise for what no plan can be
+        _ = self.variants, tuple(self.wanted), tuple(self.options)  # each raises for what no plan can be
 
     def __repr__(self) -> str:
         """Returns what was asked for besides defaults, in at most 300 characters."""

@@ -38,7 +38,7 @@ LINES = {
     "server": 8145,
     "slots": 2616,  # texts side by side; complex tables in parts (decisions 94, 107)
     "texts": 2168,  # tensors in the types of their files, windows of a context (decisions 91, 105)
-    "two_party": 6412,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)
+    "two_party": 6414,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)
 }
 
 

@@ -90,7 +90,8 @@ def test_a_window_and_distances_by_tiles_are_what_they_are_at_once(small: None) 
         plan = make_two_party_plan(model, PlanRequest(tokens=12, texts=texts))
         assert not any(step.op == "tiles" for step in plan.program.steps)
     parts = tiled(plan)
-    walked = sizes.passes(parts.program.steps, sizes.Value((12, 16), 64), 0, parts.program.result)
+    entered = sizes.Value((12, 16), parts.program.entered.ring)
+    walked = sizes.passes(parts.program.steps, entered, 0, parts.program.result)
     read = [one.outputs[1].shape for one in walked if one.step.op == "tiles"]
     assert min(shape[1] for shape in read) < 12
     for text in texts:

@@ -77,7 +77,7 @@ def choose_temperatures(
     owners = Counter((a.query.name, a.query.part) for a in attentions(config).values())
     fixed = {n for n, a in nodes.items() if a.normed or a.relative or owners[a.query.name, a.query.part] > 1}
     betas, chosen = untempered(config), dict[str, int]()
-    behind = LIMIT - LIMIT_BEHIND + math.log(config.layers)
+    behind = LIMIT - LIMIT_BEHIND + math.log(max(len(nodes), 1))
     for name, a in nodes.items():
         for count in range(rounds[0], rounds[1] + 1):
             less = behind if a.reach == BEHIND and count < rounds[1] else 0.0

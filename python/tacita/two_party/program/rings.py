@@ -13,6 +13,7 @@ from tacita.two_party.program.steps import Step
 # What keeps the ring of what it reads, or needs no more of it than is needed of its result.
 LOCAL = ("reduce", "add", "scale", "columns", "rows", "heads", "merge", "group", "turn", "bias")
 GROWN = ("extend", "norm", "gelu", "silu", "tanh")  # whose results have a ring of their own
+NARROWED = (*LOCAL, *GROWN, "linear", "shift_down", "shift_up")  # others, as they stand
 SPARE = 2  # bits above a norm's bound
 
 
@@ -21,7 +22,8 @@ def narrow(
 ) -> tuple[tuple[Step, ...], list[int]]:
     """Returns the same steps in the narrowest rings, and the rings of all registers: a product's ring is that
     of what is read of it, and what grows before it grows no further. whole: registers that keep theirs."""
-    rings, before = [registers[i].ring if i in whole else 1 for i in range(len(registers))], [0]
+    made_as_is = {i for step in steps if step.op not in NARROWED for i in step.outputs} | set(whole)
+    rings, before = [x.ring if i in made_as_is else 1 for i, x in enumerate(registers)], [0]
     while rings != before:
         before = list(rings)
         for step in reversed(steps):
@@ -32,7 +34,7 @@ def narrow(
     new: list[Step] = []
     for step in steps:
         p, to = dict(step.parameters), max((rings[i] for i in step.outputs), default=0)
-        if step.inputs and step.op in (*LOCAL, *GROWN, "linear", "shift_down", "shift_up"):
+        if step.inputs and step.op in NARROWED:
             read, bits = rings[step.inputs[0]], p.get("bits", 0)
             other = {"shift_down": read - bits, "shift_up": min(read + bits, WORD), "reduce": to}
             ring = other.get(step.op, read)

@@ -19,9 +19,11 @@ from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.errors import InputError
 from tacita.layouts.registry import QUADRATIC, Shape
 from tacita.models.registry import nodes, shapes
+from tacita.packings.executor import beginning
 from tacita.packings.lowering import graph_of, in_slots
 from tacita.planning.calibrate.calibrate import CalibrationOptions, Sample, Survey, survey, texts_for
 from tacita.planning.calibrate.excesses import held_out
+from tacita.planning.calibrate.walk import trimmed
 from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import draw
 from tacita.plans.scheme import BUMBLEBEE, scheme_named
@@ -31,6 +33,7 @@ from tacita.texts.embedding import MAX_CLASSES
 from tacita.texts.task import SEARCH
 
 BATCHED = 16  # samples on which the noise of a batch is predicted, whose ciphertexts hold as many at no cost
+FIRST_ROWS = 1, 2, 4  # of a text: beginnings on which plans of steps are calibrated
 TRIED = 100  # samples whose error by approximations alone is predicted: a long tail, a tenth of a second each
 QUICK = 10  # the same where nothing is encrypted
 Input = TypeVar("Input")
@@ -72,7 +75,7 @@ class Subject:
         scores."""
         estimates, reaches = shape.rules.row_estimates, self._reaches()
         rounds, inside = self.request.variants.rounds, self.inside(shape)
-        if (key := (estimates, rounds, inside, tuple(reaches))) not in self._surveys:
+        if (key := (estimates, rounds, inside, tuple(reaches), shape.step)) not in self._surveys:
             self.phases.enter("calibrate", "batch" if estimates == QUADRATIC else "rows")
             options = CalibrationOptions(
                 row_estimates=estimates,
@@ -83,10 +86,18 @@ class Subject:
                 processes=self.processes,
             )
             request, states = self.request, self.request.hidden_states
+            texts = request.texts if states else self._texts
+            states = (*states, *self._beginnings()) if shape.step else states
             self._surveys[key] = survey(
-                self.model, request.tokens, request.texts, hidden_states=states, options=options
+                self.model, request.tokens, texts, hidden_states=states, options=options
             )
         return self._surveys[key]
+
+    def _beginnings(self) -> Iterator[Sample]:
+        """The first rows of every input: requests of a text that is asked row by row, whose means are over
+        the rows so far."""
+        inputs = self.request.hidden_states or _embedded(self.model, self._texts, self.request.tokens)
+        return (trimmed(beginning(sample, count)) for sample in inputs for count in FIRST_ROWS)
 
     def inside(self, shape: Shape) -> frozenset[str]:
         """Attentions whose exponentials stay inside a stage: those of all tokens, where a packing has any."""

@@ -149,6 +149,13 @@ def test_tokens_are_those_without_a_cache(make: Make, backend: str) -> None:
     assert list(tacita.generate(ASKED[0], backend=backend, **ON, **common)) == wanted
 
 
+def test_a_first_token_with_a_large_score_to_itself() -> None:
+    """Its mean of exponentials is over one row, where a whole text's is over all: beginnings calibrate."""
+    common: dict[str, Any] = {"model": llama(vocab=200), "max_tokens": 3}
+    wanted = [token.id for token in tacita.generate(ASKED[0], **common)]
+    assert [token.id for token in tacita.generate(ASKED[0], backend="plain", **ON, **common)] == wanted
+
+
 def test_the_token_alone() -> None:
     """Arg-max on ciphertexts follows a step's logits as it does those of a whole text."""
     common: dict[str, Any] = {"model": llama(), "max_tokens": 3}

@@ -32,7 +32,7 @@ LINES = {
     "layouts": 1943,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2137,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7482,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104)
-    "planning": 4252,  # which attentions of a batch take rounds (decision 100)
+    "planning": 4262,  # which attentions of a batch take rounds (decision 100)
     "plans": 3193,
     "schemes": 1581,
     "server": 8145,

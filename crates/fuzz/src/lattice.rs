@@ -132,7 +132,7 @@ pub(crate) const RESPONSE: Target = Target {
         let Some((&form, data)) = data.split_first() else {
             return;
         };
-        let kappa = 5 + u32::from(form) % 68;
+        let kappa = 7 + u32::from(form) % 66; // the range that a response takes
         let keep: Vec<usize> = (0..params.n()).step_by(1 + usize::from(form) / 68).collect();
         let len = response_len(params, kappa, keep.len());
         let shares = at_length(data, len, |bytes| {

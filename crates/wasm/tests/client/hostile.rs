@@ -37,6 +37,7 @@ fn single(what: &str) -> String {
     let what: serde_json::Value = serde_json::from_str(what).unwrap();
     program["steps"] = serde_json::json!([{"do": what, "in": [0], "out": [1]}]);
     program["result"] = serde_json::json!(1);
+    program["entered"]["ring"] = serde_json::json!(64);
     program["answered"] = program["entered"].clone();
     program.to_string()
 }

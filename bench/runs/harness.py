@@ -55,6 +55,7 @@ Read = Callable[[str], Sequence[Array]]  # a live tensor by its name -> slot vec
 REQUEST = ("encrypt", "evaluate", "decrypt")
 ONCE = ("circuit", "start", "keys")  # of a server's first request, but for keys before its client comes
 DECIMALS = 12
+INPUTS = "inputs.sha256"  # in the folder of a run that has not ended: of its plan and inputs
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,7 @@ def _encrypted(
             ran.bytes = {name: getattr(files, name).stat().st_size for name in names}
             ran.usage, ran.threads = server.usage, server.threads
             yield answers
+        (files.path / INPUTS).unlink(missing_ok=True)  # a whole run: the next makes keys and request anew
 
 
 def _goes_on(files: Workdir, plan: Plan, groups: Sequence[Group]) -> bool:
@@ -257,7 +259,7 @@ def _goes_on(files: Workdir, plan: Plan, groups: Sequence[Group]) -> bool:
         inputs.update(repr(list(group.texts)).encode())
         for array in (array for sample in group.samples for array in sample):
             inputs.update(array.tobytes())
-    note = files.path / "inputs.sha256"
+    note = files.path / INPUTS
     same = note.is_file() and note.read_text() == inputs.hexdigest()
     write_text(note, inputs.hexdigest())
     return same and len(groups) == 1 and files.request.is_file()

@@ -212,6 +212,10 @@ def test_a_folder_with_a_killed_run_goes_on_with_its_plan_and_its_keys(
     assert files() == before
     assert found["agreement"] == 1.0
     assert found["resumed_stages"] > 0
+    status, _, err = bench("batch", *options, "16", "--json", str(report))
+    assert status == 0, err
+    assert json.loads(report.read_text())["resumed_stages"] == 0
+    assert files()[1:] != before[1:]  # a run that has ended is measured again as a whole
     status, _, err = bench("batch", *options, "32")
     assert status == 2
     assert "the folder's plan is of" in " ".join(err.split())

@@ -57,7 +57,7 @@ def test_texts_of_a_batch_go_on_as_each_alone(make: Make, backend: str, how: dic
 
 @pytest.mark.parametrize(("how", "words"), [(SIDE_BY_SIDE[0], 300), (SIDE_BY_SIDE[1], 300), ({}, 60)])
 def test_each_text_of_a_batch_gets_its_token_alone(how: dict[str, Any], words: int) -> None:
-    """Of 300 words, five ciphertexts of 64 in the 256 slots of a text; of 60 in columns, four of 16 cells."""
+    """300 words take five ciphertexts of 64 in the 256 slots of a text; 60 in columns four of 16 cells."""
     model, texts = llama(vocab=words, layers=1), dict[int, list[int]]()
     on = {**ON, **how, "reveal": "token", "gap": 0.02, "max_tokens": 2}
     for number, token in generate_batch(model, BATCH, Request(backend="sim", **on)):

@@ -150,7 +150,7 @@ def test_tokens_are_those_without_a_cache(make: Make, backend: str) -> None:
 
 
 def test_a_first_token_with_a_large_score_to_itself() -> None:
-    """Its mean of exponentials is over one row, where a whole text's is over all: beginnings calibrate."""
+    """The mean of its exponentials is over one row, a whole text's over all: beginnings calibrate."""
     common: dict[str, Any] = {"model": llama(vocab=200), "max_tokens": 3}
     wanted = [token.id for token in tacita.generate(ASKED[0], **common)]
     assert [token.id for token in tacita.generate(ASKED[0], backend="plain", **ON, **common)] == wanted

@@ -178,7 +178,7 @@ def test_activations_with_a_bump(session: Session, kind: str, form: str) -> None
 
 
 def test_elu(session: Session) -> None:
-    """From a bound below which the exponential is 0 to one above zero, and around both thresholds."""
+    """The values go from below the bound where the exponential is 0 to above zero, and around thresholds."""
     x = np.concatenate([np.linspace(*ends, 128) for ends in ((-15.9, 15.9), (-10.6, -10.4), (-0.1, 0.1))])
     known = Known(FORMATS, bounds(function=(-15.9, 15.9)), TOKENS)
     step = lambda ops, t: ops.function(t[0], "elu", "n")  # noqa: E731

@@ -22,8 +22,8 @@ def narrow(
 ) -> tuple[tuple[Step, ...], list[int]]:
     """Returns the same steps in the narrowest rings, and the rings of all registers: a product's ring is that
     of what is read of it, and what grows before it grows no further. whole: registers that keep theirs."""
-    made_as_is = {i for step in steps if step.op not in NARROWED for i in step.outputs} | set(whole)
-    rings, before = [x.ring if i in made_as_is else 1 for i, x in enumerate(registers)], [0]
+    constant = {i for step in steps if step.op not in NARROWED for i in step.outputs} | set(whole)
+    rings, before = [x.ring if i in constant else 1 for i, x in enumerate(registers)], [0]
     while rings != before:
         before = list(rings)
         for step in reversed(steps):

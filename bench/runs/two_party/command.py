@@ -104,8 +104,7 @@ def two_party(
     Without --case, cases that cannot run here (no model folder) are left out with a line that says why, and
     the largest shapes are.
     """
-    how = Options(model, data, documents, threads, sentences=sentences or None, tls=tls)
-    how = replace(how, prepared=prepared)
+    how = Options(model, data, documents, threads, sentences=sentences or None, tls=tls, prepared=prepared)
     links = [LINKS[name.value] for name in link or [LinkName.loopback]]
     if unknown := [name for name in case or () if name not in CASES]:
         raise InputError(f"bench: no case {unknown[0]}", hint="one of " + ", ".join(CASES))
@@ -152,6 +151,7 @@ def generate(
         int, option("--new-tokens", help="To be written behind it.", min=1, show_default=True)
     ] = 4,
     begin: Begin = "",
+    threads: Threads = 1,
     json: Json = None,
     link: Links = None,
     tls: Tls = True,
@@ -163,7 +163,7 @@ def generate(
         raise InputError("bench generate: which model?", hint="--model DIR, or --shape NAME")
     if shape is None and (folder or layers):
         raise InputError("bench generate: --folder and --layers are of a shape", hint="--shape NAME")
-    how = Options(tls=tls, model=model, prompt=prompt_tokens, new=new_tokens, begin=begin)
+    how = Options(tls=tls, model=model, threads=threads, prompt=prompt_tokens, new=new_tokens, begin=begin)
     how = replace(how, weights=folder and folder.absolute(), layers=layers)
     name, links = shape or FOLDER, [LINKS[one.value] for one in link or [LinkName.loopback]]
     if shape and shape not in DECODERS:

@@ -15,6 +15,7 @@ from bench.runs.two_party.cases.generate import DECODERS, Shape
 from bench.runs.two_party.measure import measure_case
 from bench.runs.two_party.session import Options
 from tacita.errors import InputError
+from tacita.plans.commitment import LINKS
 from tacita.texts.embedding import stored_tensor
 from tacita.two_party.plan.generation_cost import GenerationCost
 
@@ -79,8 +80,10 @@ def test_what_is_counted_is_what_is_sent(shape: str) -> None:
     case = DECODERS[shape]
     found, plan = measured(shape), case.plan(case.checkpoint(HOW), HOW)
     writing = GenerationCost.of(plan.program, HOW.prompt)
-    ahead = writing.ahead.bits  # once: a ciphertext holds 32 rows as well as two
-    counted = (writing.prompt.bits + ahead + 2 * writing.token.bits) / 8e6
+    prompt, ahead, token = (  # ahead: once, as a ciphertext holds 32 rows as well as two
+        each.sent(LINKS["WAN"]) for each in (writing.prompt, writing.ahead, writing.token)
+    )
+    counted = (prompt + ahead + 2 * token) / 8e6
     assert found["megabytes"] == pytest.approx(counted, rel=0.25)
 
 

@@ -212,4 +212,4 @@ def test_a_thousand_tokens_on_shares(monkeypatch: pytest.MonkeyPatch) -> None:
         found, _ = pool.map(run, parties)
         sent = sum(party.cost["bytes_sent"] for party in parties)
     assert np.abs(found - wanted)[mask > 0.0].max() < 0.02
-    assert 0.7 < 8 * sent / plan.program.cost().bits < 1.5
+    assert 0.7 < 8 * sent / plan.program.cost().sent() < 1.5

@@ -121,7 +121,7 @@ def test_an_operation_costs_what_is_counted(session: tuple[Party, Party], name: 
     assert case.step(ops, x).shape == case.shape
     told = cost(ops)
     sent, used, chance = measured(session, case)
-    assert told.bits / 8 == pytest.approx(sent, rel=0.2)
+    assert told.sent() / 8 == pytest.approx(sent, rel=0.2)
     assert told.transfers == pytest.approx(used, rel=0.5)
     assert chance <= 2.0 ** failure_log2(told.responses) <= 40 * chance
 
@@ -133,7 +133,7 @@ def test_positions_inside_an_attention_cost_nothing() -> None:
         scores = ops.scores(x, x, NAME)
         scores = ops.biased(scores, Relative("t", 8, 4), NAME) if relative else scores
         ops.mix(ops.softmax(scores, NAME, reach), x, NAME)
-        return cost(ops).bits
+        return cost(ops).sent()
 
     plain = bits(rotary=False, relative=False, reach=(None, None))
     assert bits(rotary=True, relative=True, reach=(8, 8)) == plain

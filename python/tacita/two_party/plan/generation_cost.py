@@ -50,7 +50,8 @@ class GenerationCost:
 
     def bytes(self) -> tuple[int, int]:
         """Returns the bytes of the prompt, and of a token with its part of what is prepared."""
-        return int(self.prompt.bits / 8), int((self.token.bits + self.ahead.bits / AT_ONCE) / 8)
+        token = self.token.sent() + self.ahead.sent() / AT_ONCE
+        return int(self.prompt.sent() / 8), int(token / 8)
 
     def seconds(self, link: LinkSpeed | None = None, pace: float = 1.0) -> tuple[float, float]:
         """Returns the seconds of both, as `cost.seconds` reckons."""
@@ -87,11 +88,8 @@ class PreparedCost:
         after.products = [each for each in after.products if each.opened or each.crossed]
         for each in maps:
             before.products.append(Product(each.shape, each.ring))
-            before.bits += cost.product_bits(*each.shape, each.ring)
             before.multiplications += float(prod(each.shape))
-            after.bits += prod(each.read) * each.ring - cost.product_bits(
-                each.read[0], each.read[1], each.outputs, each.ring
-            )
+            after.bits += prod(each.read) * each.ring
             after.multiplications -= (1 - PLAIN) * prod(each.read) * each.outputs
         return PreparedCost(program, before, after)
 

@@ -1,9 +1,9 @@
 """What a run of a program costs two parties, from its steps: bytes, transfers, products, and the chance of a
 wrong answer.
 
-Bits per element are those that the protocols state (`crates/mpc/src/nonlinear`, `linear`, `products`),
-correlations included; a sum of them, so good to a fifth. Small products fill a ciphertext only in part, which
-is what the whole ones below are for.
+Bits per element are those that the protocols state (`crates/mpc/src/nonlinear`, `products`), correlations
+included; a sum of them, so good to a fifth. Small products fill a ciphertext only in part, which is what the
+whole ones below are for. Bits of matrix products are the engine's own count.
 
 Only element-wise products can fail by chance: a coefficient of a response whose noise exceeds half a step
 spoils its ciphertext (`SlotRing::failure_log2` in `crates/bfv/src/slots/moduli.rs`). `responses` lists the
@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 from tacita.plans.commitment import LinkSpeed
 from tacita.two_party.arithmetic.masked import AT_ONCE
 from tacita.two_party.arithmetic.text_steps import count_ring, marks
-from tacita.two_party.program.sizes import Pass, Product, Value, difference, passes, sizes
+from tacita.two_party.program.sizes import Pass, Product, Value, passes, product_cost, sizes
 from tacita.two_party.program.steps import ENGINE, Step
 
 FORMS = {
@@ -29,14 +29,14 @@ FORMS = {
     for kind, (called, forms) in ENGINE.items()
     for ours, theirs in forms.items()
 }
-# bits and squares an element, by form; GELU's bits as fitted to whole models, the others' as measured alone
+# bits and squares an element, by form, as fitted to whole models
 BUMPED = {
-    "gelu": {"abs4": (1094, 2), "abs8": (1351, 3)},
-    "gelu_tanh": {"abs4": (870, 2), "abs8": (1140, 3)},
-    "silu": {"abs4": (1175, 3), "abs8": (1435, 4)},
+    "gelu": {"abs4": (800, 2), "abs8": (1030, 3)},
+    "gelu_tanh": {"abs4": (763, 2), "abs8": (988, 3)},
+    "silu": {"abs4": (1020, 3), "abs8": (1245, 4)},
 }
 RELU, SQUARE, PRIME = 420, 95, 185  # the last for each further plaintext prime of the square
-EXP, TANH, ELU = 1308, 1571, 1167  # the largest of a row's scores is looked for in the first
+EXP, TANH, ELU = 1400, 1571, 1167  # the largest of a row's scores is looked for in the first
 NORM, NORM_SLOT = 130, 856  # bits an element, and a slot of the ciphertexts that carry it
 NORM_ROWS = 540  # bits a slot of the one ciphertext each way that carries what belongs to rows
 QUOTIENT = 630  # bits a slot
@@ -45,8 +45,6 @@ SOFTMAX_ROW = 5400  # and for the reciprocal of one of softmax
 FEW_INVERSES, INVERSE_TRANSFERS = 64, 2900  # so few rows take segments at 100 Mbit/s: transfers of each
 HEAD_ROW = 8000  # bits a row, in the norm of heads: many short rows; transfers of few of them and of many
 HEAD_FEW, HEAD_TRANSFERS = 1800, (1150, 350)
-REQUEST, RESPONSE = 1.06, 0.55  # of the bits of a coefficient, with weights on the other side
-SHARED_REQUEST, SHARED_RESPONSE = 58, 28  # with shares on the other side
 GATE = (492, 642, 798)  # bits a slot, by plaintext primes, for a product of two shared tensors
 REVEALED = 64  # bits a number of an answer
 COEFFICIENTS = 8192  # of a ciphertext, and values in it
@@ -87,9 +85,9 @@ class Response:
 class Cost:
     """What one text costs, both directions together. nodes: in the order in which they begin.
 
-    bits: sent. transfers: correlated ones used. multiplications: of weights with values. numbers: that the
-    client learns. search: of the bits those of looking for the largest; rounds: of that search, and of tiles.
-    products: of matrices.
+    bits: sent, but for products. transfers: correlated ones used. multiplications: of weights with values.
+    numbers: that the client learns. search: of the bits those of looking for the largest; rounds: of that
+    search, and of tiles. products: of matrices.
     """
 
     bits: float = 0.0
@@ -102,9 +100,9 @@ class Cost:
     rounds: int = 0
     products: list[Product] = field(default_factory=list)
 
-    def sent(self, link: LinkSpeed | None) -> float:
-        """Returns the bits that are sent over a link, for which both choose windows."""
-        return self.bits + sum(difference(each, link)[0] for each in self.products if link)
+    def sent(self, link: LinkSpeed | None = None) -> float:
+        """Returns the bits that are sent over a link, for which both choose windows of products."""
+        return self.bits + sum(product_cost(each, link)[0] for each in self.products)
 
     def wait(self, rounds: int) -> None:
         """Adds rounds beside those of the layers."""
@@ -148,22 +146,23 @@ def step_cost(
 ) -> tuple[Cost, Cost]:
     """Counts what one more row behind `past` costs, whose products were prepared, and what preparing takes
     for 32 rows. entered: the row."""
-    cost, ahead = replace(cost_of(steps, entered, answer, past, hides=hides), products=[]), Cost()
+    cost, ahead = cost_of(steps, entered, answer, past, hides=hides), Cost()
     values = sizes(steps, entered, past, answer)
     for step in steps:
         if step.op == "linear":
-            _prepare_linear(cost, ahead, values[step.inputs[0]], step.parameters["outputs"])
+            _prepare_linear(cost, ahead, step, values[step.inputs[0]])
         elif step.op == "product" and step.parameters["store"] is not None:
             _prepare_product(cost, ahead, step, values[step.inputs[0]], values[step.outputs[0]])
     return cost, ahead
 
 
-def _prepare_linear(cost: Cost, ahead: Cost, x: Value, outputs: Any) -> None:
+def _prepare_linear(cost: Cost, ahead: Cost, step: Step, x: Value) -> None:
     """Puts the row less its mask in place of the product, and the product of 32 rows ahead."""
-    rows, inputs = x.shape
-    cost.bits += x.ring * inputs - product_bits(rows, inputs, outputs, x.ring)
+    product = _with_weights(step, x)
+    _, inputs, outputs = product.sizes
+    cost.products.remove(product)
+    cost.bits += x.ring * inputs
     ahead.products.append(Product((AT_ONCE, inputs, outputs), x.ring))
-    ahead.bits += product_bits(AT_ONCE, inputs, outputs, x.ring)
     ahead.multiplications += float(AT_ONCE * inputs * outputs)
 
 
@@ -174,28 +173,31 @@ def _prepare_product(cost: Cost, ahead: Cost, step: Step, x: Value, made: Value)
     newest, longer = columns, (inner + AT_ONCE - 1, columns)
     if step.parameters["transposed"]:
         newest, longer = inner, (inner, columns + AT_ONCE - 1)
-    exchange = 2 * BYTE * -(-x.ring // BYTE) * groups * (rows * inner + newest)
-    cost.bits += exchange - groups * _product_bits(rows, inner, columns)
+    cost.products.remove(_of_shares(step, x, made))
+    cost.bits += 2 * BYTE * -(-x.ring // BYTE) * groups * (rows * inner + newest)
     ahead.products.append(Product((groups, AT_ONCE * rows, *longer), x.ring, crossed=True))
-    ahead.bits += groups * _product_bits(AT_ONCE * rows, *longer)
 
 
 Values = Sequence[Value]
 
 
 def _linear(cost: Cost, step: Step, read: Values, made: Values) -> None:
-    (rows, inputs), outputs = read[0].shape, made[0].shape[1]
+    cost.products.append(product := _with_weights(step, read[0]))
+    cost.multiplications += float(prod(product.sizes))
+
+
+def _with_weights(step: Step, x: Value) -> Product:
     p = step.parameters
-    cost.products.append(Product((rows, inputs, outputs), p["ring"], p["opened"]))
-    cost.bits += product_bits(rows, inputs, outputs, p["ring"])
-    cost.multiplications += float(rows * inputs * outputs)
+    return Product((*x.shape, p["outputs"]), p["ring"], p["opened"])
 
 
 def _product(cost: Cost, step: Step, read: Values, made: Values) -> None:
-    (heads, rows, inner), columns = read[0].shape, made[0].shape[2]
+    cost.products.append(_of_shares(step, read[0], made[0]))
+
+
+def _of_shares(step: Step, x: Value, made: Value) -> Product:
     p = step.parameters
-    cost.products.append(Product((heads, rows, inner, columns), p["ring"], p["opened"], crossed=True))
-    cost.bits += heads * _product_bits(rows, inner, columns)
+    return Product((*x.shape, made.shape[2]), p["ring"], p["opened"], crossed=True)
 
 
 def _times(cost: Cost, step: Step, read: Values, made: Values) -> None:
@@ -292,18 +294,6 @@ def _respond(cost: Cost, count: int, terms: int) -> None:
     cost.responses.append(Response(count, terms))
 
 
-def product_bits(rows: int, inputs: int, outputs: int, ring: int) -> float:
-    """Returns the bits sent for shares (rows, inputs) times weights (inputs, outputs)."""
-    request, response = REQUEST * (ring + 12), RESPONSE * (2 * ring - 20)
-    return float(request * _whole(rows * inputs) + response * _whole(rows * outputs))
-
-
-def _product_bits(rows: int, inner: int, columns: int) -> float:
-    """Returns the bits sent for a product of two shared matrices (rows, inner) and (inner, columns)."""
-    request = _whole(rows * inner) + _whole(inner * columns)
-    return float(SHARED_REQUEST * request + SHARED_RESPONSE * _whole(rows * columns))
-
-
 def likeliest_bits(count: int, ring: int, wide: int) -> float:
     """Returns the bits of looking for the k-th largest of so many numbers in this ring, whatever k is, and of
     moving those below it in a wider one, both directions together (`text_steps.keep_likeliest`)."""
@@ -369,8 +359,8 @@ def seconds(cost: Cost, layers: int, link: LinkSpeed | None = None, pace: float 
 
 def working(cost: Cost, link: LinkSpeed | None) -> float:
     """Estimates the seconds of work alone."""
-    sent = SECONDS_A_MB * cost.bits + MORE_SECONDS_A_MB * cost.search
-    windows = sum(difference(each, link)[1] for each in cost.products if link)
+    sent = SECONDS_A_MB * cost.sent() + MORE_SECONDS_A_MB * cost.search
+    windows = sum(product_cost(each, link)[1] - product_cost(each)[1] for each in cost.products if link)
     return sent / 8e6 + SECONDS_A_BILLION * cost.multiplications / 1e9 + windows
 
 

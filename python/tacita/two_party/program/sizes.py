@@ -367,14 +367,11 @@ class Product:
 
 
 @cache
-def difference(product: Product, link: LinkSpeed) -> tuple[float, float]:
-    """Returns bits and seconds of work that a product takes more over a link than with the windows that both
-    choose where no link is known."""
-    speeds = USUAL, min(max(link.bits_per_second, 1e6), 1e12)
-    usual, there = (
-        compiled.native.product_cost(
-            product.sizes, product.ring, (speed, 0.0), opened=product.opened, crossed=product.crossed
-        )
-        for speed in speeds
+def product_cost(product: Product, link: LinkSpeed | None = None) -> tuple[float, float]:
+    """Returns bits and seconds of work of a product with the windows that both choose for a link; None:
+    where nobody knows it."""
+    speed = min(max(link.bits_per_second, 1e6), 1e12) if link else USUAL
+    sent, seconds = compiled.native.product_cost(
+        product.sizes, product.ring, (speed, 0.0), opened=product.opened, crossed=product.crossed
     )
-    return 8.0 * (there[0] - usual[0]), there[1] - usual[1]
+    return 8.0 * sent, seconds

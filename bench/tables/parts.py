@@ -235,11 +235,12 @@ def _walked(attention: BatchAttention, slots: int, top: int) -> SimBackend | Non
     x, mask = [be.input() for _ in range(inputs)], be.input()
     with suppress(LevelError):
         with be.stage("scores"):
-            scores = attention.scores(be, x, 0)
+            scores = attention.scores(be, attention.query_keys(be, x, 0), 0)
         with be.stage("softmax"):
             exps = attention.exponentials(be, scores)
         with be.stage("context"):
-            *context, means = attention.mix(be, x, mask, attention.aligned(be, exps), 0)
+            (values, *_) = attention.values(be, x, exps)
+            *context, means = attention.mix(be, values, mask, attention.aligned(be, exps))
         with be.stage("softmax"):
             root = apply_unit(be, means, attention.plan.specs.inverse)
             attention.divided(be, tuple(context), [root])

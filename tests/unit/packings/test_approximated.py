@@ -69,7 +69,7 @@ def test_scores_of_eighty_nats_are_answered_in_rounds_and_not_tempered(scheme: s
         states = hidden[mask > 0.0]
         answer = api.classify_locally(plan, model, hidden_states=states, backend="sim")
         wanted = api.reference_logits(plan, model, hidden_states=states)
-        assert np.abs(np.array(answer.logits) - wanted).max() <= plan.prediction.error.bound < 0.02
+        assert np.abs(np.array(answer.logits) - wanted).max() <= plan.prediction.error.bound < 0.025
 
 
 def test_a_text_outside_its_intervals_is_told_and_predicts_nothing() -> None:

@@ -60,13 +60,14 @@ class OwnFolder:
                 f"{self.path / name}: cannot be written ({error})", hint="check the folder's space and rights"
             ) from error
 
-    def read(self, name: str, most: int) -> bytes:
-        """Up to `most` + 1 bytes of a regular file. Raises OSError: absent, a link."""
+    def read(self, name: str, most: int, head: int = 0) -> tuple[bytes, bytes]:
+        """Up to `most` + 1 bytes of a regular file, in two parts: `head` bytes, and the rest. Raises OSError:
+        absent, a link."""
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._folder)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OSError(errno.EINVAL, "not a regular file")
-            return file.read(most + 1)
+            return file.read(head), file.read(most + 1 - head)
 
     def names(self) -> set[str]:
         """Files that this program wrote, in this process or an earlier one."""

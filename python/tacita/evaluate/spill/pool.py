@@ -1,8 +1,12 @@
-"""Ciphertexts in memory up to a budget; above it the least recently used ones go to the store.
+"""Ciphertexts in memory up to a budget; above it those go to the store that are there already, then the least
+recently used ones.
 
 A handle stands for a ciphertext wherever that is. Ciphertexts never change, so one that was written once is
 dropped the next time without writing; its file goes when its handle dies. Operands of a running operation are
 pinned: they, and the results until they are taken in, are the only reason why the budget can be exceeded.
+
+Inputs of a layer outlive many scores, and are read by several products in a row. Dropping them rather than
+what was made last writes half as much (a MiniLM batch at 12 GB: 52 GB a layer for 78) and reads a third less.
 """
 
 from __future__ import annotations
@@ -16,6 +20,10 @@ from typing import Any
 
 from tacita.errors import ShapeError
 from tacita.evaluate.spill.store import SpillFile, SpillStore
+from tacita.resources import in_threads
+from tacita.resources import threads as all_threads
+
+MOST_THREADS = 4  # that pack, hash and read ciphertexts
 
 
 @dataclass(frozen=True)
@@ -92,8 +100,9 @@ class Pool:
         try:
             absent = [entry for entry in entries if entry.value is None]
             self._shrink(room=room + sum(entry.nbytes for entry in absent))
-            for entry in absent:
-                self._fetch(entry)
+            for entry, value in zip(absent, self._each(self._load, absent), strict=True):
+                entry.value, entry.nbytes = value, self.codec.size_of(value)
+                self._enter(entry)
             for entry in entries:
                 self._recent.move_to_end(id(entry))
             yield
@@ -112,14 +121,15 @@ class Pool:
         again."""
         self._leave(handle.entry)
 
-    def _fetch(self, entry: Entry) -> None:
+    def _each(self, work: Callable[[Entry], Any], entries: Sequence[Entry]) -> Iterator[Any]:
+        return in_threads(work, entries, min(len(entries), all_threads(), MOST_THREADS))
+
+    def _load(self, entry: Entry) -> Any:
         if entry.file is None:
             raise ShapeError(
                 "accumulators of products that an earlier operation took over", hint="use its result"
             )
-        entry.value = self.codec.load(self.store.load(entry.file))
-        entry.nbytes = self.codec.size_of(entry.value)
-        self._enter(entry)
+        return self.codec.load(self.store.load(entry.file))
 
     def _enter(self, entry: Entry) -> None:
         self._recent[id(entry)] = entry
@@ -127,23 +137,33 @@ class Pool:
         self.peak = max(self.peak, self.resident)
 
     def _shrink(self, room: int = 0) -> None:
-        """Drops the least recently used until `room` more bytes fit, as far as pins allow."""
-        if self.resident + room <= self.budget:
-            return
-        for entry in list(self._recent.values()):
-            if self.resident + room <= self.budget:
-                return
-            if entry.spillable and not entry.pins and not entry.dead:
-                self._spill(entry)
+        """Drops ciphertexts until `room` more bytes fit, as far as pins allow. Writes before it drops: a full
+        disk loses nothing."""
+        victims = self._victims(self.resident + room - self.budget)
+        for _ in self._each(self._write, [entry for entry in victims if entry.file is None]):
+            pass
+        for entry in victims:
+            if entry.dead:  # its handle died while it was written
+                self._delete(entry)
+            else:
+                self._leave(entry)
 
-    def _spill(self, entry: Entry) -> None:
-        """Writes before it drops: a full disk loses nothing."""
-        if entry.file is None:
-            entry.file = self.store.write(self.codec.dump(entry.value))
-        if entry.dead:  # its handle died while it was written
-            self.store.remove(entry.file)
-        else:
-            self._leave(entry)
+    def _victims(self, excess: int) -> list[Entry]:
+        """Returns entries of so many bytes: first those that have a file."""
+        if excess <= 0:
+            return []
+        able = [e for e in self._recent.values() if e.spillable and not e.pins and not e.dead]
+        victims: list[Entry] = []
+        for entry in sorted(able, key=lambda entry: entry.file is None):  # stable: least recently used first
+            if excess <= 0:
+                break
+            victims.append(entry)
+            excess -= entry.nbytes
+        return victims
+
+    def _write(self, entry: Entry) -> None:
+        if (value := entry.value) is not None:  # else its handle died just now
+            entry.file = self.store.write(self.codec.dump(value))
 
     def _leave(self, entry: Entry) -> None:
         del self._recent[id(entry)]
@@ -155,5 +175,9 @@ class Pool:
         entry.dead = True
         if entry.value is not None:
             self._leave(entry)
-        if entry.file is not None:
-            self.store.remove(entry.file)
+        self._delete(entry)
+
+    def _delete(self, entry: Entry) -> None:
+        file, entry.file = entry.file, None
+        if file is not None:
+            self.store.remove(file)

@@ -19,6 +19,7 @@ from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
 from tacita.errors import FileError, ResourceError
@@ -53,7 +54,7 @@ class SpillFile:
 
 class SpillStore:
     """Owns what it wrote in `folder` until `close`. on_disk, peak, bytes_written, bytes_read count headers
-    too.
+    too. Several threads may write and load.
 
     Raises ResourceError when another process has the folder, FileError when it cannot be made or is not ours.
     """
@@ -63,6 +64,7 @@ class SpillStore:
         self.on_disk = self.peak = self.bytes_written = self.bytes_read = 0
         self._held: Set[str] = frozenset()
         self._unwanted: dict[str, SpillFile] = {}
+        self._writing = Lock()  # of the folder's list, and of what is counted
         self._own: OwnFolder | None = OwnFolder(folder, OWNED)
 
     def write(self, payload: bytes) -> SpillFile:
@@ -70,33 +72,36 @@ class SpillStore:
         before."""
         digest = hashlib.sha256(payload).digest()
         file = SpillFile(secrets.token_hex(8) + SUFFIX, len(payload), digest.hex())
-        if (free := self._folder.free() - SPARE) < file.size:
-            raise self._full(file.size, max(0, free))
-        try:
-            self._folder.write(file.name, HEADER.pack(MAGIC, VERSION, file.length, digest), payload)
-        except FileError as error:
-            if isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL:
-                raise self._full(file.size, self._folder.free()) from error
-            raise
-        self._count(file)
-        self.bytes_written += file.size
+        with self._writing:
+            if (free := self._folder.free() - SPARE) < file.size:
+                raise self._full(file.size, max(0, free))
+            try:
+                self._folder.write(file.name, HEADER.pack(MAGIC, VERSION, file.length, digest), payload)
+            except FileError as error:
+                if isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL:
+                    raise self._full(file.size, self._folder.free()) from error
+                raise
+            self._count(file)
+            self.bytes_written += file.size
         return file
 
     def load(self, file: SpillFile) -> bytes:
         """The payload. Raises FileError: absent, truncated, damaged, or not the file that was written."""
         path = self.folder / file.name
         try:
-            data = self._folder.read(file.name, HEADER.size + MAX_PAYLOAD)
+            head, payload = self._folder.read(
+                file.name, min(file.size, HEADER.size + MAX_PAYLOAD), HEADER.size
+            )
         except OSError as error:
             raise FileError(f"{path}: a spilled ciphertext cannot be read ({error})", hint=ANEW) from error
-        if len(data) != file.size or file.length > MAX_PAYLOAD:
-            raise FileError(f"{path}: {len(data)} bytes, {file.size} were spilled", hint=ANEW)
-        header, payload = data[: HEADER.size], data[HEADER.size :]
-        if header != HEADER.pack(MAGIC, VERSION, file.length, bytes.fromhex(file.sha256)):
+        if len(head) + len(payload) != file.size or file.length > MAX_PAYLOAD:
+            raise FileError(f"{path}: {len(head) + len(payload)} bytes, {file.size} were spilled", hint=ANEW)
+        if head != HEADER.pack(MAGIC, VERSION, file.length, bytes.fromhex(file.sha256)):
             raise FileError(f"{path}: not the file that was spilled under this name", hint=ANEW)
         if hashlib.sha256(payload).hexdigest() != file.sha256:
             raise FileError(f"{path}: checksum does not match, the spilled ciphertext is damaged", hint=ANEW)
-        self.bytes_read += file.size
+        with self._writing:
+            self.bytes_read += file.size
         return payload
 
     def write_manifest(self, text: str) -> None:
@@ -107,7 +112,7 @@ class SpillStore:
         """The manifest, None when there is none. Raises OSError (a link, no rights), ValueError (longer, not
         UTF-8)."""
         try:
-            data = self._folder.read(MANIFEST, most)
+            _, data = self._folder.read(MANIFEST, most)
         except FileNotFoundError:
             return None
         if len(data) > most:

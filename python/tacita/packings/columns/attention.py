@@ -94,6 +94,15 @@ class RowSquares:
 
 
 @dataclass(frozen=True, eq=False)
+class QueryKeys:
+    """Queries and keys of a group, joined two by two; estimate: of its rows, if the plan has any."""
+
+    queries: Sequence[Ct] = ()
+    keys: Sequence[Ct] = ()
+    estimate: Ct | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class BatchAttention:
     """One attention of a batch. Build, then `attend` and `project`."""
 
@@ -149,12 +158,17 @@ class BatchAttention:
         """
         context: list[Ct] = []
         means: list[Ct] = []
-        inputs = shifted(be, x, self.columns.shape.lanes)
-        for group in range(len(self.query_key)):
-            powers = self.exponentials(be, self.scores(be, inputs, group, roots))
+        inputs, groups = shifted(be, x, self.columns.shape.lanes), range(len(self.query_key))
+        sides = [self.query_keys(be, inputs, group, roots) for group in groups]
+        values: list[list[Ct]] = []
+        for group in groups:
+            powers = self.exponentials(be, self.scores(be, sides[group], group))
+            sides[group] = QueryKeys()
             for number, one in enumerate(self.plan.specs.rounds):
                 powers = self._squares(be, powers, one, None if number else mask)
-            mixed = self.mix(be, inputs, mask, self.aligned(be, powers), group)
+            values = values or self.values(be, inputs, powers)
+            mixed = self.mix(be, values[group], mask, self.aligned(be, powers))
+            values[group], powers = [], []
             context += mixed[:-1]
             means.append(be.add_const(mixed[-1], Argument.of(self.plan.specs.inverse).offset))
         return tuple(context), tuple(means)
@@ -169,36 +183,42 @@ class BatchAttention:
         """Multiplies the columns by the divisors of their groups. One level."""
         return [be.mul(ct, divisors[i // self.plan.head_size]) for i, ct in enumerate(context)]
 
-    def scores(
+    def query_keys(
         self, be: Backend, inputs: Sequence[Ct], group: int, roots: Sequence[Cts] = ()
-    ) -> list[list[Ct]]:
-        """P[giant][baby] scaled for exp, not centred."""
-        step, split, size = self.columns.shape.step, self.scores_split, self.plan.head_size
-        babies = [b * step for b in range(split.babies)]
-        giants = [-g * split.babies * step for g in range(split.giants)]
-        acc, at_once = None, max(PROJECTED, len(inputs) // BESIDE // 2 * 2)
+    ) -> QueryKeys:
+        """What the scores of a group are made of. All groups' come first: each matrix product reads all
+        inputs, which then need not stay in memory beside scores."""
+        queries: list[Ct] = []
+        keys: list[Ct] = []
+        size, at_once = self.plan.head_size, max(PROJECTED, len(inputs) // BESIDE // 2 * 2)
         for first in range(0, size, at_once):
             last = min(first + at_once, size)
             projections = self.query_key[group].outputs(be, inputs, 2 * first, 2 * last)
-            queries, keys = self._joined(be, projections, first // 2, [root[group] for root in roots])
-            del projections
-            for part in range(0, len(queries), AT_ONCE):
-                left = [be.rotate_many(q, giants) for q in queries[part : part + AT_ONCE]]
-                right = [be.rotate_many(k, babies) for k in keys[part : part + AT_ONCE]]
-                acc = be.products(left, right, acc)
+            ours, theirs = self._joined(be, projections, first // 2, [root[group] for root in roots])
+            queries, keys = queries + ours, keys + theirs
+        return QueryKeys(queries, keys, self.squares and self.squares.apply(be, inputs, group))
+
+    def scores(self, be: Backend, sides: QueryKeys, group: int) -> list[list[Ct]]:
+        """P[giant][baby] scaled for exp, not centred."""
+        step, split = self.columns.shape.step, self.scores_split
+        babies = [b * step for b in range(split.babies)]
+        giants = [-g * split.babies * step for g in range(split.giants)]
+        acc = None
+        for part in range(0, len(sides.queries), AT_ONCE):
+            left = [be.rotate_many(q, giants) for q in sides.queries[part : part + AT_ONCE]]
+            right = [be.rotate_many(k, babies) for k in sides.keys[part : part + AT_ONCE]]
+            acc = be.products(left, right, acc)
         scores = self._placed(be, [[doubled_real(be, s) for s in row] for row in be.relinearise(acc)], group)
-        if self.squares is None:
+        if sides.estimate is None:
             return scores
-        estimates = be.rotate_many(
-            self.squares.apply(be, inputs, group), giants
-        )  # slot t of a row: of query t - giant, too
+        estimates = be.rotate_many(sides.estimate, giants)  # slot t of a row: of query t - giant, too
         return [[be.sub(s, ct) for s in row] for row, ct in zip(scores, estimates, strict=True)]
 
     def _joined(
         self, be: Backend, projections: Cts, first: int, roots: Sequence[Ct]
     ) -> tuple[list[Ct], list[Ct]]:
-        """Columns Q_0, K_0, Q_1, ... two by two, q - i q' and k + i k', which rotary positions turn. first:
-        number of the first pair in its head."""
+        """Columns Q_0, K_0, Q_1, ... two by two, q - i q' and k + i k', which rotary positions turn. first: a
+        pair of its head."""
         queries, keys = joined(be, projections[0::2], -1), joined(be, projections[1::2])
         if roots:
             ours, theirs = self._betas()
@@ -284,14 +304,17 @@ class BatchAttention:
         rows = [flat[g * b : (g + 1) * b] for g in range(self.mix_split.giants)]
         return [[be.rotate(ct, -g * b * step) for ct in row] for g, row in enumerate(rows)]
 
-    def mix(
-        self, be: Backend, inputs: Sequence[Ct], mask: Ct, diagonals: list[list[Ct]], group: int
-    ) -> list[Ct]:
-        """Contexts of the group's columns, then its row means."""
-        level = min(be.level(ct) for row in diagonals for ct in row)
-        mixed: list[Ct] = []
-        for columns in _chunks(list(self._masked(be, inputs, mask, level, group)), AT_ONCE):
-            mixed += self._summed(be, diagonals, columns, self.mix_split)
+    def values(self, be: Backend, inputs: Sequence[Ct], diagonals: list[list[Ct]]) -> list[list[Ct]]:
+        """Values of all groups, pair by pair, at the level of the diagonals or, if x is too low, below; one
+        above where the mask is still to come."""
+        level = min(be.level(ct) for row in diagonals for ct in row) + 2 - bool(self.plan.specs.rounds)
+        lowered = [be.drop_to(ct, min(be.level(ct), level)) for ct in inputs]
+        return [joined(be, value.outputs(be, lowered)) for value in self.value]
+
+    def mix(self, be: Backend, values: Sequence[Ct], mask: Ct, diagonals: list[list[Ct]]) -> list[Ct]:
+        """Contexts of a group's columns, then its row means."""
+        chunks = _chunks(list(self._masked(be, values, mask)), AT_ONCE)
+        mixed = [ct for columns in chunks for ct in self._summed(be, diagonals, columns, self.mix_split)]
         if self.plan.specs.rounds:
             factor = Argument.of(self.plan.specs.inverse).scale
             mixed.append(self._row_sums(be, diagonals, self.mix_split, factor))
@@ -299,14 +322,9 @@ class BatchAttention:
         odd = [be.mul_int(z, 2) for z in mixed[self.plan.head_size // 2 : -1]]
         return [*parts, *odd, mixed[-1]]
 
-    def _masked(self, be: Backend, inputs: Sequence[Ct], mask: Ct, level: int, group: int) -> Iterator[Ct]:
-        """V * mask, pair by pair, then the mask scaled for the inverse; at `level` or, if x is too low,
-        below. V alone for squares, which are masked."""
-        lowered = [
-            be.drop_to(ct, min(be.level(ct), level + 2 - bool(self.plan.specs.rounds))) for ct in inputs
-        ]
-        values = joined(be, self.value[group].outputs(be, lowered))
-        del lowered
+    def _masked(self, be: Backend, values: Sequence[Ct], mask: Ct) -> Iterator[Ct]:
+        """V * mask, pair by pair, then the mask scaled for the inverse. V alone for squares, which are
+        masked."""
         if self.plan.specs.rounds:
             yield from values
             return
@@ -368,8 +386,7 @@ def _query_key(
 ) -> ColumnMap:
     """Columns Q_0, K_0, Q_1, K_1, ... of a group of heads."""
     (wq, bq), (wk, bk) = query, key
-    size = len(wq)
-    rows = np.stack([group, group + size], axis=1).reshape(-1, group.shape[1])
+    rows = np.stack([group, group + len(wq)], axis=1).reshape(-1, group.shape[1])
     return _part(np.concatenate([wq, wk]), np.concatenate([bq, bk]), src, rows)
 
 

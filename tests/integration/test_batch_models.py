@@ -27,8 +27,8 @@ pytest.importorskip("tacita._native", reason="the native engine is not built: ma
 pytestmark = pytest.mark.native
 
 # Twice what was measured. DASHformer's logits reach 20 and pass through a coarse ReLU in every layer.
-LOGITS = {"default": 0.0029, "minilm": 0.0031, "dashformer": 0.42}
-PROBABILITIES = {"default": 0.0006, "minilm": 0.0031, "dashformer": 0.009}
+LOGITS = {"default": 0.0029, "minilm": 0.0031, "half minilm": 0.0031, "dashformer": 0.42}
+PROBABILITIES = {"default": 0.0006, "minilm": 0.0031, "half minilm": 0.0031, "dashformer": 0.009}
 PRESET, FULL_SLOTS, LENGTHS = "insecure_toy_n10", 32768, (16, 9, 4)
 
 
@@ -41,6 +41,11 @@ def minilm() -> Checkpoint:
     return tiny.checkpoint(hidden=384, heads=12, ff=1536, layers=2)
 
 
+def half_minilm() -> Checkpoint:
+    """Half of its widths and heads, as encrypted products take four times less."""
+    return tiny.checkpoint(hidden=192, heads=6, ff=768, layers=2)
+
+
 def dashformer_model() -> Checkpoint:
     if not dashformer.available():
         pytest.skip(dashformer.MISSING)
@@ -50,6 +55,7 @@ def dashformer_model() -> Checkpoint:
 MODELS: dict[str, Callable[[], Checkpoint]] = {
     "default": default_model,
     "minilm": minilm,
+    "half minilm": half_minilm,
     "dashformer": dashformer_model,
 }
 
@@ -90,7 +96,7 @@ def assert_agree(name: str, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["arion", "moai"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["default", "minilm", "dashformer"])
 def test_sim_with_the_full_rings_noise(name: str, scheme: str) -> None:
     lanes, tokens = (2, 64) if name == "dashformer" else (1, 16)
     shape = BatchShape(4 * tokens * lanes, tokens, lanes)
@@ -107,7 +113,7 @@ def test_sim_with_the_full_rings_noise(name: str, scheme: str) -> None:
     [
         ("default", "arion"),
         ("default", "moai"),
-        ("minilm", "arion"),
+        ("half minilm", "arion"),
         ("dashformer", "arion"),
         ("dashformer", "moai"),
     ],

@@ -293,7 +293,7 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
 
 def test_under_load_all_is_right_and_in_turn(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    words = ["--clients", "2", "--callers", "6", "--asked", "3", "--waiting", "10", "--no-thor"]
+    words = ["--clients", "2", "--callers", "6", "--asked", "1", "--waiting", "10", "--no-thor"]
     run = [sys.executable, "-m", "bench", "service", *words, "--json", str(report)]
     done = subprocess.run(run, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr

@@ -16,11 +16,10 @@ from tacita.models.config import KNOWN, EncoderConfig, Names, check_task
 from tacita.models.fields import Fields
 from tacita.models.layers import DECODER, Family, Layer, Step, forward_of
 from tacita.models.rotary import BASE, MOST_BASE, angle_scales, base_of, turning_features
-from tacita.texts.embedding import MAX_HIDDEN, MAX_VOCAB, POSITIONS, WORDS
+from tacita.texts.embedding import MAX_ENDS, MAX_HIDDEN, MAX_VOCAB, POSITIONS, WORDS
 from tacita.texts.task import NEXT
 
 OPTIONS = {"activation": KNOWN, "pooling": DECODER}
-MOST_ENDS = 16
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class DecoderConfig(EncoderConfig):
 def check_decoder(m: DecoderConfig) -> None:
     """Raises CheckpointError for another task than the next token, and for ends that are no tokens."""
     check_task(m)
-    ends = all(0 <= token < m.vocab for token in m.ends) and len(m.ends) <= MOST_ENDS
+    ends = all(0 <= token < m.vocab for token in m.ends) and len(m.ends) <= MAX_ENDS
     if not m.last_token or not ends:
         raise CheckpointError(
             f"task {m.task!r}, ends {m.ends!r:.80} of {m.vocab} tokens",
@@ -47,8 +46,8 @@ def _ends(f: Fields) -> tuple[int, ...]:
     """Reads the tokens that end a text: none, one, or several."""
     value = f.data.get("eos_token_id")
     listed = value if isinstance(value, list) else [] if value is None else [value]
-    if not all(type(token) is int and 0 <= token < MAX_VOCAB for token in listed) or len(listed) > MOST_ENDS:
-        f.refuse("eos_token_id", f"it must be a token or up to {MOST_ENDS} of them")
+    if not all(type(token) is int and 0 <= token < MAX_VOCAB for token in listed) or len(listed) > MAX_ENDS:
+        f.refuse("eos_token_id", f"it must be a token or up to {MAX_ENDS} of them")
     return tuple(listed)
 
 

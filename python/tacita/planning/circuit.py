@@ -1,5 +1,4 @@
-"""Approximations and a shape -> circuit, and plan + model -> the same circuit again, of a plan whose numbers
-are within limits."""
+"""Approximations and a shape -> circuit, and plan + model -> the same circuit again, within limits."""
 
 from __future__ import annotations
 
@@ -132,8 +131,7 @@ def require_model(plan: Plan, model: Checkpoint) -> None:
     if not plan.salt:
         raise PlanError(
             f"plan of model {plan.model.name}, without the salt that opens its commitment to the weights",
-            hint=f"a server keeps {SALT_FILE} beside its plan.json, where `tacita plan` or `publish` wrote "
-            "both",
+            hint=f"a server keeps {SALT_FILE} beside its plan.json, as `tacita plan` or `publish` wrote them",
         )
     if commit(plan.salt, model.sha256) != plan.model.commitment:
         raise PlanError(
@@ -141,6 +139,7 @@ def require_model(plan: Plan, model: Checkpoint) -> None:
             hint=f"pass the --model that the plan was made for with its {SALT_FILE}, or make the plan again",
         )
     here = replace(model_info(in_slots(model), plan.model.commitment), name=plan.model.name)
+    here = here if plan.model.ends is not None else replace(here, ends=None)  # of a release that did not say
     if wrong := [f.name for f in fields(here) if getattr(here, f.name) != getattr(plan.model, f.name)]:
         raise PlanError(
             f"plan: {wrong[0]} of the model is {getattr(plan.model, wrong[0])!s:.80}, here it is "
@@ -169,6 +168,7 @@ def model_info(model: Checkpoint, commitment: str) -> ModelInfo:
         task=c.task,
         problem=c.problem,
         head_size=getattr(c, "head_size", 0),
+        ends=getattr(c, "ends", None),
     )
 
 

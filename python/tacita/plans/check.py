@@ -21,11 +21,7 @@ from tacita.plans.options import MOST_BOUND, REQUEST, RESPONSE, option_rules
 from tacita.plans.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plans.presets import PRESETS, can_bootstrap
 from tacita.plans.scheme import SCHEMES, shape_of
-from tacita.texts.embedding import (
-    MAX_CLASSES,
-    MAX_VOCAB,
-    limits,
-)
+from tacita.texts.embedding import MAX_CLASSES, MAX_VOCAB, limits
 from tacita.texts.task import EVERY_TOKEN, NEXT, WORDS, labelled
 
 MOST_STAGES = 32  # a layer; the circuits have up to 13
@@ -33,11 +29,7 @@ MOST_STAGES = 32  # a layer; the circuits have up to 13
 # share them: models from 64 to 768 features on rings from 2^12 to 2^16 take 8 to 92. The exact set is
 # compared with the circuit's before keys are made.
 MOST_ROTATIONS = 512
-ROTATING = (
-    "rotate",
-    "rotate_hoisted",
-    "rotate_shared",
-)  # counted operations that take a rotation key: see `slots.counts`
+ROTATING = ("rotate", "rotate_hoisted", "rotate_shared")  # counted, with rotation keys: see `slots.counts`
 COEFFICIENTS = "coefficients"  # the packing whose plans may ask for keys to a small ring
 BYTES = frozenset({"evaluation_keys", "request", "response", "server_memory", "client_memory"})
 SECONDS = frozenset({"keygen", "evaluate"})
@@ -85,6 +77,7 @@ def _model_rules(model: ModelInfo) -> Rules:
     if model.embeddings is not None:
         yield "rows in reverse", model.embeddings.backwards == (model.task == NEXT)
         yield from limits(model.embeddings)
+    yield "tokens that end a text", all(0 <= token < _outputs(model) for token in model.ends or ())
     yield "numbers of an answer", 1 <= _outputs(model) <= (MAX_VOCAB if model.task == NEXT else MAX_CLASSES)
 
 

@@ -36,7 +36,7 @@ from tacita.plans.error import (
 from tacita.plans.json_fields import NOT_STORED, canonical, from_json, to_json
 from tacita.plans.options import MOST_BOUND, options_of
 from tacita.plans.prices.cost import BOOTSTRAPS
-from tacita.texts.embedding import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, FrontConfig
+from tacita.texts.embedding import MAX_CLASSES, MAX_ENDS, MAX_HIDDEN, MAX_LAYERS, FrontConfig
 from tacita.texts.task import CHOICE, PROBLEMS, TASKS, is_vector
 
 FORMAT = "tacita-plan"
@@ -61,7 +61,8 @@ class ModelInfo:
     commitment: salted hash of its weights and configuration, hex (see `plans.commitment`). embeddings: how a
     client embeds a text; None for a model that starts from hidden states.
     normalise: whether the client divides the decrypted answer by its length. task, problem: see
-    `models.config`. head_size: features of a head where heads do not share the hidden ones, else 0.
+    `models.config`. head_size: features of a head where heads do not share the hidden ones, else 0. ends:
+    tokens that end a text, of a decoder; None where the plan does not say.
     """
 
     name: str
@@ -79,6 +80,7 @@ class ModelInfo:
     task: Annotated[str, OneOf(TASKS)] = field(default="text", metadata=AT_DEFAULT)
     problem: Annotated[str, OneOf(PROBLEMS)] = field(default="single_label", metadata=AT_DEFAULT)
     head_size: Annotated[int, Range(0, MAX_HIDDEN)] = field(default=0, metadata=AT_DEFAULT)
+    ends: Annotated[tuple[int, ...] | None, Size(MAX_ENDS)] = field(default=None, metadata=AT_DEFAULT)
 
 
 @dataclass(frozen=True)
@@ -265,6 +267,11 @@ class Plan:
     def problem(self) -> str:
         """How the answer's numbers are read (`texts.task`)."""
         return self.model.problem
+
+    @property
+    def ends(self) -> tuple[int, ...] | None:
+        """Tokens that end a text; None where the plan does not say."""
+        return self.model.ends
 
     @property
     def packing(self) -> str:

@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tiny_decoders import llama
 
 import tacita
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import PlanError
 from tacita.planning.request import PlanRequest
-from tacita.schemes.base import silent
+from tacita.plans.plan import Plan
+from tacita.schemes.base import save, silent
 from tacita.server.core import offers as core
 from tacita.server.core.offers import MADE_OF, offers_of
 
@@ -64,6 +66,23 @@ def test_a_plan_that_this_release_cannot_serve_is_made_again(
         monkeypatch.setattr(where, name, refuse)
     monkeypatch.setattr(core, "__version__", "0.2.0")
     assert plan_of(tmp_path) != first
+
+
+def test_a_plan_that_does_not_say_what_ends_texts_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As releases of before made those of decoders. Nobody could ask them for a text."""
+    model = llama()
+    request = replace(REQUEST, scheme="thor")
+    first = core._plan(model, request, tmp_path, silent)
+    assert isinstance(first, Plan)
+    monkeypatch.setattr(core, "__version__", "0.2.0")
+    kept = core.kept_plan(model, request, tmp_path)
+    assert kept is not None and kept.hash == first.hash
+    save(replace(first, model=replace(first.model, ends=None)), tmp_path / "plan.json")
+    assert core.kept_plan(model, request, tmp_path) is None
+    again = core._plan(model, request, tmp_path, silent)
+    assert again.ends == () and again.hash != first.hash  # of another salt
 
 
 def test_a_two_party_plan_is_of_one_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from tacita.schemes import base
 from tacita.schemes.base import AnyPlan, Report
 from tacita.schemes.registry import scheme_of
 from tacita.server import logs
-from tacita.texts.task import NEXT, SEARCH
+from tacita.texts.task import CHOICE, NEXT, SEARCH
 from tacita.two_party.plan.generation_cost import GenerationCost
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.version import __version__
@@ -133,19 +133,18 @@ def public_name(name: str) -> str:
 
 
 def _plan(model: Checkpoint, request: PlanRequest, folder: Path, report: Report) -> AnyPlan:
-    path = Workdir(folder).plan
     if (plan := kept_plan(model, request, folder)) is not None:
         return plan
     plan = api.plan(model, request, progress=report)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    base.save(plan, path)
+    base.save(plan, Workdir(folder).plan)
     write_text(folder / MADE_OF, json.dumps(_made_of(model, request), sort_keys=True))
     return plan
 
 
 def kept_plan(model: Checkpoint, request: PlanRequest, folder: Path) -> AnyPlan | None:
     """Returns the plan of an earlier start, None where there is none of this model and request that this
-    release can serve. A two-party plan, to which no keys belong, is of one release."""
+    release can serve. A two-party plan, without keys, is of one release; a decoder's says what ends texts."""
     made_of, path = folder / MADE_OF, Workdir(folder).plan
     if not (path.exists() and made_of.exists()):
         return None
@@ -159,7 +158,8 @@ def kept_plan(model: Checkpoint, request: PlanRequest, folder: Path) -> AnyPlan 
         if isinstance(plan, Plan):
             engine.parameters(plan.parameters, allow_insecure=True)  # the caller asks for 128 bits
             circuit_of(plan, model)
-        return plan if isinstance(plan, Plan) else None
+        serves = isinstance(plan, Plan) and (plan.ends is not None or plan.task not in (NEXT, CHOICE))
+        return plan if serves else None
     except (TacitaError, ValueError, KeyError, TypeError) as error:
         logs.warn("plan made again", model=model.name, scheme=request.scheme, why=str(error)[:200])
         return None

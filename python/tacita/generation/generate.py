@@ -15,10 +15,10 @@ Many texts at once, a request of ciphertexts for all that they go on with next:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import count
 from math import ceil
 
 from tacita.api import Model, choose_plan, load
@@ -26,7 +26,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.beginning import behind
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
-from tacita.generation.sources import Ciphertexts, Floats, Integers, Local, asking
+from tacita.generation.sources import Floats, Integers, asking
 from tacita.planning.calibrate.calibrate import texts_for
 from tacita.planning.options import CACHING, GAP, LOGITS, TOKEN
 from tacita.planning.request import PlanRequest
@@ -38,12 +38,14 @@ from tacita.texts.embed import Text, tokenize
 from tacita.texts.generation import (
     TOKENS,
     Choice,
+    Local,
     Source,
     TextOptions,
     Token,
+    TokenRequests,
     Writing,
     ends_of,
-    ids_of,
+    prompt_of,
     require_sound,
     side_by_side,
     speller,
@@ -64,7 +66,7 @@ class Request(TextOptions):
     package's. scheme: on ciphertexts, one of `SCHEMES`, or None for the model in the clear. prices: of what
     ciphertexts will take, see `PlanRequest`. reveal, gap: what the client of ciphertexts gets, see
     `PlanRequest`; None for logits. cache: whether the server of ciphertexts keeps rows of earlier tokens, see
-    `PlanRequest`. show_anyway: tokens that are not sound, too."""
+    `PlanRequest`."""
 
     backend: str = "plain"
     tokens: int = ROOM
@@ -77,7 +79,6 @@ class Request(TextOptions):
     reveal: str | None = None
     gap: float = GAP
     cache: bool = False
-    show_anyway: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,9 +101,8 @@ class Request(TextOptions):
         if self.reveal and not self.on_ciphertexts:
             hint = "a scheme on ciphertexts; of two parties the client gets the token alone"
             raise InputError(f"generate: what to reveal without ciphertexts, {self.reveal!r:.40}", hint=hint)
-        if self.reveal == TOKEN and self.choice != Choice(seed=self.choice.seed):
-            hint = "tokens by chance take --reveal logits"
-            raise InputError("generate: a temperature or top_k without logits", hint=hint)
+        if self.reveal == TOKEN:
+            self.choice.require_likeliest()
 
     @property
     def on_ciphertexts(self) -> bool:
@@ -203,7 +203,7 @@ def started(model: Model, prompt: str, request: Request, shown: Shown = SILENT) 
     ciphertexts."""
     texts = generate_batch(model, [prompt], request, shown)
     tokens = (token for _, token in texts)
-    return tokens if request.show_anyway else require_sound(tokens)
+    return tokens if request.show_anyway else map(require_sound, tokens, count(1))
 
 
 def generate_batch(
@@ -275,10 +275,15 @@ def _encrypted(
     last."""
     options = {"allow_insecure": request.allow_insecure, "bar": shown.bar}
     with asking(plan, model, request.backend, len(texts), **options) as ask:
-        batch, step = Ciphertexts(model, ask, plan.batch, kept=request.cache), plan.logit_step
-        sources = [Local(partial(batch.logits, n), request.choice, step) for n in range(len(texts))]
+        requests = TokenRequests(model, plan.batch, kept=request.cache)
+
+        def prepare(unread: Mapping[int, Sequence[int]]) -> None:
+            for numbers, states in requests.of(unread):
+                requests.take(numbers, ask(states))
+
+        sources = [requests.source(n, request.choice, plan.logit_step) for n in range(len(texts))]
         turns = list(zip(sources, texts, strict=True))
-        yield from _withheld(side_by_side(turns, batch.prepare, unsound=request.show_anyway), request)
+        yield from _withheld(side_by_side(turns, prepare, unsound=request.show_anyway), request)
 
 
 def _source(model: Checkpoint, request: Request, begin: Sequence[int], count: int) -> Source:
@@ -296,14 +301,7 @@ def _source(model: Checkpoint, request: Request, begin: Sequence[int], count: in
 def _prompt(model: Checkpoint, prompt: str, request: Request, before: int) -> list[int]:
     """Returns the prompt's token ids. Raises InputError where it does not fit, with all that follows, into
     the model's positions, or into what is planned."""
-    ids = ids_of(model, prompt, begun=before > 0)
     floats = request.backend == "plain" and not request.on_ciphertexts
     planned = request.tokens + (0 if request.on_ciphertexts else before)
     room = model.config.positions if floats else min(planned, model.config.positions)
-    if before + len(ids) + request.max_tokens > room + 1:  # what is written last is not read
-        raise InputError(
-            f"generate: a prompt of {len(ids)} tokens, {before} before and {request.max_tokens} behind it, "
-            f"in {room} positions",
-            hint="shorten the prompt, or ask for fewer tokens",
-        )
-    return ids
+    return prompt_of(model, prompt, request.max_tokens, room, before=before)

@@ -19,7 +19,7 @@ its logits.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import zip_longest
@@ -44,31 +44,13 @@ from tacita.schemes.base import CLEAR, Place
 from tacita.schemes.ciphertexts import both_sides, row_by_row
 from tacita.texts.answer import Answer, withhold_failed
 from tacita.texts.embed import embedded, pad_hidden
-from tacita.texts.generation import Choice
+from tacita.texts.generation import Logits
 from tacita.two_party.model import share_prefix, simulation
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.program.run import Past as Shares
 
 Array = NDArray[np.float64]
-Logits = tuple[Array, bool]  # (vocab,), and whether no value has left its range
 Ask = Callable[[Sequence[Array]], Sequence[Answer]]  # hidden states of texts -> the logits behind each
-
-
-class Local:
-    """A `texts.generation.Source` whose logits are known here. logits: of what comes behind further tokens of
-    the text. step: to which they are rounded."""
-
-    def __init__(self, logits: Callable[[Sequence[int]], Logits], choice: Choice, step: float = 0.0) -> None:
-        self._logits, self._choice, self._step = logits, choice, step
-        self._chance = np.random.default_rng(choice.seed)
-        self.sound, self.near = True, tuple[int, ...]()
-
-    def next(self, tokens: Sequence[int]) -> int:
-        logits, sound = self._logits(tokens)
-        self.sound = self.sound and sound
-        chosen = self._choice.of(logits, self._chance)
-        self.near = self._choice.near(logits, chosen, self._step)
-        return chosen
 
 
 class Floats:
@@ -110,34 +92,6 @@ class Integers(Floats):
         logits: Array = run.floats(rows)[0]
         self._shares = run.past
         return logits, not run.overflows
-
-
-class Ciphertexts:
-    """A model on ciphertexts, which texts ask side by side. model: the client's part of it, its tables of
-    words and positions. batch: texts of a request at most. kept: whether every text keeps its place, as the
-    rows have that a server keeps."""
-
-    def __init__(self, model: Checkpoint, ask: Ask, batch: int = 1, *, kept: bool = False) -> None:
-        self._model, self._ask, self._batch, self._kept = model, ask, batch, kept
-        self._ids, self._answers = dict[int, list[int]](), dict[int, Answer]()
-
-    def prepare(self, unread: Mapping[int, Sequence[int]]) -> None:
-        """Asks for the logits behind further tokens of texts by number, in as few requests as hold them. A
-        text that is not named is not asked about; the server does not learn how many of a request's places
-        are taken."""
-        for number, ids in unread.items():
-            self._ids.setdefault(number, []).extend(ids)
-        places = list(self._ids if self._kept else unread)
-        for at in range(0, len(places), self._batch):
-            numbers = places[at : at + self._batch]
-            texts = [self._ids[number] for number in numbers]
-            answers = self._ask([embedded(self._model, ids, [0] * len(ids)) for ids in texts])
-            self._answers.update(zip(numbers, answers, strict=True))
-
-    def logits(self, number: int, _: Sequence[int]) -> Logits:
-        """Returns the logits of a text that was prepared."""
-        answer = self._answers.pop(number)
-        return answer.anyway.vector, answer.trusted
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 
 from tacita.errors import CheckpointError, InputError, PlanError
 from tacita.texts.answer import Answer, softmax
-from tacita.texts.embed import tokenize
+from tacita.texts.embed import embedded, tokenize
 from tacita.texts.embedding import Embedder
 
 
@@ -126,6 +127,12 @@ class Choice:
         close = np.flatnonzero(np.abs(logits - logits[chosen]) < 1.5 * step)
         return tuple(int(token) for token in close if token != chosen)
 
+    def require_likeliest(self) -> None:
+        """Raises InputError for tokens by chance, where no logits are told."""
+        if self != Choice(seed=self.seed):
+            hint = "tokens by chance take --reveal logits"
+            raise InputError("generate: a temperature or top_k without logits", hint=hint)
+
 
 # The loop of generation: prompt -> token after token, with the text that each adds, until something ends it.
 #
@@ -133,6 +140,9 @@ class Choice:
 # the tokens and not their logits.
 
 INCOMPLETE = "\ufffd"  # what the first bytes of a character decode to
+
+
+Logits = tuple[Array, bool]  # (vocab,), and whether no value has left its range
 
 
 class Source(Protocol):
@@ -148,6 +158,23 @@ class Source(Protocol):
     @property
     def near(self) -> Sequence[int]:
         """Tokens that the rounding of the logits did not tell from the one that it gave last."""
+
+
+class Local:
+    """A `Source` whose logits are known here. logits: of what comes behind further tokens of the text. step:
+    to which they are rounded."""
+
+    def __init__(self, logits: Callable[[Sequence[int]], Logits], choice: Choice, step: float = 0.0) -> None:
+        self._logits, self._choice, self._step = logits, choice, step
+        self._chance = np.random.default_rng(choice.seed)
+        self.sound, self.near = True, tuple[int, ...]()
+
+    def next(self, tokens: Sequence[int]) -> int:
+        logits, sound = self._logits(tokens)
+        self.sound = self.sound and sound
+        chosen = self._choice.of(logits, self._chance)
+        self.near = self._choice.near(logits, chosen, self._step)
+        return chosen
 
 
 @dataclass(frozen=True)
@@ -219,25 +246,76 @@ def side_by_side(
     unsound: bool = True,
 ) -> Iterator[tuple[int, Token]]:
     """Yields the number of a text and its token, for each text in turn, until all have ended. prepare: called
-    before a turn with the unread ids of every text that goes on. unsound: whether a text goes on behind a
-    token that is not sound."""
-    going = dict(enumerate(texts))
-    while going:
-        prepare({number: text.unread for number, (_, text) in going.items()})
-        for number, (source, text) in going.items():
+    before a turn with the unread ids of every text that goes on. unsound: of `Turns`."""
+    turns = Turns(texts, unsound=unsound)
+    while unread := turns.unread:
+        prepare(unread)
+        yield from turns.write()
+
+
+class Turns:
+    """Texts that are written side by side. unsound: whether a text goes on behind a token that is not
+    sound."""
+
+    def __init__(self, texts: Sequence[tuple[Source, Writing]], *, unsound: bool = True) -> None:
+        self._going, self._unsound = dict(enumerate(texts)), unsound
+
+    @property
+    def unread(self) -> dict[int, Sequence[int]]:
+        """The unread ids of every text that goes on, by its number; empty once all have ended."""
+        return {number: text.unread for number, (_, text) in self._going.items()}
+
+    def write(self) -> Iterator[tuple[int, Token]]:
+        """Yields the number of each text that goes on and its next token."""
+        for number, (source, text) in self._going.items():
             yield number, text.write(source)
-        going = {n: one for n, one in going.items() if not one[1].ended and (unsound or one[0].sound)}
+        left = self._going.items()
+        self._going = {n: one for n, one in left if not one[1].ended and (self._unsound or one[0].sound)}
 
 
-def require_sound(tokens: Iterator[Token]) -> Iterator[Token]:
-    """Yields the same tokens. Raises PlanError in the place of the first that is not sound."""
-    for number, token in enumerate(tokens, 1):
-        if not token.sound:
-            raise PlanError(
-                f"generate: values left the calibrated ranges at token {number}, which is not shown",
-                hint="calibrate on texts like this one (--texts); --show-anyway shows it",
-            )
-        yield token
+class TokenRequests:
+    """Requests of ciphertexts by which texts are written side by side. front: the client's part of the model,
+    its tables of words and positions. batch: texts of a request at most. kept: whether every text keeps its
+    place, as the rows have that a server keeps."""
+
+    def __init__(self, front: Embedder, batch: int = 1, *, kept: bool = False) -> None:
+        self._front, self._batch, self._kept = front, batch, kept
+        self._ids, self._answers = dict[int, list[int]](), dict[int, Answer]()
+
+    def of(self, unread: Mapping[int, Sequence[int]]) -> Iterator[tuple[Sequence[int], list[Array]]]:
+        """Yields the numbers and the hidden states of the texts of each request, as few as hold what comes
+        behind further tokens of texts by number. A text that is not named is not asked about; the server
+        does not learn how many of a request's places are taken."""
+        for number, ids in unread.items():
+            self._ids.setdefault(number, []).extend(ids)
+        places = list(self._ids if self._kept else unread)
+        for at in range(0, len(places), self._batch):
+            texts = [self._ids[number] for number in places[at : at + self._batch]]
+            states = [embedded(self._front, ids, [0] * len(ids)) for ids in texts]
+            yield places[at : at + self._batch], states
+
+    def take(self, numbers: Sequence[int], answers: Sequence[Answer]) -> None:
+        """Takes the answers to a request."""
+        self._answers.update(zip(numbers, answers, strict=True))
+
+    def logits(self, number: int, _: Sequence[int]) -> Logits:
+        """Returns the logits of a text that was asked about."""
+        answer = self._answers.pop(number)
+        return answer.anyway.vector, answer.trusted
+
+    def source(self, number: int, choice: Choice, step: float) -> Local:
+        """Returns the source of a text. step: of `Local`."""
+        return Local(partial(self.logits, number), choice, step)
+
+
+def require_sound(token: Token, number: int) -> Token:
+    """Returns the token. Raises PlanError unless it is sound. number: of the token in its text, from 1."""
+    if not token.sound:
+        raise PlanError(
+            f"generate: values left the calibrated ranges at token {number}, which is not shown",
+            hint="calibrate on texts like this one (--texts); --show-anyway shows it",
+        )
+    return token
 
 
 def _overlap(text: str, stop: str) -> int:
@@ -252,12 +330,13 @@ TOKENS = 64  # to be written at most, by default
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How a text is written. max_tokens: to be written at most. stop: texts before which it ends. Raises
-    InputError for no tokens, or for an empty text."""
+    """How a text is written. max_tokens: to be written at most. stop: texts before which it ends.
+    show_anyway: tokens that are not sound, too. Raises InputError for no tokens, or for an empty text."""
 
     max_tokens: int = TOKENS
     stop: tuple[str, ...] = ()
     choice: Choice = field(default_factory=Choice)
+    show_anyway: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1 or not all(self.stop):
@@ -274,13 +353,26 @@ def stop_texts(stop: str | Sequence[str]) -> tuple[str, ...]:
 
 def ends_of(config: Any, options: TextOptions) -> Ends:
     """Combines what ends a text: what was asked for, and the tokens of the model's folder."""
-    return Ends(options.max_tokens, frozenset(getattr(config, "ends", ())), options.stop)
+    return Ends(options.max_tokens, frozenset(getattr(config, "ends", None) or ()), options.stop)
 
 
 def ids_of(front: Embedder, prompt: str, *, begun: bool) -> list[int]:
     """A prompt's tokens, without those that the tokenizer adds where they stand behind a beginning. Raises
     InputError, CheckpointError."""
     return tokenize(front, prompt, special=not begun)[0]
+
+
+def prompt_of(front: Embedder, prompt: str, most: int, room: int, *, before: int = 0) -> list[int]:
+    """Returns the prompt's token ids. most: tokens behind it. room: positions. before: tokens of a beginning.
+    Raises InputError where they do not fit together."""
+    ids = ids_of(front, prompt, begun=before > 0)
+    if before + len(ids) + most > room + 1:  # what is written last is not read
+        raise InputError(
+            f"generate: a prompt of {len(ids)} tokens, {before} before and {most} behind it, "
+            f"in {room} positions",
+            hint="shorten the prompt, or ask for fewer tokens",
+        )
+    return ids
 
 
 def speller(front: Embedder) -> Callable[[Sequence[int]], str]:

@@ -17,9 +17,9 @@ import tacita
 from tacita.checkpoint import Checkpoint
 from tacita.cli import main
 from tacita.errors import InputError, PlanError
-from tacita.generation.sources import Integers, Local
+from tacita.generation.sources import Integers
 from tacita.planning.request import PlanRequest
-from tacita.texts.generation import Choice, Ends, Token, generated
+from tacita.texts.generation import Choice, Ends, Local, Token, generated
 from tacita.two_party.planning import make_two_party_plan
 
 PROMPT = "a film of quiet beauty"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,13 @@ from tacita.cli import main
 from tacita.errors import FileError, ShapeError
 from tacita.generation import sources
 from tacita.generation.generate import NONE, Request, generate_batch
-from tacita.generation.sources import Ciphertexts, Local
 from tacita.plans.plan import parse
 from tacita.slots.linear import LinearPlan
 from tacita.slots.plain import PlainBackend
 from tacita.slots.stage import Interleaved
 from tacita.texts.answer import withhold_failed
 from tacita.texts.embed import tokenize
-from tacita.texts.generation import Choice, Ends, Next, Writing, side_by_side
+from tacita.texts.generation import Choice, Ends, Next, TokenRequests, Writing, side_by_side
 
 Make = Callable[..., Checkpoint]
 BATCH = [*ASKED[:2], "of film beauty the beauty plot quiet the"]
@@ -77,12 +75,17 @@ def test_a_text_that_has_ended_is_asked_no_more() -> None:
         asked.append([len(each) for each in ids])
         return [Next(None, tuple(logits(model, each)[-1]), ()) for each in ids]
 
-    batch = Ciphertexts(model, ask, batch=2)
-    sources = [Local(partial(batch.logits, n), Choice()) for n in range(3)]
+    requests = TokenRequests(model, batch=2)
+
+    def prepare(unread: Mapping[int, Sequence[int]]) -> None:
+        for numbers, states in requests.of(unread):
+            requests.take(numbers, ask(states))
+
+    sources = [requests.source(n, Choice(), step=0.0) for n in range(3)]
     ids, ends = [tokenize(model, one)[0] for one in BATCH], Ends(3, frozenset({behind[0][0]}))
     turns = [(source, Writing(one, str, ends)) for source, one in zip(sources, ids, strict=True)]
     texts: list[list[int]] = [[], [], []]
-    for number, token in side_by_side(turns, batch.prepare):
+    for number, token in side_by_side(turns, prepare):
         texts[number].append(token.id)
     first, second, third = (len(one) for one in ids)
     until = [next((n + 1 for n, t in enumerate(one) if t in ends.ids), 3) for one in behind]

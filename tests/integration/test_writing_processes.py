@@ -207,7 +207,7 @@ def test_a_service_writes_what_its_port_would(service: Started, token: str, tmp_
     (settings := tmp_path / "seed.toml").write_text("[run]\nseed = 3\n")
     for more, says in [
         (("--config", str(settings)), "the server draws the token"),
-        (("--scheme", "thor"), "--scheme with --connect"),
+        (("--scheme", "thor"), "not offered under scheme 'thor'"),
         (("--model", "other"), "its models: austen-tiny"),
         (("--max-tokens", "96"), "96 behind it"),
     ]:

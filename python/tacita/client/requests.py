@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict, Unpack
 from urllib.parse import quote
 
 from tacita.client.calls import Meter, Report, in_thread
@@ -29,14 +30,32 @@ from tacita.plans.answers import Answer
 from tacita.plans.envelope import most_bytes
 from tacita.plans.files import sha256_of
 from tacita.plans.public_folder import CAPS, MANIFEST, MAX_MANIFEST_BYTES, Public, open_public, parse_manifest
-from tacita.plans.scheme import BUMBLEBEE
 from tacita.plans.wire import PLAN, SHA256, Offer, State, Status
 from tacita.progress import Progress
-from tacita.texts.embed import Text
-from tacita.texts.generation import TextOptions, Token
+from tacita.texts.embed import Array, Text
+from tacita.texts.embedding import Embedder
+from tacita.texts.generation import (
+    TextOptions,
+    Token,
+    TokenRequests,
+    Turns,
+    Writing,
+    ends_of,
+    prompt_of,
+    require_sound,
+    speller,
+)
+from tacita.texts.task import CHOICE
 
 MISSING = (404, 409, 410, 412)  # of a POST: the server may have lost the key since it was last asked
 CANCELLING = 5.0  # seconds that a cancellation may take
+
+
+class Inputs(TypedDict, total=False):
+    """What a request holds, one of the two: texts, or hidden states."""
+
+    texts: Sequence[Text]
+    hidden_states: Sequence[Array]
 
 
 class Ciphertexts:
@@ -50,31 +69,62 @@ class Ciphertexts:
         self._keys = asyncio.Lock()
         self._key = ""
 
-    def generate(
+    async def generate(
         self, prompt: str, options: TextOptions, meter: Meter, report: Report
     ) -> AsyncGenerator[Token, None]:
-        """Raises InputError: generation takes a request for every token, which no service offers."""
-        raise InputError(
-            f"generate: a service writes no text by scheme {self.plan.scheme}",
-            hint=f"scheme {BUMBLEBEE}, if it is offered",
-        )
+        """Yields tokens as they come, each by a request of the whole text so far; what it may take is
+        reported first. Closing the iterator ends the text, and nothing of it is left at the server. Raises
+        InputError before anything is sent, PlanError for a token that is not sound, and what `answer`
+        raises."""
+        plan, front = self.plan, self._require_writing(options)
+        ids = prompt_of(front, prompt, options.max_tokens, min(plan.tokens, front.config.positions))
+        seconds, each = self.offer.seconds, (self.offer.request_bytes + self.offer.response_bytes) / 1e6
+        words = f"{options.max_tokens} tokens at most, each {seconds:.1f} s and {each:.1f} MB"
+        report(Progress(words, 0, options.max_tokens, 0.0, options.max_tokens * seconds))
+        requests = TokenRequests(front, plan.batch)
+        text = Writing(ids, speller(front), ends_of(plan, options))
+        turns = Turns([(requests.source(0, options.choice, plan.logit_step), text)])
+        number = 0
+        while unread := turns.unread:
+            for places, states in requests.of(unread):
+                requests.take(places, await self._ask(meter, report, hidden_states=states))
+            for _, token in turns.write():
+                number += 1
+                yield token if options.show_anyway else require_sound(token, number)
+
+    def _require_writing(self, options: TextOptions) -> Embedder:
+        """Returns the client's part of a model whose plan serves to write such texts. Raises InputError."""
+        plan, front = self.plan, self.front
+        if front is None or plan.ends is None or plan.kept:
+            lacks = "keeps rows of a text" if plan.kept else "does not say which tokens end a text"
+            hint = "its operator makes the plan again by this release, without a cache"
+            raise InputError(f"generate: the plan of the server {lacks}", hint=hint)
+        if plan.task == CHOICE:
+            options.choice.require_likeliest()
+        return front
 
     async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
         """Answers 1 to plan.batch texts by one request. Raises what its steps raise: InputError for texts
         that do not fit, PeerError, RefusedError, FileError, ResourceError."""
         await in_thread(lambda _: self._require_fitting(texts))  # before keys are made for one that does not
+        return await self._ask(meter, report, texts=texts)
+
+    async def _ask(self, meter: Meter, report: Report, **inputs: Unpack[Inputs]) -> list[Answer]:
+        """Answers texts, or hidden states, by one request. A call that is cancelled leaves nothing of it at
+        the server."""
         key = await self._ready(meter, report)
         with self._owner.folder.request_folder() as work:
             client = Client(self._owner.client.public, work, allow_insecure=self._owner.client.allow_insecure)
-            reply = await self._post(client, work, texts, key, meter)
+            reply = await self._post(client, work, inputs, key, meter)
             if reply.status in MISSING:
                 self._key = ""
                 key = await self._ready(meter, report)
-                reply = await self._post(client, work, texts, key, meter)
-            status = await self._wait(reply.read(Status), meter, report)
-            await self._receive(status, work, meter)
+                reply = await self._post(client, work, inputs, key, meter)
+            await self._receive(reply.read(Status), work, meter, report)
             with meter.step("decrypt"):
-                return await in_thread(lambda _: client.decrypt_batch(texts=texts))
+                texts = inputs.get("texts", ())
+                count = len(texts or inputs["hidden_states"])
+                return await in_thread(lambda _: client.decrypt_batch(count, texts))
 
     async def prepare(self, meter: Meter, report: Report) -> None:
         """Makes and sends the keys, before the first text. Raises what `answer` raises."""
@@ -96,11 +146,11 @@ class Ciphertexts:
             return self._key
 
     async def _post(
-        self, client: Client, work: RequestFolder, texts: Sequence[Text], key: str, meter: Meter
+        self, client: Client, work: RequestFolder, inputs: Inputs, key: str, meter: Meter
     ) -> Reply:
-        """Encrypts texts and sends them, with an idempotency key that belongs to this body alone."""
+        """Encrypts inputs and sends them, with an idempotency key that belongs to this body alone."""
         with meter.step("encrypt"):
-            digest = await in_thread(lambda _: _encrypt(client, work, texts))
+            digest = await in_thread(lambda _: _encrypt(client, work, inputs))
         headers = {
             SHA256: digest,
             PLAN: self.plan.hash,
@@ -112,36 +162,40 @@ class Ciphertexts:
             channel = self._owner.channel.metered(meter)
             return await channel.ask("POST", "/requests", params=params, headers=headers, body=work.request)
 
-    async def _wait(self, status: Status, meter: Meter, report: Report) -> Status:
-        """Waits for a request and returns its final status. Cancelling the wait cancels it at the server."""
+    async def _receive(self, status: Status, work: RequestFolder, meter: Meter, report: Report) -> None:
+        """Waits for a request and downloads response.ct. Its files at the server are removed then, and when
+        it is cancelled."""
         channel = self._owner.channel.metered(meter)
+        try:
+            await self._download(await self._wait(status, channel, meter, report), work, channel, meter)
+        except asyncio.CancelledError:
+            await _cancel_on_server(channel, status.id)
+            raise
+        await _cancel_on_server(channel, status.id)
+
+    async def _wait(self, status: Status, channel: Channel, meter: Meter, report: Report) -> Status:
+        """Waits for a request and returns its final status."""
         began = channel.patience.clock()
 
         def tell(now: Status) -> None:
             report(_progress(now, channel.patience.clock() - began))
 
-        try:
-            with meter.step("evaluate"):
-                return status if status.state.final else await wait_until_final(channel, status.id, tell)
-        except asyncio.CancelledError:
-            await _cancel_on_server(channel, status.id)
-            raise
+        with meter.step("evaluate"):
+            return status if status.state.final else await wait_until_final(channel, status.id, tell)
 
-    async def _receive(self, status: Status, work: RequestFolder, meter: Meter) -> None:
+    async def _download(self, status: Status, work: RequestFolder, channel: Channel, meter: Meter) -> None:
         """Downloads response.ct and checks it against the server's receipt. Raises PeerError."""
         what = f"request {status.id[:12]}"
         if status.state is State.cancelled:
             raise RefusedError(f"{what}: was cancelled at the server", hint="ask again")
         if status.state is State.failed or status.receipt is None:
             raise server_failure(what, status.problem)
-        channel = self._owner.channel.metered(meter)
         with meter.step("receive"):
             most = most_bytes("response", self.plan)
             await download(channel, f"/requests/{status.id}/response", work.response, most)
             request, response = await in_thread(lambda _: (sha256_of(work.request), sha256_of(work.response)))
             hashes = {"plan": self.plan.hash, "request": request, "response": response}
             wire.check(status.receipt, self._signer, **hashes)
-            await _cancel_on_server(channel, status.id)
 
 
 async def _cancel_on_server(channel: Channel, request: str) -> None:
@@ -151,9 +205,9 @@ async def _cancel_on_server(channel: Channel, request: str) -> None:
         await asyncio.wait_for(once.ask("DELETE", f"/requests/{request}"), CANCELLING)
 
 
-def _encrypt(client: Client, work: RequestFolder, texts: Sequence[Text]) -> str:
+def _encrypt(client: Client, work: RequestFolder, inputs: Inputs) -> str:
     """Writes request.ct and returns its sha256."""
-    client.encrypt_batch(texts)
+    client.encrypt_batch(**inputs)
     work.request.chmod(0o600)
     return sha256_of(work.request)
 

@@ -23,7 +23,7 @@ from tacita.client.session import Client
 from tacita.client.store import Store
 from tacita.errors import InputError, PeerError, nearest, require_keywords
 from tacita.plans import engine
-from tacita.plans.scheme import AUTO, BUMBLEBEE
+from tacita.plans.scheme import AUTO
 from tacita.plans.wire import API, VISITOR, Model, Models, Offer
 from tacita.progress import Progress
 from tacita.texts.answer import Answer
@@ -189,14 +189,14 @@ class AsyncService:
         stop: str | Sequence[str] = (),
     ) -> AsyncGenerator[Token, None]:
         """Yields the tokens behind a prompt as they come. Arguments: as of `tacita.generate`. scheme: by
-        default bumblebee, the one that generates over a service.
+        default that of two parties where it is offered; of any other each token is a request.
 
         Closing it early (`contextlib.aclosing`) ends the text; a connection that breaks is made again.
         """
         options = TextOptions(max_tokens, stop_texts(stop), Choice(temperature, top_k))
         meter = Meter(self._channel.patience.clock)
         try:
-            session = await self.open(["generate"], model, scheme or BUMBLEBEE, meter=meter)
+            session = await self.open(["generate"], model, scheme, meter=meter)
             async with aclosing(session.generate(prompt, options, meter, self._options.report)) as tokens:
                 async for token in tokens:
                     yield token
@@ -303,13 +303,13 @@ EITHER = ("classify", "search")  # alike where a server states no problem; its p
 def choose(
     models: Models, verbs: Sequence[str], model: str | None, scheme: str | None, texts: int = 1
 ) -> tuple[Model, Offer]:
-    """Chooses a model and one of its offers. verbs: what is asked first, and kinds of models that do as well.
-    scheme: "auto" for the offer by which so many texts are answered soonest, keys included. Raises
-    InputError for names that the server does not offer, for no model or several that would do, and a model
-    of another kind."""
+    """Chooses a model and one of its offers: the first, where texts are written the first of two parties.
+    verbs: what is asked first, and kinds of models that do as well. scheme: "auto" for the offer by which so
+    many texts are answered soonest, keys included. Raises InputError for names that the server does not
+    offer, for no model or several that would do, and a model of another kind."""
     selected = _model(models, verbs, model)
     if scheme is None:
-        return selected, selected.offers[0]
+        return selected, min(selected.offers, key=lambda offer: "generate" in verbs and not offer.connected)
     if scheme == AUTO:
         return selected, min(selected.offers, key=lambda offer: seconds_of(offer, texts))
     for offer in selected.offers:

@@ -26,7 +26,6 @@ from tacita.client.service import Session, answer_all, can_answer
 from tacita.errors import InputError, TacitaError
 from tacita.gateway.bodies import Body, Chat, Completion, Embeddings, Rerank, prompts_of, reason_of
 from tacita.gateway.guard import Fault, fault_of
-from tacita.plans.scheme import BUMBLEBEE
 from tacita.plans.wire import Model, Models
 from tacita.texts.answer import Answer
 from tacita.texts.embed import Text, length_of
@@ -58,7 +57,7 @@ class Gateway:
         """Returns the session of a model, and its tokenizer. Raises Fault for a name that there is not."""
         if name:
             await self.row(name)
-        scheme = BUMBLEBEE if verb == "generate" else self.scheme
+        scheme = None if verb == "generate" else self.scheme
         session = await self.open([verb], name or None, scheme, meter=Meter(), texts=texts)
         if session.front is None:
             raise InputError("the model starts from hidden states", hint="ask it from Python")
@@ -135,7 +134,7 @@ class Writer:
     async def pieces(self) -> AsyncGenerator[tuple[int, str, str | None], None]:
         """Yields each text in pieces, then why it ended, with the number of its prompt."""
         plan, spell = self.session.plan, speller(self.front)
-        begun, ends = bool(getattr(plan, "begin", ())), getattr(plan, "ends", ())
+        begun, ends = bool(getattr(plan, "begin", ())), plan.ends or ()
         for at, prompt in enumerate(prompts_of(self.body, self.front)):
             read, ids = len(ids_of(self.front, prompt, begun=begun)), list[int]()
             options, self.read = self.body.options(plan.tokens + 1 - read), self.read + read

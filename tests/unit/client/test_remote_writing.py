@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from test_decoder_folders import LLAMA, WORDS, written
@@ -14,11 +17,17 @@ from tiny_decoders import llama
 import tacita
 from tacita.client.calls import Meter, in_thread
 from tacita.client.connected import Connected
-from tacita.errors import InputError
+from tacita.client.keys import Owner
+from tacita.client.requests import Ciphertexts
+from tacita.errors import FileError, InputError, PlanError
+from tacita.planning.circuit import require_model
+from tacita.plans.check import check
+from tacita.plans.plan import parse
+from tacita.plans.public_folder import public_of
 from tacita.plans.wire import Offer
 from tacita.progress import Progress
 from tacita.schemes.two_parties import Address, dialled, listening
-from tacita.texts.generation import TextOptions, Token
+from tacita.texts.generation import Choice, TextOptions, Token
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.protocol.party import Party
 from tacita.two_party.server import TwoPartyServer
@@ -155,3 +164,40 @@ def test_a_session_prepares_while_nothing_is_asked(opened: Opened) -> None:
         await session.close()
 
     asyncio.run(asked())
+
+
+def test_a_plan_that_writes_no_texts_is_refused_before_anything_is_sent(model: Path) -> None:
+    """By a server of before, whose folder names no end tokens; by one that would keep rows; and chance where
+    the client gets the token alone."""
+    how: dict[str, Any] = {"scheme": "thor", "tokens": 16, "preset": "insecure_toy_n11", "texts": TEXTS}
+    loaded, chance = tacita.load(model), TextOptions(2, choice=Choice(temperature=0.5))
+    plan = tacita.plan(loaded, **how)
+    alone = tacita.plan(loaded, reveal="token", gap=0.02, **how)
+    assert plan.ends == () == alone.ends
+    silent = replace(plan, model=replace(plan.model, ends=None))
+    for refused, options, why in [
+        (silent, TextOptions(2), "does not say which tokens end a text"),
+        (replace(plan, kept=plan.request), TextOptions(2), "keeps rows of a text"),
+        (alone, chance, "temperature or top_k without logits"),
+    ]:
+        public = public_of(refused, loaded)
+        owner = SimpleNamespace(client=SimpleNamespace(plan=public.plan, public=public), offer=None)
+        session = Ciphertexts(cast(Owner, owner), signer="")
+        with pytest.raises(InputError, match=why) as error:
+            asyncio.run(anext(session.generate(PROMPT, options, Meter(), lambda now: None)))
+        assert error.value.hint
+
+
+def test_a_plan_without_end_tokens_still_serves_its_model(model: Path) -> None:
+    """One that a release of before has made."""
+    loaded = tacita.load(model)
+    plan = tacita.plan(loaded, scheme="thor", tokens=16, preset="insecure_toy_n11", texts=TEXTS)
+    old = replace(plan, model=replace(plan.model, ends=None))
+    assert '"ends"' not in old.to_text() and '"ends": []' in plan.to_text()
+    assert parse(old.to_text(), "old", old.salt).ends is None
+    require_model(old, loaded)
+    with pytest.raises(PlanError, match="ends of the model"):
+        require_model(replace(plan, model=replace(plan.model, ends=(7,))), loaded)
+    for ends in ((loaded.config.vocab,), (-1,), tuple(range(17))):
+        with pytest.raises(FileError, match=r"ends|end a text"):
+            check(replace(plan, model=replace(plan.model, ends=ends)))

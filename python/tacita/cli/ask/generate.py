@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tacita import api
-from tacita.cli.ask.remote import NETWORK, is_service, open_session, service_of
+from tacita.cli.ask.remote import NETWORK, expectation, is_service, open_session, service_of
 from tacita.cli.columns import admitted, read_lines
 from tacita.cli.console import (
     INCOMPLETE,
@@ -167,7 +168,7 @@ def run(
     if settings.network.connect:
         if prompt is None:
             raise InputError("generate: a --file with --connect", hint="a prompt at a time with a server")
-        _require_nothing(settings)
+        _require_nothing(settings, request)
         _connected(timed, prompt, request, settings, json)
     elif prompt is None:
         assert file is not None  # see above
@@ -245,7 +246,8 @@ def _request(
     of = plan.tokens or ROOM, read_texts(plan.texts), plan.begin, plan.scheme, plan.preset, run.allow_insecure
     request = Request(max_tokens, stops, choice, backend, *of)
     request = replace(request, reveal=plan.reveal, gap=plan.gap, cache=cache, show_anyway=run.show_anyway)
-    return replace(request, prices=prices_here(plan.preset)) if request.on_ciphertexts else request
+    here = request.on_ciphertexts and not settings.network.connect
+    return replace(request, prices=prices_here(plan.preset)) if here else request
 
 
 def _show_all(timed: Timed, tokens: Iterator[Token]) -> None:
@@ -268,16 +270,17 @@ def _connected(timed: Timed, prompt: str, request: Request, settings: Settings, 
         say(f"session: {cost_line(session.cost(), sum(timed.seconds))}")
 
 
-def _require_nothing(settings: Settings) -> None:
-    """Raises InputError for settings that the server decides. A service has several models."""
+def _require_nothing(settings: Settings, request: Request) -> None:
+    """Raises InputError for what the server decides. A service has several models and schemes."""
     plan, service = settings.plan, is_service(settings)
     decided = {
         "--model": plan.model and not service,
         "--backend": settings.run.backend not in (None, "plain"),
-        "--scheme": plan.scheme and not (service and plan.scheme == BUMBLEBEE),
+        "--scheme": plan.scheme and not service,
         "--begin": plan.begin,
         "--texts": plan.texts,
         "--reveal": plan.reveal,
+        "--cache": request.cache,
     }
     if named := [name for name, value in decided.items() if value]:
         raise InputError(
@@ -290,26 +293,31 @@ def _require_nothing(settings: Settings) -> None:
 
 @dataclass(frozen=True)
 class GenerationSession:
-    """A generation session with a server. generate: yields tokens behind a prompt, and calls its watch as
-    each step begins. cost: bytes so far, and rounds over a port."""
+    """A generation session with a server. tokens: yields token by token, after saying what they will cost.
+    cost: bytes so far, and rounds over a port."""
 
-    plan: Program
-    front: Embedder
-    generate: Callable[[str, TextOptions, Watch], Iterator[Token]]
+    tokens: Callable[[str, Request], Iterator[Token]]
     cost: Callable[[], dict[str, Any]]
 
-    def tokens(self, prompt: str, options: TextOptions) -> Iterator[Token]:
-        """Yields token by token, after saying what they will cost. Raises InputError, PeerError,
-        RefusedError."""
-        with watching(self.plan, "prompt", {}) as watch:
-            tokens = self.generate(prompt, options, watch)
-            count = len(ids_of(self.front, prompt, begun=bool(self.plan.begin)))
-            slots = padded_slots(self.plan, count, options.max_tokens)
-            chance = options.choice.temperature, options.choice.top_k
-            say(f"expected: {writing_expectation(self.plan, slots, *chance)}")
-            first = next(tokens)
-        yield first
-        yield from tokens
+
+def _of_two_parties(
+    plan: Program,
+    front: Embedder,
+    generate: Callable[[str, TextOptions, Watch], Iterator[Token]],
+    prompt: str,
+    options: Request,
+) -> Iterator[Token]:
+    """Yields tokens of two parties. generate: calls its watch as each step begins. Raises InputError,
+    PeerError, RefusedError."""
+    with watching(plan, "prompt", {}) as watch:
+        tokens = generate(prompt, options, watch)
+        count = len(ids_of(front, prompt, begun=bool(plan.begin)))
+        slots = padded_slots(plan, count, options.max_tokens)
+        chance = options.choice.temperature, options.choice.top_k
+        say(f"expected: {writing_expectation(plan, slots, *chance)}")
+        first = next(tokens)
+    yield first
+    yield from tokens
 
 
 @contextmanager
@@ -321,25 +329,38 @@ def _over_a_port(settings: Settings) -> Iterator[GenerationSession]:
         if before:
             say(f"before the text: {cost_line(before, before['seconds'])}")
         apart = {"before": before} if before else {}
-        yield GenerationSession(
-            session.plan, session.part.front, session.generate, lambda: session.cost | apart
-        )
+        tokens = partial(_of_two_parties, session.plan, session.part.front, session.generate)
+        yield GenerationSession(tokens, lambda: session.cost | apart)
     finally:
         session.close(politely=True)
 
 
 @contextmanager
 def _by_a_service(settings: Settings) -> Iterator[GenerationSession]:
-    model = settings.plan.model
+    model, meter = settings.plan.model, Meter()
     with service_of(settings) as service:
-        meter = Meter()
-        session = open_session(service, ["generate"], str(model) if model else None, BUMBLEBEE, meter)
-        assert isinstance(session.plan, Program) and session.front is not None  # by its scheme
+        name = str(model) if model else None
+        session = open_session(service, ["generate"], name, settings.plan.scheme, meter)
 
         def generate(prompt: str, options: TextOptions, watch: Watch) -> Iterator[Token]:
             return service.each(session.generate(prompt, options, meter, lambda now: watch(now.stage)))
 
+        def by_requests(prompt: str, options: Request) -> Iterator[Token]:
+            """Yields tokens of ciphertexts, each under a bar of its own."""
+            say(f"{expectation(session.offer, 'token')}; {options.max_tokens} tokens at most")
+            tokens = service.each(session.generate(prompt, options, meter, lambda now: report(now)))
+            for number in count(1):
+                with progress(f"token {number}") as report:
+                    token = next(tokens, None)
+                if token is None:
+                    return
+                yield token
+
         def cost() -> dict[str, float]:
             return {"bytes_sent": meter.sent, "bytes_received": meter.received}
 
-        yield GenerationSession(session.plan, session.front, generate, cost)
+        if isinstance(session.plan, Program):
+            assert session.front is not None  # by its scheme
+            yield GenerationSession(partial(_of_two_parties, session.plan, session.front, generate), cost)
+        else:
+            yield GenerationSession(by_requests, cost)

@@ -31,6 +31,7 @@ from tacita.client.http.trust import is_url
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError, TacitaError
 from tacita.plans.scheme import PlanHeader
+from tacita.plans.wire import Offer
 from tacita.resources import peak_memory_gb
 from tacita.settings import Settings
 from tacita.texts.answer import Answer
@@ -334,11 +335,15 @@ def _by_service(question: Question, settings: Settings) -> Iterator[_Service]:
         verbs, meter = [question.verb, *question.others], Meter()
         model, scheme = named(service, settings.plan.model), settings.plan.scheme
         session = open_session(service, verbs, model, scheme, meter, len(question.lines))
-        offer = session.offer
-        sent = size(offer.traffic_bytes or offer.request_bytes + offer.response_bytes)
-        keys = f", and {size(offer.keys_bytes)} of keys, made and sent once" if offer.keys_bytes else ""
-        say(f"expected: {duration(offer.seconds)} and {sent} a request{keys}")
+        say(expectation(session.offer, "request"))
         yield _Service(service, session, meter.cost)
+
+
+def expectation(offer: Offer, what: str) -> str:
+    """Describes what an answer, or a token of a text, will take. what: that a request is."""
+    sent = size(offer.traffic_bytes or offer.request_bytes + offer.response_bytes)
+    keys = f", and {size(offer.keys_bytes)} of keys, made and sent once" if offer.keys_bytes else ""
+    return f"expected: {duration(offer.seconds)} and {sent} a {what}{keys}"
 
 
 def named(service: Service, model: Path | None) -> str | None:

@@ -1,0 +1,142 @@
+"""Texts that a service's decoder writes on ciphertexts, a request a token: a real service on loopback, its
+decoder and its ring toys."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_decoder_folders import LLAMA, WORDS, written
+from test_generation_encrypted import TEXTS
+from test_two_party_processes import SECONDS
+from tiny_decoders import llama
+
+import tacita
+from tacita.cli.options import Values, variables
+from tacita.cli.service.started import Started, started
+from tacita.errors import InputError
+from tacita.plans.public_folder import open_public
+from tacita.progress import Progress
+
+native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+
+PROMPT, COUNT, TOKENS, TOY = "a film of quiet beauty", 2, 16, "insecure_toy_n11"
+PLANNED: Values = {
+    "plan": {"preset": TOY, "tokens": TOKENS},
+    "run": {"allow_insecure": True},
+    "service": {"drain": 0},
+}
+
+
+@dataclass
+class Serving:
+    """A service of a decoder under thor. wanted: ids that its folder writes in floats behind the prompt."""
+
+    server: Started
+    model: Path
+    token: str
+    wanted: list[int]
+
+    def how(self, data: Path) -> dict[str, Any]:
+        """Returns keywords of a client with a folder of its own."""
+        named = {"token": self.token, "trust": self.server.certificate, "data": data}
+        return {**named, "allow_insecure": True}
+
+    @property
+    def requests(self) -> list[Path]:
+        """Folders of requests that the server has now."""
+        return [path for path in (self.server.data / "requests").glob("*") if path.is_dir()]
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """Its decoder ends a text at the second token that it would write."""
+    folder = tmp_path_factory.mktemp("decoder")
+    (folder / "texts").write_text("\n".join(TEXTS) + "\n")
+    free = [each.id for each in tacita.generate(PROMPT, model=llama(), max_tokens=COUNT, backend="plain")]
+    stated = LLAMA | {"tie_word_embeddings": False, "eos_token_id": free[-1]}
+    model = written(llama(), folder, stated, {WORDS: "embed_tokens.weight"}, "model.")
+    options = ("--model", str(model), "--schemes", "thor", "--texts", str(folder / "texts"))
+    with started(tmp_path_factory.mktemp("service"), *options, settings=PLANNED) as server:
+        yield Serving(server, model, server.token("clinic"), free)
+
+
+def test_a_text_is_that_of_ciphertexts_here(serving: Serving, tmp_path: Path) -> None:
+    """The end token of the folder ends it, each token is said to cost a request, and no request stays."""
+    reports = list[Progress]()
+    on: dict[str, Any] = {"scheme": "thor", "preset": TOY, "tokens": TOKENS, "texts": TEXTS}
+    here = tacita.generate(
+        PROMPT, model=serving.model, max_tokens=9, backend="ckks", allow_insecure=True, **on
+    )
+    wanted = [(token.id, token.text) for token in here]
+    how = serving.how(tmp_path)
+    with tacita.connect(serving.server.url, progress=reports.append, **how) as service:
+        found = [(token.id, token.text) for token in service.generate(PROMPT, max_tokens=9)]
+        assert found == wanted and [id for id, _ in found] == serving.wanted
+        (offer,) = service.models().models[0].offers
+        assert service.last and service.last.sent > COUNT * 0.9 * offer.request_bytes
+        said = [now for now in reports if now.stage.startswith("9 tokens at most, each ")]
+        assert len(said) == 1 and said[0].left == pytest.approx(9 * offer.seconds)
+        assert serving.requests == []
+        with pytest.raises(InputError, match=r"a prompt of 7 tokens, 0 before and 11 behind it"):
+            next(service.generate(PROMPT, max_tokens=11))
+    assert open_public(next((tmp_path / "public").iterdir())).plan.ends == (serving.wanted[-1],)
+
+
+def test_a_reader_that_leaves_or_is_cancelled_leaves_nothing(serving: Serving, tmp_path: Path) -> None:
+    async def left() -> tuple[int, int]:
+        loop, running = asyncio.get_running_loop(), asyncio.Event()
+
+        def report(now: Progress) -> None:
+            if number:  # of the second token
+                loop.call_soon_threadsafe(running.set)
+
+        number = 0
+        service = tacita.connect_async(serving.server.url, progress=report, **serving.how(tmp_path))
+        async with service, aclosing(service.generate(PROMPT, max_tokens=9)) as tokens:
+            first = (await anext(tokens)).id
+            number = 1
+            following = asyncio.ensure_future(anext(tokens))
+            await running.wait()
+            there = len(serving.requests)
+            following.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await following
+        return first, there
+
+    assert asyncio.run(left()) == (serving.wanted[0], 1)
+    assert serving.requests == []
+
+
+def test_the_command_says_the_cost_first_and_writes(serving: Serving, tmp_path: Path) -> None:
+    report, url = tmp_path / "report.json", serving.server.url
+    more: Values = {"run": {"allow_insecure": True}, "network": {"timeout": 60}}
+    own = {**os.environ, **variables(more), "XDG_DATA_HOME": str(tmp_path), "TACITA_TOKEN": serving.token}
+
+    def generate(*options: str) -> subprocess.CompletedProcess[str]:
+        whom = ("--connect", url, "--trust", str(serving.server.certificate))
+        command = [sys.executable, "-m", "tacita", "generate", PROMPT, *whom, *options]
+        return subprocess.run(command, capture_output=True, text=True, env=own, timeout=SECONDS)
+
+    done = generate("--max-tokens", "2", "--scheme", "thor", "--json", str(report))
+    assert done.returncode == 0, done.stderr
+    assert "a token, and" in done.stdout and "; 2 tokens at most" in done.stdout
+    found = json.loads(report.read_text())
+    assert found["tokens"] == serving.wanted[:2] and found["bytes_sent"] > 0
+    for options, says in [
+        (("--scheme", "bumblebee"), "not offered under scheme 'bumblebee'"),
+        (("--scheme", "thor", "--cache"), "--cache with --connect"),
+        (("--reveal", "token", "--scheme", "thor"), "--reveal with --connect"),
+    ]:
+        done = generate("--max-tokens", "2", *options)
+        assert done.returncode == 2 and says in done.stderr, (options, done.stderr)

@@ -160,7 +160,8 @@ def run(
     json: Json = None,
 ) -> None:
     """Go on behind a text with a decoder: in the clear, on ciphertexts, or by --connect with a server that
-    sees neither the text nor what comes behind it."""
+    sees neither the text nor what comes behind it. With a service, --scheme thor makes each token a request
+    of ciphertexts; by default both sides compute together."""
     timed, choice = Timed(), Choice(temperature, top_k, settings.run.seed)
     request = _request(settings, max_tokens, tuple(stop or ()), choice, cache=cache)
     if (prompt is None) == (file is None):

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 
 MAX_LAYERS, MAX_HIDDEN, MAX_POSITIONS, MAX_VOCAB, MAX_CLASSES, MAX_TYPES = 48, 4096, 8192, 1 << 20, 4096, 16
-MAX_EPSILON = 0.1  # of a norm
+MAX_EPSILON, MAX_ENDS = 0.1, 16  # of a norm; tokens that end a text
 MAX_PIXELS, MAX_DOCUMENTS = 4096, 1 << 16  # a side of an image; documents that two parties score
-MAX_ENDS = 16  # tokens that end a text
 MAX_STATED = 1 << 20  # positions that a model states; only the first MAX_POSITIONS are kept
 
 

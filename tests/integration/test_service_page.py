@@ -21,7 +21,7 @@ from websockets.typing import Subprotocol
 
 import tacita
 from tacita.cli.service.started import PATIENCE, Started, started
-from tacita.data import WEB
+from tacita.data import DEFAULT_DECODER, WEB
 from tacita.texts.answer import Classes
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 NODE = shutil.which("node")
 CHROMIUM = os.environ.get("TACITA_CHROMIUM") or shutil.which("chromium")
 TOY = {"plan": {"preset": "insecure_toy_n11"}, "run": {"allow_insecure": True}, "service": {"drain": 0}}
+OPENING = "She was not"
 TEXTS = {"a film of quiet beauty": "positive", "a waste of time, truly bad": "negative"}
 
 
@@ -105,6 +106,30 @@ def test_the_keyboard_suffices(server: Started) -> None:
         "focus": "go",
     }
     assert found["motion"]["full"] > 0 and found["motion"]["reduced"] == 0
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    """A service of the package's decoder on ciphertexts alone."""
+    folder, ring = tmp_path_factory.mktemp("writer"), {"plan": {"preset": "insecure_toy_n12"}}
+    options = ("--model", DEFAULT_DECODER.name, "--schemes", "thor", "--tokens", "16", "--anybody")
+    with started(folder, *options, settings=TOY | ring, plain=True) as found:
+        yield found
+
+
+@in_browser
+def test_a_browser_has_a_text_written_on_ciphertexts(writer: Started) -> None:
+    """Two tokens of two requests, then one that ends behind its first; nothing stays at the server."""
+    found = driven(f"{writer.url}/?allow-insecure", OPENING, WRITE="2")
+    assert found["complaints"] == [] and "Each token sends" in found["price"]
+    wanted = "".join(each.text for each in tacita.generate(OPENING, max_tokens=2, backend="plain"))
+    (shown,) = found["answers"]
+    assert shown["written"] == OPENING + wanted and shown["label"] == "2 tokens"
+    assert shown["status"] == "Written: 2 tokens" and "2 tokens asked for, and nothing more" in shown["saw"]
+    stopped = driven(f"{writer.url}/?allow-insecure", OPENING, WRITE="9", STOP="1")
+    (shown,) = stopped["answers"]
+    assert (OPENING + wanted).startswith(shown["written"]) and shown["written"] != OPENING
+    assert list(writer.data.glob("requests/*")) == []
 
 
 def require_no_text(server: Started) -> None:

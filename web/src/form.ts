@@ -106,7 +106,8 @@ export function keepWay(): void {
 
 /** held: whether this page's keys are at the server. */
 export function showPrice(held: boolean): void {
-  if (hasModels()) element("price", HTMLElement).textContent = price(chosenOffer(), held);
+  const shown = element("price", HTMLElement);
+  if (hasModels()) shown.textContent = price(chosenOffer(), held, kind() === "generate");
 }
 
 /** The context of a question, or the second text of a pair; else empty. */

@@ -100,6 +100,10 @@ export const WORDS = {
     "Jeder Text sendet {bytes}; der Server braucht dafür etwa {answer}.",
     "每段文本发送 {bytes}，服务器约需 {answer}。",
   ],
+  "Each token sends {bytes} and takes the server about {answer}.": [
+    "Jedes Token sendet {bytes}; der Server braucht dafür etwa {answer}.",
+    "每个词元发送 {bytes}，服务器约需 {answer}。",
+  ],
   "Your keys are at the server until you leave this page.": [
     "Ihre Schlüssel liegen beim Server, bis Sie diese Seite verlassen.",
     "在您离开本页面之前，您的公开密钥保存在服务器上。",
@@ -148,6 +152,10 @@ export const WORDS = {
   "to 16 tokens, and {count} tokens written": [
     "auf 16 Token genau, und {count} geschriebene Token",
     "精确到 16 个词元，另写出 {count} 个词元",
+  ],
+  "{count} tokens asked for, and nothing more": [
+    "{count} verlangte Token, sonst nichts",
+    "只知请求了 {count} 个词元",
   ],
   "What came": ["Was ankam", "收到的内容"],
   "{bytes} of ciphertexts and numbers that look random": [

@@ -36,14 +36,16 @@ export interface Ready {
   readonly layers: number;
 }
 
-/** A token of a text that is written: what it adds, and whether none follows. */
+/** A token of a text that is written: what it adds, and whether none follows. rounds: as of an answer.
+ * warning: of the keys, if there is one. */
 export interface Written {
   readonly kind: "written";
   readonly text: string;
   readonly last: boolean;
   readonly sent: number;
   readonly received: number;
-  readonly rounds: number;
+  readonly rounds: number | null;
+  readonly warning?: string | null;
 }
 
 /** What is wished of a text: tokens at most, and a temperature in thousandths. */

@@ -91,10 +91,13 @@ export function sees({ model, at, texts, written, sent, connected }: Seen): void
   const came = connected
     ? t("{bytes} of ciphertexts and numbers that look random", { bytes: bytes(sent) })
     : t("{bytes} of public keys and ciphertexts", { bytes: bytes(sent) });
+  const told = connected
+    ? "to 16 tokens, and {count} tokens written"
+    : "{count} tokens asked for, and nothing more";
   const length =
     written === null
       ? fact(t("How long it is"), t("not seen"), true)
-      : fact(t("How long it is"), t("to 16 tokens, and {count} tokens written", { count: written }));
+      : fact(t("How long it is"), t(told, { count: written }));
   element("saw", HTMLElement).replaceChildren(
     ...fact(t("Who asks"), t("your address")),
     ...fact(t("When"), at?.toLocaleTimeString(language()) ?? t("when you ask")),

@@ -77,8 +77,8 @@ function unlock(): void {
  * that were moved of those that a text moves. The first text of a session moves more, and goes by layers. */
 function share(): number | null {
   const offer = form.chosenOffer();
-  if (!offer.connected) return null;
   if (form.kind() === "generate") return tokens / form.wish().most || null;
+  if (!offer.connected) return null;
   const bytes = (moved.sent + moved.received - mark.sent - mark.received) / offer.traffic_bytes;
   return (answers.length + Math.min(0.99, warm ? bytes : layer)) / texts.length;
 }
@@ -256,7 +256,8 @@ function append(message: Written): void {
   element("result", HTMLElement).hidden = false;
   if (!message.last && !stopping) return;
   unlock();
-  finish(drawing, () => t("Written: {count} tokens", { count: number }));
+  const written = t("Written: {count} tokens", { count: number });
+  finish(drawing, () => [written, message.warning ?? ""].join(" ").trim());
 }
 
 /** Shows the result once more, in the language that is spoken. */

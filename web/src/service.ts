@@ -43,7 +43,6 @@ const KINDS: Readonly<Record<string, Kind>> = {
   words: "fill",
   next: "generate",
 };
-const WRITES: Kind = "generate"; // which two parties alone do
 const MOST_PLAN = 8 << 20;
 const MOST_LIST = 1 << 16;
 const MOST_TOKENIZER = 64 << 20;
@@ -66,9 +65,7 @@ export function kindOf({ task, labels }: Model): Kind | null {
 /** Those that a page can ask by, connected ones first. */
 export function offersOf(model: Model): Offer[] {
   const kind = kindOf(model);
-  const wanted = ({ scheme, connected }: Offer): boolean =>
-    kind !== null && SCHEMES.includes(scheme) && (connected || kind !== WRITES);
-  const known = model.offers.filter(wanted);
+  const known = model.offers.filter(({ scheme }) => kind !== null && SCHEMES.includes(scheme));
   return known.sort((a, b) => Number(b.connected) - Number(a.connected));
 }
 

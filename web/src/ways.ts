@@ -6,8 +6,8 @@ import { about, bytes, seconds } from "./words.js";
 const LINKS = [20, 100]; // megabits a second of upload that a price is told for
 const SLOWER = 4; // times the native client's seconds that a page takes to make keys
 
-/** held: whether this page's keys are at the server. */
-export function price(offer: Offer, held: boolean): string {
+/** held: whether this page's keys are at the server. writes: whether a request is a token of a text. */
+export function price(offer: Offer, held: boolean, writes = false): string {
   const answer = about(1000 * offer.seconds);
   const traffic = bytes(offer.traffic_bytes);
   if (offer.token_bytes > 0) {
@@ -18,7 +18,9 @@ export function price(offer: Offer, held: boolean): string {
   const both = { answer, traffic };
   if (offer.connected) return t("About {answer} and {traffic} each text; nothing is kept.", both);
   const request = { bytes: bytes(offer.request_bytes), answer };
-  const each = t("Each text sends {bytes} and takes the server about {answer}.", request);
+  const each = writes
+    ? t("Each token sends {bytes} and takes the server about {answer}.", request)
+    : t("Each text sends {bytes} and takes the server about {answer}.", request);
   if (held) return `${each} ${t("Your keys are at the server until you leave this page.")}`;
   const made = about(1000 * SLOWER * offer.keygen_seconds);
   const links = LINKS.map((rate) => {

@@ -73,6 +73,11 @@ enum Told<'a> {
     Read {
         answer: &'a Answer,
     },
+    Token {
+        text: &'a str,
+        last: bool,
+        warning: Option<String>,
+    },
     Failed {
         message: String,
         again: bool,

@@ -9,6 +9,7 @@ use crate::run::{run, Past, Prepared, Standing, Unknown};
 use crate::tensor::{misfit, ring, Tensor};
 use tacita_mpc::compare::{argmax_rows, Window};
 use tacita_mpc::Party;
+use zeroize::Zeroize;
 
 const WRITE: &[u8] = &[3];
 const MORE: &[u8] = &[1];
@@ -45,15 +46,89 @@ pub struct Written {
     pub last: bool,
 }
 
-/// A text so far.
-pub struct Writing {
-    wish: Wish,
-    /// The prompt's, then those that were written.
-    ids: Vec<u32>,
+impl Wish {
+    /// Refuses one that means nothing.
+    ///
+    /// # Errors
+    /// [`ClientError::Text`].
+    pub fn check(self, writes: bool) -> Result<()> {
+        if !writes || self.most == 0 || self.thousandths > MOST_THOUSANDTHS {
+            let said = "this model writes no such text: from 1 token on, at a temperature from 0 to 8";
+            return Err(ClientError::Text(said.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// A text as its client knows it, whoever chooses its tokens.
+pub struct Text {
+    /// The prompt's, then those that were written. Wiped when dropped.
+    pub ids: Vec<u32>,
     /// Characters of the prompt as it is spelled, and behind it those that were shown.
     prompt: usize,
     shown: usize,
     left: usize,
+}
+
+impl Drop for Text {
+    fn drop(&mut self) {
+        self.ids.zeroize();
+    }
+}
+
+impl Text {
+    /// A text behind a prompt, of `most` tokens more at most and of `tokens` in all. around: whether the
+    /// tokenizer adds its own. What is written last is not read.
+    ///
+    /// # Errors
+    /// [`ClientError::Text`] for a prompt that does not fit.
+    pub fn new(
+        prompt: &str,
+        around: bool,
+        most: usize,
+        tokens: usize,
+        tokenizer: &Tokenizer,
+    ) -> Result<Self> {
+        let ids = tokenizer.encode(prompt, around)?;
+        if ids.len() > (tokens + 1).saturating_sub(most) {
+            let count = ids.len();
+            return Err(ClientError::Text(format!(
+                "a prompt of {count} tokens and {most} behind it, this model takes {tokens}: shorten it"
+            )));
+        }
+        Ok(Self {
+            prompt: tokenizer.decode(&ids).chars().count(),
+            ids,
+            shown: 0,
+            left: most,
+        })
+    }
+
+    /// Writes the next token: what it adds, all that no later one can change.
+    pub fn write(&mut self, id: u32, ends: &[u32], tokenizer: &Tokenizer) -> Written {
+        self.ids.push(id);
+        self.left -= 1;
+        let last = self.left == 0 || ends.contains(&id);
+        let text: Vec<char> = tokenizer.decode(&self.ids).chars().skip(self.prompt).collect();
+        let whole = text
+            .iter()
+            .rposition(|&c| c != char::REPLACEMENT_CHARACTER)
+            .map_or(0, |at| at + 1);
+        let upto = if last { text.len() } else { whole.max(self.shown) };
+        let added = text.get(self.shown..upto).unwrap_or_default().iter().collect();
+        self.shown = upto;
+        Written {
+            id,
+            text: added,
+            last,
+        }
+    }
+}
+
+/// A text that both parties write.
+pub struct Writing {
+    wish: Wish,
+    text: Text,
     /// Rows of the prompt, padding included, and which of all rows so far are real.
     slots: usize,
     mask: Vec<bool>,
@@ -68,38 +143,26 @@ impl Writing {
     /// [`ClientError::Text`] for a prompt that does not fit, or a wish that means nothing.
     pub fn new(prompt: &str, wish: Wish, part: &PublicPart, tokenizer: &Tokenizer) -> Result<Self> {
         let program = part.program();
-        if !program.writes() || wish.most == 0 || wish.thousandths > MOST_THOUSANDTHS {
-            let said = "this model writes no such text: from 1 token on, at a temperature from 0 to 8";
-            return Err(ClientError::Text(said.to_owned()));
-        }
+        wish.check(program.writes())?;
         let begun = program.begin.len();
-        let ids = tokenizer.encode(prompt, begun == 0)?;
-        let room = (program.tokens + 1).saturating_sub(wish.most);
-        if ids.len() > room {
-            let (count, most, tokens) = (ids.len(), wish.most, program.tokens);
-            return Err(ClientError::Text(format!(
-                "a prompt of {count} tokens and {most} behind it, this model takes {tokens}: shorten it"
-            )));
-        }
+        let text = Text::new(prompt, begun == 0, wish.most, program.tokens, tokenizer)?;
+        let (count, room) = (text.ids.len(), program.tokens + 1 - wish.most);
         let turned = program
             .steps
             .iter()
             .any(|step| matches!(step.what, Do::Turn { .. }));
         let exact = begun > 0 && turned;
         let slots = if exact {
-            ids.len()
+            count
         } else {
-            room.min(ids.len().div_ceil(ROUND) * ROUND)
+            room.min(count.div_ceil(ROUND) * ROUND)
         };
         let mut mask = vec![true; begun];
-        mask.resize(begun + slots - ids.len(), false);
+        mask.resize(begun + slots - count, false);
         mask.resize(begun + slots, true);
         Ok(Self {
             wish,
-            prompt: tokenizer.decode(&ids).chars().count(),
-            ids,
-            shown: 0,
-            left: wish.most,
+            text,
             slots,
             mask,
             past: Past::empty(program, begun)?,
@@ -152,7 +215,7 @@ impl Writing {
         let input = self.input(part)?;
         if input.shape()[0] == 1 && self.prepared.left() == 0 {
             watch(Event::Node("prepare"));
-            let rows = self.left.clamp(1, AT_ONCE);
+            let rows = self.text.left.clamp(1, AT_ONCE);
             self.prepared.prepare(party, program, &self.past, rows)?;
         }
         let standing = Standing {
@@ -164,10 +227,8 @@ impl Writing {
         let logits = run(party, program, &mut Unknown, input, standing, &mut node)?;
         watch(Event::Node("choose"));
         let id = self.chosen(party, program, &logits)?;
-        self.ids.push(id);
         self.mask.push(true);
-        self.left -= 1;
-        Ok(self.written(id, self.left == 0 || program.ends.contains(&id), tokenizer))
+        Ok(self.text.write(id, &program.ends, tokenizer))
     }
 
     /// Ends a text of which the server still waits for tokens.
@@ -175,7 +236,7 @@ impl Writing {
     /// # Errors
     /// Those of the channel.
     pub fn end(&mut self, party: &mut Party) -> Result<()> {
-        if std::mem::take(&mut self.left) > 0 {
+        if std::mem::take(&mut self.text.left) > 0 {
             party.send(ENOUGH)?;
         }
         Ok(())
@@ -185,9 +246,9 @@ impl Writing {
     fn input(&self, part: &PublicPart) -> Result<Tensor> {
         let (program, begun) = (part.program(), part.program().begin.len());
         let first = self.past.rows == begun;
-        let (ids, position) = match self.ids.split_last() {
+        let (ids, position) = match self.text.ids.split_last() {
             Some((last, before)) if !first => (std::slice::from_ref(last), begun + before.len()),
-            _ => (&self.ids[..], begun),
+            _ => (&self.text.ids[..], begun),
         };
         let mut rows = prompted(part, &program.front, ids, position)?;
         if first {
@@ -225,22 +286,5 @@ impl Writing {
             ));
         }
         Ok(id as u32)
-    }
-
-    /// What a token adds: all that no later one can change.
-    fn written(&mut self, id: u32, last: bool, tokenizer: &Tokenizer) -> Written {
-        let text: Vec<char> = tokenizer.decode(&self.ids).chars().skip(self.prompt).collect();
-        let whole = text
-            .iter()
-            .rposition(|&c| c != char::REPLACEMENT_CHARACTER)
-            .map_or(0, |at| at + 1);
-        let upto = if last { text.len() } else { whole.max(self.shown) };
-        let added = text.get(self.shown..upto).unwrap_or_default().iter().collect();
-        self.shown = upto;
-        Written {
-            id,
-            text: added,
-            last,
-        }
     }
 }

@@ -2,6 +2,7 @@
 import { ENDED } from "../ring.js";
 import { Host } from "../host.js";
 import type { Link } from "../host.js";
+import type { Wish } from "../messages.js";
 import type { EngineMessage } from "./messages.js";
 
 interface Exports {
@@ -11,6 +12,9 @@ interface Exports {
   files_keys(): number;
   files_encrypt(first: number): number;
   files_decrypt(): number;
+  files_write(most: number, thousandths: number): number;
+  files_next(): number;
+  files_token(): number;
 }
 
 const RECEIPT = 3; // behind the parts of the client
@@ -51,17 +55,33 @@ export class FilesEngine {
 
   /** The bytes of a request, or null. */
   encrypt(text: string, context: string): Uint8Array<ArrayBuffer> | null {
-    let request: Uint8Array<ArrayBuffer> | null = null;
-    this.out.send = (bytes) => (request = bytes.slice());
     const first = this.host.putPair(text, context);
-    return this.host.exports.files_encrypt(first) === 1 ? request : null;
+    return this.request(() => this.host.exports.files_encrypt(first));
   }
 
-  /** receipt: JSON of one, with the signer's key. */
-  decrypt(response: ArrayBuffer, receipt: string): boolean {
+  /** Begins a text behind a prompt. */
+  write(prompt: string, { most, thousandths }: Wish): boolean {
+    this.host.put(UTF8.encode(prompt));
+    return this.host.exports.files_write(most, thousandths) === 1;
+  }
+
+  /** The bytes of a request for the next token of the text, or null. */
+  next(): Uint8Array<ArrayBuffer> | null {
+    return this.request(() => this.host.exports.files_next());
+  }
+
+  /** receipt: JSON of one, with the signer's key. token: whether the response has the next one of a text. */
+  decrypt(response: ArrayBuffer, receipt: string, token = false): boolean {
     this.give(RECEIPT, UTF8.encode(receipt));
     this.host.put(new Uint8Array(response));
-    return this.host.exports.files_decrypt() === 1;
+    const { exports } = this.host;
+    return (token ? exports.files_token() : exports.files_decrypt()) === 1;
+  }
+
+  private request(encrypt: () => number): Uint8Array<ArrayBuffer> | null {
+    let request: Uint8Array<ArrayBuffer> | null = null;
+    this.out.send = (bytes) => (request = bytes.slice());
+    return encrypt() === 1 ? request : null;
   }
 
   private give(part: number, bytes: Uint8Array): void {

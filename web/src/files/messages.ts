@@ -1,6 +1,14 @@
 /** What the client of ciphertexts tells (`crates/wasm/src/host/files.rs`), and what its thread and the page
  * say to each other. */
-import type { Answer, Failed } from "../messages.js";
+import type { Answer, Failed, Wish } from "../messages.js";
+
+/** A token of a text that is written: see `Written`. */
+export interface Token {
+  readonly kind: "token";
+  readonly text: string;
+  readonly last: boolean;
+  readonly warning: string | null;
+}
 
 /** From the engine. keys: bytes of the evaluation keys. security: bits. */
 export type EngineMessage =
@@ -8,6 +16,7 @@ export type EngineMessage =
   | { readonly kind: "key"; readonly id: string }
   | { readonly kind: "made"; readonly sha256: string }
   | { readonly kind: "read"; readonly answer: Answer }
+  | Token
   | Failed;
 
 /** A piece of the keys' file. whole: the hash of all of it, known with the last piece. */
@@ -37,7 +46,9 @@ export type FilesOrder =
   | { readonly kind: "check"; readonly text: string; readonly context: string }
   | { readonly kind: "keys" }
   | { readonly kind: "encrypt"; readonly text: string; readonly context: string }
-  | { readonly kind: "decrypt"; readonly response: ArrayBuffer; readonly receipt: string };
+  | { readonly kind: "write"; readonly prompt: string; readonly wish: Wish }
+  | { readonly kind: "next" }
+  | { readonly kind: "decrypt" | "token"; readonly response: ArrayBuffer; readonly receipt: string };
 
 /** Of an Ed25519 signature over three hashes; all in hexadecimal digits. */
 export interface Receipt {

@@ -4,13 +4,13 @@ import { t } from "../language.js";
 import { parts } from "../service.js";
 import type { Offer } from "../service.js";
 import type { Session } from "../session.js";
-import type { Answer, Message } from "../messages.js";
+import type { Answer, Message, Wish } from "../messages.js";
 import { SHOWN } from "../messages.js";
 import { counted, makeCount } from "./chunks.js";
 import { ended, fetchResponse, forget, post } from "./request.js";
 import type { Asking } from "./request.js";
 import { Failure, Thread } from "./thread.js";
-import type { Chunk, FilesMessage, Status } from "./messages.js";
+import type { Chunk, FilesMessage, FilesOrder, Status, Token } from "./messages.js";
 import { send } from "./upload.js";
 
 const ENGINE = "tacita.wasm";
@@ -32,7 +32,13 @@ export function openFiles(place: Place, tell: (told: Message) => void): Session 
   const failed = (error: unknown): void => client.failed(error);
   client.open().catch(failed);
   const stop = (): void => client.stop();
-  return { ask: (text, context) => void client.ask(text, context).catch(failed), end: stop, stop };
+  return {
+    ask: (text, context) => void client.ask(text, context).catch(failed),
+    write: (prompt, wish) => void client.write(prompt, wish).catch(failed),
+    enough: () => client.enough(),
+    end: stop,
+    stop,
+  };
 }
 
 class FilesClient {
@@ -47,6 +53,8 @@ class FilesClient {
   private request: Uint8Array<ArrayBuffer> | undefined;
   private running = ""; // id of the request that is at the server
   private answer: Answer | undefined;
+  private token: Token | undefined;
+  private stopped = false; // whether no further token is wanted of the text that is written
   private sent = 0;
   private received = 0;
 
@@ -68,9 +76,34 @@ class FilesClient {
 
   async ask(text: string, context: string): Promise<void> {
     await this.thread.order({ kind: "check", text, context });
+    await this.exchange({ kind: "encrypt", text, context }, "decrypt");
+    const answer = this.answer as Answer;
+    const { sent, received } = this;
+    this.tell({ kind: "answer", answer, sent, received, rounds: null });
+  }
+
+  /** Token by token, each by a request of the text so far. */
+  async write(prompt: string, wish: Wish): Promise<void> {
+    this.stopped = false;
+    await this.thread.order({ kind: "write", prompt, wish });
+    for (let more = true; more && !this.stopped; ) {
+      await this.exchange({ kind: "next" }, "token");
+      const { text, last, warning } = this.token as Token;
+      const { sent, received } = this;
+      this.tell({ kind: "written", text, last, sent, received, rounds: null, warning });
+      more = !last;
+    }
+  }
+
+  enough(): void {
+    this.stopped = true;
+  }
+
+  /** Encrypts, has the server compute and decrypts what it gives. */
+  private async exchange(encrypt: FilesOrder, decrypt: "decrypt" | "token"): Promise<void> {
     if (!this.ready) await this.makeKeys();
     this.say("encrypting");
-    await this.thread.order({ kind: "encrypt", text, context });
+    await this.thread.order(encrypt);
     const request = this.request as Uint8Array<ArrayBuffer>;
     this.request = undefined;
     this.say("sending the request");
@@ -78,7 +111,7 @@ class FilesClient {
     const { id } = await post(this.asking(), request).catch((error: unknown) => this.posted(error));
     this.sent += request.length;
     this.running = id;
-    await this.answered(id);
+    await this.answered(id, decrypt);
   }
 
   failed(error: unknown): void {
@@ -114,6 +147,9 @@ class FilesClient {
         break;
       case "read":
         this.answer = told.answer;
+        break;
+      case "token":
+        this.token = told;
     }
   }
 
@@ -156,7 +192,7 @@ class FilesClient {
     throw error;
   }
 
-  private async answered(id: string): Promise<void> {
+  private async answered(id: string, decrypt: "decrypt" | "token"): Promise<void> {
     const { signer, token } = this.place;
     const status = await ended(this.asking(), id, (each) => this.watched(each));
     const { receipt, problem } = status;
@@ -168,12 +204,9 @@ class FilesClient {
     this.pass(false, new Uint8Array(response));
     this.say("checking the answer's receipt and decrypting");
     const signed = JSON.stringify({ ...receipt, signer });
-    await this.thread.order({ kind: "decrypt", response, receipt: signed }, [response]);
+    await this.thread.order({ kind: decrypt, response, receipt: signed }, [response]);
     this.running = "";
     void forget(`/v1/requests/${id}`, token);
-    const answer = this.answer as Answer;
-    const { sent, received } = this;
-    this.tell({ kind: "answer", answer, sent, received, rounds: null });
   }
 
   private watched(status: Status): void {

@@ -28,8 +28,7 @@ function makeKeys(engine: FilesEngine, memory: SharedArrayBuffer): boolean {
   return done;
 }
 
-function encrypt(engine: FilesEngine, text: string, context: string): boolean {
-  const bytes = engine.encrypt(text, context);
+function pass(bytes: Uint8Array<ArrayBuffer> | null): boolean {
   if (bytes) tell({ kind: "request", bytes }, [bytes.buffer]);
   return bytes !== null;
 }
@@ -47,9 +46,14 @@ async function obey(order: FilesOrder): Promise<boolean> {
     case "keys":
       return makeKeys(engine, sent);
     case "encrypt":
-      return encrypt(engine, order.text, order.context);
+      return pass(engine.encrypt(order.text, order.context));
+    case "write":
+      return engine.write(order.prompt, order.wish);
+    case "next":
+      return pass(engine.next());
     case "decrypt":
-      return engine.decrypt(order.response, order.receipt);
+    case "token":
+      return engine.decrypt(order.response, order.receipt, order.kind === "token");
   }
 }
 

@@ -1,18 +1,20 @@
 //! The client of one plan: its steps are those of `tacita.client.session`, on bytes in place of files.
 use super::budget::{answers_of_a_key, warning};
 use super::keys::{hex, Hashing, Secret};
-use super::layout::Source;
+use super::layout::{Read, Source};
 use super::plan::Plan;
 use super::{envelope, Receipt, TableFile};
 use crate::answer::{told, Answer, MASKS};
 use crate::error::{damaged, ClientError, Result};
-use crate::front::{embedded, Embedded, Token, Tokenizer};
+use crate::front::{embedded, reversed, Embedded, Token, Tokenizer};
 use crate::part::digest;
+use crate::writing::{Text, Wish, Written};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 use tacita_ckks::keys::KeySpec;
 use tacita_ckks::{CkksParameters, Complex64, Evaluator};
+use tacita_ring::sample::Prng;
 use tacita_rlwe::encrypt as rlwe;
 use tacita_wire::{key_record_bytes, CiphertextReader, CiphertextWriter, HEADER_BYTES};
 use zeroize::Zeroize;
@@ -32,6 +34,8 @@ pub struct Client {
     asked: Option<String>,
     /// Of its text, until its answer is read.
     tokens: Vec<Token>,
+    /// The text that is written.
+    writing: Option<(Text, Wish)>,
     /// That the secret decrypted, and how many it may.
     answers: u64,
     budget: Option<u64>,
@@ -59,6 +63,7 @@ impl Client {
             secret: None,
             asked: None,
             tokens: vec![],
+            writing: None,
         })
     }
 
@@ -116,7 +121,66 @@ impl Client {
     /// # Errors
     /// [`ClientError::Text`] for a text that is empty or too long.
     pub fn encrypt(&mut self, texts: &[&str]) -> Result<Vec<u8>> {
-        let (secret, mut entered) = (self.secret()?, self.entered(texts)?);
+        let entered = self.entered(texts)?;
+        self.writing = None;
+        self.request(entered)
+    }
+
+    /// Begins a text behind a prompt; nothing is encrypted.
+    ///
+    /// # Errors
+    /// [`ClientError::Text`] for a prompt that does not fit, or a wish that means nothing.
+    pub fn write(&mut self, prompt: &str, wish: Wish) -> Result<()> {
+        wish.check(self.plan.writes())?;
+        let room = self.plan.tokens.min(self.plan.front.positions);
+        self.writing = Some((Text::new(prompt, true, wish.most, room, &self.tokenizer)?, wish));
+        Ok(())
+    }
+
+    /// The bytes of request.ct, of the text so far.
+    ///
+    /// # Errors
+    /// [`ClientError::Peer`] where none is written.
+    pub fn encrypt_next(&mut self) -> Result<Vec<u8>> {
+        let Some((text, _)) = &self.writing else {
+            return no_text();
+        };
+        self.request(reversed(
+            &text.ids,
+            &self.tables,
+            &self.plan.front,
+            self.plan.tokens,
+        )?)
+    }
+
+    /// The next token of the text, of the bytes of response.ct: the likeliest, or by chance as it was wished;
+    /// and a warning as of [`Self::decrypt`].
+    ///
+    /// # Errors
+    /// As [`Self::decrypt`]; [`ClientError::Text`] where values left the calibrated ranges.
+    pub fn token(&mut self, response: &[u8], receipt: &Receipt) -> Result<(Written, Option<String>)> {
+        let found = self.opened(response, receipt)?;
+        let answer = told(&self.plan.reading, &found.values, found.sound);
+        let Some((text, wish)) = &mut self.writing else {
+            return no_text();
+        };
+        let Some(logits) = answer.logits else {
+            return Err(ClientError::Text(answer.warnings.concat()));
+        };
+        let written = text.write(
+            chosen(&logits, wish.thousandths)?,
+            &self.plan.ends,
+            &self.tokenizer,
+        );
+        if written.last {
+            self.writing = None;
+        }
+        Ok((written, warning(self.answers, self.budget)))
+    }
+
+    /// The bytes of request.ct, of rows.
+    fn request(&mut self, mut entered: Embedded) -> Result<Vec<u8>> {
+        let secret = self.secret()?;
         let mut tensors = BTreeMap::new();
         for name in self.plan.request.tensors.keys() {
             tensors.insert(name.clone(), self.tensor(secret, name, &entered)?);
@@ -137,6 +201,18 @@ impl Client {
     /// [`ClientError::Peer`] for a receipt of something else, [`ClientError::Damaged`] for a response that is
     /// not one of this plan and these keys.
     pub fn decrypt(&mut self, response: &[u8], receipt: &Receipt) -> Result<Answer> {
+        let (found, layout) = (self.opened(response, receipt)?, &self.plan.response);
+        let rows = if layout.rows == 1 { 1 } else { self.tokens.len() };
+        let shown = &found.values[..found.values.len().min(rows * layout.size)];
+        let mut answer = told(&self.plan.reading, shown, found.sound);
+        answer.find_spans(&self.plan.reading, &self.tokens, &self.tokenizer);
+        self.forget();
+        answer.warnings.extend(warning(self.answers, self.budget));
+        Ok(answer)
+    }
+
+    /// The numbers of a response to the last request; they count as an answer.
+    fn opened(&mut self, response: &[u8], receipt: &Receipt) -> Result<Read> {
         let (secret, layout, plan) = (self.secret()?, &self.plan.response, &self.plan.hash);
         let asked = self.asked.as_deref().unwrap_or_default();
         receipt.check(plan, asked, &hex(&digest(response)))?;
@@ -144,14 +220,8 @@ impl Client {
         let cts = envelope::response(response, plan, &secret.id(), tensor)?;
         let slots: Result<Vec<_>> = cts.iter().map(|ct| self.decrypted(secret, ct)).collect();
         let found = layout.read(self.plan.agreement, &slots?);
-        let rows = if layout.rows == 1 { 1 } else { self.tokens.len() };
-        let shown = &found.values[..found.values.len().min(rows * layout.size)];
-        let mut answer = told(&self.plan.reading, shown, found.sound);
-        answer.find_spans(&self.plan.reading, &self.tokens, &self.tokenizer);
-        self.forget();
         self.answers += 1;
-        answer.warnings.extend(warning(self.answers, self.budget));
-        Ok(answer)
+        Ok(found)
     }
 
     fn params(&self) -> &CkksParameters {
@@ -253,4 +323,30 @@ impl Client {
         plain.wipe();
         Ok(slots)
     }
+}
+
+fn no_text<T>() -> Result<T> {
+    Err(ClientError::Peer("no text is written".to_owned()))
+}
+
+/// The number of one token: the likeliest, of several the first; at a temperature by chance, with weights of
+/// exp(logit / temperature).
+fn chosen(logits: &[f64], thousandths: u32) -> Result<u32> {
+    let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let heat = f64::from(thousandths) / 1000.0;
+    let weight = |logit: f64| match thousandths {
+        0 => f64::from(u8::from(logit == most)),
+        _ => ((logit - most) / heat).exp(),
+    };
+    let mut left = 0.0;
+    if thousandths > 0 {
+        let (mut word, total) = ([0; 8], logits.iter().map(|&l| weight(l)).sum::<f64>());
+        Prng::from_os().map_err(ClientError::engine)?.fill(&mut word);
+        left = (u64::from_le_bytes(word) >> 11) as f64 * (-53f64).exp2() * total;
+    }
+    let at = logits.iter().position(|&logit| {
+        left -= weight(logit);
+        left < 0.0
+    });
+    Ok(at.unwrap_or(logits.len().saturating_sub(1)) as u32)
 }

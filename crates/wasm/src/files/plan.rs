@@ -3,7 +3,7 @@
 use super::layout::{Layout, Request, Response};
 use crate::answer::MASKS;
 use crate::error::{damaged, Result};
-use crate::program::{first_wrong, FrontConfig, Reading};
+use crate::program::{first_wrong, FrontConfig, Reading, WRITES};
 use serde::de::IgnoredAny;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -23,8 +23,9 @@ const QUIET: f64 = 64.0; // times the noise: the least step of rounding
 const AGREEMENT: (f64, f64) = (1024.0, 0.002); // times the noise, and of a logit
 /// Bits below which keys are made for tests alone.
 const MIN_SECURITY_BITS: u32 = 128;
-/// What a page reads the answer of; of all but the first there is a row a token.
-const TASKS: [&str; 4] = [TEXT, "tokens", "span", MASKS];
+/// What a page reads the answer of; of all but the first two there is a row a token.
+const TASKS: [&str; 5] = [TEXT, WRITES, "tokens", "span", MASKS];
+const MOST_ENDS: usize = 16;
 const TEXT: &str = "text";
 /// Counted by stages whose products want keys of their own, which a page does not make.
 const PRODUCTS: &str = "coefficient_product";
@@ -69,6 +70,7 @@ struct Model {
     task: String,
     #[serde(default = "single_label")]
     problem: String,
+    ends: Option<Vec<u32>>,
 }
 
 fn text() -> String {
@@ -120,11 +122,18 @@ pub struct Plan {
     /// How far copies may be apart, and zeros off.
     pub(super) agreement: f64,
     pub(super) front: FrontConfig,
+    /// Tokens that end a text, of a model that writes.
+    pub(super) ends: Vec<u32>,
     /// What the numbers mean.
     pub reading: Reading,
 }
 
 impl Plan {
+    /// Whether the model writes texts, a token a request.
+    pub fn writes(&self) -> bool {
+        self.reading.task == WRITES
+    }
+
     /// From the server's bytes, with the parameters of its preset and the keys to make. `allow_insecure`
     /// admits presets below 128 bits of security: for tests.
     ///
@@ -197,12 +206,13 @@ impl File {
                 bound: self.answer,
                 normalise: model.normalise,
             },
+            ends: model.ends.unwrap_or_default(),
         }
     }
 
     fn front(&self) -> Option<FrontConfig> {
         let front: FrontConfig = serde_json::from_value(self.model.embeddings.clone()?).ok()?;
-        Some(front).filter(|front| !front.backwards)
+        Some(front).filter(|front| front.backwards == (self.model.task == WRITES))
     }
 
     /// What a page has no form for.
@@ -216,6 +226,10 @@ impl File {
             (
                 TASKS.contains(&self.model.task.as_str()) && plain,
                 "an answer that a page does not read",
+            ),
+            (
+                self.model.task != WRITES || self.model.ends.is_some(),
+                "a server of an earlier release, which does not say what ends a text",
             ),
             (!self.model.normalise, "vectors, which a page does not read"),
             (
@@ -232,11 +246,13 @@ impl File {
             request, response, ..
         } = &self.layout;
         let outputs = match self.model.labels.len() {
-            0 if self.model.task == MASKS => self.front().map_or(0, |front| front.vocab),
+            0 if [MASKS, WRITES].contains(&&*self.model.task) => self.front().map_or(0, |front| front.vocab),
             0 => self.model.hidden,
             labels => labels,
         };
-        let rows = if self.model.task == TEXT { 1 } else { self.tokens };
+        let one = [TEXT, WRITES].contains(&&*self.model.task);
+        let rows = if one { 1 } else { self.tokens };
+        let ends = self.model.ends.as_deref().unwrap_or_default();
         let sizes = (params.slots(), self.batch, self.tokens, self.model.hidden);
         let counts = self.request.iter().map(|tensor| (&tensor.name, tensor.count));
         let stated = request.tensors.iter().map(|(name, tensor)| (name, tensor.count));
@@ -255,6 +271,10 @@ impl File {
                 "bound",
             ),
             (self.rotations.len() <= MOST_ROTATIONS, "rotations"),
+            (
+                ends.len() <= MOST_ENDS && ends.iter().all(|&token| (token as usize) < outputs),
+                "tokens that end a text",
+            ),
             (
                 parts_of(self.noise, self.decimals, self.model.is_vector()).is_some(),
                 "decimals",

@@ -122,6 +122,24 @@ pub fn embedded(
     })
 }
 
+/// The tokens of a text that is written as rows in reverse, with padding behind them: as slots hold those of
+/// a decoder.
+///
+/// # Errors
+/// As [`prompted`].
+pub fn reversed(ids: &[u32], tables: &impl Tables, front: &FrontConfig, tokens: usize) -> Result<Embedded> {
+    let mut states = prompted(tables, front, ids, 0)?;
+    states.reverse();
+    if let Some(first) = states.last().cloned() {
+        states.resize(tokens, first);
+    }
+    Ok(Embedded {
+        mask: (0..tokens).map(|at| at < ids.len()).collect(),
+        states,
+        tokens: vec![],
+    })
+}
+
 /// One row, of a token of this type; `None` where a table has no such row.
 fn row_of(tables: &impl Tables, front: &FrontConfig, at: usize, id: usize, kind: usize) -> Option<Vec<f64>> {
     let table = |name: &str, row: usize| tables.row(&format!("embeddings.{name}"), row);

@@ -2,6 +2,7 @@
 //! page says in which step it is.
 use super::{failed, send, tell, texts, Told, ROOM};
 use crate::files::{Client, Receipt};
+use crate::writing::Wish;
 use crate::ClientError;
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -106,9 +107,49 @@ pub extern "C" fn files_encrypt(first: usize) -> i32 {
     })
 }
 
+/// Begins a text behind the prompt in the room, of so many tokens at most.
+#[no_mangle]
+pub extern "C" fn files_write(most: usize, thousandths: u32) -> i32 {
+    step_with(0, |client, texts| {
+        client.write(texts[0], Wish { most, thousandths })
+    })
+}
+
+/// Encrypts the text that is written, as far as it is; the bytes are sent before it returns.
+#[no_mangle]
+pub extern "C" fn files_next() -> i32 {
+    step(|client| {
+        let request = client.encrypt_next()?;
+        Out.write_all(&request).map_err(ClientError::engine)
+    })
+}
+
 /// Checks the receipt and decrypts the response in the room.
 #[no_mangle]
 pub extern "C" fn files_decrypt() -> i32 {
+    receive(|client, response, receipt| {
+        let answer = client.decrypt(response, receipt)?;
+        tell(&Told::Read { answer: &answer });
+        Ok(())
+    })
+}
+
+/// The same, of a text that is written: its next token is told.
+#[no_mangle]
+pub extern "C" fn files_token() -> i32 {
+    receive(|client, response, receipt| {
+        let (written, warning) = client.token(response, receipt)?;
+        tell(&Told::Token {
+            text: &written.text,
+            last: written.last,
+            warning,
+        });
+        Ok(())
+    })
+}
+
+/// Runs a step with the response in the room and the receipt that was given.
+fn receive(run: impl FnOnce(&mut Client, &[u8], &Receipt) -> Result<(), ClientError>) -> i32 {
     let (response, receipt) = (
         ROOM.take(),
         GIVEN.with_borrow_mut(|given| std::mem::take(&mut given[RECEIPT])),
@@ -116,8 +157,6 @@ pub extern "C" fn files_decrypt() -> i32 {
     step(|client| {
         let receipt: Receipt =
             serde_json::from_slice(&receipt).map_err(|_| ClientError::Peer("not a receipt".to_owned()))?;
-        let answer = client.decrypt(&response, &receipt)?;
-        tell(&Told::Read { answer: &answer });
-        Ok(())
+        run(client, &response, &receipt)
     })
 }

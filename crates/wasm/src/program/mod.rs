@@ -14,7 +14,7 @@ pub const MAX_BYTES: usize = 8 << 20;
 const FORMAT: &str = "tacita-two-party-program";
 const VERSION: u32 = 2;
 const WHAT: &str = "program";
-const WRITES: &str = "next";
+pub(crate) const WRITES: &str = "next";
 const MOST_TOKENS: usize = 1 << 12;
 const MOST_WIDTH: usize = 1 << 16;
 

@@ -6,20 +6,20 @@ use serde_json::{json, Value};
 use sha2::{Digest, Sha256, Sha512};
 use std::sync::Arc;
 use tacita_ckks::{Ciphertext, CkksParameters, Evaluator};
-use tacita_wasm::files::{Client, Receipt};
+use tacita_wasm::files::{Client, Receipt, TableFile};
 use tacita_wasm::front::{embedded, Tokenizer};
 use tacita_wasm::Answer;
 use tacita_wire::{read_evaluation_keys, CiphertextReader, CiphertextWriter, Owner};
 
 const BOUND: f64 = 4.0;
-const FOUR_TOKENS: &str = "fine film";
+pub const FOUR_TOKENS: &str = "fine film";
 
 /// A client whose request holds the first two numbers of the states twice, from slot 1 on, and the mask at
 /// slot 4, the last number of the states at slot 99; and which looks for an answer one slot before.
 pub struct World {
-    vector: Vector,
+    pub vector: Vector,
     pub plan: Value,
-    tables: Vec<u8>,
+    pub tables: Vec<u8>,
 }
 
 impl World {
@@ -133,7 +133,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// As a server signs.
-fn receipt(plan: &str, request: &[u8], response: &[u8]) -> Receipt {
+pub fn receipt(plan: &str, request: &[u8], response: &[u8]) -> Receipt {
     let (secret, nonce) = (Scalar::from(12345u64), Scalar::from(6789u64));
     let public = EdwardsPoint::mul_base(&secret).compress().0;
     let r = EdwardsPoint::mul_base(&nonce).compress().0;
@@ -156,7 +156,7 @@ fn receipt(plan: &str, request: &[u8], response: &[u8]) -> Receipt {
 }
 
 /// The server: turns the states by one slot, adds the mask twice.
-fn evaluated(params: &CkksParameters, keys: &[u8], request: &[u8]) -> Vec<u8> {
+pub fn evaluated(params: &CkksParameters, keys: &[u8], request: &[u8]) -> Vec<u8> {
     let (owner, keys) = read_evaluation_keys(keys, params, None, None).unwrap();
     let evaluator = Evaluator::new(params.clone(), Arc::new(keys));
     let (header, cts) = opened(request);
@@ -236,8 +236,7 @@ fn a_server_computes_on_its_request_with_its_keys() {
     let tokenizer = Tokenizer::parse(part.tokenizer().unwrap(), 32).unwrap();
     assert_eq!(tokenizer.encode(FOUR_TOKENS, true).unwrap().len(), 4);
     let front = serde_json::from_value(world.plan["model"]["embeddings"].clone()).unwrap();
-    let tables =
-        tacita_wasm::files::TableFile::parse(world.tables.clone(), &front, client.plan().hidden).unwrap();
+    let tables = TableFile::parse(world.tables.clone(), &front, client.plan().hidden).unwrap();
     let states = embedded(&[FOUR_TOKENS], &tokenizer, &tables, &front, 16)
         .unwrap()
         .states;

@@ -4,4 +4,5 @@ mod front;
 mod hostile;
 mod plans;
 mod session;
+mod texts;
 mod vectors;

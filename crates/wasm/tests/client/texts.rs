@@ -1,0 +1,107 @@
+//! Texts that a server writes on ciphertexts, a request a token, beside the engine that servers run.
+use crate::files::{evaluated, receipt, World, FOUR_TOKENS};
+use serde_json::{json, Value};
+use tacita_ckks::CkksParameters;
+use tacita_wasm::files::{Client, TableFile};
+use tacita_wasm::front::{embedded, reversed, Tokenizer};
+use tacita_wasm::program::FrontConfig;
+use tacita_wasm::writing::{Wish, Written};
+use tacita_wasm::ClientError;
+
+impl World {
+    /// A model that writes: its 32 logits are the first numbers of the rows, the last token's first.
+    pub fn writing(ends: Value) -> Self {
+        let mut world = Self::new();
+        let model = &mut world.plan["model"];
+        (model["task"], model["labels"], model["ends"]) = (json!("next"), json!([]), ends);
+        (
+            model["embeddings"]["backwards"],
+            model["embeddings"]["last_token"],
+        ) = (json!(true), json!(true));
+        assert_eq!(model["embeddings"]["vocab"], 32);
+        let all = model["hidden"].as_u64().unwrap() * 16 - 1;
+        let layout = &mut world.plan["layout"];
+        let tensors = &mut layout["request"]["tensors"];
+        tensors["hidden"]["runs"] = json!([[1, 0, 2, 40, 0, 32, 1, 1], [99, all]]);
+        tensors["mask"]["runs"] = json!([[90, 16]]);
+        let response = &mut layout["response"];
+        response["size"] = json!(32);
+        response["numbers"] = json!([[0, 0, 32, 1, 1]]);
+        response["copies"] = json!([[40, 0, 32, 1, 1]]);
+        response["norms"] = json!([[90, 0]]);
+        world
+    }
+
+    /// How a text to read becomes the input.
+    fn front(&self) -> FrontConfig {
+        let mut front = self.plan["model"]["embeddings"].clone();
+        (front["backwards"], front["last_token"]) = (json!(false), json!(false));
+        serde_json::from_value(front).unwrap()
+    }
+}
+
+/// The server's part of the next token of a text, and what the client says of it.
+fn next_token(client: &mut Client, keys: &[u8]) -> tacita_wasm::Result<Written> {
+    let params = CkksParameters::preset("insecure_toy_n8").unwrap();
+    let request = client.encrypt_next()?;
+    let response = evaluated(&params, keys, &request);
+    let signed = receipt(&client.plan().hash.clone(), &request, &response);
+    let (written, warning) = client.token(&response, &signed)?;
+    assert_eq!(warning, None);
+    Ok(written)
+}
+
+/// The mask is right for texts of four tokens alone, so the second answer fails its checks.
+#[test]
+fn a_text_is_written_a_request_a_token() {
+    let wish = |most, thousandths| Wish { most, thousandths };
+    let world = World::writing(json!([]));
+    let (mut client, mut keys) = (world.client().unwrap(), Vec::new());
+    client.draw().unwrap();
+    client.write_keys(&mut keys).unwrap();
+    assert!(client.encrypt_next().is_err() && client.encrypt(&[FOUR_TOKENS]).is_err());
+    for (most, thousandths) in [(0, 0), (1, 8001), (14, 0), (usize::MAX, 0)] {
+        let refused = client.write(FOUR_TOKENS, wish(most, thousandths));
+        assert!(matches!(refused, Err(ClientError::Text(_))), "{most}");
+    }
+    client.write(FOUR_TOKENS, wish(13, 0)).unwrap();
+    let found = next_token(&mut client, &keys).unwrap();
+    let part = world.vector.parsed_part();
+    let tokenizer = Tokenizer::parse(part.tokenizer().unwrap(), 32).unwrap();
+    let front = serde_json::from_value(world.plan["model"]["embeddings"].clone()).unwrap();
+    let tables = TableFile::parse(world.tables.clone(), &front, client.plan().hidden).unwrap();
+    let ids = tokenizer.encode(FOUR_TOKENS, true).unwrap();
+    let rows = reversed(&ids, &tables, &front, 16).unwrap();
+    assert_eq!(rows.mask.iter().filter(|&&real| real).count(), 4);
+    let last = embedded(&[FOUR_TOKENS], &tokenizer, &tables, &world.front(), 16).unwrap();
+    assert_eq!(
+        (&rows.states[0], &rows.states[15]),
+        (&last.states[3], &last.states[0])
+    );
+    let logits = &rows.states.concat()[..32];
+    let most = logits.iter().copied().fold(f64::MIN, f64::max);
+    assert!((logits[found.id as usize] - most).abs() < 0.004 && !found.last);
+    let doubted = next_token(&mut client, &keys).err().unwrap().to_string();
+    assert!(doubted.contains("fails its own checks"), "{doubted}");
+    client.write(FOUR_TOKENS, wish(13, 1)).unwrap(); // hardly warm: the likeliest, or a tie of it
+    let warm = next_token(&mut client, &keys).unwrap();
+    assert!((logits[warm.id as usize] - most).abs() < 0.02);
+    let mut ending = World::writing(json!([found.id])).client().unwrap();
+    let mut keys = Vec::new();
+    ending.draw().unwrap();
+    ending.write_keys(&mut keys).unwrap();
+    ending.write(FOUR_TOKENS, wish(13, 0)).unwrap();
+    assert!(next_token(&mut ending, &keys).unwrap().last && ending.encrypt_next().is_err());
+}
+
+#[test]
+fn a_model_that_does_not_say_what_ends_a_text_is_refused() {
+    for (ends, why) in [
+        (json!(null), "an earlier release"),
+        (json!([32]), "tokens that end"),
+        (json!(vec![1; 17]), "tokens that end"),
+    ] {
+        let refused = World::writing(ends).client().err().unwrap().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+}

@@ -137,9 +137,14 @@ def test_settings_of_a_port_are_refused_for_a_service(name: str, value: object) 
 
 
 @pytest.mark.native
-def test_a_text_takes_a_model_that_writes_and_the_scheme_that_does(fake: Fake, reach: list[str]) -> None:
-    for more, says in [((), "no model of the server answers so"), (("--scheme", "leaf"), "--scheme with")]:
-        status, _, err = run("generate", "once", *reach, *more)
+def test_a_text_takes_a_model_that_writes_and_a_scheme_of_a_service(fake: Fake, reach: list[str]) -> None:
+    """A port has the one scheme of two parties."""
+    for whom, more, says in [
+        (reach, (), "no model of the server answers so"),
+        (reach, ("--scheme", "thor", "--cache"), "--cache with --connect"),
+        (["--connect", "127.0.0.1:1"], ("--scheme", "leaf"), "--scheme with --connect"),
+    ]:
+        status, _, err = run("generate", "once", *whom, *more)
         assert status == 2 and says in err.replace("\n", " "), err
 
 

@@ -211,9 +211,9 @@ class _Search:
             ready = run.copy()
             for axis in range(ready.ndim):
                 ready = np.minimum.accumulate(ready, axis=axis)
-            value = np.minimum.reduce(
-                [self._refreshed(ready, before, names) for names in _subsets(before.axes)]
-            )
+            value = ready.copy()
+            for names in _subsets(before.axes):
+                np.minimum(value, self._refreshed(ready, before, names), out=value)
             if not np.isfinite(value).any():
                 raise PlanError(f"no placement from stage {stage.name} on", hint=FEWER_LEVELS)
             tables.append(_Table(run, ready, value))
@@ -226,11 +226,8 @@ class _Search:
         first."""
         side = self.sim.max_level + 1
         run = np.full((side,) * len(before.axes), inf)
-        passive = {
-            name
-            for name in before.axes
-            if len(before.axes) > 1 and self.sim.passive(stage, before.shape, name)
-        }
+        others = before.axes if len(before.axes) > 1 else ()
+        passive = {name for name in others if self.sim.passive(stage, before.shape, name)}
         active = [name for name in before.axes if name not in passive]
         moved = [name for name in behind.axes if name not in passive]
         least = self._least_entries(stage, before.shape, active, moved)
@@ -252,35 +249,38 @@ class _Search:
     def _least_entries(
         self, stage: Stage, shape: Shape, active: Sequence[str], moved: Sequence[str]
     ) -> set[tuple[int, ...]] | None:
-        """Returns the least input levels that reach each level of the stage's only output: entering higher
-        costs more and gives no more, and lowering is free. Returns None, so that every entry is tried, for
-        few inputs, for several outputs, and where an output's level is not the least of what each input
-        allows by itself."""
-        if len(active) < 3 or len(moved) != 1 or stage.refreshes:
+        """Returns the least input levels that reach each combination of levels of the stage's outputs, what
+        it hands on among them: entering higher costs more and gives no more, and lowering is free. Returns
+        None, so that every entry is tried, for few inputs, and where an output's level is not the least of
+        what each input allows by itself."""
+        if len(active) < 3 or not moved or stage.refreshes:
             return None
-        top, side, (out,) = dict.fromkeys(shape, self.sim.max_level), range(self.sim.max_level + 1), moved
+        top, side = dict.fromkeys(shape, self.sim.max_level), range(self.sim.max_level + 1)
 
-        def reached(levels: Levels) -> int:
+        def reached(levels: Levels) -> list[int]:
             outcome = self.sim.outcome(stage, shape, {**top, **levels})
-            return -1 if outcome is None else outcome.levels[out]
+            return [-1 if outcome is None else outcome.levels[out] for out in moved]
 
         allowed = [[reached({name: level}) for level in side] for name in active]
-        entries = set()
-        for wanted in {level for each in allowed for level in each if level >= 0}:
-            least = [next((level for level in side if each[level] >= wanted), len(side)) for each in allowed]
-            if max(least) == len(side):
-                continue
-            if reached(dict(zip(active, least, strict=True))) < wanted:
+        entries = {(0,) * len(active)}
+        for columns in zip(*(zip(*each, strict=True) for each in allowed), strict=True):  # of one output
+            least = {
+                tuple(next((level for level in side if each[level] >= wanted), len(side)) for each in columns)
+                for wanted in {level for each in columns for level in each if level >= 0}
+            }
+            entries = {tuple(map(max, one, other)) for one in entries for other in least}
+        entries = {entry for entry in entries if max(entry) < len(side)}
+        for entry in entries:
+            bounds = zip(*(each[level] for each, level in zip(allowed, entry, strict=True)), strict=True)
+            levels = reached(dict(zip(active, entry, strict=True)))
+            if any(level < min(each) for level, each in zip(levels, bounds, strict=True)):
                 return None
-            entries.add(tuple(least))
         return entries
 
     def _refreshed(self, ready: np.ndarray, before: Boundary, names: Sequence[str]) -> np.ndarray:
-        """Values when `names` are bootstrapped first: their axes are read at the top."""
-        for axis, name in enumerate(before.axes):
-            if name in names:
-                ready = np.broadcast_to(np.take(ready, [ready.shape[axis] - 1], axis=axis), ready.shape)
-        return ready + _seconds_of(before.kinds(names, self.prices), self.prices)
+        """Values when `names` are bootstrapped first: their axes have the top alone."""
+        top = tuple(slice(-1, None) if name in names else slice(None) for name in before.axes)
+        return ready[top] + _seconds_of(before.kinds(names, self.prices), self.prices)
 
     def cheapest(self, tables: Sequence[_Table]) -> Placement:
         """Reads the cheapest path out of the tables, starting with a request at the top (fresh
@@ -305,10 +305,8 @@ class _Search:
         return Placement(tuple(steps), start)
 
     def _cheapest_subset(self, before: Boundary, table: _Table, levels: Levels) -> tuple[str, ...]:
-        here = before.point(levels)
-        return min(
-            _subsets(before.axes), key=lambda names: float(self._refreshed(table.ready, before, names)[here])
-        )
+        ready = table.ready[np.ix_(*((level, -1) for level in before.point(levels)))]
+        return min(_subsets(before.axes), key=lambda names: self._refreshed(ready, before, names).flat[0])
 
     def _seconds_left(self, step: Step, tables: Sequence[_Table], index: int) -> float:
         """Seconds from the end of this step, of the stage with this index, to the end."""

@@ -88,7 +88,7 @@ def test_bad_lines_are_left_out_by_number_and_the_others_count(tmp_path: Path) -
 
 def test_figures_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     found = []
-    for processes in ("1", "3"):
+    for processes in ("1", "2"):
         status, err, figures = measured(GOOD, tmp_path, "--backend", "sim", "--processes", processes)
         assert status == 0, err
         assert figures["processes"] == int(processes)
@@ -158,7 +158,7 @@ def test_rows_of_another_measurement_are_not_taken_up(tmp_path: Path) -> None:
         assert status == 2 and problem in err and not found and journal.exists()
 
 
-@pytest.mark.parametrize("how", [("bumblebee", "sim"), ("thor", "sim"), ("thor", "plain"), ("thor", "ckks")])
+@pytest.mark.parametrize("how", [("bumblebee", "sim"), ("thor", "plain"), ("thor", "ckks")])
 def test_images_have_labels_and_top_three(tmp_path: Path, how: tuple[str, str]) -> None:
     """Names are of the folder of the file that has them; what is no image is left out by its line."""
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: pip install tacita[images]")
@@ -194,7 +194,7 @@ def test_images_have_labels_and_top_three(tmp_path: Path, how: tuple[str, str]) 
     assert figures["top3"] >= figures["accuracy"] and 0.0 < figures["max_abs_error"] < 0.05
 
 
-@pytest.mark.parametrize("how", [("bumblebee", "sim", 8, 12), ("thor", "plain", 16, 6)])
+@pytest.mark.parametrize("how", [("bumblebee", "sim", 8, 10), ("thor", "plain", 16, 3)])
 def test_a_decoder_has_a_perplexity_beside_the_float_models(
     tmp_path: Path, how: tuple[str, str, int, int]
 ) -> None:
@@ -231,8 +231,8 @@ CIRCUITS = [("thor", "tacita"), ("arion", "tacita"), ("thor", "arion"), ("thor",
 @pytest.mark.parametrize(("scheme", "functions"), [*CIRCUITS, ("thor", "leaf")])
 def test_exact_functions_leave_a_circuit_nothing_to_differ_by(scheme: str, functions: str) -> None:
     """Each alone moves the answers, all together are the float model's but for rounding of doubles."""
-    model = tacita.load()
-    how: dict[str, Any] = {"tokens": 16, "preset": "insecure_toy_n11", "texts": SENTENCES}
+    model = make_random_checkpoint(layers=1)
+    how: dict[str, Any] = {"tokens": 16, "preset": "insecure_toy_n10", "texts": SENTENCES}
     plan = unrounded(api.plan(model, scheme=scheme, functions=functions, **how))
 
     def error(*exact: str) -> float:

@@ -25,7 +25,6 @@ from tacita.texts.spans import Extract, Fill, Tags, best_window
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "the [MASK] is bad"]
 TOY: dict[str, Any] = {"tokens": 16, "scheme": "bumblebee", "texts": TEXTS}
-SCHEMES = ("thor", "thor:multidiagonal", "leaf", "arion", "moai", "bumblebee")
 BIO = ("O", "B-ART", "I-ART")
 MODELS = {
     "tag": make_random_checkpoint(layers=1, labels=BIO, task="tokens"),
@@ -50,8 +49,12 @@ def asked(verb: str, scheme: str = "bumblebee", **how: Any) -> Any:
     return getattr(tacita, verb)(ASKED[verb], model=model, **how)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("verb", MODELS)
+# What is told of a table of numbers is the same code in every scheme: all of it with one, each scheme once.
+EVERY = [(verb, scheme) for verb in MODELS for scheme in ("thor", "bumblebee")]
+EVERY += [("tag", "thor:multidiagonal"), ("fill", "leaf"), ("answer", "arion"), ("fill", "moai")]
+
+
+@pytest.mark.parametrize(("verb", "scheme"), EVERY)
 def test_every_scheme_answers_for_every_token_of_the_text_and_no_padding(verb: str, scheme: str) -> None:
     """On the meaning as floats do, and with noise or roundings as on the meaning."""
     hidden, mask = embed(MODELS[verb], ASKED[verb], 16)

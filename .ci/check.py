@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -40,6 +41,7 @@ def git(root: Path, *words: str) -> list[str]:
     return done.stdout.splitlines() if done.returncode == 0 else []
 
 
+@cache
 def graph_of(root: Path) -> Graph:
     """Imports of the package, the benches and the unit tests, also those within functions."""
     files = {

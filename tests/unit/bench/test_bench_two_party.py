@@ -310,7 +310,6 @@ def test_the_measured_input_of_random_weights_keeps_to_its_bounds(case: BertBase
         ("less_65536", 0.0),
         ("ferret", 0.0),
         ("bert_base_shape", 1.2e-3),
-        ("bert_large_shape", 3e-3),
         ("vit_base_shape", 3e-3),
     ],
 )

@@ -34,6 +34,5 @@ def test_plans(model: Checkpoint, scheme: str, packing: str) -> None:
     require_circuit(plan)
     for text in (TEXTS[2], TEXTS[3]):
         wanted = reference(model, *embed(model, text, TOKENS)).logits
-        for backend in ("plain", "sim"):
-            (found,) = api.classify_batch_locally(plan, model, [text], backend=backend)
-            assert np.abs(np.array(found.logits) - wanted).max() < 0.02 and not found.warnings
+        (found,) = api.classify_batch_locally(plan, model, [text], backend="sim")
+        assert np.abs(np.array(found.logits) - wanted).max() < 0.02 and not found.warnings

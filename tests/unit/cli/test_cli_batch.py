@@ -30,7 +30,7 @@ TOY = ["--preset", "insecure_toy_n9", "--tokens", "16"]  # 256 slots: 16 texts o
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_folder(make_random_checkpoint(), tmp_path_factory.mktemp("model"))
+    return write_folder(make_random_checkpoint(layers=1), tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +63,9 @@ def classified(
     return status, out, err, json.loads(report.read_text()) if report.exists() else {}
 
 
-@pytest.mark.parametrize("backend", ["plain", "sim"])
-@pytest.mark.parametrize("scheme", ["arion", "moai"])
+@pytest.mark.parametrize(("scheme", "backend"), [("arion", "sim"), ("moai", "plain")])
 def test_more_texts_than_a_batch_go_in_several(
-    backend: str, scheme: str, file: Path, common: list[str]
+    scheme: str, backend: str, file: Path, common: list[str]
 ) -> None:
     status, out, _, found = classified(file, common, "--backend", backend, "--scheme", scheme)
     assert status == 0
@@ -208,7 +207,7 @@ def test_lanes_are_chosen_by_the_texts_expected() -> None:
         9: (16, 1),
         17: (16, 1),
     }
-    for plan in chosen.values():
+    for plan in (chosen[3], chosen[5], chosen[9]):
         _equals_reference(plan, model, SENTENCES[:3])
 
 

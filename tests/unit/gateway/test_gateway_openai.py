@@ -63,18 +63,18 @@ def test_a_chat_is_answered_whole_and_as_a_stream(client: openai.OpenAI) -> None
         {"role": "system", "content": "a fine"},
         {"role": "user", "content": [{"type": "text", "text": "film"}]},
     ]
-    whole = client.chat.completions.create(model="decoder", messages=messages, max_completion_tokens=3)
+    whole = client.chat.completions.create(model="decoder", messages=messages, max_completion_tokens=2)
     (choice,) = whole.choices
-    assert choice.message.content == floats("a fine\nfilm", 3) and choice.message.role == "assistant"
-    assert whole.usage and (whole.usage.completion_tokens, choice.finish_reason) == (3, "length")
+    assert choice.message.content == floats("a fine\nfilm", 2) and choice.message.role == "assistant"
+    assert whole.usage and (whole.usage.completion_tokens, choice.finish_reason) == (2, "length")
     options: Any = {"stream": True, "stream_options": {"include_usage": True}}
     *chunks, usage = client.chat.completions.create(
-        model="decoder", messages=messages, max_tokens=3, **options
+        model="decoder", messages=messages, max_tokens=2, **options
     )
     assert "".join(chunk.choices[0].delta.content for chunk in chunks) == choice.message.content
     assert [chunk.choices[0].delta.role for chunk in chunks[:2]] == ["assistant", None]
     assert chunks[-1].choices[0].finish_reason == "length" and usage.usage == whole.usage
-    assert len({chunk.id for chunk in chunks}) == 1 and len(chunks) == 4
+    assert len({chunk.id for chunk in chunks}) == 1 and len(chunks) == 3
 
 
 def test_completions_stop_before_a_text_and_take_several_prompts(client: openai.OpenAI) -> None:
@@ -161,8 +161,8 @@ def test_the_wire_behind_the_gateway_has_neither_texts_nor_answers(
     client: openai.OpenAI, served: World
 ) -> None:
     secret, pair = "never boring , very good", PAIRS[3]
-    vector = client.embeddings.create(model="encoder", input=secret).data[0].embedding
-    raw = client.embeddings.with_raw_response.create(model="encoder", input=secret).text
+    answer = client.embeddings.with_raw_response.create(model="encoder", input=secret)
+    vector, raw = answer.parse().data[0].embedding, answer.text
     text = client.completions.create(model="decoder", prompt=secret, max_tokens=3).choices[0].text
     body = {"model": "ranker", "query": pair[0], "documents": [pair[1]]}
     httpx2.post(f"{served.url}/v1/rerank", json=body, timeout=SECONDS).raise_for_status()

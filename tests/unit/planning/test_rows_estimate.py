@@ -62,8 +62,9 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("scheme", ["arion", "moai"])
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    ("name", "scheme"), [("mean", "arion"), ("first token", "moai"), ("two lanes", "arion"), ("mean", "moai")]
+)
 def test_circuits_with_estimates_equal_the_reference(name, scheme):
     slots, lanes, sizes = SHAPES[name]
     model, shape = peaked(**sizes), BatchShape(slots, TOKENS, lanes)
@@ -98,9 +99,8 @@ ONE_TEXT = {
 }
 
 
-@pytest.mark.parametrize(("backend", "options"), [(PlainBackend, {}), (SimBackend, {"values": True})])
 @pytest.mark.parametrize("name", ONE_TEXT)
-def test_one_text_takes_linear_estimates_from_its_scores(name, backend, options):
+def test_one_text_takes_linear_estimates_from_its_scores(name):
     packing, slots, sizes = ONE_TEXT[name]
     model = peaked(**sizes)
     inputs = samples(model)
@@ -116,7 +116,8 @@ def test_one_text_takes_linear_estimates_from_its_scores(name, backend, options)
     model = tempered(model, after.temperatures)
     specs = fit_circuit(after, model.config, ROUGHER)
     assert CircuitSpecs.from_json(specs.to_dict()) == specs
-    circuit, be = build(model, specs, Shape(packing, "hoisted", slots, TOKENS)), backend(slots, 30, **options)
+    circuit = build(model, specs, Shape(packing, "hoisted", slots, TOKENS))
+    be = SimBackend(slots, 30, values=True)
     for sample in inputs[:3]:
         live = {
             key: tuple(be.encrypt(v) for v in vectors)

@@ -81,6 +81,8 @@ SERVICE_DEPS := $(VENV)/.stamp-service
 DEPS := $(VENV)/.stamp-dev
 REQUIREMENTS := $(wildcard requirements/*.txt)
 NATIVE := $(VENV)/.stamp-native
+# The same for `setup` and `wheel`, which then link once. Empty for a profiler, which wants symbols.
+STRIP ?= --strip
 # The files of a release, and its tools.
 DIST := $(BUILD_DIR)/dist
 RELEASE := $(BUILD_DIR)/release
@@ -131,7 +133,7 @@ $(BUILD_DEPS) $(SERVICE_DEPS) $(DEPS): $(VENV)/.stamp-%: requirements/%.txt $(RE
 	touch $@
 
 $(NATIVE): $(BUILD_DEPS) $(RUST_SOURCES) pyproject.toml | tools
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --locked
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --locked $(STRIP)
 	touch $@
 
 demo: $(NATIVE)
@@ -143,7 +145,7 @@ demo-service: $(NATIVE) $(SERVICE_DEPS)
 # One file, of this working tree: what the last build left is removed.
 $(WHEEL): $(NATIVE) $(PACKAGE) README.md LICENSE THIRD-PARTY-NOTICES.txt
 	rm -rf $(WHEELS)
-	$(BIN)/maturin build --release --locked --strip --compression-level 9 \
+	$(BIN)/maturin build --release --locked $(STRIP) --compression-level 9 \
 	  --interpreter $(BIN)/python --out $(WHEELS)
 	touch $@
 

@@ -295,7 +295,8 @@ def test_under_load_all_is_right_and_in_turn(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     words = ["--clients", "2", "--callers", "6", "--asked", "1", "--waiting", "10", "--no-thor"]
     run = [sys.executable, "-m", "bench", "service", *words, "--json", str(report)]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=PATIENCE)
+    environment = os.environ | variables({"plan": {"tokens": 16}})
+    done = subprocess.run(run, capture_output=True, text=True, env=environment, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     found = json.loads(report.read_text())
     assert found["many"]["right"] == found["many"]["texts"] == 8
